@@ -1,0 +1,70 @@
+# Everything a person types. `make` alone prints this list.
+.DEFAULT_GOAL := help
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+
+VENV := .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/.ready
+LAKE ?= lake
+
+# Real segments: every magic and codec, transactions, compaction, and files damaged by hand.
+CORPUS := tests/data/corpus
+SAMPLES := v0-codec-* v1-codec-* v2-codec-* mixed-magic v2-txn-* v2-compacted v2-headers v2-nulls v2-timestamps
+DAMAGED := bitflip-* trunc-mid-* header-count-huge-* magic-3-* random-bytes-* zstd-corrupt-middle-*
+SOURCES := $(foreach s,$(SAMPLES),--source '$(CORPUS)/$(s)') $(foreach s,$(DAMAGED),--source '$(CORPUS)/hostile/$(s)')
+
+.PHONY: help setup run test sql bench bench-full fuzz soak audit lint fmt clean lock
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY)  ## the environment alone: .venv from the lock file, Delta jars
+
+$(READY): requirements.lock tools/setup.sh tools/spark_ready.py conf/log4j2.properties
+	@PYTHON='$(PYTHON)' tools/setup.sh
+	@touch $@
+
+run: setup  ## decodes the bundled real segments into ./lake and asks one question
+	@$(PY) -m pipelines.decode_batches $(SOURCES) --lake $(LAKE)
+	@$(PY) -m pipelines.query --lake $(LAKE) "SELECT magic, compression, status, count(*) AS batches, \
+	    sum(record_count) AS records FROM batches GROUP BY ALL ORDER BY ALL"
+
+test: setup  ## runs every test
+	@$(PY) -m pytest
+
+sql: setup  ## a SQL shell on the lake (LAKE=folder), tables and views by name
+	@$(PY) -m pipelines.sql_shell --lake $(LAKE)
+
+bench: setup  ## the benchmarks, as ratios against peers run beside them
+	@$(PY) -m benchmarks.bench
+
+bench-full: setup  ## the same over larger segments
+	@$(PY) -m benchmarks.bench --full
+
+fuzz: setup  ## feeds hostile bytes to the decoder until stopped
+	@$(PY) -m tests.fuzz
+
+soak: setup  ## a growing, rewritten, damaged log directory, decoded again and again
+	@$(PY) -m tests.soak
+
+audit: setup  ## known vulnerabilities of what the lock file names
+	@$(VENV)/bin/uvx pip-audit --requirement requirements.lock --disable-pip --require-hashes
+
+lint: setup  ## ruff and mypy over sources and tests
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/mypy
+
+fmt: setup  ## formats what ruff can
+	@$(VENV)/bin/ruff check --fix .
+	@$(VENV)/bin/ruff format .
+
+lock: setup  ## makes requirements.lock from pyproject.toml again, with the newest versions it allows
+	@$(VENV)/bin/uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-annotate \
+	    --upgrade --custom-compile-command 'make lock' --quiet --output-file requirements.lock
+
+clean:  ## removes the sample lake, caches and build output; keeps .venv
+	@rm -rf lake build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/work
+	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

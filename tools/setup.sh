@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# The environment: .venv from requirements.lock, then Spark made ready in it. Called by `make setup`.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=${PYTHON:-python3}
+venv=.venv
+
+fail() { echo "setup: $*" >&2; exit 1; }
+
+command -v "$python" >/dev/null ||
+    fail "no $python found: install Python 3.11 or newer, or name one: make setup PYTHON=python3.12"
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+    fail "$("$python" --version 2>&1) is too old: install Python 3.11 or newer, or name one: make setup PYTHON=python3.12"
+problem=$("$python" -c 'import sys; sys.path.insert(0, "pipelines"); import java; print(java.java_problem() or "")')
+[ -z "$problem" ] || fail "$problem"
+
+if ! "$venv/bin/python" -c '' 2>/dev/null; then
+    "$python" -m venv --clear "$venv" >/dev/null ||
+        fail "$python cannot make an environment: install its venv module (for example python3-venv)"
+fi
+echo "setup: installing the packages of requirements.lock into $venv" >&2
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+echo "setup: resolving the Delta jars" >&2
+"$venv/bin/python" tools/spark_ready.py
