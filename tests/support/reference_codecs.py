@@ -1,7 +1,7 @@
 """Slow, plain decompression of a batch's payload, as Kafka's own library reads it: bytes in, bytes out.
 
-Every function takes the whole payload and a limit, and raises ``TooLargeError`` as soon as the output passes it,
-``BadPayloadError`` where Kafka's library would refuse the payload.
+Every function takes the whole payload and a limit, and raises ``TooLargeError`` as soon as the output
+passes it, ``BadPayloadError`` where Kafka's library would refuse the payload.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from tests.support.reference_records import Content, CorruptInnerError, InvalidE
 LEAST_LENGTH = {0: 14, 1: 22, 2: 49}  # of the length field, by magic
 V2_HEADER_SIZE = 61
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd", "unknown", "unknown", "unknown")
-_V2_HEADER = struct.Struct(">qiibIhiqqqhii")
+_V2_HEADER = struct.Struct(">qiibIHiqqqhii")
 _V2_FIELDS = (
     "base_offset",
     "length",
@@ -86,7 +86,6 @@ def read_v2_header(entry: bytes) -> dict[str, Any]:
     """Columns of a V2 batch that its header alone gives (and ``last_offset_delta``, ``length``)."""
     batch: dict[str, Any] = dict(zip(_V2_FIELDS, _V2_HEADER.unpack_from(entry), strict=True))
     attributes = batch["attributes"]
-    batch["attributes"] = attributes & 0xFFFF if attributes >= 0 else attributes
     batch["timestampType"] = attributes >> 3 & 1
     batch["is_transactional"] = bool(attributes & 0x10)
     batch["is_control"] = bool(attributes & 0x20)
@@ -100,7 +99,7 @@ def read_v2_header(entry: bytes) -> dict[str, Any]:
 
 def read_legacy_header(entry: bytes) -> dict[str, Any]:
     """Columns of a V0 or V1 entry that its first bytes give (and ``offset``)."""
-    magic, attributes = entry[16], struct.unpack_from(">b", entry, 17)[0]
+    magic, attributes = entry[16], entry[17]
     timestamp = struct.unpack_from(">q", entry, 18)[0] if magic == 1 else -1
     offset = struct.unpack_from(">q", entry)[0]
     return {
@@ -135,7 +134,7 @@ def _read_v2(entry: bytes, batch: dict[str, Any], limit: int) -> Content:
         payload = reference_codecs.decompress(codec, payload, limit, magic=2)
     content = reference_records.read_v2_payload(payload, batch)
     if batch["attributes"] & 0xFF80:
-        content.suspect(f"unused attribute bits set: {batch['attributes'] & 0xFFFF:#06x}")
+        content.suspect(f"unused attribute bits set: {batch['attributes']:#06x}")
     for record in content.records:
         if batch["is_control"]:
             record["control_type"], record["coordinator_epoch"] = reference_records.control_type(record)
@@ -219,7 +218,6 @@ _FROM_BATCH = (
     "leader_epoch",
     "is_transactional",
     "is_control",
-)
 )
 _FROM_RECORD = ("key", "value", "offset", "headers", "timestamp_ms", "sequence", "size_bytes")
 
