@@ -21,4 +21,4 @@ fi
 echo "setup: installing the packages of requirements.lock into $venv" >&2
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 echo "setup: resolving the Delta jars" >&2
-"$venv/bin/python" tools/spark_ready.py
+"$venv/bin/python" -m tools.spark_ready

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pyspark
 
-DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
+from pipelines.session import DELTA_PACKAGE
 
 # jcl-over-slf4j, which Spark ships, holds the same classes.
 REPLACED = {"commons-logging"}
@@ -94,9 +94,9 @@ def link_distribution(home: Path) -> None:
 
 def main() -> None:
     home = Path(pyspark.__file__).parent
-    delta_name = ":".join(DELTA.split(":")[1:]).replace(":", "-") + ".jar"
+    delta_name = ":".join(DELTA_PACKAGE.split(":")[1:]).replace(":", "-") + ".jar"
     if not (home / "jars" / delta_name).exists():
-        install_jars(resolve(DELTA, home), home / "jars")
+        install_jars(resolve(DELTA_PACKAGE, home), home / "jars")
     write_conf(home, Path(__file__).resolve().parent.parent)
     link_distribution(home)
 

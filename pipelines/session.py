@@ -1,0 +1,165 @@
+"""The Spark session of a job: the one that is there, or an embedded local one.
+
+Under spark-submit and in a notebook Spark is somebody else's: its own settings win, and only what is missing
+is added. Alone (``python -m pipelines.<job>``) a local Spark is started in this process and stopped with it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyspark
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import AnalysisException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from pipelines.errors import UserError
+from pipelines.java import java_problem
+from pipelines.settings import Settings
+
+DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
+
+_DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+
+# What every session of ours needs, wherever it runs.
+_ANYWHERE = {
+    "spark.sql.extensions": _DELTA_EXTENSION,
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
+    "spark.python.worker.faulthandler.enabled": "true",
+}
+
+# A small machine for small metadata: tables of one lake, read by one process.
+_EMBEDDED = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
+}
+
+# Printed by every Java that Spark starts, whatever the log level.
+_NOISE = b"Using incubator modules: jdk.incubator.vector"
+
+
+def get_session(settings: Settings | None = None) -> SparkSession:
+    """The active session where there is one, else a new one; ready for Delta and for our Python workers."""
+    spark = SparkSession.getActiveSession()
+    if spark is None:
+        submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+        spark = _join_submitted() if submitted else _start_embedded(settings or Settings())
+    spark.conf.set("spark.sql.execution.arrow.pyspark.validateSchema.enabled", "true")
+    _check_delta(spark)
+    _show_packages_to_workers(spark)
+    return spark
+
+
+@contextmanager
+def session(settings: Settings) -> Iterator[SparkSession]:
+    """``get_session`` for the time of one job; a session that was there before stays."""
+    found = SparkSession.getActiveSession() is not None
+    spark = get_session(settings)
+    try:
+        yield spark
+    finally:
+        if not found:
+            spark.stop()
+
+
+def _join_submitted() -> SparkSession:
+    """Under spark-submit: our settings where the command named none."""
+    SparkContext._ensure_initialized()
+    submitted = SparkConf()
+    builder = SparkSession.builder
+    for key, value in {**_ANYWHERE, "spark.sql.warehouse.dir": _scratch_folder()}.items():
+        if not submitted.contains(key):
+            builder = builder.config(key, value)
+    extensions = submitted.get("spark.sql.extensions", "") or ""
+    if extensions and _DELTA_EXTENSION not in extensions:
+        builder = builder.config("spark.sql.extensions", f"{extensions},{_DELTA_EXTENSION}")
+    return builder.getOrCreate()
+
+
+def _start_embedded(settings: Settings) -> SparkSession:
+    problem = java_problem()
+    if problem:
+        raise UserError(problem)
+    home = Path(pyspark.__file__).parent
+    if (home / "jars").is_dir():
+        os.environ["SPARK_HOME"] = str(home)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    cores = settings.cores or len(os.sched_getaffinity(0))
+    # The second figure lets a task fail three times before the job does; plain local[N] never tries again.
+    conf = SparkConf().setMaster(f"local[{cores},4]").setAppName("kafka-log-lake")
+    conf.set("spark.driver.memory", settings.driver_memory)
+    conf.set("spark.sql.warehouse.dir", _scratch_folder())
+    conf.setAll([*_ANYWHERE.items(), *_EMBEDDED.items()])
+    _start_context(conf)
+    return SparkSession.builder.getOrCreate()
+
+
+def _start_context(conf: SparkConf) -> None:
+    """Starts Java with its standard error passed on line by line, without the noise.
+
+    A second context of one process finds Java running already.
+    """
+    if SparkContext._gateway is not None:
+        SparkContext(conf=conf)
+        return
+    reader, writer = os.pipe()
+    threading.Thread(target=_pass_on, args=(reader,), daemon=True).start()
+    try:
+        gateway = launch_gateway(conf, {"stderr": writer})
+    finally:
+        os.close(writer)
+    SparkContext(conf=conf, gateway=gateway)
+
+
+def _pass_on(reader: int) -> None:
+    with os.fdopen(reader, "rb") as lines:
+        for line in lines:
+            if _NOISE not in line:
+                os.write(2, line)
+
+
+def _scratch_folder() -> str:
+    """Where Spark may put a warehouse that nobody asked for; gone when Python ends."""
+    folder = tempfile.mkdtemp(prefix="kafka-log-lake-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return f"file:{folder}"
+
+
+def _check_delta(spark: SparkSession) -> None:
+    """Asks Spark for a Delta table that is not there: how it says no tells whether it knows Delta."""
+    try:
+        spark.read.format("delta").load("/nonexistent/kafka-log-lake")
+    except AnalysisException as error:
+        if error.getCondition() == "DATA_SOURCE_NOT_FOUND":
+            raise UserError(
+                "Spark has no Delta Lake: run `make setup` in the project's environment, "
+                f"elsewhere add --packages {DELTA_PACKAGE} to spark-submit"
+            ) from None
+
+
+def _show_packages_to_workers(spark: SparkSession) -> None:
+    """Puts the checkout on the workers' path; from a zip (--py-files) Spark has done so itself."""
+    root = Path(__file__).resolve().parent.parent
+    if not root.is_dir():
+        return
+    environment = spark.sparkContext.environment
+    folders = environment.get("PYTHONPATH", "").split(os.pathsep)
+    if str(root) not in folders:
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), *folders]))
