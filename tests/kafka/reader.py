@@ -1,0 +1,96 @@
+"""Kafka's own Java library as the judge: it reads segment files, Python gets what it found.
+
+kafka-clients and what it needs come through Spark's package resolution, as the project's other jars do, into
+``build/kafka`` of the checkout; the reader (``KafkaReader.java``) is compiled in memory by Janino, which Spark ships.
+So a Java runtime and the project's environment are enough. Nothing is skipped where something is missing: the
+first test that asks for the judge fails with the reason.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyspark
+
+from pipelines.java import java_command
+
+PACKAGE = "org.apache.kafka:kafka-clients:4.1.0"
+ROOT = Path(__file__).resolve().parents[2]
+IVY_FOLDER = ROOT / "build" / "kafka" / "ivy"
+SOURCE = Path(__file__).with_name("KafkaReader.java")
+SPARK_HOME = Path(pyspark.__file__).parent
+
+
+def _resolve() -> None:
+    """Fetch kafka-clients and all it needs into ``IVY_FOLDER/jars``: spark-submit does, before it runs a script."""
+    environment = {**os.environ, "SPARK_HOME": str(SPARK_HOME), "PYSPARK_PYTHON": sys.executable}
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder, "nothing.py")
+        script.write_text("")
+        submit = [str(SPARK_HOME / "bin" / "spark-submit"), "--packages", PACKAGE]
+        submit += ["--conf", f"spark.jars.ivy={IVY_FOLDER}", "--master", "local[1]", str(script)]
+        done = subprocess.run(submit, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"Spark could not resolve {PACKAGE}: is the network there?\n{done.stderr}")
+
+
+def classpath() -> str:
+    """Kafka's library with what it needs, then Janino."""
+    wanted = "_".join(PACKAGE.split(":")[:2]) + "-" + PACKAGE.split(":")[2] + ".jar"
+    if not (IVY_FOLDER / "jars" / wanted).exists():
+        _resolve()
+    kafka = sorted((IVY_FOLDER / "jars").glob("*.jar"))
+    compiler = [*SPARK_HOME.glob("jars/janino-*.jar"), *SPARK_HOME.glob("jars/commons-compiler-*.jar")]
+    return os.pathsep.join(str(jar) for jar in [*kafka, *compiler])
+
+
+def _binary(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)
+
+
+def _read_line(line: dict[str, Any]) -> dict[str, Any]:
+    for record in line.get("records", ()):
+        record["key"], record["value"] = _binary(record["key"]), _binary(record["value"])
+        record["headers"] = [(key, _binary(value)) for key, value in record["headers"]] or None
+    return line
+
+
+def read_folder(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """By file name: the batches that Kafka's library finds in each ``*.log`` of the folder.
+
+    A batch has columns of ``batches``, ``refused`` (None, or the exception in words; then header fields may be
+    missing) and ``records`` with columns of ``records``. Behind the last batch where Kafka gave up on the file
+    follows {"file", "end", "refused"}.
+    """
+    command = [java_command() or "java", "-cp", classpath(), "org.codehaus.janino.SimpleCompiler"]
+    done = subprocess.run(
+        [*command, str(SOURCE), "KafkaReader", str(folder)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"KafkaReader failed:\n{done.stderr}")
+    found: dict[str, list[dict[str, Any]]] = {}
+    for text in done.stdout.splitlines():
+        line = _read_line(json.loads(text))
+        lines = found.setdefault(line["file"], [])
+        if "records" in line or line["refused"]:
+            lines.append(line)
+    return found
+
+
+def read_segments(segments: Iterable[bytes]) -> list[list[dict[str, Any]]]:
+    """As ``read_folder``, of segments given as bytes, in their order: one start of a JVM for all."""
+    with tempfile.TemporaryDirectory() as folder:
+        names = []
+        for index, data in enumerate(segments):
+            names.append(f"{index:020d}.log")
+            Path(folder, names[-1]).write_bytes(data)
+        found = read_folder(Path(folder))
+    return [found.get(name, []) for name in names]
