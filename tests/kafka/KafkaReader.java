@@ -75,7 +75,8 @@ public class KafkaReader {
                 while (iterator.hasNext()) {
                     Record record = (Record) iterator.next();
                     record.ensureValid();
-                    records.append(records.length() == 0 ? "" : ",").append(recordObject(batch, record));
+                    String object = recordObject(batch, record);
+                    records.append(records.length() == 0 ? "" : ",").append(object);
                 }
             } finally {
                 iterator.close();

@@ -1,9 +1,9 @@
 """Kafka's own Java library as the judge: it reads segment files, Python gets what it found.
 
-kafka-clients and what it needs come through Spark's package resolution, as the project's other jars do, into
-``build/kafka`` of the checkout; the reader (``KafkaReader.java``) is compiled in memory by Janino, which Spark ships.
-So a Java runtime and the project's environment are enough. Nothing is skipped where something is missing: the
-first test that asks for the judge fails with the reason.
+kafka-clients and what it needs come through Spark's package resolution, as the project's other jars do,
+into ``build/kafka`` of the checkout; the reader (``KafkaReader.java``) is compiled in memory by Janino, which
+Spark ships. So a Java runtime and the project's environment are enough. Nothing is skipped where something
+is missing: the first test that asks for the judge fails with the reason.
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ SPARK_HOME = Path(pyspark.__file__).parent
 
 
 def _resolve() -> None:
-    """Fetch kafka-clients and all it needs into ``IVY_FOLDER/jars``: spark-submit does, before it runs a script."""
+    """Fetch kafka-clients and what it needs into ``IVY_FOLDER/jars``, as spark-submit does before a script."""
     environment = {**os.environ, "SPARK_HOME": str(SPARK_HOME), "PYSPARK_PYTHON": sys.executable}
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, "nothing.py")
         script.write_text("")
         submit = [str(SPARK_HOME / "bin" / "spark-submit"), "--packages", PACKAGE]
         submit += ["--conf", f"spark.jars.ivy={IVY_FOLDER}", "--master", "local[1]", str(script)]
-        done = subprocess.run(submit, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            submit, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
     if done.returncode:
         raise RuntimeError(f"Spark could not resolve {PACKAGE}: is the network there?\n{done.stderr}")
 
@@ -66,9 +68,9 @@ def _read_line(line: dict[str, Any]) -> dict[str, Any]:
 def read_folder(folder: Path) -> dict[str, list[dict[str, Any]]]:
     """By file name: the batches that Kafka's library finds in each ``*.log`` of the folder.
 
-    A batch has columns of ``batches``, ``refused`` (None, or the exception in words; then header fields may be
-    missing) and ``records`` with columns of ``records``. Behind the last batch where Kafka gave up on the file
-    follows {"file", "end", "refused"}.
+    A batch has columns of ``batches``, ``refused`` (None, or the exception in words; then header fields may
+    be missing) and ``records`` with columns of ``records``. Behind the last batch where Kafka gave up on the
+    file follows {"file", "end", "refused"}.
     """
     command = [java_command() or "java", "-cp", classpath(), "org.codehaus.janino.SimpleCompiler"]
     done = subprocess.run(
