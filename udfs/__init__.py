@@ -1,0 +1,31 @@
+"""The executor side: Kafka segment bytes in, Arrow columns out. It knows no Spark, but for one adapter.
+
+The way of a byte, one module a station::
+
+    byte_source      a file, an object or landed chunks, read in windows
+    framing          window -> entries, each with its checksum verdict     (checksums)
+    resync           after damage: the next entry that proves itself
+    codecs           a compressed payload -> its bytes, bounded while expanding
+    record_index     payload -> one row of positions a record              (vectorized_varint)
+    record_columns   rows -> Arrow columns, sized exactly
+    segment_decoder  the loop over a segment that ties these together
+    parquet_sink     columns -> the data files of the tables
+    spark_stage      the one adapter: rows of slices in, reports or records out
+
+``format`` names the positions, ``columns`` declares the tables, ``jit`` holds the one decorator.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["decode_segment"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the decoder on first use, so that importing the package compiles nothing."""
+    if name == "decode_segment":
+        from udfs.segment_decoder import decode_segment
+
+        return decode_segment
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,208 @@
+"""CRC-32C of record batches (magic 2) and CRC-32 of messages (magic 0 and 1).
+
+CRC-32C runs on the CPU's own instruction where there is one, in three streams that hide its latency
+(after Mark Adler's scheme), else on tables. CRC-32 (the zlib polynomial) runs on tables, sixteen bytes
+a step. Both polynomials are in reflected form; a checksum of a prefix is the seed of the rest.
+"""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+import numpy as np
+from llvmlite import binding as llvm
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic, overload
+
+from udfs.jit import kernel, load_u64
+
+CRC32C_POLYNOMIAL = 0x82F63B78
+CRC32_POLYNOMIAL = 0xEDB88320
+_STREAM = 512  # bytes a stream: three of them are folded at once
+
+
+def _tables(polynomial: int, slices: int) -> np.ndarray:
+    """uint32[slices * 256]: row k holds the checksum of a byte followed by k zero bytes."""
+    rows = np.zeros((slices, 256), dtype=np.uint32)
+    value = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        value = np.where(value & 1, (value >> 1) ^ np.uint32(polynomial), value >> 1).astype(np.uint32)
+    rows[0] = value
+    for k in range(1, slices):
+        rows[k] = (rows[k - 1] >> 8) ^ rows[0][rows[k - 1] & 0xFF]
+    return rows.reshape(-1)
+
+
+_CRC32C_TABLES = _tables(CRC32C_POLYNOMIAL, 16)
+_CRC32_TABLES = _tables(CRC32_POLYNOMIAL, 16)
+
+
+@kernel
+def _by_table(tables: Any, buf: Any, start: int, end: int, crc: int) -> int:
+    """Checksum of ``buf[start:end]`` (uint8) with ``tables`` (uint32[16 * 256]), sixteen bytes a step."""
+    state = np.uint32(~np.uint32(crc))
+    i = start
+    while i + 16 <= end:
+        low = load_u64(buf, i) ^ np.uint64(state)
+        high = load_u64(buf, i + 8)
+        state = np.uint32(0)
+        for k in range(8):
+            state ^= tables[(15 - k) * 256 + np.int64((low >> np.uint64(8 * k)) & np.uint64(0xFF))]
+            state ^= tables[(7 - k) * 256 + np.int64((high >> np.uint64(8 * k)) & np.uint64(0xFF))]
+        i += 16
+    while i < end:
+        index = np.int64((state ^ np.uint32(buf[i])) & np.uint32(0xFF))
+        state = np.uint32((state >> np.uint32(8)) ^ tables[index])
+        i += 1
+    return np.int64(np.uint32(~state))
+
+
+@kernel
+def crc32c_table(buf: Any, start: int, end: int, crc: int = 0) -> int:
+    """CRC-32C of ``buf[start:end]`` (uint8) on any CPU; ``crc``: of what came before. Unsigned, as int64."""
+    return _by_table(_CRC32C_TABLES, buf, start, end, crc)
+
+
+@kernel
+def crc32(buf: Any, start: int, end: int, crc: int = 0) -> int:
+    """CRC-32 (zlib's) of ``buf[start:end]`` (uint8); ``crc``: of what came before. Unsigned, as int64."""
+    return _by_table(_CRC32_TABLES, buf, start, end, crc)
+
+
+@kernel
+def _multiply(a: int, b: int, polynomial: int) -> int:
+    """Product of two polynomials over GF(2), modulo ``polynomial``; all reflected, 32 bits, as int64."""
+    product = 0
+    bit = 1 << 31
+    while bit:
+        if a & bit:
+            product ^= b
+        bit >>= 1
+        b = (b >> 1) ^ (polynomial if b & 1 else 0)
+    return product
+
+
+@kernel
+def _shift(crc: int, size: int, polynomial: int) -> int:
+    """The checksum register after ``size`` zero bytes: times x^(8 * size), by repeated squaring."""
+    power = 1 << 23  # x^8
+    while size > 0:
+        if size & 1:
+            crc = _multiply(power, crc, polynomial)
+        power = _multiply(power, power, polynomial)
+        size >>= 1
+    return crc
+
+
+@kernel
+def crc32c_combine(first: int, second: int, second_size: int) -> int:
+    """CRC-32C of two ranges in a row, from that of each and the second one's size in bytes."""
+    return _shift(first, second_size, CRC32C_POLYNOMIAL) ^ second
+
+
+@kernel
+def crc32_combine(first: int, second: int, second_size: int) -> int:
+    """CRC-32 of two ranges in a row, from that of each and the second one's size in bytes."""
+    return _shift(first, second_size, CRC32_POLYNOMIAL) ^ second
+
+
+def _shift_tables(size: int) -> np.ndarray:
+    """uint32[4 * 256]: what ``size`` zero bytes make of each byte of a CRC-32C register."""
+    shift = getattr(_shift, "py_func", _shift)
+    bits = [shift(1 << k, size, CRC32C_POLYNOMIAL) for k in range(32)]
+    rows = np.zeros((4, 256), dtype=np.uint32)
+    for byte in range(4):
+        for value in range(256):
+            for bit in range(8):
+                if value >> bit & 1:
+                    rows[byte, value] ^= np.uint32(bits[8 * byte + bit])
+    return rows.reshape(-1)
+
+
+def _instruction() -> str:
+    """The CPU's CRC-32C instruction as LLVM names it, or "" where there is none."""
+    machine = platform.machine().lower()
+    features = llvm.get_host_cpu_features()
+    if machine in ("x86_64", "amd64") and features.get("sse4.2"):
+        return "llvm.x86.sse42.crc32.64.64"
+    if machine in ("aarch64", "arm64") and features.get("crc"):
+        return "llvm.aarch64.crc32cx"
+    return ""
+
+
+_INSTRUCTION = _instruction()
+
+
+def _step(state: Any, word: Any) -> Any:
+    """Fold eight bytes (uint64) into a CRC-32C register (uint64)."""
+    value = int(state) ^ int(word)
+    for _ in range(64):
+        value = (value >> 1) ^ (CRC32C_POLYNOMIAL if value & 1 else 0)
+    return np.uint64(value)
+
+
+@intrinsic
+def _crc_word(typingctx: Any, state: Any, word: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        i32, i64 = ir.IntType(32), ir.IntType(64)
+        if "x86" in _INSTRUCTION:
+            kind = ir.FunctionType(i64, [i64, i64])
+            function = builder.module.declare_intrinsic(_INSTRUCTION, (), kind)
+            return builder.call(function, args)
+        kind = ir.FunctionType(i32, [i32, i64])
+        function = builder.module.declare_intrinsic(_INSTRUCTION, (), kind)
+        return builder.zext(builder.call(function, [builder.trunc(args[0], i32), args[1]]), i64)
+
+    return types.uint64(types.uint64, types.uint64), codegen
+
+
+@overload(_step, inline="always")
+def _overload_step(state, word):  # type: ignore[no-untyped-def]
+    return lambda state, word: _crc_word(state, word)
+
+
+_SHIFT_1 = _shift_tables(_STREAM)
+_SHIFT_2 = _shift_tables(2 * _STREAM)
+
+
+@kernel
+def _shifted(tables: Any, state: Any) -> Any:
+    low = np.int64(state)
+    return np.uint64(
+        tables[low & 0xFF]
+        ^ tables[256 + ((low >> 8) & 0xFF)]
+        ^ tables[512 + ((low >> 16) & 0xFF)]
+        ^ tables[768 + ((low >> 24) & 0xFF)]
+    )
+
+
+@kernel
+def crc32c_hardware(buf: Any, start: int, end: int, crc: int = 0) -> int:
+    """CRC-32C by the CPU's instruction; arguments and result as ``crc32c_table``."""
+    state = np.uint64(~np.uint32(crc))
+    i = start
+    while i + 3 * _STREAM <= end:
+        second = np.uint64(0)
+        third = np.uint64(0)
+        stop = i + _STREAM
+        while i < stop:
+            state = _step(state, load_u64(buf, i))
+            second = _step(second, load_u64(buf, i + _STREAM))
+            third = _step(third, load_u64(buf, i + 2 * _STREAM))
+            i += 8
+        state = _shifted(_SHIFT_2, state) ^ _shifted(_SHIFT_1, second) ^ third
+        i += 2 * _STREAM
+    while i + 8 <= end:
+        state = _step(state, load_u64(buf, i))
+        i += 8
+    narrow = np.uint32(state)
+    while i < end:
+        index = np.int64((narrow ^ np.uint32(buf[i])) & np.uint32(0xFF))
+        narrow = np.uint32((narrow >> np.uint32(8)) ^ _CRC32C_TABLES[index])
+        i += 1
+    return np.int64(np.uint32(~narrow))
+
+
+crc32c = crc32c_hardware if _INSTRUCTION else crc32c_table

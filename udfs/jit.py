@@ -1,0 +1,169 @@
+"""The one decorator of all kernels, and the few machine operations Numba has no word for.
+
+A kernel takes arrays and integers, gives integers, raises nothing and checks every bound itself: Numba
+checks none. ``NUMBA_DISABLE_JIT=1`` switches compilation off; ``NUMBA_BOUNDSCHECK=1`` adds checks.
+
+Numba's own cache notices a change of a kernel's file, but not of the kernels that it calls. So the
+cache lies in a folder named after the bytes of all of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pkgutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import config
+from numba.extending import intrinsic, overload
+
+_KERNEL_MODULES = (
+    "jit",
+    "format",
+    "checksums",
+    "vectorized_varint",
+    "framing",
+    "codecs",
+    "record_index",
+    "resync",
+    "record_columns",
+)
+
+
+def _cache_folder() -> str:
+    """Beside the sources where that can be written, else in the user's cache; named by the sources."""
+    digest = hashlib.sha256(numba.__version__.encode())
+    package = Path(__file__).resolve().parent
+    for name in _KERNEL_MODULES:
+        digest.update(pkgutil.get_data("udfs", f"{name}.py") or b"")
+    leaf = f"numba-{sys.version_info[0]}{sys.version_info[1]}-{digest.hexdigest()[:16]}"
+    beside = package / "__pycache__" / leaf
+    try:
+        beside.mkdir(parents=True, exist_ok=True)
+        return str(beside)
+    except OSError:
+        home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        for root in (home, tempfile.gettempdir()):
+            folder = Path(root) / "kafka-log-tables" / leaf
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                return str(folder)
+            except OSError:
+                continue
+    return ""
+
+
+_CACHE = _cache_folder() if not config.CACHE_DIR else config.CACHE_DIR
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile a kernel: nopython, without the interpreter lock, cached on disk."""
+    before = config.CACHE_DIR
+    config.CACHE_DIR = _CACHE
+    try:
+        return numba.njit(function, cache=bool(_CACHE), nogil=True, error_model="numpy")
+    finally:
+        config.CACHE_DIR = before
+
+
+def load_u64(buf: Any, i: int) -> Any:
+    """The eight bytes at ``buf[i:i+8]`` as a little-endian uint64; the caller has checked the bound."""
+    return np.uint64(int.from_bytes(bytes(buf[i : i + 8]), "little"))
+
+
+def load_be64(buf: Any, i: int) -> int:
+    """Big-endian int64 at ``i``; the caller has checked the bound."""
+    return int.from_bytes(bytes(buf[i : i + 8]), "big", signed=True)
+
+
+def load_be32(buf: Any, i: int) -> int:
+    """Big-endian int32 at ``i`` as int64; the caller has checked the bound."""
+    return int.from_bytes(bytes(buf[i : i + 4]), "big", signed=True)
+
+
+def load_be16(buf: Any, i: int) -> int:
+    """Big-endian int16 at ``i`` as int64; the caller has checked the bound."""
+    return int.from_bytes(bytes(buf[i : i + 2]), "big", signed=True)
+
+
+def copy_bytes(dst: Any, at: int, src: Any, start: int, size: int) -> None:
+    """``dst[at:at+size] = src[start:start+size]``; the caller has checked both bounds."""
+    dst[at : at + size] = src[start : start + size]
+
+
+def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.gep(builder.bitcast(data, ir.IntType(8).as_pointer()), [index])
+
+
+def _loader(width: int, swapped: bool) -> Any:
+    """An unaligned load of ``width`` bits: as they lie (uint64), or byte-swapped and signed (int64)."""
+
+    @intrinsic
+    def load(typingctx: Any, buf: Any, i: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            kind, wide = ir.IntType(width), ir.IntType(64)
+            at = _pointer(context, builder, signature.args[0], args[0], args[1])
+            value = builder.load(builder.bitcast(at, kind.as_pointer()))
+            value.align = 1
+            if swapped:
+                value = builder.bswap(value)
+            if width < 64:
+                value = builder.sext(value, wide) if swapped else builder.zext(value, wide)
+            return value
+
+        return (types.int64 if swapped else types.uint64)(buf, types.int64), codegen
+
+    return load
+
+
+_load_le64 = _loader(64, False)
+_load_signed64 = _loader(64, True)
+_load_signed32 = _loader(32, True)
+_load_signed16 = _loader(16, True)
+
+
+@intrinsic
+def _memcpy(typingctx: Any, dst: Any, at: Any, src: Any, start: Any, size: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        to = _pointer(context, builder, signature.args[0], args[0], args[1])
+        of = _pointer(context, builder, signature.args[2], args[2], args[3])
+        i8p, i64 = ir.IntType(8).as_pointer(), ir.IntType(64)
+        memcpy = builder.module.declare_intrinsic("llvm.memcpy", [i8p, i8p, i64])
+        builder.call(memcpy, [to, of, args[4], ir.Constant(ir.IntType(1), 0)])
+        return context.get_dummy_value()
+
+    return types.void(dst, types.int64, src, types.int64, types.int64), codegen
+
+
+@overload(load_u64, inline="always")
+def _load_u64(buf, i):  # type: ignore[no-untyped-def]
+    return lambda buf, i: _load_le64(buf, i)
+
+
+@overload(load_be64, inline="always")
+def _load_be64(buf, i):  # type: ignore[no-untyped-def]
+    return lambda buf, i: _load_signed64(buf, i)
+
+
+@overload(load_be32, inline="always")
+def _load_be32(buf, i):  # type: ignore[no-untyped-def]
+    return lambda buf, i: _load_signed32(buf, i)
+
+
+@overload(load_be16, inline="always")
+def _load_be16(buf, i):  # type: ignore[no-untyped-def]
+    return lambda buf, i: _load_signed16(buf, i)
+
+
+@overload(copy_bytes, inline="always")
+def _copy_bytes(dst, at, src, start, size):  # type: ignore[no-untyped-def]
+    return lambda dst, at, src, start, size: _memcpy(dst, at, src, start, size)

@@ -1,0 +1,410 @@
+"""Rows of positions -> Arrow columns: the second pass, into buffers of exactly the right size.
+
+All columns of a group of entries lie in one allocation from Arrow's pool (the arena), whose layout
+``Layout`` reckons from the totals of the first pass. What is constant in an entry is written as runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from udfs import format as f
+from udfs.columns import HEADER_TYPE
+from udfs.jit import copy_bytes, kernel
+from udfs.jvm_text import repair_utf8
+from udfs.record_index import (
+    HEADER_KEY_BYTES,
+    HEADER_VALUE_BYTES,
+    HEADERS,
+    KEY_BYTES,
+    NOT_ASCII,
+    VALUE_BYTES,
+)
+from udfs.vectorized_varint import read_varint
+
+# Parts of the arena
+(
+    OFFSET,
+    TIMESTAMP,
+    TIMESTAMP_VALID,
+    TIMESTAMP_TYPE,
+    MAGIC,
+    TIMESTAMP_MS,
+    POSITION,
+    SEQUENCE,
+    PRODUCER_ID,
+    PRODUCER_EPOCH,
+    LEADER_EPOCH,
+    TRANSACTIONAL,
+    CONTROL,
+    SIZE,
+    KEY_OFFSETS,
+    KEY_VALID,
+    KEY_DATA,
+    VALUE_OFFSETS,
+    VALUE_VALID,
+    VALUE_DATA,
+    HEADER_OFFSETS,
+    HEADER_VALID,
+    HKEY_OFFSETS,
+    HKEY_DATA,
+    HVALUE_OFFSETS,
+    HVALUE_VALID,
+    HVALUE_DATA,
+) = range(27)
+PARTS = 27
+_MOST = (1 << 63) - 1
+
+# Counts that the kernel gives back
+NULL_KEYS, NULL_VALUES, NULL_HEADERS, NULL_TIMESTAMPS, NULL_HVALUES, CONTROLS = range(6)
+MIN_OFFSET, MAX_OFFSET, MIN_TIMESTAMP, MAX_TIMESTAMP = range(6, 10)  # timestamps in us, of those not null
+COUNTS_SIZE = 10
+
+
+def _layout(n: int, totals: np.ndarray) -> np.ndarray:
+    """int64[PARTS + 1]: where each part begins in the arena (aligned to 64 bytes), and its size at last."""
+    bits, headers = (n + 7) // 8, int(totals[HEADERS])
+    sizes = np.zeros(PARTS, dtype=np.int64)
+    for wide in (OFFSET, TIMESTAMP, TIMESTAMP_MS, POSITION, PRODUCER_ID):
+        sizes[wide] = 8 * n
+    for narrow in (TIMESTAMP_TYPE, SEQUENCE, LEADER_EPOCH, SIZE):
+        sizes[narrow] = 4 * n
+    for flags in (TIMESTAMP_VALID, TRANSACTIONAL, CONTROL, KEY_VALID, VALUE_VALID, HEADER_VALID):
+        sizes[flags] = bits
+    for offsets in (KEY_OFFSETS, VALUE_OFFSETS, HEADER_OFFSETS):
+        sizes[offsets] = 4 * (n + 1)
+    sizes[MAGIC] = n
+    sizes[PRODUCER_EPOCH] = 2 * n
+    sizes[KEY_DATA] = totals[KEY_BYTES]
+    sizes[VALUE_DATA] = totals[VALUE_BYTES]
+    sizes[HKEY_OFFSETS] = sizes[HVALUE_OFFSETS] = 4 * (headers + 1)
+    sizes[HKEY_DATA] = totals[HEADER_KEY_BYTES]
+    sizes[HVALUE_VALID] = (headers + 7) // 8
+    sizes[HVALUE_DATA] = totals[HEADER_VALUE_BYTES]
+    at = np.zeros(PARTS + 1, dtype=np.int64)
+    np.cumsum((sizes + 63) // 64 * 64, out=at[1:])
+    return at
+
+
+@kernel
+def _fill_bytes(
+    window: Any,
+    scratch: Any,
+    entries: Any,
+    rows: Any,
+    n: int,
+    of_key: bool,
+    offsets: Any,
+    valid: Any,
+    data: Any,
+) -> int:
+    """Gather keys or values: offsets int32[n + 1], validity bits, bytes. Returns the nulls."""
+    at = 0
+    nulls = 0
+    valid[:] = 0
+    for i in range(n):
+        row = rows[i]
+        start = row["key_at"] if of_key else row["value_at"]
+        size = row["key_size"] if of_key else row["value_size"]
+        offsets[i] = at
+        if size < 0:
+            nulls += 1
+            continue
+        valid[i >> 3] |= np.uint8(1 << (i & 7))
+        if entries[row["entry"]]["expanded"]:
+            copy_bytes(data, at, scratch, start, np.int64(size))
+        else:
+            copy_bytes(data, at, window, start, np.int64(size))
+        at += size
+    offsets[n] = at
+    return nulls
+
+
+@kernel
+def _fill_headers(
+    window: Any,
+    scratch: Any,
+    entries: Any,
+    rows: Any,
+    n: int,
+    offsets: Any,
+    valid: Any,
+    key_offsets: Any,
+    key_data: Any,
+    value_offsets: Any,
+    value_valid: Any,
+    value_data: Any,
+) -> tuple[int, int]:
+    """Gather headers into list<struct<key, value>>; the first pass has checked them. Returns the nulls."""
+    valid[:] = 0
+    value_valid[:] = 0
+    header = 0
+    key_at = 0
+    value_at = 0
+    lists_null = 0
+    values_null = 0
+    for i in range(n):
+        row = rows[i]
+        offsets[i] = header
+        count = row["headers"]
+        if count == 0:
+            lists_null += 1
+            continue
+        valid[i >> 3] |= np.uint8(1 << (i & 7))
+        expanded = entries[row["entry"]]["expanded"]
+        buf = scratch if expanded else window
+        p = row["headers_at"]
+        for _ in range(count):
+            key_offsets[header] = key_at
+            value_offsets[header] = value_at
+            size, p = read_varint(buf, p, len(buf))
+            copy_bytes(key_data, key_at, buf, p, size)
+            key_at += size
+            p += size
+            size, p = read_varint(buf, p, len(buf))
+            if size < 0:
+                values_null += 1
+            else:
+                value_valid[header >> 3] |= np.uint8(1 << (header & 7))
+                copy_bytes(value_data, value_at, buf, p, size)
+                value_at += size
+                p += size
+            header += 1
+    offsets[n] = header
+    key_offsets[header] = key_at
+    value_offsets[header] = value_at
+    return lists_null, values_null
+
+
+@kernel
+def _fill_runs(entries: Any, rows: Any, n: int, arena: Any, at: Any) -> int:
+    """Columns that are constant in an entry, a run of rows at a time. Returns the control records."""
+    magic = arena[at[MAGIC] : at[MAGIC] + n].view(np.int8)
+    kind = arena[at[TIMESTAMP_TYPE] : at[TIMESTAMP_TYPE] + 4 * n].view(np.int32)
+    position = arena[at[POSITION] : at[POSITION] + 8 * n].view(np.int64)
+    producer = arena[at[PRODUCER_ID] : at[PRODUCER_ID] + 8 * n].view(np.int64)
+    producer_epoch = arena[at[PRODUCER_EPOCH] : at[PRODUCER_EPOCH] + 2 * n].view(np.int16)
+    leader = arena[at[LEADER_EPOCH] : at[LEADER_EPOCH] + 4 * n].view(np.int32)
+    transactional = arena[at[TRANSACTIONAL] : at[CONTROL]]
+    control = arena[at[CONTROL] : at[SIZE]]
+    transactional[:] = 0
+    control[:] = 0
+    controls = 0
+    begin = 0
+    while begin < n:
+        k = rows[begin]["entry"]
+        end = begin + 1
+        while end < n and rows[end]["entry"] == k:
+            end += 1
+        e = entries[k]
+        magic[begin:end] = e["magic"]
+        kind[begin:end] = e["timestamp_type"]
+        position[begin:end] = e["position"]
+        producer[begin:end] = e["producer_id"]
+        producer_epoch[begin:end] = e["producer_epoch"]
+        leader[begin:end] = e["leader_epoch"]
+        if e["magic"] == f.MAGIC_V2:
+            if e["attributes"] & f.TRANSACTIONAL_MASK:
+                for i in range(begin, end):
+                    transactional[i >> 3] |= np.uint8(1 << (i & 7))
+            if e["attributes"] & f.CONTROL_MASK:
+                for i in range(begin, end):
+                    control[i >> 3] |= np.uint8(1 << (i & 7))
+                controls += end - begin
+        begin = end
+    return controls
+
+
+@kernel
+def _fill_numbers(rows: Any, n: int, arena: Any, at: Any, counts: Any) -> None:
+    """Columns that differ from record to record, with their bounds."""
+    offset = arena[at[OFFSET] : at[OFFSET] + 8 * n].view(np.int64)
+    milliseconds = arena[at[TIMESTAMP_MS] : at[TIMESTAMP_MS] + 8 * n].view(np.int64)
+    microseconds = arena[at[TIMESTAMP] : at[TIMESTAMP] + 8 * n].view(np.int64)
+    sequence = arena[at[SEQUENCE] : at[SEQUENCE] + 4 * n].view(np.int32)
+    size = arena[at[SIZE] : at[SIZE] + 4 * n].view(np.int32)
+    valid = arena[at[TIMESTAMP_VALID] : at[TIMESTAMP_TYPE]]
+    valid[:] = 0
+    nulls = 0
+    lowest, highest = rows[0]["offset"], rows[0]["offset"]
+    earliest, latest = _MOST, -_MOST
+    for i in range(n):
+        row = rows[i]
+        offset[i] = row["offset"]
+        lowest = min(lowest, row["offset"])
+        highest = max(highest, row["offset"])
+        sequence[i] = row["sequence"]
+        size[i] = row["size"]
+        timestamp = row["timestamp"]
+        milliseconds[i] = timestamp
+        if timestamp == f.NO_TIMESTAMP or timestamp < f.MIN_TIMESTAMP_MS or timestamp > f.MAX_TIMESTAMP_MS:
+            microseconds[i] = 0
+            nulls += 1
+        else:
+            microseconds[i] = timestamp * 1000
+            earliest = min(earliest, timestamp * 1000)
+            latest = max(latest, timestamp * 1000)
+            valid[i >> 3] |= np.uint8(1 << (i & 7))
+    counts[NULL_TIMESTAMPS] = nulls
+    counts[MIN_OFFSET] = lowest
+    counts[MAX_OFFSET] = highest
+    counts[MIN_TIMESTAMP] = earliest
+    counts[MAX_TIMESTAMP] = latest
+
+
+@kernel
+def fill(
+    window: Any, scratch: Any, entries: Any, rows: Any, n: int, arena: Any, at: Any, counts: Any
+) -> None:
+    """Fill the arena (uint8, laid out by ``at``) from ``rows[0:n]``; ``counts``: int64[COUNTS_SIZE] out."""
+    _fill_numbers(rows, n, arena, at, counts)
+    counts[CONTROLS] = _fill_runs(entries, rows, n, arena, at)
+    counts[NULL_KEYS] = _fill_bytes(
+        window,
+        scratch,
+        entries,
+        rows,
+        n,
+        True,
+        arena[at[KEY_OFFSETS] : at[KEY_VALID]].view(np.int32),
+        arena[at[KEY_VALID] : at[KEY_DATA]],
+        arena[at[KEY_DATA] : at[VALUE_OFFSETS]],
+    )
+    counts[NULL_VALUES] = _fill_bytes(
+        window,
+        scratch,
+        entries,
+        rows,
+        n,
+        False,
+        arena[at[VALUE_OFFSETS] : at[VALUE_VALID]].view(np.int32),
+        arena[at[VALUE_VALID] : at[VALUE_DATA]],
+        arena[at[VALUE_DATA] : at[HEADER_OFFSETS]],
+    )
+    lists, values = _fill_headers(
+        window,
+        scratch,
+        entries,
+        rows,
+        n,
+        arena[at[HEADER_OFFSETS] : at[HEADER_VALID]].view(np.int32),
+        arena[at[HEADER_VALID] : at[HKEY_OFFSETS]],
+        arena[at[HKEY_OFFSETS] : at[HKEY_DATA]].view(np.int32),
+        arena[at[HKEY_DATA] : at[HVALUE_OFFSETS]],
+        arena[at[HVALUE_OFFSETS] : at[HVALUE_VALID]].view(np.int32),
+        arena[at[HVALUE_VALID] : at[HVALUE_DATA]],
+        arena[at[HVALUE_DATA] : at[PARTS]],
+    )
+    counts[NULL_HEADERS] = lists
+    counts[NULL_HVALUES] = values
+
+
+class _Arena:
+    """The filled allocation, cut into Arrow arrays without a copy."""
+
+    def __init__(self, buffer: pa.Buffer, at: np.ndarray) -> None:
+        self._buffer = buffer
+        self._at = at.tolist()
+
+    def part(self, which: int) -> pa.Buffer:
+        return self._buffer.slice(self._at[which], self._at[which + 1] - self._at[which])
+
+    def plain(self, kind: pa.DataType, n: int, which: int, valid: int = -1, nulls: int = 0) -> pa.Array:
+        validity = self.part(valid) if nulls else None
+        return pa.Array.from_buffers(kind, n, [validity, self.part(which)], nulls)
+
+    def sized(self, kind: pa.DataType, n: int, which: int, nulls: int) -> pa.Array:
+        """Offsets, validity and data follow each other in the arena."""
+        validity = self.part(which + 1) if nulls else None
+        return pa.Array.from_buffers(kind, n, [validity, self.part(which), self.part(which + 2)], nulls)
+
+
+_TIMESTAMP = pa.timestamp("us", "UTC")
+_CONTROL_NAMES = pa.array([*f.CONTROL_TYPES, "UNKNOWN"])
+NAMES = (
+    "key",
+    "value",
+    "offset",
+    "timestamp",
+    "timestampType",
+    "headers",
+    "magic",
+    "timestamp_ms",
+    "batch_position",
+    "sequence",
+    "producer_id",
+    "producer_epoch",
+    "leader_epoch",
+    "is_transactional",
+    "is_control",
+    "control_type",
+    "size_bytes",
+)
+
+
+def _header_lists(arena: _Arena, n: int, headers: int, counts: np.ndarray, ascii_keys: bool) -> pa.Array:
+    if headers == 0:
+        return pa.nulls(n, HEADER_TYPE)
+    key_buffers = [None, arena.part(HKEY_OFFSETS), arena.part(HKEY_DATA)]
+    if ascii_keys:
+        keys = pa.Array.from_buffers(pa.string(), headers, key_buffers, 0)
+    else:
+        keys = repair_utf8(pa.Array.from_buffers(pa.binary(), headers, key_buffers, 0))
+    values = arena.sized(pa.binary(), headers, HVALUE_OFFSETS, int(counts[NULL_HVALUES]))
+    pairs = pa.StructArray.from_arrays([keys, values], fields=list(HEADER_TYPE.value_type))
+    nulls = int(counts[NULL_HEADERS])
+    validity = arena.part(HEADER_VALID) if nulls else None
+    buffers = [validity, arena.part(HEADER_OFFSETS)]
+    return pa.Array.from_buffers(HEADER_TYPE, n, buffers, nulls, children=[pairs])
+
+
+def _control_types(keys: pa.Array, is_control: pa.Array, controls: int) -> pa.Array:
+    """Control types from the keys of control records: int16 version, int16 type."""
+    if not controls:
+        return pa.nulls(len(keys), pa.string())
+    codes = [
+        min(int.from_bytes(key[2:4], "big"), f.CONTROL_UNKNOWN) if control else None
+        for key, control in zip(keys.to_pylist(), is_control.to_pylist(), strict=True)
+    ]
+    return _CONTROL_NAMES.take(pa.array(codes, pa.int32()))
+
+
+def build_columns(
+    window: np.ndarray, scratch: np.ndarray, entries: np.ndarray, rows: np.ndarray, n: int, totals: np.ndarray
+) -> tuple[pa.RecordBatch, np.ndarray]:
+    """The columns of ``records`` that the bytes alone tell (NAMES), for ``rows[0:n]``, in their order.
+
+    ``window``, ``scratch``: uint8 buffers the rows point into; ``totals``: of ``record_index``; n > 0.
+    Returns the columns and the counts of the fill: int64[COUNTS_SIZE].
+    """
+    at = _layout(n, totals)
+    buffer = pa.allocate_buffer(int(at[PARTS]))
+    counts = np.zeros(COUNTS_SIZE, dtype=np.int64)
+    fill(window, scratch, entries, rows, n, np.frombuffer(buffer, dtype=np.uint8), at, counts)
+    arena = _Arena(buffer, at)
+    null = counts.tolist()
+    keys = arena.sized(pa.binary(), n, KEY_OFFSETS, null[NULL_KEYS])
+    is_control = arena.plain(pa.bool_(), n, CONTROL)
+    columns = [
+        keys,
+        arena.sized(pa.binary(), n, VALUE_OFFSETS, null[NULL_VALUES]),
+        arena.plain(pa.int64(), n, OFFSET),
+        arena.plain(_TIMESTAMP, n, TIMESTAMP, TIMESTAMP_VALID, null[NULL_TIMESTAMPS]),
+        arena.plain(pa.int32(), n, TIMESTAMP_TYPE),
+        _header_lists(arena, n, int(totals[HEADERS]), counts, not totals[NOT_ASCII]),
+        arena.plain(pa.int8(), n, MAGIC),
+        arena.plain(pa.int64(), n, TIMESTAMP_MS),
+        arena.plain(pa.int64(), n, POSITION),
+        arena.plain(pa.int32(), n, SEQUENCE),
+        arena.plain(pa.int64(), n, PRODUCER_ID),
+        arena.plain(pa.int16(), n, PRODUCER_EPOCH),
+        arena.plain(pa.int32(), n, LEADER_EPOCH),
+        arena.plain(pa.bool_(), n, TRANSACTIONAL),
+        is_control,
+        _control_types(keys, is_control, null[CONTROLS]),
+        arena.plain(pa.int32(), n, SIZE),
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=list(NAMES)), counts

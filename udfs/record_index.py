@@ -1,0 +1,443 @@
+"""Payload -> one row of positions a record: the first of the two passes over records.
+
+The rows say where key, value and headers lie; nothing is copied yet. A batch is taken whole or not at
+all: a fault rolls its rows back. Every bound is checked against what is really there, so no count and no
+length of a hostile batch reads or allocates past it.
+
+Records of magic 2: Kafka's ``DefaultRecord``. Messages of magic 0 and 1, plain or inside a wrapper:
+``LegacyRecord`` and ``AbstractLegacyRecordBatch``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from udfs import faults
+from udfs import format as f
+from udfs.checksums import crc32
+from udfs.framing import increment_sequence, set_fault
+from udfs.jit import kernel, load_be16, load_be32, load_be64
+from udfs.vectorized_varint import read_varint, read_varlong, varint_size
+
+# One row a record; positions are those in the entry's data buffer
+RECORD = np.dtype(
+    [
+        ("offset", "i8"),
+        ("timestamp", "i8"),
+        ("key_at", "i8"),
+        ("value_at", "i8"),
+        ("headers_at", "i8"),
+        ("key_size", "i4"),  # -1 null
+        ("value_size", "i4"),  # -1 null
+        ("headers", "i4"),
+        ("size", "i4"),
+        ("sequence", "i4"),
+        ("entry", "i4"),  # row in the entries
+    ],
+    align=True,
+)
+
+# What a pass over a batch has come to (cursor), so that a batch of very many records goes in chunks
+CURSOR_AT, CURSOR_RECORD, CURSOR_DELTA, CURSOR_BASE = range(4)
+CURSOR_SIZE = 4
+# Sums over the rows made (totals): what the second pass allocates
+KEY_BYTES, VALUE_BYTES, HEADERS, HEADER_KEY_BYTES, HEADER_VALUE_BYTES, NOT_ASCII = range(6)
+TOTALS_SIZE = 6
+
+_NO_DELTA = -(1 << 62)
+
+
+@kernel
+def _where(e: Any, at: int) -> int:
+    """A place in the entry's data, as faults tell it: byte in the segment, or in the expanded payload."""
+    if e["expanded"]:
+        return -1 - (at - e["data_at"])
+    return e["position"] + at - e["at"]
+
+
+@kernel
+def _headers(buf: Any, at: int, stop: int, count: int, e: Any, totals: Any) -> int:
+    """Walk ``count`` headers from ``at``; returns the position behind them, or -1 with a fault noted."""
+    for _ in range(count):
+        size, p = read_varint(buf, at, stop)
+        if p < 0:
+            set_fault(e, faults.BAD_VARINT, _where(e, at), f.MAX_VARINT_BYTES, 0)
+            return -1
+        if size < 0:
+            set_fault(e, faults.HEADER_KEY_NULL, _where(e, at), 0, size)
+            return -1
+        if size > stop - p:
+            set_fault(e, faults.HEADER_BEYOND, _where(e, at), stop - p, size)
+            return -1
+        for i in range(p, p + size):
+            totals[NOT_ASCII] |= buf[i] & 0x80
+        totals[HEADER_KEY_BYTES] += size
+        at = p + size
+        size, p = read_varint(buf, at, stop)
+        if p < 0:
+            set_fault(e, faults.BAD_VARINT, _where(e, at), f.MAX_VARINT_BYTES, 0)
+            return -1
+        if size > stop - p:
+            set_fault(e, faults.HEADER_BEYOND, _where(e, at), stop - p, size)
+            return -1
+        if size < -1:
+            e["marks"] |= faults.LENGTH_BELOW_NULL
+        size = max(size, 0)
+        totals[HEADER_VALUE_BYTES] += size
+        at = p + size
+    return at
+
+
+@kernel
+def _control(buf: Any, row: Any, first: bool, e: Any) -> bool:
+    """Check a control record and note the first one's type; False with a fault noted."""
+    if row["key_size"] < f.CONTROL_KEY_SIZE:
+        set_fault(e, faults.CONTROL_KEY, _where(e, row["key_at"]), f.CONTROL_KEY_SIZE, row["key_size"])
+        return False
+    version = load_be16(buf, row["key_at"])
+    if version < 0:
+        set_fault(e, faults.CONTROL_VERSION, _where(e, row["key_at"]), 0, version)
+        return False
+    kind = load_be16(buf, row["key_at"] + 2)
+    if kind < 0 or kind >= f.CONTROL_UNKNOWN:
+        kind = f.CONTROL_UNKNOWN
+    epoch = -1
+    if kind == f.CONTROL_ABORT or kind == f.CONTROL_COMMIT:
+        if row["value_size"] < f.END_MARKER_VALUE_SIZE:
+            at = _where(e, row["value_at"])
+            set_fault(e, faults.CONTROL_VALUE, at, f.END_MARKER_VALUE_SIZE, row["value_size"])
+            return False
+        version = load_be16(buf, row["value_at"])
+        if version < 0:
+            set_fault(e, faults.CONTROL_VALUE_VERSION, _where(e, row["value_at"]), 0, version)
+            return False
+        epoch = load_be32(buf, row["value_at"] + 2)
+    if first:
+        e["control_type"] = kind
+        e["coordinator_epoch"] = epoch
+    return True
+
+
+@kernel
+def _record(buf: Any, at: int, end: int, e: Any, row: Any, totals: Any) -> tuple[int, int]:
+    """Read the record at ``buf[at]`` into ``row``; (position behind it or -1 with a fault, offset delta)."""
+    body, p = read_varint(buf, at, end)
+    if p < 0:
+        set_fault(e, faults.BAD_VARINT, _where(e, at), f.MAX_VARINT_BYTES, 0)
+        return -1, 0
+    if body < 0 or body > end - p:
+        set_fault(e, faults.RECORD_BEYOND, _where(e, at), end - p, body)
+        return -1, 0
+    start = p
+    stop = p + body
+    if body > 0 and buf[p] != 0:
+        e["marks"] |= faults.UNUSED_ATTRIBUTES
+    timestamp_delta, q = read_varlong(buf, p + 1, stop)
+    delta, p = read_varint(buf, q, stop)
+    key_size, q = read_varint(buf, p, stop)
+    if q < 0:
+        set_fault(e, faults.BAD_VARINT, _where(e, start), f.MAX_VARLONG_BYTES, 0)
+        return -1, 0
+    if key_size > stop - q:
+        set_fault(e, faults.KEY_BEYOND, _where(e, p), stop - q, key_size)
+        return -1, 0
+    row["key_at"] = q
+    row["key_size"] = max(key_size, -1)
+    p = q + max(key_size, 0)
+    value_size, q = read_varint(buf, p, stop)
+    if q < 0:
+        set_fault(e, faults.BAD_VARINT, _where(e, p), f.MAX_VARINT_BYTES, 0)
+        return -1, 0
+    if value_size > stop - q:
+        set_fault(e, faults.VALUE_BEYOND, _where(e, p), stop - q, value_size)
+        return -1, 0
+    row["value_at"] = q
+    row["value_size"] = max(value_size, -1)
+    p = q + max(value_size, 0)
+    headers, q = read_varint(buf, p, stop)
+    if q < 0:
+        set_fault(e, faults.BAD_VARINT, _where(e, p), f.MAX_VARINT_BYTES, 0)
+        return -1, 0
+    if headers < 0 or headers > (stop - q) // f.MIN_HEADER_SIZE:
+        set_fault(e, faults.HEADER_COUNT, _where(e, p), (stop - q) // f.MIN_HEADER_SIZE, headers)
+        return -1, 0
+    row["headers_at"] = q
+    row["headers"] = headers
+    p = _headers(buf, q, stop, headers, e, totals) if headers else q
+    if p < 0:
+        return -1, 0
+    if p != stop:
+        set_fault(e, faults.RECORD_SLACK, _where(e, start), body, p - start)
+        return -1, 0
+    if key_size < -1 or value_size < -1:
+        e["marks"] |= faults.LENGTH_BELOW_NULL
+    totals[KEY_BYTES] += max(key_size, 0)
+    totals[VALUE_BYTES] += max(value_size, 0)
+    totals[HEADERS] += headers
+    row["timestamp"] = e["base_timestamp"] + timestamp_delta
+    row["offset"] = e["base_offset"] + delta
+    row["size"] = varint_size(body) + body
+    return stop, delta
+
+
+@kernel
+def _batch(
+    buf: Any, e: Any, rows: Any, first: int, step: int, capacity: int, cursor: Any, totals: Any
+) -> int:
+    """Records of a magic 2 batch from the cursor on, ``capacity`` rows at most; rows made, or -1."""
+    end = e["data_at"] + e["data_size"]
+    at = cursor[CURSOR_AT]
+    number = cursor[CURSOR_RECORD]
+    previous = cursor[CURSOR_DELTA]
+    made = 0
+    append_time = e["timestamp_type"] == f.LOG_APPEND_TIME
+    control = (e["attributes"] & f.CONTROL_MASK) != 0
+    while number < e["count"] and made < capacity:
+        if at >= end:
+            set_fault(e, faults.COUNT_TOO_SMALL, _where(e, at), e["count"], number)
+            return -1
+        row = rows[first + made * step]
+        at, delta = _record(buf, at, end, e, row, totals)
+        if at < 0:
+            return -1
+        if append_time:
+            row["timestamp"] = e["max_timestamp"]
+        elif row["timestamp"] > e["max_timestamp"]:
+            e["marks"] |= faults.TIMESTAMP_ABOVE_MAX
+        if delta <= previous:
+            e["marks"] |= faults.OFFSETS_NOT_RISING
+        if delta > e["last_offset_delta"]:
+            e["marks"] |= faults.OFFSET_PAST_LAST
+        previous = delta
+        row["sequence"] = f.NO_SEQUENCE
+        if e["base_sequence"] >= 0:
+            row["sequence"] = increment_sequence(e["base_sequence"], delta)
+        if control and not _control(buf, row, number == 0, e):
+            return -1
+        number += 1
+        made += 1
+    if number == e["count"] and at != end:
+        set_fault(e, faults.PAYLOAD_LEFT, _where(e, at), number, end - at)
+        return -1
+    cursor[CURSOR_AT] = at
+    cursor[CURSOR_RECORD] = number
+    cursor[CURSOR_DELTA] = previous
+    return made
+
+
+@kernel
+def _message(buf: Any, at: int, end: int, e: Any, row: Any, totals: Any) -> bool:
+    """Read the message at ``buf[at:end]`` (offset and length included) into ``row``; False with a fault."""
+    magic = np.int8(buf[at + f.MAGIC_POS])
+    p = at + (f.V0_KEY_LENGTH_POS if magic == f.MAGIC_V0 else f.V1_KEY_LENGTH_POS)
+    key_size = load_be32(buf, p)
+    if key_size > end - p - 8:
+        set_fault(e, faults.KEY_BEYOND, _where(e, p), end - p - 8, key_size)
+        return False
+    row["key_at"] = p + 4
+    row["key_size"] = max(key_size, -1)
+    p += 4 + max(key_size, 0)
+    value_size = load_be32(buf, p)
+    if value_size > end - p - 4:
+        set_fault(e, faults.VALUE_BEYOND, _where(e, p), end - p - 4, value_size)
+        return False
+    row["value_at"] = p + 4
+    row["value_size"] = max(value_size, -1)
+    if key_size < -1 or value_size < -1:
+        e["marks"] |= faults.LENGTH_BELOW_NULL
+    if p + 4 + max(value_size, 0) < end:
+        e["marks"] |= faults.MESSAGE_SLACK
+    totals[KEY_BYTES] += max(key_size, 0)
+    totals[VALUE_BYTES] += max(value_size, 0)
+    row["headers"] = 0
+    row["headers_at"] = 0
+    row["sequence"] = f.NO_SEQUENCE
+    row["size"] = end - at
+    row["offset"] = load_be64(buf, at)
+    # the wrapper's log append time holds for what lies in it (magic 1 alone)
+    if magic == f.MAGIC_V0:
+        row["timestamp"] = f.NO_TIMESTAMP
+    elif magic == f.MAGIC_V1 and e["timestamp_type"] == f.LOG_APPEND_TIME:
+        row["timestamp"] = e["base_timestamp"]
+    else:
+        row["timestamp"] = load_be64(buf, at + f.V1_TIMESTAMP_POS)
+    return True
+
+
+@kernel
+def _inner_end(buf: Any, at: int, end: int, e: Any) -> int:
+    """End of the inner message at ``buf[at]``, or -1 with a fault noted."""
+    if at + f.HEADER_UP_TO_MAGIC > end:
+        set_fault(e, faults.INNER_CUT, _where(e, at), f.V0_MIN_SIZE, end - at)
+        return -1
+    size = load_be32(buf, at + f.LENGTH_POS) + f.LOG_OVERHEAD
+    least = f.V0_MIN_SIZE if buf[at + f.MAGIC_POS] == f.MAGIC_V0 else f.V1_MIN_SIZE
+    if size < least:
+        set_fault(e, faults.INNER_SIZE, _where(e, at), least - f.LOG_OVERHEAD, size - f.LOG_OVERHEAD)
+        return -1
+    if size > end - at:
+        set_fault(e, faults.INNER_CUT, _where(e, at), size, end - at)
+        return -1
+    return at + size
+
+
+@kernel
+def _wrapper_base(buf: Any, e: Any, cursor: Any) -> bool:
+    """Walk the inner messages for the last offset, to which those of magic 1 are relative.
+
+    absolute = outer - last inner + inner; an outer offset of 0 takes inner offsets as they are (some
+    producers). Magic 0 holds absolute offsets. False with a fault noted.
+    """
+    at = e["data_at"]
+    end = at + e["data_size"]
+    last = 0
+    count = 0
+    while at < end:
+        last = load_be64(buf, at) if at + 8 <= end else 0
+        at = _inner_end(buf, at, end, e)
+        if at < 0:
+            return False
+        count += 1
+    if count == 0:
+        set_fault(e, faults.WRAPPER_EMPTY, _where(e, e["data_at"]), 1, 0)
+        return False
+    cursor[CURSOR_BASE] = 0
+    if e["magic"] == f.MAGIC_V1 and e["last_offset"] != 0:
+        if e["last_offset"] < last:
+            set_fault(e, faults.WRAPPER_OFFSET, e["position"], last, e["last_offset"])
+            return False
+        cursor[CURSOR_BASE] = e["last_offset"] - last
+    return True
+
+
+@kernel
+def _wrapper(
+    buf: Any, e: Any, rows: Any, first: int, step: int, capacity: int, cursor: Any, totals: Any
+) -> int:
+    """Inner messages of a wrapper from the cursor on; rows made, or -1 with a fault noted."""
+    end = e["data_at"] + e["data_size"]
+    at = cursor[CURSOR_AT]
+    previous = cursor[CURSOR_DELTA]
+    if cursor[CURSOR_RECORD] == 0 and not _wrapper_base(buf, e, cursor):
+        return -1
+    made = 0
+    while at < end and made < capacity:
+        stop = _inner_end(buf, at, end, e)
+        stored = load_be32(buf, at + f.LEGACY_CRC_POS) & 0xFFFFFFFF
+        computed = crc32(buf, at + f.MAGIC_POS, stop, 0)
+        if stored != computed:
+            set_fault(e, faults.INNER_CRC_MISMATCH, _where(e, at), stored, computed)
+            return -1
+        magic = buf[at + f.MAGIC_POS]
+        attributes = np.int64(buf[at + f.LEGACY_ATTRIBUTES_POS])
+        if attributes & f.CODEC_MASK:
+            set_fault(e, faults.INNER_COMPRESSED, _where(e, at), 0, attributes & f.CODEC_MASK)
+            return -1
+        row = rows[first + made * step]
+        if not _message(buf, at, stop, e, row, totals):
+            return -1
+        row["offset"] += cursor[CURSOR_BASE]
+        if magic != e["magic"]:
+            e["marks"] |= faults.INNER_MAGIC
+        if attributes & (f.V0_UNUSED_MASK if magic == f.MAGIC_V0 else f.V1_UNUSED_MASK):
+            e["marks"] |= faults.UNUSED_ATTRIBUTES
+        if row["offset"] <= previous:
+            e["marks"] |= faults.OFFSETS_NOT_RISING
+        previous = row["offset"]
+        if cursor[CURSOR_RECORD] + made == 0:
+            e["base_offset"] = row["offset"]
+        made += 1
+        at = stop
+    cursor[CURSOR_AT] = at
+    cursor[CURSOR_RECORD] += made
+    cursor[CURSOR_DELTA] = previous
+    return made
+
+
+@kernel
+def start_cursor(e: Any, cursor: Any) -> None:
+    """Set the cursor (int64[CURSOR_SIZE]) to the entry's first record."""
+    cursor[CURSOR_AT] = e["data_at"]
+    cursor[CURSOR_RECORD] = 0
+    cursor[CURSOR_DELTA] = _NO_DELTA
+    cursor[CURSOR_BASE] = 0
+
+
+@kernel
+def index_entry(
+    buf: Any, e: Any, rows: Any, first: int, step: int, capacity: int, cursor: Any, totals: Any
+) -> int:
+    """Rows of one entry's records, from the cursor on.
+
+    ``buf``: uint8[n], the entry's data buffer; ``rows``: RECORD[m], filled from ``first`` on (``step`` 1), or
+    all into one (``step`` 0, to check a batch without keeping its rows); ``totals``: int64[TOTALS_SIZE], added to.
+    Returns the rows made; -1 with the fault noted in ``e``.
+    """
+    if e["magic"] == f.MAGIC_V2:
+        if e["count"] < 0:
+            set_fault(e, faults.COUNT_NEGATIVE, e["position"] + f.RECORDS_COUNT_POS, 0, e["count"])
+            return -1
+        most = e["data_size"] // f.MIN_RECORD_SIZE
+        if e["count"] > most:
+            set_fault(e, faults.COUNT_TOO_LARGE, e["position"] + f.RECORDS_COUNT_POS, most, e["count"])
+            return -1
+        return _batch(buf, e, rows, first, step, capacity, cursor, totals)
+    if e["codec"] != f.CODEC_NONE:
+        return _wrapper(buf, e, rows, first, step, capacity, cursor, totals)
+    if cursor[CURSOR_RECORD]:
+        return 0
+    if not _message(buf, e["at"], e["at"] + e["size"], e, rows[first], totals):
+        return -1
+    cursor[CURSOR_RECORD] = 1
+    return 1
+
+
+@kernel
+def index_entries(
+    window: Any, scratch: Any, entries: Any, begin: int, end: int, rows: Any, cursor: Any, totals: Any
+) -> int:
+    """Rows of the records of ``entries[begin:end]``, each entry whole or not at all; rows made.
+
+    ``window``, ``scratch``: uint8, where the data of plain and of expanded entries lie. ``rows`` must hold
+    what the entries can have (``most_records``). An entry that has a fault already is passed over.
+    """
+    made = 0
+    sums = np.zeros(TOTALS_SIZE, dtype=np.int64)
+    for k in range(begin, end):
+        e = entries[k]
+        if e["fault"]:
+            continue
+        sums[:] = 0
+        start_cursor(e, cursor)
+        buf = scratch if e["expanded"] else window
+        count = index_entry(buf, e, rows, made, 1, len(rows) - made, cursor, sums)
+        if count < 0:
+            continue
+        set_sums(e, count, sums)
+        for i in range(made, made + count):
+            rows[i]["entry"] = k
+        for i in range(TOTALS_SIZE):
+            totals[i] = totals[i] | sums[i] if i == NOT_ASCII else totals[i] + sums[i]
+        made += count
+    return made
+
+
+@kernel
+def set_sums(e: Any, count: int, sums: Any) -> None:
+    """Note in the entry what its records came to."""
+    e["record_count"] = count
+    e["key_bytes"] = sums[KEY_BYTES]
+    e["value_bytes"] = sums[VALUE_BYTES]
+    e["header_bytes"] = sums[HEADER_KEY_BYTES] + sums[HEADER_VALUE_BYTES]
+
+
+@kernel
+def most_records(e: Any) -> int:
+    """How many records the entry can have at most, by the bytes that are there."""
+    if e["magic"] == f.MAGIC_V2:
+        return max(0, min(e["count"], e["data_size"] // f.MIN_RECORD_SIZE))
+    if e["codec"] != f.CODEC_NONE:
+        return e["data_size"] // f.V0_MIN_SIZE
+    return 1
