@@ -1,0 +1,17 @@
+"""The driver's side: from segment files to tables. ``register(spark, lake)`` names them in a session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["register"]
+
+
+def register(spark: SparkSession, lake: str) -> None:
+    """Temporary views over all tables of a lake, and its views, in this session."""
+    from pipelines.views import register as register_views
+
+    register_views(spark, lake)

@@ -1,0 +1,84 @@
+"""Where a lake lies and how its tables are named in SQL.
+
+A lake is a folder with one Delta table a sub-folder. Its address is an absolute local path or a URI that
+Spark knows; both may hold blanks, quotes and backticks, so every statement takes its names from here.
+"""
+
+from __future__ import annotations
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import SparkSession
+
+from pipelines.errors import UserError
+from pipelines.sources import local_path
+from udfs.columns import SEGMENTS
+
+# Of every table: a lake of a higher version was made by a newer release, whose columns this one may not know.
+SCHEMA_VERSION = 1
+VERSION_PROPERTY = "kafkaLogLake.schemaVersion"
+
+
+def lake_address(spark: SparkSession, lake: str) -> str:
+    """Absolute local path, or the URI as given; without a slash at its end."""
+    return (local_path(spark, lake) or lake).rstrip("/") or "/"
+
+
+def table_path(address: str, table: str) -> str:
+    return f"{address.rstrip('/')}/{table}"
+
+
+def sql_table(address: str, table: str) -> str:
+    """The table as a FROM clause names it."""
+    return "delta." + sql_name(table_path(address, table))
+
+
+def sql_name(name: str) -> str:
+    """An identifier in backticks."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def sql_string(text: str) -> str:
+    """A string literal."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def table_version(spark: SparkSession, address: str, table: str) -> int | None:
+    """Schema version of a table of ours; None where there is no table, or one that is not ours."""
+    try:
+        rows = spark.sql(f"SHOW TBLPROPERTIES {sql_table(address, table)}").collect()
+    except AnalysisException:
+        return None
+    except (PySparkException, Py4JJavaError) as error:
+        raise UserError(f"cannot read the lake {address}: {first_line(error)}") from None
+    found: dict[str, str] = {row["key"]: row["value"] for row in rows}
+    return int(found[VERSION_PROPERTY]) if VERSION_PROPERTY in found else None
+
+
+def is_lake(spark: SparkSession, address: str) -> bool:
+    """Whether a complete lake lies there: its ledger is made last. UserError for one newer than this code."""
+    version = table_version(spark, address, SEGMENTS.name)
+    if version is not None and version > SCHEMA_VERSION:
+        raise UserError(
+            f"the lake {address} has schema version {version}, this release knows {SCHEMA_VERSION}: "
+            "use a newer release, or another --lake"
+        )
+    return version is not None
+
+
+def open_lake(spark: SparkSession, lake: str) -> str:
+    """Address of a lake that has to be there."""
+    address = lake_address(spark, lake)
+    if not is_lake(spark, address):
+        raise UserError(f"there is no lake at {lake}: name a folder that decode_batches wrote")
+    return address
+
+
+def first_line(error: Exception) -> str:
+    """The cause of a Java error in one line: what comes before its stack trace."""
+    if isinstance(error, Py4JJavaError):
+        cause = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        return str(cause.toString()).splitlines()[0]
+    return str(error).strip().splitlines()[0]
