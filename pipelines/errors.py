@@ -15,13 +15,13 @@ class UserError(JobError):
     exit_code = 2
 
 
-class DamageFound(JobError):  # noqa: N818 - the tables are written: what ends here is no failure
+class DamageFound(JobError):
     """Damage was found and ``fail_on_damage`` asked to be told by the exit code."""
 
     exit_code = 3
 
 
-class RunFailed(JobError):  # noqa: N818 - named for what it tells
+class RunFailed(JobError):
     """The run could not be brought to its end and committed nothing it could not stand for."""
 
     exit_code = 1
