@@ -7,6 +7,7 @@ compressed stream, a varint, a length, a count, an inner message.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -55,7 +56,8 @@ def lying_records(draw: st.DrawFn) -> Record:
             ["body_length", "key_length", "value_length", "header_count", "header_key_length", "behind"]
         )
     )
-    return replace(record, **{field: b"xyz" if field == "behind" else draw(_lengths)})
+    wrong: Any = b"xyz" if field == "behind" else draw(_lengths)
+    return replace(record, **{field: wrong})
 
 
 @st.composite

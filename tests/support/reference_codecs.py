@@ -6,11 +6,12 @@ passes it, ``BadPayloadError`` where Kafka's library would refuse the payload.
 
 from __future__ import annotations
 
+import struct
 import zlib
 from collections.abc import Callable
 
 import cramjam
-import lz4.frame
+import lz4.block
 import zstandard
 
 from tests.support import lz4_header
@@ -58,19 +59,23 @@ def _gzip_header_size(data: bytes) -> int | None:
 
 
 def gunzip(payload: bytes, limit: int) -> bytes:
-    """All members one after the other; bytes behind the last one that start no member are ignored."""
+    """All members one after the other; bytes behind the last one that start no member are ignored.
+
+    So are 18 bytes or fewer, whatever they start: the JVM looks for a further member in more than those.
+    """
     parts: list[bytes] = []
     rest = payload
-    while _gzip_header_size(rest) is not None:
-        member = zlib.decompressobj(wbits=31)
+    while (header := _gzip_header_size(rest)) is not None and (rest is payload or len(rest) > 18):
+        member = zlib.decompressobj(wbits=-15)
         try:
-            parts.append(member.decompress(rest, limit + 1))
+            parts.append(member.decompress(rest[header:], limit + 1))
         except zlib.error as error:
             raise BadPayloadError(str(error)) from error
         _bounded(parts, limit)
-        if not member.eof:
-            raise BadPayloadError("gzip member is cut")
-        rest = member.unused_data
+        trailer, rest = member.unused_data[:8], member.unused_data[8:]
+        size = len(parts[-1]) & 0xFFFFFFFF
+        if not member.eof or trailer != struct.pack("<II", zlib.crc32(parts[-1]), size):
+            raise BadPayloadError("gzip member is cut, or its checksum or size is wrong")
     if rest is payload:
         raise BadPayloadError("not in gzip format")
     return b"".join(parts)
@@ -109,21 +114,53 @@ def unsnappy(payload: bytes, limit: int) -> bytes:
     return b"".join(parts)
 
 
-def unlz4(payload: bytes, limit: int, *, magic: int) -> bytes:
-    """The first frame; what follows it is ignored. Magic 0: whatever the header checksum says."""
-    if payload[:4] != lz4_header.FRAME_MAGIC or len(payload) <= 7:
+def _lz4_descriptor(payload: bytes, magic: int) -> int:
+    """Check the frame descriptor; its position behind."""
+    if len(payload) <= 6 or payload[:4] != lz4_header.FRAME_MAGIC:
         raise BadPayloadError("no lz4 frame")
-    if magic == 0 and len(payload) > lz4_header.checksum_position(payload):
-        payload = lz4_header.with_right_checksum(payload)
-    frame = lz4.frame.LZ4FrameDecompressor()
-    try:
-        output = frame.decompress(payload, max_length=limit + 1)
-    except RuntimeError as error:
-        raise BadPayloadError(str(error)) from error
-    _bounded([output], limit)
-    if not frame.eof:
-        raise BadPayloadError("lz4 frame is cut")
-    return output
+    flags, block = payload[4], payload[5]
+    if flags & 0xE3 != 0x60:  # version 1, blocks independent, nothing reserved
+        raise BadPayloadError(f"lz4 frame flags {flags:#04x}")
+    if block & 0x8F or not 4 <= block >> 4 <= 7:
+        raise BadPayloadError(f"lz4 block descriptor {block:#04x}")
+    end = lz4_header.checksum_position(payload) + 1
+    if end > len(payload):
+        raise BadPayloadError("lz4 frame header is cut")
+    if magic != 0 and lz4_header.with_right_checksum(payload)[end - 1] != payload[end - 1]:
+        raise BadPayloadError("lz4 header checksum")
+    return end
+
+
+def unlz4(payload: bytes, limit: int, *, magic: int) -> bytes:
+    """The first frame; what follows it is ignored, and so is the checksum of its content.
+
+    Magic 0: whatever the header checksum says.
+    """
+    cursor = _lz4_descriptor(payload, magic)
+    most = 1 << (2 * (payload[5] >> 4) + 8)
+    parts: list[bytes] = []
+    while True:
+        word = int.from_bytes(payload[cursor : cursor + 4], "little")
+        size, cursor = word & 0x7FFFFFFF, cursor + 4
+        if cursor > len(payload) or size > most or cursor + size > len(payload):
+            raise BadPayloadError(f"lz4 block of {size} bytes")
+        if not size:
+            if payload[4] & 4 and cursor + 4 > len(payload):
+                raise BadPayloadError("lz4 content checksum is cut")
+            return b"".join(parts)
+        block = payload[cursor : cursor + size]
+        cursor += size
+        if payload[4] & 0x10:
+            if payload[cursor : cursor + 4] != lz4_header.xxh32(block).to_bytes(4, "little"):
+                raise BadPayloadError("lz4 block checksum")
+            cursor += 4
+        if not word >> 31:
+            try:
+                block = lz4.block.decompress(block, uncompressed_size=most)
+            except lz4.block.LZ4BlockError as error:
+                raise BadPayloadError(str(error)) from error
+        parts.append(block)
+        _bounded(parts, limit)
 
 
 def unzstd(payload: bytes, limit: int) -> bytes:

@@ -128,9 +128,7 @@ def _read_v2(entry: bytes, batch: dict[str, Any], limit: int) -> Content:
     codec, payload = batch["attributes"] & 7, entry[V2_HEADER_SIZE:]
     if codec > 4:
         raise UnsupportedError(f"codec {codec}")
-    if batch["declared_count"] == 0 and payload:
-        raise InvalidError(f"no records, {len(payload)} bytes of payload")
-    if codec and batch["declared_count"]:
+    if codec and (payload or batch["declared_count"]):
         payload = reference_codecs.decompress(codec, payload, limit, magic=2)
     content = reference_records.read_v2_payload(payload, batch)
     if batch["attributes"] & 0xFF80:

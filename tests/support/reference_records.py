@@ -118,7 +118,8 @@ def read_v2_record(cursor: Cursor, batch: dict[str, Any], content: Content) -> d
     """One record of a V2 payload. batch: the header fields of ``reference_decoder.read_v2_header``."""
     size = cursor.varint()
     body = Cursor(cursor.take(size) if size >= 0 else b"")
-    body.number("b")  # a record's attributes: unused, and nobody looks at them
+    if body.number("B"):
+        content.suspect("unused record attributes set")
     timestamp = wrap64(batch["base_timestamp_ms"] + body.varlong())
     offset_delta = body.varint()
     key = _nullable(body, body.varint(), content)
@@ -166,7 +167,7 @@ def read_v2_payload(payload: bytes, batch: dict[str, Any]) -> Content:
         delta = record["offset_delta"]
         if delta > batch["last_offset_delta"]:
             content.suspect(f"offset delta {delta} above lastOffsetDelta {batch['last_offset_delta']}")
-        if delta < 0 or (last_delta is not None and delta <= last_delta):
+        if last_delta is not None and delta <= last_delta:
             content.suspect(f"offset delta {delta} after {last_delta}")
         last_delta = delta
         content.records.append(record)

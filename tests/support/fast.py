@@ -1,0 +1,84 @@
+"""The decoder under test, ``udfs.segment_decoder``, in the shape of the reference decoder's answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tests.support.reference_decoder import DEFAULT_LIMIT, Decoded
+from udfs.entry_columns import damage_columns, entry_columns
+from udfs.segment_decoder import WINDOW_BYTES, Range, SegmentDecoder, Summary
+
+
+class BytesSource:
+    """The bytes of a segment, in memory."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = np.frombuffer(data, dtype=np.uint8)
+
+    def read_into(self, position: int, view: np.ndarray) -> int:
+        part = self._data[position : position + len(view)]
+        view[: len(part)] = part
+        return len(part)
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+@dataclass
+class FastDecoded(Decoded):
+    """As ``Decoded``; the summary of the range too, and the schema of its record batches."""
+
+    summary: Summary = field(default_factory=Summary)
+    schema: pa.Schema | None = None
+
+
+def _record(row: dict[str, Any]) -> dict[str, Any]:
+    headers = row["headers"]
+    row["headers"] = None if headers is None else [(header["key"], header["value"]) for header in headers]
+    return row
+
+
+def record_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Rows of a record batch of records: timestamps in microseconds, headers as pairs."""
+    batch.validate(full=True)
+    if "timestamp" in batch.schema.names:
+        at = batch.schema.get_field_index("timestamp")
+        batch = batch.set_column(at, "timestamp", batch.column(at).cast(pa.int64()))
+    return [_record(row) for row in batch.to_pylist()]
+
+
+def entry_rows(entries: np.ndarray) -> list[dict[str, Any]]:
+    """Rows of ``batches`` of an array of entries: max_timestamp in microseconds."""
+    columns = entry_columns(entries)
+    columns["max_timestamp"] = columns["max_timestamp"].cast(pa.int64())
+    rows: list[dict[str, Any]] = pa.table(columns).to_pylist()
+    return rows
+
+
+def decode(
+    data: bytes,
+    *,
+    has_successor: bool = False,
+    limit: int = DEFAULT_LIMIT,
+    window_bytes: int = WINDOW_BYTES,
+    start: int = 0,
+    stop: int | None = None,
+    exact: bool = True,
+) -> FastDecoded:
+    """All of a segment, or a slice of it, through the compiled kernels."""
+    what = Range(len(data), start, stop, exact, has_successor)
+    decoder = SegmentDecoder(BytesSource(data), what, window_bytes, limit)
+    decoded = FastDecoded()
+    for piece in decoder:
+        decoded.batches += entry_rows(piece.entries)
+        decoded.quarantine += pa.table(damage_columns(piece.damages, "run")).to_pylist()
+        if piece.records is not None:
+            decoded.schema = piece.records.schema
+            decoded.records += record_rows(piece.records)
+    decoded.summary = decoder.summary
+    decoded.tail, decoded.tail_bytes = decoder.summary.tail, decoder.summary.tail_bytes
+    return decoded
