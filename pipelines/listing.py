@@ -124,9 +124,7 @@ def _load(spark: SparkSession, found: Found) -> DataFrame:
 def _binary_files(spark: SparkSession, patterns: Iterable[str]) -> DataFrame:
     """What the patterns match; files that vanish after the listing are left out."""
     reader = spark.read.format("binaryFile").option("ignoreMissingFiles", "true")
-    return reader.load(list(patterns)).select(
-        "path", "length", F.col("modificationTime").alias("modified")
-    )
+    return reader.load(list(patterns)).select("path", "length", F.col("modificationTime").alias("modified"))
 
 
 def _without_links(files: DataFrame, follow_symlinks: bool) -> DataFrame:

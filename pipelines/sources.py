@@ -135,7 +135,9 @@ def _walk(root: str, follow_symlinks: bool) -> Iterator[tuple[int, list[os.DirEn
 def _files(root: str, follow_symlinks: bool) -> Iterator[str]:
     for _, entries in _walk(root, follow_symlinks):
         for entry in entries:
-            is_segment = entry.name.endswith(SEGMENT_SUFFIX) and entry.is_file(follow_symlinks=follow_symlinks)
+            is_segment = entry.name.endswith(SEGMENT_SUFFIX) and entry.is_file(
+                follow_symlinks=follow_symlinks
+            )
             if is_segment and ":" not in entry.path:
                 yield entry.path
 
