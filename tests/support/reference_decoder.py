@@ -225,16 +225,43 @@ def _record_row(record: dict[str, Any], batch: dict[str, Any]) -> dict[str, Any]
     return row | {"batch_position": batch["position"], "control_type": record.get("control_type")}
 
 
-def _next_entry(data: bytes, position: int) -> int | None:
-    """Where decoding goes on after what is no entry: the target of its length, else the first sound one."""
-    if position + 12 <= len(data):
-        length = struct.unpack_from(">i", data, position + 8)[0]
-        if length >= 0 and proves_itself(data, position + 12 + length):
-            return int(position + 12 + length)
+def _leads_on(data: bytes, position: int) -> bool:
+    """Whether entries follow each other from position to a sound one, or to the end: a length that led there
+    does not lie. A torn or zero end counts."""
+    while position < len(data) and not proves_itself(data, position):
+        size = entry_size(data, position)
+        if size is None:
+            return _torn(data[position:]) or not data[position:].strip(b"\0")
+        position += size
+    return True
+
+
+def _next_entry(data: bytes, position: int, above: int) -> int | None:
+    """Where decoding goes on after what is no entry: the target of its length, else the first sound one.
+
+    above: the last offset so far; a batch inside a value, which a search may find, often lies below it.
+    """
+    if position + 17 <= len(data):
+        length, magic = struct.unpack_from(">i", data, position + 8)[0], data[position + 16]
+        end = int(position + 12 + length)
+        if magic not in LEAST_LENGTH and length >= 14 and end <= len(data) and _leads_on(data, end):
+            return end
+    return _search(data, position, above)
+
+
+def _search(data: bytes, position: int, above: int) -> int | None:
     for candidate in range(position + 1, len(data) - 25):
-        if proves_itself(data, candidate):
+        if proves_itself(data, candidate) and struct.unpack_from(">q", data, candidate)[0] > above:
             return candidate
     return None
+
+
+def _torn(rest: bytes) -> bool:
+    """Whether rest can be the start of an entry that goes on past it."""
+    if len(rest) < 17:
+        return True
+    length, magic = struct.unpack_from(">i", rest, 8)[0], rest[16]
+    return magic in LEAST_LENGTH and length >= LEAST_LENGTH[magic] and 12 + length > len(rest)
 
 
 def _finish(decoded: Decoded, data: bytes, position: int, has_successor: bool) -> None:
@@ -243,10 +270,7 @@ def _finish(decoded: Decoded, data: bytes, position: int, has_successor: bool) -
     if not rest.strip(b"\0"):
         decoded.tail, decoded.tail_bytes = "zeros", len(rest)
         return
-    torn = len(rest) < 17
-    if not torn:
-        length, magic = struct.unpack_from(">i", rest, 8)[0], rest[16]
-        torn = magic in LEAST_LENGTH and length >= LEAST_LENGTH[magic] and 12 + length > len(rest)
+    torn = _torn(rest)
     if torn and not has_successor:
         decoded.tail, decoded.tail_bytes = "torn", len(rest)
         return
@@ -263,20 +287,23 @@ def _quarantine(decoded: Decoded, data: bytes, start: int, end: int, reason: str
 def decode(data: bytes, *, has_successor: bool = False, limit: int = DEFAULT_LIMIT) -> Decoded:
     """All of a segment. Every byte lies in a sound batch, in a range of quarantine or in the tail."""
     decoded = Decoded()
-    position = 0
+    position, above = 0, -1
     while position < len(data):
         size = entry_size(data, position)
         if size is not None:
             entry = decode_entry(data[position : position + size], position, limit)
-            after = position + size
-            lost = not entry.batches[0]["crc_ok"] and after < len(data) and not proves_itself(data, after)
-            if not lost or _next_entry(data, position) is None:
-                decoded.batches += entry.batches
-                decoded.records += entry.records
-                decoded.quarantine += entry.quarantine
-                position = after
-                continue
-        following = _next_entry(data, position)
+            after: int | None = position + size
+            if entry.batches[0]["crc_ok"]:
+                above = entry.batches[0]["last_offset"]
+            elif not _leads_on(data, position + size):
+                after = _search(data, position, above)
+                entry.quarantine[0]["size_bytes"] = (after or position + size) - position
+            decoded.batches += entry.batches
+            decoded.records += entry.records
+            decoded.quarantine += entry.quarantine
+            position = after or position + size
+            continue
+        following = _next_entry(data, position, above)
         if following is None:
             _finish(decoded, data, position, has_successor)
             break

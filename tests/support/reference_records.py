@@ -211,20 +211,16 @@ def control_type(record: dict[str, Any]) -> tuple[str, int | None]:
 def read_message(message: bytes, content: Content) -> dict[str, Any]:
     """One V0 or V1 message without the 12 bytes of offset and length; its value is not expanded."""
     cursor = Cursor(message)
-    stored = cursor.number("I")
+    cursor.number("I")  # the checksum, which the caller has looked at
     magic, attributes = cursor.number("b"), cursor.number("b")
-    if magic not in (0, 1):
-        raise InvalidError(f"message of magic {magic}")
-    timestamp = cursor.number("q") if magic == 1 else -1
+    timestamp = cursor.number("q") if magic != 0 else -1
     key = _nullable(cursor, cursor.number("i"), content)
     value = _nullable(cursor, cursor.number("i"), content)
     if cursor.remaining():
         content.suspect(f"{cursor.remaining()} bytes behind the value")
-    if attributes & (0xF0 if magic == 1 else 0xF8):
+    if attributes & (0xF8 if magic == 0 else 0xF0):
         content.suspect(f"unused attribute bits set: {attributes & 0xFF:#04x}")
     return {
-        "crc_stored": stored,
-        "crc_computed": zlib.crc32(message[4:]),
         "magic": magic,
         "codec": attributes & 7,
         "timestamp_ms": timestamp,
@@ -245,11 +241,12 @@ def read_message_set(data: bytes, wrapper: dict[str, Any]) -> Content:
         offset, size = cursor.number("q"), cursor.number("i")
         if size < 14:
             raise InvalidError(f"inner message of length {size}")
-        message = read_message(cursor.take(size), content)
+        inner_bytes = cursor.take(size)
+        if int.from_bytes(inner_bytes[:4], "big") != zlib.crc32(inner_bytes[4:]):
+            raise CorruptInnerError(f"inner message at offset {offset}")
+        message = read_message(inner_bytes, content)
         if message["codec"]:
             raise InvalidError("compressed message inside a wrapper")
-        if message["crc_stored"] != message["crc_computed"]:
-            raise CorruptInnerError(f"inner message at offset {offset}")
         if message["magic"] != wrapper["magic"]:
             content.suspect(f"inner message of magic {message['magic']}")
         content.records.append({**message, "offset": offset, "sequence": -1, "headers": None})
