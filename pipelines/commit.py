@@ -1,17 +1,19 @@
 """The commits of a run: every table exactly once, the ledger last, whatever dies in between.
 
-A run's intent is written in one piece before its first commit and removed after its last (``pipelines.runs``);
-a job first finishes the intents it finds. Why nothing is lost or doubled at any kill point:
+A run's intent is written in one piece before its first commit and removed after its last
+(``pipelines.runs``); a job first finishes the intents it finds. Why nothing is lost or doubled at any
+kill point:
 
 * before the intent: no table has changed. Data files of a dead stage are in no log (VACUUM takes them).
 * after it: the intent names every file and row, so ``finish`` can be run again from its start. An append
   carries the transaction id (app, version); a table that has that version is skipped whole, so nothing comes
   twice. The DELETE of rows that make way comes before the append, and only where the append is still
   missing: it can be repeated, and it never sees new rows.
-* the ledger comes last. Until then the plan of a next run is not made, as that run finishes the intent first.
-* spark sink: rows of ``batches`` and ``quarantine`` lie as Parquet beside the intent, so they can be committed
-  again. ``records`` can't (the source may have changed), but it comes first, and in one commit with the
-  removal of what makes way: where it is missing, nothing of the run was committed, and its intent is dropped.
+* the ledger comes last. Until then no next run is planned, as its job finishes the intent first.
+* spark sink: rows of ``batches`` and ``quarantine`` lie as Parquet beside the intent, so they can be
+  committed again. ``records`` can't (the source may have changed), but it comes first, and in one commit
+  with the removal of what makes way: where it is missing, nothing of the run was committed, and its intent
+  is dropped.
 * after the ledger: only the intent's file is left, and finishing it again skips every table.
 * two jobs at once: the lock, held to the end of the job, lets one in.
 """
@@ -47,21 +49,29 @@ POSITIONS = {
 DECODED = (columns.RECORDS.name, columns.BATCHES.name, columns.QUARANTINE.name)
 _LEDGER = columns.SEGMENTS.name
 
-Refresh = Callable[[list[tuple[str, int]]], object]
+Refresh = Callable[[list[tuple[str, int]]], list[str]]
 
 
 class Lake:
     """One lake's tables, open for the commits of one app.
 
-    refresh: brings the transactions of [(topic, partition)] up to date from what was committed.
+    refresh: brings the transactions of [(topic, partition)] up to date from what was committed, and gives the
+    log_dirs whose last stable offset hangs on damaged bytes; uncertain gathers those.
     """
 
     def __init__(self, spark: SparkSession, address: str, runs: Runs, app_id: str, refresh: Refresh) -> None:
         self.spark, self.address, self.runs, self.app_id = spark, address, runs, app_id
         self._refresh = refresh
+        self.uncertain: set[str] = set()
 
     def table(self, name: str) -> DataFrame:
         return self.spark.read.format("delta").load(table_path(self.address, name))
+
+    def is_empty(self, table: str) -> bool:
+        return not DeltaTable(table_path(self.address, table)).file_uris()
+
+    def rows_of_run(self, table: str, run_id: str) -> int:
+        return self.table(table).where(F.col("run_id") == run_id).count()
 
     def facts_path(self, name: str) -> str:
         """Where Spark finds a folder of facts."""
@@ -98,7 +108,7 @@ class Lake:
         self.runs.write(intent)
         if records is not None:
             try:
-                self._write(columns.RECORDS, records, intent)
+                self.append(columns.RECORDS, records, intent)
             except Exception:  # not an interrupt: Spark may still be at it then, and the next job looks again
                 if self.committed(columns.RECORDS.name) < intent.version:
                     self.runs.remove(intent)
@@ -117,7 +127,7 @@ class Lake:
             for table in (columns.RECORDS, columns.BATCHES, columns.QUARANTINE):
                 self._add_files(table, intent)
         if self.committed(_LEDGER) < intent.version:
-            self._refresh(intent.partitions)
+            self.uncertain.update(self._refresh(intent.partitions))
             self._update_ledger(intent)
         self.runs.remove(intent)
 
@@ -145,9 +155,9 @@ class Lake:
         for table, kind in ((columns.BATCHES, "batch"), (columns.QUARANTINE, "damage")):
             rows = valid.where(F.col("kind") == kind).select(f"{kind}.*")
             if intent.replaced or not rows.isEmpty():
-                self._write(table, rows, intent)
+                self.append(table, rows, intent)
 
-    def _write(self, table: columns.Table, rows: DataFrame, intent: Intent) -> None:
+    def append(self, table: columns.Table, rows: DataFrame, intent: Intent) -> None:
         """Rows appended by Spark, what makes way removed in the same commit; nothing where that was done."""
         if self.committed(table.name) >= intent.version:
             return
@@ -169,7 +179,7 @@ class Lake:
         path = table_path(self.address, _LEDGER)
         rows = ledger_table(intent.put)
         if intent.only_new and intent.facts:
-            self._write(columns.SEGMENTS, self.spark.createDataFrame(rows), intent)
+            self.append(columns.SEGMENTS, self.spark.createDataFrame(rows), intent)
             return
         if intent.only_new:
             write_deltalake(path, rows, mode="append", commit_properties=self._properties(intent))

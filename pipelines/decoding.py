@@ -21,14 +21,20 @@ from pipelines.commit import Lake
 from pipelines.errors import RunFailed
 from pipelines.ledger import rows_between
 from pipelines.plan import GO_ON, REWRITTEN, Segment, Slice, make_slices, second_pass, whole
+from pipelines.progress import Progress
 from pipelines.reports import Report, Verdict, begun, first_byte, judge
 from pipelines.runs import Intent, Replaced
+from pipelines.sources import size
 from pipelines.stage import Reader
 from udfs import columns, spark_stage
 from udfs.spark_stage import StageOptions
 
 log = logging.getLogger(__name__)
 ARROW, SPARK = "arrow", "spark"
+RECORDS_DDL = ", ".join(f"`{c.name}` {c.sql_type}" for c in columns.RECORDS.columns)
+RAW_DDL = ", ".join(f"`{c.name}` {c.sql_type}" for c in columns.RAW_SEGMENTS.columns)
+CHANGED = "changed during the run"  # in what a worker says of a file that is not what it was
+_ATTEMPTS = 3
 
 
 @dataclass
@@ -37,41 +43,66 @@ class Staged:
 
     files: table -> data files of groups in which all is well (arrow sink).
     dropped_groups: groups whose rows must not be committed (spark sink: they lie among the facts).
+    magics: formats of the entries found.
     """
 
     verdicts: list[Verdict] = field(default_factory=list)
     files: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
     dropped_groups: list[int] = field(default_factory=list)
+    magics: set[int] = field(default_factory=set)
     warnings: Counter[str] = field(default_factory=Counter)
 
     @property
     def news(self) -> list[Verdict]:
         """Segments that change the ledger."""
-        return [v for v in self.verdicts if v.gives_something]
+        return [v for v in self.verdicts if v.news]
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """Stages and commits bounded runs of one job. is_gone: whether a segment, by its URI, is there no more."""
+    """Stages and commits bounded runs of one job.
+
+    is_gone: whether a segment, by its URI, is there no more.
+    """
 
     spark: SparkSession
     lake: Lake
     reader: Reader
     sink: str
     options: StageOptions
+    progress: Progress
     is_gone: Callable[[str], bool]
 
     def run(self, segments: Sequence[Segment]) -> Staged:
         """Decodes these segments and commits what is new of them, in every table or in none."""
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return self._attempt(segments)
+            except Exception as error:
+                if CHANGED not in str(error):
+                    raise
+                log.info("a segment changed between two looks at it; this run starts again")
+                segments = self._still_there(segments)
+        return self._attempt(segments)
+
+    def _attempt(self, segments: Sequence[Segment]) -> Staged:
         version = self.lake.next_version()
         facts = f"{self.lake.app_id}-{version:010d}.facts" if self.sink == SPARK else ""
+        if facts:
+            self.lake.runs.remove_folder(facts)
         staged = self.stage(segments, facts)
-        if not staged.news:
-            self.lake.runs.remove_folder(facts) if facts else None
-            return staged
-        intent = self.intent(staged, version, facts)
-        self.lake.commit(intent, self._records(staged.news) if intent.records_first else None)
+        if staged.news:
+            intent = self.intent(staged, version, facts)
+            records = self._records(staged.news) if intent.records_first else None
+            with self.progress.shown("writing records", segments):
+                self.lake.commit(intent, records)
+        elif facts:
+            self.lake.runs.remove_folder(facts)
         return staged
+
+    def _still_there(self, segments: Sequence[Segment]) -> Sequence[Segment]:
+        """What to try again: all of it, as staging sorts out what changed."""
+        return segments
 
     def stage(self, segments: Sequence[Segment], facts: str = "") -> Staged:
         """Runs the stage until every segment has a verdict that stands."""
@@ -84,6 +115,7 @@ class Decoder:
             broken, others = [s for s, b in again if b], [s for s, b in again if not b]
             slices = whole(broken, first)
             slices += self._slices(others, first + len(slices))
+        staged.magics = self._magics(staged, facts)
         return staged
 
     def _slices(self, segments: Iterable[Segment], first: int) -> list[Slice]:
@@ -94,17 +126,32 @@ class Decoder:
     def _execute(self, slices: Sequence[Slice], facts: str) -> list[tuple[int, str, dict[str, Any]]]:
         """(group_id, kind, payload) of what the stage reports of these slices."""
         rows = self.reader.rows(slices)
-        if self.sink == ARROW:
-            done = rows.mapInArrow(spark_stage.write_tables(self.options), spark_stage.REPORT_DDL)
-        else:
-            path = self.lake.facts_path(facts)
-            found = rows.mapInArrow(spark_stage.read_facts(self.options), spark_stage.FACTS_DDL)
-            found.write.mode("append").parquet(path)
-            first = min(s.group_id for s in slices)
-            done = self.spark.read.schema(spark_stage.FACTS_DDL).parquet(path)
-            done = done.where((F.col("kind") == "slice") & (F.col("group_id") >= first))
-        collected = done.select("group_id", "kind", "payload").collect()
-        return [(r.group_id, r.kind, json.loads(r.payload)) for r in collected]
+        with self.progress.shown(self.doing, [s.segment for s in slices if s.exact_start]):
+            if not facts:
+                done = rows.mapInArrow(self._write(), spark_stage.REPORT_DDL).collect()
+            else:
+                path = self.lake.facts_path(facts)
+                found = rows.mapInArrow(spark_stage.read_facts(self.options), spark_stage.FACTS_DDL)
+                found.write.mode("append").parquet(path)
+                reports = self._facts(facts).where(F.col("group_id") >= min(s.group_id for s in slices))
+                done = reports.where("kind = 'slice'").select("group_id", "kind", "payload").collect()
+        return [(r.group_id, r.kind, json.loads(r.payload)) for r in done]
+
+    @property
+    def doing(self) -> str:
+        return "decoding"
+
+    def _write(self) -> spark_stage.Stage:
+        return spark_stage.write_tables(self.options)
+
+    def _facts(self, name: str) -> DataFrame:
+        return self.spark.read.schema(spark_stage.FACTS_DDL).parquet(self.lake.facts_path(name))
+
+    def _magics(self, staged: Staged, facts: str) -> set[int]:
+        if facts:
+            entries = self._facts(facts).where("kind = 'batch'")
+            return {r.magic for r in entries.select("batch.magic").distinct().collect()}
+        return {int(f["partition_values"]["magic"]) for f in staged.files.get(columns.BATCHES.name, [])}
 
     def _sort_out(
         self, slices: Sequence[Slice], output: Iterable[tuple[int, str, dict[str, Any]]], staged: Staged
@@ -130,13 +177,13 @@ class Decoder:
         for verdict in verdicts:
             groups = {piece.group_id for piece in by_segment[verdict.segment.segment]}
             if verdict.changed:
-                staged.warnings[f"{verdict.segment.segment} changed while it was read, left for the next run: "
-                                f"{verdict.changed}"] += 1  # fmt: skip
+                name, why = verdict.segment.segment, verdict.changed
+                staged.warnings[f"{name} changed while it was read, left for the next run: {why}"] += 1
             elif groups & bad:
                 again.append((verdict.segment, verdict.broken is not None))
             else:
                 staged.verdicts.append(verdict)
-                staged.warnings.update(w for r in verdict.reports for w in r["warnings"])
+                staged.warnings.update(w for r in verdict.reports for w in r.get("warnings", ()))
         for group, listed in files.items():
             for file in listed if group not in bad else []:
                 staged.files[file["table"]].append(file)
@@ -150,6 +197,9 @@ class Decoder:
             if self.reader.may_lose_files and not reports:
                 return Verdict(segment, (), changed="it is gone")
             raise RunFailed(f"no report of {segment.segment} from {sorted(missing)}; nothing was committed")
+        return self._verdict(segment, reports)
+
+    def _verdict(self, segment: Segment, reports: Sequence[Report]) -> Verdict:
         return judge(segment, reports, self.options.run_id, self.options.decoded_at_us)
 
     def intent(self, staged: Staged, version: int, facts: str) -> Intent:
@@ -194,7 +244,8 @@ class Decoder:
         """Where the tables hold rows past the ledger's decoded_bytes, which no run of ours leaves there."""
         if not going_on:
             return []
-        starts = self.spark.createDataFrame([(s.segment, s.start) for s in going_on], "known string, start bigint")
+        known = [(s.segment, s.start) for s in going_on]
+        starts = self.spark.createDataFrame(known, "known string, start bigint")
         topics, partitions = {s.topic for s in going_on}, {s.partition for s in going_on}
         batches = self.lake.table(columns.BATCHES.name).where(
             F.col("topic").isin(list(topics))
@@ -202,7 +253,8 @@ class Decoder:
             & (F.col("position") >= min(s.start for s in going_on))
         )
         past = (F.col("segment") == F.col("known")) & (F.col("position") >= F.col("start"))
-        found = {r.known for r in batches.join(F.broadcast(starts), past).select("known").distinct().collect()}
+        rows = batches.join(F.broadcast(starts), past).select("known").distinct()
+        found = {r.known for r in rows.collect()}
         return [_replaced(s) for s in going_on if s.segment in found]
 
     def _records(self, news: Sequence[Verdict]) -> DataFrame:
@@ -218,11 +270,63 @@ class Decoder:
             for i, r in enumerate(begun(v.reports))
             if r["records"]
         ]
-        schema = columns.RECORDS.arrow_schema()
-        ddl = ", ".join(f"`{c.name}` {c.sql_type}" for c in columns.RECORDS.columns)
         if not slices:
-            return self.spark.createDataFrame(schema.empty_table())
-        return self.reader.rows(slices).mapInArrow(spark_stage.read_records(self.options), ddl)
+            return self.spark.createDataFrame(columns.RECORDS.arrow_schema().empty_table())
+        return self.reader.rows(slices).mapInArrow(spark_stage.read_records(self.options), RECORDS_DDL)
+
+
+@dataclass(frozen=True)
+class Lander(Decoder):
+    """The same for ``raw_segments``: bytes land as they are, so every segment that can be read gives news."""
+
+    @property
+    def doing(self) -> str:
+        return "landing"
+
+    def _attempt(self, segments: Sequence[Segment]) -> Staged:
+        if self.sink == ARROW:
+            return Decoder._attempt(self, segments)
+        staged = Staged(verdicts=[Verdict(s, (), row={}, news=True) for s in segments])
+        slices = self._slices(segments, 0)
+        rows = self.reader.rows(slices).mapInArrow(spark_stage.read_raw(self.options), RAW_DDL)
+        with self.progress.shown(self.doing, segments):
+            self.lake.append(columns.RAW_SEGMENTS, rows, self.intent(staged, self.lake.next_version(), ""))
+        return staged
+
+    def _still_there(self, segments: Sequence[Segment]) -> Sequence[Segment]:
+        there = []
+        for segment in segments:
+            if (size(self.spark, segment.segment) or 0) >= segment.length:
+                there.append(segment)
+            else:
+                log.warning("%s changed while it was read, left for the next run", segment.segment)
+        return there
+
+    def _write(self) -> spark_stage.Stage:
+        return spark_stage.land_raw(self.options)
+
+    def _magics(self, staged: Staged, facts: str) -> set[int]:
+        return set()
+
+    def _verdict(self, segment: Segment, reports: Sequence[Report]) -> Verdict:
+        (report,) = reports
+        if report["changed"]:
+            return Verdict(segment, (report,), changed=report["changed"])
+        return Verdict(segment, (report,), row={}, news=True)
+
+    def _slices(self, segments: Iterable[Segment], first: int) -> list[Slice]:
+        if self.reader.one_group_a_segment:
+            return whole(segments, first)
+        return make_slices(segments, self.reader.slice_bytes, first, split=False)
+
+    def intent(self, staged: Staged, version: int, facts: str) -> Intent:
+        return Intent(
+            app_id=self.lake.app_id,
+            version=version,
+            run_id=self.options.run_id,
+            files=dict(staged.files),
+            replaced=[_replaced(v.segment) for v in staged.news if v.segment.was is not None],
+        )
 
 
 def _replaced(segment: Segment) -> Replaced:

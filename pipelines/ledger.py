@@ -20,6 +20,7 @@ from udfs import columns
 
 UNCHANGED = "unchanged"
 LEDGER_COLUMNS = [column.name for column in columns.SEGMENTS.columns]
+_WAS_TYPE = "struct<" + ",".join(f"`{c.name}`:{c.sql_type}" for c in columns.SEGMENTS.columns) + ">"
 
 
 @dataclass(frozen=True)
@@ -37,16 +38,16 @@ class Counts:
 
 
 def plan(
-    listing: DataFrame, ledger: DataFrame, holds: DataFrame | None, *, redecode: str | None = None
+    listing: DataFrame, ledger: DataFrame | None, holds: DataFrame | None, *, redecode: str | None = None
 ) -> DataFrame:
     """The listing with what to do about each segment: columns of the listing, ``action`` and ``was``.
 
-    ledger: the table ``segments``; ``was`` is its row as a struct, null for a new segment.
-    holds: (segment, unchanged) of the known segments, from the marks; None where the ledger is empty.
+    ledger: the table ``segments``, None where it is empty; ``was`` is its row, null for a new segment.
+    holds: (segment, unchanged) of the known segments, from the marks.
     redecode: a Java regular expression looked for in the segment's URI.
     """
-    if holds is None:
-        return listing.withColumn("action", F.lit(NEW)).withColumn("was", F.lit(None).cast(ledger.schema))
+    if ledger is None or holds is None:
+        return listing.withColumn("action", F.lit(NEW)).withColumn("was", F.lit(None).cast(_WAS_TYPE))
     was = ledger.select(F.col("segment").alias("known"), F.struct(*LEDGER_COLUMNS).alias("was"))
     marks = holds.select(F.col("segment").alias("marked"), "unchanged")
     joined = listing.join(was, F.col("segment") == F.col("known"), "left").join(
@@ -88,8 +89,8 @@ def to_check(listing: DataFrame, ledger: DataFrame) -> DataFrame:
 def furthest_copies(listing: DataFrame) -> DataFrame:
     """Of every topic-partition's folders only the one that reaches the highest offset.
 
-    The rule, from the listing alone: the highest base offset of a segment, then the longest such segment, then
-    the most bytes in all; a tie goes to the first folder by name.
+    The rule, from the listing alone: the highest base offset of a segment, then the longest such segment,
+    then the most bytes in all; a tie goes to the first folder by name.
     """
     copies = _copies(listing)
     best = Window.partitionBy("topic", "partition").orderBy(

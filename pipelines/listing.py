@@ -139,7 +139,7 @@ def _without_links(files: DataFrame, follow_symlinks: bool) -> DataFrame:
 
 
 def _add_real_path() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Adds ``real``: where the path leads once links are followed. Closed over, so that workers import nothing."""
+    """Adds ``real``: where the path leads once links are followed. A closure: workers need no import."""
 
     def add(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

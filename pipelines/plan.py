@@ -59,7 +59,7 @@ class Segment:
 class Slice:
     """The entries of a segment that begin in [start, stop).
 
-    exact_start: start is a known entry boundary; else the worker looks for the first entry that proves itself.
+    exact_start: start is a known entry boundary; else the worker looks for an entry that proves itself.
     expected_crc32c: of the slice's bytes, where a second pass must find the same; None: not checked.
     """
 
@@ -118,7 +118,7 @@ def whole(segments: Iterable[Segment], first_group: int) -> list[Slice]:
 
 
 def pack(slices: Sequence[Slice], cores: int, slice_bytes: int) -> list[Task]:
-    """Groups spread over tasks, about equal in bytes: a few tasks a core, more where there are more slices."""
+    """Groups spread over tasks about equal in bytes: a few a core, more where there are more slices."""
     groups = [tuple(members) for members in _by_group(slices)]
     costs = [sum(s.stop - s.start + SEGMENT_COST for s in members) for members in groups]
     wanted = max(cores * TASKS_PER_CORE, -(-sum(costs) // (slice_bytes + SEGMENT_COST)))

@@ -1,68 +1,68 @@
-"""How far the stage is, on standard error, for as long as it takes and only where it takes long."""
+"""How far a job is, on standard error, for as long as it takes and only where it takes long."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-_FIRST_AFTER_SECONDS = 2.0
+from pipelines.plan import Segment
+
+_FIRST_AFTER_SECONDS = 3.0
 _EVERY_SECONDS = 5.0
 MB = 1_000_000
 
 log = logging.getLogger(__name__)
 
 
-@contextmanager
-def shown(spark: SparkSession, segments: int, size: int, done_before: int, planned: int) -> Iterator[None]:
-    """Logs a line every few seconds while the block runs its Spark jobs.
+class Progress:
+    """Lines for a person who waits. planned: segments of the whole job, over all its runs."""
 
-    segments, size: of this run, the size in bytes; done_before, planned: segments of the whole job.
-    What is done is reckoned from Spark's finished tasks, which hold about as many bytes each.
-    """
-    stop = threading.Event()
-    thread = threading.Thread(
-        target=_report, args=(spark, stop, segments, size, done_before, planned), daemon=True
-    )
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+    def __init__(self, spark: SparkSession, planned: int) -> None:
+        self._spark, self._planned = spark, planned
+        self._done: set[str] = set()
 
+    @contextmanager
+    def shown(self, doing: str, segments: Sequence[Segment]) -> Iterator[None]:
+        """Says every few seconds how far the block is, which runs one Spark stage over these segments.
 
-def _report(
-    spark: SparkSession, stop: threading.Event, segments: int, size: int, done_before: int, planned: int
-) -> None:
-    began = time.monotonic()
-    wait = _FIRST_AFTER_SECONDS
-    while not stop.wait(wait):
-        wait = _EVERY_SECONDS
-        done = _finished_share(spark)
-        if done is None:
-            continue
-        rate = done * size / MB / (time.monotonic() - began)
-        log.info(
-            "decoding: %d of %d segments, %d %% of this run's %d MB, %.0f MB/s",
-            done_before + int(done * segments),
-            planned,
-            int(done * 100),
-            size // MB,
-            rate,
+        What is done is reckoned from Spark's finished tasks, which hold about as many bytes each.
+        """
+        size = sum(s.planned_bytes for s in segments)
+        before = len(self._done - {s.segment for s in segments})
+        stop = threading.Event()
+        thread = threading.Thread(
+            target=self._report, args=(stop, doing, before, len(segments), size), daemon=True
         )
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+            self._done |= {s.segment for s in segments}
 
+    def _report(self, stop: threading.Event, doing: str, before: int, segments: int, size: int) -> None:
+        began = time.monotonic()
+        wait = _FIRST_AFTER_SECONDS
+        while not stop.wait(wait):
+            wait = _EVERY_SECONDS
+            share = self._finished_share()
+            if share is not None:
+                rate = share * size / MB / (time.monotonic() - began)
+                count = before + int(share * segments)
+                log.info("%s: %d of %d segments, %.0f MB/s", doing, count, self._planned, rate)
 
-def _finished_share(spark: SparkSession) -> float | None:
-    """Finished tasks of the stage at work, 0 to 1; None where none is at work."""
-    tracker = spark.sparkContext.statusTracker()
-    infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-    counts = [(i.numCompletedTasks, i.numTasks) for i in infos if i is not None]
-    if not counts:
-        return None
-    finished, tasks = max(counts, key=lambda pair: pair[1])
-    return finished / max(1, tasks)
+    def _finished_share(self) -> float | None:
+        """Finished tasks of the stage at work, 0 to 1; None where none is at work."""
+        tracker = self._spark.sparkContext.statusTracker()
+        infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        counts = [(i.numCompletedTasks, i.numTasks) for i in infos if i is not None]
+        if not counts:
+            return None
+        finished, tasks = max(counts, key=lambda pair: pair[1])
+        return finished / max(1, tasks)

@@ -40,9 +40,7 @@ def landed(raw: DataFrame) -> DataFrame:
     last_entry = _mark_position(F.col("fingerprint"), -1)
     sound = F.when(last_entry < F.col("chunk_position"), F.col("chunk_position")).otherwise(end)
     last = F.max_by(
-        F.struct(
-            end.alias("length"), "modified", sound.alias("decoded_bytes"), "fingerprint", "run_id"
-        ),
+        F.struct(end.alias("length"), "modified", sound.alias("decoded_bytes"), "fingerprint", "run_id"),
         "chunk_position",
     )
     known = raw.groupBy(*_SEGMENT_KEY).agg(last.alias("last")).select(*_SEGMENT_KEY, "last.*")

@@ -1,18 +1,20 @@
 """What the stage said of its slices, judged before anything is committed.
 
 Every slice comes back with a report. Here the slices of a segment are checked against each other (each must
-end exactly where the next began) and against the file's length (every byte is sound, quarantined or tail), and
-become the segment's row in the ledger. Pure functions; ``pipelines.stage`` acts on the verdicts.
+end exactly where the next began) and against the file's length (every byte is sound, quarantined or tail),
+and become the segment's row in the ledger. Pure functions; ``pipelines.stage`` acts on the verdicts.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pipelines.errors import RunFailed
 from pipelines.plan import GO_ON, Segment
+from udfs.checksums import crc32c_combine
 
 Report = dict[str, Any]
 
@@ -27,6 +29,7 @@ class Verdict:
     changed: why the file is not what was planned; nothing of it may be committed.
     broken: why its slices do not fit together; it has to be decoded whole.
     row: its row for the ledger, timestamps in microseconds; None where one of the above holds.
+    news: whether that row differs from the one that is there in more than when it was written.
     """
 
     segment: Segment
@@ -34,14 +37,7 @@ class Verdict:
     changed: str | None = None
     broken: str | None = None
     row: dict[str, Any] | None = field(default=None, compare=False)
-
-    @property
-    def gives_something(self) -> bool:
-        """Whether the ledger's row would differ from the one that is there."""
-        if self.row is None:
-            return False
-        was = self.segment.was
-        return was is None or self.segment.action != GO_ON or any(was[c] != self.row[c] for c in _FOUND)
+    news: bool = False
 
     def total(self, name: str) -> int:
         """Sum of a count over the slices of this run."""
@@ -58,7 +54,9 @@ def judge(segment: Segment, reports: Sequence[Report], run_id: str, decoded_at_u
     if broken:
         return Verdict(segment, ordered, broken=broken)
     check_accounting(segment, ordered)
-    return Verdict(segment, ordered, row=ledger_row(segment, ordered, run_id, decoded_at_us))
+    row, was = ledger_row(segment, ordered, run_id, decoded_at_us), segment.was
+    news = was is None or segment.action != GO_ON or any(was[c] != row[c] for c in _FOUND)
+    return Verdict(segment, ordered, row=row, news=news)
 
 
 def begun(reports: Sequence[Report]) -> list[Report]:
@@ -69,7 +67,7 @@ def begun(reports: Sequence[Report]) -> list[Report]:
 def chain_break(reports: Sequence[Report]) -> str | None:
     """Where a slice did not begin at the end of the one before, or None."""
     chain = begun(reports)
-    for before, after in zip(chain, chain[1:], strict=False):
+    for before, after in itertools.pairwise(chain):
         if before["end"] != after["begin"]:
             return f"one slice ends at {before['end']}, the next begins at {after['begin']}"
     return None
@@ -144,14 +142,12 @@ def _between(chain: Sequence[Report]) -> int:
 
 def _content_crc32c(was: dict[str, Any], chain: Sequence[Report]) -> int | None:
     """CRC-32C of all decoded bytes, from those of the slices; None where one of them is not known."""
-    known = ([was.get("content_crc32c")] if was else []) + [r["content_crc32c"] for r in chain]
-    if None in known or len(known) == 1:
-        return known[0] if len(known) == 1 else None
-    from udfs.checksums import crc32c_combine  # brings Numba, which most runs' drivers can do without
-
-    crc, rest = known[0], known[1:]
-    for report, next_crc in zip(chain[-len(rest) :], rest, strict=True):
-        crc = crc32c_combine(crc, next_crc, report["end"] - first_byte(report, report is chain[0]))
+    crc = was.get("content_crc32c") if was else 0
+    if crc is None:
+        return None
+    for i, report in enumerate(chain):
+        size = report["end"] - first_byte(report, i == 0)
+        crc = crc32c_combine(crc, report["content_crc32c"], size)
     return int(crc)
 
 

@@ -1,7 +1,7 @@
 """The folder ``<lake>/_runs``: a lock that keeps a second run out, and the intents of runs under way.
 
-An intent is everything that a run is going to commit, written in one piece before its first commit and removed
-after its last. One that is found at the start of a job belongs to a run that died between the two.
+An intent is everything that a run is going to commit, written in one piece before its first commit and
+removed after its last. One that is found at the start of a job belongs to a run that died between the two.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Runs:
             self._files.delete_dir(path)
 
     def left_over_facts(self) -> list[str]:
-        """Folders of facts: with no intent beside them they belong to runs that died before their first commit."""
+        """Folders of facts. With no intent beside them their run died before its first commit."""
         listed = self._files.get_file_info(fs.FileSelector(self.folder))
         return [f.base_name for f in listed if f.type == fs.FileType.Directory]
 

@@ -46,9 +46,7 @@ def resolve(spark: SparkSession, sources: Iterable[str], follow_symlinks: bool) 
     found = Found()
     for source in sources:
         if not source:
-            raise UserError(
-                "--source is empty: name a log directory, a partition folder, a .log file or a glob"
-            )
+            raise UserError("--source is empty: name a log directory, partition folder, .log file or glob")
         local = local_path(spark, source)
         if local is None:
             _add_remote(spark, source, found)
@@ -175,6 +173,13 @@ def exists(spark: SparkSession, uri: str) -> bool:
     """Whether a file is there; ``uri`` in canonical form."""
     path = _hadoop(spark).fs.Path(uri)
     return bool(path.getFileSystem(_configuration(spark)).exists(path))
+
+
+def size(spark: SparkSession, uri: str) -> int | None:
+    """Bytes of a file, None where it is gone; ``uri`` in canonical form."""
+    path = _hadoop(spark).fs.Path(uri)
+    system = path.getFileSystem(_configuration(spark))
+    return int(system.getFileStatus(path).getLen()) if system.exists(path) else None
 
 
 def first_line(error: BaseException) -> str:

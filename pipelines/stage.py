@@ -15,11 +15,11 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from udfs.spark_stage import SLICE_SCHEMA
 
 from pipelines.errors import UserError
 from pipelines.plan import Slice, pack
 from pipelines.sources import escape, exists
+from udfs.spark_stage import SLICE_SCHEMA
 
 DIRECT, BINARY, RAW = "direct", "binary", "raw"
 # What pyarrow.fs opens in a worker; all else Spark has to bring
@@ -73,8 +73,8 @@ class Reader:
         for piece in slices:
             if piece.segment.length > _MAX_CONTENT:
                 raise UserError(
-                    f"--read binary holds a file in one piece and can't pass 2 GiB: {piece.segment.segment} has "
-                    f"{piece.segment.length} bytes; use --read direct"
+                    "--read binary holds a file in one piece and can't pass 2 GiB: "
+                    f"{piece.segment.segment} has {piece.segment.length} bytes; use --read direct"
                 )
         plan = self.spark.createDataFrame(to_arrow(slices)).drop("content")
         contents = self._files([s.segment.segment for s in slices]).select(

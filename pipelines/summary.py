@@ -90,9 +90,9 @@ class Summary:
         command = f"python -m pipelines.query --lake {_quoted(self.lake)}"
         return [
             "three queries to try:",
-            f"  {command} \"SELECT topic, partition, count(*) AS records, max(offset) FROM committed_records"
+            f'  {command} "SELECT topic, partition, count(*) AS records, max(offset) FROM committed_records'
             ' GROUP BY ALL ORDER BY ALL"',
-            f"  {command} \"SELECT offset, timestamp, CAST(key AS STRING), CAST(value AS STRING) FROM records"
+            f'  {command} "SELECT offset, timestamp, CAST(key AS STRING), CAST(value AS STRING) FROM records'
             ' WHERE NOT is_control LIMIT 10"',
             f'  {command} "SELECT * FROM crc_report WHERE crc_failures > 0 OR damaged_bytes > 0"',
         ]
