@@ -30,6 +30,7 @@ from udfs.record_index import (
     CURSOR_SIZE,
     RECORD,
     TOTALS_SIZE,
+    group_end,
     index_entries,
     index_entry,
     most_records,
@@ -145,6 +146,7 @@ class SegmentDecoder:
     window_bytes: int = WINDOW_BYTES
     max_batch_uncompressed: int = MAX_BATCH_UNCOMPRESSED
     quarantine_content_bytes: int = QUARANTINE_CONTENT_BYTES
+    content_crc: bool = True
     summary: Summary = field(default_factory=Summary)
 
     def __post_init__(self) -> None:
@@ -169,7 +171,8 @@ class SegmentDecoder:
         self.summary.begin = position
         while position < stop:
             if isinstance(self.source, ChunkSource):
-                self.source.keep_from(position)
+                last = self.summary.last_entry_position  # its header makes the fingerprint's last mark
+                self.source.keep_from(position if last is None else min(last, position))
             size = self._fill(position)
             count, used, why = scan_entries(self._buf, size, position, stop, self._entries)
             self._count_bytes(used)
@@ -182,16 +185,16 @@ class SegmentDecoder:
                 continue
             begin = position
             position, piece = self._damaged(position)
-            self.summary.content_crc32c = self._prover.content_crc(
-                begin, position, self.summary.content_crc32c
-            )
+            if self.content_crc:
+                crc = self.summary.content_crc32c
+                self.summary.content_crc32c = self._prover.content_crc(begin, position, crc)
             yield piece
             if self.summary.tail_bytes:
                 break
         self.summary.end = position
 
     def _count_bytes(self, used: int) -> None:
-        if used:
+        if used and self.content_crc:
             self.summary.content_crc32c = int(crc32c(self._buf, 0, used, self.summary.content_crc32c))
 
     def _fill(self, position: int) -> int:
@@ -233,15 +236,17 @@ class SegmentDecoder:
         self._scratch.shrink(4 * _GROUP_BYTES)
 
     def _expand_group(self, entries: np.ndarray, begin: int) -> int:
-        """Expand compressed entries from ``begin`` on until a group is full; the end of the group."""
+        """The end of a group of entries from ``begin`` on, the compressed ones among them expanded."""
         self._scratch.clear()
-        compressed = entries["codec"] != 0
+        k = int(group_end(entries, begin, _ROWS))
+        if k > begin:
+            return k
         rows = 0
         for k in range(begin, len(entries)):
             entry = entries[k]
-            if compressed[k] and not entry["fault"]:
-                if k > begin and self._scratch.used > _GROUP_BYTES:
-                    return k
+            if entry["codec"] == f.CODEC_NONE or (k > begin and self._scratch.used > _GROUP_BYTES):
+                return k
+            if not entry["fault"]:
                 self._expand(entry)
             rows += int(most_records(entry))
             if rows > _ROWS and k > begin:
@@ -438,7 +443,8 @@ def decode_segment(
     source = FileSource(os.fspath(path))
     segment = pa.scalar("file://" + os.path.realpath(path))
     try:
-        decoder = SegmentDecoder(source, Range(length, start), window_bytes, max_batch_uncompressed)
+        limits = (window_bytes, max_batch_uncompressed)
+        decoder = SegmentDecoder(source, Range(length, start), *limits, content_crc=False)
         for piece in decoder:
             if on_damage is not None:
                 for damage in piece.damages:
