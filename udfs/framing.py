@@ -14,7 +14,7 @@ import numpy as np
 from udfs import faults
 from udfs import format as f
 from udfs.checksums import crc32, crc32c
-from udfs.jit import kernel, load_be16, load_be32, load_be64
+from udfs.jit import inlined, kernel, load_be16, load_be32, load_be64
 
 # One row an entry. Positions: byte in the segment (position), or in the window (at, payload_at).
 ENTRY = np.dtype(
@@ -85,7 +85,7 @@ def entry_size(buf: Any, at: int, end: int) -> int:
     return UNKNOWN_MAGIC
 
 
-@kernel
+@inlined
 def increment_sequence(sequence: int, increment: int) -> int:
     """Kafka's ``incrementSequence``: after 2^31-1 comes 0; int32 arithmetic throughout."""
     room = np.int64(np.int32(0x7FFFFFFF - increment))

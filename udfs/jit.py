@@ -66,10 +66,21 @@ _CACHE = _cache_folder() if not config.CACHE_DIR else config.CACHE_DIR
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile a kernel: nopython, without the interpreter lock, cached on disk."""
+    return _compiled(function, inline=False)
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Compile a small kernel that becomes part of each kernel that calls it."""
+    return _compiled(function, inline=True)
+
+
+def _compiled(function: Callable[..., Any], inline: bool) -> Any:
     before = config.CACHE_DIR
     config.CACHE_DIR = _CACHE
     try:
-        return numba.njit(function, cache=bool(_CACHE), nogil=True, error_model="numpy")
+        return numba.njit(
+            function, cache=bool(_CACHE), nogil=True, error_model="numpy", inline="always" if inline else "never"
+        )
     finally:
         config.CACHE_DIR = before
 
@@ -97,6 +108,11 @@ def load_be16(buf: Any, i: int) -> int:
 def copy_bytes(dst: Any, at: int, src: Any, start: int, size: int) -> None:
     """``dst[at:at+size] = src[start:start+size]``; the caller has checked both bounds."""
     dst[at : at + size] = src[start : start + size]
+
+
+def copy_sixteen(dst: Any, at: int, src: Any, start: int) -> None:
+    """Copy sixteen bytes, of which the caller may need fewer; it has checked that both have them."""
+    dst[at : at + 16] = src[start : start + 16]
 
 
 def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
@@ -129,6 +145,21 @@ _load_le64 = _loader(64, False)
 _load_signed64 = _loader(64, True)
 _load_signed32 = _loader(32, True)
 _load_signed16 = _loader(16, True)
+
+
+@intrinsic
+def _copy_sixteen(typingctx: Any, dst: Any, at: Any, src: Any, start: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        wide = ir.IntType(128).as_pointer()
+        to = _pointer(context, builder, signature.args[0], args[0], args[1])
+        of = _pointer(context, builder, signature.args[2], args[2], args[3])
+        value = builder.load(builder.bitcast(of, wide))
+        value.align = 1
+        store = builder.store(value, builder.bitcast(to, wide))
+        store.align = 1
+        return context.get_dummy_value()
+
+    return types.void(dst, types.int64, src, types.int64), codegen
 
 
 @intrinsic
@@ -167,3 +198,8 @@ def _load_be16(buf, i):  # type: ignore[no-untyped-def]
 @overload(copy_bytes, inline="always")
 def _copy_bytes(dst, at, src, start, size):  # type: ignore[no-untyped-def]
     return lambda dst, at, src, start, size: _memcpy(dst, at, src, start, size)
+
+
+@overload(copy_sixteen, inline="always")
+def _overload_copy_sixteen(dst, at, src, start):  # type: ignore[no-untyped-def]
+    return lambda dst, at, src, start: _copy_sixteen(dst, at, src, start)

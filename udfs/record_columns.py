@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from udfs import format as f
 from udfs.columns import HEADER_TYPE
-from udfs.jit import copy_bytes, kernel
+from udfs.jit import copy_bytes, copy_sixteen, kernel
 from udfs.jvm_text import repair_utf8
 from udfs.record_index import (
     HEADER_KEY_BYTES,
@@ -23,7 +23,7 @@ from udfs.record_index import (
     NOT_ASCII,
     VALUE_BYTES,
 )
-from udfs.vectorized_varint import read_varint
+from udfs.vectorized_varint import varint_at
 
 # Parts of the arena
 (
@@ -57,6 +57,7 @@ from udfs.vectorized_varint import read_varint
 ) = range(27)
 PARTS = 27
 _MOST = (1 << 63) - 1
+_SLACK = 16  # short copies write whole words
 
 # Counts that the kernel gives back
 NULL_KEYS, NULL_VALUES, NULL_HEADERS, NULL_TIMESTAMPS, NULL_HVALUES, CONTROLS = range(6)
@@ -78,58 +79,48 @@ def _layout(n: int, totals: np.ndarray) -> np.ndarray:
         sizes[offsets] = 4 * (n + 1)
     sizes[MAGIC] = n
     sizes[PRODUCER_EPOCH] = 2 * n
-    sizes[KEY_DATA] = totals[KEY_BYTES]
-    sizes[VALUE_DATA] = totals[VALUE_BYTES]
+    sizes[KEY_DATA] = totals[KEY_BYTES] + _SLACK
+    sizes[VALUE_DATA] = totals[VALUE_BYTES] + _SLACK
     sizes[HKEY_OFFSETS] = sizes[HVALUE_OFFSETS] = 4 * (headers + 1)
-    sizes[HKEY_DATA] = totals[HEADER_KEY_BYTES]
+    sizes[HKEY_DATA] = totals[HEADER_KEY_BYTES] + _SLACK
     sizes[HVALUE_VALID] = (headers + 7) // 8
-    sizes[HVALUE_DATA] = totals[HEADER_VALUE_BYTES]
+    sizes[HVALUE_DATA] = totals[HEADER_VALUE_BYTES] + _SLACK
     at = np.zeros(PARTS + 1, dtype=np.int64)
     np.cumsum((sizes + 63) // 64 * 64, out=at[1:])
     return at
 
 
 @kernel
-def _fill_bytes(
-    window: Any,
-    scratch: Any,
-    entries: Any,
-    rows: Any,
-    n: int,
-    of_key: bool,
-    offsets: Any,
-    valid: Any,
-    data: Any,
+def _gather_bytes(
+    buf: Any, rows: Any, begin: int, end: int, of_key: bool, offsets: Any, valid: Any, data: Any, at: int
 ) -> int:
-    """Gather keys or values: offsets int32[n + 1], validity bits, bytes. Returns the nulls."""
-    at = 0
-    nulls = 0
-    valid[:] = 0
-    for i in range(n):
+    """Gather the keys or values of ``rows[begin:end]``: offsets, validity bits, bytes from ``at`` on.
+
+    Returns where the bytes end.
+    """
+    bits = np.int64(valid[begin >> 3])  # gathered in a register: a byte written again and again stalls
+    for i in range(begin, end):
         row = rows[i]
-        start = row["key_at"] if of_key else row["value_at"]
-        size = row["key_size"] if of_key else row["value_size"]
+        size = np.int64(row["key_size"] if of_key else row["value_size"])
         offsets[i] = at
-        if size < 0:
-            nulls += 1
-            continue
-        valid[i >> 3] |= np.uint8(1 << (i & 7))
-        if entries[row["entry"]]["expanded"]:
-            copy_bytes(data, at, scratch, start, np.int64(size))
-        else:
-            copy_bytes(data, at, window, start, np.int64(size))
-        at += size
-    offsets[n] = at
-    return nulls
+        if size >= 0:
+            bits |= 1 << (i & 7)
+            copy_bytes(data, at, buf, row["key_at"] if of_key else row["value_at"], size)
+            at += size
+        if i & 7 == 7:
+            valid[i >> 3] = bits
+            bits = 0
+    if end & 7:
+        valid[end >> 3] = bits
+    return at
 
 
 @kernel
-def _fill_headers(
-    window: Any,
-    scratch: Any,
-    entries: Any,
+def _gather_headers(
+    buf: Any,
     rows: Any,
-    n: int,
+    begin: int,
+    end: int,
     offsets: Any,
     valid: Any,
     key_offsets: Any,
@@ -137,46 +128,62 @@ def _fill_headers(
     value_offsets: Any,
     value_valid: Any,
     value_data: Any,
-) -> tuple[int, int]:
-    """Gather headers into list<struct<key, value>>; the first pass has checked them. Returns the nulls."""
-    valid[:] = 0
-    value_valid[:] = 0
-    header = 0
-    key_at = 0
-    value_at = 0
-    lists_null = 0
-    values_null = 0
-    for i in range(n):
+    ends: Any,
+) -> None:
+    """Gather the headers of ``rows[begin:end]`` into list<struct<key, value>>; the first pass checked them.
+
+    ``ends``: int64[3], headers, bytes of keys and bytes of values so far; moved on.
+    """
+    header, key_at, value_at = ends[0], ends[1], ends[2]
+    most = len(buf)
+    bits = np.int64(valid[begin >> 3])
+    value_bits = np.int64(value_valid[header >> 3]) if header & 7 else 0
+    for i in range(begin, end):
         row = rows[i]
         offsets[i] = header
         count = row["headers"]
-        if count == 0:
-            lists_null += 1
-            continue
-        valid[i >> 3] |= np.uint8(1 << (i & 7))
-        expanded = entries[row["entry"]]["expanded"]
-        buf = scratch if expanded else window
+        if count:
+            bits |= 1 << (i & 7)
+        if i & 7 == 7:
+            valid[i >> 3] = bits
+            bits = 0
         p = row["headers_at"]
         for _ in range(count):
             key_offsets[header] = key_at
             value_offsets[header] = value_at
-            size, p = read_varint(buf, p, len(buf))
-            copy_bytes(key_data, key_at, buf, p, size)
-            key_at += size
-            p += size
-            size, p = read_varint(buf, p, len(buf))
-            if size < 0:
-                values_null += 1
+            size, p = varint_at(buf, p, most)
+            if size <= _SLACK and p + _SLACK <= most:
+                copy_sixteen(key_data, key_at, buf, p)
             else:
-                value_valid[header >> 3] |= np.uint8(1 << (header & 7))
-                copy_bytes(value_data, value_at, buf, p, size)
+                copy_bytes(key_data, key_at, buf, p, size)
+            key_at += size
+            size, p = varint_at(buf, p + size, most)
+            if size >= 0:
+                value_bits |= 1 << (header & 7)
+                if size <= _SLACK and p + _SLACK <= most:
+                    copy_sixteen(value_data, value_at, buf, p)
+                else:
+                    copy_bytes(value_data, value_at, buf, p, size)
                 value_at += size
                 p += size
+            if header & 7 == 7:
+                value_valid[header >> 3] = value_bits
+                value_bits = 0
             header += 1
-    offsets[n] = header
-    key_offsets[header] = key_at
-    value_offsets[header] = value_at
-    return lists_null, values_null
+    if end & 7:
+        valid[end >> 3] = bits
+    if header & 7:
+        value_valid[header >> 3] = value_bits
+    ends[0], ends[1], ends[2] = header, key_at, value_at
+
+
+@kernel
+def _unset(bits: Any, n: int) -> int:
+    """How many of the first ``n`` bits are 0."""
+    count = 0
+    for i in range(n):
+        count += 1 - ((bits[i >> 3] >> (i & 7)) & 1)
+    return count
 
 
 @kernel
@@ -227,8 +234,8 @@ def _fill_numbers(rows: Any, n: int, arena: Any, at: Any, counts: Any) -> None:
     sequence = arena[at[SEQUENCE] : at[SEQUENCE] + 4 * n].view(np.int32)
     size = arena[at[SIZE] : at[SIZE] + 4 * n].view(np.int32)
     valid = arena[at[TIMESTAMP_VALID] : at[TIMESTAMP_TYPE]]
-    valid[:] = 0
     nulls = 0
+    bits = 0
     lowest, highest = rows[0]["offset"], rows[0]["offset"]
     earliest, latest = _MOST, -_MOST
     for i in range(n):
@@ -247,7 +254,12 @@ def _fill_numbers(rows: Any, n: int, arena: Any, at: Any, counts: Any) -> None:
             microseconds[i] = timestamp * 1000
             earliest = min(earliest, timestamp * 1000)
             latest = max(latest, timestamp * 1000)
-            valid[i >> 3] |= np.uint8(1 << (i & 7))
+            bits |= 1 << (i & 7)
+        if i & 7 == 7:
+            valid[i >> 3] = bits
+            bits = 0
+    if n & 7:
+        valid[n >> 3] = bits
     counts[NULL_TIMESTAMPS] = nulls
     counts[MIN_OFFSET] = lowest
     counts[MAX_OFFSET] = highest
@@ -256,50 +268,65 @@ def _fill_numbers(rows: Any, n: int, arena: Any, at: Any, counts: Any) -> None:
 
 
 @kernel
-def fill(
-    window: Any, scratch: Any, entries: Any, rows: Any, n: int, arena: Any, at: Any, counts: Any
-) -> None:
+def fill(window: Any, scratch: Any, entries: Any, rows: Any, n: int, arena: Any, at: Any, counts: Any) -> None:
     """Fill the arena (uint8, laid out by ``at``) from ``rows[0:n]``; ``counts``: int64[COUNTS_SIZE] out."""
     _fill_numbers(rows, n, arena, at, counts)
     counts[CONTROLS] = _fill_runs(entries, rows, n, arena, at)
-    counts[NULL_KEYS] = _fill_bytes(
-        window,
-        scratch,
-        entries,
-        rows,
-        n,
-        True,
-        arena[at[KEY_OFFSETS] : at[KEY_VALID]].view(np.int32),
-        arena[at[KEY_VALID] : at[KEY_DATA]],
-        arena[at[KEY_DATA] : at[VALUE_OFFSETS]],
-    )
-    counts[NULL_VALUES] = _fill_bytes(
-        window,
-        scratch,
-        entries,
-        rows,
-        n,
-        False,
-        arena[at[VALUE_OFFSETS] : at[VALUE_VALID]].view(np.int32),
-        arena[at[VALUE_VALID] : at[VALUE_DATA]],
-        arena[at[VALUE_DATA] : at[HEADER_OFFSETS]],
-    )
-    lists, values = _fill_headers(
-        window,
-        scratch,
-        entries,
-        rows,
-        n,
-        arena[at[HEADER_OFFSETS] : at[HEADER_VALID]].view(np.int32),
-        arena[at[HEADER_VALID] : at[HKEY_OFFSETS]],
-        arena[at[HKEY_OFFSETS] : at[HKEY_DATA]].view(np.int32),
-        arena[at[HKEY_DATA] : at[HVALUE_OFFSETS]],
-        arena[at[HVALUE_OFFSETS] : at[HVALUE_VALID]].view(np.int32),
-        arena[at[HVALUE_VALID] : at[HVALUE_DATA]],
-        arena[at[HVALUE_DATA] : at[PARTS]],
-    )
-    counts[NULL_HEADERS] = lists
-    counts[NULL_HVALUES] = values
+    key_offsets = arena[at[KEY_OFFSETS] : at[KEY_VALID]].view(np.int32)
+    key_valid = arena[at[KEY_VALID] : at[KEY_DATA]]
+    key_data = arena[at[KEY_DATA] : at[VALUE_OFFSETS]]
+    value_offsets = arena[at[VALUE_OFFSETS] : at[VALUE_VALID]].view(np.int32)
+    value_valid = arena[at[VALUE_VALID] : at[VALUE_DATA]]
+    value_data = arena[at[VALUE_DATA] : at[HEADER_OFFSETS]]
+    list_offsets = arena[at[HEADER_OFFSETS] : at[HEADER_VALID]].view(np.int32)
+    list_valid = arena[at[HEADER_VALID] : at[HKEY_OFFSETS]]
+    hkey_offsets = arena[at[HKEY_OFFSETS] : at[HKEY_DATA]].view(np.int32)
+    hkey_data = arena[at[HKEY_DATA] : at[HVALUE_OFFSETS]]
+    hvalue_offsets = arena[at[HVALUE_OFFSETS] : at[HVALUE_VALID]].view(np.int32)
+    hvalue_valid = arena[at[HVALUE_VALID] : at[HVALUE_DATA]]
+    hvalue_data = arena[at[HVALUE_DATA] : at[PARTS]]
+    key_valid[:] = 0
+    value_valid[:] = 0
+    list_valid[:] = 0
+    hvalue_valid[:] = 0
+    ends = np.zeros(3, dtype=np.int64)
+    key_end = 0
+    value_end = 0
+    begin = 0
+    while begin < n:  # a run of rows whose data lie in the same buffer: nearly always all
+        expanded = entries[rows[begin]["entry"]]["expanded"]
+        end = begin + 1
+        while end < n and entries[rows[end]["entry"]]["expanded"] == expanded:
+            end += 1
+        buf = scratch if expanded else window
+        key_end = _gather_bytes(buf, rows, begin, end, True, key_offsets, key_valid, key_data, key_end)
+        value_end = _gather_bytes(
+            buf, rows, begin, end, False, value_offsets, value_valid, value_data, value_end
+        )
+        _gather_headers(
+            buf,
+            rows,
+            begin,
+            end,
+            list_offsets,
+            list_valid,
+            hkey_offsets,
+            hkey_data,
+            hvalue_offsets,
+            hvalue_valid,
+            hvalue_data,
+            ends,
+        )
+        begin = end
+    key_offsets[n] = key_end
+    value_offsets[n] = value_end
+    list_offsets[n] = ends[0]
+    hkey_offsets[ends[0]] = ends[1]
+    hvalue_offsets[ends[0]] = ends[2]
+    counts[NULL_KEYS] = _unset(key_valid, n)
+    counts[NULL_VALUES] = _unset(value_valid, n)
+    counts[NULL_HEADERS] = _unset(list_valid, n)
+    counts[NULL_HVALUES] = _unset(hvalue_valid, ends[0])
 
 
 class _Arena:

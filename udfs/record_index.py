@@ -18,7 +18,7 @@ from udfs import faults
 from udfs import format as f
 from udfs.checksums import crc32
 from udfs.framing import increment_sequence, set_fault
-from udfs.jit import kernel, load_be16, load_be32, load_be64
+from udfs.jit import inlined, kernel, load_be16, load_be32, load_be64
 from udfs.vectorized_varint import read_varint, read_varlong, varint_size
 
 # One row a record; positions are those in the entry's data buffer
@@ -57,7 +57,7 @@ def _where(e: Any, at: int) -> int:
     return e["position"] + at - e["at"]
 
 
-@kernel
+@inlined
 def _headers(buf: Any, at: int, stop: int, count: int, e: Any, totals: Any) -> int:
     """Walk ``count`` headers from ``at``; returns the position behind them, or -1 with a fault noted."""
     for _ in range(count):
@@ -120,66 +120,66 @@ def _control(buf: Any, row: Any, first: bool, e: Any) -> bool:
     return True
 
 
-@kernel
-def _record(buf: Any, at: int, end: int, e: Any, row: Any, totals: Any) -> tuple[int, int]:
-    """Read the record at ``buf[at]`` into ``row``; (position behind it or -1 with a fault, offset delta)."""
-    body, p = read_varint(buf, at, end)
-    if p < 0:
+@inlined
+def _record(buf: Any, at: int, end: int, e: Any, row: Any, totals: Any) -> tuple[int, int, int, int]:
+    """Read the record at ``buf[at]`` into ``row``.
+
+    Returns (position behind it, or -1 with a fault noted; timestamp delta; offset delta; marks).
+    """
+    marks = 0
+    body, start = read_varint(buf, at, end)
+    if start < 0:
         set_fault(e, faults.BAD_VARINT, _where(e, at), f.MAX_VARINT_BYTES, 0)
-        return -1, 0
-    if body < 0 or body > end - p:
-        set_fault(e, faults.RECORD_BEYOND, _where(e, at), end - p, body)
-        return -1, 0
-    start = p
-    stop = p + body
-    if body > 0 and buf[p] != 0:
-        e["marks"] |= faults.UNUSED_ATTRIBUTES
-    timestamp_delta, q = read_varlong(buf, p + 1, stop)
-    delta, p = read_varint(buf, q, stop)
-    key_size, q = read_varint(buf, p, stop)
-    if q < 0:
+        return -1, 0, 0, 0
+    if body < 0 or body > end - start:
+        set_fault(e, faults.RECORD_BEYOND, _where(e, at), end - start, body)
+        return -1, 0, 0, 0
+    stop = start + body
+    timestamp_delta, p = read_varlong(buf, start + 1, stop)
+    delta, p = read_varint(buf, p, stop)
+    key_size, key_at = read_varint(buf, p, stop)
+    if key_at < 0:
         set_fault(e, faults.BAD_VARINT, _where(e, start), f.MAX_VARLONG_BYTES, 0)
-        return -1, 0
-    if key_size > stop - q:
-        set_fault(e, faults.KEY_BEYOND, _where(e, p), stop - q, key_size)
-        return -1, 0
-    row["key_at"] = q
-    row["key_size"] = max(key_size, -1)
-    p = q + max(key_size, 0)
-    value_size, q = read_varint(buf, p, stop)
-    if q < 0:
+        return -1, 0, 0, 0
+    if buf[start] != 0:
+        marks |= faults.UNUSED_ATTRIBUTES
+    if key_size > stop - key_at:
+        set_fault(e, faults.KEY_BEYOND, _where(e, p), stop - key_at, key_size)
+        return -1, 0, 0, 0
+    p = key_at + max(key_size, 0)
+    value_size, value_at = read_varint(buf, p, stop)
+    if value_at < 0:
         set_fault(e, faults.BAD_VARINT, _where(e, p), f.MAX_VARINT_BYTES, 0)
-        return -1, 0
-    if value_size > stop - q:
-        set_fault(e, faults.VALUE_BEYOND, _where(e, p), stop - q, value_size)
-        return -1, 0
-    row["value_at"] = q
-    row["value_size"] = max(value_size, -1)
-    p = q + max(value_size, 0)
-    headers, q = read_varint(buf, p, stop)
-    if q < 0:
+        return -1, 0, 0, 0
+    if value_size > stop - value_at:
+        set_fault(e, faults.VALUE_BEYOND, _where(e, p), stop - value_at, value_size)
+        return -1, 0, 0, 0
+    p = value_at + max(value_size, 0)
+    headers, headers_at = read_varint(buf, p, stop)
+    if headers_at < 0:
         set_fault(e, faults.BAD_VARINT, _where(e, p), f.MAX_VARINT_BYTES, 0)
-        return -1, 0
-    if headers < 0 or headers > (stop - q) // f.MIN_HEADER_SIZE:
-        set_fault(e, faults.HEADER_COUNT, _where(e, p), (stop - q) // f.MIN_HEADER_SIZE, headers)
-        return -1, 0
-    row["headers_at"] = q
-    row["headers"] = headers
-    p = _headers(buf, q, stop, headers, e, totals) if headers else q
-    if p < 0:
-        return -1, 0
+        return -1, 0, 0, 0
+    if headers < 0 or headers > (stop - headers_at) >> 1:  # MIN_HEADER_SIZE is 2
+        set_fault(e, faults.HEADER_COUNT, _where(e, p), (stop - headers_at) >> 1, headers)
+        return -1, 0, 0, 0
+    p = headers_at
+    if headers:
+        p = _headers(buf, p, stop, headers, e, totals)
+        if p < 0:
+            return -1, 0, 0, 0
     if p != stop:
         set_fault(e, faults.RECORD_SLACK, _where(e, start), body, p - start)
-        return -1, 0
+        return -1, 0, 0, 0
     if key_size < -1 or value_size < -1:
-        e["marks"] |= faults.LENGTH_BELOW_NULL
-    totals[KEY_BYTES] += max(key_size, 0)
-    totals[VALUE_BYTES] += max(value_size, 0)
-    totals[HEADERS] += headers
-    row["timestamp"] = e["base_timestamp"] + timestamp_delta
-    row["offset"] = e["base_offset"] + delta
-    row["size"] = varint_size(body) + body
-    return stop, delta
+        marks |= faults.LENGTH_BELOW_NULL
+    row["key_at"] = key_at
+    row["value_at"] = value_at
+    row["headers_at"] = headers_at
+    row["key_size"] = max(key_size, -1)
+    row["value_size"] = max(value_size, -1)
+    row["headers"] = headers
+    row["size"] = start - at + body if start - at == 1 else varint_size(body) + body
+    return stop, timestamp_delta, delta, marks
 
 
 @kernel
@@ -187,42 +187,60 @@ def _batch(
     buf: Any, e: Any, rows: Any, first: int, step: int, capacity: int, cursor: Any, totals: Any
 ) -> int:
     """Records of a magic 2 batch from the cursor on, ``capacity`` rows at most; rows made, or -1."""
-    end = e["data_at"] + e["data_size"]
+    begin = cursor[CURSOR_RECORD]
     at = cursor[CURSOR_AT]
-    number = cursor[CURSOR_RECORD]
     previous = cursor[CURSOR_DELTA]
-    made = 0
+    count = np.int64(e["count"])
+    end = e["data_at"] + e["data_size"]
+    base_offset = e["base_offset"]
+    base_timestamp = e["base_timestamp"]
+    max_timestamp = e["max_timestamp"]
+    base_sequence = np.int64(e["base_sequence"])
+    last_delta = np.int64(e["last_offset_delta"])
     append_time = e["timestamp_type"] == f.LOG_APPEND_TIME
     control = (e["attributes"] & f.CONTROL_MASK) != 0
-    while number < e["count"] and made < capacity:
+    marks = 0
+    key_bytes = 0
+    value_bytes = 0
+    headers = 0
+    made = 0
+    while begin + made < count and made < capacity:
         if at >= end:
-            set_fault(e, faults.COUNT_TOO_SMALL, _where(e, at), e["count"], number)
+            set_fault(e, faults.COUNT_TOO_SMALL, _where(e, at), count, begin + made)
             return -1
         row = rows[first + made * step]
-        at, delta = _record(buf, at, end, e, row, totals)
+        at, timestamp_delta, delta, found = _record(buf, at, end, e, row, totals)
         if at < 0:
             return -1
+        marks |= found
+        timestamp = base_timestamp + timestamp_delta
         if append_time:
-            row["timestamp"] = e["max_timestamp"]
-        elif row["timestamp"] > e["max_timestamp"]:
-            e["marks"] |= faults.TIMESTAMP_ABOVE_MAX
+            timestamp = max_timestamp
+        elif timestamp > max_timestamp:
+            marks |= faults.TIMESTAMP_ABOVE_MAX
         if delta <= previous:
-            e["marks"] |= faults.OFFSETS_NOT_RISING
-        if delta > e["last_offset_delta"]:
-            e["marks"] |= faults.OFFSET_PAST_LAST
+            marks |= faults.OFFSETS_NOT_RISING
+        if delta > last_delta:
+            marks |= faults.OFFSET_PAST_LAST
         previous = delta
-        row["sequence"] = f.NO_SEQUENCE
-        if e["base_sequence"] >= 0:
-            row["sequence"] = increment_sequence(e["base_sequence"], delta)
-        if control and not _control(buf, row, number == 0, e):
+        row["offset"] = base_offset + delta
+        row["timestamp"] = timestamp
+        row["sequence"] = increment_sequence(base_sequence, delta) if base_sequence >= 0 else f.NO_SEQUENCE
+        key_bytes += max(0, np.int64(row["key_size"]))
+        value_bytes += max(0, np.int64(row["value_size"]))
+        headers += np.int64(row["headers"])
+        if control and not _control(buf, row, begin + made == 0, e):
             return -1
-        number += 1
         made += 1
-    if number == e["count"] and at != end:
-        set_fault(e, faults.PAYLOAD_LEFT, _where(e, at), number, end - at)
+    if begin + made == count and at != end:
+        set_fault(e, faults.PAYLOAD_LEFT, _where(e, at), count, end - at)
         return -1
+    e["marks"] |= marks
+    totals[KEY_BYTES] += key_bytes
+    totals[VALUE_BYTES] += value_bytes
+    totals[HEADERS] += headers
     cursor[CURSOR_AT] = at
-    cursor[CURSOR_RECORD] = number
+    cursor[CURSOR_RECORD] = begin + made
     cursor[CURSOR_DELTA] = previous
     return made
 
@@ -441,3 +459,19 @@ def most_records(e: Any) -> int:
     if e["codec"] != f.CODEC_NONE:
         return e["data_size"] // f.V0_MIN_SIZE
     return 1
+
+
+@kernel
+def group_end(entries: Any, begin: int, most_rows: int) -> int:
+    """End of a group of entries from ``begin`` on that needs no expanding and has ``most_rows`` at most.
+
+    One entry is a group, whatever it has.
+    """
+    rows = 0
+    for k in range(begin, len(entries)):
+        if entries[k]["codec"] != f.CODEC_NONE and not entries[k]["fault"]:
+            return k
+        rows += most_records(entries[k])
+        if rows > most_rows and k > begin:
+            return k
+    return len(entries)

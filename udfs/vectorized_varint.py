@@ -12,37 +12,57 @@ from typing import Any
 import numpy as np
 
 from udfs.format import MAX_VARINT_BYTES, MAX_VARLONG_BYTES
-from udfs.jit import kernel
+from udfs.jit import inlined, kernel
 
 
 @kernel
+def _long_varint(buf: Any, pos: int, end: int) -> tuple[int, int]:
+    raw = 0
+    shift = 0
+    for i in range(pos, min(end, pos + MAX_VARINT_BYTES)):
+        byte = np.int64(buf[i])
+        raw |= (byte & 0x7F) << shift
+        if byte < 128:
+            raw &= 0xFFFFFFFF
+            return (raw >> 1) ^ -(raw & 1), i + 1
+        shift += 7
+    return 0, -1
+
+
+@inlined
 def read_varint(buf: Any, pos: int, end: int) -> tuple[int, int]:
     """Read an int32 at ``buf[pos]``, never at or past ``end``.
 
     ``buf``: uint8[n], ``end`` <= n. Returns (value, position behind it); the position is -1 where the
-    varint is cut by ``end`` or longer than five bytes.
+    varint is cut by ``end`` or longer than five bytes, or ``pos`` is -1 already.
     """
     if pos < 0 or pos >= end:
         return 0, -1
     first = np.int64(buf[pos])
     if first < 128:
         return (first >> 1) ^ -(first & 1), pos + 1
-    raw = first & 0x7F
-    stop = min(end, pos + MAX_VARINT_BYTES)
-    shift = 7
-    i = pos + 1
-    while i < stop:
-        byte = np.int64(buf[i])
-        raw |= (byte & 0x7F) << shift
-        i += 1
-        if byte < 128:
-            raw &= 0xFFFFFFFF
-            return (raw >> 1) ^ -(raw & 1), i
-        shift += 7
-    return 0, -1
+    if pos + 1 < end:
+        second = np.int64(buf[pos + 1])
+        if second < 128:
+            raw = (first & 0x7F) | (second << 7)
+            return (raw >> 1) ^ -(raw & 1), pos + 2
+    return _long_varint(buf, pos, end)
 
 
 @kernel
+def _long_varlong(buf: Any, pos: int, end: int) -> tuple[int, int]:
+    raw = np.uint64(0)
+    shift = np.uint64(0)
+    for i in range(pos, min(end, pos + MAX_VARLONG_BYTES)):
+        byte = np.uint64(buf[i])
+        raw |= (byte & np.uint64(0x7F)) << shift
+        if byte < np.uint64(128):
+            return np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1)), i + 1
+        shift += np.uint64(7)
+    return 0, -1
+
+
+@inlined
 def read_varlong(buf: Any, pos: int, end: int) -> tuple[int, int]:
     """Read an int64; as ``read_varint``, with ten bytes at most."""
     if pos < 0 or pos >= end:
@@ -50,26 +70,17 @@ def read_varlong(buf: Any, pos: int, end: int) -> tuple[int, int]:
     first = np.int64(buf[pos])
     if first < 128:
         return (first >> 1) ^ -(first & 1), pos + 1
-    raw = np.uint64(first & 0x7F)
-    stop = min(end, pos + MAX_VARLONG_BYTES)
-    shift = np.uint64(7)
-    i = pos + 1
-    while i < stop:
-        byte = np.uint64(buf[i])
-        raw |= (byte & np.uint64(0x7F)) << shift
-        i += 1
-        if byte < np.uint64(128):
-            return np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1)), i
-        shift += np.uint64(7)
-    return 0, -1
+    return _long_varlong(buf, pos, end)
 
 
-@kernel
+@inlined
 def varint_size(value: int) -> int:
     """Bytes of the shortest varint that holds ``value`` (int32)."""
     raw = ((value << 1) ^ (value >> 31)) & 0xFFFFFFFF
-    size = 1
-    while raw >= 128:
-        raw >>= 7
-        size += 1
-    return size
+    return 1 + (raw >= 1 << 7) + (raw >= 1 << 14) + (raw >= 1 << 21) + (raw >= 1 << 28)
+
+
+@kernel
+def varint_at(buf: Any, pos: int, end: int) -> tuple[int, int]:
+    """``read_varint`` as a call of its own: in loops with little else in them this is faster."""
+    return read_varint(buf, pos, end)
