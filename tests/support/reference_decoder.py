@@ -237,9 +237,9 @@ def _leads_on(data: bytes, position: int) -> bool:
 
 
 def _next_entry(data: bytes, position: int, above: int) -> int | None:
-    """Where decoding goes on after what is no entry: the target of its length, else the first sound one.
+    """Where decoding goes on after what is no entry: the target of its length, else what a search finds.
 
-    above: the last offset so far; a batch inside a value, which a search may find, often lies below it.
+    above: the last offset so far.
     """
     if position + 17 <= len(data):
         length, magic = struct.unpack_from(">i", data, position + 8)[0], data[position + 16]
@@ -250,10 +250,24 @@ def _next_entry(data: bytes, position: int, above: int) -> int | None:
 
 
 def _search(data: bytes, position: int, above: int) -> int | None:
-    for candidate in range(position + 1, len(data) - 25):
-        if proves_itself(data, candidate) and struct.unpack_from(">q", data, candidate)[0] > above:
-            return candidate
-    return None
+    """The first sound entry from which entries lead on to the end; where none does, the first sound one.
+
+    So a batch inside a value is not taken for the log: its chain ends with the value. Offsets above those
+    before go first, since offsets rise; but a base offset lies outside the checksum and may itself be wrong.
+    """
+    found = [c for c in range(position + 1, len(data) - 25) if proves_itself(data, c)]
+    rising = [c for c in found if struct.unpack_from(">q", data, c)[0] > above]
+    for candidates in (rising, found):
+        for candidate in candidates:
+            if _leads_to_the_end(data, candidate):
+                return candidate
+    return next(iter(rising or found), None)
+
+
+def _leads_to_the_end(data: bytes, position: int) -> bool:
+    while (size := entry_size(data, position)) is not None:
+        position += size
+    return _torn(data[position:]) or not data[position:].strip(b"\0")
 
 
 def _torn(rest: bytes) -> bool:
@@ -292,16 +306,17 @@ def decode(data: bytes, *, has_successor: bool = False, limit: int = DEFAULT_LIM
         size = entry_size(data, position)
         if size is not None:
             entry = decode_entry(data[position : position + size], position, limit)
-            after: int | None = position + size
+            after = position + size
             if entry.batches[0]["crc_ok"]:
                 above = entry.batches[0]["last_offset"]
             elif not _leads_on(data, position + size):
-                after = _search(data, position, above)
-                entry.quarantine[0]["size_bytes"] = (after or position + size) - position
+                found = _search(data, position, above)
+                after = len(data) if found is None else found
+                entry.quarantine[0]["size_bytes"] = after - position
             decoded.batches += entry.batches
             decoded.records += entry.records
             decoded.quarantine += entry.quarantine
-            position = after or position + size
+            position = after
             continue
         following = _next_entry(data, position, above)
         if following is None:
