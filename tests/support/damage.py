@@ -1,0 +1,93 @@
+"""One entry between sound ones, decoded by both decoders: what each rule of damage comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.support import fast, reference_decoder
+from tests.support.reference_decoder import DEFAULT_LIMIT, Decoded
+from tests.support.segment_maker import Batch, Record
+
+Decode = Callable[..., Decoded]
+DECODERS = [pytest.param(fast.decode, id="fast"), pytest.param(reference_decoder.decode, id="reference")]
+FIRST_OFFSET = 100  # of the entry between
+
+
+def sound(base_offset: int, count: int = 3) -> bytes:
+    """A small sound batch."""
+    records = [Record(key=b"k%d" % place, value=b"sound") for place in range(count)]
+    return Batch(records, base_offset=base_offset).encode()
+
+
+BEFORE = [sound(90), sound(93)]
+AFTER = [sound(200), sound(203)]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of the entry between: its row of batches if any, its records, its quarantine rows."""
+
+    batch: dict[str, Any] | None
+    records: list[dict[str, Any]]
+    quarantine: list[dict[str, Any]]
+
+    @property
+    def status(self) -> str | None:
+        return None if self.batch is None else str(self.batch["status"])
+
+    @property
+    def reasons(self) -> list[str]:
+        return [row["reason"] for row in self.quarantine]
+
+
+def check_neighbours(decoded: Decoded, position: int, size: int) -> None:
+    """The two sound batches before and behind are whole, and nothing else is in quarantine."""
+    positions = [0, len(BEFORE[0]), position + size, position + size + len(AFTER[0])]
+    rows = {row["position"]: row for row in decoded.batches}
+    assert {rows[p]["status"] for p in positions} == {"ok"}
+    offsets = [row["offset"] for row in decoded.records if row["batch_position"] != position]
+    assert offsets == [90, 91, 92, 93, 94, 95, 200, 201, 202, 203, 204, 205]
+    assert (decoded.tail, decoded.tail_bytes) == ("none", 0)
+    for row in decoded.quarantine:
+        assert position <= row["position"] < position + size
+
+
+def judge(decode: Decode, entry: bytes, *, limit: int = DEFAULT_LIMIT) -> Verdict:
+    """Decode the entry between sound batches, whose records must come out all the same."""
+    before = b"".join(BEFORE)
+    decoded = decode(before + entry + b"".join(AFTER), limit=limit)
+    position = len(before)
+    check_neighbours(decoded, position, len(entry))
+    rows = [row for row in decoded.batches if row["position"] == position]
+    records = [row for row in decoded.records if row["batch_position"] == position]
+    return Verdict(rows[0] if rows else None, records, decoded.quarantine)
+
+
+def check_refused(verdict: Verdict, entry: bytes, status: str, reason: str) -> None:
+    """The whole entry is in quarantine with that reason, none of its records came through."""
+    assert (verdict.status, verdict.reasons) == (status, [reason])
+    assert verdict.batch is not None
+    assert verdict.batch["record_count"] == 0
+    assert verdict.batch["error"]
+    assert not verdict.records
+    (row,) = verdict.quarantine
+    assert (row["position"], row["size_bytes"]) == (verdict.batch["position"], len(entry))
+    assert row["base_offset"] == int.from_bytes(entry[:8], "big", signed=True)
+    if "content" in row:  # the reference decoder leaves these out
+        assert row["content"] == entry
+        assert row["next_position"] == row["position"] + len(entry)
+        assert row["detail"] == verdict.batch["error"]
+
+
+def check_kept(verdict: Verdict, status: str, values: Sequence[bytes | None]) -> None:
+    """All records of the entry came through, and its status is that."""
+    assert not verdict.quarantine
+    assert verdict.status == status
+    assert [row["value"] for row in verdict.records] == list(values)
+    assert verdict.batch is not None
+    assert verdict.batch["record_count"] == len(values)
+    assert (verdict.batch["error"] is None) == (status == "ok")
