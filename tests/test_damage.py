@@ -1,7 +1,7 @@
 """What is damage, in batches of magic 2: one corruption a test, for every codec.
 
 The cases are the contract's, and those of Kafka's own DefaultRecordTest, DefaultRecordBatchTest,
-MemoryRecordsTest, EndTransactionMarkerTest and ByteUtilsTest. Each entry's own checksum is right, unless the test is about it.
+MemoryRecordsTest, EndTransactionMarkerTest and ByteUtilsTest. A checksum is right, unless a test says no.
 """
 
 from __future__ import annotations
