@@ -10,13 +10,12 @@ import argparse
 import dataclasses
 import logging
 import os
-import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from pipelines.errors import JobError, UserError
+from pipelines.errors import JobError, UserError, one_line
 from pipelines.settings import Settings, flag, make_settings, nearest, option, read_yaml, texts, to_yaml
 
 if TYPE_CHECKING:
@@ -25,17 +24,23 @@ if TYPE_CHECKING:
 DEBUG = "KAFKA_LAKE_DEBUG"
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """Raises where argparse would print its usage: one line is what a person reads."""
+
+    def __init__(self, description: str) -> None:
+        super().__init__(description=description, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message}; see --help")
 
-    def unknown(self, arguments: Sequence[str]) -> NoReturn:
-        options = [name for action in self._actions for name in action.option_strings]
-        word = arguments[0]
-        hint = nearest(word.split("=")[0], options) if word.startswith("-") else ""
-        raise UserError(f"unknown argument {word!r}{hint or '; see --help'}")
+    def values(self, argv: Sequence[str] | None) -> dict[str, Any]:
+        """What was given, by name; an argument that nobody declared is told with its nearest."""
+        given, unknown = self.parse_known_args(argv)
+        if unknown:
+            options = [name for action in self._actions for name in action.option_strings]
+            hint = nearest(unknown[0].split("=")[0], options) if unknown[0].startswith("-") else ""
+            raise UserError(f"unknown argument {unknown[0]!r}{hint or '; see --help'}")
+        return vars(given)
 
 
 class _LineFormatter(logging.Formatter):
@@ -80,38 +85,20 @@ def add_setting(parser: argparse.ArgumentParser, name: str) -> None:
 def parse_arguments(description: str, fields: Iterable[str], argv: Sequence[str] | None) -> Settings | None:
     """Settings of a YAML file and the command line, which wins; None where they were only to be printed."""
     names = tuple(fields)
-    parser = _Parser(description=description, allow_abbrev=False)
+    parser = Parser(description)
     for name in names:
         add_setting(parser, name)
     parser.add_argument(
         "--config", metavar="FILE.yml", help="settings by name; the command line overrides them"
     )
     parser.add_argument("--print-config", action="store_true", help="print the settings as YAML and stop")
-    given, unknown = parser.parse_known_args(argv)
-    if unknown:
-        parser.unknown(unknown)
-    arguments = vars(given)
+    arguments = parser.values(argv)
     config, print_config = arguments.pop("config"), arguments.pop("print_config")
     settings = make_settings({**(read_yaml(config) if config else {}), **arguments}, names)
     if print_config:
         print(to_yaml(settings, names))
         return None
     return settings
-
-
-def one_line(error: BaseException) -> str:
-    """What went wrong, without Java's and Python's stack traces around it.
-
-    Of an error in a Python worker the line that ends its traceback says most, of all others the first.
-    """
-    message = str(error).strip()
-    if "Traceback (most recent call last)" in message:
-        ends = re.findall(
-            r"^\w[\w.]*(?:: .*)?$", message.rpartition("Traceback (most recent")[2], re.MULTILINE
-        )
-        if ends:
-            return str(ends[0])
-    return f"{type(error).__name__}: {message.splitlines()[0] if message else 'no message'}"
 
 
 def exit_code_of(job: Callable[[], object]) -> int:

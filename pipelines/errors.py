@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 class JobError(Exception):
     """An expected end of a job: one line, no traceback."""
@@ -25,3 +27,21 @@ class RunFailed(JobError):
     """The run could not be brought to its end and committed nothing it could not stand for."""
 
     exit_code = 1
+
+
+def one_line(error: BaseException) -> str:
+    """What went wrong, without Java's and Python's stack traces around it.
+
+    Of a Java error its first cause speaks, of an error in a Python worker the line that ends its traceback.
+    """
+    text, java = str(error).strip(), getattr(error, "java_exception", None)
+    if java is not None:
+        while java.getCause() is not None:
+            java = java.getCause()
+        text = re.sub(r"^[\w.$]+: ", "", str(java.toString())).strip()
+    head, traceback, tail = text.rpartition("Traceback (most recent call last)")
+    if traceback:
+        text = next(iter(re.findall(r"^\w[\w.]*(?:: .*)?$", tail, re.MULTILINE)), head)
+    line = text.splitlines()[0].rstrip("; ") if text else ""
+    is_sparks = java is not None or traceback or line.startswith("[")
+    return line if line and is_sparks else f"{type(error).__name__}: {line or 'no message'}"

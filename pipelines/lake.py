@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
-from pipelines.errors import UserError
+from pipelines.errors import UserError, one_line
 from pipelines.sources import local_path
 from udfs.columns import SEGMENTS
 
@@ -43,6 +43,11 @@ def sql_string(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
+def log_dir_sql(segment: str) -> str:
+    """The folder of a segment's URI, which ends in a slash, 20 digits and ``.log``."""
+    return f"left({segment}, length({segment}) - 25)"
+
+
 def table_version(spark: SparkSession, address: str, table: str) -> int | None:
     """Schema version of a table of ours; None where there is no table, or one that is not ours."""
     try:
@@ -50,7 +55,7 @@ def table_version(spark: SparkSession, address: str, table: str) -> int | None:
     except AnalysisException:
         return None
     except (PySparkException, Py4JJavaError) as error:
-        raise UserError(f"cannot read the lake {address}: {first_line(error)}") from None
+        raise UserError(f"cannot read the lake {address}: {one_line(error)}") from None
     found: dict[str, str] = {row["key"]: row["value"] for row in rows}
     return int(found[VERSION_PROPERTY]) if VERSION_PROPERTY in found else None
 
@@ -72,13 +77,3 @@ def open_lake(spark: SparkSession, lake: str) -> str:
     if not is_lake(spark, address):
         raise UserError(f"there is no lake at {lake}: name a folder that decode_batches wrote")
     return address
-
-
-def first_line(error: Exception) -> str:
-    """The cause of a Java error in one line: what comes before its stack trace."""
-    if isinstance(error, Py4JJavaError):
-        cause = error.java_exception
-        while cause.getCause() is not None:
-            cause = cause.getCause()
-        return str(cause.toString()).splitlines()[0]
-    return str(error).strip().splitlines()[0]

@@ -9,25 +9,23 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-if (
-    not __package__
-):  # run by its path (spark-submit): the checkout's root, not pipelines/, belongs on sys.path
+if not __package__:  # run by its path (spark-submit): its root, not pipelines/, belongs on sys.path
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType
 
 from pipelines.cli import Parser, add_setting, exit_code_of, set_up_logging
-from pipelines.errors import UserError
-from pipelines.lake import first_line
+from pipelines.errors import UserError, one_line
 from pipelines.session import session
 from pipelines.settings import make_settings
 from pipelines.views import register
@@ -38,8 +36,8 @@ _JSON = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.
 _SAMPLE = 200
 _WIDEST = 80
 
-# Faults of the lake or of Spark, not of the statement.
-_NOT_THE_STATEMENT = ("FAILED_READ_FILE", "INTERNAL_ERROR", "DELTA_")
+# Spark's name for an error stands first, in brackets; these are no fault of the statement.
+_NOT_THE_STATEMENT = ("[FAILED_READ_FILE", "[INTERNAL_ERROR")
 
 
 def json_lines(frame: DataFrame) -> Iterator[str]:
@@ -146,13 +144,11 @@ def answer(spark: SparkSession, lake: str, statement: str, output: str) -> Itera
         elif output == "csv":
             lines = csv_lines(frame.columns, lines)
         yield from lines
-    except PySparkException as error:
-        condition = error.getCondition()
-        if condition is None or condition.startswith(_NOT_THE_STATEMENT):
+    except (PySparkException, Py4JJavaError) as error:
+        line = one_line(error)
+        if not re.match(r"\[[A-Z]", line) or line.startswith(_NOT_THE_STATEMENT):
             raise
-        raise UserError(f"SQL: {first_line(error)}") from None
-    except Py4JError as error:
-        raise UserError(f"SQL: {first_line(error)}") from None
+        raise UserError(f"SQL: {line}") from None
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -7,6 +7,7 @@ is added. Alone (``python -m pipelines.<job>``) a local Spark is started in this
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import shutil
 import sys
@@ -31,7 +32,7 @@ DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 _DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 
 # What every session of ours needs, wherever it runs.
-_ANYWHERE = {
+ANYWHERE = {
     "spark.sql.extensions": _DELTA_EXTENSION,
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.catalogImplementation": "in-memory",
@@ -41,7 +42,7 @@ _ANYWHERE = {
 }
 
 # A small machine for small metadata: tables of one lake, read by one process.
-_EMBEDDED = {
+EMBEDDED = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
@@ -62,6 +63,8 @@ def get_session(settings: Settings | None = None) -> SparkSession:
         submitted = "PYSPARK_GATEWAY_PORT" in os.environ
         spark = _join_submitted() if submitted else _start_embedded(settings or Settings())
     spark.conf.set("spark.sql.execution.arrow.pyspark.validateSchema.enabled", "true")
+    # What it prints of a wrong statement, a page of JSON, is in the exception.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     _check_delta(spark)
     _show_packages_to_workers(spark)
     return spark
@@ -84,7 +87,7 @@ def _join_submitted() -> SparkSession:
     SparkContext._ensure_initialized()
     submitted = SparkConf()
     builder = SparkSession.builder
-    for key, value in {**_ANYWHERE, "spark.sql.warehouse.dir": _scratch_folder()}.items():
+    for key, value in {**ANYWHERE, "spark.sql.warehouse.dir": _scratch_folder()}.items():
         if not submitted.contains(key):
             builder = builder.config(key, value)
     extensions = submitted.get("spark.sql.extensions", "") or ""
@@ -106,7 +109,7 @@ def _start_embedded(settings: Settings) -> SparkSession:
     conf = SparkConf().setMaster(f"local[{cores},4]").setAppName("kafka-log-lake")
     conf.set("spark.driver.memory", settings.driver_memory)
     conf.set("spark.sql.warehouse.dir", _scratch_folder())
-    conf.setAll([*_ANYWHERE.items(), *_EMBEDDED.items()])
+    conf.setAll([*ANYWHERE.items(), *EMBEDDED.items()])
     _start_context(conf)
     return SparkSession.builder.getOrCreate()
 

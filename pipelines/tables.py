@@ -14,11 +14,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pipelines.errors import UserError
+from pipelines.errors import UserError, one_line
 from pipelines.lake import (
     SCHEMA_VERSION,
     VERSION_PROPERTY,
-    first_line,
     is_lake,
     lake_address,
     sql_name,
@@ -91,7 +90,7 @@ def _create(spark: SparkSession, address: str, table: Table) -> None:
         spark.sql(create_sql(table, sql_table(address, table.name)))
     except (PySparkException, Py4JJavaError) as error:
         raise UserError(
-            f"cannot make the table {table_path(address, table.name)}: {first_line(error)}; "
+            f"cannot make the table {table_path(address, table.name)}: {one_line(error)}; "
             "name a folder that is new or empty, and that may be written"
         ) from None
 
@@ -148,7 +147,7 @@ def register_in_catalog(spark: SparkSession, address: str, schema: str) -> None:
             comment = sql_string(view.comment)
             spark.sql(f"CREATE OR REPLACE VIEW {names[view.name]} COMMENT {comment} AS {view.sql(names)}")
     except (PySparkException, Py4JJavaError) as error:
-        raise UserError(f"--catalog-schema: cannot register in {schema}: {first_line(error)}") from None
+        raise UserError(f"--catalog-schema: cannot register in {schema}: {one_line(error)}") from None
 
 
 def _register_table(spark: SparkSession, name: str, path: str) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from pipelines.lake import open_lake, sql_name, sql_table
+from pipelines.lake import log_dir_sql, open_lake, sql_name, sql_table
 from udfs.columns import RECORDS, TABLES
 
 
@@ -30,8 +30,7 @@ class View:
 
 _COLUMNS = ", ".join(f"r.{sql_name(column.name)}" for column in RECORDS.columns)
 
-# A segment's name is a slash, 20 digits and ".log" behind its folder.
-_LOG_DIR = "left(r.segment, length(r.segment) - 25)"
+_LOG_DIR = log_dir_sql("r.segment")
 
 COMMITTED_RECORDS = View(
     "committed_records",
