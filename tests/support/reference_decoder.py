@@ -227,11 +227,12 @@ def _record_row(record: dict[str, Any], batch: dict[str, Any]) -> dict[str, Any]
 
 def _leads_on(data: bytes, position: int) -> bool:
     """Whether entries follow each other from position to a sound one, or to the end: a length that led there
-    does not lie. A torn or zero end counts."""
+    does not lie. A torn or zero end counts, where it is the end: where no sound entry follows."""
     while position < len(data) and not proves_itself(data, position):
         size = entry_size(data, position)
         if size is None:
-            return _torn(data[position:]) or not data[position:].strip(b"\0")
+            rest = data[position:]
+            return not rest.strip(b"\0") or (_torn(rest) and _search(data, position, -1) is None)
         position += size
     return True
 
