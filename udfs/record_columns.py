@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from udfs import format as f
 from udfs.columns import HEADER_TYPE
-from udfs.jit import copy_bytes, copy_sixteen, kernel
+from udfs.jit import borrowed, copy_bytes, copy_sixteen, kernel
 from udfs.jvm_text import repair_utf8
 from udfs.record_index import (
     HEADER_KEY_BYTES,
@@ -270,6 +270,8 @@ def _fill_numbers(rows: Any, n: int, arena: Any, at: Any, counts: Any) -> None:
 @kernel
 def fill(window: Any, scratch: Any, entries: Any, rows: Any, n: int, arena: Any, at: Any, counts: Any) -> None:
     """Fill the arena (uint8, laid out by ``at``) from ``rows[0:n]``; ``counts``: int64[COUNTS_SIZE] out."""
+    window, scratch, arena = borrowed(window), borrowed(scratch), borrowed(arena)
+    entries, rows, at = borrowed(entries), borrowed(rows), borrowed(at)
     _fill_numbers(rows, n, arena, at, counts)
     counts[CONTROLS] = _fill_runs(entries, rows, n, arena, at)
     key_offsets = arena[at[KEY_OFFSETS] : at[KEY_VALID]].view(np.int32)

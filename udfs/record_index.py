@@ -18,7 +18,7 @@ from udfs import faults
 from udfs import format as f
 from udfs.checksums import crc32
 from udfs.framing import increment_sequence, set_fault
-from udfs.jit import inlined, kernel, load_be16, load_be32, load_be64
+from udfs.jit import borrowed, inlined, kernel, load_be16, load_be32, load_be64
 from udfs.vectorized_varint import read_varint, read_varlong, varint_size
 
 # One row a record; positions are those in the entry's data buffer
@@ -58,36 +58,46 @@ def _where(e: Any, at: int) -> int:
 
 
 @inlined
-def _headers(buf: Any, at: int, stop: int, count: int, e: Any, totals: Any) -> int:
-    """Walk ``count`` headers from ``at``; returns the position behind them, or -1 with a fault noted."""
+def _headers(buf: Any, at: int, stop: int, count: int, e: Any) -> tuple[int, int, int, int, int]:
+    """Walk ``count`` headers from ``at``, at least one.
+
+    Returns (position behind them, or -1 with a fault noted; bytes of keys; bytes of values; all bytes of keys
+    or-ed; marks).
+    """
+    key_bytes = 0
+    value_bytes = 0
+    seen = 0
+    marks = 0
     for _ in range(count):
         size, p = read_varint(buf, at, stop)
         if p < 0:
             set_fault(e, faults.BAD_VARINT, _where(e, at), f.MAX_VARINT_BYTES, 0)
-            return -1
-        if size < 0:
-            set_fault(e, faults.HEADER_KEY_NULL, _where(e, at), 0, size)
-            return -1
-        if size > stop - p:
-            set_fault(e, faults.HEADER_BEYOND, _where(e, at), stop - p, size)
-            return -1
-        for i in range(p, p + size):
-            totals[NOT_ASCII] |= buf[i] & 0x80
-        totals[HEADER_KEY_BYTES] += size
+            at = -1
+            break
+        if size < 0 or size > stop - p:
+            code = faults.HEADER_KEY_NULL if size < 0 else faults.HEADER_BEYOND
+            set_fault(e, code, _where(e, at), 0 if size < 0 else stop - p, size)
+            at = -1
+            break
+        key_bytes += size
         at = p + size
+        for i in range(p, at):
+            seen |= np.int64(buf[i])
         size, p = read_varint(buf, at, stop)
         if p < 0:
             set_fault(e, faults.BAD_VARINT, _where(e, at), f.MAX_VARINT_BYTES, 0)
-            return -1
+            at = -1
+            break
         if size > stop - p:
             set_fault(e, faults.HEADER_BEYOND, _where(e, at), stop - p, size)
-            return -1
+            at = -1
+            break
         if size < -1:
-            e["marks"] |= faults.LENGTH_BELOW_NULL
+            marks |= faults.LENGTH_BELOW_NULL
         size = max(size, 0)
-        totals[HEADER_VALUE_BYTES] += size
+        value_bytes += size
         at = p + size
-    return at
+    return at, key_bytes, value_bytes, seen, marks
 
 
 @kernel
@@ -164,9 +174,13 @@ def _record(buf: Any, at: int, end: int, e: Any, row: Any, totals: Any) -> tuple
         return -1, 0, 0, 0
     p = headers_at
     if headers:
-        p = _headers(buf, p, stop, headers, e, totals)
+        p, key_bytes, value_bytes, seen, found = _headers(buf, p, stop, headers, e)
         if p < 0:
             return -1, 0, 0, 0
+        marks |= found
+        totals[HEADER_KEY_BYTES] += key_bytes
+        totals[HEADER_VALUE_BYTES] += value_bytes
+        totals[NOT_ASCII] |= seen & 0x80
     if p != stop:
         set_fault(e, faults.RECORD_SLACK, _where(e, start), body, p - start)
         return -1, 0, 0, 0
@@ -422,7 +436,10 @@ def index_entries(
     what the entries can have (``most_records``). An entry that has a fault already is passed over.
     """
     made = 0
-    sums = np.zeros(TOTALS_SIZE, dtype=np.int64)
+    window, scratch = borrowed(window), borrowed(scratch)
+    entries, rows, cursor = borrowed(entries), borrowed(rows), borrowed(cursor)
+    owned = np.zeros(TOTALS_SIZE, dtype=np.int64)
+    sums = borrowed(owned)
     for k in range(begin, end):
         e = entries[k]
         if e["fault"]:
