@@ -50,7 +50,7 @@ class FileSource:
         done = 0
         try:
             while done < len(view):
-                got = os.preadv(self._file, [memoryview(view)[done:]], position + done)
+                got = os.preadv(self._file, [view.data[done:]], position + done)
                 if got == 0:
                     break
                 done += got

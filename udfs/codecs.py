@@ -27,6 +27,8 @@ try:
 except ImportError:  # no wheel for this CPU
     inflater = zlib  # type: ignore[misc]
 
+Bytes = Any  # uint8[n]: the stubs of the libraries don't know that an array is a buffer
+
 _LIBRARY_ERRORS = (cramjam.DecompressionError, zlib.error, getattr(inflater, "error", zlib.error), EOFError)
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -52,7 +54,7 @@ class Scratch:
     """Expanded payloads of a group of entries, one behind the other, in a buffer that stays."""
 
     def __init__(self) -> None:
-        self.data = np.empty(1 << 20, dtype=np.uint8)
+        self.data: Bytes = np.empty(1 << 20, dtype=np.uint8)
         self.used = 0
 
     def clear(self) -> None:
@@ -71,7 +73,7 @@ class Scratch:
             self.data = grown
 
 
-def expand(codec: int, magic: int, payload: np.ndarray, scratch: Scratch, limit: int) -> int:
+def expand(codec: int, magic: int, payload: Bytes, scratch: Scratch, limit: int) -> int:
     """Expand ``payload`` (uint8) behind what ``scratch`` holds; the bytes made, or minus a fault's code.
 
     ``limit``: bytes that one batch may expand to. The scratch's ``used`` is moved on by the caller.
@@ -94,7 +96,7 @@ def expand(codec: int, magic: int, payload: np.ndarray, scratch: Scratch, limit:
             return -faults.DECOMPRESSION_FAILED
 
 
-def _gzip(payload: np.ndarray, out: np.ndarray, at: int, room: int, magic: int) -> int:
+def _gzip(payload: Bytes, out: Bytes, at: int, room: int, magic: int) -> int:
     """All members; bytes behind the last one that start no member are ignored, as the JVM does."""
     data: Any = memoryview(payload)
     made = 0
@@ -120,7 +122,7 @@ def _gzip(payload: np.ndarray, out: np.ndarray, at: int, room: int, magic: int) 
     return made
 
 
-def _zstd(payload: np.ndarray, out: np.ndarray, at: int, room: int, magic: int) -> int:
+def _zstd(payload: Bytes, out: Bytes, at: int, room: int, magic: int) -> int:
     """All frames, to the end of the payload; a cut frame is an error."""
     try:
         return int(cramjam.zstd.decompress_into(payload, out[at : at + room]))
@@ -130,7 +132,7 @@ def _zstd(payload: np.ndarray, out: np.ndarray, at: int, room: int, magic: int) 
         raise
 
 
-def _snappy_block(block: np.ndarray, out: np.ndarray, at: int, room: int) -> int:
+def _snappy_block(block: Bytes, out: Bytes, at: int, room: int) -> int:
     try:
         size = int(cramjam.snappy.decompress_raw_len(block))
     except (cramjam.DecompressionError, ValueError):
@@ -144,7 +146,7 @@ def _snappy_block(block: np.ndarray, out: np.ndarray, at: int, room: int) -> int
     return int(cramjam.snappy.decompress_raw_into(block, out[at : at + size]))
 
 
-def _snappy(payload: np.ndarray, out: np.ndarray, at: int, room: int, magic: int) -> int:
+def _snappy(payload: Bytes, out: Bytes, at: int, room: int, magic: int) -> int:
     """Xerial framing where its magic stands, else one raw block.
 
     The xerial header may come again in mid-stream; up to three bytes at the end start no block.
@@ -219,7 +221,7 @@ def _lz4_descriptor(descriptor: bytes, checked: bool) -> tuple[int, bool] | None
     return _LZ4_BLOCK_SIZES[block >> 4], bool(flags & 0x10)
 
 
-def _lz4(payload: np.ndarray, out: np.ndarray, at: int, room: int, magic: int) -> int:
+def _lz4(payload: Bytes, out: Bytes, at: int, room: int, magic: int) -> int:
     """The first frame. Magic 0 accepts any header checksum: its writers reckoned it wrongly.
 
     A block is expanded on its own, as Kafka does: one that refers to the block before it is refused. The
@@ -263,7 +265,7 @@ def _lz4(payload: np.ndarray, out: np.ndarray, at: int, room: int, magic: int) -
             p += 4
 
 
-def _lz4_block(block: np.ndarray, target: np.ndarray, largest: int) -> int:
+def _lz4_block(block: Bytes, target: Bytes, largest: int) -> int:
     if len(target) == 0:
         raise _NoRoom
     try:

@@ -79,7 +79,11 @@ def _compiled(function: Callable[..., Any], inline: bool) -> Any:
     config.CACHE_DIR = _CACHE
     try:
         return numba.njit(
-            function, cache=bool(_CACHE), nogil=True, error_model="numpy", inline="always" if inline else "never"
+            function,
+            cache=bool(_CACHE),
+            nogil=True,
+            error_model="numpy",
+            inline="always" if inline else "never",
         )
     finally:
         config.CACHE_DIR = before

@@ -228,4 +228,3 @@ def _plain(value: Any) -> Any:
         milliseconds = (value - _EPOCH) // timedelta(milliseconds=1)
         return f"{value:%Y-%m-%dT%H:%M:%S}".zfill(19) + f".{milliseconds % 1000:03d}Z"
     return value
-

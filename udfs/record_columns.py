@@ -268,7 +268,9 @@ def _fill_numbers(rows: Any, n: int, arena: Any, at: Any, counts: Any) -> None:
 
 
 @kernel
-def fill(window: Any, scratch: Any, entries: Any, rows: Any, n: int, arena: Any, at: Any, counts: Any) -> None:
+def fill(
+    window: Any, scratch: Any, entries: Any, rows: Any, n: int, arena: Any, at: Any, counts: Any
+) -> None:
     """Fill the arena (uint8, laid out by ``at``) from ``rows[0:n]``; ``counts``: int64[COUNTS_SIZE] out."""
     window, scratch, arena = borrowed(window), borrowed(scratch), borrowed(arena)
     entries, rows, at = borrowed(entries), borrowed(rows), borrowed(at)

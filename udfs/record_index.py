@@ -404,7 +404,8 @@ def index_entry(
     """Rows of one entry's records, from the cursor on.
 
     ``buf``: uint8[n], the entry's data buffer; ``rows``: RECORD[m], filled from ``first`` on (``step`` 1), or
-    all into one (``step`` 0, to check a batch without keeping its rows); ``totals``: int64[TOTALS_SIZE], added to.
+    all into one (``step`` 0, to check a batch without keeping its rows); ``totals``: int64[TOTALS_SIZE],
+    added to.
     Returns the rows made; -1 with the fault noted in ``e``.
     """
     if e["magic"] == f.MAGIC_V2:

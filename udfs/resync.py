@@ -2,8 +2,8 @@
 
 An entry proves itself by three things: its header is plausible, what follows its end is an entry (or the
 end of the segment), and its checksum is right. A value may hold Kafka batches of its own (backups,
-mirrors); so a length that leads to a proven entry is believed before any search, and what a search finds must have
-offsets above those before it.
+mirrors); so a length that leads to a proven entry is believed before any search, and what a search finds
+must have offsets above those before it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def plausible(buf: Any, at: int, end: int, room: int) -> int:
 
 @kernel
 def find_plausible(buf: Any, start: int, stop: int, end: int, room: int) -> int:
-    """First place in ``start`` to ``stop`` where a plausible header lies, or -1. ``room``: from ``buf[0]``."""
+    """First place from ``start`` to ``stop`` with a plausible header, or -1. ``room``: from ``buf[0]`` on."""
     last = min(stop, end - f.HEADER_UP_TO_MAGIC + 1)
     for at in range(start, last):
         if buf[at + f.MAGIC_POS] <= f.MAGIC_V2 and plausible(buf, at, end, room - at) > 0:
@@ -180,7 +180,7 @@ class Prover:
     def next_proven(self, start: int, above: int) -> int:
         """The first entry from ``start`` on that proves itself, or -1.
 
-        ``above``: its base offset must lie above this one (that of the last sound entry; any where there is none).
+        ``above``: its base offset must lie above this (the last sound offset; -1: any).
         """
         base = start
         while base + f.V0_MIN_SIZE <= self._length:

@@ -400,7 +400,8 @@ class SegmentDecoder:
         if size == framing.ILLEGAL_LENGTH or size > 0:
             least = (f.V0_MIN_SIZE, f.V1_MIN_SIZE, f.V2_HEADER_SIZE)[magic] - f.LOG_OVERHEAD
             most = self.range.length - position - f.LOG_OVERHEAD
-            text = f"length: expected {least} to {most} for magic {magic}, found {stored}, at position {position}"
+            bounds = f"expected {least} to {most} for magic {magic}, found {stored}"
+            text = f"length: {bounds}, at position {position}"
             return self._damage(position, end, base_offset, "invalid_header", text)
         text = f"no entry begins here: length {stored}, magic {magic}, at position {position}"
         return self._damage(position, end, None, "garbage", text)

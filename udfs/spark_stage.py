@@ -10,6 +10,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -131,17 +132,20 @@ def _slices(batches: Batches) -> Iterator[_Slice]:
         return item[0]["group_id"], item[0]["segment"], item[0]["start"]
 
     for _, items in itertools.groupby(_rows(batches), key):
-        row, content = next(items)
-        if content is None:
-            try:
-                source: ByteSource = open_source(row["uri"])
-            except SourceChanged as error:
-                source = _Gone(str(error))
-        else:
-            rest = itertools.chain([(row, content)], items)
-            source = ChunkSource((r["chunk_position"], _cut(r, c)) for r, c in rest)
-        yield _Slice(row, source)
-        source.close()
+        piece = _with_source(items)
+        yield piece
+        piece.source.close()
+
+
+def _with_source(items: Iterator[tuple[dict[str, Any], Any]]) -> _Slice:
+    row, content = next(items)
+    if content is not None:
+        rest = itertools.chain([(row, content)], items)
+        return _Slice(row, ChunkSource((r["chunk_position"], _cut(r, c)) for r, c in rest))
+    try:
+        return _Slice(row, open_source(row["uri"]))
+    except SourceChanged as error:
+        return _Slice(row, _Gone(str(error)))
 
 
 def _cut(row: dict[str, Any], content: Any) -> Any:
@@ -227,7 +231,7 @@ def _groups(batches: Batches) -> Iterator[tuple[int, Batches]]:
                     begin = end
 
     for group_id, parts in itertools.groupby(runs(), lambda item: item[0]):
-        yield group_id, (batch for _, batch in parts)
+        yield group_id, map(itemgetter(1), parts)
 
 
 def write_tables(options: StageOptions) -> Stage:
