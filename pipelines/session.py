@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import AnalysisException
 from pyspark.java_gateway import launch_gateway
@@ -149,8 +150,8 @@ def _check_delta(spark: SparkSession) -> None:
     """Asks Spark for a Delta table that is not there: how it says no tells whether it knows Delta."""
     try:
         spark.read.format("delta").load("/nonexistent/kafka-log-lake")
-    except AnalysisException as error:
-        if error.getCondition() == "DATA_SOURCE_NOT_FOUND":
+    except (AnalysisException, Py4JJavaError) as error:
+        if "[DATA_SOURCE_NOT_FOUND]" in str(error):
             raise UserError(
                 "Spark has no Delta Lake: run `make setup` in the project's environment, "
                 f"elsewhere add --packages {DELTA_PACKAGE} to spark-submit"
