@@ -1,0 +1,47 @@
+"""Who may import whom, read from the sources' syntax trees."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = sorted([*ROOT.glob("udfs/*.py"), *ROOT.glob("pipelines/*.py")])
+ONLY_ADAPTER = "spark_stage.py"
+
+
+def imports(source: Path) -> Iterator[tuple[int, str]]:
+    """(level, module) of every import in a file, also of those inside functions; level 0 is absolute."""
+    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((0, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.level, node.module or ""
+
+
+def packages(source: Path) -> set[str]:
+    return {module.split(".")[0] for _, module in imports(source)}
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_imports(source: Path) -> None:
+    assert all(level == 0 for level, _ in imports(source)), "absolute imports only"
+    if source.parent.name == "udfs":
+        assert "pipelines" not in packages(source)
+        if source.name != ONLY_ADAPTER:
+            assert not packages(source) & {"pyspark", "delta", "py4j"}
+    assert "tests" not in packages(source)
+
+
+def test_no_module_hides_one_of_the_standard_library() -> None:
+    """spark-submit puts pipelines/ first on sys.path."""
+    jobs = {source.stem for source in SOURCES if source.parent.name == "pipelines"}
+    assert not jobs & set(sys.stdlib_module_names)
+
+
+def test_java_check_runs_before_anything_is_installed() -> None:
+    assert packages(ROOT / "pipelines" / "java.py") <= set(sys.stdlib_module_names)

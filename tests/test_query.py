@@ -1,0 +1,134 @@
+"""One statement over a lake: three formats, errors of one line, the command and the shell as processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pipelines.errors import UserError
+from pipelines.query import answer
+from tests.support.lake_rows import insert
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parent.parent
+
+ONE_OF_EACH = (
+    "SELECT x'00ff' AS bytes, x'6869' AS word, x'' AS empty, CAST(NULL AS BINARY) AS nothing, "
+    "TIMESTAMP '2020-01-01 00:00:00.123' AS at, 9007199254740993 AS big, 1.50 AS exact, true AS yes, "
+    "array(named_struct('key', 'k', 'value', x'01')) AS headers, 'a,\"b' AS text, '' AS blank"
+)
+
+
+def ask(spark: SparkSession, lake: str, statement: str, output: str) -> list[str]:
+    return list(answer(spark, lake, statement, output))
+
+
+def test_json_is_one_object_a_row(spark: SparkSession, lake: str) -> None:
+    (line,) = ask(spark, lake, ONE_OF_EACH, "json")
+    assert json.loads(line) == {
+        "bytes": "AP8=",
+        "word": "aGk=",
+        "empty": "",
+        "nothing": None,
+        "at": "2020-01-01T00:00:00.123000Z",
+        "big": 9007199254740993,
+        "exact": 1.5,
+        "yes": True,
+        "headers": [{"key": "k", "value": "AQ=="}],
+        "text": 'a,"b',
+        "blank": "",
+    }
+
+
+def test_csv_tells_null_from_empty(spark: SparkSession, lake: str) -> None:
+    head, row = ask(spark, lake, ONE_OF_EACH, "csv")
+    assert head == "bytes,word,empty,nothing,at,big,exact,yes,headers,text,blank"
+    assert row == (
+        'AP8=,aGk=,"",,2020-01-01T00:00:00.123000Z,9007199254740993,1.50,true,'
+        '"[{""key"":""k"",""value"":""AQ==""}]","a,""b",""'
+    )
+
+
+def test_table_shows_bytes_as_a_person_reads_them(spark: SparkSession, lake: str) -> None:
+    lines = ask(
+        spark, lake, "SELECT x'00ff' AS b, x'6869' AS b, NULL AS n UNION ALL SELECT x'', x'', NULL", "table"
+    )
+    assert lines == ["b       b   n", "------  --  ----", "0x00ff  hi  NULL", "            NULL", "(2 rows)"]
+
+
+def test_table_without_rows_still_has_its_head(spark: SparkSession, lake: str) -> None:
+    assert ask(spark, lake, "SELECT offset FROM records", "table") == ["offset", "------", "(0 rows)"]
+
+
+def test_tables_and_views_by_name(spark: SparkSession, lake: str) -> None:
+    rows = [{"topic": "t", "partition": 0, "magic": 2, "offset": n, "is_control": n == 1} for n in range(3)]
+    insert(spark, lake, "records", rows)
+    found = ask(spark, lake, "SELECT offset FROM committed_records ORDER BY offset;", "csv")
+    assert found == ["offset", "0", "2"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("SELEC 1", r"SQL: \[PARSE_SYNTAX_ERROR\]"),
+        ("", r"SQL: \[PARSE_EMPTY_STATEMENT\]"),
+        ("SELECT 1; SELECT 2", r"SQL: \[PARSE_SYNTAX_ERROR\]"),
+        ("SELECT ofset FROM records", r"Did you mean one of the following\? \[`offset`"),
+        ("SELECT * FROM nope", r"SQL: \[TABLE_OR_VIEW_NOT_FOUND\]"),
+        ("SELECT 1 / 0", r"SQL: \[DIVIDE_BY_ZERO\]"),
+        ("SELECT raise_error(string(id)) FROM range(1)", r"SQL: \[USER_RAISED_EXCEPTION\] 0"),
+    ],
+)
+def test_wrong_statements_are_one_line(spark: SparkSession, lake: str, statement: str, message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        ask(spark, lake, statement, "json")
+    assert "\n" not in str(caught.value)
+
+
+def in_process(folder: Path, *command: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment.pop("PYSPARK_GATEWAY_PORT", None)
+    return subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=folder,
+        env=environment,
+        input=stdin,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_command_prints_the_answer_alone_and_leaves_nothing(lake: str, tmp_path: Path) -> None:
+    folder = tmp_path / "cwd"
+    folder.mkdir()
+    done = in_process(
+        folder, "pipelines.query", "--lake", lake, "--format", "json", "SELECT count(*) AS n FROM records"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, '{"n":0}\n', "")
+    assert list(folder.iterdir()) == []
+
+
+def test_command_refuses_what_is_no_lake(tmp_path: Path) -> None:
+    done = in_process(tmp_path, "pipelines.query", "--lake", "nope", "SELECT 1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: there is no lake at nope: name a folder that decode_batches wrote\n"
+
+
+def test_shell_knows_tables_and_views_and_leaves_nothing(lake: str, tmp_path: Path) -> None:
+    folder = tmp_path / "cwd"
+    folder.mkdir()
+    statements = "SELECT count(*) + 41 FROM records;\nSELECT count(*) + 17 FROM latest_by_key;\n"
+    done = in_process(folder, "pipelines.sql_shell", "--lake", lake, stdin=statements)
+    assert done.returncode == 0, done.stderr
+    assert {"41", "17"} <= set(done.stdout.split())
+    assert list(folder.iterdir()) == []
+    refused = in_process(folder, "pipelines.sql_shell", "--lake", "nope")
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)

@@ -1,0 +1,150 @@
+"""The session a job gets: what it is set to, what it refuses, and the environment's bare spark-submit."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pipelines.java import java_major, java_problem
+from pipelines.session import get_session
+from pipelines.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_a_session_that_is_there_is_taken(spark: SparkSession) -> None:
+    assert get_session(Settings()) is spark
+
+
+def test_failed_tasks_are_tried_again(spark: SparkSession) -> None:
+    assert spark.sparkContext.master == "local[2,4]"
+
+
+def test_time_is_utc(spark: SparkSession) -> None:
+    row = spark.sql("SELECT string(timestamp_seconds(0))").first()
+    assert row is not None
+    assert row[0] == "1970-01-01 00:00:00"
+
+
+def test_workers_run_this_python_and_find_the_packages(spark: SparkSession) -> None:
+    def tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import sys
+
+        import pyarrow
+
+        import udfs
+
+        for _ in batches:
+            yield pyarrow.record_batch({"told": [sys.executable, str(udfs.__file__)]})
+
+    told = [row["told"] for row in spark.range(1).mapInArrow(tell, "told string").collect()]
+    assert told == [sys.executable, str(ROOT / "udfs" / "__init__.py")]
+
+
+@pytest.mark.parametrize(
+    ("text", "major"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('java version "1.8.0_402"', 8),
+        ('version "21"', 21),
+        ("", None),
+    ],
+)
+def test_java_version(text: str, major: int | None) -> None:
+    assert java_major(text) == major
+
+
+def fake_java(folder: Path, script: str) -> None:
+    java = folder / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\n{script}\n")
+    java.chmod(java.stat().st_mode | stat.S_IXUSR)
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("echo 'version \"11.0.2\"' >&2", "Java 11 found at"),
+        ("echo nonsense >&2", "Java of unknown version found at"),
+        ("exit 3", "does not start"),
+    ],
+)
+def test_unfit_java_is_one_line_that_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, message: str
+) -> None:
+    fake_java(tmp_path, script)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    problem = java_problem()
+    assert problem is not None
+    assert message in problem
+    assert "install a Java 17 or 21" in problem
+
+
+def test_missing_java_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert java_problem() == (
+        "JAVA_HOME has no bin/java: install a Java 17 or 21 runtime (for example openjdk-17-jre-headless) "
+        "or set JAVA_HOME to one"
+    )
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert str(java_problem()).startswith("no Java found")
+
+
+def test_job_without_java_exits_with_2(tmp_path: Path) -> None:
+    environment = {**os.environ, "JAVA_HOME": str(tmp_path)}
+    environment.pop("PYSPARK_GATEWAY_PORT", None)
+    command = [sys.executable, "-m", "pipelines.query", "--lake", str(tmp_path), "SELECT 1"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith("error: JAVA_HOME has no bin/java: install a Java 17 or 21")
+
+
+def bare_submit(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """``.venv/bin/spark-submit`` as a person runs it: nothing activated, nothing set but the locale."""
+    submit = Path(sys.executable).with_name("spark-submit")
+    kept = {name: os.environ[name] for name in ("HOME", "JAVA_HOME") if name in os.environ}
+    environment = {**kept, "PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
+    return subprocess.run(
+        [str(submit), *arguments], cwd=folder, env=environment, capture_output=True, text=True
+    )
+
+
+def test_bare_spark_submit_runs_a_job(lake: str, tmp_path: Path) -> None:
+    folder = tmp_path / "cwd"
+    folder.mkdir()
+    job = str(ROOT / "pipelines" / "query.py")
+    done = bare_submit(folder, job, "--lake", lake, "--format", "csv", "SELECT count(*) AS n FROM records")
+    assert (done.returncode, done.stdout) == (0, "n\n0\n"), done.stderr
+    assert list(folder.iterdir()) == []
+
+
+def test_spark_without_delta_is_told_which_package_to_add(tmp_path: Path) -> None:
+    home = Path(sys.executable).parent / "spark-distribution"
+    jars = tmp_path / "jars"
+    jars.mkdir()
+    for jar in (home / "jars").glob("*.jar"):
+        if not jar.name.startswith("delta-"):
+            (jars / jar.name).symlink_to(jar.resolve())
+    for name in ("bin", "python", "conf"):
+        (tmp_path / name).symlink_to((home / name).resolve())
+    environment = {**os.environ, "SPARK_HOME": str(tmp_path), "PYSPARK_PYTHON": sys.executable}
+    job = str(ROOT / "pipelines" / "query.py")
+    command = [str(tmp_path / "bin" / "spark-submit"), job, "--lake", "x", "SELECT 1"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    # spark-submit sends the job's standard error to its standard output.
+    assert done.stdout.startswith("error: Spark has no Delta Lake: ")
+    assert done.stdout.endswith("add --packages io.delta:delta-spark_4.2_2.13:4.4.0 to spark-submit\n")

@@ -1,0 +1,144 @@
+"""Settings from the command line and YAML: what is taken, and the one line where it is not."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipelines.cli import exit_code_of, parse_arguments
+from pipelines.errors import DamageFound, RunFailed, UserError
+from pipelines.settings import MIB, SETTING_NAMES, Settings, make_settings, read_yaml, to_yaml
+
+
+def parse(*argv: str) -> Settings:
+    settings = parse_arguments("A job.", SETTING_NAMES, argv)
+    assert settings is not None
+    return settings
+
+
+def test_defaults_are_those_of_the_contract() -> None:
+    settings = parse()
+    assert settings.max_batch_uncompressed == 256 * MIB
+    assert settings.quarantine_content_bytes == MIB
+    assert (settings.read, settings.sink) == ("auto", "arrow")
+
+
+def test_every_setting_has_its_option() -> None:
+    for field in dataclasses.fields(Settings):
+        option = "--" + field.name.replace("_", "-")
+        value = [] if field.type == "bool" else ["7"]
+        if field.name in ("read", "sink", "parquet_compression", "driver_memory"):
+            value = [{"driver_memory": "3g"}.get(field.name, str(field.default))]
+        assert getattr(parse(option, *value), field.name) not in (None, False, ())
+
+
+def test_command_line_overrides_the_file(tmp_path: Path) -> None:
+    config = tmp_path / "decode.yml"
+    config.write_text("source: [a, b]\nlake: there\none_copy: true\nslice_bytes: 1MiB\n")
+    settings = parse("--config", str(config), "--lake", "here", "--no-one-copy")
+    assert settings == Settings(source=("a", "b"), lake="here", slice_bytes=MIB)
+
+
+def test_printed_settings_give_the_same_settings(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    argv = ["--source", "a: b", "--source", "ü", "--topics", "x|y", "--cores", "3", "--fail-on-damage"]
+    assert parse_arguments("A job.", SETTING_NAMES, [*argv, "--print-config"]) is None
+    config = tmp_path / "printed.yml"
+    config.write_text(capsys.readouterr().out)
+    assert parse("--config", str(config)) == parse(*argv)
+
+
+def test_shipped_configuration_is_all_defaults() -> None:
+    assert make_settings(read_yaml("conf/decode.yml")) == Settings()
+
+
+def test_yaml_of_settings_names_each_once() -> None:
+    assert tuple(yaml.safe_load(to_yaml(Settings()))) == SETTING_NAMES
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--topcs", "x"], r"unknown argument '--topcs'; did you mean --topics\?"),
+        (["stray"], "unknown argument 'stray'; see --help"),
+        (["--lake"], "expected one argument; see --help"),
+        (["--lake", ""], "--lake takes a text that is not empty"),
+        (["--topics", "a("], r"--topics takes a regular expression, and 'a\(' is none: missing \)"),
+        (["--slice-bytes", "-1"], "--slice-bytes takes a number of bytes above 0"),
+        (["--slice-bytes", "0"], "--slice-bytes takes a number of bytes above 0"),
+        (["--max-files-per-run", "many"], "--max-files-per-run takes a whole number above 0, not 'many'"),
+        (["--read", "fast"], "--read takes one of auto, direct, binary, not 'fast'"),
+        (["--driver-memory", "2"], "--driver-memory takes a size as Java writes it"),
+        (["--catalog-schema", "a;b"], "--catalog-schema takes a name"),
+        (["--config", "/nonexistent.yml"], "--config: cannot read /nonexistent.yml: No such file"),
+    ],
+)
+def test_wrong_arguments_are_one_line(argv: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        parse(*argv)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("topic: x", r"unknown setting 'topic'; did you mean topics\?"),
+        ("one-copy: true", r"unknown setting 'one-copy'; did you mean one_copy\?"),
+        ("zzz: 1", "unknown setting 'zzz'; there are source, lake"),
+        ("one_copy: 'yes'", "--one-copy takes true or false, not 'yes'"),
+        ("topics: 5", "--topics takes a text"),
+        ("cores: 1.5", "--cores takes a whole number above 0, not 1.5"),
+        ("cores: true", "--cores takes a whole number above 0, not True"),
+        ("source: {a: b}", "--source takes a text or a list of texts"),
+        ("lake: [", "is no YAML"),
+        ("- a", "has to be a list of `name: value` lines"),
+        ("lake: !!python/object:os.system x", "is no YAML"),
+    ],
+)
+def test_wrong_files_are_one_line(tmp_path: Path, content: str, message: str) -> None:
+    config = tmp_path / "wrong.yml"
+    config.write_text(content)
+    with pytest.raises(UserError, match=message) as caught:
+        parse("--config", str(config))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("5", 5), ("5B", 5), ("2k", 2048), ("2KiB", 2048), ("1 MB", MIB), ("3gib", 3072 * MIB)]
+)
+def test_sizes_may_carry_a_unit(text: str, size: int) -> None:
+    assert Settings(slice_bytes=text).slice_bytes == size  # type: ignore[arg-type]  # parsed when made
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (UserError("mend it"), 2, "error: mend it\n"),
+        (RunFailed("gone"), 1, "error: gone\n"),
+        (DamageFound("2 ranges"), 3, "2 ranges\n"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (ValueError("first\nsecond"), 1, "error: ValueError: first (traceback with KAFKA_LAKE_DEBUG=1)\n"),
+        (RuntimeError(), 1, "error: RuntimeError: no message"),
+    ],
+)
+def test_exit_codes(capsys: pytest.CaptureFixture[str], error: BaseException, code: int, line: str) -> None:
+    def job() -> None:
+        raise error
+
+    assert exit_code_of(job) == code
+    told = capsys.readouterr().err
+    assert told.startswith(line)
+    assert told.count("\n") == 1
+
+
+def test_a_workers_error_is_the_end_of_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    def job() -> None:
+        raise RuntimeError(
+            "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+            '  File "x.py", line 1, in f\nKeyError: 7\n\n\tat org.apache.spark.Java(X.scala:1)\n'
+        )
+
+    assert exit_code_of(job) == 1
+    assert capsys.readouterr().err.startswith("error: KeyError: 7 (")
