@@ -35,7 +35,9 @@ from pyspark.sql import functions as F
 
 from pipelines.lake import sql_string, table_path
 from pipelines.runs import FOLDER, Intent, Replaced, Runs
+from pipelines.sources import escape
 from udfs import columns
+from udfs.spark_stage import FACTS_DDL
 
 DECODE_APP = "kafka-log-decode"
 INGEST_APP = "kafka-log-ingest"
@@ -74,8 +76,12 @@ class Lake:
         return self.table(table).where(F.col("run_id") == run_id).count()
 
     def facts_path(self, name: str) -> str:
-        """Where Spark finds a folder of facts."""
+        """Where Spark writes a folder of facts; escaped, it is what Spark reads."""
         return table_path(table_path(self.address, FOLDER), name)
+
+    def facts(self, name: str) -> DataFrame:
+        """The rows of a folder of facts, columns of the stage's FACTS_DDL."""
+        return self.spark.read.schema(FACTS_DDL).parquet(escape(self.facts_path(name)))
 
     def committed(self, table: str) -> int:
         """The last version of this app that a table has; 0 for none."""
@@ -150,7 +156,7 @@ class Lake:
             )
 
     def _add_facts(self, intent: Intent) -> None:
-        facts = self.spark.read.parquet(self.facts_path(intent.facts))
+        facts = self.facts(intent.facts)
         valid = facts.where(~F.col("group_id").isin(intent.dropped_groups))
         for table, kind in ((columns.BATCHES, "batch"), (columns.QUARANTINE, "damage")):
             rows = valid.where(F.col("kind") == kind).select(f"{kind}.*")

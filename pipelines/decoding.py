@@ -11,6 +11,7 @@ import json
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,7 +95,7 @@ class Decoder:
         if staged.news:
             intent = self.intent(staged, version, facts)
             records = self._records(staged.news) if intent.records_first else None
-            with self.progress.shown("writing records", segments):
+            with self.progress.shown("writing records", segments) if records else nullcontext():
                 self.lake.commit(intent, records)
         elif facts:
             self.lake.runs.remove_folder(facts)
@@ -133,7 +134,7 @@ class Decoder:
                 path = self.lake.facts_path(facts)
                 found = rows.mapInArrow(spark_stage.read_facts(self.options), spark_stage.FACTS_DDL)
                 found.write.mode("append").parquet(path)
-                reports = self._facts(facts).where(F.col("group_id") >= min(s.group_id for s in slices))
+                reports = self.lake.facts(facts).where(F.col("group_id") >= min(s.group_id for s in slices))
                 done = reports.where("kind = 'slice'").select("group_id", "kind", "payload").collect()
         return [(r.group_id, r.kind, json.loads(r.payload)) for r in done]
 
@@ -144,12 +145,9 @@ class Decoder:
     def _write(self) -> spark_stage.Stage:
         return spark_stage.write_tables(self.options)
 
-    def _facts(self, name: str) -> DataFrame:
-        return self.spark.read.schema(spark_stage.FACTS_DDL).parquet(self.lake.facts_path(name))
-
     def _magics(self, staged: Staged, facts: str) -> set[int]:
         if facts:
-            entries = self._facts(facts).where("kind = 'batch'")
+            entries = self.lake.facts(facts).where("kind = 'batch'")
             return {r.magic for r in entries.select("batch.magic").distinct().collect()}
         return {int(f["partition_values"]["magic"]) for f in staged.files.get(columns.BATCHES.name, [])}
 

@@ -110,7 +110,9 @@ def warnings_of_listing(settings: Settings, plan: DataFrame, counts: ledger.Coun
     """What a person should know before the first byte is read."""
     reasons = (TOPIC_TOO_LONG, PARTITION_TOO_BIG, OFFSET_TOO_BIG)
     warnings = [f"{counts.skipped[r]} files passed over: {r}" for r in reasons if r in counts.skipped]
-    several = [] if settings.one_copy else ledger.replicas(plan.where("skip IS NULL"), _REPLICAS_SHOWN + 1)
+    several = []
+    if counts.planned and not settings.one_copy:
+        several = ledger.replicas(plan.where("skip IS NULL"), _REPLICAS_SHOWN + 1)
     if several:
         named = ", ".join(f"{r.topic}-{r.partition} ({r.folders})" for r in several[:_REPLICAS_SHOWN])
         more = " and more" if len(several) > _REPLICAS_SHOWN else ""

@@ -1,8 +1,9 @@
 """The segments that the sources hold, as a DataFrame: nothing here reads a segment's bytes.
 
 Spark's ``binaryFile`` source lists paths, lengths and modification times, and Spark expressions make the rest
-of them, so that a million segments never pass through the driver. A row whose ``skip`` is not null is no
-segment to decode; ``pipelines.ledger`` counts those and plans the others.
+of them, so that a million segments never pass through the driver. Spark leaves out files without bytes: what
+has none is no segment yet, and the rows of one that lost them stay until it has bytes again. A row whose
+``skip`` is not null is no segment to decode; ``pipelines.ledger`` counts those and plans the others.
 """
 
 from __future__ import annotations

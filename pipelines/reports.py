@@ -50,7 +50,7 @@ def judge(segment: Segment, reports: Sequence[Report], run_id: str, decoded_at_u
     changed = next((r["changed"] for r in ordered if r["changed"]), None)
     if changed:
         return Verdict(segment, ordered, changed=changed)
-    broken = chain_break(ordered)
+    broken = chain_break(segment, ordered)
     if broken:
         return Verdict(segment, ordered, broken=broken)
     check_accounting(segment, ordered)
@@ -64,12 +64,18 @@ def begun(reports: Sequence[Report]) -> list[Report]:
     return [r for i, r in enumerate(reports) if i == 0 or r["begin"] is not None]
 
 
-def chain_break(reports: Sequence[Report]) -> str | None:
-    """Where a slice did not begin at the end of the one before, or None."""
+def chain_break(segment: Segment, reports: Sequence[Report]) -> str | None:
+    """Where a slice did not begin at the end of the one before, or None.
+
+    Nor may bytes be left behind the last: a tail or damage that fills whole slices is nobody's there.
+    """
     chain = begun(reports)
     for before, after in itertools.pairwise(chain):
         if before["end"] != after["begin"]:
             return f"one slice ends at {before['end']}, the next begins at {after['begin']}"
+    reached = chain[-1]["end"] + sum(r["tail_bytes"] for r in reports)
+    if len(reports) > 1 and reached != segment.length:
+        return f"the last slice ends at {reached} of {segment.length}"
     return None
 
 
@@ -147,7 +153,7 @@ def _content_crc32c(was: dict[str, Any], chain: Sequence[Report]) -> int | None:
         return None
     for i, report in enumerate(chain):
         size = report["end"] - first_byte(report, i == 0)
-        crc = crc32c_combine(crc, report["content_crc32c"], size)
+        crc = crc32c_combine(crc, report["content_crc32c"], size) if crc else report["content_crc32c"]
     return int(crc)
 
 

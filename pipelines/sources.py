@@ -75,9 +75,12 @@ def _add_local(spark: SparkSession, path: str, follow_symlinks: bool, found: Fou
         return
     if not any(c in path for c in GLOB_CHARACTERS):
         raise UserError(f"no such path: {path}")
-    matches = _glob(spark, "file:" + path)
+    try:
+        matches = _glob(spark, "file:" + path)
+    except Exception as error:
+        raise UserError(f"no such path, and no glob either: {path}: {first_line(error)}") from error
     if not matches:
-        raise UserError(f"nothing matches {path}")
+        raise UserError(f"no such path, and as a glob it matches nothing: {path}")
     for match in matches:
         name = match.getPath().toUri().getPath()
         if match.isDirectory() or name.endswith(SEGMENT_SUFFIX):

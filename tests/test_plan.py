@@ -14,7 +14,7 @@ from pipelines.plan import GO_ON, NEW, Segment, cut, make_slices, pack, second_p
 
 def segment(name: str = "0", length: int = 100, partition: int = 0, **rest: Any) -> Segment:
     folder = f"file:///logs/t-{partition}"
-    values = {"has_successor": False, "action": NEW} | rest
+    values: dict[str, Any] = {"has_successor": False, "action": NEW} | rest
     return Segment("t", partition, folder, f"{folder}/{name:0>20}.log", int(name), length, 0, **values)
 
 

@@ -1,0 +1,48 @@
+"""Log directories that tests make, and what a lake holds, in a form that compares."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from tests.support.segment_maker import Batch, Record
+
+TABLES = ("records", "batches", "quarantine", "segments", "transactions", "raw_segments")
+_OF_A_RUN = {"run_id", "decoded_at"}
+
+
+def batch(base: int, records: int = 3, text: str = "v", **values: Any) -> bytes:
+    """One entry of magic 2: offsets base, base + 1, ..."""
+    made = tuple(Record(key=b"k%d" % i, value=f"{text}{base + i}".encode()) for i in range(records))
+    return Batch(records=made, base_offset=base, **values).encode()
+
+
+def batches(base: int, count: int, records: int = 3, **values: Any) -> list[bytes]:
+    return [batch(base + i * records, records, **values) for i in range(count)]
+
+
+def put(folder: Path, base: int, *entries: bytes) -> Path:
+    """A segment of these entries; its folder is made where it is missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{base:020d}.log"
+    path.write_bytes(b"".join(entries))
+    return path
+
+
+def versions(lake: str) -> dict[str, int]:
+    """The last version of every table: a run that commits nothing leaves them alone."""
+    return {name: DeltaTable(f"{lake}/{name}").version() for name in TABLES}
+
+
+def rows(lake: str, table: str) -> list[dict[str, Any]]:
+    """The rows of a table in an order of their own, without what names the run that wrote them."""
+    found: pa.Table = DeltaTable(f"{lake}/{table}").to_pyarrow_table()
+    kept = found.select([name for name in found.column_names if name not in _OF_A_RUN])
+    return sorted(kept.to_pylist(), key=repr)
+
+
+def contents(lake: str, *tables: str) -> dict[str, list[dict[str, Any]]]:
+    return {name: rows(lake, name) for name in tables or TABLES[:5]}

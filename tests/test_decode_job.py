@@ -1,0 +1,397 @@
+"""The whole job on real Spark and real Delta tables: what it finds at a second look, and what it leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+
+from pipelines import decode_batches, ingest_raw, ledger
+from pipelines.errors import UserError
+from pipelines.settings import Settings
+from pipelines.sources import escape
+from tests.support.logs import batch, batches, contents, put, rows, versions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipelines.summary import Summary
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    return tmp_path / "it's % logs [1]"
+
+
+def decode(spark: SparkSession, lake: str, source: Path | None, **settings: Any) -> Summary:
+    where = {"from_raw": True} if source is None else {"source": str(source)}
+    return decode_batches.run(spark, Settings(lake=lake, **where, **settings))
+
+
+def fresh(spark: SparkSession, template: str, source: Path, **settings: Any) -> dict[str, Any]:
+    """What an empty lake holds after one undisturbed run over the source."""
+    lake = str(source.parent / f"fresh-{len(os.listdir(source.parent))}")
+    shutil.copytree(template, lake)
+    decode(spark, lake, source, **settings)
+    return contents(lake)
+
+
+def offsets(lake: str) -> list[int]:
+    return sorted(row["offset"] for row in rows(lake, "records"))
+
+
+def test_every_batch_and_record_is_in_the_tables(spark: SparkSession, lake: str, logs: Path) -> None:
+    put(logs / "a-0", 0, *batches(0, 3))
+    put(logs / "__b-1", 7, batch(7))
+    summary = decode(spark, lake, logs)
+    assert (summary.segments, summary.batches, summary.records, summary.damaged) == (2, 4, 12, 0)
+    assert {(r["topic"], r["partition"]) for r in rows(lake, "batches")} == {("a", 0), ("__b", 1)}
+    assert offsets(lake) == sorted([*range(9), 7, 8, 9])
+    (row,) = [r for r in rows(lake, "segments") if r["topic"] == "__b"]
+    assert row["segment"] == f"file://{logs}/__b-1/00000000000000000007.log"
+    assert row["log_dir"] == f"file://{logs}/__b-1"
+    assert (row["first_offset"], row["last_offset"], row["records"], row["tail"]) == (7, 9, 3, "none")
+
+
+def test_a_second_run_commits_nothing(spark: SparkSession, lake: str, logs: Path) -> None:
+    path = put(logs / "a-0", 0, *batches(0, 3), batch(9)[:-1])
+    put(logs / "a-0", 100)
+    put(logs / "a-1", 0, *batches(0, 3), batch(9)[:-1])
+    put(logs / "a-1", 100, bytes(200))
+    decode(spark, lake, logs)
+    before = versions(lake)
+    os.utime(path)
+    summary = decode(spark, lake, logs)
+    assert versions(lake) == before
+    assert summary.segments == 0
+
+
+def test_a_segment_that_grew_goes_on_where_it_stopped(
+    spark: SparkSession, lake_template: str, lake: str, logs: Path
+) -> None:
+    first, second = batches(0, 3), batches(9, 2)
+    put(logs / "a-0", 0, *first, second[0][:40])
+    decode(spark, lake, logs)
+    (row,) = rows(lake, "segments")
+    assert (row["tail"], row["tail_bytes"], row["decoded_bytes"]) == ("torn", 40, len(b"".join(first)))
+    put(logs / "a-0", 0, *first, *second)
+    summary = decode(spark, lake, logs)
+    assert (summary.batches, summary.bytes) == (2, len(b"".join(second)))
+    assert contents(lake) == fresh(spark, lake_template, logs)
+
+
+def test_a_torn_entry_becomes_damage_once_the_segment_has_a_successor(
+    spark: SparkSession, lake_template: str, lake: str, logs: Path
+) -> None:
+    put(logs / "a-0", 0, *batches(0, 3), batch(9)[:50])
+    decode(spark, lake, logs)
+    assert rows(lake, "quarantine") == []
+    put(logs / "a-0", 20, batch(20))
+    decode(spark, lake, logs)
+    assert [r["reason"] for r in rows(lake, "quarantine")] == ["truncated"]
+    assert contents(lake) == fresh(spark, lake_template, logs)
+
+
+def test_a_tail_that_goes_away_leaves_the_ledger(
+    spark: SparkSession, lake_template: str, lake: str, logs: Path
+) -> None:
+    put(logs / "a-0", 0, *batches(0, 3), bytes(100))
+    decode(spark, lake, logs)
+    put(logs / "a-0", 0, *batches(0, 3))
+    decode(spark, lake, logs)
+    assert contents(lake) == fresh(spark, lake_template, logs)
+
+
+@pytest.mark.parametrize("sink", ["arrow", "spark"])
+def test_a_rewritten_segment_replaces_its_rows(
+    spark: SparkSession, lake_template: str, lake: str, logs: Path, sink: str
+) -> None:
+    entries = batches(0, 4)
+    put(logs / "a-0", 0, *entries)
+    put(logs / "a-1", 0, *entries)
+    decode(spark, lake, logs, sink=sink)
+    put(logs / "a-0", 0, entries[0], entries[3], batch(12))
+    put(logs / "a-2", 0, batch(0))
+    summary = decode(spark, lake, logs, sink=sink)
+    assert summary.segments == 2
+    assert contents(lake) == fresh(spark, lake_template, logs)
+
+
+def test_a_segment_cut_short_replaces_its_rows(
+    spark: SparkSession, lake_template: str, lake: str, logs: Path
+) -> None:
+    put(logs / "a-0", 0, *batches(0, 4))
+    decode(spark, lake, logs)
+    put(logs / "a-0", 0, *batches(0, 2))
+    decode(spark, lake, logs)
+    assert contents(lake) == fresh(spark, lake_template, logs)
+
+
+def test_a_file_without_bytes_is_no_segment_yet(spark: SparkSession, lake: str, logs: Path) -> None:
+    put(logs / "a-0", 0, *batches(0, 2), batch(6)[:30])
+    put(logs / "a-0", 100)
+    assert decode(spark, lake, logs).segments == 1
+    assert [r["tail"] for r in rows(lake, "segments")] == ["torn"]
+    before = versions(lake)
+    put(logs / "a-0", 0)
+    with pytest.raises(UserError, match="no segments"):
+        decode(spark, lake, logs)
+    assert versions(lake) == before
+
+
+@pytest.mark.parametrize("sink", ["arrow", "spark"])
+def test_a_segment_merged_into_the_one_before_loses_its_rows(
+    spark: SparkSession, lake: str, logs: Path, sink: str
+) -> None:
+    first, second, third = batches(0, 2), batches(6, 2), batches(12, 2)
+    put(logs / "a-0", 0, *first)
+    merged = put(logs / "a-0", 6, *second)
+    put(logs / "a-0", 12, *third)
+    decode(spark, lake, logs, sink=sink)
+    merged.unlink()
+    put(logs / "a-0", 0, first[1], second[1])
+    decode(spark, lake, logs, sink=sink)
+    assert offsets(lake) == [*range(3, 6), *range(9, 18)]
+    assert [r["file_base_offset"] for r in rows(lake, "segments")] == [0, 12]
+    assert len(rows(lake, "batches")) == 4
+
+
+def test_files_that_retention_deleted_keep_their_rows(spark: SparkSession, lake: str, logs: Path) -> None:
+    old = put(logs / "a-0", 0, *batches(0, 2))
+    put(logs / "a-0", 6, *batches(6, 2))
+    decode(spark, lake, logs)
+    before = contents(lake)
+    old.unlink()
+    decode(spark, lake, logs)
+    assert contents(lake) == before
+
+
+def test_redecode_replaces_the_rows_of_those_segments_alone(
+    spark: SparkSession, lake: str, logs: Path
+) -> None:
+    put(logs / "a-0", 0, *batches(0, 2))
+    put(logs / "b-0", 0, *batches(0, 2))
+    decode(spark, lake, logs)
+    before = contents(lake)
+    summary = decode(spark, lake, logs, redecode="/a-0/")
+    assert (summary.segments, summary.unchanged) == (1, 1)
+    assert contents(lake) == before
+
+
+def test_a_change_between_the_marks_is_seen_by_its_content_alone(
+    spark: SparkSession, lake_template: str, lake: str, logs: Path
+) -> None:
+    first, _, last = batches(0, 3)
+    put(logs / "a-0", 0, first, batch(3, text="x"), last)
+    decode(spark, lake, logs)
+    put(logs / "a-0", 0, first, batch(3, text="y"), last)
+    assert decode(spark, lake, logs).segments == 0
+    assert decode(spark, lake, logs, verify_content=True).segments == 1
+    assert contents(lake) == fresh(spark, lake_template, logs)
+    before = versions(lake)
+    decode(spark, lake, logs, verify_content=True)
+    assert versions(lake) == before
+
+
+def mixed_logs(logs: Path) -> None:
+    """Codecs, a damaged batch between sound ones, tails, an empty segment, a second magic."""
+    sound = batches(0, 4, codec=4)
+    broken = bytearray(batch(12, codec=3))
+    broken[-1] ^= 1
+    put(logs / "a-0", 0, *sound, bytes(broken), *batches(15, 3, codec=1))
+    put(logs / "a-0", 100, *batches(100, 3), batch(109)[:30])
+    put(logs / "__t-1", 0, batch(0, flags=0x10, producer_id=5, producer_epoch=0, base_sequence=0), bytes(64))
+    put(logs / "empty-0", 0)
+    put(logs / "garbage-0", 0, b"no entry at all, " * 9)
+
+
+@pytest.mark.parametrize(
+    ("sink", "read"),
+    [("arrow", "binary"), ("spark", "direct"), ("spark", "binary"), ("arrow", "raw"), ("spark", "raw")],
+)
+def test_every_read_and_sink_gives_the_same_tables(
+    spark: SparkSession, lake_template: str, lake: str, logs: Path, sink: str, read: str
+) -> None:
+    mixed_logs(logs)
+    if read == "raw":
+        ingest_raw.run(spark, Settings(lake=lake, source=(str(logs),), sink=sink))
+        decode(spark, lake, None, sink=sink)
+    else:
+        decode(spark, lake, logs, sink=sink, read=read)
+    assert contents(lake) == fresh(spark, lake_template, logs)
+    before = versions(lake)
+    decode(spark, lake, logs)
+    decode(spark, lake, None if read == "raw" else logs, sink=sink)
+    assert versions(lake) == before
+
+
+@pytest.mark.parametrize("slice_bytes", [1, 50, 333])
+def test_slices_give_the_same_rows_as_whole_segments(
+    spark: SparkSession, lake_template: str, lake: str, logs: Path, slice_bytes: int
+) -> None:
+    mixed_logs(logs)
+    decode(spark, lake, logs, slice_bytes=slice_bytes)
+    assert contents(lake) == fresh(spark, lake_template, logs)
+
+
+@pytest.mark.parametrize("sink", ["arrow", "spark"])
+def test_values_that_hold_kafka_batches_are_not_taken_for_the_log(
+    spark: SparkSession, lake: str, logs: Path, sink: str
+) -> None:
+    inner = b"".join(batches(1000, 40, text="inner"))
+    put(logs / "a-0", 0, batch(0), batch(3, text="x" + inner.decode("latin-1")), batch(6))
+    decode(spark, lake, logs, slice_bytes=200, sink=sink)
+    assert offsets(lake) == list(range(9))
+    assert rows(lake, "quarantine") == []
+
+
+def test_bounded_runs_follow_each_other_until_nothing_is_left(
+    spark: SparkSession, lake_template: str, lake: str, logs: Path
+) -> None:
+    mixed_logs(logs)
+    summary = decode(spark, lake, logs, max_files_per_run=2)
+    assert summary.segments == 4
+    assert DeltaTable(f"{lake}/segments").transaction_version("kafka-log-decode") == 2
+    assert contents(lake) == fresh(spark, lake_template, logs)
+
+
+def change_after_planning(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
+    """Changes a file once, between the plan and the read of a run."""
+    planned, left = ledger.next_segments, [change]
+
+    def next_segments(*arguments: Any) -> Any:
+        found = planned(*arguments)
+        while left:
+            left.pop()()
+        return found
+
+    monkeypatch.setattr(ledger, "next_segments", next_segments)
+
+
+@pytest.mark.parametrize(("sink", "read"), [("arrow", "direct"), ("spark", "direct"), ("arrow", "binary")])
+@pytest.mark.parametrize("change", ["deleted", "cut"])
+def test_a_file_that_shrinks_after_planning_is_left_for_the_next_run(
+    spark: SparkSession,
+    lake: str,
+    logs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    sink: str,
+    read: str,
+    change: str,
+) -> None:
+    path = put(logs / "a-0", 0, *batches(0, 2))
+    put(logs / "a-0", 6, *batches(6, 2))
+    cut = {"deleted": path.unlink, "cut": lambda: os.truncate(path, 100)}
+    change_after_planning(monkeypatch, cut[change])
+    summary = decode(spark, lake, logs, sink=sink, read=read)
+    assert offsets(lake) == list(range(6, 12))
+    assert summary.segments == 1
+    assert any("left for the next run" in w and str(path) in w for w in summary.warnings)
+
+
+def test_a_file_that_grows_after_planning_is_decoded_as_planned(
+    spark: SparkSession, lake: str, logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = put(logs / "a-0", 0, *batches(0, 2))
+    change_after_planning(monkeypatch, lambda: put(logs / "a-0", 0, *batches(0, 4)))
+    decode(spark, lake, logs)
+    assert offsets(lake) == list(range(6))
+    assert rows(lake, "segments")[0]["length"] == len(b"".join(batches(0, 2)))
+    decode(spark, lake, logs)
+    assert offsets(lake) == list(range(12))
+    assert path.stat().st_size == rows(lake, "segments")[0]["decoded_bytes"]
+
+
+def test_copies_are_all_decoded_with_a_warning_or_only_the_furthest(
+    spark: SparkSession, lake_template: str, lake: str, logs: Path
+) -> None:
+    put(logs / "one" / "a-0", 0, *batches(0, 2))
+    put(logs / "two" / "a-0", 0, *batches(0, 3))
+    put(logs / "two" / "b-0", 0, *batches(0, 1))
+    summary = decode(spark, lake, logs)
+    assert len(rows(lake, "segments")) == 3
+    assert any("a-0 (2)" in w for w in summary.warnings)
+    only = fresh(spark, lake_template, logs, one_copy=True)
+    assert {r["log_dir"] for r in only["segments"]} == {f"file://{logs}/two/a-0", f"file://{logs}/two/b-0"}
+
+
+def test_the_last_line_is_one_json_object(
+    spark: SparkSession, lake: str, logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mixed_logs(logs)
+    assert decode_batches.main(["--source", str(logs), "--lake", lake, "--json", "--fail-on-damage"]) == 3
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert told["lake"] == lake
+    assert (told["segments"], told["damaged"] > 0, told["bytes"] > 0) == (4, True, True)
+    assert {"run_id", "batches", "records", "seconds"} <= told.keys()
+
+
+def test_the_summary_names_tables_and_queries(
+    spark: SparkSession, lake: str, logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mixed_logs(logs)
+    assert decode_batches.main(["--source", str(logs), "--lake", lake]) == 0
+    text = capsys.readouterr().out
+    assert "decoded 4 segments" in text
+    assert "tables are in " + lake in text
+    assert text.count("python -m pipelines.query") == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--source", "{logs}/none"], "no such path"),
+        (["--source", "{logs}/none*"], "matches nothing"),
+        (["--source", "{logs}/[none"], "no glob"),
+        (["--source", "{logs}/bare"], "no segments"),
+        (["--source", "{logs}/folder"], "folder is no partition"),
+        (["--source", "{logs}", "--topics", "nothing"], "topics that were not asked for"),
+        ([], "--source is missing"),
+        (["--from-raw"], "ingest_raw"),
+    ],
+)
+def test_each_misuse_ends_with_one_line_and_exit_code_2(
+    spark: SparkSession,
+    lake: str,
+    logs: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    said: str,
+) -> None:
+    put(logs / "a-0", 0, batch(0))
+    put(logs / "folder", 0, batch(0))
+    (logs / "bare").mkdir()
+    given = [text.replace("{logs}", escape(str(logs)) if "*" in text else str(logs)) for text in arguments]
+    assert decode_batches.main([*given, "--lake", lake]) == 2
+    errors = capsys.readouterr().err.strip().splitlines()
+    assert said in errors[-1]
+    assert len(errors) == 1
+
+
+def test_decode_segments_gives_records_and_writes_nothing(spark: SparkSession, lake: str, logs: Path) -> None:
+    mixed_logs(logs)
+    decode(spark, lake, logs)
+    found = decode_batches.decode_segments(spark, str(logs))
+    kept = rows(lake, "records")
+    assert found.columns == list(kept[0])
+    assert found.count() == len(kept)
+    assert {r.offset for r in found.where("topic = 'a'").collect()} == {
+        r["offset"] for r in kept if r["topic"] == "a"
+    }
+    assert decode_batches.decode_segments(spark, str(logs), topics="__t").count() == 3
+
+
+def test_a_second_job_on_the_same_lake_leaves_with_one_line(
+    spark: SparkSession, lake: str, logs: Path
+) -> None:
+    from pipelines.runs import Runs
+
+    put(logs / "a-0", 0, batch(0))
+    with Runs(lake).lock(), pytest.raises(UserError, match="another run is writing"):
+        decode(spark, lake, logs)
+    assert decode(spark, lake, logs).segments == 1
