@@ -30,7 +30,7 @@ SPARK_HOME = Path(pyspark.__file__).parent
 
 
 def _resolve() -> None:
-    """Fetch kafka-clients and what it needs into ``IVY_FOLDER/jars``, as spark-submit does before a script."""
+    """Fetch kafka-clients and what it needs into ``IVY_FOLDER/jars``, as spark-submit does for a script."""
     environment = {**os.environ, "SPARK_HOME": str(SPARK_HOME), "PYSPARK_PYTHON": sys.executable}
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, "nothing.py")
