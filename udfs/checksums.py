@@ -158,7 +158,7 @@ def _crc_word(typingctx: Any, state: Any, word: Any) -> Any:
     return types.uint64(types.uint64, types.uint64), codegen
 
 
-@overload(_step, inline="always")
+@overload(_step)
 def _overload_step(state, word):  # type: ignore[no-untyped-def]
     return lambda state, word: _crc_word(state, word)
 
