@@ -27,7 +27,7 @@ from pipelines.runs import Runs
 from pipelines.settings import Settings
 from pipelines.stage import BINARY, DIRECT
 from pipelines.summary import Summary
-from pipelines.tables import create_tables
+from pipelines.tables import check_place, create_tables
 from pipelines.transactions import refresh
 from udfs.spark_stage import StageOptions
 
@@ -61,9 +61,11 @@ def list_sources(spark: SparkSession, settings: Settings) -> DataFrame:
 def open_for_writing(spark: SparkSession, settings: Settings, app_id: str) -> Iterator[Lake]:
     """The lake, made where it is missing, locked, and with the runs finished that died in it."""
     address = lake_address(spark, settings.require_lake())
+    there = check_place(spark, address)
     runs = Runs(address)
     with runs.lock(), configured(spark, _WRITING_CONF):
-        create_tables(spark, settings.require_lake(), settings.catalog_schema)
+        if settings.catalog_schema or not there:
+            create_tables(spark, address, settings.catalog_schema)
         lake = Lake(spark, address, runs, app_id, lambda partitions: refresh(spark, address, partitions))
         for intent in lake.recover():
             log.info("finished the commits of run %s, which had been cut short", intent.run_id)

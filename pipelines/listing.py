@@ -16,8 +16,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from pipelines.errors import UserError
-from pipelines.sources import Found, escape, first_line, resolve
+from pipelines.errors import UserError, one_line
+from pipelines.sources import Found, escape, resolve
 
 LISTING_DDL = (
     "topic string, partition int, log_dir string, segment string, file_base_offset bigint, length bigint, "
@@ -65,7 +65,7 @@ def list_segments(
     except AnalysisException as error:
         if error.getCondition() == "PATH_NOT_FOUND":
             raise nothing_in(sources) from None
-        raise UserError(f"{', '.join(sources)} can't be listed: {first_line(error)}") from error
+        raise UserError(f"{', '.join(sources)} can't be listed: {one_line(error)}") from error
     if found.links:
         files = _without_links(files, follow_symlinks)
     return classify(files).where(F.col("skip").isNotNull() | wanted)
@@ -98,7 +98,7 @@ def checked_regex(spark: SparkSession, regex: str, option: str) -> str:
     try:
         jvm.java.util.regex.Pattern.compile(regex)
     except Exception as error:
-        raise UserError(f"{option} {regex!r} is no regular expression: {first_line(error)}") from error
+        raise UserError(f"{option} {regex!r} is no regular expression: {one_line(error)}") from error
     return regex
 
 

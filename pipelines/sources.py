@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipelines.errors import UserError
+from pipelines.errors import UserError, one_line
 
 SEGMENT_SUFFIX = ".log"
 GLOB_CHARACTERS = "{}[]*?\\"
@@ -78,7 +78,7 @@ def _add_local(spark: SparkSession, path: str, follow_symlinks: bool, found: Fou
     try:
         matches = _glob(spark, "file:" + path)
     except Exception as error:
-        raise UserError(f"no such path, and no glob either: {path}: {first_line(error)}") from error
+        raise UserError(f"no such path, and no glob either: {path}: {one_line(error)}") from error
     if not matches:
         raise UserError(f"no such path, and as a glob it matches nothing: {path}")
     for match in matches:
@@ -150,7 +150,7 @@ def _add_remote(spark: SparkSession, source: str, found: Found) -> None:
     except UserError:
         raise
     except Exception as error:
-        raise UserError(f"{source} can't be opened: {first_line(error)}") from error
+        raise UserError(f"{source} can't be opened: {one_line(error)}") from error
     if not statuses:
         raise UserError(f"no such path: {source}")
     for status in statuses:
@@ -183,15 +183,6 @@ def size(spark: SparkSession, uri: str) -> int | None:
     path = _hadoop(spark).fs.Path(uri)
     system = path.getFileSystem(_configuration(spark))
     return int(system.getFileStatus(path).getLen()) if system.exists(path) else None
-
-
-def first_line(error: BaseException) -> str:
-    """The one line of an error that says most: a Java cause's message, else the first line."""
-    java = getattr(error, "java_exception", None)
-    while java is not None and java.getCause() is not None:
-        java = java.getCause()
-    text = str(java.toString() if java is not None else error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
 
 
 def _hadoop(spark: SparkSession) -> Any:

@@ -69,18 +69,25 @@ def create_sql(table: Table, name: str) -> str:
 def create_tables(spark: SparkSession, lake: str, catalog_schema: str | None = None) -> str:
     """Makes what is missing of a lake and returns its address; commits nothing where all is there."""
     address = lake_address(spark, lake)
-    _check_address(address)
-    local = local_path(spark, lake)
-    if local is not None:
-        _check_folder(Path(local))
-    if not is_lake(spark, address):
-        if local is not None:
-            _check_nothing_else(Path(local))
+    if not check_place(spark, lake):
         for table in _LEDGER_LAST:
             _create(spark, address, table)
     if catalog_schema is not None:
         register_in_catalog(spark, address, catalog_schema)
     return address
+
+
+def check_place(spark: SparkSession, lake: str) -> bool:
+    """Whether a complete lake is there; a UserError where none is and none can be made. Changes nothing."""
+    address = lake_address(spark, lake)
+    _check_address(address)
+    local = local_path(spark, lake)
+    if local is not None:
+        _check_folder(Path(local))
+    there = is_lake(spark, address)
+    if local is not None and not there:
+        _check_nothing_else(Path(local))
+    return there
 
 
 def _create(spark: SparkSession, address: str, table: Table) -> None:
