@@ -38,6 +38,8 @@ ANYWHERE = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.session.timeZone": "UTC",
+    # deltalake reads Spark's default, INT96, as nanoseconds: years past 2262 would not survive an OPTIMIZE
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
     "spark.python.worker.faulthandler.enabled": "true",
 }
