@@ -1,0 +1,76 @@
+# Databricks notebook source
+# MAGIC %md
+# MAGIC # Decode Kafka log segments into Delta tables
+# MAGIC
+# MAGIC Reads the segment files of a log directory and brings the tables of a lake up to date. Run again, it
+# MAGIC decodes only what is new. With `land_raw` set to `yes` the bytes land in `raw_segments` first, and are
+# MAGIC decoded from there: for brokers that delete their segments before long.
+# MAGIC
+# MAGIC Widgets, with the values they have outside Databricks:
+# MAGIC
+# MAGIC | widget | value | |
+# MAGIC |---|---|---|
+# MAGIC | `source` | `tests/data/corpus/v2-*` | log directory, partition folder, `.log` file or glob |
+# MAGIC | `lake` | `lake` | folder or URI of the lake; made where there is none |
+# MAGIC | `topics` | `.*` | regular expression over whole topic names |
+# MAGIC | `land_raw` | `no` | `yes` lands the bytes first |
+
+# COMMAND ----------
+
+import sys
+from pathlib import Path
+
+if "__file__" in globals():  # run by its path; Databricks puts the root of the repository on sys.path
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from pipelines import decode_batches, ingest_raw, register
+from pipelines.session import get_session
+from pipelines.settings import Settings
+
+
+def widget(name: str, default: str) -> str:
+    """The value of a widget; the default where there are no widgets."""
+    if "dbutils" not in globals():
+        return default
+    dbutils.widgets.text(name, default)
+    return str(dbutils.widgets.get(name))
+
+
+source = widget("source", "tests/data/corpus/v2-*")
+lake = widget("lake", "lake")
+topics = widget("topics", ".*")
+land_raw = widget("land_raw", "no") == "yes"
+spark = get_session()
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Land and decode
+
+# COMMAND ----------
+
+if land_raw:
+    landed = ingest_raw.run(spark, Settings(source=source, lake=lake, topics=topics))
+    print(landed.to_text())
+    decoded = decode_batches.run(spark, Settings(from_raw=True, lake=lake, topics=topics))
+else:
+    decoded = decode_batches.run(spark, Settings(source=source, lake=lake, topics=topics))
+print(decoded.to_text())
+for warning in decoded.warnings:
+    print("warning:", warning)
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## The ledger
+# MAGIC
+# MAGIC One row a segment. `length` is `decoded_bytes` and `tail_bytes`: nothing is passed over in silence.
+
+# COMMAND ----------
+
+register(spark, lake)
+ledger = spark.sql("""
+    SELECT topic, partition, file_base_offset, length, decoded_bytes, batches, records, damaged, tail
+    FROM segments ORDER BY topic, partition, file_base_offset
+""")
+ledger.show(20, truncate=False)
