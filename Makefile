@@ -15,7 +15,7 @@ SAMPLES := v0-codec-* v1-codec-* v2-codec-* mixed-magic v2-txn-* v2-compacted v2
 DAMAGED := bitflip-* trunc-mid-* header-count-huge-* magic-3-* random-bytes-* zstd-corrupt-middle-*
 SOURCES := $(foreach s,$(SAMPLES),--source '$(CORPUS)/$(s)') $(foreach s,$(DAMAGED),--source '$(CORPUS)/hostile/$(s)')
 
-.PHONY: help setup run test sql bench bench-full fuzz soak audit lint fmt clean lock
+.PHONY: help setup run test sql bench bench-full audit lint fmt clean lock
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,13 +41,7 @@ bench: setup  ## the benchmarks, as ratios against peers run beside them
 	@$(PY) -m benchmarks.bench
 
 bench-full: setup  ## the same over larger segments
-	@$(PY) -m benchmarks.bench --full
-
-fuzz: setup  ## feeds hostile bytes to the decoder until stopped
-	@$(PY) -m tests.fuzz
-
-soak: setup  ## a growing, rewritten, damaged log directory, decoded again and again
-	@$(PY) -m tests.soak
+	@$(PY) -m benchmarks.bench --size full
 
 audit: setup  ## known vulnerabilities of what the lock file names
 	@$(VENV)/bin/uvx pip-audit --requirement requirements.lock --disable-pip --require-hashes
