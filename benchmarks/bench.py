@@ -1,0 +1,40 @@
+"""All parts, one table, ``latest.json`` and the plot: what ``make bench`` and ``make bench-full`` run."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import time
+
+from benchmarks import report
+from benchmarks.harness import SCALES, say
+
+PARTS = ("kernels", "job", "memory", "slices", "startup")
+FULL_PARTS = (*PARTS, "growth", "broker")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--size", choices=SCALES, default="reduced", help="how much to measure")
+    parser.add_argument("--full", action="store_const", dest="size", const="full", help="--size full")
+    parser.add_argument(
+        "parts", nargs="*", help=f"some of {', '.join(FULL_PARTS)}; those of the size without"
+    )
+    asked = parser.parse_args()
+    unknown = set(asked.parts) - set(FULL_PARTS)
+    if unknown:
+        parser.error(f"no such part: {', '.join(sorted(unknown))}")
+    began = time.monotonic()
+    parts = asked.parts or (FULL_PARTS if asked.size == "full" else PARTS)
+    for part in parts:
+        measure = importlib.import_module(f"benchmarks.{part}").measure
+        report.run_part(part, measure, SCALES[asked.size])
+    stored = report.store(asked.size)
+    results = report.load(stored)
+    report.print_table(results, parts)
+    report.draw(results, stored.with_suffix(".png"))
+    say(f"{time.monotonic() - began:.0f} s; figures in {stored.name}, plot in {stored.stem}.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+"""What a measurement is: pairs of runs in turn, the median of their ratios with the least and the most.
+
+A machine's speed drifts, so two figures are compared only where one was taken right after the other:
+A B A B ... The ratio of each pair is kept, and the goal is held against the median of these.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from benchmarks.segments import MIB
+from pipelines.java import java_command
+
+ROOT = Path(__file__).resolve().parent.parent
+_LIBRARIES = (
+    "pyspark",
+    "delta-spark",
+    "deltalake",
+    "pyarrow",
+    "numpy",
+    "numba",
+    "cramjam",
+    "isal",
+)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much a part measures: bytes are of segments on disk, rounds are pairs."""
+
+    name: str
+    rounds: int
+    kernel_bytes: int
+    job_bytes: int
+    job_rounds: int
+    one_segment: int  # memory
+    sliced_segment: int
+    small_segments: int
+    grown_bytes: int
+    partitions: int
+    listed: int
+
+
+SCALES = {
+    "tiny": Scale("tiny", 2, 4 * MIB, 16 * MIB, 1, 64 * MIB, 64 * MIB, 200, 64 * MIB, 50, 10_000),
+    "reduced": Scale(
+        "reduced", 5, 64 * MIB, 256 * MIB, 3, 1024 * MIB, 512 * MIB, 1_000, 1024 * MIB, 1_000, 100_000
+    ),
+    "full": Scale(
+        "full", 9, 256 * MIB, 256 * MIB, 5, 2048 * MIB, 1024 * MIB, 10_000, 8192 * MIB, 10_000, 1_000_000
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Median of some figures with the least and the most of them."""
+
+    median: float
+    low: float
+    high: float
+
+    @staticmethod
+    def of(values: Sequence[float]) -> Spread:
+        return Spread(statistics.median(values), min(values), max(values))
+
+    def text(self) -> str:
+        if self.low == self.high:
+            return short(self.median)
+        return f"{short(self.median)} ({short(self.low)}-{short(self.high)})"
+
+
+def short(value: float) -> str:
+    """Three digits that count."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+@dataclass
+class Row:
+    """One line of the table.
+
+    ours, theirs: in ``unit``; ratio: what the goal speaks of, pair by pair. goal: None where there is none to
+    hold it to; at_least: whether the ratio has to reach the goal or to stay below it.
+    """
+
+    name: str
+    unit: str
+    ours: Spread
+    peer: str = ""
+    theirs: Spread | None = None
+    ratio: Spread | None = None
+    goal: float | None = None
+    at_least: bool = True
+    note: str = ""
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the goal is met; None without one. A row without ratio holds its own figure to it."""
+        if self.goal is None:
+            return None
+        value = (self.ratio or self.ours).median
+        return value >= self.goal if self.at_least else value <= self.goal
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "met": self.met}
+
+
+@dataclass
+class Pairs:
+    """Figures of runs that took turns, by name, in the order of the rounds."""
+
+    taken: dict[str, list[float]] = field(default_factory=dict)
+
+    def spread(self, name: str, of: Callable[[float], float] = lambda value: value) -> Spread:
+        return Spread.of([of(value) for value in self.taken[name]])
+
+    def ratio(self, over: str, under: str) -> Spread:
+        pairs = zip(self.taken[over], self.taken[under], strict=True)
+        return Spread.of([a / b for a, b in pairs])
+
+
+def paired(rounds: int, runs: dict[str, Callable[[], float]]) -> Pairs:
+    """Every run once a round, in the order given; each returns its figure, seconds as a rule."""
+    pairs = Pairs({name: [] for name in runs})
+    for _ in range(rounds):
+        for name, run in runs.items():
+            pairs.taken[name].append(run())
+    return pairs
+
+
+def per_second(total_bytes: int) -> Callable[[float], float]:
+    """Seconds -> MB/s."""
+    return lambda seconds: total_bytes / 1e6 / seconds
+
+
+def machine() -> dict[str, Any]:
+    """CPU, cores, memory, system, and how busy the machine was when the part began."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "system": f"{platform.system()} {platform.machine()}",
+        "load_before": round(os.getloadavg()[0], 2),
+    }
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+
+
+def versions() -> dict[str, str]:
+    """Of Python, Java, Kafka's library and what decodes and writes."""
+    from benchmarks.kafka import VERSION
+
+    shown = subprocess.run([java_command() or "java", "-version"], capture_output=True, text=True, check=True)
+    found = {
+        "python": platform.python_version(),
+        "java": shown.stderr.split('"')[1],
+        "kafka-clients": VERSION,
+    }
+    for library in _LIBRARIES:
+        try:
+            found[library] = metadata.version(library)
+        except metadata.PackageNotFoundError:
+            found[library] = "none"
+    return found
+
+
+def say(text: str) -> None:
+    """Progress, on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def part_main(part: str, measure: Callable[[Scale], list[Row]]) -> None:
+    """``python -m benchmarks.<part>``: runs it, prints its table, puts its figures into latest.json."""
+    from benchmarks import report
+
+    parser = argparse.ArgumentParser(description=f"Runs the part {part} of the benchmarks alone.")
+    parser.add_argument("--size", choices=SCALES, default="reduced")
+    scale = SCALES[parser.parse_args().size]
+    report.run_part(part, measure, scale)
+    report.print_table(report.load(report.store(scale.name)), [part])

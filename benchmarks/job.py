@@ -1,0 +1,88 @@
+"""Part 2: the whole job, source to committed tables, in a warm session.
+
+Against the time that pyarrow alone needs to write the same rows as Parquet in as many processes (nothing
+read, decoded or committed), and against ``--sink spark``, where Spark's DataFrameWriter writes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from benchmarks.harness import Row, Scale, Spread, machine, paired, part_main
+from benchmarks.job_server import LAKES, JobServer, clear_lakes, parquet_bytes, parquet_files
+from benchmarks.parquet_writers import ParquetWriters
+from benchmarks.segments import KIB, PLAIN, log_dir, size_of
+
+_SEGMENTS = 2
+# What a second session, and a second pass of the spark sink, have compiled and cached already
+_WARM_UP = 1
+
+
+def measure(scale: Scale) -> list[Row]:
+    clear_lakes()
+    cores = machine()["cores"]
+    source = log_dir("bench", PLAIN, _SEGMENTS, scale.job_bytes // _SEGMENTS)
+    small = log_dir("warm", replace(PLAIN, records=20), 2, 20 * KIB)
+    with JobServer(cores) as session:  # compiles the kernels where that was not done yet
+        session.decode(small, "small")
+    with JobServer(cores) as session:
+        cold = session.decode(source, "arrow")
+        for _ in range(_WARM_UP):
+            session.decode(small, "small")
+            session.decode(small, "small", sink="spark")
+        session.decode(source, "arrow")
+        with ParquetWriters(parquet_files("arrow"), LAKES / "pyarrow", cores) as writers:
+            writers.write()
+            pairs = paired(
+                scale.job_rounds,
+                {
+                    "ours": lambda: session.decode(source, "job"),
+                    "pyarrow": writers.write,
+                    "spark": lambda: session.decode(source, "spark", sink="spark"),
+                },
+            )
+            alone = writers.written_bytes()
+    ours, size = pairs.spread("ours"), size_of(source)
+    rows = [
+        Row(
+            "job, pyarrow alone",
+            "s",
+            ours,
+            "pyarrow writes",
+            pairs.spread("pyarrow"),
+            pairs.ratio("ours", "pyarrow"),
+            1.8,
+            at_least=False,
+            note=f"{size / 1e6:,.0f} MB, {cores} processes",
+        ),
+        Row(
+            "job, --sink spark",
+            "s",
+            ours,
+            "--sink spark",
+            pairs.spread("spark"),
+            pairs.ratio("spark", "ours"),
+            4.0,
+        ),
+        Row("job, speed", "MB/s", pairs.spread("ours", lambda s: size / 1e6 / s)),
+        Row("job, first of a session", "s", Spread.of([cold]), note="Java warm-up, new Python workers"),
+        *_sizes(alone),
+    ]
+    clear_lakes()
+    return rows
+
+
+def _sizes(alone: int) -> list[Row]:
+    sizes = {"ours": parquet_bytes("job"), "spark": parquet_bytes("spark"), "pyarrow": alone}
+    ours = Spread.of([sizes["ours"] / 1e6])
+
+    def row(peer: str, name: str, goal: float | None) -> Row:
+        ratio = Spread.of([sizes["ours"] / sizes[peer]])
+        theirs = Spread.of([sizes[peer] / 1e6])
+        return Row(f"Parquet size, {name}", "MB", ours, name, theirs, ratio, goal, at_least=False)
+
+    return [row("spark", "--sink spark", 1.0), row("pyarrow", "pyarrow alone", None)]
+
+
+if __name__ == "__main__":
+    part_main("job", measure)

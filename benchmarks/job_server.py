@@ -1,0 +1,108 @@
+"""A warm Spark session in a process of its own, which runs the main job as often as it is asked to.
+
+The number of cores and the heap belong to a session, so runs that are to differ in them take turns between
+two such processes; one that waits uses no CPU. Only the job is timed: Java has started, and the lake's tables
+are there, as they are in every run but a lake's first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from benchmarks.segments import WORK
+
+_ANSWER = "answer "
+LAKES = WORK / "lakes"
+
+
+class JobServer:
+    """The calling side. ``decode`` runs ``decode_batches`` into a new lake and returns what it took."""
+
+    def __init__(self, cores: int, driver_memory: str = "4g") -> None:
+        script = [sys.executable, "-m", "benchmarks.job_server"]
+        options = ["--cores", str(cores), "--driver-memory", driver_memory]
+        pipe = subprocess.PIPE
+        self.name = f"{cores}-{os.getpid()}"
+        self.log = WORK / f"job_server-{cores}.log"
+        self.log.parent.mkdir(exist_ok=True)
+        with self.log.open("w") as log:
+            self._process = subprocess.Popen(
+                [*script, *options], stdin=pipe, stdout=pipe, stderr=log, text=True
+            )
+        self._ask({})
+
+    def decode(self, source: Path, lake: str, **settings: Any) -> float:
+        """Seconds from sources to committed tables; the lake is ``LAKES / lake``, new, and stays."""
+        path = LAKES / lake
+        shutil.rmtree(path, ignore_errors=True)
+        answer = self._ask({"source": str(source), "lake": str(path), **settings})
+        return float(answer["seconds"])
+
+    def _ask(self, settings: dict[str, Any]) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(settings) + "\n")
+        self._process.stdin.flush()
+        for line in self._process.stdout:
+            if line.startswith(_ANSWER):
+                answer: dict[str, Any] = json.loads(line.removeprefix(_ANSWER))
+                return answer
+        raise RuntimeError(f"the session ended early:\n{self.log.read_text()[-4000:]}")
+
+    def __enter__(self) -> JobServer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def clear_lakes() -> None:
+    shutil.rmtree(LAKES, ignore_errors=True)
+
+
+def parquet_files(lake: str, table: str = "records") -> list[Path]:
+    """The data files of a table of a lake that was written once."""
+    return sorted(LAKES.joinpath(lake, table).rglob("*.parquet"))
+
+
+def parquet_bytes(lake: str) -> int:
+    return sum(path.stat().st_size for path in parquet_files(lake))
+
+
+def _serve() -> None:
+    from pipelines.decode_batches import run
+    from pipelines.session import session
+    from pipelines.settings import Settings, make_settings
+    from pipelines.tables import create_tables
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--cores", type=int)
+    parser.add_argument("--driver-memory")
+    with session(Settings(**vars(parser.parse_args()))) as spark:
+        for line in sys.stdin:
+            asked = json.loads(line)
+            answer = {}
+            if asked:
+                settings = make_settings(asked)
+                create_tables(spark, settings.require_lake())
+                began = time.perf_counter()
+                summary = run(spark, settings)
+                answer = {"seconds": time.perf_counter() - began, "records": summary.records}
+            print(_ANSWER + json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    _serve()

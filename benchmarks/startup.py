@@ -1,0 +1,113 @@
+"""Part 5: decode_batches on ten small segments from a cold process, against an empty Spark + Delta session.
+
+Also what the first run pays for compiling the kernels, and whether a later run, or an import, compiles
+anything: Numba's cache lies in a folder made for this, and what is added to it is counted.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.harness import ROOT, Row, Scale, Spread, paired, part_main
+from benchmarks.job_server import LAKES, clear_lakes
+from benchmarks.segments import KIB, PLAIN, WORK, log_dir
+
+_GOAL = 1.5
+_CACHE = WORK / "numba"
+
+EMPTY_SESSION = """
+from delta import DeltaTable
+from pyspark.sql import SparkSession
+spark = (SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false")
+         .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+         .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+         .getOrCreate())
+assert not DeltaTable.isDeltaTable(spark, "/nonexistent/table")
+spark.sql("SELECT 1").collect()
+spark.stop()
+"""
+_IMPORTS = """
+import udfs, pipelines.decode_batches
+udfs.decode_segment
+"""
+
+
+def timed(*arguments: str) -> float:
+    """Seconds of a Python process from its start to its end."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(_CACHE), "PYSPARK_PYTHON": sys.executable}
+    environment.pop("SPARK_HOME", None)
+    began = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    seconds = time.perf_counter() - began
+    if done.returncode:
+        raise RuntimeError(f"{arguments[:2]} failed:\n{done.stderr[-4000:]}")
+    return seconds
+
+
+def _decode(source: Path) -> float:
+    shutil.rmtree(LAKES / "startup", ignore_errors=True)
+    lake = str(LAKES / "startup")
+    return timed("-m", "pipelines.decode_batches", "--source", str(source), "--lake", lake)
+
+
+def _compiled() -> int:
+    """Compiled kernels that Numba's cache holds, one for each signature."""
+    return sum(1 for _ in _CACHE.rglob("*.nbc"))
+
+
+def measure(scale: Scale) -> list[Row]:
+    clear_lakes()
+    shutil.rmtree(_CACHE, ignore_errors=True)
+    source = log_dir("start", replace(PLAIN, records=20), 1, 20 * KIB, 10)
+    timed("-c", _IMPORTS)
+    by_import = _compiled()
+    timed("-c", EMPTY_SESSION)
+    first = _decode(source)
+    by_first = _compiled()
+    pairs = paired(
+        scale.job_rounds,
+        {"ours": lambda: _decode(source), "empty": lambda: timed("-c", EMPTY_SESSION)},
+    )
+    later = _compiled() - by_first
+    again = [_again(source) for _ in range(scale.job_rounds)]
+    rows = [
+        Row(
+            "ten small segments, cold",
+            "s",
+            pairs.spread("ours"),
+            "empty Spark + Delta session",
+            pairs.spread("empty"),
+            pairs.ratio("ours", "empty"),
+            _GOAL,
+            at_least=False,
+            note="a new lake, its tables made",
+        ),
+        Row("nothing new in the lake, cold", "s", Spread.of(again)),
+        Row("without Numba's cache", "s", Spread.of([first]), note=f"{by_first} kernels compiled"),
+        _count("compiled by a second run", later),
+        _count("compiled by imports", by_import),
+    ]
+    clear_lakes()
+    return rows
+
+
+def _again(source: Path) -> float:
+    """Seconds of a run over the same source into the same lake."""
+    lake = str(LAKES / "startup")
+    return timed("-m", "pipelines.decode_batches", "--source", str(source), "--lake", lake)
+
+
+def _count(name: str, count: int) -> Row:
+    return Row(name, "kernels", Spread.of([float(count)]), goal=0.0, at_least=False)
+
+
+if __name__ == "__main__":
+    part_main("startup", measure)
