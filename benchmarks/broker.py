@@ -1,0 +1,209 @@
+"""Part 7, full size only: against Spark's Kafka source reading the same topic from a live broker.
+
+A broker of one node (KRaft, the kafka_2.13 jar) runs on the loopback interface; Spark fills a topic and reads
+it back into a partitioned Delta table. Ours decodes the broker's own log directory. The broker stays up for
+both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from benchmarks.harness import ROOT, Row, Scale, machine, paired, part_main, say
+from benchmarks.job_server import LAKES, JobServer, clear_lakes
+from benchmarks.kafka import VERSION
+from benchmarks.segments import PLAIN, WORK, log_dir
+from pipelines.java import java_command
+
+_GOAL = 6.0
+_TOPIC = "bench"
+_PARTITIONS = 2
+_BROKER = f"org.apache.kafka:kafka_2.13:{VERSION}"
+_SOURCE = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+_FOLDER = WORK / "broker"
+_CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
+_START_SECONDS = 60
+_READER_MEMORY = "4g"
+
+_PROPERTIES = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+log.dirs={logs}
+num.partitions={partitions}
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+log.retention.ms=-1
+"""
+
+
+def _ivy(package: str) -> Path:
+    """Where Spark's package resolution puts a package: in the checkout's build folder."""
+    return ROOT / "build" / "kafka" / package.split(":")[1]
+
+
+def broker_classpath() -> str:
+    """The broker with all it needs, resolved by spark-submit where that was not done yet."""
+    ivy, home = _ivy(_BROKER), Path(pyspark.__file__).parent
+    if not list(ivy.glob("jars/*kafka_2.13*.jar")):
+        script = WORK / "nothing.py"
+        script.write_text("")
+        submit = [str(home / "bin" / "spark-submit"), "--packages", _BROKER, "--master", "local[1]"]
+        environment = {**os.environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
+        options = ["--conf", f"spark.jars.ivy={ivy}", str(script)]
+        subprocess.run([*submit, *options], env=environment, check=True, capture_output=True)
+    scala = home.glob("jars/scala-library-*.jar")  # Spark's resolution leaves out what Spark has
+    return os.pathsep.join(str(jar) for jar in [*sorted(ivy.glob("jars/*.jar")), *scala])
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def broker() -> Iterator[str]:
+    """The address of a broker with an empty log directory, for as long as it is needed."""
+    shutil.rmtree(_FOLDER, ignore_errors=True)
+    _FOLDER.mkdir(parents=True)
+    port = _free_port()
+    properties = _FOLDER / "server.properties"
+    ports = {"port": port, "controller": _free_port()}
+    properties.write_text(_PROPERTIES.format(logs=_FOLDER / "logs", partitions=_PARTITIONS, **ports))
+    java = [java_command() or "java", "-cp", broker_classpath()]
+    storage = ["kafka.tools.StorageTool", "format", "--cluster-id", _CLUSTER, "--config", str(properties)]
+    done = subprocess.run([*java, *storage], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"the broker's storage can't be made:\n{done.stdout}{done.stderr}")
+    with (_FOLDER / "broker.log").open("w") as log:
+        process = subprocess.Popen([*java, "-Xmx1g", "kafka.Kafka", str(properties)], stdout=log, stderr=log)
+    try:
+        _wait_for(port, process)
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + _START_SECONDS
+    while time.monotonic() < until and process.poll() is None:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.2)
+    raise RuntimeError(f"the broker did not start:\n{(_FOLDER / 'broker.log').read_text()[-4000:]}")
+
+
+class KafkaReader:
+    """Spark with its Kafka source, in its own process; fills the topic first, then reads it when asked."""
+
+    def __init__(self, address: str, records: Path, cores: int) -> None:
+        pipe = subprocess.PIPE
+        serve = [sys.executable, "-m", "benchmarks.broker", "--serve", address, str(records), str(cores)]
+        with (_FOLDER / "reader.log").open("w") as log:
+            self.process = subprocess.Popen(serve, stdin=pipe, stdout=pipe, stderr=log, text=True, cwd=ROOT)
+        self.read()
+
+    def read(self) -> float:
+        """Seconds from the topic to a committed Delta table; the first answer: to a filled topic."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        for line in self.process.stdout:
+            if line.startswith("{"):
+                return float(json.loads(line)["seconds"])
+        raise RuntimeError(f"Spark's Kafka source ended early: see {_FOLDER.name}/reader.log in {WORK.name}")
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def _serve(address: str, records: str, cores: str) -> None:
+    settings = {
+        "spark.jars.packages": _SOURCE,
+        "spark.jars.ivy": str(_ivy(_SOURCE)),
+        "spark.driver.memory": _READER_MEMORY,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.sql.parquet.compression.codec": "zstd",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "2",
+    }
+    builder = SparkSession.builder.master(f"local[{cores}]")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    kafka = {"kafka.bootstrap.servers": address, "includeHeaders": "true"}
+    filled = False
+    for _ in sys.stdin:
+        began = time.perf_counter()
+        if not filled:
+            rows = spark.read.parquet(records).select("key", "value", "headers")
+            rows.write.format("kafka").options(**kafka).option("topic", _TOPIC).save()
+            filled = True
+        else:
+            target = LAKES / "from-kafka"
+            shutil.rmtree(target, ignore_errors=True)
+            topic = spark.read.format("kafka").options(**kafka).option("subscribe", _TOPIC).load()
+            topic.write.format("delta").partitionBy("topic", "partition").save(str(target))
+        print(json.dumps({"seconds": time.perf_counter() - began}), flush=True)
+    spark.stop()
+
+
+def measure(scale: Scale) -> list[Row]:
+    clear_lakes()
+    cores = machine()["cores"]
+    source = log_dir("bench", PLAIN, _PARTITIONS, scale.job_bytes // _PARTITIONS)
+    with broker() as address, JobServer(cores) as session:
+        session.decode(source, "fill")
+        say("  filling the topic")
+        reader = KafkaReader(address, LAKES / "fill" / "records", cores)
+        logs = _FOLDER / "logs"
+        reader.read()
+        session.decode(logs, "job", topics=_TOPIC)
+        pairs = paired(
+            scale.job_rounds,
+            {"ours": lambda: session.decode(logs, "job", topics=_TOPIC), "theirs": reader.read},
+        )
+        reader.close()
+    size = sum(p.stat().st_size for p in logs.glob(f"{_TOPIC}-*/*.log"))
+    clear_lakes()
+    shutil.rmtree(_FOLDER)
+    note = f"a topic of {size / 1e6:,.0f} MB; segment files, and a live broker"
+    ours, theirs = pairs.spread("ours"), pairs.spread("theirs")
+    ratio = pairs.ratio("theirs", "ours")
+    return [Row("job, Spark's Kafka source", "s", ours, "Kafka source", theirs, ratio, _GOAL, note=note)]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--serve", nargs=3)
+    serve, _ = parser.parse_known_args()
+    if serve.serve:
+        _serve(*serve.serve)
+    else:
+        part_main("broker", measure)

@@ -1,0 +1,80 @@
+"""Part 6, full size only: whether time per byte stays flat, and what planning very many segments takes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+
+from benchmarks.harness import Row, Scale, Spread, machine, paired, part_main, say
+from benchmarks.job_server import JobServer, clear_lakes
+from benchmarks.memory import peaks
+from benchmarks.segments import KIB, PLAIN, log_dir, size_of
+
+# Flat, with room for what a machine's speed drifts by
+_FLAT = 1.15
+_HEAP_MIB = 2048.0
+_BIG_SEGMENTS = 8
+_SMALL = replace(PLAIN, records=20)
+
+
+def _per_byte(scale: Scale, session: JobServer) -> Row:
+    few = log_dir("bench", PLAIN, 2, scale.job_bytes // 2)
+    many = log_dir("grown", PLAIN, _BIG_SEGMENTS, scale.grown_bytes // _BIG_SEGMENTS)
+    sizes = {"few": size_of(few), "many": size_of(many)}
+    session.decode(few, "few")
+    pairs = paired(
+        max(1, scale.job_rounds // 2),
+        {
+            "few": lambda: session.decode(few, "few") / sizes["few"] * 1e9,
+            "many": lambda: session.decode(many, "many") / sizes["many"] * 1e9,
+        },
+    )
+    note = f"{sizes['many'] / 1e6:,.0f} MB against {sizes['few'] / 1e6:,.0f} MB"
+    ours, theirs = pairs.spread("many"), pairs.spread("few")
+    ratio = pairs.ratio("many", "few")
+    return Row("bytes", "ns/B", ours, "fewer bytes", theirs, ratio, _FLAT, at_least=False, note=note)
+
+
+def _per_partition(scale: Scale, session: JobServer) -> Row:
+    many = log_dir("partitions", _SMALL, scale.partitions, 20 * KIB)
+    one = log_dir("one", _SMALL, 1, 20 * KIB, scale.partitions)
+    session.decode(one, "one")
+    pairs = paired(
+        max(1, scale.job_rounds // 2),
+        {"one": lambda: session.decode(one, "one"), "many": lambda: session.decode(many, "many")},
+    )
+    note = f"{scale.partitions:,} segments of 20 KiB, each its own partition or all in one"
+    ours, theirs = pairs.spread("many"), pairs.spread("one")
+    ratio = pairs.ratio("many", "one")
+    return Row("partitions", "s", ours, "one partition", theirs, ratio, _FLAT, at_least=False, note=note)
+
+
+def _planning(scale: Scale) -> list[Row]:
+    most, output = peaks([sys.executable, "-m", "benchmarks.planning", str(scale.listed)])
+    took = json.loads(output.splitlines()[-1])
+    note = f"{scale.listed:,} listed, {took['planned']:,} to decode, the others known"
+    java = Spread.of([most["java"]])
+    return [
+        Row("planning, driver's Java", "MiB", java, goal=_HEAP_MIB, at_least=False, note=note),
+        Row("planning", "s", Spread.of([took["seconds"]]), note=note),
+        Row("planning, a bounded run more", "s", Spread.of([took["seconds_a_run"]])),
+    ]
+
+
+def measure(scale: Scale) -> list[Row]:
+    clear_lakes()
+    say("  planning")
+    rows = _planning(scale)
+    with JobServer(machine()["cores"]) as session:
+        say("  bytes")
+        rows.append(_per_byte(scale, session))
+        clear_lakes()
+        say("  partitions")
+        rows.append(_per_partition(scale, session))
+    clear_lakes()
+    return rows
+
+
+if __name__ == "__main__":
+    part_main("growth", measure)
