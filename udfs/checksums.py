@@ -84,34 +84,47 @@ def _multiply(a: int, b: int, polynomial: int) -> int:
     return product
 
 
+def _powers(polynomial: int) -> np.ndarray:
+    """int64[63]: x^(8 * 2^k) modulo the polynomial, for a shift by 2^k bytes."""
+    multiply = getattr(_multiply, "py_func", _multiply)
+    powers = [1 << 23]  # x^8
+    for _ in range(62):
+        powers.append(multiply(powers[-1], powers[-1], polynomial))
+    return np.array(powers, dtype=np.int64)
+
+
+_CRC32C_POWERS = _powers(CRC32C_POLYNOMIAL)
+_CRC32_POWERS = _powers(CRC32_POLYNOMIAL)
+
+
 @kernel
-def _shift(crc: int, size: int, polynomial: int) -> int:
-    """The checksum register after ``size`` zero bytes: times x^(8 * size), by repeated squaring."""
-    power = 1 << 23  # x^8
+def _shift(crc: int, size: int, polynomial: int, powers: Any) -> int:
+    """The checksum register after ``size`` zero bytes."""
+    k = 0
     while size > 0:
         if size & 1:
-            crc = _multiply(power, crc, polynomial)
-        power = _multiply(power, power, polynomial)
+            crc = _multiply(powers[k], crc, polynomial)
         size >>= 1
+        k += 1
     return crc
 
 
 @kernel
 def crc32c_combine(first: int, second: int, second_size: int) -> int:
     """CRC-32C of two ranges in a row, from that of each and the second one's size in bytes."""
-    return _shift(first, second_size, CRC32C_POLYNOMIAL) ^ second
+    return _shift(first, second_size, CRC32C_POLYNOMIAL, _CRC32C_POWERS) ^ second
 
 
 @kernel
 def crc32_combine(first: int, second: int, second_size: int) -> int:
     """CRC-32 of two ranges in a row, from that of each and the second one's size in bytes."""
-    return _shift(first, second_size, CRC32_POLYNOMIAL) ^ second
+    return _shift(first, second_size, CRC32_POLYNOMIAL, _CRC32_POWERS) ^ second
 
 
 def _shift_tables(size: int) -> np.ndarray:
     """uint32[4 * 256]: what ``size`` zero bytes make of each byte of a CRC-32C register."""
     shift = getattr(_shift, "py_func", _shift)
-    bits = [shift(1 << k, size, CRC32C_POLYNOMIAL) for k in range(32)]
+    bits = [shift(1 << k, size, CRC32C_POLYNOMIAL, _CRC32C_POWERS) for k in range(32)]
     rows = np.zeros((4, 256), dtype=np.uint32)
     for byte in range(4):
         for value in range(256):

@@ -39,6 +39,8 @@ _LZ4_MAGIC = 0x184D2204
 _LZ4_STORED = 0x80000000
 _LZ4_BLOCK_SIZES = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
 
+_GZIP_LEAST = 18  # header and trailer: what is not longer holds no member
+
 _FIRST_ROOM = 1 << 16
 
 
@@ -96,28 +98,41 @@ def expand(codec: int, magic: int, payload: Bytes, scratch: Scratch, limit: int)
             return -faults.DECOMPRESSION_FAILED
 
 
+def _gzip_header_ends(data: bytes) -> bool:
+    """Whether a whole gzip member header stands at the start (RFC 1952)."""
+    if len(data) < 10 or data[:3] != b"\x1f\x8b\x08" or data[3] & 0xE0:
+        return False
+    flags, at = data[3], 10
+    if flags & 0x04:
+        at += 2 + int.from_bytes(data[at : at + 2], "little")
+    for named in (0x08, 0x10):  # name, comment: each ends with a zero
+        if flags & named:
+            end = data.find(b"\0", at)
+            if end < 0:
+                return False
+            at = end + 1
+    if flags & 0x02:
+        stored = int.from_bytes(data[at : at + 2], "little")
+        at += 2
+        return at <= len(data) and zlib.crc32(data[: at - 2]) & 0xFFFF == stored
+    return at <= len(data)
+
+
 def _gzip(payload: Bytes, out: Bytes, at: int, room: int, magic: int) -> int:
     """All members; bytes behind the last one that start no member are ignored, as the JVM does."""
     data: Any = memoryview(payload)
     made = 0
-    members = 0
-    while len(data):
+    first = True
+    while first or (len(data) > _GZIP_LEAST and _gzip_header_ends(bytes(data))):
+        first = False
         member = inflater.decompressobj(wbits=31)
-        try:
-            block = member.decompress(data, room - made + 1)
-        except _LIBRARY_ERRORS:
-            if members and bytes(data[:3]) != b"\x1f\x8b\x08":
-                return made
-            raise
+        block = member.decompress(data, room - made + 1)
         if made + len(block) > room:
             raise _NoRoom
         if not member.eof:
-            if members and len(data) < 18:  # too short for a member: not one
-                return made
             raise _Bad
         out[at + made : at + made + len(block)] = np.frombuffer(block, dtype=np.uint8)
         made += len(block)
-        members += 1
         data = memoryview(member.unused_data)
     return made
 
@@ -133,6 +148,8 @@ def _zstd(payload: Bytes, out: Bytes, at: int, room: int, magic: int) -> int:
 
 
 def _snappy_block(block: Bytes, out: Bytes, at: int, room: int) -> int:
+    if len(block) == 0:
+        raise _Bad
     try:
         size = int(cramjam.snappy.decompress_raw_len(block))
     except (cramjam.DecompressionError, ValueError):
@@ -212,7 +229,7 @@ def xxh32(buf: Any, start: int, end: int) -> int:
 def _lz4_descriptor(descriptor: bytes, checked: bool) -> tuple[int, bool] | None:
     """(largest block, blocks have checksums) of a frame descriptor, its checksum byte last; None: bad."""
     flags, block = descriptor[0], descriptor[1]
-    if flags >> 6 != 1 or flags & 0x03 or block & 0x8F or block >> 4 not in _LZ4_BLOCK_SIZES:
+    if flags >> 5 != 0b011 or flags & 0x03 or block & 0x8F or block >> 4 not in _LZ4_BLOCK_SIZES:
         return None
     if checked:
         body = np.frombuffer(descriptor[:-1], dtype=np.uint8).copy()
@@ -224,8 +241,8 @@ def _lz4_descriptor(descriptor: bytes, checked: bool) -> tuple[int, bool] | None
 def _lz4(payload: Bytes, out: Bytes, at: int, room: int, magic: int) -> int:
     """The first frame. Magic 0 accepts any header checksum: its writers reckoned it wrongly.
 
-    A block is expanded on its own, as Kafka does: one that refers to the block before it is refused. The
-    checksum of the whole content is not looked at, those of blocks are.
+    Frames of linked blocks are refused, as Kafka does. The checksum of the whole content is not looked at,
+    those of blocks are.
     """
     head = payload[:7].tobytes()
     if len(head) < 7 or int.from_bytes(head[:4], "little") != _LZ4_MAGIC:

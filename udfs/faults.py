@@ -102,7 +102,7 @@ TIMESTAMP_ABOVE_MAX = 32
 INNER_MAGIC = 64
 MESSAGE_SLACK = 128
 SUSPECT_TEXTS = {
-    OFFSET_PAST_LAST: "a record's offset delta lies past lastOffsetDelta",
+    OFFSET_PAST_LAST: "a record's offset lies past the last offset of the header",
     OFFSETS_NOT_RISING: "offsets do not rise within the batch",
     LAST_DELTA_NEGATIVE: "lastOffsetDelta is below 0",
     LENGTH_BELOW_NULL: "a length below -1, read as null",

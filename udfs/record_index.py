@@ -377,6 +377,8 @@ def _wrapper(
             e["marks"] |= faults.UNUSED_ATTRIBUTES
         if row["offset"] <= previous:
             e["marks"] |= faults.OFFSETS_NOT_RISING
+        if e["magic"] == f.MAGIC_V0 and row["offset"] > e["last_offset"]:
+            e["marks"] |= faults.OFFSET_PAST_LAST
         previous = row["offset"]
         if cursor[CURSOR_RECORD] + made == 0:
             e["base_offset"] = row["offset"]

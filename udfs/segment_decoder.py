@@ -163,7 +163,7 @@ class SegmentDecoder:
         stop = length if self.range.stop is None else min(self.range.stop, length)
         position = self.range.start
         if not self.range.exact:
-            position = self._prover.next_proven(position, above=-1)
+            position, _ = self._prover.search(position, above=-1)
             if position < 0 or position >= stop:
                 self.summary.end = length if position < 0 else position
                 self.summary.begin = None if position < 0 else position
@@ -338,7 +338,7 @@ class SegmentDecoder:
             return self._tail(position, "zeros")
         end = self._claimed_end(position) if size < 0 else -1
         if end < 0:
-            end = self._prover.next_proven(position + 1, self._last_offset())
+            end, _ = self._prover.search(position + 1, self._last_offset())
         if end < 0 and (size > 0 or size == framing.TOO_SHORT):
             if not self.range.has_successor:
                 return self._tail(position, "torn")
@@ -352,12 +352,13 @@ class SegmentDecoder:
         return end, Piece(self._entries[:0], None, [damage])
 
     def _corrupt_entry(self, position: int, size: int) -> tuple[int, Piece]:
-        """An entry with a wrong checksum; its length is believed if it leads on."""
+        """An entry with a wrong checksum; its length is believed if it leads on and swallows no log."""
         entry = self._prover.header_at(position)
         end = position + size
-        if not self._prover.leads_on(end):
-            end = self._prover.next_proven(position + 1, self._last_offset())
-            end = self.range.length if end < 0 else end
+        if not self._prover.is_sound(end):
+            found, far = self._prover.search(position + 1, self._last_offset())
+            if (0 <= found < end and far) or not self._prover.leads_on(end):
+                end = self.range.length if found < 0 else found
         e = entry[0]
         e["fault"] = faults.CRC_MISMATCH
         e["fault_at"] = position
