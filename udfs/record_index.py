@@ -431,18 +431,26 @@ def index_entry(
 
 @kernel
 def index_entries(
-    window: Any, scratch: Any, entries: Any, begin: int, end: int, rows: Any, cursor: Any, totals: Any
+    window: Any,
+    scratch: Any,
+    entries: Any,
+    begin: int,
+    end: int,
+    rows: Any,
+    cursor: Any,
+    totals: Any,
+    sums: Any,
 ) -> int:
     """Rows of the records of ``entries[begin:end]``, each entry whole or not at all; rows made.
 
     ``window``, ``scratch``: uint8, where the data of plain and of expanded entries lie. ``rows`` must hold
-    what the entries can have (``most_records``). An entry that has a fault already is passed over.
+    what the entries can have (``most_records``). ``sums``: int64[TOTALS_SIZE] to work in.
+    An entry that has a fault already is passed over.
     """
     made = 0
     window, scratch = borrowed(window), borrowed(scratch)
     entries, rows, cursor = borrowed(entries), borrowed(rows), borrowed(cursor)
-    owned = np.zeros(TOTALS_SIZE, dtype=np.int64)
-    sums = borrowed(owned)
+    sums = borrowed(sums)
     for k in range(begin, end):
         e = entries[k]
         if e["fault"]:

@@ -156,6 +156,7 @@ class SegmentDecoder:
         self._entries = np.zeros(_ENTRIES, dtype=ENTRY)
         self._rows = np.empty(_ROWS, dtype=RECORD)
         self._cursor = np.zeros(CURSOR_SIZE, dtype=np.int64)
+        self._sums = np.zeros(TOTALS_SIZE, dtype=np.int64)
         self.summary.end_offset = self.range.previous_last_offset
 
     def __iter__(self) -> Iterator[Piece]:
@@ -278,7 +279,8 @@ class SegmentDecoder:
     def _group(self, entries: np.ndarray, begin: int, end: int) -> Piece:
         totals = np.zeros(TOTALS_SIZE, dtype=np.int64)
         scratch = self._scratch.data
-        n = int(index_entries(self._buf, scratch, entries, begin, end, self._rows, self._cursor, totals))
+        work = (self._rows, self._cursor, totals, self._sums)
+        n = int(index_entries(self._buf, scratch, entries, begin, end, *work))
         group = entries[begin:end]
         records = None
         if n:

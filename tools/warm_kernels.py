@@ -1,0 +1,26 @@
+"""Compiles the kernels into their cache, by decoding a few small real segments.
+
+A worker that finds them there starts at once; else each of the first ones compiles them for itself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from udfs import decode_segment
+
+_CASES = ("v0-codec-gzip", "v1-codec-lz4", "v2-codec-zstd", "v2-headers", "hostile/bitflip-crc-v2-none-0")
+
+
+def main() -> None:
+    """Decodes the first segment of each case."""
+    corpus = Path(__file__).resolve().parent.parent / "tests" / "data" / "corpus"
+    for case in _CASES:
+        segment = next((corpus / case).rglob("*.log"), None)
+        if segment is not None:
+            for _ in decode_segment(segment):
+                pass
+
+
+if __name__ == "__main__":
+    main()
