@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.harness import ROOT, Row, Scale, machine, paired, part_main, say
 from benchmarks.job_server import LAKES, JobServer, clear_lakes
-from benchmarks.kafka import VERSION
+from benchmarks.kafka import VERSION, resolve
 from benchmarks.segments import PLAIN, WORK, log_dir
 from pipelines.java import java_command
 
@@ -33,6 +33,7 @@ _TOPIC = "bench"
 _PARTITIONS = 2
 _BROKER = f"org.apache.kafka:kafka_2.13:{VERSION}"
 _SOURCE = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+_TOKENS = "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0"
 _FOLDER = WORK / "broker"
 _CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
 _START_SECONDS = 60
@@ -53,23 +54,17 @@ log.retention.ms=-1
 """
 
 
-def _ivy(package: str) -> Path:
-    """Where Spark's package resolution puts a package: in the checkout's build folder."""
-    return ROOT / "build" / "kafka" / package.split(":")[1]
-
-
 def broker_classpath() -> str:
-    """The broker with all it needs, resolved by spark-submit where that was not done yet."""
-    ivy, home = _ivy(_BROKER), Path(pyspark.__file__).parent
-    if not list(ivy.glob("jars/*kafka_2.13*.jar")):
-        script = WORK / "nothing.py"
-        script.write_text("")
-        submit = [str(home / "bin" / "spark-submit"), "--packages", _BROKER, "--master", "local[1]"]
-        environment = {**os.environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
-        options = ["--conf", f"spark.jars.ivy={ivy}", str(script)]
-        subprocess.run([*submit, *options], env=environment, check=True, capture_output=True)
-    scala = home.glob("jars/scala-library-*.jar")  # Spark's resolution leaves out what Spark has
-    return os.pathsep.join(str(jar) for jar in [*sorted(ivy.glob("jars/*.jar")), *scala])
+    """The broker with all it needs; Spark's resolution leaves out Scala, which Spark has."""
+    scala = Path(pyspark.__file__).parent.glob("jars/scala-library-*.jar")
+    return os.pathsep.join(str(jar) for jar in [*resolve(_BROKER), *scala])
+
+
+def source_jars() -> str:
+    """Spark's Kafka source. The module for its tokens is not published for every version of Spark."""
+    tokens = [jar for jar in resolve(_TOKENS) if _TOKENS.split(":")[1] in jar.name]
+    without = ":".join(_TOKENS.split(":")[:2])
+    return ",".join(str(jar) for jar in [*resolve(_SOURCE, exclude=without), *tokens])
 
 
 def _free_port() -> int:
@@ -142,8 +137,7 @@ class KafkaReader:
 
 def _serve(address: str, records: str, cores: str) -> None:
     settings = {
-        "spark.jars.packages": _SOURCE,
-        "spark.jars.ivy": str(_ivy(_SOURCE)),
+        "spark.jars": source_jars(),
         "spark.driver.memory": _READER_MEMORY,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from dataclasses import replace
 
-from benchmarks.harness import Row, Scale, Spread, machine, paired, part_main, say
+from benchmarks.harness import ROOT, Row, Scale, Spread, machine, paired, part_main, say
 from benchmarks.job_server import JobServer, clear_lakes
 from benchmarks.memory import peaks
 from benchmarks.segments import KIB, PLAIN, log_dir, size_of
@@ -62,10 +63,22 @@ def _planning(scale: Scale) -> list[Row]:
     ]
 
 
+def _opening(scale: Scale) -> list[Row]:
+    files = scale.listed
+    script = [sys.executable, "-m", "benchmarks.table_log", str(files)]
+    done = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout.splitlines()[-1])
+    note = f"{files:,} data files in its log"
+    return [
+        Row("opening a table", "s", Spread.of([found["seconds"]]), note=note),
+        Row("opening a table, memory", "MiB", Spread.of([found["mib"]]), note=note),
+    ]
+
+
 def measure(scale: Scale) -> list[Row]:
     clear_lakes()
     say("  planning")
-    rows = _planning(scale)
+    rows = [*_planning(scale), *_opening(scale)]
     with JobServer(machine()["cores"]) as session:
         say("  bytes")
         rows.append(_per_byte(scale, session))

@@ -6,12 +6,16 @@ in ``benchmarks/java`` are compiled in memory by Janino, which Spark ships. A Ja
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 from types import TracebackType
 
+import pyspark
+
 from pipelines.java import java_command
-from tests.kafka.reader import PACKAGE, classpath
+from tests.kafka.reader import PACKAGE, ROOT, classpath
 
 VERSION = PACKAGE.rpartition(":")[2]
 _SOURCES = Path(__file__).with_name("java")
@@ -22,6 +26,24 @@ def command(name: str, *arguments: str, heap: str = "1g") -> list[str]:
     java = [java_command() or "java", f"-Xmx{heap}", "-cp", classpath()]
     source = str(_SOURCES / f"{name}.java")
     return [*java, "org.codehaus.janino.SimpleCompiler", source, name, *arguments]
+
+
+def resolve(package: str, exclude: str = "") -> list[Path]:
+    """Jars of a package and what it needs, by Spark's package resolution where that was not done yet."""
+    ivy = ROOT / "build" / "kafka" / package.split(":")[1]
+    name = "-".join(package.split(":")[1:])
+    if not list(ivy.glob(f"jars/*_{name}.jar")):
+        home = Path(pyspark.__file__).parent
+        script = ivy / "nothing.py"
+        script.parent.mkdir(parents=True, exist_ok=True)
+        script.write_text("")
+        submit = [str(home / "bin" / "spark-submit"), "--packages", package, "--exclude-packages", exclude]
+        submit += ["--conf", f"spark.jars.ivy={ivy}", "--master", "local[1]", str(script)]
+        environment = {**os.environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
+        done = subprocess.run(submit, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"Spark could not resolve {package}: is the network there?\n{done.stderr}")
+    return sorted(ivy.glob("jars/*.jar"))
 
 
 class Iterating:

@@ -86,58 +86,58 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def draw(parts: dict[str, Any], path: Path = PLOT) -> None:
-    """Bars of ours against the peers: the kernels in MB/s, the job in seconds."""
+    """How many times the peer's speed ours is: a bar a row, with the spread, the goal and both figures."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    panels = [(p, t) for p, t in _PANELS.items() if _drawn(parts, p)]
-    if not panels:
+    rows = [row for part in _DRAWN for row in parts.get(part, {}).get("rows", []) if _is_drawn(row)]
+    if not rows:
         return
-    counts = [len(_drawn(parts, part)) for part, _ in panels]
-    figure, axes = plt.subplots(
-        len(panels),
-        1,
-        figsize=(8, 1 + 0.55 * sum(counts)),
-        squeeze=False,
-        height_ratios=counts,
-        layout="constrained",
-    )
-    for axis, (part, title) in zip(axes[:, 0], panels, strict=True):
-        _panel(axis, _drawn(parts, part), title, logarithmic=part == "kernels")
-    at = parts[panels[0][0]]["machine"]
-    figure.suptitle(f"{at['cores']} cores, {at['cpu']}", fontsize=9)
+    figure, axis = plt.subplots(figsize=(8, 1.2 + 0.36 * len(rows)), layout="constrained")
+    bars = [_speed(row) for row in rows]
+    whiskers = [[b.median - b.low for b in bars], [b.high - b.median for b in bars]]
+    axis.barh(range(len(rows)), [b.median for b in bars], 0.6, xerr=whiskers, color=_OURS, ecolor="#555555")
+    axis.axvline(1, color="black", linewidth=1)
+    goals = [(_goal(row), place) for place, row in enumerate(rows) if row["goal"] is not None]
+    axis.plot(*zip(*goals, strict=True), "D", color="#d62728", markersize=4, label="goal")
+    for place, (row, bar) in enumerate(zip(rows, bars, strict=True)):
+        end = max(bar.high, 1, _goal(row) * 1.05)
+        axis.text(end, place, f"  {bar.median:.2f}x: {_figures(row)}", va="center", fontsize=7)
+    axis.set_yticks(range(len(rows)), [row["name"] for row in rows], fontsize=8)
+    axis.invert_yaxis()
+    axis.set_xlim(0, 1.7 * max(*(b.high for b in bars), *(goal for goal, _ in goals)))
+    about = next(parts[part] for part in _DRAWN if part in parts)
+    at = f"{about['machine']['cores']} cores, {about['machine']['cpu']}, size {about['size']}"
+    axis.set_title(f"speed of ours, the peer's being 1 ({at})", fontsize=9, loc="left")
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.tick_params(labelsize=8)
+    axis.legend(fontsize=8, loc="lower right", frameon=False)
     figure.savefig(path, dpi=130, metadata={"Software": None})
     plt.close(figure)
 
 
-_PANELS = {
-    "kernels": "bytes to Arrow columns, one thread, checksums checked (MB/s, longer is better)",
-    "job": "source to committed Delta tables (s, shorter is better)",
-}
+_DRAWN = ("kernels", "job", "broker")
+_OURS = "#1f77b4"
 
 
-def _drawn(parts: dict[str, Any], part: str) -> list[dict[str, Any]]:
-    unit = "MB/s" if part == "kernels" else "s"
-    rows = parts.get(part, {}).get("rows", [])
-    return [r for r in rows if r["theirs"] and r["unit"] == unit and not r["name"].startswith("floor")]
+def _is_drawn(row: dict[str, Any]) -> bool:
+    return row["goal"] is not None and row["ratio"] is not None and row["unit"] in ("MB/s", "s")
 
 
-def _panel(axis: Any, rows: list[dict[str, Any]], title: str, logarithmic: bool) -> None:
-    places = range(len(rows))
-    for offset, key, colour in ((-0.2, "ours", "#1f77b4"), (0.2, "theirs", "#bbbbbb")):
-        bars = axis.barh(
-            [place + offset for place in places], [r[key]["median"] for r in rows], 0.38, color=colour
-        )
-        names = ["ours" if key == "ours" else r["peer"] for r in rows]
-        texts = [f"{name} {short(r[key]['median'])}" for name, r in zip(names, rows, strict=True)]
-        axis.bar_label(bars, texts, padding=3, fontsize=7)
-    axis.set_yticks(places, [f"{r['name']}\n{r['ratio']['median']:.2f}x" for r in rows], fontsize=8)
-    axis.invert_yaxis()
-    axis.set_title(title, fontsize=9, loc="left")
-    axis.margins(x=0.25)
-    if logarithmic:
-        axis.set_xscale("log")
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.tick_params(labelsize=8)
+def _speed(row: dict[str, Any]) -> Spread:
+    ratio = Spread(**row["ratio"])
+    if row["at_least"]:
+        return ratio
+    return Spread(1 / ratio.median, 1 / ratio.high, 1 / ratio.low)
+
+
+def _goal(row: dict[str, Any]) -> float:
+    return float(row["goal"] if row["at_least"] else 1 / row["goal"])
+
+
+def _figures(row: dict[str, Any]) -> str:
+    unit = row["unit"]
+    ours, theirs = short(row["ours"]["median"]), short(row["theirs"]["median"])
+    return f"{ours} {unit}, {row['peer']} {theirs} {unit}"

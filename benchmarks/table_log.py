@@ -1,0 +1,83 @@
+"""How long the driver takes to open a Delta table of very many data files, and how much memory that is.
+
+``python -m benchmarks.table_log FILES``: prints JSON. The files are named in the table's log alone: opening a
+table reads no data file. ``benchmarks.growth`` runs it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.transaction import AddAction
+
+from benchmarks.segments import WORK
+
+_TABLE = WORK / "table_log"
+_APP = "benchmark"
+_FILES_A_COMMIT = 8192
+_PARTITIONS = 1000
+_STATISTICS = json.dumps(
+    {
+        "numRecords": 1_000_000,
+        "minValues": {"offset": 1_000_000_000, "timestamp": "2026-01-01T00:00:00.000Z"},
+        "maxValues": {"offset": 1_001_000_000, "timestamp": "2026-01-01T00:10:00.000Z"},
+    }
+)
+
+
+def _add(number: int) -> AddAction:
+    partition = str(number % _PARTITIONS)
+    return AddAction(
+        path=f"topic=events/partition={partition}/magic=2/part-{number:032d}.parquet",
+        size=40_000_000,
+        partition_values={"topic": "events", "partition": partition, "magic": "2"},
+        modification_time=0,
+        data_change=True,
+        stats=_STATISTICS,
+    )
+
+
+def _make(files: int) -> None:
+    shutil.rmtree(_TABLE, ignore_errors=True)
+    names = ("topic", "partition", "magic")
+    schema = pa.schema([("offset", pa.int64()), ("timestamp", pa.timestamp("us", "UTC"))])
+    schema = pa.schema([*schema, *(pa.field(name, pa.string()) for name in names)])
+    write_deltalake(_TABLE, schema.empty_table(), partition_by=list(names))
+    table = DeltaTable(_TABLE)
+    for version, first in enumerate(range(0, files, _FILES_A_COMMIT), start=1):
+        table.create_write_transaction(
+            [_add(number) for number in range(first, min(first + _FILES_A_COMMIT, files))],
+            mode="append",
+            schema=table.schema(),
+            partition_by=list(names),
+            commit_properties=CommitProperties(app_transactions=[Transaction(_APP, version)]),
+        )
+    DeltaTable(_TABLE).create_checkpoint()
+
+
+def _peak_mib() -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:"))
+
+
+def main(files: int, prepared: bool = False) -> None:
+    if not prepared:
+        _make(files)
+        subprocess.run([sys.executable, "-m", __spec__.name, str(files), "opened"], check=True)
+        shutil.rmtree(_TABLE)
+        return
+    before, began = _peak_mib(), time.perf_counter()
+    DeltaTable(_TABLE).transaction_version(_APP)
+    seconds = time.perf_counter() - began
+    print(json.dumps({"seconds": seconds, "mib": _peak_mib() - before}), flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), prepared=len(sys.argv) > 2)
