@@ -44,15 +44,19 @@ ANYWHERE = {
     "spark.python.worker.faulthandler.enabled": "true",
 }
 
-# A small machine for small metadata: tables of one lake, read by one process.
+# One machine: the defaults, 200 and 50 tasks for a handful of rows, would take longer than the work.
+_LOCAL = {
+    "spark.sql.shuffle.partitions": "4",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
+}
+
 EMBEDDED = {
+    **_LOCAL,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "4",
-    "spark.databricks.delta.snapshotPartitions": "2",
-    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
 }
 
 # Printed by every Java that Spark starts, whatever the log level.
@@ -89,8 +93,13 @@ def _join_submitted() -> SparkSession:
     """Under spark-submit: our settings where the command named none."""
     SparkContext._ensure_initialized()
     submitted = SparkConf()
+    ours = dict(ANYWHERE)
+    if (submitted.get("spark.master") or "").startswith("local"):
+        ours.update(_LOCAL)
+    if submitted.get("spark.sql.catalogImplementation", "in-memory") == "in-memory":
+        ours["spark.sql.warehouse.dir"] = _scratch_folder()
     builder = SparkSession.builder
-    for key, value in {**ANYWHERE, "spark.sql.warehouse.dir": _scratch_folder()}.items():
+    for key, value in ours.items():
         if not submitted.contains(key):
             builder = builder.config(key, value)
     extensions = submitted.get("spark.sql.extensions", "") or ""
@@ -107,9 +116,8 @@ def _start_embedded(settings: Settings) -> SparkSession:
     if (home / "jars").is_dir():
         os.environ["SPARK_HOME"] = str(home)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    cores = settings.cores or len(os.sched_getaffinity(0))
     # The second figure lets a task fail three times before the job does; plain local[N] never tries again.
-    conf = SparkConf().setMaster(f"local[{cores},4]").setAppName("kafka-log-lake")
+    conf = SparkConf().setMaster(f"local[{settings.cores or '*'},4]").setAppName("kafka-log-lake")
     conf.set("spark.driver.memory", settings.driver_memory)
     conf.set("spark.sql.warehouse.dir", _scratch_folder())
     conf.setAll([*ANYWHERE.items(), *EMBEDDED.items()])

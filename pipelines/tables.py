@@ -145,7 +145,8 @@ def register_in_catalog(spark: SparkSession, address: str, schema: str) -> None:
         )
     prefix = ".".join(sql_name(part) for part in schema.split("."))
     try:
-        spark.sql(f"CREATE SCHEMA IF NOT EXISTS {prefix}")
+        if not spark.catalog.databaseExists(prefix):
+            spark.sql(f"CREATE SCHEMA {prefix}")
         for table in TABLES:
             _register_table(spark, f"{prefix}.{sql_name(table.name)}", table_path(address, table.name))
         names = {table.name: f"{prefix}.{sql_name(table.name)}" for table in TABLES}
@@ -159,7 +160,8 @@ def register_in_catalog(spark: SparkSession, address: str, schema: str) -> None:
 
 def _register_table(spark: SparkSession, name: str, path: str) -> None:
     spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING delta LOCATION {sql_string(path)}")
-    location = spark.sql(f"DESCRIBE DETAIL {name}").first()
+    found = spark.sql(f"DESCRIBE DETAIL {name}").first()
     wanted = spark.sql(f"DESCRIBE DETAIL delta.{sql_name(path)}").first()
-    if location is None or wanted is None or location["id"] != wanted["id"]:
+    # Not the id: a copied lake keeps it.
+    if found is None or wanted is None or found["location"] != wanted["location"]:
         raise UserError(f"--catalog-schema: {name} is there already and belongs to another lake")

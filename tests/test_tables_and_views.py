@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +16,7 @@ import pipelines
 from pipelines.errors import UserError
 from pipelines.lake import sql_table
 from pipelines.tables import create_tables
+from pipelines.views import VIEWS
 from tests.support.lake_rows import insert
 from udfs.columns import RECORDS, TABLES
 
@@ -94,6 +98,47 @@ def test_register_refuses_what_is_no_lake(spark: SparkSession, tmp_path: Path) -
 def test_catalog_schema_needs_a_catalog_that_stays(spark: SparkSession, lake: str) -> None:
     with pytest.raises(UserError, match="in memory"):
         create_tables(spark, lake, catalog_schema="kafka")
+
+
+REGISTER = """
+import sys
+from pipelines.cli import exit_code_of
+from pipelines.session import session
+from pipelines.settings import Settings
+from pipelines.tables import create_tables
+
+def job():
+    with session(Settings(catalog_schema="kafka")) as spark:
+        create_tables(spark, sys.argv[1], "kafka")
+        create_tables(spark, sys.argv[1], "kafka")
+        print([row["tableName"] for row in spark.sql("SHOW TABLES IN kafka").collect()])
+        print(spark.sql("SELECT count(*) FROM kafka.latest_by_key").collect())
+        create_tables(spark, sys.argv[2], "kafka")
+
+sys.exit(exit_code_of(job))
+"""
+
+
+def test_catalog_schema_holds_tables_and_views_of_one_lake(
+    spark: SparkSession, lake: str, lake_template: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "cwd"
+    folder.mkdir()
+    (folder / "register.py").write_text(REGISTER)
+    submit = str(Path(sys.executable).with_name("spark-submit"))
+    conf = ["--conf", "spark.sql.catalogImplementation=hive", "--conf", f"spark.sql.warehouse.dir={folder}/w"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parent.parent)}
+    done = subprocess.run(
+        [submit, *conf, "register.py", lake, lake_template],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    names = sorted([*(table.name for table in TABLES), *(view.name for view in VIEWS)])
+    refused = "error: --catalog-schema: `kafka`.`records` is there already and belongs to another lake"
+    assert done.stdout.splitlines() == [str(names), "[Row(count(1)=0)]", refused]
+    assert done.returncode == 2
 
 
 SEGMENT = "file:///logs/t-0/00000000000000000000.log"
