@@ -59,6 +59,7 @@ def _make(files: int) -> None:
             partition_by=list(names),
             commit_properties=CommitProperties(app_transactions=[Transaction(_APP, version)]),
         )
+        table.update_incremental()
     DeltaTable(_TABLE).create_checkpoint()
 
 

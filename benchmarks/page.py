@@ -1,0 +1,174 @@
+"""Puts the figures of ``latest.json`` into docs/performance.md: ``python -m benchmarks.page``.
+
+The page names a place for each table by a comment, ``<!-- figures: goals -->``; what stands between it and
+the next ``<!-- end -->`` is made here and replaced each time. What was not measured says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from benchmarks import report
+from benchmarks.harness import ROOT, short
+
+PAGE = ROOT / "docs" / "performance.md"
+MISSING = "not measured yet"
+_BETWEEN = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+# Goal in words, part, row. The number of the goal stands in the row itself.
+GOALS = (
+    ("V2 uncompressed, 100 B records: 1.8x kafka-clients or more", "kernels", "V2 none 100 B"),
+    ("V2 uncompressed, 1 KiB records: 1.5x or more", "kernels", "V2 none 1 KiB"),
+    ("V2 lz4: 1.6x or more", "kernels", "V2 lz4"),
+    ("V2 snappy: 1.6x or more", "kernels", "V2 snappy"),
+    ("V2 zstd: 1.7x or more", "kernels", "V2 zstd"),
+    ("V2 gzip: 1.8x or more", "kernels", "V2 gzip"),
+    ("V1 uncompressed: 8x or more", "kernels", "V1 none"),
+    ("V1 lz4, inner checksums too: 1.2x or more", "kernels", "V1 lz4"),
+    ("aiokafka's C extension, V2 uncompressed: 4x or more", "kernels", "V2 none, aiokafka"),
+    ("the job: at most 1.8x the time pyarrow alone needs to write", "job", "job, pyarrow alone"),
+    ("the job: 4x `--sink spark` or more", "job", "job, --sink spark"),
+    ("the job: 6x Spark's Kafka source or more", "broker", "job, Spark's Kafka source"),
+    ("Parquet no larger than Spark's with zstd", "job", "Parquet size, --sink spark"),
+    ("Python worker at most 600 MiB, uncompressed", "memory", "Python worker, none"),
+    ("Python worker at most 600 MiB, zstd", "memory", "Python worker, zstd"),
+    ("Python worker at most 600 MiB, gzip", "memory", "Python worker, gzip"),
+    ("Python worker at most 600 MiB, lz4 with 1 KiB records", "memory", "Python worker, lz4, 1 KiB"),
+    ("one segment on 2 cores: 1.8x one core or more", "slices", "one segment, all cores"),
+    ("small segments: at most 3x the time a byte of big ones", "slices", "small segments"),
+    ("small segments: at most a few Parquet files a partition", "slices", "Parquet files a partition"),
+    ("time a byte flat as bytes grow", "growth", "bytes"),
+    ("time a byte flat as partitions grow", "growth", "partitions"),
+    ("planning 1,000,000 segments in under 2 GiB", "growth", "planning, driver's Java"),
+    ("cold start at most 1.5x an empty Spark + Delta session", "startup", "ten small segments, cold"),
+    ("a second run compiles nothing", "startup", "compiled by a second run"),
+    ("imports compile nothing", "startup", "compiled by imports"),
+)
+
+_CORES_AN_EXECUTOR = 8
+_EXECUTORS = (10, 50, 200)
+_PRICE = 0.05  # a core-hour
+
+
+def rows_of(parts: dict[str, Any], part: str) -> dict[str, dict[str, Any]]:
+    return {row["name"]: row for row in parts.get(part, {}).get("rows", [])}
+
+
+def _spread(value: dict[str, float]) -> str:
+    if value["low"] == value["high"]:
+        return short(value["median"])
+    return f"{short(value['median'])} ({short(value['low'])} to {short(value['high'])})"
+
+
+def figure(row: dict[str, Any]) -> str:
+    """A row in words: the ratio with its spread, then what it is made of."""
+    unit = row["unit"]
+    if row["ratio"] is None:
+        return f"{_spread(row['ours'])} {unit}"
+    ours, theirs = short(row["ours"]["median"]), short(row["theirs"]["median"])
+    return f"{_spread(row['ratio'])}x: {ours} {unit}, {row['peer']} {theirs} {unit}"
+
+
+def _table(head: tuple[str, ...], lines: Sequence[tuple[str, ...]]) -> str:
+    marked = [head, tuple("---" for _ in head), *lines]
+    return "".join(f"| {' | '.join(line)} |\n" for line in marked)
+
+
+def goals(parts: dict[str, Any]) -> str:
+    lines = []
+    for text, part, name in GOALS:
+        row = rows_of(parts, part).get(name)
+        verdict = "" if row is None else {True: "met", False: "**missed**", None: ""}[row["met"]]
+        lines.append((text, figure(row) if row else MISSING, verdict, f"`{part}`"))
+    return _table(("goal", "figure", "", "part"), lines)
+
+
+def floors(parts: dict[str, Any]) -> str:
+    rows = [row for name, row in rows_of(parts, "kernels").items() if name.startswith("floor")]
+    lines = [
+        (
+            row["name"].removeprefix("floor, "),
+            f"{short(row['ours']['median'])} MB/s",
+            f"{short(row['theirs']['median'])} MB/s",
+            f"{_spread(row['ratio'])}x",
+        )
+        for row in rows
+    ]
+    head = ("file", "ours", "floor", "time of ours / floor")
+    return _table(head, lines) if lines else f"{MISSING}\n"
+
+
+def others(parts: dict[str, Any]) -> str:
+    """Rows that no goal speaks of."""
+    named = {(part, name) for _, part, name in GOALS}
+    lines = [
+        (name, figure(row), row["note"], f"`{part}`")
+        for part in parts
+        for name, row in rows_of(parts, part).items()
+        if (part, name) not in named and not name.startswith("floor")
+    ]
+    return _table(("", "figure", "", "part"), lines) if lines else f"{MISSING}\n"
+
+
+def machines(parts: dict[str, Any]) -> str:
+    lines = []
+    for part, about in parts.items():
+        at = about["machine"]
+        where = f"{at['cores']} x {at['cpu']}, {at['memory_gib']} GiB"
+        lines.append((f"`{part}`", about["size"], where, str(at["load_before"]), f"{about['seconds']:.0f} s"))
+    head = ("part", "size", "machine", "load before", "took")
+    return _table(head, lines) if lines else f"{MISSING}\n"
+
+
+def bytes_a_core_second(parts: dict[str, Any]) -> float | None:
+    """What one core of the machine takes of a large source in a second, everything included."""
+    row = rows_of(parts, "growth").get("bytes")
+    if row:
+        return 1e9 / row["ours"]["median"] / parts["growth"]["machine"]["cores"]
+    row = rows_of(parts, "job").get("job, speed")
+    return row["ours"]["median"] * 1e6 / parts["job"]["machine"]["cores"] if row else None
+
+
+def petabyte(parts: dict[str, Any]) -> str:
+    """Hours and cost of 10^15 bytes on some numbers of executors, by the speed of one core."""
+    rate = bytes_a_core_second(parts)
+    if rate is None:
+        return f"{MISSING}\n"
+    core_hours = 1e15 / rate / 3600
+    lines = []
+    for count in _EXECUTORS:
+        cores = count * _CORES_AN_EXECUTOR
+        hours = core_hours / cores
+        lines.append(
+            (f"{count} of {_CORES_AN_EXECUTOR} cores", f"{short(cores * rate / 1e9)} GB/s", short(hours))
+        )
+    head = ("executors", "speed", "hours of decoding")
+    return (
+        f"One core takes {short(rate / 1e6)} MB/s: {core_hours:,.0f} core-hours, "
+        f"{core_hours * _PRICE:,.0f} USD at {_PRICE} USD a core-hour, whatever the number of executors.\n\n"
+        + _table(head, lines)
+    )
+
+
+TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "goals": goals,
+    "floors": floors,
+    "others": others,
+    "machines": machines,
+    "petabyte": petabyte,
+}
+
+
+def main() -> None:
+    parts = report.load()
+
+    def made(match: re.Match[str]) -> str:
+        return f"{match[1]}{TABLES[match[2]](parts)}{match[3]}"
+
+    PAGE.write_text(_BETWEEN.sub(made, PAGE.read_text()))
+
+
+if __name__ == "__main__":
+    main()
