@@ -20,7 +20,8 @@ from udfs.jit import kernel, load_u64
 
 CRC32C_POLYNOMIAL = 0x82F63B78
 CRC32_POLYNOMIAL = 0xEDB88320
-_STREAM = 512  # bytes a stream: three of them are folded at once
+_STREAM_LOG2 = 9
+_STREAM = 1 << _STREAM_LOG2  # bytes a stream: three of them are folded at once
 
 
 def _tables(polynomial: int, slices: int) -> np.ndarray:
@@ -121,10 +122,11 @@ def crc32_combine(first: int, second: int, second_size: int) -> int:
     return _shift(first, second_size, CRC32_POLYNOMIAL, _CRC32_POWERS) ^ second
 
 
-def _shift_tables(size: int) -> np.ndarray:
-    """uint32[4 * 256]: what ``size`` zero bytes make of each byte of a CRC-32C register."""
-    shift = getattr(_shift, "py_func", _shift)
-    bits = [shift(1 << k, size, CRC32C_POLYNOMIAL, _CRC32C_POWERS) for k in range(32)]
+def _shift_tables(doublings: int) -> np.ndarray:
+    """uint32[4 * 256]: what ``2 ** doublings`` zero bytes make of each byte of a CRC-32C register."""
+    multiply = getattr(_multiply, "py_func", _multiply)
+    power = int(_CRC32C_POWERS[doublings])
+    bits = [multiply(power, 1 << k, CRC32C_POLYNOMIAL) for k in range(32)]
     rows = np.zeros((4, 256), dtype=np.uint32)
     for byte in range(4):
         for value in range(256):
@@ -176,8 +178,8 @@ def _overload_step(state, word):  # type: ignore[no-untyped-def]
     return lambda state, word: _crc_word(state, word)
 
 
-_SHIFT_1 = _shift_tables(_STREAM)
-_SHIFT_2 = _shift_tables(2 * _STREAM)
+_SHIFT_1 = _shift_tables(_STREAM_LOG2)
+_SHIFT_2 = _shift_tables(_STREAM_LOG2 + 1)
 
 
 @kernel
