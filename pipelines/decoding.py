@@ -25,7 +25,6 @@ from pipelines.plan import GO_ON, REWRITTEN, Segment, Slice, make_slices, second
 from pipelines.progress import Progress
 from pipelines.reports import Report, Verdict, begun, first_byte, judge
 from pipelines.runs import Intent, Replaced
-from pipelines.sources import size
 from pipelines.stage import Reader
 from udfs import columns, spark_stage
 from udfs.spark_stage import StageOptions
@@ -33,7 +32,6 @@ from udfs.spark_stage import StageOptions
 log = logging.getLogger(__name__)
 ARROW, SPARK = "arrow", "spark"
 RECORDS_DDL = ", ".join(f"`{c.name}` {c.sql_type}" for c in columns.RECORDS.columns)
-RAW_DDL = ", ".join(f"`{c.name}` {c.sql_type}" for c in columns.RAW_SEGMENTS.columns)
 CHANGED = "changed during the run"  # in what a worker says of a file that is not what it was
 _ATTEMPTS = 3
 
@@ -204,11 +202,11 @@ class Decoder:
         """Everything that this run commits."""
         news = staged.news
         gone = self._merged_away(news)
-        replaced = [Replaced(r["topic"], r["partition"], r["segment"], 0) for r in gone]
-        replaced += [_replaced(v.segment) for v in news if v.segment.action == REWRITTEN]
-        replaced += self._left_over([v.segment for v in news if v.segment.action == GO_ON])
+        rows = [Replaced(r["topic"], r["partition"], r["segment"], 0) for r in gone]
+        rows += [making_way(v.segment) for v in news if v.segment.action == REWRITTEN]
+        rows += self._left_over([v.segment for v in news if v.segment.action == GO_ON])
         partitions = {(v.segment.topic, v.segment.partition) for v in news}
-        partitions |= {(r.topic, r.partition) for r in replaced}
+        partitions |= {(r.topic, r.partition) for r in rows}
         return Intent(
             app_id=self.lake.app_id,
             version=version,
@@ -216,8 +214,8 @@ class Decoder:
             files=dict(staged.files),
             facts=facts,
             dropped_groups=staged.dropped_groups,
-            records_first=bool(facts) and (bool(replaced) or any(v.total("records") for v in news)),
-            replaced=replaced,
+            records_first=bool(facts) and (bool(rows) or any(v.total("records") for v in news)),
+            replaced=rows,
             put=[v.row for v in news if v.row is not None],
             drop=[r["segment"] for r in gone],
             only_new=not gone and all(v.segment.was is None for v in news),
@@ -253,7 +251,7 @@ class Decoder:
         past = (F.col("segment") == F.col("known")) & (F.col("position") >= F.col("start"))
         rows = batches.join(F.broadcast(starts), past).select("known").distinct()
         found = {r.known for r in rows.collect()}
-        return [_replaced(s) for s in going_on if s.segment in found]
+        return [making_way(s) for s in going_on if s.segment in found]
 
     def _records(self, news: Sequence[Verdict]) -> DataFrame:
         """The rows of ``records`` of these segments, read once more: the spark sink's second pass."""
@@ -273,59 +271,6 @@ class Decoder:
         return self.reader.rows(slices).mapInArrow(spark_stage.read_records(self.options), RECORDS_DDL)
 
 
-@dataclass(frozen=True)
-class Lander(Decoder):
-    """The same for ``raw_segments``: bytes land as they are, so every segment that can be read gives news."""
-
-    @property
-    def doing(self) -> str:
-        return "landing"
-
-    def _attempt(self, segments: Sequence[Segment]) -> Staged:
-        if self.sink == ARROW:
-            return Decoder._attempt(self, segments)
-        staged = Staged(verdicts=[Verdict(s, (), row={}, news=True) for s in segments])
-        slices = self._slices(segments, 0)
-        rows = self.reader.rows(slices).mapInArrow(spark_stage.read_raw(self.options), RAW_DDL)
-        with self.progress.shown(self.doing, segments):
-            self.lake.append(columns.RAW_SEGMENTS, rows, self.intent(staged, self.lake.next_version(), ""))
-        return staged
-
-    def _still_there(self, segments: Sequence[Segment]) -> Sequence[Segment]:
-        there = []
-        for segment in segments:
-            if (size(self.spark, segment.segment) or 0) >= segment.length:
-                there.append(segment)
-            else:
-                log.warning("%s changed while it was read, left for the next run", segment.segment)
-        return there
-
-    def _write(self) -> spark_stage.Stage:
-        return spark_stage.land_raw(self.options)
-
-    def _magics(self, staged: Staged, facts: str) -> set[int]:
-        return set()
-
-    def _verdict(self, segment: Segment, reports: Sequence[Report]) -> Verdict:
-        (report,) = reports
-        if report["changed"]:
-            return Verdict(segment, (report,), changed=report["changed"])
-        return Verdict(segment, (report,), row={}, news=True)
-
-    def _slices(self, segments: Iterable[Segment], first: int) -> list[Slice]:
-        if self.reader.one_group_a_segment:
-            return whole(segments, first)
-        return make_slices(segments, self.reader.slice_bytes, first, split=False)
-
-    def intent(self, staged: Staged, version: int, facts: str) -> Intent:
-        return Intent(
-            app_id=self.lake.app_id,
-            version=version,
-            run_id=self.options.run_id,
-            files=dict(staged.files),
-            replaced=[_replaced(v.segment) for v in staged.news if v.segment.was is not None],
-        )
-
-
-def _replaced(segment: Segment) -> Replaced:
+def making_way(segment: Segment) -> Replaced:
+    """What the tables hold of a segment from where this run begins in it."""
     return Replaced(segment.topic, segment.partition, segment.segment, segment.start)

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pipelines import jobs
 from pipelines.cli import main as run_job
 from pipelines.commit import INGEST_APP, Lake, configured
-from pipelines.decoding import Lander
+from pipelines.landing import Lander
 from pipelines.plan import Segment
 from pipelines.progress import Progress
 from pipelines.raw import landed

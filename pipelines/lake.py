@@ -39,8 +39,8 @@ def sql_name(name: str) -> str:
 
 
 def sql_string(text: str) -> str:
-    """A string literal."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    """A string literal. The dollar is escaped too: Spark puts settings in place of ``${name}`` anywhere."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024") + "'"
 
 
 def log_dir_sql(segment: str) -> str:

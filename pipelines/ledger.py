@@ -176,8 +176,9 @@ def to_segment(row: Row) -> Segment:
 def rows_between(
     spark: SparkSession, ledger: DataFrame, reaches: Iterable[tuple[str, int, int]]
 ) -> list[dict[str, Any]]:
-    """Ledger rows (segment, topic, partition) that stand in a folder at (file_base_offset, reach].
+    """Rows of a ledger that stand in a folder at (file_base_offset, reach].
 
+    They hold topic, partition, log_dir, segment, file_base_offset.
     reaches: (log_dir, file_base_offset of a rewritten segment, its new last offset).
     """
     wanted = spark.createDataFrame(list(reaches), "folder string, above bigint, reach bigint")
@@ -186,5 +187,8 @@ def rows_between(
         & (F.col("file_base_offset") > F.col("above"))
         & (F.col("file_base_offset") <= F.col("reach"))
     )
-    rows = ledger.join(F.broadcast(wanted), in_reach).select("topic", "partition", "segment").distinct()
+    rows = ledger.join(F.broadcast(wanted), in_reach).select(
+        "topic", "partition", "log_dir", "segment", "file_base_offset"
+    )
+    rows = rows.distinct()
     return [row.asDict() for row in rows.collect()]

@@ -83,6 +83,23 @@ def test_a_rewritten_file_replaces_its_chunks(spark: SparkSession, lake: str, lo
     assert landed(lake) == on_disk(logs)
 
 
+@pytest.mark.parametrize("sink", ["arrow", "spark"])
+def test_a_file_merged_into_the_one_before_loses_its_chunks(
+    spark: SparkSession, lake: str, logs: Path, sink: str
+) -> None:
+    first, second, third = batches(0, 2), batches(6, 2), batches(12, 2)
+    put(logs / "a-0", 0, *first)
+    merged = put(logs / "a-0", 6, *second)
+    last = put(logs / "a-0", 12, *third)
+    ingest(spark, lake, logs, sink=sink)
+    kept = {f"file://{last}": last.read_bytes()}
+    merged.unlink()
+    last.unlink()
+    put(logs / "a-0", 0, first[1], second[1])
+    ingest(spark, lake, logs, sink=sink)
+    assert landed(lake) == on_disk(logs) | kept
+
+
 def test_what_the_broker_deleted_stays_landed(spark: SparkSession, lake: str, logs: Path) -> None:
     old = put(logs / "a-0", 0, *batches(0, 3))
     put(logs / "a-0", 9, *batches(9, 3))

@@ -37,7 +37,7 @@ ARROW_POINTS = POINTS | {
 }
 SPARK_POINTS = POINTS | {
     "before records": (Lake, "append", 1, "before"),
-    "records added": (Lake, "append", 1, "after"),
+    "records written": (Lake, "append", 1, "after"),
     "batches added": (Lake, "append", 2, "after"),
     "quarantine added": (Lake, "append", 3, "after"),
 }
