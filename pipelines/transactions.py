@@ -10,6 +10,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.lake import log_dir_sql, sql_string, sql_table, table_path
@@ -53,6 +55,8 @@ FROM (
     ON f.topic = d.topic AND f.partition = d.partition AND f.log_dir = d.log_dir
 )"""
 
+_LOOKED_AT = 512  # files of batches at most that are looked at without Spark
+
 _COLUMNS = ", ".join(column.name for column in TRANSACTIONS.columns)
 
 
@@ -67,7 +71,7 @@ def refresh(
     txn: Delta's application id and version for the commit. Returns the log_dirs whose last stable offset is
     held by a transaction with an uncertain outcome.
     """
-    if not partitions:
+    if not partitions or _none_is_possible(address, partitions):
         return []
     where = _among(partitions)
     computed = compute(spark, address, where).cache()
@@ -81,6 +85,31 @@ def refresh(
         return _held_by_uncertain(computed)
     finally:
         computed.unpersist()
+
+
+def _none_is_possible(address: str, partitions: Sequence[tuple[str, int]]) -> bool:
+    """Whether a look at a few small files already tells that there is no transaction: most logs have none.
+
+    Spark takes seconds to say the same; where there are many files it is asked all the same.
+    """
+    if _fragments(address, TRANSACTIONS.name, partitions):
+        return False
+    files = _fragments(address, BATCHES.name, partitions)
+    if len(files) > _LOOKED_AT:
+        return False
+    flags = (file.to_table(columns=["is_transactional"]).column(0) for file in files)
+    return not any(flag.to_numpy().any() for flag in flags)
+
+
+def _fragments(address: str, table: str, partitions: Sequence[tuple[str, int]]) -> list[ds.Fragment]:
+    """The data files of these topic-partitions in a table."""
+    wanted = set(partitions)
+    found = []
+    for fragment in DeltaTable(table_path(address, table)).to_pyarrow_dataset().get_fragments():
+        keys = ds.get_partition_keys(fragment.partition_expression)
+        if (keys["topic"], keys["partition"]) in wanted:
+            found.append(fragment)
+    return found
 
 
 def compute(spark: SparkSession, address: str, where: str) -> DataFrame:
