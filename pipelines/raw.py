@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
@@ -10,7 +11,7 @@ from pyspark.sql import functions as F
 
 from pipelines.listing import LISTING_COLUMNS
 from udfs import columns, fingerprint
-from udfs.byte_source import ChunkSource
+from udfs.byte_source import ChunkSource, SourceChanged
 
 _SEGMENT_KEY = ("topic", "partition", "log_dir", "segment", "file_base_offset")
 # Of bytes behind the last whole entry it is not known here whether they are torn or zeros
@@ -64,20 +65,38 @@ def marks_in_raw(known: DataFrame, raw: DataFrame) -> DataFrame:
         "segment",
         (F.col("length") >= F.col("decoded_bytes")).alias("long_enough"),
         F.explode(F.array_distinct(F.split("fingerprint", "/"))).alias("mark"),
-    ).withColumn("at", _mark_position(F.col("mark"), 0))
+    )
+    parts = F.split("mark", ":")
+    marks = marks.withColumn("at", parts[0].cast("bigint")).withColumn("size", parts[1].cast("bigint"))
     chunks = raw.select(F.col("segment").alias("landed"), "chunk_position", "chunk_bytes", "content")
-    holds_mark = (
+    overlap = (
         (F.col("segment") == F.col("landed"))
-        & (F.col("at") >= F.col("chunk_position"))
-        & (F.col("at") < F.col("chunk_position") + F.col("chunk_bytes"))
+        & (F.col("chunk_position") < F.col("at") + F.col("size"))
+        & (F.col("chunk_position") + F.col("chunk_bytes") > F.col("at"))
     )
-    read = marks.join(chunks, holds_mark, "left").select(
-        "segment", "long_enough", "mark", "chunk_position", "content"
+    begin = F.greatest(F.col("at"), F.col("chunk_position"))
+    offset = (begin - F.col("chunk_position") + 1).cast("int")
+    piece = F.substring(F.col("content"), offset, (F.col("at") + F.col("size") - begin).cast("int"))
+    # The side with the contents must not be shuffled
+    pieces = (
+        chunks.join(F.broadcast(marks), overlap)
+        .select(
+            "segment",
+            "long_enough",
+            "mark",
+            F.struct(begin.alias("position"), piece.alias("bytes")).alias("piece"),
+        )
+        .groupBy("segment", "long_enough", "mark")
+        .agg(F.array_sort(F.collect_list("piece")).alias("pieces"))
     )
-    return (
-        read.mapInArrow(_read_marks(), "segment string, holds boolean")
-        .groupBy("segment")
-        .agg(F.bool_and("holds").alias("unchanged"))
+    held = (
+        pieces.mapInArrow(_read_marks(), "held string, holds boolean")
+        .groupBy("held")
+        .agg(F.sum(F.col("holds").cast("int")).alias("marks"))
+    )
+    wanted = F.size(F.array_distinct(F.split("fingerprint", "/")))
+    return known.join(held, F.col("segment") == F.col("held"), "left").select(
+        "segment", F.coalesce(F.col("marks") == wanted, F.lit(False)).alias("unchanged")
     )
 
 
@@ -88,20 +107,21 @@ def _mark_position(mark: Column, which: int) -> Column:
 
 
 def _read_marks() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def holds(row: dict[str, Any]) -> bool:
+        if not row["long_enough"]:
+            return False
+        source = ChunkSource((p["position"], p["bytes"]) for p in row["pieces"])
+        position, size, _ = row["mark"].split(":")
+        try:
+            return bool(fingerprint.mark(source, int(position), int(position) + int(size)) == row["mark"])
+        except SourceChanged:
+            return False
+
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            holds = []
-            content = batch.column("content")
-            for i, row in enumerate(batch.drop_columns(["content"]).to_pylist()):
-                if not row["long_enough"] or not content[i].is_valid:
-                    holds.append(False)
-                    continue
-                source = ChunkSource(iter([(row["chunk_position"], content[i].as_buffer())]))
-                position, size, _ = row["mark"].split(":")
-                found = fingerprint.mark(source, int(position), int(position) + int(size))
-                holds.append(found == row["mark"])
+            found = [holds(row) for row in batch.to_pylist()]
             yield pa.RecordBatch.from_arrays(
-                [batch.column("segment"), pa.array(holds, pa.bool_())], names=["segment", "holds"]
+                [batch.column("segment"), pa.array(found, pa.bool_())], names=["held", "holds"]
             )
 
     return read

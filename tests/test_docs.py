@@ -123,9 +123,10 @@ def test_options_named_exist(page: Path) -> None:
     ours = {option(field.name) for field in dataclasses.fields(Settings)}
     ours |= {"--config", "--print-config", "--format", "--no-"}
     sparks = {"--py-files", "--packages", "--archives", "--conf"}
+    benchmarks = {"--size"}
     codes = [code for code in re.findall(r"`([^`\n]+)`", page.read_text()) if "pip " not in code]
     named = {found for code in codes for found in re.findall(r"(?<![\w-])--[a-z][a-z-]*", code)}
-    assert named <= ours | sparks
+    assert named <= ours | sparks | benchmarks
 
 
 # --- The pages that follow the code ---
