@@ -1,10 +1,12 @@
 """The one decorator of all kernels, and the few machine operations Numba has no word for.
 
 A kernel takes arrays and integers, gives integers, raises nothing and checks every bound itself: Numba
-checks none. ``NUMBA_DISABLE_JIT=1`` switches compilation off; ``NUMBA_BOUNDSCHECK=1`` adds checks.
+checks none. ``NUMBA_DISABLE_JIT=1`` switches compilation off. ``NUMBA_BOUNDSCHECK=1`` adds checks, to array
+indices and to the operations below: what reads or writes outside its array raises IndexError. So do these
+operations in plain Python.
 
 Numba's own cache notices a change of a kernel's file, but not of the kernels that it calls. So the
-cache lies in a folder named after the bytes of all of them.
+cache lies in a folder named after the bytes of all of them, and after whether bounds are checked.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import config
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic, overload, register_jitable
 
 _KERNEL_MODULES = (
     "jit",
@@ -45,6 +47,7 @@ def _cache_folder() -> str:
     for name in _KERNEL_MODULES:
         digest.update(pkgutil.get_data("udfs", f"{name}.py") or b"")
     leaf = f"numba-{sys.version_info[0]}{sys.version_info[1]}-{digest.hexdigest()[:16]}"
+    leaf += "-checked" if config.BOUNDSCHECK else ""
     beside = package / "__pycache__" / leaf
     try:
         beside.mkdir(parents=True, exist_ok=True)
@@ -74,12 +77,28 @@ def inlined(function: Callable[..., Any]) -> Any:
     return _compiled(function, inline=True)
 
 
+def _lasting(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as if its module were a file beside the cache, where it came out of a zip.
+
+    Numba keeps what it compiled from a zip under the zip's path, which Spark changes from job to job.
+    """
+    code, source = function.__code__, Path(function.__code__.co_filename)
+    if _CACHE and not source.exists():
+        copy = Path(_CACHE) / source.name
+        if not copy.exists():
+            part = copy.with_name(f"{source.name}.{os.getpid()}")
+            part.write_bytes(pkgutil.get_data("udfs", source.name) or b"")
+            part.replace(copy)
+        function.__code__ = code.replace(co_filename=str(copy))
+    return function
+
+
 def _compiled(function: Callable[..., Any], inline: bool) -> Any:
     before = config.CACHE_DIR
     config.CACHE_DIR = _CACHE
     try:
         return numba.njit(
-            function,
+            _lasting(function),
             cache=bool(_CACHE),
             nogil=True,
             error_model="numpy",
@@ -89,34 +108,48 @@ def _compiled(function: Callable[..., Any], inline: bool) -> Any:
         config.CACHE_DIR = before
 
 
+@register_jitable
+def _check(array: Any, at: int, size: int) -> None:
+    """Raise IndexError unless ``array[at:at+size]`` lies in the array."""
+    if at < 0 or size < 0 or at + size > len(array):
+        raise IndexError("bytes outside the array")
+
+
+def _load(buf: Any, i: int, size: int, order: str, kind: Any) -> Any:
+    _check(buf, i, size)
+    return kind(int.from_bytes(bytes(buf[i : i + size]), order, signed=kind is np.int64))
+
+
 def load_u64(buf: Any, i: int) -> Any:
     """The eight bytes at ``buf[i:i+8]`` as a little-endian uint64; the caller has checked the bound."""
-    return np.uint64(int.from_bytes(bytes(buf[i : i + 8]), "little"))
+    return _load(buf, i, 8, "little", np.uint64)
 
 
 def load_be64(buf: Any, i: int) -> int:
     """Big-endian int64 at ``i``; the caller has checked the bound."""
-    return int.from_bytes(bytes(buf[i : i + 8]), "big", signed=True)
+    return _load(buf, i, 8, "big", np.int64)
 
 
 def load_be32(buf: Any, i: int) -> int:
     """Big-endian int32 at ``i`` as int64; the caller has checked the bound."""
-    return int.from_bytes(bytes(buf[i : i + 4]), "big", signed=True)
+    return _load(buf, i, 4, "big", np.int64)
 
 
 def load_be16(buf: Any, i: int) -> int:
     """Big-endian int16 at ``i`` as int64; the caller has checked the bound."""
-    return int.from_bytes(bytes(buf[i : i + 2]), "big", signed=True)
+    return _load(buf, i, 2, "big", np.int64)
 
 
 def copy_bytes(dst: Any, at: int, src: Any, start: int, size: int) -> None:
     """``dst[at:at+size] = src[start:start+size]``; the caller has checked both bounds."""
+    _check(dst, at, size)
+    _check(src, start, size)
     dst[at : at + size] = src[start : start + size]
 
 
 def copy_sixteen(dst: Any, at: int, src: Any, start: int) -> None:
     """Copy sixteen bytes, of which the caller may need fewer; it has checked that both have them."""
-    dst[at : at + 16] = src[start : start + 16]
+    copy_bytes(dst, at, src, start, 16)
 
 
 def borrowed(array: Any) -> Any:
@@ -206,31 +239,44 @@ def _borrowed(array):  # type: ignore[no-untyped-def]
     return lambda array: _borrow(array)
 
 
-@overload(load_u64)
-def _load_u64(buf, i):  # type: ignore[no-untyped-def]
-    return lambda buf, i: _load_le64(buf, i)
+def _offer_load(function: Any, load: Any, size: int) -> None:
+    """Kernels that call ``function`` get the machine's ``load`` of ``size`` bytes."""
+
+    def plain(buf, i):  # type: ignore[no-untyped-def]
+        return load(buf, i)
+
+    def checked(buf, i):  # type: ignore[no-untyped-def]
+        _check(buf, i, size)
+        return load(buf, i)
+
+    overload(function)(lambda buf, i: checked if config.BOUNDSCHECK else plain)
 
 
-@overload(load_be64)
-def _load_be64(buf, i):  # type: ignore[no-untyped-def]
-    return lambda buf, i: _load_signed64(buf, i)
-
-
-@overload(load_be32)
-def _load_be32(buf, i):  # type: ignore[no-untyped-def]
-    return lambda buf, i: _load_signed32(buf, i)
-
-
-@overload(load_be16)
-def _load_be16(buf, i):  # type: ignore[no-untyped-def]
-    return lambda buf, i: _load_signed16(buf, i)
+_offer_load(load_u64, _load_le64, 8)
+_offer_load(load_be64, _load_signed64, 8)
+_offer_load(load_be32, _load_signed32, 4)
+_offer_load(load_be16, _load_signed16, 2)
 
 
 @overload(copy_bytes)
 def _copy_bytes(dst, at, src, start, size):  # type: ignore[no-untyped-def]
+    def checked(dst, at, src, start, size):  # type: ignore[no-untyped-def]
+        _check(dst, at, size)
+        _check(src, start, size)
+        _memcpy(dst, at, src, start, size)
+
+    if config.BOUNDSCHECK:
+        return checked
     return lambda dst, at, src, start, size: _memcpy(dst, at, src, start, size)
 
 
 @overload(copy_sixteen)
 def _overload_copy_sixteen(dst, at, src, start):  # type: ignore[no-untyped-def]
+    def checked(dst, at, src, start):  # type: ignore[no-untyped-def]
+        _check(dst, at, 16)
+        _check(src, start, 16)
+        _copy_sixteen(dst, at, src, start)
+
+    if config.BOUNDSCHECK:
+        return checked
     return lambda dst, at, src, start: _copy_sixteen(dst, at, src, start)
