@@ -37,7 +37,7 @@ from pipelines.lake import sql_string, table_path
 from pipelines.runs import FOLDER, Intent, Replaced, Runs
 from pipelines.sources import escape
 from udfs import columns
-from udfs.spark_stage import FACTS_DDL
+from udfs.stages import FACTS_DDL
 
 DECODE_APP = "kafka-log-decode"
 INGEST_APP = "kafka-log-ingest"

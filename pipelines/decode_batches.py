@@ -34,7 +34,7 @@ from pipelines.settings import SETTING_NAMES, Settings, make_settings
 from pipelines.sources import exists
 from pipelines.stage import Reader, choose_mode
 from pipelines.summary import Summary, counted
-from udfs import columns, fingerprint, spark_stage
+from udfs import columns, fingerprint, stages
 
 
 def run(spark: SparkSession, settings: Settings) -> Summary:
@@ -139,7 +139,7 @@ def decode_segments(spark: SparkSession, source: str | Sequence[str], **settings
         "exact_start": F.lit(True),
         "chunk_position": F.lit(0),
     }
-    kinds = (field.split(" ", 1) for field in spark_stage.SLICE_DDL.split(", "))
+    kinds = (field.split(" ", 1) for field in stages.SLICE_DDL.split(", "))
     rows = segments.select(
         *(
             values.get(name, F.col(name) if name in segments.columns else F.lit(None)).cast(kind).alias(name)
@@ -147,7 +147,7 @@ def decode_segments(spark: SparkSession, source: str | Sequence[str], **settings
         )
     )
     options = jobs.stage_options(made, "", uuid.uuid4().hex)
-    return rows.mapInArrow(spark_stage.read_records(options), RECORDS_DDL)
+    return rows.mapInArrow(stages.stage("read_records", options), RECORDS_DDL)
 
 
 def _job(spark: SparkSession, settings: Settings) -> None:

@@ -26,8 +26,8 @@ from pipelines.progress import Progress
 from pipelines.reports import Report, Verdict, begun, first_byte, judge
 from pipelines.runs import Intent, Replaced
 from pipelines.stage import Reader
-from udfs import columns, spark_stage
-from udfs.spark_stage import StageOptions
+from udfs import columns, stages
+from udfs.stages import StageOptions
 
 log = logging.getLogger(__name__)
 ARROW, SPARK = "arrow", "spark"
@@ -127,10 +127,10 @@ class Decoder:
         rows = self.reader.rows(slices)
         with self.progress.shown(self.doing, [s.segment for s in slices if s.exact_start]):
             if not facts:
-                done = rows.mapInArrow(self._write(), spark_stage.REPORT_DDL).collect()
+                done = rows.mapInArrow(self._write(), stages.REPORT_DDL).collect()
             else:
                 path = self.lake.facts_path(facts)
-                found = rows.mapInArrow(spark_stage.read_facts(self.options), spark_stage.FACTS_DDL)
+                found = rows.mapInArrow(stages.stage("read_facts", self.options), stages.FACTS_DDL)
                 found.write.mode("append").parquet(path)
                 reports = self.lake.facts(facts).where(F.col("group_id") >= min(s.group_id for s in slices))
                 done = reports.where("kind = 'slice'").select("group_id", "kind", "payload").collect()
@@ -140,8 +140,8 @@ class Decoder:
     def doing(self) -> str:
         return "decoding"
 
-    def _write(self) -> spark_stage.Stage:
-        return spark_stage.write_tables(self.options)
+    def _write(self) -> stages.Stage:
+        return stages.stage("write_tables", self.options)
 
     def _magics(self, staged: Staged, facts: str) -> set[int]:
         if facts:
@@ -268,7 +268,7 @@ class Decoder:
         ]
         if not slices:
             return self.spark.createDataFrame(columns.RECORDS.arrow_schema().empty_table())
-        return self.reader.rows(slices).mapInArrow(spark_stage.read_records(self.options), RECORDS_DDL)
+        return self.reader.rows(slices).mapInArrow(stages.stage("read_records", self.options), RECORDS_DDL)
 
 
 def making_way(segment: Segment) -> Replaced:

@@ -29,7 +29,7 @@ from pipelines.stage import BINARY, DIRECT
 from pipelines.summary import Summary
 from pipelines.tables import check_place, create_tables
 from pipelines.transactions import refresh
-from udfs.spark_stage import StageOptions
+from udfs.stages import StageOptions
 
 log = logging.getLogger(__name__)
 
@@ -81,8 +81,10 @@ def planned(
     known: the ledger, None where it is empty; marks: makes (segment, unchanged) of ``ledger.to_check``.
     """
     redecode = settings.redecode and checked_regex(spark, settings.redecode, "--redecode")
-    kept = [listing.persist(StorageLevel.DISK_ONLY)]
+    kept = []
     try:
+        if known is not None or settings.one_copy:  # else the plan alone reads it
+            kept.append(listing.persist(StorageLevel.DISK_ONLY))
         with configured(spark, _LISTING_CONF):
             if settings.one_copy:
                 listing = ledger.furthest_copies(listing)
@@ -113,7 +115,7 @@ def warnings_of_listing(settings: Settings, plan: DataFrame, counts: ledger.Coun
     reasons = (TOPIC_TOO_LONG, PARTITION_TOO_BIG, OFFSET_TOO_BIG)
     warnings = [f"{counts.skipped[r]} files passed over: {r}" for r in reasons if r in counts.skipped]
     several = []
-    if counts.planned and not settings.one_copy:
+    if counts.planned and counts.folders > 1 and not settings.one_copy:
         several = ledger.replicas(plan.where("skip IS NULL"), _REPLICAS_SHOWN + 1)
     if several:
         named = ", ".join(f"{r.topic}-{r.partition} ({r.folders})" for r in several[:_REPLICAS_SHOWN])

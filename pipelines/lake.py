@@ -6,8 +6,8 @@ Spark knows; both may hold blanks, quotes and backticks, so every statement take
 
 from __future__ import annotations
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, PySparkException
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyspark.sql import SparkSession
 
 from pipelines.errors import UserError, one_line
@@ -48,21 +48,20 @@ def log_dir_sql(segment: str) -> str:
     return f"left({segment}, length({segment}) - 25)"
 
 
-def table_version(spark: SparkSession, address: str, table: str) -> int | None:
+def table_version(address: str, table: str) -> int | None:
     """Schema version of a table of ours; None where there is no table, or one that is not ours."""
     try:
-        rows = spark.sql(f"SHOW TBLPROPERTIES {sql_table(address, table)}").collect()
-    except AnalysisException:
+        found = DeltaTable(table_path(address, table)).metadata().configuration
+    except TableNotFoundError:
         return None
-    except (PySparkException, Py4JJavaError) as error:
+    except (DeltaError, OSError) as error:
         raise UserError(f"cannot read the lake {address}: {one_line(error)}") from None
-    found: dict[str, str] = {row["key"]: row["value"] for row in rows}
     return int(found[VERSION_PROPERTY]) if VERSION_PROPERTY in found else None
 
 
-def is_lake(spark: SparkSession, address: str) -> bool:
+def is_lake(address: str) -> bool:
     """Whether a complete lake lies there: its ledger is made last. UserError for one newer than this code."""
-    version = table_version(spark, address, SEGMENTS.name)
+    version = table_version(address, SEGMENTS.name)
     if version is not None and version > SCHEMA_VERSION:
         raise UserError(
             f"the lake {address} has schema version {version}, this release knows {SCHEMA_VERSION}: "
@@ -74,6 +73,6 @@ def is_lake(spark: SparkSession, address: str) -> bool:
 def open_lake(spark: SparkSession, lake: str) -> str:
     """Address of a lake that has to be there."""
     address = lake_address(spark, lake)
-    if not is_lake(spark, address):
+    if not is_lake(address):
         raise UserError(f"there is no lake at {lake}: name a folder that decode_batches wrote")
     return address

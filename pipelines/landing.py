@@ -15,7 +15,7 @@ from pipelines.raw import landed
 from pipelines.reports import Report, Verdict
 from pipelines.runs import Intent, Replaced
 from pipelines.sources import size
-from udfs import columns, spark_stage
+from udfs import columns, stages
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Lander(Decoder):
             return Staged()
         staged = Staged(verdicts=[Verdict(s, (), row={}, news=True) for s in segments])
         slices = self._slices(segments, 0)
-        rows = self.reader.rows(slices).mapInArrow(spark_stage.read_raw(self.options), RAW_DDL)
+        rows = self.reader.rows(slices).mapInArrow(stages.stage("read_raw", self.options), RAW_DDL)
         with self.progress.shown(self.doing, segments):
             self.lake.append(columns.RAW_SEGMENTS, rows, self.intent(staged, self.lake.next_version(), ""))
         return staged
@@ -52,8 +52,8 @@ class Lander(Decoder):
                 log.warning("%s changed while it was read, left for the next run", segment.segment)
         return there
 
-    def _write(self) -> spark_stage.Stage:
-        return spark_stage.land_raw(self.options)
+    def _write(self) -> stages.Stage:
+        return stages.stage("land_raw", self.options)
 
     def _magics(self, staged: Staged, facts: str) -> set[int]:
         return set()
@@ -110,7 +110,7 @@ class Lander(Decoder):
         if not segments:
             return []
         found = self.reader.rows(whole(segments, 0)).mapInArrow(
-            spark_stage.read_facts(self.options), spark_stage.FACTS_DDL
+            stages.stage("read_facts", self.options), stages.FACTS_DDL
         )
         reports = [json.loads(r.payload) for r in found.where("kind = 'slice'").select("payload").collect()]
         ends = {r["segment"]: r["end_offset"] for r in reports if not r["changed"]}

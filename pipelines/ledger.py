@@ -25,11 +25,15 @@ _WAS_TYPE = "struct<" + ",".join(f"`{c.name}`:{c.sql_type}" for c in columns.SEG
 
 @dataclass(frozen=True)
 class Counts:
-    """How many segments stand how. skipped: reason -> number of folders, or of files for reasons of files."""
+    """How many segments stand how. skipped: reason -> number of folders, or of files for reasons of files.
+
+    folders: an upper bound of those that hold a segment.
+    """
 
     planned: int
     planned_bytes: int
     unchanged: int
+    folders: int
     skipped: dict[str, int]
 
     @property
@@ -130,6 +134,7 @@ def count(planned: DataFrame) -> Counts:
         planned=sum(r.files for r in todo),
         planned_bytes=sum(r.bytes for r in todo),
         unchanged=sum(r.files for r in rows if not r.skipped and r.key == UNCHANGED),
+        folders=sum(r.folders for r in rows if not r.skipped),
         skipped={
             r.key: r.folders if r.key.startswith("folder") else r.files
             for r in sorted(rows, key=lambda r: str(r.key))

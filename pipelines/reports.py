@@ -14,7 +14,6 @@ from typing import Any
 
 from pipelines.errors import RunFailed
 from pipelines.plan import GO_ON, Segment
-from udfs.checksums import crc32c_combine
 
 Report = dict[str, Any]
 
@@ -153,8 +152,14 @@ def _content_crc32c(was: dict[str, Any], chain: Sequence[Report]) -> int | None:
         return None
     for i, report in enumerate(chain):
         size = report["end"] - first_byte(report, i == 0)
-        crc = crc32c_combine(crc, report["content_crc32c"], size) if crc else report["content_crc32c"]
+        crc = _combined(crc, report["content_crc32c"], size) if crc else report["content_crc32c"]
     return int(crc)
+
+
+def _combined(crc: int, behind: int, size: int) -> int:
+    from udfs.checksums import crc32c_combine  # loads Numba, which the drivers of most jobs never need
+
+    return int(crc32c_combine(crc, behind, size))
 
 
 def first_byte(report: Report, is_first: bool) -> int:

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from pipelines.errors import UserError
 from pipelines.plan import Slice, pack
 from pipelines.sources import escape, exists
-from udfs.spark_stage import SLICE_SCHEMA
+from udfs.stages import SLICE_SCHEMA
 
 DIRECT, BINARY, RAW = "direct", "binary", "raw"
 # What pyarrow.fs opens in a worker; all else Spark has to bring

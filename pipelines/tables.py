@@ -1,4 +1,4 @@
-"""The tables of a lake: their DDL, made from the declarations in ``udfs.columns``, and their making.
+"""The tables of a lake, made from the declarations in ``udfs.columns``, and their names in a catalog.
 
 Everyone writes to these tables; only this module makes them. The ledger is made last: a lake without it is
 one whose making was cut short, and is completed.
@@ -10,6 +10,9 @@ import os
 import re
 from pathlib import Path
 
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -22,7 +25,6 @@ from pipelines.lake import (
     lake_address,
     sql_name,
     sql_string,
-    sql_table,
     table_path,
     table_version,
 )
@@ -46,32 +48,12 @@ _AMBIGUOUS = re.compile(r"[][\\\x00-\x1f]|%[0-9A-Fa-f]{2}")
 _LEDGER_LAST = (*(table for table in TABLES if table is not SEGMENTS), SEGMENTS)
 
 
-def create_sql(table: Table, name: str) -> str:
-    """CREATE TABLE for a table declared in ``udfs.columns``, under a name already quoted for SQL."""
-    columns = ",\n  ".join(
-        f"{sql_name(c.name)} {c.sql_type} COMMENT {sql_string(c.comment)}" for c in table.columns
-    )
-    partitions = f"\nPARTITIONED BY ({', '.join(table.partitioned_by)})" if table.partitioned_by else ""
-    properties = {
-        "delta.enableDeletionVectors": "false",  # deltalake cannot read them
-        "delta.minReaderVersion": "1",
-        "delta.minWriterVersion": "2",
-        "delta.dataSkippingStatsColumns": ",".join(STATISTICS[table.name]),
-        VERSION_PROPERTY: str(SCHEMA_VERSION),
-    }
-    listed = ", ".join(f"{sql_string(key)} = {sql_string(value)}" for key, value in properties.items())
-    return (
-        f"CREATE TABLE {name} (\n  {columns}\n) USING delta{partitions}"
-        f"\nCOMMENT {sql_string(table.comment)}\nTBLPROPERTIES ({listed})"
-    )
-
-
 def create_tables(spark: SparkSession, lake: str, catalog_schema: str | None = None) -> str:
     """Makes what is missing of a lake and returns its address; commits nothing where all is there."""
     address = lake_address(spark, lake)
     if not check_place(spark, lake):
         for table in _LEDGER_LAST:
-            _create(spark, address, table)
+            _create(address, table)
     if catalog_schema is not None:
         register_in_catalog(spark, address, catalog_schema)
     return address
@@ -84,20 +66,37 @@ def check_place(spark: SparkSession, lake: str) -> bool:
     local = local_path(spark, lake)
     if local is not None:
         _check_folder(Path(local))
-    there = is_lake(spark, address)
+    there = is_lake(address)
     if local is not None and not there:
         _check_nothing_else(Path(local))
     return there
 
 
-def _create(spark: SparkSession, address: str, table: Table) -> None:
-    if table_version(spark, address, table.name) is not None:
+def _create(address: str, table: Table) -> None:
+    """One empty table. The first one by SQL would cost a young Java some seconds, this costs none."""
+    if table_version(address, table.name) is not None:
         return
+    schema = pa.schema(
+        [pa.field(c.name, c.arrow_type, metadata={"comment": c.comment}) for c in table.columns]
+    )
+    properties: dict[str, str | None] = {
+        "delta.enableDeletionVectors": "false",  # deltalake cannot read them
+        "delta.dataSkippingStatsColumns": ",".join(STATISTICS[table.name]),
+        VERSION_PROPERTY: str(SCHEMA_VERSION),
+    }
+    path = table_path(address, table.name)
     try:
-        spark.sql(create_sql(table, sql_table(address, table.name)))
-    except (PySparkException, Py4JJavaError) as error:
+        DeltaTable.create(
+            path,
+            schema,
+            partition_by=list(table.partitioned_by),
+            description=table.comment,
+            configuration=properties,
+            raise_if_key_not_exists=False,
+        )
+    except (DeltaError, OSError) as error:
         raise UserError(
-            f"cannot make the table {table_path(address, table.name)}: {one_line(error)}; "
+            f"cannot make the table {path}: {one_line(error)}; "
             "name a folder that is new or empty, and that may be written"
         ) from None
 

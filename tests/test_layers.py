@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,3 +46,9 @@ def test_no_module_hides_one_of_the_standard_library() -> None:
 
 def test_java_check_runs_before_anything_is_installed() -> None:
     assert packages(ROOT / "pipelines" / "java.py") <= set(sys.stdlib_module_names)
+
+
+def test_a_job_starts_without_the_decoder() -> None:
+    """Numba costs a second of every start, and only workers need it."""
+    code = "import sys, pipelines.decode_batches, pipelines.ingest_raw; assert 'numba' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

@@ -11,6 +11,7 @@ The way of a byte, one module a station::
     segment_decoder  the loop over a segment that ties these together
     parquet_sink     columns -> the data files of the tables
     spark_stage      the one adapter: rows of slices in, reports or records out
+    stages           what the driver has to know of it: rows, options, names
 
 ``format`` names the positions, ``columns`` declares the tables, ``jit`` holds the one decorator.
 """

@@ -21,74 +21,11 @@ from udfs.entry_columns import damage_columns, entry_columns
 from udfs.fingerprint import fingerprint
 from udfs.parquet_sink import GroupWriter
 from udfs.raw_chunks import cut_chunks
-from udfs.segment_decoder import (
-    MAX_BATCH_UNCOMPRESSED,
-    QUARANTINE_CONTENT_BYTES,
-    WINDOW_BYTES,
-    Piece,
-    Range,
-    SegmentDecoder,
-)
+from udfs.segment_decoder import Piece, Range, SegmentDecoder
+from udfs.stages import FACTS_SCHEMA, REPORT_SCHEMA, SLICE_SCHEMA, Batches, Stage, StageOptions
 
-Batches = Iterator[pa.RecordBatch]
-Stage = Callable[[Batches], Batches]
-
-SLICE_SCHEMA = pa.schema(
-    [
-        ("group_id", pa.int32()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("log_dir", pa.string()),
-        ("segment", pa.string()),
-        ("uri", pa.string()),
-        ("file_base_offset", pa.int64()),
-        ("length", pa.int64()),
-        ("modified_us", pa.int64()),
-        ("start", pa.int64()),
-        ("stop", pa.int64()),
-        ("exact_start", pa.bool_()),
-        ("has_successor", pa.bool_()),
-        ("previous_last_offset", pa.int64()),
-        ("fingerprint", pa.string()),
-        ("expected_crc32c", pa.int64()),
-        ("content", pa.binary()),
-        ("chunk_position", pa.int64()),
-    ]
-)
-_SQL_NAMES = {"int32": "int", "int64": "bigint", "bool": "boolean"}
-SLICE_DDL = ", ".join(f"{f.name} {_SQL_NAMES.get(str(f.type), str(f.type))}" for f in SLICE_SCHEMA)
-
-REPORT_DDL = "group_id int, kind string, payload string"
-_REPORT_SCHEMA = pa.schema([("group_id", pa.int32()), ("kind", pa.string()), ("payload", pa.string())])
-
-
-def _struct_ddl(table: Any) -> str:
-    return "struct<" + ",".join(f"`{c.name}`:{c.sql_type}" for c in table.columns) + ">"
-
-
-FACTS_DDL = f"{REPORT_DDL}, batch {_struct_ddl(BATCHES)}, damage {_struct_ddl(QUARANTINE)}"
-_FACTS_SCHEMA = pa.schema(
-    [
-        *_REPORT_SCHEMA,
-        pa.field("batch", pa.struct(list(BATCHES.arrow_schema()))),
-        pa.field("damage", pa.struct(list(QUARANTINE.arrow_schema()))),
-    ]
-)
 _SPARK_ROWS = 1 << 14  # rows of one Arrow batch handed to Spark
 _SPARK_BYTES = 64 << 20
-
-
-@dataclass(frozen=True)
-class StageOptions:
-    """What a run tells its tasks. ``lake`` is where the arrow sink writes; bytes unless said."""
-
-    run_id: str
-    decoded_at_us: int = 0
-    window_bytes: int = WINDOW_BYTES
-    max_batch_uncompressed: int = MAX_BATCH_UNCOMPRESSED
-    quarantine_content_bytes: int = QUARANTINE_CONTENT_BYTES
-    lake: str = ""
-    parquet_compression: str = "zstd"
 
 
 @dataclass
@@ -211,7 +148,7 @@ def _first_mark(piece: _Slice) -> str:
 
 
 def _report_batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(rows, schema=_REPORT_SCHEMA)
+    return pa.RecordBatch.from_pylist(rows, schema=REPORT_SCHEMA)
 
 
 def _report_row(kind: str, group_id: int, payload: dict[str, Any]) -> dict[str, Any]:
@@ -318,15 +255,15 @@ def _fact(kind: str, group_id: int, rows: pa.RecordBatch) -> pa.RecordBatch:
         "group_id": pa.repeat(pa.scalar(group_id, pa.int32()), n),
         "kind": pa.repeat(kind, n),
         "payload": pa.nulls(n, pa.string()),
-        "batch": pa.nulls(n, _FACTS_SCHEMA.field("batch").type),
-        "damage": pa.nulls(n, _FACTS_SCHEMA.field("damage").type),
+        "batch": pa.nulls(n, FACTS_SCHEMA.field("batch").type),
+        "damage": pa.nulls(n, FACTS_SCHEMA.field("damage").type),
         kind: struct,
     }
-    return pa.RecordBatch.from_arrays([arrays[name] for name in _FACTS_SCHEMA.names], schema=_FACTS_SCHEMA)
+    return pa.RecordBatch.from_arrays([arrays[name] for name in FACTS_SCHEMA.names], schema=FACTS_SCHEMA)
 
 
 def _facts_of_reports(rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(rows, schema=_FACTS_SCHEMA)
+    return pa.RecordBatch.from_pylist(rows, schema=FACTS_SCHEMA)
 
 
 def read_records(options: StageOptions) -> Stage:
