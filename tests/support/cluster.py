@@ -1,0 +1,119 @@
+"""A real Spark standalone cluster on loopback, and the way people send jobs to it: ``spark-submit``."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.processes import wait_for
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SPARK = Path(sys.executable).parent / "spark-distribution"
+_LOG = """\
+rootLogger.level = info
+rootLogger.appenderRef.file.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %m%n
+"""
+# Small enough for a machine that does other things beside
+_OF_EVERY_JOB = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.executor.memory": "1g",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A running master with its workers. pids: of their Javas, the master's first."""
+
+    master: str
+    pids: tuple[int, ...]
+
+    def submit(
+        self,
+        job: Path,
+        arguments: Sequence[str],
+        folder: Path,
+        conf: dict[str, str] | None = None,
+        options: Sequence[str] = (),
+    ) -> subprocess.Popen[str]:
+        """Starts ``spark-submit`` in a folder, with nothing set that would lead Python to this checkout."""
+        settings = [f"--conf={key}={value}" for key, value in {**_OF_EVERY_JOB, **(conf or {})}.items()]
+        submit = str(Path(sys.executable).with_name("spark-submit"))
+        return subprocess.Popen(
+            [submit, "--master", self.master, *settings, *options, str(job), *arguments],
+            cwd=folder,
+            env=bare_environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,  # where spark-submit itself sends the job's
+            text=True,
+        )
+
+
+def bare_environment() -> dict[str, str]:
+    """What a person's shell sets, and that everything stays on loopback."""
+    kept = {name: os.environ[name] for name in ("HOME", "JAVA_HOME", "PATH") if name in os.environ}
+    return {**kept, "LC_ALL": "C.UTF-8", "SPARK_LOCAL_IP": "127.0.0.1"}
+
+
+@contextmanager
+def standalone(folder: Path, hosts: Sequence[str] = ("127.0.0.1",), cores: int = 2) -> Iterator[Cluster]:
+    """A master and a worker a host (any 127.x.y.z), on ports that are free, stopped by pid in the end."""
+    conf = folder / "conf"
+    conf.mkdir(parents=True)
+    (conf / "log4j2.properties").write_text(_LOG)
+    with ExitStack() as stack:
+        log = folder / "master.log"
+        asked = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+        master = stack.enter_context(_daemon("master.Master", asked, conf, log))
+        found = wait_for(lambda: re.search(r"spark://[\d.:]+", _read(log)), lambda: master.poll() is None)
+        url = found.group() if found else ""
+        pids = [master.pid]
+        for i, host in enumerate(hosts):
+            log = folder / f"worker-{i}.log"
+            asked = ["--host", host, "--port", "0", "--webui-port", "0", "--cores", str(cores)]
+            asked += ["--memory", "4g", "--work-dir", str(folder / f"work-{i}"), url]
+            worker = stack.enter_context(_daemon("worker.Worker", asked, conf, log))
+            wait_for(
+                lambda log=log: "Successfully registered" in _read(log),  # type: ignore[misc]
+                lambda worker=worker: worker.poll() is None,  # type: ignore[misc]
+            )
+            pids.append(worker.pid)
+        yield Cluster(url, tuple(pids))
+
+
+@contextmanager
+def _daemon(name: str, arguments: Sequence[str], conf: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """One of Spark's daemons; spark-class becomes its Java, so the pid is Java's."""
+    environment = {**bare_environment(), "SPARK_CONF_DIR": str(conf), "SPARK_HOME": str(SPARK.resolve())}
+    environment |= {"SPARK_DAEMON_MEMORY": "256m", "PYSPARK_PYTHON": sys.executable}
+    command = [str(SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, env=environment, stdout=out, stderr=out)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _read(log: Path) -> str:
+    return log.read_text(errors="replace")

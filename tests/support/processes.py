@@ -1,0 +1,100 @@
+"""The processes of this machine as Linux shows them in /proc: who is whose child, who holds which file."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+PROC = Path("/proc")
+_Found = TypeVar("_Found")
+
+
+def children() -> dict[int, list[int]]:
+    """Every process with its children, youngest last."""
+    found: dict[int, list[int]] = {}
+    for entry in PROC.iterdir():
+        if entry.name.isdigit():
+            try:
+                # pid (name) state parent ...: a name may hold anything, brackets too
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except (OSError, IndexError):
+                continue
+            found.setdefault(parent, []).append(int(entry.name))
+    return {parent: sorted(pids) for parent, pids in found.items()}
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes below this one, parents first."""
+    of, found = children(), []
+    left = list(of.get(pid, ()))
+    while left:
+        found.append(left.pop(0))
+        left += of.get(found[-1], ())
+    return found
+
+
+def command(pid: int) -> str:
+    """The command line; empty for a process that has gone."""
+    try:
+        return (PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def is_java(pid: int) -> bool:
+    return Path(command(pid).split(" ")[0]).name == "java"
+
+
+def is_executor(pid: int) -> bool:
+    return is_java(pid) and "CoarseGrainedExecutorBackend" in command(pid)
+
+
+def python_workers(pid: int) -> list[int]:
+    """What Spark's Python daemons below this process have forked: the workers, idle ones too."""
+    of = children()
+    daemons = [p for p in descendants(pid) if "-m pyspark.daemon" in command(p)]
+    return [child for daemon in daemons for child in of.get(daemon, ()) if child in daemons]
+
+
+def open_files(pid: int) -> list[str]:
+    """Paths of the files that a process has open."""
+    found = []
+    for link in _listed(PROC / str(pid) / "fd"):
+        try:
+            found.append(os.readlink(link))
+        except OSError:
+            continue
+    return found
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
+
+
+def is_locked(path: Path) -> bool:
+    """Whether somebody holds a flock on the file; asked of /proc, as trying it would take it."""
+    try:
+        inode = path.stat().st_ino
+    except FileNotFoundError:
+        return False
+    locks = (PROC / "locks").read_text().splitlines()
+    return any("FLOCK" in line and "->" not in line and f":{inode} " in line for line in locks)
+
+
+def wait_for(look: Callable[[], _Found], alive: Callable[[], bool], seconds: float = 120) -> _Found:
+    """What ``look`` finds, once it finds anything; an AssertionError where nobody is left to bring it."""
+    end = time.monotonic() + seconds
+    while True:
+        was_alive = alive()
+        found = look()
+        if found:
+            return found
+        assert was_alive, "the process ended before what was waited for"
+        assert time.monotonic() < end, "what was waited for did not come"
+        time.sleep(0.002)
