@@ -137,7 +137,8 @@ def main(
         if settings is not None:
             from pipelines.session import session  # Spark takes long to import: not for --help or a typo
 
-            with session(settings) as spark:
+            # With the arrow sink the work is the workers', and Java only plans
+            with session(settings, only_plans=settings.sink == "arrow") as spark:
                 run(spark, settings)
 
     return exit_code_of(job)

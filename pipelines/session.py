@@ -59,16 +59,22 @@ EMBEDDED = {
     "spark.ui.showConsoleProgress": "false",
 }
 
+# For a Java that only plans: its second compiler would take a core for classes that are used a few times.
+_ONLY_PLANS = "-XX:TieredStopAtLevel=1"
+
 # Printed by every Java that Spark starts, whatever the log level.
 _NOISE = b"Using incubator modules: jdk.incubator.vector"
 
 
-def get_session(settings: Settings | None = None) -> SparkSession:
-    """The active session where there is one, else a new one; ready for Delta and for our Python workers."""
+def get_session(settings: Settings | None = None, *, only_plans: bool = False) -> SparkSession:
+    """The active session where there is one, else a new one; ready for Delta and for our Python workers.
+
+    only_plans: whether Java has no rows to work on itself, so that a fast start is worth more to it.
+    """
     spark = SparkSession.getActiveSession()
     if spark is None:
         submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-        spark = _join_submitted() if submitted else _start_embedded(settings or Settings())
+        spark = _join_submitted() if submitted else _start_embedded(settings or Settings(), only_plans)
     spark.conf.set("spark.sql.execution.arrow.pyspark.validateSchema.enabled", "true")
     # What it prints of a wrong statement, a page of JSON, is in the exception.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
@@ -78,10 +84,10 @@ def get_session(settings: Settings | None = None) -> SparkSession:
 
 
 @contextmanager
-def session(settings: Settings) -> Iterator[SparkSession]:
+def session(settings: Settings, *, only_plans: bool = False) -> Iterator[SparkSession]:
     """``get_session`` for the time of one job; a session that was there before stays."""
     found = SparkSession.getActiveSession() is not None
-    spark = get_session(settings)
+    spark = get_session(settings, only_plans=only_plans)
     try:
         yield spark
     finally:
@@ -108,7 +114,7 @@ def _join_submitted() -> SparkSession:
     return builder.getOrCreate()
 
 
-def _start_embedded(settings: Settings) -> SparkSession:
+def _start_embedded(settings: Settings, only_plans: bool) -> SparkSession:
     problem = java_problem()
     if problem:
         raise UserError(problem)
@@ -121,6 +127,8 @@ def _start_embedded(settings: Settings) -> SparkSession:
     conf.set("spark.driver.memory", settings.driver_memory)
     conf.set("spark.sql.warehouse.dir", _scratch_folder())
     conf.setAll([*ANYWHERE.items(), *EMBEDDED.items()])
+    if only_plans:
+        conf.set("spark.driver.extraJavaOptions", _ONLY_PLANS)
     _start_context(conf)
     return SparkSession.builder.getOrCreate()
 

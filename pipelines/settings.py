@@ -130,7 +130,7 @@ class Settings:
     slice_bytes: int = _setting(
         128 * MIB, byte_count, "a segment above this is decoded by several tasks", "BYTES"
     )
-    window_bytes: int = _setting(MIB, byte_count, "bytes that a worker reads at a time", "BYTES")
+    window_bytes: int = _setting(2 * MIB, byte_count, "bytes that a worker reads at a time", "BYTES")
     max_files_per_run: int = _setting(4096, count, "segments planned and committed at a time", "N")
     max_bytes_per_run: int = _setting(
         64 * 1024 * MIB, byte_count, "bytes planned and committed at a time", "BYTES"

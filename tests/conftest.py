@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def spark() -> Iterator[SparkSession]:
     from pipelines.session import session
 
-    with session(Settings(cores=2)) as started:
+    with session(Settings(cores=2), only_plans=True) as started:
         yield started
 
 
