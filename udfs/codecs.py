@@ -100,7 +100,7 @@ def expand(codec: int, magic: int, payload: Bytes, scratch: Scratch, limit: int)
 
 def _gzip_header_ends(data: bytes) -> bool:
     """Whether a whole gzip member header stands at the start (RFC 1952)."""
-    if len(data) < 10 or data[:3] != b"\x1f\x8b\x08" or data[3] & 0xE0:
+    if len(data) < 10 or data[:3] != b"\x1f\x8b\x08":
         return False
     flags, at = data[3], 10
     if flags & 0x04:
@@ -158,8 +158,8 @@ def _snappy_block(block: Bytes, out: Bytes, at: int, room: int) -> int:
         raise _Bad
     if size > room:
         raise _NoRoom
-    if size == 0:
-        return 0
+    if size == 0:  # what follows the size must be nothing too
+        return len(cramjam.snappy.decompress_raw(block))
     return int(cramjam.snappy.decompress_raw_into(block, out[at : at + size]))
 
 

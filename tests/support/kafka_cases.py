@@ -92,6 +92,9 @@ def _gzip_cases() -> dict[str, bytes]:
         "two members": _stored(
             GZIP, gzip.compress(_PLAIN[:99], mtime=0) + gzip.compress(_PLAIN[99:], mtime=0)
         ),
+        "member with a reserved flag behind": _stored(
+            GZIP, gzip.compress(_PLAIN[:99], mtime=0) + flip(gzip.compress(_PLAIN[99:], mtime=0), 3, 0x20)
+        ),
         "empty member behind": _stored(GZIP, member + empty),
         "empty member before": _stored(GZIP, empty + member),
         "garbage behind": _stored(GZIP, member + b"garbage behind the member, and more"),
@@ -128,6 +131,7 @@ def _snappy_cases() -> dict[str, bytes]:
         "header cut": _stored(SNAPPY, XERIAL_HEADER[:12]),
         "negative block": _stored(SNAPPY, framed + b"\xff\xff\xff\xff"),
         "empty block": _stored(SNAPPY, framed + struct.pack(">i", 1) + b"\x00"),
+        "empty block with bytes behind its size": _stored(SNAPPY, framed + struct.pack(">i", 3) + b"\x00ab"),
         "block without bytes": _stored(SNAPPY, framed + struct.pack(">i", 0)),
         "block cut": _stored(SNAPPY, framed[:-1]),
         "raw": Batch(_RECORDS, codec=SNAPPY, style="raw").encode(),
