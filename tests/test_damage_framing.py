@@ -150,6 +150,16 @@ def test_batches_inside_a_value_are_not_taken_for_the_log(
     assert row["size_bytes"] == len(host)
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_inside_the_last_value_are_not_taken_for_the_log(decode: Decode, magic: int) -> None:
+    """They end where the segment ends, so they lead to its end as the log does: the length decides."""
+    value = b"".join(Message(magic=magic, offset=offset, value=b"inner").encode() for offset in (300, 301))
+    host = Message(magic=magic, offset=100, value=value).encode()
+    decoded = decode(START + flip(host, 14))
+    assert _ranges(decoded) == [(len(START), len(host))]
+    assert _offsets(decoded) == [90, 91, 92, 93, 94, 95]
+
+
 # Tails
 
 

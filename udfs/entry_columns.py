@@ -10,7 +10,7 @@ import pyarrow as pa
 from udfs import faults
 from udfs import format as f
 from udfs.columns import BATCHES, QUARANTINE
-from udfs.framing import UNKNOWN_OFFSET
+from udfs.framing import base_unknown
 from udfs.segment_decoder import Damage, describe_entry
 
 _CODECS = pa.array(f.CODEC_NAMES)
@@ -43,7 +43,7 @@ def entry_columns(entries: np.ndarray) -> dict[str, pa.Array]:
         "magic": entries["magic"],
         "position": entries["position"],
         "size_bytes": entries["size"],
-        "base_offset": (entries["base_offset"], entries["base_offset"] == UNKNOWN_OFFSET),
+        "base_offset": (entries["base_offset"], base_unknown(entries)),
         "last_offset": entries["last_offset"],
         "record_count": entries["record_count"],
         "declared_count": (entries["count"], ~v2),

@@ -59,7 +59,7 @@ ENTRY = np.dtype(
     align=True,
 )
 
-# The base offset of a wrapper until its first inner message is read
+# The base offset of a wrapper until its first inner message is read; of other entries an offset like any
 UNKNOWN_OFFSET = -(1 << 63)
 
 # Why a scan stopped
@@ -67,6 +67,12 @@ STOPPED, FULL, NEED_MORE, NO_ENTRY, BAD_CRC = range(5)
 
 # What no entry can start with
 TOO_SHORT, UNKNOWN_MAGIC, ILLEGAL_LENGTH = -1, -2, -3
+
+
+def base_unknown(entries: np.ndarray) -> np.ndarray:
+    """bool[n]: wrappers of which no inner message was read."""
+    wrapper = (entries["magic"] < f.MAGIC_V2) & (entries["codec"] != f.CODEC_NONE)
+    return wrapper & (entries["base_offset"] == UNKNOWN_OFFSET) & (entries["record_count"] == 0)
 
 
 @kernel

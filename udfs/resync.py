@@ -54,6 +54,8 @@ def _plausible_v2(buf: Any, at: int, size: int) -> bool:
 @kernel
 def _plausible_legacy(buf: Any, at: int, size: int, end: int) -> bool:
     magic = buf[at + f.MAGIC_POS]
+    if at + f.LEGACY_ATTRIBUTES_POS >= end:
+        return True
     attributes = np.int64(buf[at + f.LEGACY_ATTRIBUTES_POS])
     unused = f.V1_UNUSED_MASK if magic == f.MAGIC_V1 else f.V0_UNUSED_MASK
     if attributes & unused or (attributes & f.CODEC_MASK) > f.CODEC_LZ4:

@@ -111,7 +111,7 @@ class Summary:
         faulty = entries["fault"] != 0
         self.sound_bytes += int(entries["size"][~faulty].sum())
         last = entries["last_offset"]
-        base = np.where(entries["base_offset"] == framing.UNKNOWN_OFFSET, last, entries["base_offset"])
+        base = np.where(framing.base_unknown(entries), last, entries["base_offset"])
         self.offset_regressions += int((base[1:] <= last[:-1]).sum())
         if self.end_offset is not None and base[0] <= self.end_offset:
             self.offset_regressions += 1
@@ -354,10 +354,13 @@ class SegmentDecoder:
         return end, Piece(self._entries[:0], None, [damage])
 
     def _corrupt_entry(self, position: int, size: int) -> tuple[int, Piece]:
-        """An entry with a wrong checksum; its length is believed if it leads on and swallows no log."""
+        """An entry with a wrong checksum; its length is believed if it leads on and swallows no log.
+
+        What lies in it may look like a log up to its end: so a length that ends with the segment is believed.
+        """
         entry = self._prover.header_at(position)
         end = position + size
-        if not self._prover.is_sound(end):
+        if end != self.range.length and not self._prover.is_sound(end):
             found, far = self._prover.search(position + 1, self._last_offset())
             if (0 <= found < end and far) or not self._prover.leads_on(end):
                 end = self.range.length if found < 0 else found
