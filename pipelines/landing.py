@@ -15,7 +15,7 @@ from pipelines.raw import landed
 from pipelines.reports import Report, Verdict
 from pipelines.runs import Intent, Replaced
 from pipelines.sources import size
-from udfs import columns, stages
+from udfs import columns, fingerprint, stages
 
 log = logging.getLogger(__name__)
 
@@ -44,13 +44,27 @@ class Lander(Decoder):
         return staged
 
     def _still_there(self, segments: Sequence[Segment]) -> Sequence[Segment]:
+        rewritten = self._rewritten([s for s in segments if s.start > 0])
         there = []
         for segment in segments:
-            if (size(self.spark, segment.segment) or 0) >= segment.length:
+            now = size(self.spark, segment.segment) or 0
+            grown = now > segment.length and not segment.has_successor
+            if (now == segment.length or grown) and segment.segment not in rewritten:
                 there.append(segment)
             else:
                 log.warning("%s changed while it was read, left for the next run", segment.segment)
         return there
+
+    def _rewritten(self, going_on: Sequence[Segment]) -> set[str]:
+        """Segments that do not begin any more as what was landed of them."""
+        known = [(s.segment, s.segment, s.start, s.was["fingerprint"]) for s in going_on if s.was is not None]
+        if not known:
+            return set()
+        rows = self.spark.createDataFrame(
+            known, "segment string, uri string, decoded_bytes bigint, fingerprint string"
+        )
+        marks = rows.mapInArrow(fingerprint.read_marks(), fingerprint.MARKS_DDL)
+        return {r["segment"] for r in marks.where("NOT unchanged").collect()}
 
     def _write(self) -> stages.Stage:
         return stages.stage("land_raw", self.options)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from pipelines import decode_batches, ingest_raw, ledger
+from pipelines import decode_batches, ingest_raw
 from pipelines.errors import UserError
 from pipelines.settings import Settings
 from pipelines.sources import escape
@@ -258,53 +258,6 @@ def test_bounded_runs_follow_each_other_until_nothing_is_left(
     assert summary.segments == 4
     assert DeltaTable(f"{lake}/segments").transaction_version("kafka-log-decode") == 2
     assert contents(lake) == fresh(spark, lake_template, logs)
-
-
-def change_after_planning(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
-    """Changes a file once, between the plan and the read of a run."""
-    planned, left = ledger.next_segments, [change]
-
-    def next_segments(*arguments: Any) -> Any:
-        found = planned(*arguments)
-        while left:
-            left.pop()()
-        return found
-
-    monkeypatch.setattr(ledger, "next_segments", next_segments)
-
-
-@pytest.mark.parametrize(("sink", "read"), [("arrow", "direct"), ("spark", "direct"), ("arrow", "binary")])
-@pytest.mark.parametrize("change", ["deleted", "cut"])
-def test_a_file_that_shrinks_after_planning_is_left_for_the_next_run(
-    spark: SparkSession,
-    lake: str,
-    logs: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    sink: str,
-    read: str,
-    change: str,
-) -> None:
-    path = put(logs / "a-0", 0, *batches(0, 2))
-    put(logs / "a-0", 6, *batches(6, 2))
-    cut = {"deleted": path.unlink, "cut": lambda: os.truncate(path, 100)}
-    change_after_planning(monkeypatch, cut[change])
-    summary = decode(spark, lake, logs, sink=sink, read=read)
-    assert offsets(lake) == list(range(6, 12))
-    assert summary.segments == 1
-    assert any("left for the next run" in w and str(path) in w for w in summary.warnings)
-
-
-def test_a_file_that_grows_after_planning_is_decoded_as_planned(
-    spark: SparkSession, lake: str, logs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = put(logs / "a-0", 0, *batches(0, 2))
-    change_after_planning(monkeypatch, lambda: put(logs / "a-0", 0, *batches(0, 4)))
-    decode(spark, lake, logs)
-    assert offsets(lake) == list(range(6))
-    assert rows(lake, "segments")[0]["length"] == len(b"".join(batches(0, 2)))
-    decode(spark, lake, logs)
-    assert offsets(lake) == list(range(12))
-    assert path.stat().st_size == rows(lake, "segments")[0]["decoded_bytes"]
 
 
 def test_copies_are_all_decoded_with_a_warning_or_only_the_furthest(

@@ -36,9 +36,13 @@ def fingerprint(source: ByteSource, last_entry: int, end: int, stored: str | Non
     return f"{first}/{mark(source, last_entry, end)}"
 
 
-def _holds(source: ByteSource, one: str) -> bool:
-    position, size, _ = one.split(":")
-    return mark(source, int(position), int(position) + int(size)) == one
+def holds(source: ByteSource, stored: str) -> bool:
+    """Whether the bytes at both marks of a fingerprint are still those that it was made of."""
+    for one in stored.split("/"):
+        position, size, _ = one.split(":")
+        if mark(source, int(position), int(position) + int(size)) != one:
+            return False
+    return True
 
 
 def _unchanged(uri: str, decoded_bytes: int, stored: str, content_crc32c: int | None) -> bool:
@@ -47,7 +51,7 @@ def _unchanged(uri: str, decoded_bytes: int, stored: str, content_crc32c: int | 
     except SourceChanged:
         return False
     try:
-        if source.size() < decoded_bytes or not all(_holds(source, one) for one in stored.split("/")):
+        if source.size() < decoded_bytes or not holds(source, stored):
             return False
         if content_crc32c is None:
             return True

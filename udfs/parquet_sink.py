@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import re
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -167,9 +168,10 @@ class GroupWriter:
         }
 
     def abandon(self) -> None:
-        """Close and remove the files of a group that can't be committed."""
+        """Close and remove the files of a group that can't be committed, on a full disk too."""
         for file in self._files.values():
-            file.writer.close()
+            with suppress(OSError):
+                file.writer.close()
             self._system.delete_file(f"{self._root}/{file.table.name}/{file.path}")
         self._files.clear()
 

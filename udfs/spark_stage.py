@@ -18,7 +18,7 @@ import pyarrow as pa
 from udfs.byte_source import ByteSource, ChunkSource, SourceChanged, open_source
 from udfs.columns import BATCHES, QUARANTINE, RAW_SEGMENTS, RECORDS
 from udfs.entry_columns import damage_columns, entry_columns
-from udfs.fingerprint import fingerprint
+from udfs.fingerprint import fingerprint, holds
 from udfs.parquet_sink import GroupWriter
 from udfs.raw_chunks import cut_chunks
 from udfs.segment_decoder import Piece, Range, SegmentDecoder
@@ -76,13 +76,34 @@ def _slices(batches: Batches) -> Iterator[_Slice]:
 
 def _with_source(items: Iterator[tuple[dict[str, Any], Any]]) -> _Slice:
     row, content = next(items)
-    if content is not None:
-        rest = itertools.chain([(row, content)], items)
-        return _Slice(row, ChunkSource((r["chunk_position"], _cut(r, c)) for r, c in rest))
     try:
-        return _Slice(row, open_source(row["uri"]))
+        if content is None:
+            source = open_source(row["uri"])
+            try:
+                _check_as_planned(row, source, source.size())
+            except SourceChanged:
+                source.close()
+                raise
+            return _Slice(row, source)
+        size = row["chunk_position"] + len(content)
+        if row["chunk_position"] == 0 and size >= row["start"]:  # else the marks are in no chunk that came
+            _check_as_planned(row, ChunkSource(iter([(0, content)])), max(size, row["length"]))
     except SourceChanged as error:
         return _Slice(row, _Gone(str(error)))
+    rest = itertools.chain([(row, content)], items)
+    return _Slice(row, ChunkSource((r["chunk_position"], _cut(r, c)) for r, c in rest))
+
+
+def _check_as_planned(row: dict[str, Any], source: ByteSource, size: int) -> None:
+    """The log cleaner puts another file in a segment's place, so what one opened file gives fits together.
+
+    Whether it is the file of the plan is asked here: a segment that has a successor does not grow, and one
+    that goes on still begins as it did.
+    """
+    if size < row["length"] or (size > row["length"] and row["has_successor"]):
+        raise SourceChanged(f"has {size} bytes, planned with {row['length']}")
+    if row["fingerprint"] and not holds(source, row["fingerprint"]):
+        raise SourceChanged("does not begin as what was decoded of it before")
 
 
 def _cut(row: dict[str, Any], content: Any) -> Any:
