@@ -375,7 +375,7 @@ def _wrapper(
             e["marks"] |= faults.INNER_MAGIC
         if attributes & (f.V0_UNUSED_MASK if magic == f.MAGIC_V0 else f.V1_UNUSED_MASK):
             e["marks"] |= faults.UNUSED_ATTRIBUTES
-        if row["offset"] <= previous:
+        if row["offset"] <= previous and cursor[CURSOR_RECORD] + made > 0:
             e["marks"] |= faults.OFFSETS_NOT_RISING
         if e["magic"] == f.MAGIC_V0 and row["offset"] > e["last_offset"]:
             e["marks"] |= faults.OFFSET_PAST_LAST
