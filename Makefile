@@ -8,6 +8,10 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 LAKE ?= lake
+FUZZ_SECONDS ?= 600
+FUZZ_SEED ?=
+# The tests of the decoder alone: they start no Spark
+DECODER_TESTS := varint checksums segment_decoder damage damage_framing damage_legacy corpus fuzz
 
 # Real segments: every magic and codec, transactions, compaction, and files damaged by hand.
 CORPUS := tests/data/corpus
@@ -15,7 +19,7 @@ SAMPLES := v0-codec-* v1-codec-* v2-codec-* mixed-magic v2-txn-* v2-compacted v2
 DAMAGED := bitflip-* trunc-mid-* header-count-huge-* magic-3-* random-bytes-* zstd-corrupt-middle-*
 SOURCES := $(foreach s,$(SAMPLES),--source '$(CORPUS)/$(s)') $(foreach s,$(DAMAGED),--source '$(CORPUS)/hostile/$(s)')
 
-.PHONY: help setup run test sql bench bench-full audit lint fmt clean lock
+.PHONY: help setup run test test-bounds fuzz sql bench bench-full audit lint fmt clean lock
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +37,12 @@ run: setup  ## decodes the bundled real segments into ./lake and asks one questi
 
 test: setup  ## runs every test
 	@$(PY) -m pytest
+
+test-bounds: setup  ## the decoder's tests again, with every index of a kernel checked
+	@NUMBA_BOUNDSCHECK=1 $(PY) -m pytest -q $(DECODER_TESTS:%=tests/test_%.py)
+
+fuzz: setup  ## changed and made-up input for FUZZ_SECONDS (600); FUZZ_SEED=n repeats a run
+	@$(PY) -m tests.fuzz.run --seconds $(FUZZ_SECONDS) $(FUZZ_SEED:%=--seed %)
 
 sql: setup  ## a SQL shell on the lake (LAKE=folder), tables and views by name
 	@$(PY) -m pipelines.sql_shell --lake $(LAKE)

@@ -1,0 +1,112 @@
+"""What must hold for an input, whatever its bytes: asked of the whole decoder.
+
+No exception. Every byte lies in a sound batch, a damaged range or the tail, and nothing overlaps. Arrow finds
+its columns valid. Every entry with a right checksum is what the plain reference decoder says of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tests.support import fast, reference_decoder
+from tests.support.agreement import check_entry
+from udfs.entry_columns import damage_columns, entry_columns
+from udfs.framing import ENTRY
+from udfs.segment_decoder import Damage, SegmentDecoder, Summary
+
+LIMIT = 1 << 20  # bytes that one batch may expand to
+
+
+@dataclass
+class Outcome:
+    """What the decoder gave for an input."""
+
+    summary: Summary
+    entries: list[np.ndarray] = field(default_factory=list)
+    records: list[pa.RecordBatch] = field(default_factory=list)
+    damages: list[Damage] = field(default_factory=list)
+
+
+def outcome(decoder: SegmentDecoder) -> Outcome:
+    """Run the decoder to its end and keep what it gave."""
+    found = Outcome(decoder.summary)
+    for piece in decoder:
+        found.entries.append(piece.entries.copy())
+        found.damages += piece.damages
+        if piece.records is not None:
+            found.records.append(piece.records)
+    return found
+
+
+def check_bytes(found: Outcome, length: int) -> None:
+    """Sound + damaged + tail = all, one behind the other, and the rows that are counted are there."""
+    summary = found.summary
+    assert summary.sound_bytes + summary.quarantined_bytes + summary.tail_bytes == length, "bytes unaccounted"
+    ranges = [(d.position, d.next_position) for d in found.damages]
+    damaged = {d.position for d in found.damages}
+    sound = 0
+    for entries in found.entries:
+        for position, size, fault in entries[["position", "size", "fault"]].tolist():
+            if position not in damaged:
+                assert not fault, "a faulty entry without a damaged range"
+                ranges.append((position, position + size))
+                sound += size
+    position = 0
+    for begin, end in sorted(ranges):
+        assert begin == position < end, "ranges overlap or leave a gap"
+        position = end
+    assert position + summary.tail_bytes == length, "the ranges end elsewhere"
+    assert summary.end in (position, length)
+    assert sound == summary.sound_bytes
+    assert summary.damaged == len(found.damages)
+
+
+def check_columns(found: Outcome) -> None:
+    """The record batches are valid Arrow and as long as counted; every row can be told in words."""
+    for batch in found.records:
+        batch.validate(full=True)
+    rows = sum(batch.num_rows for batch in found.records)
+    entries = np.concatenate([np.zeros(0, dtype=ENTRY), *found.entries])
+    assert rows == found.summary.records
+    assert len(entries) == found.summary.entries
+    if len(entries):
+        assert rows == int(entries["record_count"].sum())
+        pa.table(entry_columns(entries)).validate(full=True)
+    pa.table(damage_columns(found.damages, "run")).validate(full=True)
+
+
+def check_reference(found: Outcome, data: bytes, limit: int = LIMIT) -> int:
+    """Each entry with a right checksum, against the reference decoder's reading of it; how many they were.
+
+    Where damage ends is not compared: both decoders search for the next entry in their own way.
+    """
+    records: dict[int, list[dict[str, Any]]] = {}
+    for batch in found.records:
+        for row in fast.record_rows(batch):
+            records.setdefault(row["batch_position"], []).append(row)
+    compared = 0
+    for entries in found.entries:
+        for row in fast.entry_rows(entries) if len(entries) else ():
+            position = row["position"]
+            if not row["crc_ok"]:
+                assert position not in records, "records of an entry whose checksum is wrong"
+                continue
+            entry = data[position : position + row["size_bytes"]]
+            check_entry(
+                row, records.pop(position, []), reference_decoder.decode_entry(entry, position, limit)
+            )
+            compared += 1
+    assert not records, "records of no entry"
+    return compared
+
+
+def own(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A copy of the record batch in memory of its own."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return pa.ipc.open_stream(sink.getvalue()).read_next_batch()

@@ -1,0 +1,108 @@
+"""A second copy of ``udfs`` whose kernels are not compiled: the same source, run by the interpreter.
+
+``load()`` imports it beside the compiled one, so that both stand in one process. ``StrictDecoder`` holds it
+to its arrays: where compiled code would read past an array, and where Python would count a negative index
+from the end, it raises IndexError.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numba.core import config as numba_config
+
+_NAMES = ("segment_decoder", "checksums", "codecs", "framing", "resync", "record_index", "record_columns")
+
+
+class Strict(np.ndarray):
+    """An array that takes no negative index; a slice past its end stops there, in compiled code too."""
+
+    def __getitem__(self, key: Any) -> Any:
+        _check(key, len(self) if self.ndim else 0)
+        return super().__getitem__(key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        _check(key, len(self) if self.ndim else 0)
+        super().__setitem__(key, value)
+
+
+def _check(key: Any, size: int) -> None:
+    if isinstance(key, slice):
+        places = [place for place in (key.start, key.stop) if place is not None]
+        if any(place < 0 for place in places):
+            raise IndexError(f"slice {key} of {size}")
+    elif isinstance(key, int | np.integer) and not 0 <= key < size:
+        raise IndexError(f"index {key} of {size}")
+
+
+@cache
+def load() -> dict[str, ModuleType]:
+    """The modules of the plain copy, by name, with checksums from C: the plain ones are slow, and tested."""
+    compiled = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "udfs"}
+    for name in compiled:
+        del sys.modules[name]
+    config: Any = numba_config
+    before, config.DISABLE_JIT = config.DISABLE_JIT, 1
+    try:
+        modules = {name: importlib.import_module(f"udfs.{name}") for name in _NAMES}
+    finally:
+        config.DISABLE_JIT = before
+        for name in [name for name in sys.modules if name.split(".")[0] == "udfs"]:
+            del sys.modules[name]
+        sys.modules.update(compiled)
+    for module in modules.values():
+        for name, function in (("crc32c", _crc32c), ("crc32", _crc32)):
+            if hasattr(module, name):
+                setattr(module, name, function)
+    return modules
+
+
+def _crc32c(buf: Any, start: int, end: int, crc: int = 0) -> int:
+    import crc32c
+
+    return crc32c.crc32c(np.asarray(buf)[_range(buf, start, end)].tobytes(), int(crc))
+
+
+def _crc32(buf: Any, start: int, end: int, crc: int = 0) -> int:
+    import zlib
+
+    return zlib.crc32(np.asarray(buf)[_range(buf, start, end)].tobytes(), int(crc))
+
+
+def _range(buf: Any, start: int, end: int) -> slice:
+    if not 0 <= start <= end <= len(buf):
+        raise IndexError(f"bytes {start} to {end} of {len(buf)}")
+    return slice(start, end)
+
+
+def decoder(source: Any, window: int, limit: int, length: int, **how: Any) -> Any:
+    """A plain ``SegmentDecoder`` over ``source`` whose arrays are strict."""
+    module: Any = load()["segment_decoder"]
+    made = type("StrictDecoder", (_Strictly, module.SegmentDecoder), {})
+    return made(source, module.Range(length, **how), window, limit)
+
+
+class _Strictly:
+    """Mixed into the plain ``SegmentDecoder``: what kernels read becomes strict before they do."""
+
+    _rows: Any
+    _buf: Any
+    _scratch: Any
+
+    def _group(self, entries: Any, begin: int, end: int) -> Any:
+        self._rows = self._rows.view(Strict)
+        kept = self._scratch.data
+        self._scratch.data = kept[: self._scratch.used].view(Strict)
+        try:
+            return super()._group(entries, begin, end)  # type: ignore[misc]
+        finally:
+            self._scratch.data = kept
+
+    def _fill(self, position: int) -> int:
+        self._buf = self._buf.view(Strict)
+        return int(super()._fill(position))  # type: ignore[misc]

@@ -1,0 +1,133 @@
+"""Runs a layer in a child process, and sees it crash, hang or break a rule; the input is kept.
+
+A layer that dies is started again with the next seed, until its time or its inputs are used up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from tests.fuzz.guarded import PAGE
+from tests.fuzz.kernels import BEGIN, COMPARED, INPUTS, NUMBERS, PEAK, RECORDS, SIZE, SOUND, WITH_RECORDS
+
+ROOT = Path(__file__).resolve().parents[2]
+_START = 300  # seconds until the first input: the kernels may have to be compiled
+HANG = 20  # seconds that one input, or one block of them, may take
+_MOST_DEATHS = 10
+
+
+@dataclass
+class Report:
+    """What a layer came to."""
+
+    layer: str
+    inputs: int = 0
+    sound: int = 0
+    with_records: int = 0
+    records: int = 0
+    compared: int = 0
+    peak_kb: int = 0
+    edges: int = 0  # of the code, that a guided layer came by
+    seconds: float = 0.0
+    findings: dict[str, str] = field(default_factory=dict)  # what is wrong -> name of the input
+
+    def add(self, numbers: np.ndarray) -> None:
+        self.inputs += int(numbers[INPUTS])
+        self.sound += int(numbers[SOUND])
+        self.with_records += int(numbers[WITH_RECORDS])
+        self.records += int(numbers[RECORDS])
+        self.compared += int(numbers[COMPARED])
+        self.peak_kb = max(self.peak_kb, int(numbers[PEAK]))
+
+
+def _numbers(folder: Path) -> np.ndarray:
+    """The numbers that the child shares, zeros before it does."""
+    path = folder / "numbers"
+    data = path.read_bytes()[PAGE : PAGE + 8 * NUMBERS] if path.exists() else b""
+    return np.frombuffer(data.ljust(8 * NUMBERS, b"\0"), dtype=np.int64)
+
+
+def _last_input(folder: Path) -> bytes:
+    numbers = _numbers(folder)
+    begin = PAGE + int(numbers[BEGIN])
+    return (folder / "input").read_bytes()[begin : begin + int(numbers[SIZE])]
+
+
+def _watch(child: subprocess.Popen[str], folder: Path, hang: float) -> str:
+    """Wait for the child; "" where it ended by itself, else what became of it."""
+    seen, since, began = -1, time.monotonic(), False
+    while child.poll() is None:
+        time.sleep(0.05)
+        inputs = int(_numbers(folder)[INPUTS])
+        if inputs != seen:
+            began = began or inputs > 0
+            seen, since = inputs, time.monotonic()
+        if time.monotonic() - since > (hang if began else _START):
+            child.kill()
+            child.wait()
+            return f"hang: no end after {hang:.0f} s"
+    if child.returncode < 0:
+        return f"crash: {signal.Signals(-child.returncode).name}"
+    return "" if child.returncode == 0 else f"crash: exit {child.returncode}"
+
+
+def _one(report: Report, arguments: list[str], findings: Path, hang: float) -> bool:
+    """One life of a child; whether it came to its end."""
+    module = "tests.fuzz.guided" if report.layer == "guided" else "tests.fuzz.layers"
+    with tempfile.TemporaryDirectory() as name, tempfile.TemporaryFile("w+") as said:
+        folder = Path(name)
+        command = [sys.executable, "-m", module, report.layer, name, str(findings), *arguments]
+        child = subprocess.Popen(command, cwd=ROOT, text=True, stdout=said, stderr=said)
+        end = _watch(child, folder, hang)
+        said.seek(0)
+        told = said.read()
+        report.add(_numbers(folder))
+        report.edges = max([report.edges, *(int(n) for n in re.findall(r" cov: (\d+)", told))])
+        kept = folder / "kept.json"
+        report.findings |= json.loads(kept.read_text()) if kept.exists() else {}
+        if not end:
+            return True
+        data = _last_input(folder)
+        if not data:
+            raise RuntimeError(f"the {report.layer} layer does not start: {end}\n{told[-4000:]}")
+        stem = f"{report.layer}-{hashlib.sha256(data).hexdigest()[:10]}"
+        (findings / f"{stem}.log").write_bytes(data)
+        (findings / f"{stem}.txt").write_text(f"{end}\n\n{told[-4000:]}")
+        report.findings[f"{end}, {stem}"] = stem
+        return False
+
+
+def run(
+    layer: str,
+    findings: Path,
+    *,
+    seed: int = 0,
+    seconds: float = 0,
+    count: int = 0,
+    files: list[Path] | None = None,
+    hang: float = HANG,
+) -> Report:
+    """Run a layer for so many seconds, or inputs, or over those files."""
+    findings.mkdir(parents=True, exist_ok=True)
+    report, began = Report(layer), time.monotonic()
+    for life in range(_MOST_DEATHS):
+        left = max(1.0, seconds - report.seconds)
+        arguments = ["--seed", str(seed + life), "--seconds", str(left if seconds else 0)]
+        arguments += ["--count", str(max(0, count - report.inputs))]
+        arguments += ["--files", *map(str, files)] if files else []
+        done = _one(report, arguments, findings, hang)
+        report.seconds = time.monotonic() - began
+        if done or (seconds and report.seconds >= seconds) or (count and report.inputs >= count) or files:
+            break
+    return report

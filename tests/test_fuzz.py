@@ -1,0 +1,161 @@
+"""A short run of every layer of ``make fuzz``, the same one each time, and every past finding again.
+
+Counted, not timed: a seed and a number of inputs give the same inputs on every machine. Then the tools
+themselves: that they see a crash, a hang, a read out of bounds.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fuzz import compared, plain, run, watchdog
+from tests.fuzz.run import past_findings
+from tests.fuzz.segments import Maker
+from tests.support import corpus, reference_decoder
+from tests.support.agreement import check_entry
+from tests.support.fast import decode
+
+SEED = 20_130
+SMALL_HOSTILE = [path for path in corpus.segments(hostile=True) if path.stat().st_size <= 8192]
+
+
+@pytest.mark.parametrize(("layer", "count"), [("kernels", 400_000), ("segments", 6000)])
+def test_changed_inputs_break_no_rule(layer: str, count: int, tmp_path: Path) -> None:
+    report = watchdog.run(layer, tmp_path, seed=SEED, count=count)
+    assert not report.findings
+    assert report.inputs >= count
+    assert report.with_records > count // 5
+
+
+def test_inputs_guided_by_coverage_break_no_rule(tmp_path: Path) -> None:
+    if importlib.util.find_spec("atheris") is None:  # no wheel for this platform
+        assert run.run_layer("guided", 1, SEED, tmp_path) is None
+        return
+    report = watchdog.run("guided", tmp_path, seed=SEED, count=2500)
+    assert not report.findings
+    assert report.inputs > 2000
+    assert report.edges > 500
+
+
+@settings(
+    max_examples=250, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
+)
+@given(compared.inputs, compared.windows, st.booleans())
+def test_compiled_equals_plain(data: bytes, window: int, has_successor: bool) -> None:
+    compared.check_plain(data, window, has_successor=has_successor)
+
+
+def test_changed_entries_are_judged_as_kafka_judges_them() -> None:
+    verdicts, differing = compared.kafka_round(SEED, 1000)
+    assert not differing
+    assert verdicts["read"] > 250
+    assert verdicts["refused"] > 250
+
+
+@pytest.mark.parametrize("path", past_findings(), ids=lambda path: path.stem)
+def test_a_past_finding_is_mended(path: Path) -> None:
+    data = path.read_bytes()
+    decoded, expected = decode(data), reference_decoder.decode(data)
+    assert [q["size_bytes"] for q in decoded.quarantine] == [q["size_bytes"] for q in expected.quarantine]
+    for row, want in zip(decoded.batches, expected.batches, strict=True):
+        position, size = row["position"], row["size_bytes"]
+        records = [record for record in decoded.records if record["batch_position"] == position]
+        assert row["crc_ok"] == want["crc_ok"]
+        if row["crc_ok"]:
+            check_entry(
+                row, records, reference_decoder.decode_entry(data[position : position + size], position)
+            )
+    for window in (64, 100, 333, len(data)):
+        compared.check_plain(data, window)
+
+
+def test_past_findings_and_hostile_files_break_no_rule(tmp_path: Path) -> None:
+    files = [*past_findings(), *SMALL_HOSTILE]
+    report = watchdog.run("findings", tmp_path, seed=SEED, files=files)
+    assert not report.findings
+    assert report.inputs >= 100 * 12
+
+
+# The tools
+
+
+def test_the_same_seed_makes_the_same_inputs() -> None:
+    first, second, other = Maker(1), Maker(1), Maker(2)
+    made = [first.segment() for _ in range(50)]
+    assert made == [second.segment() for _ in range(50)]
+    assert made != [other.segment() for _ in range(50)]
+    assert len(set(made)) > 45
+
+
+def test_without_atheris_its_layer_says_so_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert run.run_layer("guided", 1, SEED, tmp_path) is None
+    (line,) = capsys.readouterr().out.splitlines()
+    assert "needs atheris" in line
+
+
+def test_a_crash_of_the_child_is_named_and_its_input_kept(tmp_path: Path) -> None:
+    report = watchdog.run("crash", tmp_path, files=[tmp_path])
+    ((rule, name),) = report.findings.items()
+    assert rule.startswith("crash: SIG")
+    assert (tmp_path / f"{name}.log").read_bytes() == b"crash"
+
+
+def test_a_hang_of_the_child_is_named_and_its_input_kept(tmp_path: Path) -> None:
+    report = watchdog.run("hang", tmp_path, files=[tmp_path], hang=0.5)
+    ((rule, name),) = report.findings.items()
+    assert rule.startswith("hang: ")
+    assert (tmp_path / f"{name}.log").read_bytes() == b"hang"
+
+
+_WRONG = """
+import numpy as np
+from udfs.jit import kernel, load_be32, copy_sixteen
+
+def wrong_index(buf):
+    return buf[len(buf)]
+
+def wrong_load(buf):
+    return load_be32(buf, len(buf) - 3)
+
+def wrong_copy(buf):
+    copy_sixteen(buf, 0, buf, len(buf) - 15)
+    return 0
+
+for function in (wrong_index, wrong_load, wrong_copy):
+    try:
+        kernel(function)(np.zeros(20, dtype=np.uint8))
+    except IndexError:
+        print("IndexError in", function.__name__)
+"""
+
+
+def test_with_bounds_checked_a_kernel_that_reads_outside_raises(tmp_path: Path) -> None:
+    script = tmp_path / "wrong.py"
+    script.write_text(_WRONG)
+    environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "PYTHONPATH": str(watchdog.ROOT)}
+    done = subprocess.run(
+        [sys.executable, str(script)], env=environment, capture_output=True, text=True, check=True
+    )
+    names = ("wrong_index", "wrong_load", "wrong_copy")
+    assert done.stdout.splitlines() == [f"IndexError in {name}" for name in names]
+
+
+@pytest.mark.parametrize("key", [-1, 3, slice(-2, None)])
+def test_the_plain_form_takes_no_index_outside(key: int | slice) -> None:
+    strict = np.zeros(3, dtype=np.uint8).view(plain.Strict)
+    with pytest.raises(IndexError):
+        strict[key]
+    with pytest.raises(IndexError):
+        strict[key] = 1
