@@ -31,6 +31,7 @@ from udfs.record_index import RECORD, most_records
 _BLOCK = 256  # inputs of a compiled loop
 _ADDRESS_SPACE = 1 << 30  # bytes that all inputs together may add to the process
 _MOST_FINDINGS = 20
+_PASSES = 6  # over a past finding, each with a window of its own
 
 
 @dataclass
@@ -189,7 +190,7 @@ def findings_layer(child: Child, seed: int, files: Iterable[Path]) -> None:
     examine, maker = examiner(child), Maker(seed)
     for path in sorted(files):
         data = path.read_bytes()
-        for _ in range(12):
+        for _ in range(_PASSES):
             child.take(data)
             try:
                 examine(data, maker, 0)
