@@ -23,7 +23,7 @@ from tests.fuzz.kernels import BEGIN, COMPARED, INPUTS, NUMBERS, PEAK, RECORDS, 
 
 ROOT = Path(__file__).resolve().parents[2]
 _START = 300  # seconds until the first input: the kernels may have to be compiled
-HANG = 20  # seconds that one input, or one block of them, may take
+HANG = 60  # seconds that one input, or one block of them, may take
 _MOST_DEATHS = 10
 
 
