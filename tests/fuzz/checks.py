@@ -14,9 +14,10 @@ import pyarrow as pa
 
 from tests.support import fast, reference_decoder
 from tests.support.agreement import check_entry
+from tests.support.fast import BytesSource
 from udfs.entry_columns import damage_columns, entry_columns
 from udfs.framing import ENTRY
-from udfs.segment_decoder import Damage, SegmentDecoder, Summary
+from udfs.segment_decoder import Damage, Range, SegmentDecoder, Summary
 
 LIMIT = 1 << 20  # bytes that one batch may expand to
 
@@ -63,6 +64,17 @@ def check_bytes(found: Outcome, length: int) -> None:
     assert summary.end in (position, length)
     assert sound == summary.sound_bytes
     assert summary.damaged == len(found.damages)
+
+
+def check_slice(data: bytes, start: int, stop: int, window: int) -> None:
+    """What a task does that begins in the middle of a segment: it looks for its first entry itself."""
+    what = Range(len(data), start, stop, exact=False)
+    summary = outcome(SegmentDecoder(BytesSource(data), what, window, LIMIT)).summary
+    if summary.begin is None or summary.begin >= stop:
+        assert not summary.entries, "entries of a slice that has none"
+    else:
+        assert start <= summary.begin <= summary.end <= len(data)
+        assert summary.sound_bytes + summary.quarantined_bytes == summary.end - summary.begin
 
 
 def check_columns(found: Outcome) -> None:

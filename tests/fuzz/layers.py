@@ -158,7 +158,7 @@ def rule_of(error: Exception) -> str:
 def examiner(child: Child) -> Callable[[bytes, Maker, int], None]:
     """The check of one segment: all rules for every eighth input, those on bytes for every one."""
     windows, expanded = Guarded(1 << 16), Guarded(checks.LIMIT)
-    guard_arena(Guarded(1 << 22))
+    arenas = guard_arena(Guarded(1 << 22))
     counts = child.numbers
 
     def examine(data: bytes, maker: Maker, number: int) -> None:
@@ -177,7 +177,11 @@ def examiner(child: Child) -> Callable[[bytes, Maker, int], None]:
         checks.check_bytes(found, len(data))
         counts[SOUND] += found.summary.entries - found.summary.damaged
         counts[RECORDS] += found.summary.records
+        assert arenas[0] or not found.summary.records, "columns outside the guarded arena"
         counts[WITH_RECORDS] += found.summary.records > 0
+        if number % 16 == 1:
+            start = maker.number(len(data))
+            checks.check_slice(data, start, start + maker.number(len(data)), window)
         if thorough:
             checks.check_columns(found)
             counts[COMPARED] += checks.check_reference(found, data)
