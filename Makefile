@@ -19,7 +19,7 @@ SAMPLES := v0-codec-* v1-codec-* v2-codec-* mixed-magic v2-txn-* v2-compacted v2
 DAMAGED := bitflip-* trunc-mid-* header-count-huge-* magic-3-* random-bytes-* zstd-corrupt-middle-*
 SOURCES := $(foreach s,$(SAMPLES),--source '$(CORPUS)/$(s)') $(foreach s,$(DAMAGED),--source '$(CORPUS)/hostile/$(s)')
 
-.PHONY: help setup run test test-bounds fuzz sql bench bench-full audit lint fmt clean lock
+.PHONY: help setup run test test-bounds fuzz soak sql bench bench-full audit lint fmt clean lock
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ fuzz: setup  ## changed and made-up input for FUZZ_SECONDS (600); FUZZ_SEED=n re
 
 sql: setup  ## a SQL shell on the lake (LAKE=folder), tables and views by name
 	@$(PY) -m pipelines.sql_shell --lake $(LAKE)
+
+soak: setup  ## kills jobs at random moments, runs them to their end, compares tables (SOAK_KILLS=50, SOAK_SEED)
+	@SOAK_KILLS='$(SOAK_KILLS)' SOAK_SEED='$(SOAK_SEED)' $(PY) -m tests.soak
 
 bench: setup  ## the benchmarks, as ratios against peers run beside them
 	@$(PY) -m benchmarks.bench

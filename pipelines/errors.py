@@ -32,13 +32,15 @@ class RunFailed(JobError):
 def one_line(error: BaseException) -> str:
     """What went wrong, without Java's and Python's stack traces around it.
 
-    Of a Java error its first cause speaks, of an error in a Python worker the line that ends its traceback.
+    Of a Java error its first cause speaks, of an error in a Python worker the line that ends its traceback;
+    deltalake tells its causes one below the other, with arrows in red.
     """
     text, java = str(error).strip(), getattr(error, "java_exception", None)
     if java is not None:
         while java.getCause() is not None:
             java = java.getCause()
         text = re.sub(r"^[\w.$]+: ", "", str(java.toString())).strip()
+    text = re.sub(r"\s*\n\s*\x1b\[[\d;]*m↳\x1b\[[\d;]*m ", ": ", text)
     head, traceback, tail = text.rpartition("Traceback (most recent call last)")
     if traceback:
         text = next(iter(re.findall(r"^\w[\w.]*(?:: .*)?$", tail, re.MULTILINE)), head)

@@ -46,8 +46,8 @@ ANYWHERE = {
 
 # One machine: the defaults, 200 and 50 tasks for a handful of rows, would take longer than the work.
 _LOCAL = {
-    "spark.sql.shuffle.partitions": "4",
-    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
 }
 
@@ -59,8 +59,13 @@ EMBEDDED = {
     "spark.ui.showConsoleProgress": "false",
 }
 
-# For a Java that only plans: its second compiler would take a core for classes that are used a few times.
-_ONLY_PLANS = "-XX:TieredStopAtLevel=1"
+# For a Java that only plans: its second compiler would take a core for classes that are used a few times, and
+# Spark's generated code, of which every task of Delta's writes hundreds of KB anew, more than it saves.
+_ONLY_PLANS = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 
 # Printed by every Java that Spark starts, whatever the log level.
 _NOISE = b"Using incubator modules: jdk.incubator.vector"
@@ -128,7 +133,7 @@ def _start_embedded(settings: Settings, only_plans: bool) -> SparkSession:
     conf.set("spark.sql.warehouse.dir", _scratch_folder())
     conf.setAll([*ANYWHERE.items(), *EMBEDDED.items()])
     if only_plans:
-        conf.set("spark.driver.extraJavaOptions", _ONLY_PLANS)
+        conf.setAll([*_ONLY_PLANS.items()])
     _start_context(conf)
     return SparkSession.builder.getOrCreate()
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +16,11 @@ import pytest
 
 from pipelines import decode_batches
 from pipelines.settings import Settings
+from tests.soak import scenario, victims
+from tests.soak.victims import Job
 from tests.support.cluster import ROOT, Cluster, standalone
 from tests.support.logs import batch, batches, contents, put
+from tests.support.processes import wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +28,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with standalone(tmp_path_factory.mktemp("cluster"), cores=1) as started:
+    with standalone(tmp_path_factory.mktemp("cluster"), hosts=("127.0.0.1", "127.0.0.2"), cores=1) as started:
         yield started
 
 
@@ -51,8 +57,9 @@ def test_a_cluster_runs_the_job_from_packaged_code(
     job = Path(shutil.copy(ROOT / "pipelines" / "decode_batches.py", elsewhere / "job"))
 
     arguments = ["--source", str(logs), "--lake", str(lake), "--json"]
-    submitted = cluster.submit(job, arguments, here, options=["--py-files", str(code)])
-    said, _ = submitted.communicate(timeout=300)
+    one_executor = {"spark.cores.max": "1"}  # a machine that is new to the kernels compiles them once
+    submitted = cluster.submit(job, arguments, here, one_executor, ["--py-files", str(code)])
+    said = submitted.communicate(timeout=300)[0].decode()
     assert submitted.returncode == 0, said
     told = json.loads(said.splitlines()[-1])
     assert (told["segments"], told["records"], told["damaged"]) == (3, 21, 1)
@@ -62,3 +69,55 @@ def test_a_cluster_runs_the_job_from_packaged_code(
     shutil.copytree(lake_template, embedded)
     decode_batches.run(spark, Settings(lake=str(embedded), source=(str(logs),)))
     assert contents(str(lake)) == contents(str(embedded))
+
+
+# A task that takes longer than the first one that is done gets a second attempt, on another host
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.quantile": "0.01",
+    "spark.speculation.multiplier": "1.0",
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.eventLog.enabled": "true",
+    "spark.eventLog.compress": "false",
+    "spark.eventLog.rolling.enabled": "false",
+}
+
+
+def stop_a_writer(job: Job) -> int:
+    """Stops a Python worker that has a data file of the lake open; its pid."""
+
+    def stopped() -> int:
+        for pid in job.writers():
+            os.kill(pid, signal.SIGSTOP)
+            if pid in job.writers():
+                return pid
+            os.kill(pid, signal.SIGCONT)
+        return 0
+
+    return wait_for(stopped, lambda: job.is_alive)
+
+
+def test_a_task_that_ran_twice_gives_its_rows_once(
+    spark: SparkSession, lake_template: str, cluster: Cluster, tmp_path: Path
+) -> None:
+    logs, lake, events = (tmp_path / name for name in ("logs", "lake", "events"))
+    events.mkdir()
+    for partition in range(4):
+        put(logs / f"bulk-{partition}", 0, *scenario.bulk(100))
+    shutil.copytree(lake_template, lake)
+    conf = {**SPECULATION, "spark.eventLog.dir": str(events)}
+    job = victims.start(lake, logs, tmp_path / "job.log", cluster=cluster, conf=conf)
+    straggler = stop_a_writer(job)
+    try:
+        assert job.wait() == 0, job.said()
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(straggler, signal.SIGKILL)
+    assert any('"Speculative":true' in log.read_text() for log in events.iterdir())
+    assert scenario.orphans(lake) > 0
+
+    embedded = tmp_path / "embedded"
+    shutil.copytree(lake_template, embedded)
+    decode_batches.run(spark, Settings(lake=str(embedded), source=(str(logs),)))
+    assert scenario.state(lake).differences(scenario.state(embedded)) == []
+    assert scenario.left_behind(lake) == []

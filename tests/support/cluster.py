@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from tests.support.processes import wait_for
 
@@ -23,11 +24,15 @@ appender.console.name = console
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %m%n
 """
+# Java's second compiler pays off after minutes of one kind of work, which no job here does
+QUICK_JAVA = "-XX:TieredStopAtLevel=1"
 # Small enough for a machine that does other things beside
 _OF_EVERY_JOB = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
+    "spark.executor.extraJavaOptions": QUICK_JAVA,
     "spark.executor.memory": "1g",
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
@@ -50,7 +55,8 @@ class Cluster:
         folder: Path,
         conf: dict[str, str] | None = None,
         options: Sequence[str] = (),
-    ) -> subprocess.Popen[str]:
+        out: int | IO[bytes] = subprocess.PIPE,
+    ) -> subprocess.Popen[bytes]:
         """Starts ``spark-submit`` in a folder, with nothing set that would lead Python to this checkout."""
         settings = [f"--conf={key}={value}" for key, value in {**_OF_EVERY_JOB, **(conf or {})}.items()]
         submit = str(Path(sys.executable).with_name("spark-submit"))
@@ -58,9 +64,8 @@ class Cluster:
             [submit, "--master", self.master, *settings, *options, str(job), *arguments],
             cwd=folder,
             env=bare_environment(),
-            stdout=subprocess.PIPE,
+            stdout=out,
             stderr=subprocess.STDOUT,  # where spark-submit itself sends the job's
-            text=True,
         )
 
 

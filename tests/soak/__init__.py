@@ -1,0 +1,1 @@
+"""Jobs killed at random moments and run again: ``make soak``, and the means for tests that kill."""

@@ -1,0 +1,157 @@
+"""Kills jobs with SIGKILL at random moments, runs them again to their end, compares their tables.
+
+``make soak``; SOAK_KILLS (50) says how many, SOAK_SEED repeats a sequence as far as the machine's timing
+allows. Exits with 1 where a table differs from an undisturbed run's, a job does not come to its end, or
+something is left behind that VACUUM would not take.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.soak import scenario, victims
+from tests.soak.victims import EMBEDDED, PHASES, STANDALONE, VICTIMS, Job
+from tests.support.cluster import Cluster, standalone
+
+# How long after a phase has begun a kill may come, seconds
+_LATER = {"start": 8.0, "plan": 3.0, "stage": 1.5, "before the first commit": 2.0}
+_KILLS_A_LAKE = 4
+_RUNS_TO_THE_END = 20
+
+
+@dataclass
+class Soak:
+    """One soak: its place, its dice, and what it counted."""
+
+    place: Path
+    draw: random.Random
+    kills: int
+    cluster: Cluster
+    known: Path
+    expected: scenario.State
+    counted: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    ended: Counter[tuple[str, int]] = field(default_factory=Counter)
+    lakes: int = 0
+    orphans: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+    @property
+    def logs(self) -> Path:
+        return self.place / "logs"
+
+    @property
+    def done(self) -> int:
+        return sum(self.counted.values())
+
+    def one_lake(self) -> None:
+        """A lake whose jobs are killed a few times, then brought to the end and looked at."""
+        where = self.draw.choices([EMBEDDED, STANDALONE], [2, 1])[0]
+        sink = self.draw.choices(["arrow", "spark"], [2, 1])[0]
+        lake = scenario.copy(self.known, self.place / f"lake-{self.lakes}")
+        self.lakes += 1
+        options = [*scenario.ARGUMENTS, "--sink", sink]
+        for _ in range(self.draw.randint(1, _KILLS_A_LAKE)):
+            if self.done < self.kills:
+                self.kill_one(lake, where, options)
+        before = len(self.wrong)
+        self.finish(lake, where, options)
+        self.look_at(lake)
+        if len(self.wrong) == before:
+            shutil.rmtree(lake)
+
+    def start(self, lake: Path, where: str, options: list[str]) -> Job:
+        cluster = self.cluster if where == STANDALONE else None
+        return victims.start(lake, self.logs, self.place / "job.log", cluster=cluster, options=options)
+
+    def kill_one(self, lake: Path, where: str, options: list[str]) -> None:
+        """Starts a job, waits for a phase and a little longer, kills; waits for what the job makes of it."""
+        phase, kind = self.draw.choice(PHASES[:-1]), self.draw.choice(VICTIMS[where])
+        job = self.start(lake, where, options)
+        reached = victims.reaches(job, phase)
+        while job.is_alive and not reached():
+            time.sleep(0.002)
+        victims.pause(self.draw.uniform(0, _LATER.get(phase, 1.0)), job)
+        pids = job.victims(kind)
+        while job.is_alive and not pids:
+            pids = job.victims(kind)
+        at = job.phase()
+        killed = victims.kill(pids, self.draw)
+        code = job.wait()
+        if killed is None:
+            print(f"       {where}: ended before its {kind} was killed", flush=True)
+            return
+        self.counted[where, kind, at] += 1
+        self.ended[kind, code] += 1
+        print(f"{self.done:4d}   {where}, {kind}, {at}: exit code {code}", flush=True)
+        survives = kind in (victims.WORKER, victims.EXECUTOR)
+        if survives and code != 0:
+            self.wrong.append(f"{where}, {kind} killed, {at}: exit code {code}: {job.said()[-400:]}")
+
+    def finish(self, lake: Path, where: str, options: list[str]) -> None:
+        """Runs the job until it ends well. It may be refused while a killed one still has a process."""
+        for _ in range(_RUNS_TO_THE_END):
+            job = self.start(lake, where, options)
+            code = job.wait()
+            if code == 0:
+                return
+            if "another run is writing" not in job.said():
+                self.wrong.append(f"{where}: the run after a kill ended with {code}: {job.said()[-400:]}")
+            time.sleep(0.5)
+        self.wrong.append(f"{lake}: the job never came to its end")
+
+    def look_at(self, lake: Path) -> None:
+        self.wrong += [f"{lake}: {d}" for d in scenario.state(lake).differences(self.expected)]
+        self.wrong += [f"{lake}: left behind: {name}" for name in scenario.left_behind(lake)]
+        self.orphans += scenario.orphans(lake)
+
+    def report(self) -> None:
+        print()
+        for (where, kind, phase), count in sorted(self.counted.items()):
+            print(f"{where:<11} {kind:<15} {phase:<24} {count:4d}")
+        for (kind, code), count in sorted(self.ended.items()):
+            print(f"a job whose {kind} was killed ended with {code}: {count}")
+        print(f"{self.done} kills in {self.lakes} lakes; {self.orphans} data files left for VACUUM")
+        for line in self.wrong:
+            print(f"WRONG: {line}")
+        print("every table as an undisturbed run's" if not self.wrong else f"{len(self.wrong)} faults")
+
+
+def undisturbed(place: Path) -> tuple[Path, scenario.State]:
+    """The lake that knows the first state, and the tables of a run over the second one that nobody killed."""
+    logs, known = place / "logs", place / "known"
+    scenario.first_state(logs)
+    for lake, change in ((known, None), (place / "undisturbed", scenario.second_state)):
+        if change:
+            scenario.copy(known, lake)
+            change(logs)
+        job = victims.start(lake, logs, place / "job.log", options=scenario.ARGUMENTS)
+        if job.wait():
+            sys.exit(job.said())
+    return known, scenario.state(place / "undisturbed")
+
+
+def main() -> int:
+    kills = int(os.environ.get("SOAK_KILLS") or 50)
+    seed = int(os.environ.get("SOAK_SEED") or random.SystemRandom().randrange(10**6))
+    print(f"{kills} kills, SOAK_SEED={seed}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
+        place = Path(folder)
+        known, expected = undisturbed(place)
+        with standalone(place / "cluster", hosts=("127.0.0.1", "127.0.0.2"), cores=1) as cluster:
+            soak = Soak(place, random.Random(seed), kills, cluster, known, expected)
+            while soak.done < kills and soak.lakes < 4 * kills:
+                soak.one_lake()
+        soak.report()
+    return 1 if soak.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,172 @@
+"""A running job seen from outside: which processes it has, how far it is, and who of them is killed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+from tests.soak import scenario
+from tests.support.cluster import QUICK_JAVA, ROOT, Cluster
+from tests.support.processes import (
+    command,
+    descendants,
+    is_executor,
+    is_java,
+    is_locked,
+    open_files,
+    python_workers,
+)
+
+EMBEDDED, STANDALONE = "embedded", "standalone"
+# Who is killed: the job's Python, its Java, a Python worker of Spark's, an executor's Java
+DRIVER, JVM, WORKER, EXECUTOR = "driver", "driver's JVM", "Python worker", "executor's JVM"
+VICTIMS = {EMBEDDED: (DRIVER, JVM, WORKER), STANDALONE: (DRIVER, JVM, WORKER, EXECUTOR)}
+PHASES = ("start", "plan", "stage", "before the first commit", "between commits", "before the ledger", "end")
+
+
+@dataclass
+class Job:
+    """One job from the command line. ``known``: data files that were in the lake before it began."""
+
+    lake: Path
+    process: subprocess.Popen[bytes]
+    cluster: Cluster | None
+    log: Path
+    known: frozenset[str]
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process.poll() is None
+
+    def said(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def wait(self, seconds: float = 300) -> int:
+        return self.process.wait(timeout=seconds)
+
+    def victims(self, kind: str) -> list[int]:
+        """Processes that can be killed; none where there are none yet, or no more."""
+        own = descendants(self.process.pid)
+        executors = [p for root in self.cluster.pids for p in descendants(root)] if self.cluster else own
+        if kind == DRIVER:
+            return [p for p in own if _is_job(p)] if self.cluster else [self.process.pid]
+        if kind == JVM:
+            return [self.process.pid] if self.cluster else [p for p in own if is_java(p) and _is_spark(p)]
+        if kind == EXECUTOR:
+            return [p for p in executors if is_executor(p)]
+        roots = self.cluster.pids if self.cluster else (self.process.pid,)
+        return [worker for root in roots for worker in python_workers(root)]
+
+    def writers(self) -> list[int]:
+        """Python workers that have a data file of the lake open."""
+        return [
+            p
+            for p in self.victims(WORKER)
+            if any(f.startswith(f"{self.lake}/records/") for f in open_files(p))
+        ]
+
+    def phase(self) -> str:
+        """How far the job is, by what lies in its lake."""
+        intents = list((self.lake / "_runs").glob("*.json"))
+        if intents:
+            version = int(intents[0].stem.rpartition("-")[2])
+            done = {name for name, last in scenario.committed(self.lake).items() if last >= version}
+            if "segments" in done:
+                return "end"
+            if {"records", "batches"} <= done:
+                return "before the ledger"
+            return "between commits" if done else "before the first commit"
+        if data_files(self.lake) - self.known - in_tables(self.lake):
+            return "stage"
+        if is_locked(self.lake / "_runs" / "lock"):
+            return "plan"
+        return "end" if "decoded" in self.said() else "start"
+
+
+def _is_job(pid: int) -> bool:
+    words = command(pid).split(" ")
+    return "python" in Path(words[0]).name and any(w.endswith("decode_batches.py") for w in words[1:2])
+
+
+def _is_spark(pid: int) -> bool:
+    return "org.apache.spark.deploy.SparkSubmit" in command(pid)
+
+
+def data_files(lake: Path) -> frozenset[str]:
+    """Data files of records, and of what the spark sink writes first."""
+    found = [*(lake / "records").rglob("*.parquet"), *(lake / "_runs").glob("*.facts/**/*.parquet")]
+    return frozenset(str(p) for p in found if "_delta_log" not in p.parts)
+
+
+def in_tables(lake: Path) -> frozenset[str]:
+    """Data files that the table records names."""
+    if not DeltaTable.is_deltatable(str(lake / "records")):
+        return frozenset()
+    return frozenset(uri.removeprefix("file://") for uri in DeltaTable(str(lake / "records")).file_uris())
+
+
+def start(
+    lake: Path,
+    logs: Path,
+    log: Path,
+    *,
+    cluster: Cluster | None = None,
+    options: Sequence[str] = (),
+    conf: dict[str, str] | None = None,
+) -> Job:
+    """Starts the job: embedded by ``python -m``, on a cluster by spark-submit, with settings of Spark."""
+    arguments = ["--source", str(logs), "--lake", str(lake), *options]
+    known = data_files(lake) - in_tables(lake)
+    with log.open("wb") as out:
+        if cluster is not None:
+            job = ROOT / "pipelines" / "decode_batches.py"
+            process = cluster.submit(job, arguments, ROOT, conf, out=out)
+        else:
+            run = [sys.executable, "-m", "pipelines.decode_batches", *arguments]
+            environment = os.environ | {
+                "PYSPARK_SUBMIT_ARGS": f"--driver-java-options {QUICK_JAVA} pyspark-shell"
+            }
+            process = subprocess.Popen(run, cwd=ROOT, env=environment, stdout=out, stderr=out)
+    return Job(lake, process, cluster, log, known)
+
+
+def kill(pids: Sequence[int], draw: random.Random) -> int | None:
+    """Kills one of them, none where all have gone by themselves; its pid."""
+    for pid in draw.sample(list(pids), len(pids)):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+        return pid
+    return None
+
+
+def reaches(job: Job, phase: str) -> Callable[[], bool]:
+    """Whether a job has come to a phase, or past it: cheap enough to be asked all the time."""
+
+    def intent() -> bool:
+        return any((job.lake / "_runs").glob("*.json"))
+
+    looks: dict[str, Callable[[], bool]] = {
+        "start": lambda: True,
+        "plan": lambda: is_locked(job.lake / "_runs" / "lock"),
+        "stage": lambda: bool(data_files(job.lake) - in_tables(job.lake) - job.known),
+        "before the first commit": intent,
+    }
+    return looks.get(phase, lambda: intent() and PHASES.index(job.phase()) >= PHASES.index(phase))
+
+
+def pause(seconds: float, job: Job) -> None:
+    """Waits, but not longer than the job lives."""
+    end = time.monotonic() + seconds
+    while job.is_alive and time.monotonic() < end:
+        time.sleep(0.005)
