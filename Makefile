@@ -11,7 +11,7 @@ LAKE ?= lake
 FUZZ_SECONDS ?= 600
 FUZZ_SEED ?=
 # The tests of the decoder alone: they start no Spark
-DECODER_TESTS := varint checksums segment_decoder damage damage_framing damage_legacy corpus fuzz
+DECODER_TESTS := varint checksums regular_payloads segment_decoder damage damage_framing damage_legacy corpus fuzz
 
 # Real segments: every magic and codec, transactions, compaction, and files damaged by hand.
 CORPUS := tests/data/corpus

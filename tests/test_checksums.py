@@ -21,6 +21,10 @@ CRC32C = [
     pytest.param(checksums.crc32c_table, id="table"),
     pytest.param(checksums.crc32c_hardware, id="hardware"),
 ]
+CRC32 = [
+    pytest.param(checksums.crc32, id="chosen"),
+    pytest.param(checksums.crc32_table, id="table"),
+]
 
 
 def _bytes(size: int) -> bytes:
@@ -40,8 +44,9 @@ def test_crc32c_of_the_check_string(kernel: Any) -> None:
     assert _crc(kernel, b"123456789") == 0xE3069283
 
 
-def test_crc32_of_the_check_string() -> None:
-    assert _crc(checksums.crc32, b"123456789") == 0xCBF43926
+@pytest.mark.parametrize("kernel", CRC32)
+def test_crc32_of_the_check_string(kernel: Any) -> None:
+    assert _crc(kernel, b"123456789") == 0xCBF43926
 
 
 @pytest.mark.parametrize("kernel", CRC32C)
@@ -52,11 +57,12 @@ def test_crc32c_at_every_size_and_alignment(kernel: Any, size: int) -> None:
         assert _crc(kernel, data, start, start + size) == crc32c_package.crc32c(data[start : start + size])
 
 
+@pytest.mark.parametrize("kernel", CRC32)
 @pytest.mark.parametrize("size", SIZES)
-def test_crc32_at_every_size_and_alignment(size: int) -> None:
+def test_crc32_at_every_size_and_alignment(kernel: Any, size: int) -> None:
     data = _bytes(size + 9)
     for start in range(9):
-        assert _crc(checksums.crc32, data, start, start + size) == zlib.crc32(data[start : start + size])
+        assert _crc(kernel, data, start, start + size) == zlib.crc32(data[start : start + size])
 
 
 @pytest.mark.parametrize("kernel", CRC32C)
@@ -67,10 +73,11 @@ def test_crc32c_goes_on_from_a_prefix(kernel: Any, data: bytes, draw: st.DataObj
     assert _crc(kernel, data, cut, seed=prefix) == crc32c_package.crc32c(data)
 
 
+@pytest.mark.parametrize("kernel", CRC32)
 @given(st.binary(max_size=2000), st.data())
-def test_crc32_goes_on_from_a_prefix(data: bytes, draw: st.DataObject) -> None:
+def test_crc32_goes_on_from_a_prefix(kernel: Any, data: bytes, draw: st.DataObject) -> None:
     cut = draw.draw(st.integers(0, len(data)))
-    assert _crc(checksums.crc32, data, cut, seed=_crc(checksums.crc32, data, 0, cut)) == zlib.crc32(data)
+    assert _crc(kernel, data, cut, seed=_crc(kernel, data, 0, cut)) == zlib.crc32(data)
 
 
 @given(st.binary(max_size=300), st.binary(max_size=300))
@@ -93,7 +100,7 @@ def test_ranges_of_any_size_combine_in_any_order(a: int, b: int, c: int, size_b:
 def test_bytes_outside_the_range_do_not_matter() -> None:
     inside = _bytes(4000)
     one, other = b"\x00" * 64 + inside + b"\x00" * 64, b"\xff" * 64 + inside + b"\xff" * 64
-    for kernel in (checksums.crc32c_table, checksums.crc32c_hardware, checksums.crc32):
+    for kernel in (checksums.crc32c_table, checksums.crc32c_hardware, checksums.crc32, checksums.crc32_table):
         assert _crc(kernel, one, 64, 4064) == _crc(kernel, other, 64, 4064)
 
 

@@ -1,8 +1,9 @@
 """CRC-32C of record batches (magic 2) and CRC-32 of messages (magic 0 and 1).
 
 CRC-32C runs on the CPU's own instruction where there is one, in three streams that hide its latency
-(after Mark Adler's scheme), else on tables. CRC-32 (the zlib polynomial) runs on tables, sixteen bytes
-a step. Both polynomials are in reflected form; a checksum of a prefix is the seed of the rest.
+(after Mark Adler's scheme), else on tables. CRC-32 (the zlib polynomial) is isal's where its wheel is, which
+multiplies without carries; else it runs on tables, too, sixteen bytes a step. Both polynomials are in
+reflected form; a checksum of a prefix is the seed of the rest.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
 
+from udfs import libraries
 from udfs.jit import kernel, load_u64
+from udfs.native import crc32_of
 
 CRC32C_POLYNOMIAL = 0x82F63B78
 CRC32_POLYNOMIAL = 0xEDB88320
@@ -67,9 +70,18 @@ def crc32c_table(buf: Any, start: int, end: int, crc: int = 0) -> int:
 
 
 @kernel
-def crc32(buf: Any, start: int, end: int, crc: int = 0) -> int:
-    """CRC-32 (zlib's) of ``buf[start:end]`` (uint8); ``crc``: of what came before. Unsigned, as int64."""
+def crc32_table(buf: Any, start: int, end: int, crc: int = 0) -> int:
+    """CRC-32 (zlib's) of ``buf[start:end]`` (uint8) on any CPU; ``crc``: of what came before. As int64."""
     return _by_table(_CRC32_TABLES, buf, start, end, crc)
+
+
+@kernel
+def crc32_library(buf: Any, start: int, end: int, crc: int = 0) -> int:
+    """CRC-32 by isal; arguments and result as ``crc32_table``."""
+    return np.int64(crc32_of(buf, start, end, np.uint32(crc)))
+
+
+crc32 = crc32_library if libraries.HAS_CRC32 else crc32_table
 
 
 @kernel

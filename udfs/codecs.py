@@ -31,12 +31,12 @@ Bytes = Any  # uint8[n]: the stubs of the libraries don't know that an array is 
 
 _LIBRARY_ERRORS = (cramjam.DecompressionError, zlib.error, getattr(inflater, "error", zlib.error), EOFError)
 
-_XERIAL_MAGIC = b"\x82SNAPPY\x00"
-_XERIAL_HEADER = len(_XERIAL_MAGIC) + 4 + 4  # version and compatible version: not looked at
+XERIAL_MAGIC = b"\x82SNAPPY\x00"
+XERIAL_HEADER = len(XERIAL_MAGIC) + 4 + 4  # version and compatible version: not looked at
 _SNAPPY_MOST = 24  # a snappy element of three bytes makes 64 at most: 21.3 for one
 
-_LZ4_MAGIC = 0x184D2204
-_LZ4_STORED = 0x80000000
+LZ4_MAGIC = 0x184D2204
+LZ4_STORED = 0x80000000
 _LZ4_BLOCK_SIZES = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
 
 _GZIP_LEAST = 18  # header and trailer: what is not longer holds no member
@@ -168,17 +168,17 @@ def _snappy(payload: Bytes, out: Bytes, at: int, room: int, magic: int) -> int:
 
     The xerial header may come again in mid-stream; up to three bytes at the end start no block.
     """
-    head = payload[: len(_XERIAL_MAGIC)].tobytes()
-    if head != _XERIAL_MAGIC or len(payload) < _XERIAL_HEADER:
+    head = payload[: len(XERIAL_MAGIC)].tobytes()
+    if head != XERIAL_MAGIC or len(payload) < XERIAL_HEADER:
         return _snappy_block(payload, out, at, room)
     made = 0
-    p = _XERIAL_HEADER
+    p = XERIAL_HEADER
     while len(payload) - p >= 4:
         size = int.from_bytes(payload[p : p + 4].tobytes(), "big")
-        if payload[p : p + len(_XERIAL_MAGIC)].tobytes() == _XERIAL_MAGIC:
-            if len(payload) - p < _XERIAL_HEADER:
+        if payload[p : p + len(XERIAL_MAGIC)].tobytes() == XERIAL_MAGIC:
+            if len(payload) - p < XERIAL_HEADER:
                 raise _Bad
-            p += _XERIAL_HEADER
+            p += XERIAL_HEADER
             continue
         p += 4
         if size > len(payload) - p:
@@ -245,7 +245,7 @@ def _lz4(payload: Bytes, out: Bytes, at: int, room: int, magic: int) -> int:
     those of blocks are.
     """
     head = payload[:7].tobytes()
-    if len(head) < 7 or int.from_bytes(head[:4], "little") != _LZ4_MAGIC:
+    if len(head) < 7 or int.from_bytes(head[:4], "little") != LZ4_MAGIC:
         raise _Bad
     size = 10 if head[4] & 0x08 else 2  # with or without the content's size
     frame = _lz4_descriptor(payload[4 : 4 + size + 1].tobytes(), magic != f.MAGIC_V0)
@@ -258,7 +258,7 @@ def _lz4(payload: Bytes, out: Bytes, at: int, room: int, magic: int) -> int:
         if len(payload) - p < 4:
             raise _Bad
         word = int.from_bytes(payload[p : p + 4].tobytes(), "little")
-        block_size = word & ~_LZ4_STORED
+        block_size = word & ~LZ4_STORED
         p += 4
         if block_size == 0:
             if head[4] & 0x04 and len(payload) - p < 4:
@@ -267,7 +267,7 @@ def _lz4(payload: Bytes, out: Bytes, at: int, room: int, magic: int) -> int:
         if block_size > largest or block_size > len(payload) - p:
             raise _Bad
         block = payload[p : p + block_size]
-        if word & _LZ4_STORED:
+        if word & LZ4_STORED:
             if block_size > room - made:
                 raise _NoRoom
             out[at + made : at + made + block_size] = block

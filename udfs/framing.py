@@ -273,3 +273,34 @@ def scan_entries(buf: Any, size: int, base: int, stop: int, entries: Any) -> tup
             locate_wrapped(buf, e)
         at += length
         k += 1
+
+
+# What ``sum_up`` tells of entries
+SOUND_BYTES, FAULTY, REGRESSIONS, FIRST_OFFSET, LAST_OFFSET = range(5)
+SUMS_SIZE = 5
+
+
+@kernel
+def sum_up(entries: Any, sums: Any) -> None:
+    """What entries (ENTRY[n], n > 0) in their order come to: ``sums`` (int64[SUMS_SIZE]), written over.
+
+    REGRESSIONS: how often an entry's base offset is not above the last offset before it. Of a wrapper of
+    which no inner message was read the last offset stands for the base offset.
+    """
+    sums[:] = 0
+    last = 0
+    for k in range(len(entries)):
+        e = entries[k]
+        wrapper = e["magic"] < f.MAGIC_V2 and e["codec"] != f.CODEC_NONE
+        unread = wrapper and e["base_offset"] == UNKNOWN_OFFSET and e["record_count"] == 0
+        base = e["last_offset"] if unread else e["base_offset"]
+        if e["fault"]:
+            sums[FAULTY] += 1
+        else:
+            sums[SOUND_BYTES] += e["size"]
+        if k == 0:
+            sums[FIRST_OFFSET] = base
+        elif base <= last:
+            sums[REGRESSIONS] += 1
+        last = e["last_offset"]
+    sums[LAST_OFFSET] = last

@@ -6,7 +6,8 @@ indices and to the operations below: what reads or writes outside its array rais
 operations in plain Python.
 
 Numba's own cache notices a change of a kernel's file, but not of the kernels that it calls. So the
-cache lies in a folder named after the bytes of all of them, and after whether bounds are checked.
+cache lies in a folder named after the bytes of all of them, after the C functions they can call, and after
+whether bounds are checked.
 """
 
 from __future__ import annotations
@@ -27,14 +28,19 @@ from numba import types
 from numba.core import config
 from numba.extending import intrinsic, overload, register_jitable
 
+from udfs import libraries
+
 _KERNEL_MODULES = (
     "jit",
     "format",
+    "libraries",
+    "native",
     "checksums",
     "vectorized_varint",
     "framing",
     "codecs",
     "record_index",
+    "regular_payloads",
     "resync",
     "record_columns",
 )
@@ -47,7 +53,7 @@ def _cache_folder() -> str:
     for name in _KERNEL_MODULES:
         digest.update(pkgutil.get_data("udfs", f"{name}.py") or b"")
     leaf = f"numba-{sys.version_info[0]}{sys.version_info[1]}-{digest.hexdigest()[:16]}"
-    leaf += "-checked" if config.BOUNDSCHECK else ""
+    leaf += f"-{libraries.SIGNATURE}" + ("-checked" if config.BOUNDSCHECK else "")
     beside = package / "__pycache__" / leaf
     try:
         beside.mkdir(parents=True, exist_ok=True)
@@ -109,20 +115,30 @@ def _compiled(function: Callable[..., Any], inline: bool) -> Any:
 
 
 @register_jitable
-def _check(array: Any, at: int, size: int) -> None:
+def check(array: Any, at: int, size: int) -> None:
     """Raise IndexError unless ``array[at:at+size]`` lies in the array."""
     if at < 0 or size < 0 or at + size > len(array):
         raise IndexError("bytes outside the array")
 
 
+def checks_bounds() -> bool:
+    """Whether kernels are compiled with checks (NUMBA_BOUNDSCHECK=1)."""
+    return bool(config.BOUNDSCHECK)
+
+
 def _load(buf: Any, i: int, size: int, order: str, kind: Any) -> Any:
-    _check(buf, i, size)
+    check(buf, i, size)
     return kind(int.from_bytes(bytes(buf[i : i + size]), order, signed=kind is np.int64))
 
 
 def load_u64(buf: Any, i: int) -> Any:
     """The eight bytes at ``buf[i:i+8]`` as a little-endian uint64; the caller has checked the bound."""
     return _load(buf, i, 8, "little", np.uint64)
+
+
+def load_u32(buf: Any, i: int) -> Any:
+    """The four bytes at ``buf[i:i+4]`` as a little-endian uint64; the caller has checked the bound."""
+    return np.uint64(_load(buf, i, 4, "little", np.uint32))
 
 
 def load_be64(buf: Any, i: int) -> int:
@@ -142,8 +158,8 @@ def load_be16(buf: Any, i: int) -> int:
 
 def copy_bytes(dst: Any, at: int, src: Any, start: int, size: int) -> None:
     """``dst[at:at+size] = src[start:start+size]``; the caller has checked both bounds."""
-    _check(dst, at, size)
-    _check(src, start, size)
+    check(dst, at, size)
+    check(src, start, size)
     dst[at : at + size] = src[start : start + size]
 
 
@@ -188,9 +204,23 @@ def _loader(width: int, swapped: bool) -> Any:
 
 
 _load_le64 = _loader(64, False)
+_load_le32 = _loader(32, False)
 _load_signed64 = _loader(64, True)
 _load_signed32 = _loader(32, True)
 _load_signed16 = _loader(16, True)
+
+
+@intrinsic
+def _address(typingctx: Any, array: Any, i: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        at = _pointer(context, builder, signature.args[0], args[0], args[1])
+        return builder.ptrtoint(at, ir.IntType(64))
+
+    return types.int64(array, types.int64), codegen
+
+
+# Where ``array[i]`` (uint8) lies in memory, as int64: what a function of a C library is given
+address: Any = _address
 
 
 @intrinsic
@@ -246,13 +276,14 @@ def _offer_load(function: Any, load: Any, size: int) -> None:
         return load(buf, i)
 
     def checked(buf, i):  # type: ignore[no-untyped-def]
-        _check(buf, i, size)
+        check(buf, i, size)
         return load(buf, i)
 
-    overload(function)(lambda buf, i: checked if config.BOUNDSCHECK else plain)
+    overload(function)(lambda buf, i: checked if checks_bounds() else plain)
 
 
 _offer_load(load_u64, _load_le64, 8)
+_offer_load(load_u32, _load_le32, 4)
 _offer_load(load_be64, _load_signed64, 8)
 _offer_load(load_be32, _load_signed32, 4)
 _offer_load(load_be16, _load_signed16, 2)
@@ -261,11 +292,11 @@ _offer_load(load_be16, _load_signed16, 2)
 @overload(copy_bytes)
 def _copy_bytes(dst, at, src, start, size):  # type: ignore[no-untyped-def]
     def checked(dst, at, src, start, size):  # type: ignore[no-untyped-def]
-        _check(dst, at, size)
-        _check(src, start, size)
+        check(dst, at, size)
+        check(src, start, size)
         _memcpy(dst, at, src, start, size)
 
-    if config.BOUNDSCHECK:
+    if checks_bounds():
         return checked
     return lambda dst, at, src, start, size: _memcpy(dst, at, src, start, size)
 
@@ -273,10 +304,10 @@ def _copy_bytes(dst, at, src, start, size):  # type: ignore[no-untyped-def]
 @overload(copy_sixteen)
 def _overload_copy_sixteen(dst, at, src, start):  # type: ignore[no-untyped-def]
     def checked(dst, at, src, start):  # type: ignore[no-untyped-def]
-        _check(dst, at, 16)
-        _check(src, start, 16)
+        check(dst, at, 16)
+        check(src, start, 16)
         _copy_sixteen(dst, at, src, start)
 
-    if config.BOUNDSCHECK:
+    if checks_bounds():
         return checked
     return lambda dst, at, src, start: _copy_sixteen(dst, at, src, start)

@@ -1,7 +1,7 @@
 """Rows of positions -> Arrow columns: the second pass, into buffers of exactly the right size.
 
 All columns of a group of entries lie in one allocation from Arrow's pool (the arena), whose layout
-``Layout`` reckons from the totals of the first pass. What is constant in an entry is written as runs.
+``_lay_out`` reckons from the totals of the first pass. What is constant in an entry is written as runs.
 """
 
 from __future__ import annotations
@@ -65,29 +65,30 @@ MIN_OFFSET, MAX_OFFSET, MIN_TIMESTAMP, MAX_TIMESTAMP = range(6, 10)  # timestamp
 COUNTS_SIZE = 10
 
 
-def _layout(n: int, totals: np.ndarray) -> np.ndarray:
-    """int64[PARTS + 1]: where each part begins in the arena (aligned to 64 bytes), and its size at last."""
-    bits, headers = (n + 7) // 8, int(totals[HEADERS])
-    sizes = np.zeros(PARTS, dtype=np.int64)
+@kernel
+def _lay_out(n: int, totals: Any, at: Any) -> None:
+    """``at`` (int64[PARTS + 1]): where each part begins in the arena (aligned to 64 bytes), and its size."""
+    bits, headers = (n + 7) // 8, totals[HEADERS]
     for wide in (OFFSET, TIMESTAMP, TIMESTAMP_MS, POSITION, PRODUCER_ID):
-        sizes[wide] = 8 * n
+        at[wide + 1] = 8 * n
     for narrow in (TIMESTAMP_TYPE, SEQUENCE, LEADER_EPOCH, SIZE):
-        sizes[narrow] = 4 * n
+        at[narrow + 1] = 4 * n
     for flags in (TIMESTAMP_VALID, TRANSACTIONAL, CONTROL, KEY_VALID, VALUE_VALID, HEADER_VALID):
-        sizes[flags] = bits
+        at[flags + 1] = bits
     for offsets in (KEY_OFFSETS, VALUE_OFFSETS, HEADER_OFFSETS):
-        sizes[offsets] = 4 * (n + 1)
-    sizes[MAGIC] = n
-    sizes[PRODUCER_EPOCH] = 2 * n
-    sizes[KEY_DATA] = totals[KEY_BYTES] + _SLACK
-    sizes[VALUE_DATA] = totals[VALUE_BYTES] + _SLACK
-    sizes[HKEY_OFFSETS] = sizes[HVALUE_OFFSETS] = 4 * (headers + 1)
-    sizes[HKEY_DATA] = totals[HEADER_KEY_BYTES] + _SLACK
-    sizes[HVALUE_VALID] = (headers + 7) // 8
-    sizes[HVALUE_DATA] = totals[HEADER_VALUE_BYTES] + _SLACK
-    at = np.zeros(PARTS + 1, dtype=np.int64)
-    np.cumsum((sizes + 63) // 64 * 64, out=at[1:])
-    return at
+        at[offsets + 1] = 4 * (n + 1)
+    at[MAGIC + 1] = n
+    at[PRODUCER_EPOCH + 1] = 2 * n
+    at[KEY_DATA + 1] = totals[KEY_BYTES] + _SLACK
+    at[VALUE_DATA + 1] = totals[VALUE_BYTES] + _SLACK
+    at[HKEY_OFFSETS + 1] = 4 * (headers + 1)
+    at[HVALUE_OFFSETS + 1] = 4 * (headers + 1)
+    at[HKEY_DATA + 1] = totals[HEADER_KEY_BYTES] + _SLACK
+    at[HVALUE_VALID + 1] = (headers + 7) // 8
+    at[HVALUE_DATA + 1] = totals[HEADER_VALUE_BYTES] + _SLACK
+    at[0] = 0
+    for part in range(PARTS):
+        at[part + 1] = at[part] + (at[part + 1] + 63) // 64 * 64
 
 
 @kernel
@@ -177,13 +178,16 @@ def _gather_headers(
     ends[0], ends[1], ends[2] = header, key_at, value_at
 
 
+_BITS = np.array([bin(byte).count("1") for byte in range(256)], dtype=np.uint8)
+
+
 @kernel
 def _unset(bits: Any, n: int) -> int:
-    """How many of the first ``n`` bits are 0."""
+    """How many of the first ``n`` bits are 0; bits behind them are 0, too."""
     count = 0
-    for i in range(n):
-        count += 1 - ((bits[i >> 3] >> (i & 7)) & 1)
-    return count
+    for i in range((n + 7) >> 3):
+        count += np.int64(_BITS[bits[i]])
+    return n - count
 
 
 @kernel
@@ -411,7 +415,8 @@ def build_columns(
     ``window``, ``scratch``: uint8 buffers the rows point into; ``totals``: of ``record_index``; n > 0.
     Returns the columns and the counts of the fill: int64[COUNTS_SIZE].
     """
-    at = _layout(n, totals)
+    at = np.empty(PARTS + 1, dtype=np.int64)
+    _lay_out(n, totals, at)
     buffer = pa.allocate_buffer(int(at[PARTS]))
     counts = np.zeros(COUNTS_SIZE, dtype=np.int64)
     fill(window, scratch, entries, rows, n, np.frombuffer(buffer, dtype=np.uint8), at, counts)

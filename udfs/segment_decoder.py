@@ -19,6 +19,7 @@ from udfs.byte_source import ByteSource, ChunkSource, FileSource, SourceChanged
 from udfs.checksums import crc32c
 from udfs.codecs import Scratch, expand
 from udfs.framing import ENTRY, scan_entries
+from udfs.libraries import contexts
 from udfs.record_columns import (
     MAX_OFFSET,
     MAX_TIMESTAMP,
@@ -37,14 +38,16 @@ from udfs.record_index import (
     set_sums,
     start_cursor,
 )
+from udfs.regular_payloads import GROUP_ENDS, PROGRESS_SIZE, USED, expand_regular
 from udfs.resync import Prover
 
-WINDOW_BYTES = 1 << 20
+WINDOW_BYTES = 2 << 20
 MAX_BATCH_UNCOMPRESSED = 256 << 20
 QUARANTINE_CONTENT_BYTES = 1 << 20
 _ENTRIES = 1 << 13  # entries a scan takes at most
 _ROWS = 1 << 17  # rows a group of entries has at most; a batch that can have more goes in chunks
 _GROUP_BYTES = 4 << 20  # expanded bytes after which a group of entries ends
+_ZEROS = pa.py_buffer(bytes(4 * _ROWS))  # codes of a column that says the same of every row
 
 
 @dataclass(frozen=True)
@@ -103,22 +106,23 @@ class Summary:
             self.min_timestamp_us = min(low, self.min_timestamp_us) if known else low  # type: ignore[type-var]
             self.max_timestamp_us = max(high, self.max_timestamp_us) if known else high  # type: ignore[type-var]
 
-    def add_entries(self, entries: np.ndarray) -> None:
-        """Count entries in their order: sizes of the sound ones, and offsets that go back."""
+    def add_entries(self, entries: np.ndarray) -> int:
+        """Count entries in order: sizes of the sound ones, offsets that go back; how many are faulty."""
         if not len(entries):
-            return
+            return 0
+        sums = np.empty(framing.SUMS_SIZE, dtype=np.int64)
+        framing.sum_up(entries, sums)
+        sound, faulty, regressions, first, last = sums.tolist()
         self.entries += len(entries)
-        faulty = entries["fault"] != 0
-        self.sound_bytes += int(entries["size"][~faulty].sum())
-        last = entries["last_offset"]
-        base = np.where(framing.base_unknown(entries), last, entries["base_offset"])
-        self.offset_regressions += int((base[1:] <= last[:-1]).sum())
-        if self.end_offset is not None and base[0] <= self.end_offset:
-            self.offset_regressions += 1
+        self.sound_bytes += sound
+        if self.end_offset is not None and first <= self.end_offset:
+            regressions += 1
+        self.offset_regressions += regressions
         if self.first_base_offset is None:
-            self.first_base_offset = int(base[0])
-        self.end_offset = int(last[-1])
+            self.first_base_offset = first
+        self.end_offset = last
         self.last_entry_position = int(entries["position"][-1])
+        return int(faulty)
 
 
 @dataclass(frozen=True)
@@ -157,6 +161,7 @@ class SegmentDecoder:
         self._rows = np.empty(_ROWS, dtype=RECORD)
         self._cursor = np.zeros(CURSOR_SIZE, dtype=np.int64)
         self._sums = np.zeros(TOTALS_SIZE, dtype=np.int64)
+        self._progress = np.zeros(PROGRESS_SIZE, dtype=np.int64)
         self.summary.end_offset = self.range.previous_last_offset
 
     def __iter__(self) -> Iterator[Piece]:
@@ -242,20 +247,16 @@ class SegmentDecoder:
         k = int(group_end(entries, begin, _ROWS))
         if k > begin:
             return k
-        rows = 0
-        for k in range(begin, len(entries)):
-            entry = entries[k]
-            if entry["codec"] == f.CODEC_NONE or (k > begin and self._scratch.used > _GROUP_BYTES):
-                return k
-            if not entry["fault"]:
-                self._expand(entry)
-            rows += int(most_records(entry))
-            if rows > _ROWS and k > begin:
-                if entry["expanded"]:
-                    self._scratch.used -= int(entry["data_size"])
-                    entry["expanded"] = 0
-                return k
-        return len(entries)
+        self._progress[:] = 0
+        limits, own = (self.max_batch_uncompressed, _ROWS, _GROUP_BYTES), contexts()
+        while True:
+            work = (self._scratch.data, self._progress, *limits, own.zstd, own.inflate)
+            k, why = expand_regular(self._buf, entries, begin, k, *work)
+            if why == GROUP_ENDS:
+                return int(k)
+            self._scratch.used = int(self._progress[USED])
+            self._expand(entries[k])
+            self._progress[USED] = self._scratch.used
 
     def _expand(self, entry: np.void) -> None:
         at, size = int(entry["payload_at"]), int(entry["payload_size"])
@@ -311,7 +312,8 @@ class SegmentDecoder:
 
     def _account(self, entries: np.ndarray) -> list[Damage]:
         """Count the entries and make damages of the faulty ones among them."""
-        self.summary.add_entries(entries)
+        if not self.summary.add_entries(entries):
+            return []
         return [self._entry_damage(e) for e in entries[entries["fault"] != 0]]
 
     # Damage
@@ -448,7 +450,7 @@ def decode_segment(
     with open(path, "rb") as file:
         length = os.fstat(file.fileno()).st_size
     source = FileSource(os.fspath(path))
-    segment = pa.scalar("file://" + os.path.realpath(path))
+    segment = pa.array(["file://" + os.path.realpath(path)])
     try:
         limits = (window_bytes, max_batch_uncompressed)
         decoder = SegmentDecoder(source, Range(length, start), *limits, content_crc=False)
@@ -462,7 +464,10 @@ def decode_segment(
         source.close()
 
 
-def _with_segment(records: pa.RecordBatch, segment: pa.Scalar) -> pa.RecordBatch:
-    codes = pa.repeat(pa.scalar(0, pa.int32()), records.num_rows)
-    column = pa.DictionaryArray.from_arrays(codes, pa.array([segment.as_py()]))
+def _with_segment(records: pa.RecordBatch, segment: pa.Array) -> pa.RecordBatch:
+    n = records.num_rows
+    codes = _ZEROS if n <= _ROWS else pa.py_buffer(bytes(4 * n))
+    column = pa.DictionaryArray.from_arrays(
+        pa.Array.from_buffers(pa.int32(), n, [None, codes], 0), segment, safe=False
+    )
     return records.add_column(records.schema.get_field_index("batch_position"), "segment", column)

@@ -16,7 +16,16 @@ from typing import Any
 import numpy as np
 from numba.core import config as numba_config
 
-_NAMES = ("segment_decoder", "checksums", "codecs", "framing", "resync", "record_index", "record_columns")
+_NAMES = (
+    "segment_decoder",
+    "checksums",
+    "codecs",
+    "framing",
+    "resync",
+    "record_index",
+    "regular_payloads",
+    "record_columns",
+)
 
 
 class Strict(np.ndarray):
