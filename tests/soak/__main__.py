@@ -57,7 +57,8 @@ class Soak:
         sink = self.draw.choices(["arrow", "spark"], [2, 1])[0]
         lake = scenario.copy(self.known, self.place / f"lake-{self.lakes}")
         self.lakes += 1
-        options = [*scenario.ARGUMENTS, "--sink", sink]
+        several = self.draw.choices([scenario.SEVERAL_RUNS, ()], [1, 3])[0]
+        options = [*scenario.ARGUMENTS, "--sink", sink, *several]
         for _ in range(self.draw.randint(1, _KILLS_A_LAKE)):
             if self.done < self.kills:
                 self.kill_one(lake, where, options)

@@ -27,8 +27,10 @@ _KEYS = (
     "marker_offset",
 )
 _OF_A_RUN = ("run_id", "decoded_at")
-# As many segments a run as make several runs of one job, slices small enough that a segment has several
-ARGUMENTS = ("--max-files-per-run", "5", "--slice-bytes", "2097152")
+# Slices small enough that a segment has several
+ARGUMENTS = ("--slice-bytes", "2097152")
+# As many segments a run as make several runs of one job
+SEVERAL_RUNS = ("--max-files-per-run", "5")
 
 
 def first_state(logs: Path) -> None:
