@@ -252,9 +252,9 @@ class SegmentDecoder:
         while True:
             work = (self._scratch.data, self._progress, *limits, own.zstd, own.inflate)
             k, why = expand_regular(self._buf, entries, begin, k, *work)
+            self._scratch.used = int(self._progress[USED])
             if why == GROUP_ENDS:
                 return int(k)
-            self._scratch.used = int(self._progress[USED])
             self._expand(entries[k])
             self._progress[USED] = self._scratch.used
 

@@ -24,7 +24,7 @@ appender.console.name = console
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %m%n
 """
-# Java's second compiler pays off after minutes of one kind of work, which no job here does
+# As a job alone sets it (pipelines.session): Java's second compiler and generated code pay off later
 QUICK_JAVA = "-XX:TieredStopAtLevel=1"
 # Small enough for a machine that does other things beside
 _OF_EVERY_JOB = {
@@ -34,9 +34,11 @@ _OF_EVERY_JOB = {
     "spark.driver.extraJavaOptions": QUICK_JAVA,
     "spark.executor.extraJavaOptions": QUICK_JAVA,
     "spark.executor.memory": "1g",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.databricks.delta.snapshotPartitions": "1",
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
-    "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
 }
 
