@@ -22,8 +22,8 @@ from tests.soak.victims import EMBEDDED, PHASES, STANDALONE, VICTIMS, Job
 from tests.support.cluster import Cluster, standalone
 
 # How long after a phase has begun a kill may come, seconds
-_LATER = {"start": 8.0, "plan": 3.0, "stage": 1.5, "before the first commit": 2.0}
-_KILLS_A_LAKE = 4
+_LATER = {"start": 5.0, "plan": 3.0, "stage": 1.5, "before the first commit": 2.0}
+_KILLS_A_LAKE = 7
 _RUNS_TO_THE_END = 20
 
 
@@ -53,8 +53,8 @@ class Soak:
 
     def one_lake(self) -> None:
         """A lake whose jobs are killed a few times, then brought to the end and looked at."""
-        where = self.draw.choices([EMBEDDED, STANDALONE], [2, 1])[0]
-        sink = self.draw.choices(["arrow", "spark"], [2, 1])[0]
+        where = self.draw.choices([EMBEDDED, STANDALONE], [4, 1])[0]
+        sink = self.draw.choices(["arrow", "spark"], [4, 1])[0]
         lake = scenario.copy(self.known, self.place / f"lake-{self.lakes}")
         self.lakes += 1
         several = self.draw.choices([scenario.SEVERAL_RUNS, ()], [1, 3])[0]
