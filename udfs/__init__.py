@@ -5,7 +5,8 @@ The way of a byte, one module a station::
     byte_source      a file, an object or landed chunks, read in windows
     framing          window -> entries, each with its checksum verdict     (checksums)
     resync           after damage: the next entry that proves itself
-    codecs           a compressed payload -> its bytes, bounded while expanding
+    regular_payloads compressed payloads as nearly all are, many a call -> their bytes (libraries, native)
+    codecs           any compressed payload -> its bytes, bounded while expanding
     record_index     payload -> one row of positions a record              (vectorized_varint)
     record_columns   rows -> Arrow columns, sized exactly
     segment_decoder  the loop over a segment that ties these together
