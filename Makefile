@@ -57,7 +57,7 @@ bench-full: setup  ## the same over larger segments
 	@$(PY) -m benchmarks.bench --size full
 
 audit: setup  ## known vulnerabilities of what the lock file names
-	@$(VENV)/bin/uvx pip-audit --requirement requirements.lock --disable-pip --require-hashes
+	@$(PY) -m tools.audit
 
 lint: setup  ## ruff and mypy over sources and tests
 	@$(VENV)/bin/ruff check .
