@@ -24,6 +24,8 @@ from tests.support.cluster import Cluster, standalone
 # How long after a phase has begun a kill may come, seconds
 _LATER = {"start": 5.0, "plan": 3.0, "stage": 1.5, "before the first commit": 2.0}
 _KILLS_A_LAKE = 7
+# What a lake was before its jobs are killed: not there, or one that knows an earlier state of the logs
+NEW, KNOWING = "new", "knowing"
 _RUNS_TO_THE_END = 20
 
 
@@ -35,8 +37,7 @@ class Soak:
     draw: random.Random
     kills: int
     cluster: Cluster
-    known: Path
-    expected: scenario.State
+    expected: dict[str, scenario.State]
     counted: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     ended: Counter[tuple[str, int]] = field(default_factory=Counter)
     lakes: int = 0
@@ -52,10 +53,16 @@ class Soak:
         return sum(self.counted.values())
 
     def one_lake(self) -> None:
-        """A lake whose jobs are killed a few times, then brought to the end and looked at."""
+        """A lake whose jobs are killed a few times, then brought to the end and looked at.
+
+        Two of three are new: their jobs append, where those of the others also replace and merge.
+        """
         where = self.draw.choices([EMBEDDED, STANDALONE], [4, 1])[0]
         sink = self.draw.choices(["arrow", "spark"], [4, 1])[0]
-        lake = scenario.copy(self.known, self.place / f"lake-{self.lakes}")
+        start = self.draw.choices([NEW, KNOWING], [2, 1])[0]
+        lake = self.place / f"lake-{self.lakes}"
+        if start == KNOWING:
+            scenario.copy(self.place / KNOWING, lake)
         self.lakes += 1
         several = self.draw.choices([scenario.SEVERAL_RUNS, ()], [1, 3])[0]
         options = [*scenario.ARGUMENTS, "--sink", sink, *several]
@@ -64,7 +71,7 @@ class Soak:
                 self.kill_one(lake, where, options)
         before = len(self.wrong)
         self.finish(lake, where, options)
-        self.look_at(lake)
+        self.look_at(lake, start)
         if len(self.wrong) == before:
             shutil.rmtree(lake)
 
@@ -108,8 +115,8 @@ class Soak:
             time.sleep(0.5)
         self.wrong.append(f"{lake}: the job never came to its end")
 
-    def look_at(self, lake: Path) -> None:
-        self.wrong += [f"{lake}: {d}" for d in scenario.state(lake).differences(self.expected)]
+    def look_at(self, lake: Path, start: str) -> None:
+        self.wrong += [f"{lake}: {d}" for d in scenario.state(lake).differences(self.expected[start])]
         self.wrong += [f"{lake}: left behind: {name}" for name in scenario.left_behind(lake)]
         self.orphans += scenario.orphans(lake)
 
@@ -125,18 +132,21 @@ class Soak:
         print("every table as an undisturbed run's" if not self.wrong else f"{len(self.wrong)} faults")
 
 
-def undisturbed(place: Path) -> tuple[Path, scenario.State]:
-    """The lake that knows the first state, and the tables of a run over the second one that nobody killed."""
-    logs, known = place / "logs", place / "known"
-    scenario.first_state(logs)
-    for lake, change in ((known, None), (place / "undisturbed", scenario.second_state)):
-        if change:
-            scenario.copy(known, lake)
-            change(logs)
+def undisturbed(place: Path) -> dict[str, scenario.State]:
+    """The tables of runs over the second state that nobody killed, by what the lake knew before."""
+    logs = place / "logs"
+
+    def decode(lake: Path) -> None:
         job = victims.start(lake, logs, place / "job.log", options=scenario.ARGUMENTS)
         if job.wait():
             sys.exit(job.said())
-    return known, scenario.state(place / "undisturbed")
+
+    scenario.first_state(logs)
+    decode(place / KNOWING)
+    scenario.second_state(logs)
+    decode(scenario.copy(place / KNOWING, place / f"undisturbed-{KNOWING}"))
+    decode(place / f"undisturbed-{NEW}")
+    return {start: scenario.state(place / f"undisturbed-{start}") for start in (NEW, KNOWING)}
 
 
 def main() -> int:
@@ -145,9 +155,9 @@ def main() -> int:
     print(f"{kills} kills, SOAK_SEED={seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         place = Path(folder)
-        known, expected = undisturbed(place)
+        expected = undisturbed(place)
         with standalone(place / "cluster", hosts=("127.0.0.1", "127.0.0.2"), cores=1) as cluster:
-            soak = Soak(place, random.Random(seed), kills, cluster, known, expected)
+            soak = Soak(place, random.Random(seed), kills, cluster, expected)
             while soak.done < kills and soak.lakes < 4 * kills:
                 soak.one_lake()
         soak.report()

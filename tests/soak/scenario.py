@@ -116,7 +116,11 @@ def orphans(lake: Path) -> int:
 
 def committed(lake: Path) -> dict[str, int]:
     """The last run of the job that each table has."""
-    return {name: DeltaTable(str(lake / name)).transaction_version(DECODE_APP) or 0 for name in TABLES[:4]}
+    paths = {name: str(lake / name) for name in TABLES[:4]}
+    return {
+        name: (DeltaTable.is_deltatable(path) and DeltaTable(path).transaction_version(DECODE_APP)) or 0
+        for name, path in paths.items()
+    }
 
 
 def copy(lake: Path, to: Path) -> Path:
