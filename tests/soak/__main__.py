@@ -22,7 +22,8 @@ from tests.soak.victims import EMBEDDED, PHASES, STANDALONE, VICTIMS, Job
 from tests.support.cluster import Cluster, standalone
 
 # How long after a phase has begun a kill may come, seconds
-_LATER = {"start": 5.0, "plan": 3.0, "stage": 1.5, "before the first commit": 2.0}
+_LATER = {"start": 5.0, "plan": 2.0, "stage": 0.5}
+_LATER_ELSE = 0.3
 _KILLS_A_LAKE = 7
 # What a lake was before its jobs are killed: not there, or one that knows an earlier state of the logs
 NEW, KNOWING = "new", "knowing"
@@ -86,7 +87,7 @@ class Soak:
         reached = victims.reaches(job, phase)
         while job.is_alive and not reached():
             time.sleep(0.002)
-        victims.pause(self.draw.uniform(0, _LATER.get(phase, 1.0)), job)
+        victims.pause(self.draw.uniform(0, _LATER.get(phase, _LATER_ELSE)), job)
         pids = job.victims(kind)
         while job.is_alive and not pids:
             pids = job.victims(kind)
