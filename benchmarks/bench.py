@@ -9,7 +9,7 @@ import time
 from benchmarks import report
 from benchmarks.harness import SCALES, say
 
-PARTS = ("kernels", "job", "memory", "slices", "startup")
+PARTS = ("kernels", "resync", "job", "memory", "slices", "startup")
 FULL_PARTS = (*PARTS, "growth", "broker")
 
 
