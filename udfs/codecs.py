@@ -32,6 +32,7 @@ Bytes = Any  # uint8[n]: the stubs of the libraries don't know that an array is 
 _LIBRARY_ERRORS = (cramjam.DecompressionError, zlib.error, getattr(inflater, "error", zlib.error), EOFError)
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEAD = int.from_bytes(XERIAL_MAGIC[:4], "big")  # all of it that is looked at in mid-stream
 XERIAL_HEADER = len(XERIAL_MAGIC) + 4 + 4  # version and compatible version: not looked at
 _SNAPPY_MOST = 24  # a snappy element of three bytes makes 64 at most: 21.3 for one
 
@@ -175,7 +176,7 @@ def _snappy(payload: Bytes, out: Bytes, at: int, room: int, magic: int) -> int:
     p = XERIAL_HEADER
     while len(payload) - p >= 4:
         size = int.from_bytes(payload[p : p + 4].tobytes(), "big")
-        if payload[p : p + len(XERIAL_MAGIC)].tobytes() == XERIAL_MAGIC:
+        if size == _XERIAL_HEAD:
             if len(payload) - p < XERIAL_HEADER:
                 raise _Bad
             p += XERIAL_HEADER

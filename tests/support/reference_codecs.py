@@ -99,7 +99,7 @@ def unsnappy(payload: bytes, limit: int) -> bytes:
     parts: list[bytes] = []
     position = XERIAL_HEADER_SIZE
     while position + 4 <= len(payload):  # one to three bytes at the end are no length: ignored
-        if payload.startswith(XERIAL_MAGIC, position):
+        if payload.startswith(XERIAL_MAGIC[:4], position):  # the rest of it is not looked at here
             position += XERIAL_HEADER_SIZE
             if position > len(payload):
                 raise BadPayloadError("xerial header is cut")
