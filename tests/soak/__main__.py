@@ -67,11 +67,12 @@ class Soak:
         self.lakes += 1
         several = self.draw.choices([scenario.SEVERAL_RUNS, ()], [1, 3])[0]
         options = [*scenario.ARGUMENTS, "--sink", sink, *several]
+        before, code = len(self.wrong), -1
         for _ in range(self.draw.randint(1, _KILLS_A_LAKE)):
-            if self.done < self.kills:
-                self.kill_one(lake, where, options)
-        before = len(self.wrong)
-        self.finish(lake, where, options)
+            if self.done < self.kills and code:
+                code = self.kill_one(lake, where, options)
+        if code:
+            self.finish(lake, where, options)
         self.look_at(lake, start)
         if len(self.wrong) == before:
             shutil.rmtree(lake)
@@ -80,8 +81,11 @@ class Soak:
         cluster = self.cluster if where == STANDALONE else None
         return victims.start(lake, self.logs, self.place / "job.log", cluster=cluster, options=options)
 
-    def kill_one(self, lake: Path, where: str, options: list[str]) -> None:
-        """Starts a job, waits for a phase and a little longer, kills; waits for what the job makes of it."""
+    def kill_one(self, lake: Path, where: str, options: list[str]) -> int:
+        """Starts a job, waits for a phase and a little longer, kills; the job's exit code.
+
+        A job that has little left to do may end before.
+        """
         phase, kind = self.draw.choice(PHASES[:-1]), self.draw.choice(VICTIMS[where])
         job = self.start(lake, where, options)
         reached = victims.reaches(job, phase)
@@ -96,13 +100,14 @@ class Soak:
         code = job.wait()
         if killed is None:
             print(f"       {where}: ended before its {kind} was killed", flush=True)
-            return
+            return code
         self.counted[where, kind, at] += 1
         self.ended[kind, code] += 1
         print(f"{self.done:4d}   {where}, {kind}, {at}: exit code {code}", flush=True)
         survives = kind in (victims.WORKER, victims.EXECUTOR)
         if survives and code != 0:
             self.wrong.append(f"{where}, {kind} killed, {at}: exit code {code}: {job.said()[-400:]}")
+        return code
 
     def finish(self, lake: Path, where: str, options: list[str]) -> None:
         """Runs the job until it ends well. It may be refused while a killed one still has a process."""
