@@ -10,6 +10,7 @@ READY := $(VENV)/.ready
 LAKE ?= lake
 FUZZ_SECONDS ?= 600
 FUZZ_SEED ?=
+SIDE_BY_SIDE := -n 2 --dist loadfile
 # The tests of the decoder alone: they start no Spark
 DECODER_TESTS := varint checksums regular_payloads segment_decoder damage damage_framing damage_legacy corpus fuzz
 
@@ -35,11 +36,11 @@ run: setup  ## decodes the bundled real segments into ./lake and asks one questi
 	@$(PY) -m pipelines.query --lake $(LAKE) "SELECT magic, compression, status, count(*) AS batches, \
 	    sum(record_count) AS records FROM batches GROUP BY ALL ORDER BY ALL"
 
-test: setup  ## runs every test
-	@$(PY) -m pytest
+test: setup  ## runs every test, two files at a time
+	@$(PY) -m pytest $(SIDE_BY_SIDE)
 
 test-bounds: setup  ## the decoder's tests again, with every index of a kernel checked
-	@NUMBA_BOUNDSCHECK=1 $(PY) -m pytest -q $(DECODER_TESTS:%=tests/test_%.py)
+	@NUMBA_BOUNDSCHECK=1 $(PY) -m pytest -q $(SIDE_BY_SIDE) $(DECODER_TESTS:%=tests/test_%.py)
 
 fuzz: setup  ## changed and made-up input for FUZZ_SECONDS (600); FUZZ_SEED=n repeats a run
 	@$(PY) -m tests.fuzz.run --seconds $(FUZZ_SECONDS) $(FUZZ_SEED:%=--seed %)

@@ -9,6 +9,7 @@ is missing: the first test that asks for the judge fails with the reason.
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import subprocess
@@ -47,8 +48,11 @@ def _resolve() -> None:
 def classpath() -> str:
     """Kafka's library with what it needs, then Janino."""
     wanted = "_".join(PACKAGE.split(":")[:2]) + "-" + PACKAGE.split(":")[2] + ".jar"
-    if not (IVY_FOLDER / "jars" / wanted).exists():
-        _resolve()
+    IVY_FOLDER.mkdir(parents=True, exist_ok=True)
+    with (IVY_FOLDER / "lock").open("w") as lock:  # test processes may run side by side
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (IVY_FOLDER / "jars" / wanted).exists():
+            _resolve()
     kafka = sorted((IVY_FOLDER / "jars").glob("*.jar"))
     compiler = [*SPARK_HOME.glob("jars/janino-*.jar"), *SPARK_HOME.glob("jars/commons-compiler-*.jar")]
     return os.pathsep.join(str(jar) for jar in [*kafka, *compiler])
