@@ -16,6 +16,8 @@ from pipelines import commit, decode_batches
 from pipelines.errors import UserError
 from pipelines.runs import Intent, Replaced, Runs
 from pipelines.settings import Settings
+from tests.soak.scenario import change as after
+from tests.soak.scenario import first_state as before
 from tests.support.dying import ARROW_POINTS, SPARK_POINTS, DiedError, arrange
 from tests.support.logs import batch, batches, contents, put, rows, versions
 
@@ -28,26 +30,6 @@ POINTS = [("arrow", p) for p in ARROW_POINTS] + [("spark", p) for p in SPARK_POI
 
 def decode(spark: SparkSession, lake: str, source: Path, **settings: Any) -> None:
     decode_batches.run(spark, Settings(lake=lake, source=(str(source),), **settings))
-
-
-def before(logs: Path) -> None:
-    """What the first run sees: segments to rewrite, to go on, to be merged away, and one that stays."""
-    put(logs / "rewritten-0", 0, *batches(0, 3))
-    put(logs / "grown-0", 0, *batches(0, 2), batch(6)[:40])
-    put(logs / "merged-0", 0, *batches(0, 2))
-    put(logs / "merged-0", 6, *batches(6, 2))
-    put(logs / "same-0", 0, *batches(0, 2))
-
-
-def after(logs: Path) -> None:
-    """What the second run sees; a broken batch among it, so that every table changes."""
-    broken = bytearray(batch(9))
-    broken[-1] ^= 1
-    put(logs / "rewritten-0", 0, batch(0), batch(6), bytes(broken), batch(12))
-    put(logs / "grown-0", 0, *batches(0, 4))
-    (logs / "merged-0" / f"{6:020d}.log").unlink()
-    put(logs / "merged-0", 0, batch(3), batch(9))
-    put(logs / "new-0", 0, batch(0, flags=0x10, producer_id=3, producer_epoch=0, base_sequence=0))
 
 
 @pytest.fixture(scope="module")

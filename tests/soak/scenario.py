@@ -42,8 +42,8 @@ def first_state(logs: Path) -> None:
     put(logs / "same-0", 0, *batches(0, 2))
 
 
-def second_state(logs: Path, bulk_batches: int = 400) -> None:
-    """What the killed jobs see; ``bulk_batches`` of some 20 KB in each of two segments."""
+def change(logs: Path) -> None:
+    """Makes it what changes every table: a broken batch, segments rewritten, grown, merged away, new."""
     broken = bytearray(batch(9))
     broken[-1] ^= 1
     put(logs / "rewritten-0", 0, batch(0), batch(6), bytes(broken), batch(12))
@@ -51,6 +51,11 @@ def second_state(logs: Path, bulk_batches: int = 400) -> None:
     (logs / "merged-0" / f"{6:020d}.log").unlink()
     put(logs / "merged-0", 0, batch(3), batch(9))
     put(logs / "new-0", 0, batch(0, flags=0x10, producer_id=3, producer_epoch=0, base_sequence=0))
+
+
+def second_state(logs: Path, bulk_batches: int = 400) -> None:
+    """What the killed jobs see; ``bulk_batches`` of some 20 KB in each of two segments."""
+    change(logs)
     for partition in range(2):
         put(logs / f"bulk-{partition}", 0, *bulk(bulk_batches))
         put(logs / f"small-{partition}", 0, *batches(0, 4))
