@@ -32,9 +32,8 @@ def v2_near_misses(size: int) -> bytes:
 
 def v1_near_misses(size: int) -> bytes:
     """The same of magic 1."""
-    message = struct.pack(">bbqii", 1, 0, 1_400_000_000_000, -1, -1)
-    whole = f.LOG_OVERHEAD + 4 + len(message)
-    length = _FAR // whole * whole
+    length = _FAR // f.V1_MIN_SIZE * f.V1_MIN_SIZE
+    message = struct.pack(">bbqii", 1, 0, 1_400_000_000_000, -1, length - f.V1_MIN_SIZE)
     header = struct.pack(">qiI", 0, length - f.LOG_OVERHEAD, 0xBAD) + message
     return (header * (size // len(header) + 1))[:size]
 

@@ -14,6 +14,8 @@ kill point:
   committed again. ``records`` can't (the source may have changed), but it comes first, and in one commit
   with the removal of what makes way: where it is missing, nothing of the run was committed, and its intent
   is dropped.
+* a VACUUM that keeps nothing may take the data files of a run that died before it commits them: what was
+  committed of such a run is taken back, and its segments are decoded again.
 * after the ledger: only the intent's file is left, and finishing it again skips every table.
 * two jobs at once: the lock, held to the end of the job, lets one in.
 """
@@ -98,6 +100,8 @@ class Lake:
         for intent in intents:
             if intent.records_first and self.committed(columns.RECORDS.name) < intent.version:
                 self.runs.remove(intent)
+            elif self._lost(intent):
+                self._take_back(intent)
             else:
                 self.finish(intent)
                 finished.append(intent)
@@ -105,6 +109,28 @@ class Lake:
             if folder.startswith(self.app_id):
                 self.runs.remove_folder(folder)
         return finished
+
+    def _lost(self, intent: Intent) -> bool:
+        """Whether a data file is gone that is still to be committed."""
+        waiting = [table for table in intent.files if self.committed(table) < intent.version]
+        return not self.runs.holds([f"{table}/{f['path']}" for table in waiting for f in intent.files[table]])
+
+    def _take_back(self, intent: Intent) -> None:
+        """Removes the rows of an intent that can't be finished; its segments will be decoded again.
+
+        The ledger does not know of the run yet: past what it says was decoded before, all rows are the run's.
+        """
+        names = [row["segment"] for row in intent.put]
+        ledger = self.table(_LEDGER).where(F.col("segment").isin(names))
+        known = {row.segment: row.decoded_bytes for row in ledger.collect()}
+        begun = [
+            Replaced(r["topic"], r["partition"], r["segment"], known.get(r["segment"], 0)) for r in intent.put
+        ]
+        for table in DECODED:
+            if begun and self.committed(table) >= intent.version:
+                path = table_path(self.address, table)
+                SparkDeltaTable.forPath(self.spark, path).delete(making_way(table, begun))
+        self.runs.remove(intent)
 
     def commit(self, intent: Intent, records: DataFrame | None = None) -> None:
         """Writes the intent and carries it out. records: their rows, where Spark is to write them.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -69,7 +69,8 @@ class Runs:
                 base = lake
             else:
                 self._files, base = fs.FileSystem.from_uri(lake)
-            self.folder = f"{base.rstrip('/')}/{FOLDER}"
+            self._base = base.rstrip("/")
+            self.folder = f"{self._base}/{FOLDER}"
             self._files.create_dir(self.folder, recursive=True)
         except (OSError, ValueError) as error:
             raise cannot_write(lake, error) from error
@@ -135,6 +136,11 @@ class Runs:
         """Folders of facts. With no intent beside them their run died before its first commit."""
         listed = self._files.get_file_info(fs.FileSelector(self.folder))
         return [f.base_name for f in listed if f.type == fs.FileType.Directory]
+
+    def holds(self, paths: Sequence[str]) -> bool:
+        """Whether all of these files of the lake are there."""
+        found = self._files.get_file_info([f"{self._base}/{path}" for path in paths])
+        return all(info.type == fs.FileType.File for info in found)
 
     def _path(self, intent: Intent) -> str:
         return f"{self.folder}/{intent.app_id}-{intent.version:010d}.json"

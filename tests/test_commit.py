@@ -75,6 +75,27 @@ def test_a_run_that_dies_is_finished_by_the_next(
     assert versions(lake) == finished
 
 
+@pytest.mark.parametrize("point", ["after the intent", "records added", "after quarantine"])
+def test_a_run_whose_files_a_vacuum_took_is_decoded_again(
+    spark: SparkSession, expected: tuple[Path, Path, dict[str, Any]], tmp_path: Path, point: str
+) -> None:
+    first, logs, tables = expected
+    lake = str(tmp_path / "lake")
+    shutil.copytree(first, lake)
+
+    def die() -> None:
+        raise DiedError
+
+    with pytest.MonkeyPatch.context() as patch:
+        arrange(ARROW_POINTS[point], die, patch.setattr)
+        with pytest.raises(DiedError):
+            decode(spark, lake, logs)
+    for table in ("records", "batches", "quarantine"):
+        DeltaTable(f"{lake}/{table}").vacuum(0, dry_run=False, enforce_retention_duration=False)
+    decode(spark, lake, logs)
+    assert contents(lake) == tables
+
+
 @pytest.mark.parametrize(("sink", "point"), [("arrow", "records added"), ("spark", "batches added")])
 def test_a_driver_that_is_killed_is_succeeded_by_the_next(
     spark: SparkSession, expected: tuple[Path, Path, dict[str, Any]], tmp_path: Path, sink: str, point: str

@@ -131,6 +131,25 @@ def test_a_break_behind_offsets_that_go_back_hides_nothing(decode: Decode) -> No
     assert _ranges(decoded) == [(len(parts[0]), len(parts[1]))]
 
 
+ODD = {  # read by Kafka, made by none
+    "magic 2, a bit of no meaning": Batch([Record()], base_offset=300, flags=1 << 9),
+    "magic 2, a producer id of -2": Batch([Record()], base_offset=300, producer_id=-2),
+    "magic 2, offset below 0": Batch([Record()], base_offset=-300),
+    "magic 1, a bit of no meaning": Message(magic=1, offset=300, attributes=1 << 6),
+    "magic 0, bytes behind the value": Message(magic=0, offset=300, behind=b"xyz"),
+}
+
+
+@pytest.mark.parametrize("size", [1, 300, 70_000])
+@pytest.mark.parametrize("entry", ODD.values(), ids=ODD.keys())
+def test_an_entry_with_an_odd_header_is_found_where_no_other_is_left(
+    decode: Decode, entry: Batch | Message, size: int
+) -> None:
+    decoded = decode(START + b"\xee" * size + entry.encode())
+    assert _ranges(decoded) == [(len(START), size)]
+    assert decoded.batches[-1]["position"] == len(START) + size
+
+
 @pytest.mark.parametrize("inner_offset", [0, 1000])
 @pytest.mark.parametrize("damage", ["length", "checksum", "magic"])
 def test_batches_inside_a_value_are_not_taken_for_the_log(

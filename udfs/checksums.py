@@ -88,56 +88,63 @@ crc32 = crc32_library if libraries.HAS_CRC32 else crc32_table
 def _multiply(a: int, b: int, polynomial: int) -> int:
     """Product of two polynomials over GF(2), modulo ``polynomial``; all reflected, 32 bits, as int64."""
     product = 0
-    bit = 1 << 31
-    while bit:
-        if a & bit:
-            product ^= b
-        bit >>= 1
-        b = (b >> 1) ^ (polynomial if b & 1 else 0)
+    for _ in range(32):
+        product ^= b & -(a >> 31 & 1)
+        a = a << 1  # not in place: it may be an array
+        b = (b >> 1) ^ (polynomial & -(b & 1))
     return product
 
 
-def _powers(polynomial: int) -> np.ndarray:
-    """int64[63]: x^(8 * 2^k) modulo the polynomial, for a shift by 2^k bytes."""
+_DIGIT = 11  # bits of the size of a shift that one product serves
+_DIGITS = 4  # up to 16 TiB
+
+
+def _shifts(polynomial: int) -> np.ndarray:
+    """int64[_DIGITS, 1 << _DIGIT]: in row k, column n: x^(8 * n * 2048^k) modulo the polynomial.
+
+    A checksum register times such a power is the register after so many zero bytes.
+    """
     multiply = getattr(_multiply, "py_func", _multiply)
     powers = [1 << 23]  # x^8
-    for _ in range(62):
+    for _ in range(_DIGIT * _DIGITS - 1):
         powers.append(multiply(powers[-1], powers[-1], polynomial))
-    return np.array(powers, dtype=np.int64)
+    by_digit = np.array(powers, dtype=np.int64).reshape(_DIGITS, _DIGIT)
+    table = np.full((_DIGITS, 1), 1 << 31, dtype=np.int64)  # x^0
+    for bit in range(_DIGIT):
+        table = np.hstack([table, multiply(by_digit[:, bit : bit + 1], table, polynomial)])
+    return table
 
 
-_CRC32C_POWERS = _powers(CRC32C_POLYNOMIAL)
-_CRC32_POWERS = _powers(CRC32_POLYNOMIAL)
+_CRC32C_SHIFTS = _shifts(CRC32C_POLYNOMIAL)
+_CRC32_SHIFTS = _shifts(CRC32_POLYNOMIAL)
 
 
 @kernel
-def _shift(crc: int, size: int, polynomial: int, powers: Any) -> int:
-    """The checksum register after ``size`` zero bytes."""
-    k = 0
-    while size > 0:
-        if size & 1:
-            crc = _multiply(powers[k], crc, polynomial)
-        size >>= 1
-        k += 1
+def _shift(crc: int, size: int, polynomial: int, shifts: Any) -> int:
+    """The checksum register after ``size`` zero bytes, at most 16 TiB of them."""
+    for k in range(_DIGITS):
+        digit = size >> _DIGIT * k & (1 << _DIGIT) - 1
+        if digit:
+            crc = _multiply(shifts[k, digit], crc, polynomial)
     return crc
 
 
 @kernel
 def crc32c_combine(first: int, second: int, second_size: int) -> int:
     """CRC-32C of two ranges in a row, from that of each and the second one's size in bytes."""
-    return _shift(first, second_size, CRC32C_POLYNOMIAL, _CRC32C_POWERS) ^ second
+    return _shift(first, second_size, CRC32C_POLYNOMIAL, _CRC32C_SHIFTS) ^ second
 
 
 @kernel
 def crc32_combine(first: int, second: int, second_size: int) -> int:
     """CRC-32 of two ranges in a row, from that of each and the second one's size in bytes."""
-    return _shift(first, second_size, CRC32_POLYNOMIAL, _CRC32_POWERS) ^ second
+    return _shift(first, second_size, CRC32_POLYNOMIAL, _CRC32_SHIFTS) ^ second
 
 
 def _shift_tables(doublings: int) -> np.ndarray:
     """uint32[4 * 256]: what ``2 ** doublings`` zero bytes make of each byte of a CRC-32C register."""
     multiply = getattr(_multiply, "py_func", _multiply)
-    power = int(_CRC32C_POWERS[doublings])
+    power = int(_CRC32C_SHIFTS[0, 1 << doublings])
     bits = [multiply(power, 1 << k, CRC32C_POLYNOMIAL) for k in range(32)]
     rows = np.zeros((4, 256), dtype=np.uint32)
     for byte in range(4):

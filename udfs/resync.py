@@ -27,7 +27,7 @@ _HEADER = f.V2_HEADER_SIZE
 _BLOCK = 1 << 18
 _REGION = 1 << 22  # bytes searched at a time: the first time, and
 _REGION_MOST = 1 << 26  # from then on
-_STEP = 1 << 10  # bytes between running checksums within a region
+_STEP = 1 << 8  # bytes between running checksums within a region
 _FAR_STEP = 1 << 16  # and within the segment
 
 # What a search comes to at a place: nothing there, an entry, or one that ends outside the region
@@ -52,23 +52,24 @@ def _plausible_v2(buf: Any, at: int, size: int) -> bool:
 
 
 @kernel
-def _plausible_legacy(buf: Any, at: int, size: int, end: int) -> bool:
+def _plausible_legacy(buf: Any, at: int, size: int, end: int, unseen: bool) -> bool:
+    """``unseen``: the answer where its lengths lie past what is here to look at."""
     magic = buf[at + f.MAGIC_POS]
     if at + f.LEGACY_ATTRIBUTES_POS >= end:
-        return True
+        return unseen
     attributes = np.int64(buf[at + f.LEGACY_ATTRIBUTES_POS])
     unused = f.V1_UNUSED_MASK if magic == f.MAGIC_V1 else f.V0_UNUSED_MASK
     if attributes & unused or (attributes & f.CODEC_MASK) > f.CODEC_LZ4:
         return False
     head = f.V1_KEY_LENGTH_POS if magic == f.MAGIC_V1 else f.V0_KEY_LENGTH_POS
     if at + head + 4 > end:
-        return True
+        return unseen
     key_size = load_be32(buf, at + head)
     if key_size < -1 or key_size > size - head - 8:
         return False
     value_at = at + head + 4 + max(key_size, 0)
     if value_at + 4 > end:
-        return True  # its length lies past what is here to look at
+        return unseen
     value_size = load_be32(buf, value_at)
     return value_size >= -1 and value_at + 4 + max(value_size, 0) == at + size
 
@@ -77,19 +78,22 @@ def _plausible_legacy(buf: Any, at: int, size: int, end: int) -> bool:
 def plausible(buf: Any, at: int, end: int, room: int, strict: bool) -> int:
     """Size of the entry whose header could lie at ``buf[at:end]`` (uint8), or 0.
 
-    ``room``: bytes from ``at`` to the end of the segment; the entry must fit it. A header that a writer of
-    the format would not make is plausible only where not ``strict``.
+    ``room``: bytes from ``at`` to the end of the segment; the entry must fit it. ``strict``: headers as a
+    writer of the format would make them; if not, the others. What can't be told apart yet is both.
     """
-    if buf[at + f.MAGIC_POS] > f.MAGIC_V2 or (strict and buf[at] > 0x7F):
+    magic = buf[at + f.MAGIC_POS]
+    if magic > f.MAGIC_V2 or (strict and buf[at] > 0x7F) or (magic == f.MAGIC_V2 and at + _HEADER > end):
         return 0
     size = entry_size(buf, at, end)
     if size <= 0 or size > room:
         return 0
-    if buf[at + f.MAGIC_POS] == f.MAGIC_V2:
-        if at + _HEADER > end:
-            return 0
-        return size if not strict or _plausible_v2(buf, at, size) else 0
-    return size if not strict or _plausible_legacy(buf, at, size, end) else 0
+    as_made = buf[at] <= 0x7F
+    if as_made:
+        if magic == f.MAGIC_V2:
+            as_made = _plausible_v2(buf, at, size)
+        else:
+            as_made = _plausible_legacy(buf, at, size, end, strict)
+    return size if as_made == strict else 0
 
 
 @kernel
@@ -155,6 +159,9 @@ def _find(
         while at + 7 <= last and _none_below_three(load_u64(buf, at + f.MAGIC_POS)):
             at += 8
         if at > last or buf[at + f.MAGIC_POS] > f.MAGIC_V2:
+            continue
+        size = load_be32(buf, at + f.LENGTH_POS) + f.LOG_OVERHEAD
+        if size < f.V0_MIN_SIZE or size > room - at:  # most places fall here, and a call costs more
             continue
         size = plausible(buf, at, end, room - at, strict)
         if size == 0:
@@ -321,7 +328,7 @@ class Prover:
         return found if found >= 0 else self._next_proven(start, False)
 
     def _next_proven(self, start: int, strict: bool) -> int:
-        """As ``_next``; what was searched before is not searched again."""
+        """As ``_next``, of one kind of headers; what was searched before is not searched again."""
         known_from, known = self._found[strict]
         if known_from == known or 0 <= known < start:  # nothing known, or passed
             known_from, known = self._length, -1
