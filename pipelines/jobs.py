@@ -115,7 +115,7 @@ def warnings_of_listing(settings: Settings, plan: DataFrame, counts: ledger.Coun
     reasons = (TOPIC_TOO_LONG, PARTITION_TOO_BIG, OFFSET_TOO_BIG)
     warnings = [f"{counts.skipped[r]} files passed over: {r}" for r in reasons if r in counts.skipped]
     several = []
-    if counts.planned and counts.folders > 1 and not settings.one_copy:
+    if counts.planned and counts.copies and not settings.one_copy:
         several = ledger.replicas(plan.where("skip IS NULL"), _REPLICAS_SHOWN + 1)
     if several:
         named = ", ".join(f"{r.topic}-{r.partition} ({r.folders})" for r in several[:_REPLICAS_SHOWN])

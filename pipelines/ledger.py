@@ -27,13 +27,13 @@ _WAS_TYPE = "struct<" + ",".join(f"`{c.name}`:{c.sql_type}" for c in columns.SEG
 class Counts:
     """How many segments stand how. skipped: reason -> number of folders, or of files for reasons of files.
 
-    folders: an upper bound of those that hold a segment.
+    copies: whether a topic-partition may stand in several folders.
     """
 
     planned: int
     planned_bytes: int
     unchanged: int
-    folders: int
+    copies: bool
     skipped: dict[str, int]
 
     @property
@@ -120,21 +120,26 @@ def count(planned: DataFrame) -> Counts:
     """One pass over the plan (columns of ``plan``); what it counts is persisted by the caller."""
     key = F.coalesce("skip", "action").alias("key")
     start = F.when(F.col("action") == GO_ON, F.col("was.decoded_bytes")).otherwise(F.lit(0))
+    folders = planned.groupBy(
+        key, F.col("skip").isNotNull().alias("skipped"), "topic", "partition", "log_dir"
+    ).agg(F.count("*").alias("files"), F.sum(F.col("length") - start).alias("bytes"))
     rows = (
-        planned.groupBy(key, F.col("skip").isNotNull().alias("skipped"))
+        folders.groupBy("key", "skipped")
         .agg(
-            F.count("*").alias("files"),
-            F.count_distinct("log_dir").alias("folders"),
-            F.sum(F.col("length") - start).alias("bytes"),
+            F.sum("files").alias("files"),
+            F.count("*").alias("folders"),
+            F.count_distinct("topic", "partition").alias("partitions"),
+            F.sum("bytes").alias("bytes"),
         )
         .collect()
     )
-    todo = [r for r in rows if not r.skipped and r.key != UNCHANGED]
+    listed = [r for r in rows if not r.skipped]
+    todo = [r for r in listed if r.key != UNCHANGED]
     return Counts(
         planned=sum(r.files for r in todo),
         planned_bytes=sum(r.bytes for r in todo),
-        unchanged=sum(r.files for r in rows if not r.skipped and r.key == UNCHANGED),
-        folders=sum(r.folders for r in rows if not r.skipped),
+        unchanged=sum(r.files for r in listed if r.key == UNCHANGED),
+        copies=len(listed) > 1 or any(r.folders > r.partitions for r in listed),
         skipped={
             r.key: r.folders if r.key.startswith("folder") else r.files
             for r in sorted(rows, key=lambda r: str(r.key))

@@ -80,8 +80,12 @@ class Task:
 
 
 def cut(segment: Segment, slice_bytes: int) -> list[tuple[int, int]]:
-    """Even [start, stop) pieces of what is to be decoded, none above slice_bytes; at least one."""
-    count = max(1, -(-segment.planned_bytes // slice_bytes))
+    """Even [start, stop) pieces of what is to be decoded, at least one.
+
+    None is above slice_bytes by more than a tenth: a segment is seldom of a round size, and a few bytes too
+    many are not worth a task.
+    """
+    count = max(1, -(-segment.planned_bytes * 10 // (slice_bytes * 11)))
     edges = [segment.start + segment.planned_bytes * i // count for i in range(count + 1)]
     return list(itertools.pairwise(edges))
 
