@@ -59,12 +59,14 @@ EMBEDDED = {
     "spark.ui.showConsoleProgress": "false",
 }
 
-# For a Java that only plans: its second compiler would take a core for classes that are used a few times, and
-# Spark's generated code, of which every task of Delta's writes hundreds of KB anew, more than it saves.
+# For a Java that only plans: its second compiler would take a core for classes that are used a few times;
+# Spark's generated code, of which every task of Delta's writes hundreds of KB anew, more than it saves; and
+# planning again after each stage of a query is most of a query over a few rows.
 _ONLY_PLANS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
 }
 
 # Printed by every Java that Spark starts, whatever the log level.
