@@ -10,17 +10,18 @@ from dataclasses import replace
 from benchmarks.harness import ROOT, Row, Scale, Spread, machine, paired, part_main, say
 from benchmarks.job_server import JobServer, clear_lakes
 from benchmarks.memory import peaks
-from benchmarks.segments import KIB, PLAIN, log_dir, size_of
+from benchmarks.segments import KIB, MIB, PLAIN, log_dir, size_of
 
 # Flat, with room for what a machine's speed drifts by
 _FLAT = 1.15
 _HEAP_MIB = 2048.0
+_FEW_BYTES = 256 * MIB
 _BIG_SEGMENTS = 8
 _SMALL = replace(PLAIN, records=20)
 
 
 def _per_byte(scale: Scale, session: JobServer) -> Row:
-    few = log_dir("bench", PLAIN, 2, scale.job_bytes // 2)
+    few = log_dir("few", PLAIN, 2, _FEW_BYTES // 2)
     many = log_dir("grown", PLAIN, _BIG_SEGMENTS, scale.grown_bytes // _BIG_SEGMENTS)
     sizes = {"few": size_of(few), "many": size_of(many)}
     session.decode(few, "few")

@@ -52,6 +52,7 @@ POSITIONS = {
 }
 DECODED = (columns.RECORDS.name, columns.BATCHES.name, columns.QUARANTINE.name)
 _LEDGER = columns.SEGMENTS.name
+_SMALL_LEDGER = 1 << 20  # bytes of Parquet: some ten thousand segments
 
 Refresh = Callable[[list[tuple[str, int]]], list[str]]
 
@@ -73,6 +74,19 @@ class Lake:
 
     def is_empty(self, table: str) -> bool:
         return not DeltaTable(table_path(self.address, table)).file_uris()
+
+    def ledger(self) -> DataFrame | None:
+        """The table ``segments``, None where it is empty. A small one comes through this process.
+
+        Spark takes seconds, in a process that has just begun, to find the files of a Delta table.
+        """
+        delta = DeltaTable(table_path(self.address, _LEDGER))
+        sizes = pa.table(delta.get_add_actions(flatten=True)).column("size_bytes").to_pylist()
+        if not sizes:
+            return None
+        if sum(sizes) > _SMALL_LEDGER:
+            return self.table(_LEDGER)
+        return self.spark.createDataFrame(delta.to_pyarrow_table())
 
     def rows_of_run(self, table: str, run_id: str) -> int:
         return self.table(table).where(F.col("run_id") == run_id).count()
@@ -121,7 +135,7 @@ class Lake:
         The ledger does not know of the run yet: past what it says was decoded before, all rows are the run's.
         """
         names = [row["segment"] for row in intent.put]
-        ledger = self.table(_LEDGER).where(F.col("segment").isin(names))
+        ledger = self.table(_LEDGER).where(F.col("segment").isin(names)).select("segment", "decoded_bytes")
         known = {row.segment: row.decoded_bytes for row in ledger.collect()}
         begun = [
             Replaced(r["topic"], r["partition"], r["segment"], known.get(r["segment"], 0)) for r in intent.put

@@ -50,7 +50,7 @@ def run(spark: SparkSession, settings: Settings) -> Summary:
         if listing is None:
             asked = topic_filter(spark, settings.topics, settings.exclude_topics)
             listing = list_raw(lake.table(columns.RAW_SEGMENTS.name)).where(asked)
-        known = None if lake.is_empty(columns.SEGMENTS.name) else lake.table(columns.SEGMENTS.name)
+        known = lake.ledger()
 
         def marks(known: DataFrame) -> DataFrame:
             return _marks(settings, lake, known)

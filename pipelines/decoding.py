@@ -229,9 +229,9 @@ class Decoder:
             for v in news
             if v.segment.action == REWRITTEN and v.row is not None and v.row["end_offset"] is not None
         ]
-        if not reaches:
+        ledger = self.lake.ledger() if reaches else None
+        if ledger is None:
             return []
-        ledger = self.lake.table(columns.SEGMENTS.name)
         here = {v.segment.segment for v in news}
         rows = rows_between(self.spark, ledger, reaches)
         return [r for r in rows if r["segment"] not in here and self.is_gone(r["segment"])]

@@ -239,6 +239,30 @@ def test_slices_give_the_same_rows_as_whole_segments(
     assert contents(lake) == fresh(spark, lake_template, logs)
 
 
+def test_a_query_for_a_range_reads_only_the_files_that_hold_it(
+    spark: SparkSession, lake: str, logs: Path
+) -> None:
+    hour = 3_600_000
+    path = put(
+        logs / "a-0", 0, *(batch(3 * i, base_timestamp=1_700_000_000_000 + i * hour) for i in range(16))
+    )
+    decode(spark, lake, logs, slice_bytes=path.stat().st_size // 4)
+    records = spark.read.format("delta").load(f"{lake}/records")
+    assert len(records.inputFiles()) == 4
+    seven = rows(lake, "batches")[7]
+    for condition in (
+        "offset BETWEEN 21 AND 23",
+        "timestamp BETWEEN '2023-11-15 05:00:00' AND '2023-11-15 05:30:00'",
+        f"timestamp_ms = {1_700_000_000_000 + 7 * hour}",
+        f"batch_position = {seven['position']}",
+    ):
+        found = records.where(condition)
+        assert [row.offset for row in found.collect()] == [21, 22, 23], condition
+        assert len(found.inputFiles()) == 1, condition
+    entries = spark.read.format("delta").load(f"{lake}/batches").where("base_offset = 21")
+    assert (entries.count(), len(entries.inputFiles())) == (1, 1)
+
+
 @pytest.mark.parametrize("sink", ["arrow", "spark"])
 def test_values_that_hold_kafka_batches_are_not_taken_for_the_log(
     spark: SparkSession, lake: str, logs: Path, sink: str

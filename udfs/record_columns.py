@@ -100,13 +100,18 @@ def _gather_bytes(
     Returns where the bytes end.
     """
     bits = np.int64(valid[begin >> 3])  # gathered in a register: a byte written again and again stalls
+    most = len(buf) - _SLACK
     for i in range(begin, end):
         row = rows[i]
         size = np.int64(row["key_size"] if of_key else row["value_size"])
         offsets[i] = at
         if size >= 0:
             bits |= 1 << (i & 7)
-            copy_bytes(data, at, buf, row["key_at"] if of_key else row["value_at"], size)
+            start = row["key_at"] if of_key else row["value_at"]
+            if size <= _SLACK and start <= most:
+                copy_sixteen(data, at, buf, start)
+            else:
+                copy_bytes(data, at, buf, start, size)
             at += size
         if i & 7 == 7:
             valid[i >> 3] = bits
@@ -273,9 +278,12 @@ def _fill_numbers(rows: Any, n: int, arena: Any, at: Any, counts: Any) -> None:
 
 @kernel
 def fill(
-    window: Any, scratch: Any, entries: Any, rows: Any, n: int, arena: Any, at: Any, counts: Any
+    window: Any, scratch: Any, entries: Any, rows: Any, n: int, headers: int, arena: Any, at: Any, counts: Any
 ) -> None:
-    """Fill the arena (uint8, laid out by ``at``) from ``rows[0:n]``; ``counts``: int64[COUNTS_SIZE] out."""
+    """Fill the arena (uint8, laid out by ``at``) from ``rows[0:n]``; ``counts``: int64[COUNTS_SIZE] out.
+
+    ``headers``: how many the rows have; their part of the arena is left as it is where they have none.
+    """
     window, scratch, arena = borrowed(window), borrowed(scratch), borrowed(arena)
     entries, rows, at = borrowed(entries), borrowed(rows), borrowed(at)
     _fill_numbers(rows, n, arena, at, counts)
@@ -311,20 +319,21 @@ def fill(
         value_end = _gather_bytes(
             buf, rows, begin, end, False, value_offsets, value_valid, value_data, value_end
         )
-        _gather_headers(
-            buf,
-            rows,
-            begin,
-            end,
-            list_offsets,
-            list_valid,
-            hkey_offsets,
-            hkey_data,
-            hvalue_offsets,
-            hvalue_valid,
-            hvalue_data,
-            ends,
-        )
+        if headers:
+            _gather_headers(
+                buf,
+                rows,
+                begin,
+                end,
+                list_offsets,
+                list_valid,
+                hkey_offsets,
+                hkey_data,
+                hvalue_offsets,
+                hvalue_valid,
+                hvalue_data,
+                ends,
+            )
         begin = end
     key_offsets[n] = key_end
     value_offsets[n] = value_end
@@ -419,7 +428,8 @@ def build_columns(
     _lay_out(n, totals, at)
     buffer = pa.allocate_buffer(int(at[PARTS]))
     counts = np.zeros(COUNTS_SIZE, dtype=np.int64)
-    fill(window, scratch, entries, rows, n, np.frombuffer(buffer, dtype=np.uint8), at, counts)
+    headers = int(totals[HEADERS])
+    fill(window, scratch, entries, rows, n, headers, np.frombuffer(buffer, dtype=np.uint8), at, counts)
     arena = _Arena(buffer, at)
     null = counts.tolist()
     keys = arena.sized(pa.binary(), n, KEY_OFFSETS, null[NULL_KEYS])
@@ -430,7 +440,7 @@ def build_columns(
         arena.plain(pa.int64(), n, OFFSET),
         arena.plain(_TIMESTAMP, n, TIMESTAMP, TIMESTAMP_VALID, null[NULL_TIMESTAMPS]),
         arena.plain(pa.int32(), n, TIMESTAMP_TYPE),
-        _header_lists(arena, n, int(totals[HEADERS]), counts, not totals[NOT_ASCII]),
+        _header_lists(arena, n, headers, counts, not totals[NOT_ASCII]),
         arena.plain(pa.int8(), n, MAGIC),
         arena.plain(pa.int64(), n, TIMESTAMP_MS),
         arena.plain(pa.int64(), n, POSITION),
