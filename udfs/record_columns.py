@@ -21,6 +21,16 @@ from udfs.record_index import (
     HEADERS,
     KEY_BYTES,
     NOT_ASCII,
+    ROW_HEADERS,
+    ROW_HEADERS_AT,
+    ROW_KEY_AT,
+    ROW_KEY_SIZE,
+    ROW_OFFSET,
+    ROW_SEQUENCE,
+    ROW_SIZE,
+    ROW_TIMESTAMP,
+    ROW_VALUE_AT,
+    ROW_VALUE_SIZE,
     VALUE_BYTES,
 )
 from udfs.vectorized_varint import varint_at
@@ -93,21 +103,20 @@ def _lay_out(n: int, totals: Any, at: Any) -> None:
 
 @kernel
 def _gather_bytes(
-    buf: Any, rows: Any, begin: int, end: int, of_key: bool, offsets: Any, valid: Any, data: Any, at: int
+    buf: Any, starts: Any, sizes: Any, begin: int, end: int, offsets: Any, valid: Any, data: Any, at: int
 ) -> int:
-    """Gather the keys or values of ``rows[begin:end]``: offsets, validity bits, bytes from ``at`` on.
+    """Gather the keys or values of some rows: offsets, validity bits, bytes from ``at`` on.
 
-    Returns where the bytes end.
+    ``starts``, ``sizes``: int64[n], two lines of the rows. Returns where the bytes end.
     """
     bits = np.int64(valid[begin >> 3])  # gathered in a register: a byte written again and again stalls
     most = len(buf) - _SLACK
     for i in range(begin, end):
-        row = rows[i]
-        size = np.int64(row["key_size"] if of_key else row["value_size"])
+        size = sizes[i]
         offsets[i] = at
         if size >= 0:
             bits |= 1 << (i & 7)
-            start = row["key_at"] if of_key else row["value_at"]
+            start = starts[i]
             if size <= _SLACK and start <= most:
                 copy_sixteen(data, at, buf, start)
             else:
@@ -136,7 +145,7 @@ def _gather_headers(
     value_data: Any,
     ends: Any,
 ) -> None:
-    """Gather the headers of ``rows[begin:end]`` into list<struct<key, value>>; the first pass checked them.
+    """Gather the headers of some rows into list<struct<key, value>>; the first pass checked them.
 
     ``ends``: int64[3], headers, bytes of keys and bytes of values so far; moved on.
     """
@@ -145,15 +154,14 @@ def _gather_headers(
     bits = np.int64(valid[begin >> 3])
     value_bits = np.int64(value_valid[header >> 3]) if header & 7 else 0
     for i in range(begin, end):
-        row = rows[i]
         offsets[i] = header
-        count = row["headers"]
+        count = rows[ROW_HEADERS, i]
         if count:
             bits |= 1 << (i & 7)
         if i & 7 == 7:
             valid[i >> 3] = bits
             bits = 0
-        p = row["headers_at"]
+        p = rows[ROW_HEADERS_AT, i]
         for _ in range(count):
             key_offsets[header] = key_at
             value_offsets[header] = value_at
@@ -196,7 +204,13 @@ def _unset(bits: Any, n: int) -> int:
 
 
 @kernel
-def _fill_runs(entries: Any, rows: Any, n: int, arena: Any, at: Any) -> int:
+def _run_end(e: Any, begin: int, n: int) -> int:
+    """Where the rows of an entry end that begin at ``begin``; of a batch in chunks only ``n`` are there."""
+    return begin if e["fault"] else min(begin + np.int64(e["record_count"]), n)
+
+
+@kernel
+def _fill_runs(entries: Any, n: int, arena: Any, at: Any) -> int:
     """Columns that are constant in an entry, a run of rows at a time. Returns the control records."""
     magic = arena[at[MAGIC] : at[MAGIC] + n].view(np.int8)
     kind = arena[at[TIMESTAMP_TYPE] : at[TIMESTAMP_TYPE] + 4 * n].view(np.int32)
@@ -210,12 +224,11 @@ def _fill_runs(entries: Any, rows: Any, n: int, arena: Any, at: Any) -> int:
     control[:] = 0
     controls = 0
     begin = 0
-    while begin < n:
-        k = rows[begin]["entry"]
-        end = begin + 1
-        while end < n and rows[end]["entry"] == k:
-            end += 1
+    for k in range(len(entries)):
         e = entries[k]
+        end = _run_end(e, begin, n)
+        if end == begin:
+            continue
         magic[begin:end] = e["magic"]
         kind[begin:end] = e["timestamp_type"]
         position[begin:end] = e["position"]
@@ -245,16 +258,19 @@ def _fill_numbers(rows: Any, n: int, arena: Any, at: Any, counts: Any) -> None:
     valid = arena[at[TIMESTAMP_VALID] : at[TIMESTAMP_TYPE]]
     nulls = 0
     bits = 0
-    lowest, highest = rows[0]["offset"], rows[0]["offset"]
+    lowest, highest = rows[ROW_OFFSET, 0], rows[ROW_OFFSET, 0]
     earliest, latest = _MOST, -_MOST
     for i in range(n):
-        row = rows[i]
-        offset[i] = row["offset"]
-        lowest = min(lowest, row["offset"])
-        highest = max(highest, row["offset"])
-        sequence[i] = row["sequence"]
-        size[i] = row["size"]
-        timestamp = row["timestamp"]
+        value = rows[ROW_OFFSET, i]
+        offset[i] = value
+        lowest = min(lowest, value)
+        highest = max(highest, value)
+    for i in range(n):
+        sequence[i] = rows[ROW_SEQUENCE, i]
+    for i in range(n):
+        size[i] = rows[ROW_SIZE, i]
+    for i in range(n):
+        timestamp = rows[ROW_TIMESTAMP, i]
         milliseconds[i] = timestamp
         if timestamp == f.NO_TIMESTAMP or timestamp < f.MIN_TIMESTAMP_MS or timestamp > f.MAX_TIMESTAMP_MS:
             microseconds[i] = 0
@@ -280,14 +296,15 @@ def _fill_numbers(rows: Any, n: int, arena: Any, at: Any, counts: Any) -> None:
 def fill(
     window: Any, scratch: Any, entries: Any, rows: Any, n: int, headers: int, arena: Any, at: Any, counts: Any
 ) -> None:
-    """Fill the arena (uint8, laid out by ``at``) from ``rows[0:n]``; ``counts``: int64[COUNTS_SIZE] out.
+    """Fill the arena (uint8, laid out by ``at``) from the first ``n`` rows.
 
     ``headers``: how many the rows have; their part of the arena is left as it is where they have none.
+    ``counts``: int64[COUNTS_SIZE] out.
     """
     window, scratch, arena = borrowed(window), borrowed(scratch), borrowed(arena)
     entries, rows, at = borrowed(entries), borrowed(rows), borrowed(at)
     _fill_numbers(rows, n, arena, at, counts)
-    counts[CONTROLS] = _fill_runs(entries, rows, n, arena, at)
+    counts[CONTROLS] = _fill_runs(entries, n, arena, at)
     key_offsets = arena[at[KEY_OFFSETS] : at[KEY_VALID]].view(np.int32)
     key_valid = arena[at[KEY_VALID] : at[KEY_DATA]]
     key_data = arena[at[KEY_DATA] : at[VALUE_OFFSETS]]
@@ -309,16 +326,20 @@ def fill(
     key_end = 0
     value_end = 0
     begin = 0
+    k = 0
     while begin < n:  # a run of rows whose data lie in the same buffer: nearly always all
-        expanded = entries[rows[begin]["entry"]]["expanded"]
-        end = begin + 1
-        while end < n and entries[rows[end]["entry"]]["expanded"] == expanded:
-            end += 1
+        expanded = entries[k]["expanded"]
+        end = begin
+        while k < len(entries) and (
+            entries[k]["expanded"] == expanded or _run_end(entries[k], end, n) == end
+        ):
+            end = _run_end(entries[k], end, n)
+            k += 1
         buf = scratch if expanded else window
-        key_end = _gather_bytes(buf, rows, begin, end, True, key_offsets, key_valid, key_data, key_end)
-        value_end = _gather_bytes(
-            buf, rows, begin, end, False, value_offsets, value_valid, value_data, value_end
-        )
+        work = (buf, rows[ROW_KEY_AT], rows[ROW_KEY_SIZE], begin, end)
+        key_end = _gather_bytes(*work, key_offsets, key_valid, key_data, key_end)
+        work = (buf, rows[ROW_VALUE_AT], rows[ROW_VALUE_SIZE], begin, end)
+        value_end = _gather_bytes(*work, value_offsets, value_valid, value_data, value_end)
         if headers:
             _gather_headers(
                 buf,
@@ -419,9 +440,10 @@ def _control_types(keys: pa.Array, is_control: pa.Array, controls: int) -> pa.Ar
 def build_columns(
     window: np.ndarray, scratch: np.ndarray, entries: np.ndarray, rows: np.ndarray, n: int, totals: np.ndarray
 ) -> tuple[pa.RecordBatch, np.ndarray]:
-    """The columns of ``records`` that the bytes alone tell (NAMES), for ``rows[0:n]``, in their order.
+    """The columns of ``records`` that the bytes alone tell (NAMES), for the first ``n`` rows, in their order.
 
-    ``window``, ``scratch``: uint8 buffers the rows point into; ``totals``: of ``record_index``; n > 0.
+    ``entries``: ENTRY[m], those that the rows are of; ``window``, ``scratch``: uint8 buffers the rows point
+    into; ``totals``: of ``record_index``; n > 0.
     Returns the columns and the counts of the fill: int64[COUNTS_SIZE].
     """
     at = np.empty(PARTS + 1, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Payload -> one row of positions a record: the first of the two passes over records.
+"""Payload -> the positions of each record's parts (rows): the first of the two passes over records.
 
 The rows say where key, value and headers lie; nothing is copied yet. A batch is taken whole or not at
 all: a fault rolls its rows back. Every bound is checked against what is really there, so no count and no
@@ -21,23 +21,28 @@ from udfs.framing import increment_sequence, set_fault
 from udfs.jit import borrowed, inlined, kernel, load_be16, load_be32, load_be64
 from udfs.vectorized_varint import read_varint, read_varlong, varint_size
 
-# One row a record; positions are those in the entry's data buffer
-RECORD = np.dtype(
-    [
-        ("offset", "i8"),
-        ("timestamp", "i8"),
-        ("key_at", "i8"),
-        ("value_at", "i8"),
-        ("headers_at", "i8"),
-        ("key_size", "i4"),  # -1 null
-        ("value_size", "i4"),  # -1 null
-        ("headers", "i4"),
-        ("size", "i4"),
-        ("sequence", "i4"),
-        ("entry", "i4"),  # row in the entries
-    ],
-    align=True,
-)
+# The rows: a line a field, a place a record, so that each pass reads what it needs and nothing else.
+# Positions are those in the entry's data buffer; sizes of keys and values are -1 for null.
+(
+    ROW_OFFSET,
+    ROW_TIMESTAMP,
+    ROW_SEQUENCE,
+    ROW_SIZE,
+    ROW_KEY_AT,
+    ROW_KEY_SIZE,
+    ROW_VALUE_AT,
+    ROW_VALUE_SIZE,
+    ROW_HEADERS_AT,
+    ROW_HEADERS,
+) = range(10)
+ROW_FIELDS = 10
+_APART = 72  # places more than asked for: lines that are a power of two apart share the cache's sets
+
+
+def new_rows(capacity: int) -> np.ndarray:
+    """int64[ROW_FIELDS, n] for ``capacity`` records or a few more."""
+    return np.empty((ROW_FIELDS, capacity + _APART), dtype=np.int64)
+
 
 # What a pass over a batch has come to (cursor), so that a batch of very many records goes in chunks
 CURSOR_AT, CURSOR_RECORD, CURSOR_DELTA, CURSOR_BASE = range(4)
@@ -101,29 +106,30 @@ def _headers(buf: Any, at: int, stop: int, count: int, e: Any) -> tuple[int, int
 
 
 @kernel
-def _control(buf: Any, row: Any, first: bool, e: Any) -> bool:
+def _control(buf: Any, rows: Any, i: int, first: bool, e: Any) -> bool:
     """Check a control record and note the first one's type; False with a fault noted."""
-    if row["key_size"] < f.CONTROL_KEY_SIZE:
-        set_fault(e, faults.CONTROL_KEY, _where(e, row["key_at"]), f.CONTROL_KEY_SIZE, row["key_size"])
+    key_size, value_size = rows[ROW_KEY_SIZE, i], rows[ROW_VALUE_SIZE, i]
+    if key_size < f.CONTROL_KEY_SIZE:
+        set_fault(e, faults.CONTROL_KEY, _where(e, rows[ROW_KEY_AT, i]), f.CONTROL_KEY_SIZE, key_size)
         return False
-    version = load_be16(buf, row["key_at"])
+    version = load_be16(buf, rows[ROW_KEY_AT, i])
     if version < 0:
-        set_fault(e, faults.CONTROL_VERSION, _where(e, row["key_at"]), 0, version)
+        set_fault(e, faults.CONTROL_VERSION, _where(e, rows[ROW_KEY_AT, i]), 0, version)
         return False
-    kind = load_be16(buf, row["key_at"] + 2)
+    kind = load_be16(buf, rows[ROW_KEY_AT, i] + 2)
     if kind < 0 or kind >= f.CONTROL_UNKNOWN:
         kind = f.CONTROL_UNKNOWN
     epoch = -1
     if kind == f.CONTROL_ABORT or kind == f.CONTROL_COMMIT:
-        if row["value_size"] < f.END_MARKER_VALUE_SIZE:
-            at = _where(e, row["value_at"])
-            set_fault(e, faults.CONTROL_VALUE, at, f.END_MARKER_VALUE_SIZE, row["value_size"])
+        if value_size < f.END_MARKER_VALUE_SIZE:
+            at = _where(e, rows[ROW_VALUE_AT, i])
+            set_fault(e, faults.CONTROL_VALUE, at, f.END_MARKER_VALUE_SIZE, value_size)
             return False
-        version = load_be16(buf, row["value_at"])
+        version = load_be16(buf, rows[ROW_VALUE_AT, i])
         if version < 0:
-            set_fault(e, faults.CONTROL_VALUE_VERSION, _where(e, row["value_at"]), 0, version)
+            set_fault(e, faults.CONTROL_VALUE_VERSION, _where(e, rows[ROW_VALUE_AT, i]), 0, version)
             return False
-        epoch = load_be32(buf, row["value_at"] + 2)
+        epoch = load_be32(buf, rows[ROW_VALUE_AT, i] + 2)
     if first:
         e["control_type"] = kind
         e["coordinator_epoch"] = epoch
@@ -131,8 +137,8 @@ def _control(buf: Any, row: Any, first: bool, e: Any) -> bool:
 
 
 @inlined
-def _record(buf: Any, at: int, end: int, e: Any, row: Any, totals: Any) -> tuple[int, int, int, int]:
-    """Read the record at ``buf[at]`` into ``row``.
+def _record(buf: Any, at: int, end: int, e: Any, rows: Any, i: int, totals: Any) -> tuple[int, int, int, int]:
+    """Read the record at ``buf[at]`` into place ``i`` of the rows.
 
     Returns (position behind it, or -1 with a fault noted; timestamp delta; offset delta; marks).
     """
@@ -186,13 +192,13 @@ def _record(buf: Any, at: int, end: int, e: Any, row: Any, totals: Any) -> tuple
         return -1, 0, 0, 0
     if key_size < -1 or value_size < -1:
         marks |= faults.LENGTH_BELOW_NULL
-    row["key_at"] = key_at
-    row["value_at"] = value_at
-    row["headers_at"] = headers_at
-    row["key_size"] = max(key_size, -1)
-    row["value_size"] = max(value_size, -1)
-    row["headers"] = headers
-    row["size"] = start - at + body if start - at == 1 else varint_size(body) + body
+    rows[ROW_KEY_AT, i] = key_at
+    rows[ROW_VALUE_AT, i] = value_at
+    rows[ROW_HEADERS_AT, i] = headers_at
+    rows[ROW_KEY_SIZE, i] = max(key_size, -1)
+    rows[ROW_VALUE_SIZE, i] = max(value_size, -1)
+    rows[ROW_HEADERS, i] = headers
+    rows[ROW_SIZE, i] = start - at + body if start - at == 1 else varint_size(body) + body
     return stop, timestamp_delta, delta, marks
 
 
@@ -222,8 +228,8 @@ def _batch(
         if at >= end:
             set_fault(e, faults.COUNT_TOO_SMALL, _where(e, at), count, begin + made)
             return -1
-        row = rows[first + made * step]
-        at, timestamp_delta, delta, found = _record(buf, at, end, e, row, totals)
+        i = first + made * step
+        at, timestamp_delta, delta, found = _record(buf, at, end, e, rows, i, totals)
         if at < 0:
             return -1
         marks |= found
@@ -237,13 +243,14 @@ def _batch(
         if delta > last_delta:
             marks |= faults.OFFSET_PAST_LAST
         previous = delta
-        row["offset"] = base_offset + delta
-        row["timestamp"] = timestamp
-        row["sequence"] = increment_sequence(base_sequence, delta) if base_sequence >= 0 else f.NO_SEQUENCE
-        key_bytes += max(0, np.int64(row["key_size"]))
-        value_bytes += max(0, np.int64(row["value_size"]))
-        headers += np.int64(row["headers"])
-        if control and not _control(buf, row, begin + made == 0, e):
+        rows[ROW_OFFSET, i] = base_offset + delta
+        rows[ROW_TIMESTAMP, i] = timestamp
+        sequence = increment_sequence(base_sequence, delta) if base_sequence >= 0 else f.NO_SEQUENCE
+        rows[ROW_SEQUENCE, i] = sequence
+        key_bytes += max(0, rows[ROW_KEY_SIZE, i])
+        value_bytes += max(0, rows[ROW_VALUE_SIZE, i])
+        headers += rows[ROW_HEADERS, i]
+        if control and not _control(buf, rows, i, begin + made == 0, e):
             return -1
         made += 1
     if begin + made == count and at != end:
@@ -260,41 +267,41 @@ def _batch(
 
 
 @kernel
-def _message(buf: Any, at: int, end: int, e: Any, row: Any, totals: Any) -> bool:
-    """Read the message at ``buf[at:end]`` (offset and length included) into ``row``; False with a fault."""
+def _message(buf: Any, at: int, end: int, e: Any, rows: Any, i: int, totals: Any) -> bool:
+    """Read the message at ``buf[at:end]`` (with offset and length) into place ``i``; False with a fault."""
     magic = np.int8(buf[at + f.MAGIC_POS])
     p = at + (f.V0_KEY_LENGTH_POS if magic == f.MAGIC_V0 else f.V1_KEY_LENGTH_POS)
     key_size = load_be32(buf, p)
     if key_size > end - p - 8:
         set_fault(e, faults.KEY_BEYOND, _where(e, p), end - p - 8, key_size)
         return False
-    row["key_at"] = p + 4
-    row["key_size"] = max(key_size, -1)
+    rows[ROW_KEY_AT, i] = p + 4
+    rows[ROW_KEY_SIZE, i] = max(key_size, -1)
     p += 4 + max(key_size, 0)
     value_size = load_be32(buf, p)
     if value_size > end - p - 4:
         set_fault(e, faults.VALUE_BEYOND, _where(e, p), end - p - 4, value_size)
         return False
-    row["value_at"] = p + 4
-    row["value_size"] = max(value_size, -1)
+    rows[ROW_VALUE_AT, i] = p + 4
+    rows[ROW_VALUE_SIZE, i] = max(value_size, -1)
     if key_size < -1 or value_size < -1:
         e["marks"] |= faults.LENGTH_BELOW_NULL
     if p + 4 + max(value_size, 0) < end:
         e["marks"] |= faults.MESSAGE_SLACK
     totals[KEY_BYTES] += max(key_size, 0)
     totals[VALUE_BYTES] += max(value_size, 0)
-    row["headers"] = 0
-    row["headers_at"] = 0
-    row["sequence"] = f.NO_SEQUENCE
-    row["size"] = end - at
-    row["offset"] = load_be64(buf, at)
+    rows[ROW_HEADERS, i] = 0
+    rows[ROW_HEADERS_AT, i] = 0
+    rows[ROW_SEQUENCE, i] = f.NO_SEQUENCE
+    rows[ROW_SIZE, i] = end - at
+    rows[ROW_OFFSET, i] = load_be64(buf, at)
     # the wrapper's log append time holds for what lies in it (magic 1 alone)
     if magic == f.MAGIC_V0:
-        row["timestamp"] = f.NO_TIMESTAMP
+        rows[ROW_TIMESTAMP, i] = f.NO_TIMESTAMP
     elif magic == f.MAGIC_V1 and e["timestamp_type"] == f.LOG_APPEND_TIME:
-        row["timestamp"] = e["base_timestamp"]
+        rows[ROW_TIMESTAMP, i] = e["base_timestamp"]
     else:
-        row["timestamp"] = load_be64(buf, at + f.V1_TIMESTAMP_POS)
+        rows[ROW_TIMESTAMP, i] = load_be64(buf, at + f.V1_TIMESTAMP_POS)
     return True
 
 
@@ -367,21 +374,21 @@ def _wrapper(
         if attributes & f.CODEC_MASK:
             set_fault(e, faults.INNER_COMPRESSED, _where(e, at), 0, attributes & f.CODEC_MASK)
             return -1
-        row = rows[first + made * step]
-        if not _message(buf, at, stop, e, row, totals):
+        i = first + made * step
+        if not _message(buf, at, stop, e, rows, i, totals):
             return -1
-        row["offset"] += cursor[CURSOR_BASE]
+        rows[ROW_OFFSET, i] += cursor[CURSOR_BASE]
         if magic != e["magic"]:
             e["marks"] |= faults.INNER_MAGIC
         if attributes & (f.V0_UNUSED_MASK if magic == f.MAGIC_V0 else f.V1_UNUSED_MASK):
             e["marks"] |= faults.UNUSED_ATTRIBUTES
-        if row["offset"] <= previous and cursor[CURSOR_RECORD] + made > 0:
+        if rows[ROW_OFFSET, i] <= previous and cursor[CURSOR_RECORD] + made > 0:
             e["marks"] |= faults.OFFSETS_NOT_RISING
-        if e["magic"] == f.MAGIC_V0 and row["offset"] > e["last_offset"]:
+        if e["magic"] == f.MAGIC_V0 and rows[ROW_OFFSET, i] > e["last_offset"]:
             e["marks"] |= faults.OFFSET_PAST_LAST
-        previous = row["offset"]
+        previous = rows[ROW_OFFSET, i]
         if cursor[CURSOR_RECORD] + made == 0:
-            e["base_offset"] = row["offset"]
+            e["base_offset"] = rows[ROW_OFFSET, i]
         made += 1
         at = stop
     cursor[CURSOR_AT] = at
@@ -405,9 +412,9 @@ def index_entry(
 ) -> int:
     """Rows of one entry's records, from the cursor on.
 
-    ``buf``: uint8[n], the entry's data buffer; ``rows``: RECORD[m], filled from ``first`` on (``step`` 1), or
-    all into one (``step`` 0, to check a batch without keeping its rows); ``totals``: int64[TOTALS_SIZE],
-    added to.
+    ``buf``: uint8[n], the entry's data buffer; ``rows``: of ``new_rows``, filled from ``first`` on
+    (``step`` 1), or all into one (``step`` 0, to check a batch without keeping its rows); ``totals``:
+    int64[TOTALS_SIZE], added to.
     Returns the rows made; -1 with the fault noted in ``e``.
     """
     if e["magic"] == f.MAGIC_V2:
@@ -423,7 +430,7 @@ def index_entry(
         return _wrapper(buf, e, rows, first, step, capacity, cursor, totals)
     if cursor[CURSOR_RECORD]:
         return 0
-    if not _message(buf, e["at"], e["at"] + e["size"], e, rows[first], totals):
+    if not _message(buf, e["at"], e["at"] + e["size"], e, rows, first, totals):
         return -1
     cursor[CURSOR_RECORD] = 1
     return 1
@@ -458,12 +465,10 @@ def index_entries(
         sums[:] = 0
         start_cursor(e, cursor)
         buf = scratch if e["expanded"] else window
-        count = index_entry(buf, e, rows, made, 1, len(rows) - made, cursor, sums)
+        count = index_entry(buf, e, rows, made, 1, rows.shape[1] - made, cursor, sums)
         if count < 0:
             continue
         set_sums(e, count, sums)
-        for i in range(made, made + count):
-            rows[i]["entry"] = k
         for i in range(TOTALS_SIZE):
             totals[i] = totals[i] | sums[i] if i == NOT_ASCII else totals[i] + sums[i]
         made += count

@@ -29,12 +29,12 @@ from udfs.record_columns import (
 )
 from udfs.record_index import (
     CURSOR_SIZE,
-    RECORD,
     TOTALS_SIZE,
     group_end,
     index_entries,
     index_entry,
     most_records,
+    new_rows,
     set_sums,
     start_cursor,
 )
@@ -158,7 +158,7 @@ class SegmentDecoder:
         self._buf = np.empty(self.window_bytes, dtype=np.uint8)
         self._scratch = Scratch()
         self._entries = np.zeros(_ENTRIES, dtype=ENTRY)
-        self._rows = np.empty(_ROWS, dtype=RECORD)
+        self._rows = new_rows(_ROWS)
         self._cursor = np.zeros(CURSOR_SIZE, dtype=np.int64)
         self._sums = np.zeros(TOTALS_SIZE, dtype=np.int64)
         self._progress = np.zeros(PROGRESS_SIZE, dtype=np.int64)
@@ -285,7 +285,7 @@ class SegmentDecoder:
         group = entries[begin:end]
         records = None
         if n:
-            records, counts = build_columns(self._buf, scratch, entries, self._rows, n, totals)
+            records, counts = build_columns(self._buf, scratch, group, self._rows, n, totals)
             self.summary.add_records(counts, n)
         return Piece(group, records, self._account(group))
 
@@ -304,7 +304,6 @@ class SegmentDecoder:
         while count > 0:
             totals[:] = 0
             n = int(index_entry(buf, e, self._rows, 0, 1, _ROWS, self._cursor, totals))
-            self._rows["entry"][:n] = 0
             records, counts = build_columns(self._buf, self._scratch.data, entry, self._rows, n, totals)
             self.summary.add_records(counts, n)
             yield Piece(entry[:0], records, [])

@@ -8,20 +8,29 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from tests.fuzz import mutate
 from udfs import format as f
 from udfs.codecs import xxh32
 from udfs.framing import scan_entries
 from udfs.jit import kernel
-from udfs.record_index import index_entries, most_records
+from udfs.record_index import (
+    ROW_FIELDS,
+    ROW_HEADERS,
+    ROW_HEADERS_AT,
+    ROW_KEY_AT,
+    ROW_KEY_SIZE,
+    ROW_VALUE_AT,
+    ROW_VALUE_SIZE,
+    index_entries,
+    most_records,
+)
 from udfs.resync import plausible
 from udfs.vectorized_varint import read_varint, read_varlong
 
 # Of the shared numbers (int64): what the watchdog reads
 INPUTS, SIZE, BEGIN, SOUND, WITH_RECORDS, RECORDS, BROKEN, PEAK, COMPARED = range(9)
 NUMBERS = 16
+LAST = 7  # of the totals (int64[24]): the entry that was indexed last; the cursor takes less than that
 # What BROKEN names
 BROKEN_RULES = (
     "",
@@ -29,28 +38,32 @@ BROKEN_RULES = (
     "a key outside the payload",
     "a value outside the payload",
     "headers outside the payload",
-    "a row of another entry",
     "an entry that takes more bytes than there are",
     "a varint that ends outside",
 )
 
 
 @kernel
-def _check_rows(rows: Any, n: int, most: int, low: int, end: int, entry: int) -> int:
-    """The broken rule (BROKEN_RULES) of ``rows[0:n]``, whose data lie from ``low`` to ``end``; 0: none."""
+def _check_rows(rows: Any, n: int, most: int, low: int, end: int) -> int:
+    """The broken rule (BROKEN_RULES) of ``n`` rows, whose data lie from ``low`` to ``end``; 0: none."""
     if n > most:
         return 1
     for i in range(n):
-        row = rows[i]
-        if row["key_at"] < low or row["key_at"] + max(0, np.int64(row["key_size"])) > end:
+        key_at, value_at, headers_at = rows[ROW_KEY_AT, i], rows[ROW_VALUE_AT, i], rows[ROW_HEADERS_AT, i]
+        if key_at < low or key_at + max(0, rows[ROW_KEY_SIZE, i]) > end:
             return 2
-        if row["value_at"] < low or row["value_at"] + max(0, np.int64(row["value_size"])) > end:
+        if value_at < low or value_at + max(0, rows[ROW_VALUE_SIZE, i]) > end:
             return 3
-        if row["headers"] and (row["headers_at"] < low or row["headers_at"] + 2 * row["headers"] > end):
+        count = rows[ROW_HEADERS, i]
+        if count and (headers_at < low or headers_at + 2 * count > end):
             return 4
-        if row["entry"] != entry:
-            return 5
     return 0
+
+
+@kernel
+def rows_at_end(memory: Any, most: int) -> Any:
+    """Rows for ``most`` records that end where ``memory`` (int64) ends."""
+    return memory[len(memory) - ROW_FIELDS * most :].reshape((ROW_FIELDS, most))
 
 
 @kernel
@@ -62,12 +75,15 @@ def _small_reads(buf: Any, n: int, state: Any) -> int:
     xxh32(buf, at, n)
     for place in range(n - f.HEADER_UP_TO_MAGIC + 1):
         plausible(buf, place, n, n - place + mutate.draw(state, 2) * 1000, place % 2 == 0)
-    return 7 if varint_end > end or varlong_end > end else 0
+    return 6 if varint_end > end or varlong_end > end else 0
 
 
 @kernel
-def _index(buf: Any, expanded: Any, entries: Any, k: int, rows: Any, work: Any, numbers: Any) -> int:
-    """Index entry ``k`` alone; -1 for a broken rule, noted. ``work``: cursor, totals and sums in one."""
+def _index(buf: Any, expanded: Any, entries: Any, k: int, memory: Any, work: Any, numbers: Any) -> int:
+    """Index entry ``k`` alone; -1 for a broken rule, noted.
+
+    ``work``: cursor, totals and sums in one, and ``k`` at LAST.
+    """
     e = entries[k]
     low, end = 0, len(buf)
     if not e["fault"] and e["codec"] != f.CODEC_NONE:
@@ -76,12 +92,13 @@ def _index(buf: Any, expanded: Any, entries: Any, k: int, rows: Any, work: Any, 
         expanded[len(expanded) - size :] = buf[e["payload_at"] : e["payload_at"] + size]
         low, end = len(expanded) - size, len(expanded)
     most = most_records(e)
-    mine = rows[len(rows) - most :]
+    mine = rows_at_end(memory, most)
     work[:] = 0
     n = index_entries(buf, expanded, entries, k, k + 1, mine, work[0:8], work[8:16], work[16:24])
-    broken = _check_rows(mine, n, most, low, end, k)
+    work[LAST] = k
+    broken = _check_rows(mine, n, most, low, end)
     if e["size"] > len(buf) - e["at"]:
-        broken = 6
+        broken = 5
     if broken:
         numbers[BROKEN] = broken
         return -1
@@ -90,13 +107,13 @@ def _index(buf: Any, expanded: Any, entries: Any, k: int, rows: Any, work: Any, 
 
 @kernel
 def run(
-    seeds: Any, starts: Any, window: Any, expanded: Any, entries: Any, rows: Any, state: Any, numbers: Any,
+    seeds: Any, starts: Any, window: Any, expanded: Any, entries: Any, memory: Any, state: Any, numbers: Any,
     work: Any, totals: Any, rounds: int,
 ) -> int:  # fmt: skip
     """``rounds`` inputs; stops at a broken rule. Returns the records of the last entry of the last input.
 
-    ``window``, ``expanded``: uint8 between guard pages; ``rows``: RECORD, ends at one; ``numbers``: shared;
-    ``work``: uint8[ROOM]; ``totals``: int64[24], at last those of the last entry, its sums in [8:16].
+    ``window``, ``expanded``: uint8 between guard pages; ``memory``: int64 for rows, ends at one; ``numbers``:
+    shared; ``work``: uint8[ROOM]; ``totals``: int64[24], at last those of the last entry, its sums in [8:16].
     """
     made = 0
     for _ in range(rounds):
@@ -112,10 +129,10 @@ def run(
             numbers[BROKEN] = _small_reads(buf, n, state)
         found, used, _ = scan_entries(buf, n, 0, n, entries)
         if used > n:
-            numbers[BROKEN] = 6
+            numbers[BROKEN] = 5
         made = 0
         for k in range(found):
-            made = _index(buf, expanded, entries, k, rows, totals, numbers)
+            made = _index(buf, expanded, entries, k, memory, totals, numbers)
             numbers[SOUND] += 1
             numbers[WITH_RECORDS] += made > 0
             numbers[RECORDS] += max(made, 0)

@@ -26,7 +26,7 @@ from tests.fuzz.kernels import BEGIN, COMPARED, INPUTS, PEAK, RECORDS, SIZE, SOU
 from tests.fuzz.segments import Maker
 from udfs import record_columns
 from udfs.framing import ENTRY
-from udfs.record_index import RECORD, most_records
+from udfs.record_index import ROW_FIELDS, most_records
 
 _BLOCK = 256  # inputs of a compiled loop
 _ADDRESS_SPACE = 1 << 30  # bytes that all inputs together may add to the process
@@ -103,12 +103,12 @@ def guard_arena(guarded: Guarded) -> list[int]:
 def kernels_layer(child: Child, seed: int) -> None:
     """The kernels in a compiled loop; the columns of the last input of each block are built too."""
     packed, starts = seeds.packed(seeds.opened())
-    window, expanded, rows_memory = child.input, Guarded(1 << 16), Guarded(RECORD.itemsize << 12)
-    rows = rows_memory.at_end(RECORD.itemsize * (len(rows_memory.data) // RECORD.itemsize)).view(RECORD)
+    window, expanded = child.input, Guarded(1 << 16)
+    memory = Guarded(8 * ROW_FIELDS << 12).data.view(np.int64)
     entries, work = np.zeros(64, dtype=ENTRY), np.zeros(mutate.ROOM, dtype=np.uint8)
     state, totals = np.array([seed], dtype=np.uint64), np.zeros(24, dtype=np.int64)
     guard_arena(Guarded(1 << 22))
-    place = (packed, starts, window.data, expanded.data, entries, rows, state, child.numbers, work, totals)
+    place = (packed, starts, window.data, expanded.data, entries, memory, state, child.numbers, work, totals)
     kernels.run(*place, 1)
     child.begin()
     while child.goes_on():
@@ -120,15 +120,14 @@ def kernels_layer(child: Child, seed: int) -> None:
             child.numbers[kernels.BROKEN] = 0
             child.keep(data.tobytes(), rule, "in the compiled loop")
         elif made > 0:
-            _check_last(data, expanded.data, entries, rows, made, totals)
+            _check_last(data, expanded.data, entries, memory, made, totals)
 
 
-def _check_last(data: Any, expanded: Any, entries: Any, rows: Any, made: int, totals: Any) -> None:
+def _check_last(data: Any, expanded: Any, entries: Any, memory: Any, made: int, totals: Any) -> None:
     """Columns of the last entry that the compiled loop indexed."""
-    entry = entries[rows[-1:]["entry"]]
-    most = int(most_records(entry[0]))
-    mine = rows[len(rows) - most :]
-    mine["entry"][:made] = 0
+    last = int(totals[kernels.LAST])
+    entry = entries[last : last + 1]
+    mine = kernels.rows_at_end(memory, int(most_records(entry[0])))
     batch, _ = record_columns.build_columns(data, expanded, entry, mine, made, totals[8:16])
     batch.validate(full=True)
 

@@ -32,15 +32,20 @@ class Strict(np.ndarray):
     """An array that takes no negative index; a slice past its end stops there, in compiled code too."""
 
     def __getitem__(self, key: Any) -> Any:
-        _check(key, len(self) if self.ndim else 0)
+        _check(key, self.shape)
         return super().__getitem__(key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        _check(key, len(self) if self.ndim else 0)
+        _check(key, self.shape)
         super().__setitem__(key, value)
 
 
-def _check(key: Any, size: int) -> None:
+def _check(key: Any, shape: tuple[int, ...]) -> None:
+    if isinstance(key, tuple):
+        for part, size in zip(key, shape, strict=False):
+            _check(part, (size,))
+        return
+    size = shape[0] if shape else 0
     if isinstance(key, slice):
         places = [place for place in (key.start, key.stop) if place is not None]
         if any(place < 0 for place in places):
