@@ -25,12 +25,13 @@ def measure(scale: Scale) -> list[Row]:
     small = log_dir("warm", replace(PLAIN, records=20), 2, 20 * KIB)
     with JobServer(cores) as session:  # compiles the kernels where that was not done yet
         session.decode(small, "small")
-    with JobServer(cores) as session:
+    with JobServer(cores) as session, JobServer(cores, sink="spark") as writing:
         cold = session.decode(source, "arrow")
         for _ in range(_WARM_UP):
             session.decode(small, "small")
-            session.decode(small, "small", sink="spark")
+            writing.decode(small, "small")
         session.decode(source, "arrow")
+        writing.decode(source, "spark")
         with ParquetWriters(parquet_files("arrow"), LAKES / "pyarrow", cores) as writers:
             writers.write()
             pairs = paired(
@@ -38,7 +39,7 @@ def measure(scale: Scale) -> list[Row]:
                 {
                     "ours": lambda: session.decode(source, "job"),
                     "pyarrow": writers.write,
-                    "spark": lambda: session.decode(source, "spark", sink="spark"),
+                    "spark": lambda: writing.decode(source, "spark"),
                 },
             )
             alone = writers.written_bytes()

@@ -25,14 +25,17 @@ LAKES = WORK / "lakes"
 
 
 class JobServer:
-    """The calling side. ``decode`` runs ``decode_batches`` into a new lake and returns what it took."""
+    """The calling side. ``decode`` runs ``decode_batches`` into a new lake and returns what it took.
 
-    def __init__(self, cores: int, driver_memory: str = "4g") -> None:
+    sink: of the runs; a command starts Spark otherwise where Spark writes the tables.
+    """
+
+    def __init__(self, cores: int, driver_memory: str = "4g", sink: str = "arrow") -> None:
         script = [sys.executable, "-m", "benchmarks.job_server"]
-        options = ["--cores", str(cores), "--driver-memory", driver_memory]
+        options = ["--cores", str(cores), "--driver-memory", driver_memory, "--sink", sink]
         pipe = subprocess.PIPE
         self.name = f"{cores}-{os.getpid()}"
-        self.log = WORK / f"job_server-{cores}.log"
+        self.log = WORK / f"job_server-{cores}-{sink}.log"
         self.log.parent.mkdir(exist_ok=True)
         with self.log.open("w") as log:
             self._process = subprocess.Popen(
@@ -91,12 +94,14 @@ def _serve() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--cores", type=int)
     parser.add_argument("--driver-memory")
-    with session(Settings(**vars(parser.parse_args()))) as spark:
+    parser.add_argument("--sink")
+    started = Settings(**vars(parser.parse_args()))
+    with session(started, only_plans=started.sink == "arrow") as spark:
         for line in sys.stdin:
             asked = json.loads(line)
             answer = {}
             if asked:
-                settings = make_settings(asked)
+                settings = make_settings({"sink": started.sink, **asked})
                 create_tables(spark, settings.require_lake())
                 began = time.perf_counter()
                 summary = run(spark, settings)

@@ -53,7 +53,7 @@ def _segments(spark: SparkSession, count: int) -> DataFrame:
 
 
 def main(count: int) -> None:
-    settings = Settings(driver_memory="2g")
+    settings = Settings(driver_memory="1g")
     with session(settings) as spark:
         listing_columns = [(name, kind) for name, kind in (c.split() for c in LISTING_DDL.split(", "))]
         listing = _typed(_segments(spark, count), listing_columns)
