@@ -10,7 +10,7 @@ from benchmarks import report
 from benchmarks.harness import SCALES, say
 
 PARTS = ("kernels", "resync", "job", "memory", "slices", "startup")
-FULL_PARTS = (*PARTS, "growth", "broker")
+FULL_PARTS = (*PARTS, "growth", "planning", "broker")
 
 
 def main() -> None:

@@ -1,20 +1,15 @@
-"""Part 6, full size only: whether time per byte stays flat, and what planning very many segments takes."""
+"""Part 6, full size only: whether time per byte stays flat."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from dataclasses import replace
 
-from benchmarks.harness import ROOT, Row, Scale, Spread, machine, paired, part_main, say
+from benchmarks.harness import Row, Scale, machine, paired, part_main, say
 from benchmarks.job_server import JobServer, clear_lakes
-from benchmarks.memory import peaks
 from benchmarks.segments import KIB, MIB, PLAIN, log_dir, size_of
 
 # Flat, with room for what a machine's speed drifts by
 _FLAT = 1.15
-_HEAP_MIB = 2048.0
 _FEW_BYTES = 256 * MIB
 _BIG_SEGMENTS = 8
 _SMALL = replace(PLAIN, records=20)
@@ -52,37 +47,11 @@ def _per_partition(scale: Scale, session: JobServer) -> Row:
     return Row("partitions", "s", ours, "one partition", theirs, ratio, _FLAT, at_least=False, note=note)
 
 
-def _planning(scale: Scale) -> list[Row]:
-    most, output = peaks([sys.executable, "-m", "benchmarks.planning", str(scale.listed)])
-    took = json.loads(output.splitlines()[-1])
-    note = f"{scale.listed:,} listed, {took['planned']:,} to decode, the others known"
-    java = Spread.of([most["java"]])
-    return [
-        Row("planning, driver's Java", "MiB", java, goal=_HEAP_MIB, at_least=False, note=note),
-        Row("planning", "s", Spread.of([took["seconds"]]), note=note),
-        Row("planning, a bounded run more", "s", Spread.of([took["seconds_a_run"]])),
-    ]
-
-
-def _opening(scale: Scale) -> list[Row]:
-    files = scale.listed
-    script = [sys.executable, "-m", "benchmarks.table_log", str(files)]
-    done = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout.splitlines()[-1])
-    note = f"{files:,} data files in its log"
-    return [
-        Row("opening a table", "s", Spread.of([found["seconds"]]), note=note),
-        Row("opening a table, memory", "MiB", Spread.of([found["mib"]]), note=note),
-    ]
-
-
 def measure(scale: Scale) -> list[Row]:
     clear_lakes()
-    say("  planning")
-    rows = [*_planning(scale), *_opening(scale)]
     with JobServer(machine()["cores"]) as session:
         say("  bytes")
-        rows.append(_per_byte(scale, session))
+        rows = [_per_byte(scale, session)]
         clear_lakes()
         say("  partitions")
         rows.append(_per_partition(scale, session))
