@@ -150,6 +150,15 @@ def test_an_entry_with_an_odd_header_is_found_where_no_other_is_left(
     assert decoded.batches[-1]["position"] == len(START) + size
 
 
+@pytest.mark.parametrize("name", [name for name in ODD if name != "magic 2, offset below 0"])
+def test_an_entry_with_an_odd_header_is_not_passed_over(decode: Decode, name: str) -> None:
+    entry = ODD[name]
+    broken, odd = _with_length(sound(100), 1 << 24), entry.encode()
+    decoded = decode(START + broken + odd + b"".join(AFTER))
+    assert _ranges(decoded) == [(len(START), len(broken))]
+    assert len(START) + len(broken) in [row["position"] for row in decoded.batches]
+
+
 @pytest.mark.parametrize("inner_offset", [0, 1000])
 @pytest.mark.parametrize("damage", ["length", "checksum", "magic"])
 def test_batches_inside_a_value_are_not_taken_for_the_log(

@@ -188,7 +188,8 @@ class Prover:
         self._entry = np.zeros(1, dtype=ENTRY)
         self._trusted = -1  # headers lead on without a break up to here
         self._broken: set[int] = set()  # and from here they do not
-        self._found = {True: (0, 0), False: (0, 0)}  # by strictness: no proven entry from, up to the next one
+        # By strictness: no entry proves itself from, up to, and whether one does there
+        self._searched = {True: (0, 0, False), False: (0, 0, False)}
         self._zeros = -1  # where the zeros begin that the segment ends with; -1 not looked for
         self._far: dict[bool, list[int]] = {True: [0], False: [0]}  # running checksums, CRC-32C and CRC-32
         self._far_start = 0
@@ -320,23 +321,25 @@ class Prover:
         return position, first, last, True
 
     def _next(self, start: int) -> int:
-        """The first entry from ``start`` on that proves itself, of whatever offset, or -1.
+        """The first entry from ``start`` on that proves itself, of whatever offset and header, or -1."""
+        found = self._next_proven(start, self._length, True)
+        odd = self._next_proven(start, self._length if found < 0 else found, False)
+        return odd if odd >= 0 else found
 
-        Odd headers count only where no other entry is left.
-        """
-        found = self._next_proven(start, True)
-        return found if found >= 0 else self._next_proven(start, False)
-
-    def _next_proven(self, start: int, strict: bool) -> int:
-        """As ``_next``, of one kind of headers; what was searched before is not searched again."""
-        known_from, known = self._found[strict]
-        if known_from == known or 0 <= known < start:  # nothing known, or passed
-            known_from, known = self._length, -1
-        found = self._scan(start, known_from, strict) if start < known_from else known
-        if found < 0:
-            found = known
-        self._found[strict] = (min(start, known_from), found)
-        return found
+    def _next_proven(self, start: int, stop: int, strict: bool) -> int:
+        """The same for one kind of headers, before ``stop``; what was searched is not searched again."""
+        begin, end, proven = self._searched[strict]
+        if start > end or stop < begin:
+            begin, end, proven = start, start, False
+        if start < begin:
+            found = self._scan(start, begin, strict)
+            end, proven = (found, True) if found >= 0 else (end, proven)
+            begin = start
+        if end < stop and not proven:
+            found = self._scan(end, stop, strict)
+            end, proven = (found, True) if found >= 0 else (stop, False)
+        self._searched[strict] = begin, end, proven
+        return end if proven and end < stop else -1
 
     def _scan(self, start: int, stop: int, strict: bool) -> int:
         """The first entry that proves itself and begins from ``start`` on and before ``stop``, or -1."""
