@@ -131,7 +131,7 @@ def test_a_break_behind_offsets_that_go_back_hides_nothing(decode: Decode) -> No
     assert _ranges(decoded) == [(len(parts[0]), len(parts[1]))]
 
 
-ODD = {  # read by Kafka, made by none
+ODD: dict[str, Batch | Message] = {  # read by Kafka, made by none
     "magic 2, a bit of no meaning": Batch([Record()], base_offset=300, flags=1 << 9),
     "magic 2, a producer id of -2": Batch([Record()], base_offset=300, producer_id=-2),
     "magic 2, offset below 0": Batch([Record()], base_offset=-300),
