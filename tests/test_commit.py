@@ -32,6 +32,18 @@ def decode(spark: SparkSession, lake: str, source: Path, **settings: Any) -> Non
     decode_batches.run(spark, Settings(lake=lake, source=(str(source),), **settings))
 
 
+def die_at(point: Any, spark: SparkSession, lake: str, source: Path, **settings: Any) -> None:
+    """A run that dies at a point of ``tests.support.dying``."""
+
+    def die() -> None:
+        raise DiedError
+
+    with pytest.MonkeyPatch.context() as patch:
+        arrange(point, die, patch.setattr)
+        with pytest.raises(DiedError):
+            decode(spark, lake, source, **settings)
+
+
 @pytest.fixture(scope="module")
 def expected(
     spark: SparkSession, lake_template: str, tmp_path_factory: pytest.TempPathFactory
@@ -59,14 +71,7 @@ def test_a_run_that_dies_is_finished_by_the_next(
     first, logs, tables = expected
     lake = str(tmp_path / "lake")
     shutil.copytree(first, lake)
-
-    def die() -> None:
-        raise DiedError
-
-    with pytest.MonkeyPatch.context() as patch:
-        arrange((ARROW_POINTS if sink == "arrow" else SPARK_POINTS)[point], die, patch.setattr)
-        with pytest.raises(DiedError):
-            decode(spark, lake, logs, sink=sink)
+    die_at((ARROW_POINTS if sink == "arrow" else SPARK_POINTS)[point], spark, lake, logs, sink=sink)
     decode(spark, lake, logs, sink=sink)
     assert contents(lake) == tables
     assert sorted(os.listdir(f"{lake}/_runs")) == ["lock"]
@@ -82,14 +87,7 @@ def test_a_run_whose_files_a_vacuum_took_is_decoded_again(
     first, logs, tables = expected
     lake = str(tmp_path / "lake")
     shutil.copytree(first, lake)
-
-    def die() -> None:
-        raise DiedError
-
-    with pytest.MonkeyPatch.context() as patch:
-        arrange(ARROW_POINTS[point], die, patch.setattr)
-        with pytest.raises(DiedError):
-            decode(spark, lake, logs)
+    die_at(ARROW_POINTS[point], spark, lake, logs)
     for table in ("records", "batches", "quarantine"):
         DeltaTable(f"{lake}/{table}").vacuum(0, dry_run=False, enforce_retention_duration=False)
     decode(spark, lake, logs)

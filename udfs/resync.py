@@ -82,7 +82,7 @@ def plausible(buf: Any, at: int, end: int, room: int, strict: bool) -> int:
     writer of the format would make them; if not, the others. What can't be told apart yet is both.
     """
     magic = buf[at + f.MAGIC_POS]
-    if magic > f.MAGIC_V2 or (strict and buf[at] > 0x7F) or (magic == f.MAGIC_V2 and at + _HEADER > end):
+    if magic > f.MAGIC_V2 or (magic == f.MAGIC_V2 and at + _HEADER > end):
         return 0
     size = entry_size(buf, at, end)
     if size <= 0 or size > room:
