@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 600
 FUZZ_SEED ?=
 SIDE_BY_SIDE := -n 2 --dist loadfile
 # The tests of the decoder alone: they start no Spark
-DECODER_TESTS := varint checksums regular_payloads segment_decoder damage damage_framing damage_legacy corpus fuzz
+DECODER_TESTS := varint checksums entry_search regular_payloads segment_decoder damage damage_framing damage_legacy corpus fuzz
 
 # Real segments: every magic and codec, transactions, compaction, and files damaged by hand.
 CORPUS := tests/data/corpus

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,20 +20,18 @@ from udfs import decode_segment
 from udfs import format as f
 from udfs.segment_decoder import Damage
 
-_FAR = MIB  # bytes that a near miss claims to be
 
-
-def v2_near_misses(size: int) -> bytes:
-    """Headers of magic 2 one behind the other, each of which leads to another one 1 MiB on."""
+def v2_near_misses(size: int, leads: int) -> bytes:
+    """Headers of magic 2 one behind the other, each of which leads to another one ``leads`` bytes on."""
     body = struct.pack(">Hiqqqhii", 0, 9, 1_700_000_000_000, 1_700_000_000_000, -1, -1, -1, 10)
-    length = _FAR // f.V2_HEADER_SIZE * f.V2_HEADER_SIZE
+    length = leads // f.V2_HEADER_SIZE * f.V2_HEADER_SIZE
     header = struct.pack(">qiibI", 0, length - f.LOG_OVERHEAD, 0, 2, 0xBAD) + body
     return (header * (size // len(header) + 1))[:size]
 
 
-def v1_near_misses(size: int) -> bytes:
+def v1_near_misses(size: int, leads: int) -> bytes:
     """The same of magic 1."""
-    length = _FAR // f.V1_MIN_SIZE * f.V1_MIN_SIZE
+    length = leads // f.V1_MIN_SIZE * f.V1_MIN_SIZE
     message = struct.pack(">bbqii", 1, 0, 1_400_000_000_000, -1, length - f.V1_MIN_SIZE)
     header = struct.pack(">qiI", 0, length - f.LOG_OVERHEAD, 0xBAD) + message
     return (header * (size // len(header) + 1))[:size]
@@ -76,8 +75,10 @@ def measure(scale: Scale) -> list[Row]:
 
 def _rows(scale: Scale) -> Iterator[Row]:
     yield _search("random bytes", lambda size: np.random.default_rng(7).bytes(size), scale)
-    yield _search("near misses of magic 2", v2_near_misses, scale)
-    yield _search("near misses of magic 1", v1_near_misses, scale)
+    for magic, make in ((2, v2_near_misses), (1, v1_near_misses)):
+        yield _search(f"near misses of magic {magic}", partial(make, leads=MIB), scale)
+        half = partial(make, leads=scale.kernel_bytes // 2)
+        yield _search(f"near misses of magic {magic}, half the file long", half, scale)
     say("  one flipped length")
     sound = segment(PLAIN, scale.one_segment)
     broken = flipped(sound, WORK / "flipped.log")

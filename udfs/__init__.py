@@ -4,7 +4,7 @@ The way of a byte, one module a station::
 
     byte_source      a file, an object or landed chunks, read in windows
     framing          window -> entries, each with its checksum verdict     (checksums)
-    resync           after damage: the next entry that proves itself
+    resync           after damage: where the log goes on                   (entry_search)
     regular_payloads compressed payloads as nearly all are, many a call -> their bytes (libraries, native)
     codecs           any compressed payload -> its bytes, bounded while expanding
     record_index     payload -> one row of positions a record              (vectorized_varint)

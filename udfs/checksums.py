@@ -15,7 +15,7 @@ import numpy as np
 from llvmlite import binding as llvm
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic, overload, register_jitable
 
 from udfs import libraries
 from udfs.jit import kernel, load_u64
@@ -84,75 +84,89 @@ def crc32_library(buf: Any, start: int, end: int, crc: int = 0) -> int:
 crc32 = crc32_library if libraries.HAS_CRC32 else crc32_table
 
 
-@kernel
-def _multiply(a: int, b: int, polynomial: int) -> int:
-    """Product of two polynomials over GF(2), modulo ``polynomial``; all reflected, 32 bits, as int64."""
-    product = 0
-    for _ in range(32):
-        product ^= b & -(a >> 31 & 1)
-        a = a << 1  # not in place: it may be an array
-        b = (b >> 1) ^ (polynomial & -(b & 1))
-    return product
+@register_jitable
+def _shifted(tables: Any, register: Any) -> Any:
+    """A register (uint64 below 2^32) after some zero bytes; ``tables``: what its bytes become."""
+    low = np.int64(register)
+    halves = tables[low & 0xFF] ^ tables[256 + ((low >> 8) & 0xFF)]
+    return np.uint64(halves ^ tables[512 + ((low >> 16) & 0xFF)] ^ tables[768 + ((low >> 24) & 0xFF)])
+
+
+# Four zero bytes, for ``_shifted``
+_CRC32C_BY_FOUR = _CRC32C_TABLES[: 4 * 256].reshape(4, 256)[::-1].reshape(-1)
+_CRC32_BY_FOUR = _CRC32_TABLES[: 4 * 256].reshape(4, 256)[::-1].reshape(-1)
+_EVERY_FOURTH = np.uint64(0x1111111111111111)
+
+
+@register_jitable
+def _multiply(a: Any, b: Any, by_four: Any) -> Any:
+    """Product of two polynomials over GF(2), modulo that of ``by_four``; reflected, 32 bits, as uint64.
+
+    By multiplications of numbers, which any CPU has: where only every fourth bit of both is set, what they
+    carry stays in the bits between (BearSSL, "Constant-Time Mul").
+    """
+    product = np.uint64(0)
+    for k in range(4):
+        part = np.uint64(0)
+        for i in range(4):
+            part = part ^ (a & _EVERY_FOURTH << np.uint64(i)) * (b & _EVERY_FOURTH << np.uint64((k - i) & 3))
+        product = product | (part & _EVERY_FOURTH << np.uint64(k))
+    product = product << np.uint64(1)
+    # The lower half of the 64 bits is to be multiplied by x^32: four zero bytes follow it
+    return (product >> np.uint64(32)) ^ _shifted(by_four, product & np.uint64(0xFFFFFFFF))
 
 
 _DIGIT = 11  # bits of the size of a shift that one product serves
 _DIGITS = 4  # up to 16 TiB
 
 
-def _shifts(polynomial: int) -> np.ndarray:
-    """int64[_DIGITS, 1 << _DIGIT]: in row k, column n: x^(8 * n * 2048^k) modulo the polynomial.
+def _shifts(by_four: np.ndarray) -> np.ndarray:
+    """uint64[_DIGITS, 1 << _DIGIT]: in row k, column n: x^(8 * n * 2048^k) modulo the polynomial.
 
     A checksum register times such a power is the register after so many zero bytes.
     """
-    multiply = getattr(_multiply, "py_func", _multiply)
-    powers = [1 << 23]  # x^8
+    powers = [np.uint64(1 << 23)]  # x^8
     for _ in range(_DIGIT * _DIGITS - 1):
-        powers.append(multiply(powers[-1], powers[-1], polynomial))
-    by_digit = np.array(powers, dtype=np.int64).reshape(_DIGITS, _DIGIT)
-    table = np.full((_DIGITS, 1), 1 << 31, dtype=np.int64)  # x^0
+        powers.append(_multiply(powers[-1], powers[-1], by_four))
+    by_digit = np.array(powers).reshape(_DIGITS, _DIGIT)
+    table = np.full((_DIGITS, 1), 1 << 31, dtype=np.uint64)  # x^0
     for bit in range(_DIGIT):
-        table = np.hstack([table, multiply(by_digit[:, bit : bit + 1], table, polynomial)])
+        table = np.hstack([table, _multiply(by_digit[:, bit : bit + 1], table, by_four)])
     return table
 
 
-_CRC32C_SHIFTS = _shifts(CRC32C_POLYNOMIAL)
-_CRC32_SHIFTS = _shifts(CRC32_POLYNOMIAL)
+_CRC32C_SHIFTS = _shifts(_CRC32C_BY_FOUR)
+_CRC32_SHIFTS = _shifts(_CRC32_BY_FOUR)
 
 
 @kernel
-def _shift(crc: int, size: int, polynomial: int, shifts: Any) -> int:
+def _shift(crc: int, size: int, by_four: Any, shifts: Any) -> int:
     """The checksum register after ``size`` zero bytes, at most 16 TiB of them."""
+    register = np.uint64(crc)
     for k in range(_DIGITS):
         digit = size >> _DIGIT * k & (1 << _DIGIT) - 1
         if digit:
-            crc = _multiply(shifts[k, digit], crc, polynomial)
-    return crc
+            register = _multiply(shifts[k, digit], register, by_four)
+    return np.int64(register)
 
 
 @kernel
 def crc32c_combine(first: int, second: int, second_size: int) -> int:
     """CRC-32C of two ranges in a row, from that of each and the second one's size in bytes."""
-    return _shift(first, second_size, CRC32C_POLYNOMIAL, _CRC32C_SHIFTS) ^ second
+    return _shift(first, second_size, _CRC32C_BY_FOUR, _CRC32C_SHIFTS) ^ second
 
 
 @kernel
 def crc32_combine(first: int, second: int, second_size: int) -> int:
     """CRC-32 of two ranges in a row, from that of each and the second one's size in bytes."""
-    return _shift(first, second_size, CRC32_POLYNOMIAL, _CRC32_SHIFTS) ^ second
+    return _shift(first, second_size, _CRC32_BY_FOUR, _CRC32_SHIFTS) ^ second
 
 
 def _shift_tables(doublings: int) -> np.ndarray:
     """uint32[4 * 256]: what ``2 ** doublings`` zero bytes make of each byte of a CRC-32C register."""
-    multiply = getattr(_multiply, "py_func", _multiply)
-    power = int(_CRC32C_SHIFTS[0, 1 << doublings])
-    bits = [multiply(power, 1 << k, CRC32C_POLYNOMIAL) for k in range(32)]
-    rows = np.zeros((4, 256), dtype=np.uint32)
-    for byte in range(4):
-        for value in range(256):
-            for bit in range(8):
-                if value >> bit & 1:
-                    rows[byte, value] ^= np.uint32(bits[8 * byte + bit])
-    return rows.reshape(-1)
+    bytes_of = np.arange(256, dtype=np.uint64) << np.arange(0, 32, 8, dtype=np.uint64)[:, None]
+    products = _multiply(_CRC32C_SHIFTS[0, 1 << doublings], bytes_of, _CRC32C_BY_FOUR)
+    return np.asarray(products, dtype=np.uint32).reshape(-1)
 
 
 def _instruction() -> str:
@@ -199,17 +213,6 @@ def _overload_step(state, word):  # type: ignore[no-untyped-def]
 
 _SHIFT_1 = _shift_tables(_STREAM_LOG2)
 _SHIFT_2 = _shift_tables(_STREAM_LOG2 + 1)
-
-
-@kernel
-def _shifted(tables: Any, state: Any) -> Any:
-    low = np.int64(state)
-    return np.uint64(
-        tables[low & 0xFF]
-        ^ tables[256 + ((low >> 8) & 0xFF)]
-        ^ tables[512 + ((low >> 16) & 0xFF)]
-        ^ tables[768 + ((low >> 24) & 0xFF)]
-    )
 
 
 @kernel

@@ -41,6 +41,7 @@ _KERNEL_MODULES = (
     "codecs",
     "record_index",
     "regular_payloads",
+    "entry_search",
     "resync",
     "record_columns",
 )

@@ -21,6 +21,7 @@ _NAMES = (
     "checksums",
     "codecs",
     "framing",
+    "entry_search",
     "resync",
     "record_index",
     "regular_payloads",

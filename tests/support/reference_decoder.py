@@ -253,15 +253,15 @@ def _next_entry(data: bytes, position: int, above: int) -> int | None:
 def _search(data: bytes, position: int, above: int) -> int | None:
     """The first sound entry from which entries lead on to the end; where none does, the first sound one.
 
-    So a batch inside a value is not taken for the log: its chain ends with the value. Offsets above those
-    before go first, since offsets rise; but a base offset lies outside the checksum and may itself be wrong.
+    So a batch inside a value is not taken for the log: its chain ends with the value. Where no chain leads to
+    the end, offsets above those before go first, since offsets rise; but a base offset lies outside the
+    checksum and may itself be wrong.
     """
     found = [c for c in range(position + 1, len(data) - 25) if proves_itself(data, c)]
+    for candidate in found:
+        if _leads_to_the_end(data, candidate):
+            return candidate
     rising = [c for c in found if struct.unpack_from(">q", data, c)[0] > above]
-    for candidates in (rising, found):
-        for candidate in candidates:
-            if _leads_to_the_end(data, candidate):
-                return candidate
     return next(iter(rising or found), None)
 
 
