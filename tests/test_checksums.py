@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 import zlib
+from functools import cache
 from typing import Any
 
 import crc32c as crc32c_package
+import numba
 import numpy as np
 import pytest
 from hypothesis import given
@@ -25,6 +27,11 @@ CRC32 = [
     pytest.param(checksums.crc32, id="chosen"),
     pytest.param(checksums.crc32_table, id="table"),
 ]
+
+
+@cache
+def compiled(function: Any) -> Any:
+    return numba.njit(lambda a, b: function(a, b))
 
 
 def _bytes(size: int) -> bytes:
@@ -95,6 +102,15 @@ def test_ranges_of_any_size_combine_in_any_order(a: int, b: int, c: int, size_b:
     for combine in (checksums.crc32c_combine, checksums.crc32_combine):
         left_first = combine(combine(a, b, size_b), c, size_c)
         assert left_first == combine(a, combine(b, c, size_c), size_b + size_c)
+
+
+@given(*[st.integers(0, 0xFFFFFFFF)] * 2)
+def test_products_are_the_same_with_and_without_the_instruction(a: int, b: int) -> None:
+    expected = 0
+    for bit in range(32):
+        expected ^= (a << bit) * (b >> bit & 1)
+    for product in (checksums.product, checksums.spread_product):
+        assert int(compiled(product)(np.uint64(a), np.uint64(b))) == expected
 
 
 def test_bytes_outside_the_range_do_not_matter() -> None:

@@ -2,8 +2,9 @@
 
 CRC-32C runs on the CPU's own instruction where there is one, in three streams that hide its latency
 (after Mark Adler's scheme), else on tables. CRC-32 (the zlib polynomial) is isal's where its wheel is, which
-multiplies without carries; else it runs on tables, too, sixteen bytes a step. Both polynomials are in
-reflected form; a checksum of a prefix is the seed of the rest.
+multiplies without carries; else it runs on tables, too, sixteen bytes a step. Checksums of ranges combine by
+a product, without carries where the CPU can. Both polynomials are in reflected form; a checksum of a prefix
+is the seed of the rest.
 """
 
 from __future__ import annotations
@@ -99,21 +100,59 @@ _EVERY_FOURTH = np.uint64(0x1111111111111111)
 
 
 @register_jitable
-def _multiply(a: Any, b: Any, by_four: Any) -> Any:
-    """Product of two polynomials over GF(2), modulo that of ``by_four``; reflected, 32 bits, as uint64.
+def spread_product(a: Any, b: Any) -> Any:
+    """Product of two polynomials over GF(2) of 32 bits each (uint64), by multiplications of numbers.
 
-    By multiplications of numbers, which any CPU has: where only every fourth bit of both is set, what they
-    carry stays in the bits between (BearSSL, "Constant-Time Mul").
+    Where only every fourth bit of both is set, what they carry stays in the bits between (BearSSL,
+    "Constant-Time Mul").
     """
-    product = np.uint64(0)
+    whole = np.uint64(0)
     for k in range(4):
         part = np.uint64(0)
         for i in range(4):
             part = part ^ (a & _EVERY_FOURTH << np.uint64(i)) * (b & _EVERY_FOURTH << np.uint64((k - i) & 3))
-        product = product | (part & _EVERY_FOURTH << np.uint64(k))
-    product = product << np.uint64(1)
+        whole = whole | (part & _EVERY_FOURTH << np.uint64(k))
+    return whole
+
+
+def product(a: Any, b: Any) -> Any:
+    """The same, by the CPU's instruction in kernels where there is one."""
+    return spread_product(a, b)
+
+
+def _has_carryless() -> bool:
+    return platform.machine().lower() in ("x86_64", "amd64") and bool(
+        llvm.get_host_cpu_features().get("pclmul")
+    )
+
+
+@intrinsic
+def _carryless_product(typingctx: Any, a: Any, b: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        i8, i32, i64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+        pair = ir.VectorType(i64, 2)
+        kind = ir.FunctionType(pair, [pair, pair, i8])
+        function = builder.module.declare_intrinsic("llvm.x86.pclmulqdq", (), kind)
+        empty, first = ir.Constant(pair, ir.Undefined), ir.Constant(i32, 0)
+        pairs = [builder.insert_element(empty, word, first) for word in args]
+        return builder.extract_element(builder.call(function, [*pairs, i8(0)]), first)
+
+    return types.uint64(types.uint64, types.uint64), codegen
+
+
+@overload(product)
+def _overload_product(a, b):  # type: ignore[no-untyped-def]
+    if _has_carryless():
+        return lambda a, b: _carryless_product(a, b)
+    return lambda a, b: spread_product(a, b)
+
+
+@register_jitable
+def _multiply(a: Any, b: Any, by_four: Any) -> Any:
+    """Product of two polynomials over GF(2), modulo that of ``by_four``; reflected, 32 bits, as uint64."""
+    both = product(a, b) << np.uint64(1)
     # The lower half of the 64 bits is to be multiplied by x^32: four zero bytes follow it
-    return (product >> np.uint64(32)) ^ _shifted(by_four, product & np.uint64(0xFFFFFFFF))
+    return (both >> np.uint64(32)) ^ _shifted(by_four, both & np.uint64(0xFFFFFFFF))
 
 
 _DIGIT = 11  # bits of the size of a shift that one product serves
