@@ -54,14 +54,14 @@ DECODED = (columns.RECORDS.name, columns.BATCHES.name, columns.QUARANTINE.name)
 _LEDGER = columns.SEGMENTS.name
 _SMALL_LEDGER = 1 << 20  # bytes of Parquet: some ten thousand segments
 
-Refresh = Callable[[list[tuple[str, int]]], list[str]]
+Refresh = Callable[[list[tuple[str, int]], list[tuple[str, int]]], list[str]]
 
 
 class Lake:
     """One lake's tables, open for the commits of one app.
 
-    refresh: brings the transactions of [(topic, partition)] up to date from what was committed, and gives the
-    log_dirs whose last stable offset hangs on damaged bytes; uncertain gathers those.
+    refresh: brings the transactions of an intent's partitions up to date from what was committed, and gives
+    the log_dirs whose last stable offset hangs on damaged bytes; uncertain gathers those.
     """
 
     def __init__(self, spark: SparkSession, address: str, runs: Runs, app_id: str, refresh: Refresh) -> None:
@@ -173,7 +173,7 @@ class Lake:
             for table in (columns.RECORDS, columns.BATCHES, columns.QUARANTINE):
                 self._add_files(table, intent)
         if self.committed(_LEDGER) < intent.version:
-            self.uncertain.update(self._refresh(intent.partitions))
+            self.uncertain.update(self._refresh(intent.partitions, intent.transactional))
             self._update_ledger(intent)
         self.runs.remove(intent)
 

@@ -220,6 +220,9 @@ class Decoder:
             drop=[r["segment"] for r in gone],
             only_new=not gone and all(v.segment.was is None for v in news),
             partitions=sorted(partitions),
+            transactional=sorted(
+                {(v.segment.topic, v.segment.partition) for v in news if v.total("transactional")}
+            ),
         )
 
     def _merged_away(self, news: Sequence[Verdict]) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
@@ -66,7 +67,7 @@ def open_for_writing(spark: SparkSession, settings: Settings, app_id: str) -> It
     with runs.lock(), configured(spark, _WRITING_CONF):
         if settings.catalog_schema or not there:
             create_tables(spark, address, settings.catalog_schema)
-        lake = Lake(spark, address, runs, app_id, lambda partitions: refresh(spark, address, partitions))
+        lake = Lake(spark, address, runs, app_id, partial(refresh, spark, address))
         for intent in lake.recover():
             log.info("finished the commits of run %s, which had been cut short", intent.run_id)
         yield lake

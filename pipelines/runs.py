@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyarrow import fs
@@ -41,7 +41,7 @@ class Intent:
     records_first: the commit to ``records`` can't be made again by another process (spark sink).
     replaced: rows that make way in every table of data.
     put, drop: the ledger's rows and the segments it loses. only_new: the ledger knows none of put yet.
-    partitions: [topic, partition] whose transactions are to be brought up to date.
+    partitions: [topic, partition] that change. transactional: those where batches of transactions come in.
     """
 
     app_id: str
@@ -56,6 +56,7 @@ class Intent:
     drop: list[str] = field(default_factory=list)
     only_new: bool = False
     partitions: list[tuple[str, int]] = field(default_factory=list)
+    transactional: list[tuple[str, int]] = field(default_factory=list)
 
 
 class Runs:
@@ -112,7 +113,7 @@ class Runs:
         if self._files.get_file_info(path).type != fs.FileType.NotFound:
             raise UserError(f"another run is writing to {self._lake}: {path} is there already")
         with self._files.open_output_stream(path + ".tmp") as out:
-            out.write(json.dumps(asdict(intent)).encode())
+            out.write(json.dumps(intent, default=vars).encode())
         if self.local is not None:
             _sync(path + ".tmp")
         self._files.move(path + ".tmp", path)
@@ -149,7 +150,8 @@ class Runs:
         with self._files.open_input_stream(path) as stream:
             values = json.loads(stream.read())
         values["replaced"] = [Replaced(**r) for r in values["replaced"]]
-        values["partitions"] = [(topic, partition) for topic, partition in values["partitions"]]
+        for name in ("partitions", "transactional"):
+            values[name] = [(topic, partition) for topic, partition in values[name]]
         return Intent(**values)
 
 

@@ -8,9 +8,9 @@ are computed again, so that going on, replacing and repeating a run all come to 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-import pyarrow.dataset as ds
+import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
@@ -55,8 +55,6 @@ FROM (
     ON f.topic = d.topic AND f.partition = d.partition AND f.log_dir = d.log_dir
 )"""
 
-_LOOKED_AT = 512  # files of batches at most that are looked at without Spark
-
 _COLUMNS = ", ".join(column.name for column in TRANSACTIONS.columns)
 
 
@@ -64,52 +62,33 @@ def refresh(
     spark: SparkSession,
     address: str,
     partitions: Sequence[tuple[str, int]],
-    txn: tuple[str, int] | None = None,
+    transactional: Sequence[tuple[str, int]],
 ) -> list[str]:
-    """Brings the rows of these topic-partitions up to date; no commit where they are.
+    """Brings the rows of the topic-partitions that a run changed up to date; no commit where they are.
 
-    txn: Delta's application id and version for the commit. Returns the log_dirs whose last stable offset is
-    held by a transaction with an uncertain outcome.
+    transactional: those where batches of transactions came in. Where none came in and no row is there yet,
+    none is due: most logs have no transactions. Returns the log_dirs whose last stable offset is held by a
+    transaction with an uncertain outcome.
     """
-    if not partitions or _none_is_possible(address, partitions):
+    due = {*transactional, *_with_rows(address).intersection(partitions)}
+    if not due:
         return []
-    where = _among(partitions)
+    where = _among(due)
     computed = compute(spark, address, where).cache()
     try:
         if _differs(computed, spark.sql(f"SELECT {_COLUMNS} FROM {_table(address)} WHERE {where}")):
             writer = computed.coalesce(1).write.format("delta").mode("overwrite")
-            writer = writer.option("replaceWhere", where)
-            if txn is not None:
-                writer = writer.option("txnAppId", txn[0]).option("txnVersion", txn[1])
-            writer.save(table_path(address, TRANSACTIONS.name))
+            writer.option("replaceWhere", where).save(table_path(address, TRANSACTIONS.name))
         return _held_by_uncertain(computed)
     finally:
         computed.unpersist()
 
 
-def _none_is_possible(address: str, partitions: Sequence[tuple[str, int]]) -> bool:
-    """Whether a look at a few small files already tells that there is no transaction: most logs have none.
-
-    Spark takes seconds to say the same; where there are many files it is asked all the same.
-    """
-    if _fragments(address, TRANSACTIONS.name, partitions):
-        return False
-    files = _fragments(address, BATCHES.name, partitions)
-    if len(files) > _LOOKED_AT:
-        return False
-    flags = (file.to_table(columns=["is_transactional"]).column(0) for file in files)
-    return not any(flag.to_numpy().any() for flag in flags)
-
-
-def _fragments(address: str, table: str, partitions: Sequence[tuple[str, int]]) -> list[ds.Fragment]:
-    """The data files of these topic-partitions in a table."""
-    wanted = set(partitions)
-    found = []
-    for fragment in DeltaTable(table_path(address, table)).to_pyarrow_dataset().get_fragments():
-        keys = ds.get_partition_keys(fragment.partition_expression)
-        if (keys["topic"], keys["partition"]) in wanted:
-            found.append(fragment)
-    return found
+def _with_rows(address: str) -> set[tuple[str, int]]:
+    """The topic-partitions that have rows in ``transactions``."""
+    files = DeltaTable(table_path(address, TRANSACTIONS.name)).get_add_actions(flatten=True)
+    keys = pa.table(files).select(["partition.topic", "partition.partition"]).to_pylist()
+    return {(key["partition.topic"], key["partition.partition"]) for key in keys}
 
 
 def compute(spark: SparkSession, address: str, where: str) -> DataFrame:
@@ -129,9 +108,9 @@ def _table(address: str) -> str:
     return sql_table(address, TRANSACTIONS.name)
 
 
-def _among(partitions: Sequence[tuple[str, int]]) -> str:
+def _among(partitions: Iterable[tuple[str, int]]) -> str:
     """A predicate on the partition columns; Delta prunes by it and replaces where it holds."""
-    by_topic = itertools.groupby(sorted(set(partitions)), key=lambda pair: pair[0])
+    by_topic = itertools.groupby(sorted(partitions), key=lambda pair: pair[0])
     return " OR ".join(
         f"(topic = {sql_string(topic)} AND partition IN ({', '.join(str(number) for _, number in pairs)}))"
         for topic, pairs in by_topic

@@ -26,7 +26,16 @@ def report(start: int, begin: int | None, end: int, **values: Any) -> dict[str, 
     first = start if start == 0 or begin is None else begin
     size = end - first if begin is not None else 0
     counted: dict[str, Any] = dict.fromkeys(
-        ("entries", "records", "damaged", "quarantined_bytes", "tail_bytes", "offset_regressions"), 0
+        (
+            "entries",
+            "records",
+            "damaged",
+            "quarantined_bytes",
+            "tail_bytes",
+            "offset_regressions",
+            "transactional",
+        ),
+        0,
     )
     optional = dict.fromkeys(
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -50,6 +51,12 @@ def damage(position: int, segment: str = FIRST) -> dict[str, Any]:
     return {"topic": TOPIC, "partition": 0, "segment": segment, "position": position, "size_bytes": 1}
 
 
+def refreshed(
+    spark: SparkSession, lake: str, partitions: Sequence[tuple[str, int]] = PARTITIONS
+) -> list[str]:
+    return refresh(spark, lake, partitions, transactional=partitions)
+
+
 def rows(spark: SparkSession, lake: str) -> list[tuple[Any, ...]]:
     """producer_id, epoch, first, last, records, marker, coordinator_epoch, outcome, uncertain"""
     table = sql_table(lake, "transactions")
@@ -67,7 +74,7 @@ def version(lake: str) -> int:
 
 def test_data_up_to_the_marker_are_one_transaction(spark: SparkSession, lake: str) -> None:
     insert(spark, lake, "batches", [batch(0, 4), batch(5, 6), marker(7, "COMMIT")])
-    assert refresh(spark, lake, PARTITIONS) == []
+    assert refreshed(spark, lake) == []
     assert rows(spark, lake) == [(7, 0, 0, 6, 7, 7, 3, "committed", False)]
 
 
@@ -75,7 +82,7 @@ def test_each_marker_closes_its_producers_transaction_alone(spark: SparkSession,
     other = {"producer_id": 8}
     found = [batch(0), batch(1, **other), marker(2, "ABORT"), batch(3), marker(4, "COMMIT", **other)]
     insert(spark, lake, "batches", [*found, marker(5, "COMMIT")])
-    refresh(spark, lake, PARTITIONS)
+    refreshed(spark, lake)
     assert rows(spark, lake) == [
         (7, 0, 0, 0, 1, 2, 3, "aborted", False),
         (8, 0, 1, 1, 1, 4, 3, "committed", False),
@@ -85,19 +92,19 @@ def test_each_marker_closes_its_producers_transaction_alone(spark: SparkSession,
 
 def test_marker_of_a_higher_epoch_closes_and_the_datas_epoch_is_kept(spark: SparkSession, lake: str) -> None:
     insert(spark, lake, "batches", [batch(0), marker(1, "COMMIT", producer_epoch=1)])
-    refresh(spark, lake, PARTITIONS)
+    refreshed(spark, lake)
     assert rows(spark, lake) == [(7, 0, 0, 0, 1, 1, 3, "committed", False)]
 
 
 def test_marker_without_data(spark: SparkSession, lake: str) -> None:
     insert(spark, lake, "batches", [marker(4, "ABORT", producer_epoch=2)])
-    refresh(spark, lake, PARTITIONS)
+    refreshed(spark, lake)
     assert rows(spark, lake) == [(7, 2, None, None, 0, 4, 3, "aborted", False)]
 
 
 def test_open_transaction(spark: SparkSession, lake: str) -> None:
     insert(spark, lake, "batches", [batch(3, 5)])
-    refresh(spark, lake, PARTITIONS)
+    refreshed(spark, lake)
     assert rows(spark, lake) == [(7, 0, 3, 5, 3, None, None, "open", False)]
 
 
@@ -105,14 +112,14 @@ def test_what_is_no_sound_transactional_batch_does_not_count(spark: SparkSession
     found = [batch(0, is_transactional=False), batch(1, status="corrupt"), batch(2, status="suspect")]
     found += [marker(3, "LEADER_CHANGE"), marker(4, "UNKNOWN"), batch(5, topic="another")]
     insert(spark, lake, "batches", found)
-    refresh(spark, lake, PARTITIONS)
+    refreshed(spark, lake)
     assert rows(spark, lake) == [(7, 0, 2, 2, 1, None, None, "open", False)]
 
 
 def test_replicas_are_logs_of_their_own(spark: SparkSession, lake: str) -> None:
     replica = FIRST.replace("/logs/", "/other/")
     insert(spark, lake, "batches", [batch(0), marker(1, "COMMIT"), batch(0, segment=replica)])
-    refresh(spark, lake, PARTITIONS)
+    refreshed(spark, lake)
     assert [row[7] for row in rows(spark, lake)] == ["committed", "open"]
 
 
@@ -130,7 +137,7 @@ def test_open_transaction_is_uncertain_where_damage_follows_its_start(
 ) -> None:
     insert(spark, lake, "batches", [batch(1), marker(2, "COMMIT"), batch(10), batch(20)])
     insert(spark, lake, "quarantine", [found])
-    assert refresh(spark, lake, PARTITIONS) == ([LOG_DIR] if uncertain else [])
+    assert refreshed(spark, lake) == ([LOG_DIR] if uncertain else [])
     assert [row[-1] for row in rows(spark, lake)] == [False, uncertain]
 
 
@@ -138,24 +145,37 @@ def test_uncertain_is_told_only_where_it_holds_the_last_stable_offset(spark: Spa
     found = [batch(0, position=50, segment=SECOND, producer_id=8), batch(1)]
     insert(spark, lake, "batches", found)
     insert(spark, lake, "quarantine", [damage(30)])
-    assert refresh(spark, lake, PARTITIONS) == []
+    assert refreshed(spark, lake) == []
     assert [row[-1] for row in rows(spark, lake)] == [False, True]
 
 
 def test_nothing_new_is_no_commit(spark: SparkSession, lake: str) -> None:
-    refresh(spark, lake, PARTITIONS)
+    refreshed(spark, lake)
     assert version(lake) == 0
     insert(spark, lake, "batches", [batch(0), marker(1, "COMMIT"), marker(2, "ABORT")])
-    refresh(spark, lake, PARTITIONS, ("app", 1))
-    refresh(spark, lake, PARTITIONS, ("app", 2))
-    assert version(lake) == 1
-    assert DeltaTable(f"{lake}/transactions").transaction_version("app") == 1
+    for _ in range(2):
+        refreshed(spark, lake)
+        assert version(lake) == 1
 
 
 def test_only_the_partitions_named_are_replaced(spark: SparkSession, lake: str) -> None:
     insert(spark, lake, "batches", [batch(0), batch(0, partition=1), batch(0, topic="b")])
-    refresh(spark, lake, [*PARTITIONS, (TOPIC, 1), ("b", 0)])
+    refreshed(spark, lake, [*PARTITIONS, (TOPIC, 1), ("b", 0)])
     spark.sql(f"DELETE FROM {sql_table(lake, 'batches')} WHERE true")
-    refresh(spark, lake, [(TOPIC, 1)])
+    refreshed(spark, lake, [(TOPIC, 1)])
     table = spark.sql(f"SELECT topic, partition FROM {sql_table(lake, 'transactions')} ORDER BY ALL")
     assert [tuple(row) for row in table.collect()] == [("b", 0), (TOPIC, 0)]
+
+
+def test_damage_that_comes_later_makes_an_open_transaction_uncertain(spark: SparkSession, lake: str) -> None:
+    """No batch of a transaction comes with it, but rows of transactions are there."""
+    insert(spark, lake, "batches", [batch(1)])
+    assert refreshed(spark, lake) == []
+    insert(spark, lake, "quarantine", [damage(11)])
+    assert refresh(spark, lake, PARTITIONS, transactional=[]) == [LOG_DIR]
+
+
+def test_a_log_without_transactions_gets_no_commit(spark: SparkSession, lake: str) -> None:
+    insert(spark, lake, "batches", [batch(1, is_transactional=False)])
+    assert refresh(spark, lake, PARTITIONS, transactional=[]) == []
+    assert version(lake) == 0

@@ -6,7 +6,7 @@ never by what a header declares, and never past the limit. Each function below e
 
 What ends a payload, and what may follow, is Kafka's reading: several gzip members and zstd frames follow
 each other; bytes behind the last gzip member and behind the first lz4 frame are ignored; behind snappy and
-zstd they are an error.
+zstd they are an error, but for a zstd frame that is cut: what came out of it may count (``_zstd_cut``).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 import cramjam
 import numpy as np
+import zstandard
 
 from udfs import faults
 from udfs import format as f
@@ -29,12 +30,21 @@ except ImportError:  # no wheel for this CPU
 
 Bytes = Any  # uint8[n]: the stubs of the libraries don't know that an array is a buffer
 
-_LIBRARY_ERRORS = (cramjam.DecompressionError, zlib.error, getattr(inflater, "error", zlib.error), EOFError)
+_LIBRARY_ERRORS = (
+    cramjam.DecompressionError,
+    zstandard.ZstdError,
+    zlib.error,
+    getattr(inflater, "error", zlib.error),
+    EOFError,
+)
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEAD = int.from_bytes(XERIAL_MAGIC[:4], "big")  # all of it that is looked at in mid-stream
 XERIAL_HEADER = len(XERIAL_MAGIC) + 4 + 4  # version and compatible version: not looked at
 _SNAPPY_MOST = 24  # a snappy element of three bytes makes 64 at most: 21.3 for one
+
+_ZSTD_READ = (1 << 17) + 3  # bytes that zstd-jni reads at a time: ZSTD_DStreamInSize
+_ZSTD_STEP = 64  # compressed bytes a step, so that one step's output stays small
 
 LZ4_MAGIC = 0x184D2204
 LZ4_STORED = 0x80000000
@@ -139,13 +149,37 @@ def _gzip(payload: Bytes, out: Bytes, at: int, room: int, magic: int) -> int:
 
 
 def _zstd(payload: Bytes, out: Bytes, at: int, room: int, magic: int) -> int:
-    """All frames, to the end of the payload; a cut frame is an error."""
+    """All frames, to the end of the payload."""
     try:
         return int(cramjam.zstd.decompress_into(payload, out[at : at + room]))
     except cramjam.DecompressionError as error:
         if "whole buffer" in str(error):
             raise _NoRoom from None
-        raise
+        return _zstd_cut(payload, out, at, room)
+
+
+def _zstd_cut(payload: Bytes, out: Bytes, at: int, room: int) -> int:
+    """What comes out of a payload that ends within a frame, where Kafka's reader takes that for its end.
+
+    zstd-jni (ZstdInputStreamNoFinalizer) does where a frame has ended since it last read from the payload,
+    whatever came out of the cut frame behind it; else the payload is refused.
+    """
+    made = position = ended = 0
+    while position < len(payload):
+        frame = zstandard.ZstdDecompressor().decompressobj()
+        while position < len(payload) and not frame.eof:
+            step = payload[position : position + _ZSTD_STEP]
+            block = frame.decompress(step)
+            if made + len(block) > room:
+                raise _NoRoom
+            out[at + made : at + made + len(block)] = np.frombuffer(block, dtype=np.uint8)
+            made += len(block)
+            position += len(step)
+        position -= len(frame.unused_data)
+        ended = position if frame.eof else ended
+    if ended <= (len(payload) - 1) // _ZSTD_READ * _ZSTD_READ:
+        raise _Bad
+    return made
 
 
 def _snappy_block(block: Bytes, out: Bytes, at: int, room: int) -> int:

@@ -276,8 +276,8 @@ def scan_entries(buf: Any, size: int, base: int, stop: int, entries: Any) -> tup
 
 
 # What ``sum_up`` tells of entries
-SOUND_BYTES, FAULTY, REGRESSIONS, FIRST_OFFSET, LAST_OFFSET = range(5)
-SUMS_SIZE = 5
+SOUND_BYTES, FAULTY, REGRESSIONS, FIRST_OFFSET, LAST_OFFSET, TRANSACTIONAL = range(6)
+SUMS_SIZE = 6
 
 
 @kernel
@@ -285,7 +285,8 @@ def sum_up(entries: Any, sums: Any) -> None:
     """What entries (ENTRY[n], n > 0) in their order come to: ``sums`` (int64[SUMS_SIZE]), written over.
 
     REGRESSIONS: how often an entry's base offset is not above the last offset before it. Of a wrapper of
-    which no inner message was read the last offset stands for the base offset.
+    which no inner message was read the last offset stands for the base offset. TRANSACTIONAL: sound entries
+    of transactions, markers among them.
     """
     sums[:] = 0
     last = 0
@@ -298,6 +299,7 @@ def sum_up(entries: Any, sums: Any) -> None:
             sums[FAULTY] += 1
         else:
             sums[SOUND_BYTES] += e["size"]
+            sums[TRANSACTIONAL] += e["magic"] == f.MAGIC_V2 and e["attributes"] & f.TRANSACTIONAL_MASK != 0
         if k == 0:
             sums[FIRST_OFFSET] = base
         elif base <= last:

@@ -86,6 +86,7 @@ class Summary:
     tail: str = "none"
     tail_bytes: int = 0
     offset_regressions: int = 0
+    transactional: int = 0
     first_base_offset: int | None = None
     end_offset: int | None = None
     first_offset: int | None = None
@@ -112,9 +113,10 @@ class Summary:
             return 0
         sums = np.empty(framing.SUMS_SIZE, dtype=np.int64)
         framing.sum_up(entries, sums)
-        sound, faulty, regressions, first, last = sums.tolist()
+        sound, faulty, regressions, first, last, transactional = sums.tolist()
         self.entries += len(entries)
         self.sound_bytes += sound
+        self.transactional += transactional
         if self.end_offset is not None and first <= self.end_offset:
             regressions += 1
         self.offset_regressions += regressions

@@ -1,8 +1,7 @@
 """Entries by hand, each odd in one way, for Kafka's own library to judge: where codecs and text have corners.
 
 ``CASES``: name -> bytes of one entry with a right checksum. Whether Kafka reads or refuses it is not written
-here; Kafka says so when the tests run. A zstd frame that is cut behind a whole one is not among them: Kafka
-takes it for the end of the stream, this project for damage, since records may have been in it.
+here; Kafka says so when the tests run.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import gzip
 import struct
 from dataclasses import replace
+from random import Random
 
 import lz4.frame
 import zstandard
@@ -146,6 +146,42 @@ def _zstd_with(window_log: int) -> bytes:
     return frame.compress(_PLAIN) + frame.flush()
 
 
+_ZSTD_READ = (1 << 17) + 3  # bytes that Kafka's zstd reads at a time
+
+
+def _zstd_frame_of(size: int) -> Batch:
+    """One record in a frame of so many bytes: it can't be made smaller."""
+    random = Random(size)
+    for value_size in range(size - 60, size):
+        records = [Record(value=random.randbytes(value_size))]
+        frame = zstandard.compress(records[0].encode())
+        if len(frame) == size:
+            return Batch(records, codec=ZSTD, stored=frame)
+    raise ValueError(size)
+
+
+def _zstd_cut_cases() -> dict[str, bytes]:
+    """A frame that is cut behind a whole one: Kafka may take it for the end of the payload."""
+    frame = zstandard.compress(_PLAIN)
+    flushed = zstandard.ZstdCompressor().compressobj()
+    block = flushed.compress(_RECORDS[0].encode(20)) + flushed.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+    one_more = replace(Batch([*_RECORDS, _RECORDS[0]], codec=ZSTD), stored=frame + block)
+    cases = {
+        "in its header": _stored(ZSTD, frame + frame[:7]),
+        "in its magic": _stored(ZSTD, frame + frame[:1]),
+        "in its last block": _stored(ZSTD, frame + frame[:-1]),
+        "skippable": _stored(ZSTD, frame + b"\x50\x2a\x4d\x18\x03\x00\x00\x00ab"),
+        "behind a skippable one": _stored(ZSTD, b"\x50\x2a\x4d\x18\x00\x00\x00\x00" + frame[:-1]),
+        "behind a whole block, counted": one_more.encode(),
+        "behind a whole block, not counted": _stored(ZSTD, frame + block),
+        "behind a block that is cut": replace(one_more, stored=frame + block[:-1]).encode(),
+    }
+    for size in (_ZSTD_READ - 1, _ZSTD_READ, _ZSTD_READ + 1):
+        whole = _zstd_frame_of(size)
+        cases[f"behind {size} bytes"] = replace(whole, stored=(whole.stored or b"") + frame[:7]).encode()
+    return {f"frame cut {name}": entry for name, entry in cases.items()}
+
+
 def _zstd_cases() -> dict[str, bytes]:
     frame = zstandard.compress(_PLAIN)
     checked = zstandard.ZstdCompressor(write_checksum=True).compress(_PLAIN)
@@ -162,6 +198,7 @@ def _zstd_cases() -> dict[str, bytes]:
         "checksum": _stored(ZSTD, checked),
         "wrong checksum": _stored(ZSTD, flip(checked, -1)),
         "empty payload": _stored(ZSTD, b""),
+        **_zstd_cut_cases(),
     }
 
 
