@@ -27,6 +27,18 @@ class ByteSource(Protocol):
         """Let go of what was opened."""
 
 
+def read_at(source: ByteSource, position: int, view: np.ndarray, length: int) -> int:
+    """Fill ``view`` (uint8) from ``position`` on, up to ``length``, the end of the segment; the bytes read.
+
+    Raises SourceChanged where the segment ends before.
+    """
+    wanted = min(len(view), length - position)
+    got = source.read_into(position, view[:wanted])
+    if got < wanted:
+        raise SourceChanged(f"ends at byte {position + got}, planned with {length}")
+    return wanted
+
+
 def local_path(uri: str) -> str | None:
     """The path of a canonical ``file:///`` URI (no percent-encoding) or of a plain path; else None."""
     if uri.startswith("file:///"):

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from udfs import format as f
-from udfs.byte_source import ByteSource, SourceChanged
+from udfs.byte_source import ByteSource, read_at
 from udfs.checksums import crc32, crc32_combine, crc32c, crc32c_combine
 from udfs.framing import checksum, entry_size
 from udfs.jit import inlined, kernel, load_be32, load_u64
@@ -32,18 +32,6 @@ _BLOCK = 1 << 16
 # entry's own one covers, and that one
 _WAITING = np.dtype([("at", "i8"), ("end", "i8"), ("before", "u4"), ("stored", "u4"), ("v2", "?")])
 _WAITING_MOST = 1 << 20
-
-
-def read_at(source: ByteSource, position: int, view: np.ndarray, length: int) -> int:
-    """Fill ``view`` (uint8) from ``position`` on, up to ``length``, the end of the segment; the bytes read.
-
-    Raises SourceChanged where the segment ends before.
-    """
-    wanted = min(len(view), length - position)
-    got = source.read_into(position, view[:wanted])
-    if got < wanted:
-        raise SourceChanged(f"ends at byte {position + got}, planned with {length}")
-    return wanted
 
 
 @kernel

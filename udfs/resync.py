@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from udfs import format as f
-from udfs.byte_source import ByteSource
+from udfs.byte_source import ByteSource, read_at
 from udfs.checksums import crc32, crc32c
-from udfs.entry_search import EntrySearch, read_at
+from udfs.entry_search import EntrySearch
 from udfs.framing import ENTRY, TOO_SHORT, entry_size, read_header
 from udfs.jit import kernel, load_be64
 
