@@ -30,7 +30,7 @@ CRC32 = [
 
 
 @cache
-def compiled(function: Any) -> Any:
+def _compiled(function: Any) -> Any:
     return numba.njit(lambda a, b: function(a, b))
 
 
@@ -110,7 +110,7 @@ def test_products_are_the_same_with_and_without_the_instruction(a: int, b: int) 
     for bit in range(32):
         expected ^= (a << bit) * (b >> bit & 1)
     for product in (checksums.product, checksums.spread_product):
-        assert int(compiled(product)(np.uint64(a), np.uint64(b))) == expected
+        assert int(_compiled(product)(np.uint64(a), np.uint64(b))) == expected
 
 
 def test_bytes_outside_the_range_do_not_matter() -> None:
