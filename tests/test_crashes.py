@@ -14,7 +14,7 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,7 @@ from tests.soak.victims import DRIVER, Job
 from tests.support.cluster import ROOT
 from tests.support.dying import arrange
 from tests.support.logs import versions
-from tests.support.processes import descendants, is_locked, open_files, python_workers, wait_for
+from tests.support.processes import descendants, is_locked, python_workers, send, stop_a_holder, wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,23 +93,6 @@ def stopped(pid: int) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
-def kill_a_writer(lake: Path, alive: Callable[[], bool]) -> int:
-    """Kills a Python worker of this process's Spark that has a data file of the lake open; its pid."""
-
-    def writes(pid: int) -> bool:
-        return any(path.startswith(f"{lake}/records/") for path in open_files(pid))
-
-    def killed() -> int:
-        for pid in filter(writes, python_workers(os.getpid())):
-            with stopped(pid):
-                if writes(pid):
-                    os.kill(pid, signal.SIGKILL)
-                    return pid
-        return 0
-
-    return wait_for(killed, alive)
-
-
 def test_a_python_worker_that_is_killed_costs_a_task_and_no_row(
     spark: SparkSession, world: World, lake: Path
 ) -> None:
@@ -123,19 +106,21 @@ def test_a_python_worker_that_is_killed_costs_a_task_and_no_row(
 
     job = threading.Thread(target=decode)
     job.start()
-    kill_a_writer(lake, job.is_alive)
+    writer = stop_a_holder(lambda: python_workers(os.getpid()), lake / "records", job.is_alive)
+    os.kill(writer, signal.SIGKILL)
     job.join()
     assert failed == []
     world.is_reached(lake)
     assert scenario.orphans(lake) > 0
 
 
-def kill_driver(job: Job) -> None:
-    """Kills the job's Python, and waits until its Java has seen it and gone too."""
+def kill_driver(job: Job, *stopped: int) -> None:
+    """Kills the job's Python, and waits until its Java has seen it and gone too, and who was stopped."""
     below = descendants(job.process.pid)
     (pid,) = job.victims(DRIVER)
     os.kill(pid, signal.SIGKILL)
     assert job.wait() == -signal.SIGKILL
+    send(stopped, signal.SIGCONT)
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below), lambda: True)
 
 
@@ -144,8 +129,7 @@ def test_a_driver_killed_while_tasks_write_has_changed_no_table(
 ) -> None:
     before = versions(str(lake))
     job = world.start(lake)
-    wait_for(job.writers, lambda: job.is_alive)
-    kill_driver(job)
+    kill_driver(job, job.stop_a_writer())
     assert versions(str(lake)) == before
     assert Runs(str(lake)).pending() == []
     world.decode(spark, lake)

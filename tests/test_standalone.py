@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import zipfile
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,10 +15,9 @@ import pytest
 from pipelines import decode_batches
 from pipelines.settings import Settings
 from tests.soak import scenario, victims
-from tests.soak.victims import Job
 from tests.support.cluster import ROOT, Cluster, standalone
 from tests.support.logs import batch, batches, contents, put
-from tests.support.processes import wait_for
+from tests.support.processes import send
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,20 +80,6 @@ SPECULATION = {
 }
 
 
-def stop_a_writer(job: Job) -> int:
-    """Stops a Python worker that has a data file of the lake open; its pid."""
-
-    def stopped() -> int:
-        for pid in job.writers():
-            os.kill(pid, signal.SIGSTOP)
-            if pid in job.writers():
-                return pid
-            os.kill(pid, signal.SIGCONT)
-        return 0
-
-    return wait_for(stopped, lambda: job.is_alive)
-
-
 def test_a_task_that_ran_twice_gives_its_rows_once(
     spark: SparkSession, lake_template: str, cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -107,12 +90,11 @@ def test_a_task_that_ran_twice_gives_its_rows_once(
     shutil.copytree(lake_template, lake)
     conf = {**SPECULATION, "spark.eventLog.dir": str(events)}
     job = victims.start(lake, logs, tmp_path / "job.log", cluster=cluster, conf=conf)
-    straggler = stop_a_writer(job)
+    straggler = job.stop_a_writer()
     try:
         assert job.wait() == 0, job.said()
     finally:
-        with suppress(ProcessLookupError):
-            os.kill(straggler, signal.SIGKILL)
+        send([straggler], signal.SIGKILL)
     assert any('"Speculative":true' in log.read_text() for log in events.iterdir())
     assert scenario.orphans(lake) > 0
 

@@ -165,8 +165,9 @@ def _zstd_cut(payload: Bytes, out: Bytes, at: int, room: int) -> int:
     whatever came out of the cut frame behind it; else the payload is refused.
     """
     made = position = ended = 0
+    context = zstandard.ZstdDecompressor()
     while position < len(payload):
-        frame = zstandard.ZstdDecompressor().decompressobj()
+        frame = context.decompressobj()
         while position < len(payload) and not frame.eof:
             step = payload[position : position + _ZSTD_STEP]
             block = frame.decompress(step)

@@ -22,8 +22,8 @@ from tests.support.processes import (
     is_executor,
     is_java,
     is_locked,
-    open_files,
     python_workers,
+    stop_a_holder,
 )
 
 EMBEDDED, STANDALONE = "embedded", "standalone"
@@ -66,13 +66,9 @@ class Job:
         roots = self.cluster.pids if self.cluster else (self.process.pid,)
         return [worker for root in roots for worker in python_workers(root)]
 
-    def writers(self) -> list[int]:
-        """Python workers that have a data file of the lake open."""
-        return [
-            p
-            for p in self.victims(WORKER)
-            if any(f.startswith(f"{self.lake}/records/") for f in open_files(p))
-        ]
+    def stop_a_writer(self) -> int:
+        """Stops a Python worker while it has a data file of the lake open; its pid."""
+        return stop_a_holder(lambda: self.victims(WORKER), self.lake / "records", lambda: self.is_alive)
 
     def phase(self) -> str:
         """How far the job is, by what lies in its lake."""

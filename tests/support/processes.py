@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 PROC = Path("/proc")
+_LOOKS_A_LISTING = 20
 _Found = TypeVar("_Found")
 
 
@@ -17,13 +20,20 @@ def children() -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     for entry in PROC.iterdir():
         if entry.name.isdigit():
-            try:
-                # pid (name) state parent ...: a name may hold anything, brackets too
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except (OSError, IndexError):
-                continue
-            found.setdefault(parent, []).append(int(entry.name))
+            state, parent = _state_and_parent(int(entry.name))
+            if state:
+                found.setdefault(parent, []).append(int(entry.name))
     return {parent: sorted(pids) for parent, pids in found.items()}
+
+
+def _state_and_parent(pid: int) -> tuple[str, int]:
+    """``T`` is the state of a process that SIGSTOP has stopped; nothing and 0 for one that has gone."""
+    try:
+        # pid (name) state parent ...: a name may hold anything, brackets too
+        state, parent = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[:2]
+    except (OSError, ValueError):
+        return "", 0
+    return state, int(parent)
 
 
 def descendants(pid: int) -> list[int]:
@@ -77,6 +87,10 @@ def _listed(folder: Path) -> list[Path]:
         return []
 
 
+def has_open(pid: int, folder: Path) -> bool:
+    return any(path.startswith(f"{folder}/") for path in open_files(pid))
+
+
 def is_locked(path: Path) -> bool:
     """Whether somebody holds a flock on the file; asked of /proc, as trying it would take it."""
     try:
@@ -98,3 +112,32 @@ def wait_for(look: Callable[[], _Found], alive: Callable[[], bool], seconds: flo
         assert was_alive, "the process ended before what was waited for"
         assert time.monotonic() < end, "what was waited for did not come"
         time.sleep(0.002)
+
+
+def stop_a_holder(processes: Callable[[], Sequence[int]], folder: Path, alive: Callable[[], bool]) -> int:
+    """Stops one of the processes while it has a file below the folder open; its pid, for the caller to end.
+
+    They run for a moment and stand while they are looked at, so the shortest-lived open file is seen.
+    """
+    known: Sequence[int] = ()
+    looks = 0
+
+    def stopped() -> int:
+        nonlocal known, looks
+        send(known, signal.SIGSTOP)
+        if looks % _LOOKS_A_LISTING == 0:
+            known = processes()
+            send(known, signal.SIGSTOP)
+        looks += 1
+        holder = next((p for p in known if _state_and_parent(p)[0] == "T" and has_open(p, folder)), 0)
+        send([p for p in known if p != holder], signal.SIGCONT)
+        return holder
+
+    return wait_for(stopped, alive)
+
+
+def send(pids: Sequence[int], sent: signal.Signals) -> None:
+    """A signal to those that are still there."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, sent)
