@@ -12,6 +12,7 @@ from typing import TypeVar
 
 PROC = Path("/proc")
 _LOOKS_A_LISTING = 20
+_ENDED = ("Z", "X", "")
 _Found = TypeVar("_Found")
 
 
@@ -124,16 +125,23 @@ def stop_a_holder(processes: Callable[[], Sequence[int]], folder: Path, alive: C
 
     def stopped() -> int:
         nonlocal known, looks
-        send(known, signal.SIGSTOP)
+        _stop(known)
         if looks % _LOOKS_A_LISTING == 0:
             known = processes()
-            send(known, signal.SIGSTOP)
+            _stop(known)
         looks += 1
-        holder = next((p for p in known if _state_and_parent(p)[0] == "T" and has_open(p, folder)), 0)
+        holder = next((p for p in known if has_open(p, folder)), 0)
         send([p for p in known if p != holder], signal.SIGCONT)
         return holder
 
     return wait_for(stopped, alive)
+
+
+def _stop(pids: Sequence[int]) -> None:
+    """Returns when all of them stand or have ended: a process takes a signal when it gets its turn."""
+    send(pids, signal.SIGSTOP)
+    for pid in pids:
+        wait_for(lambda pid=pid: _state_and_parent(pid)[0] in ("T", *_ENDED), lambda: True)  # type: ignore[misc]
 
 
 def send(pids: Sequence[int], sent: signal.Signals) -> None:
