@@ -1,4 +1,4 @@
-"""Part 7, full size only: against Spark's Kafka source reading the same topic from a live broker.
+"""The whole job against Spark's Kafka source reading the same topic from a live broker.
 
 A broker of one node (KRaft, the kafka_2.13 jar) runs on the loopback interface; Spark fills a topic and reads
 it back into a partitioned Delta table. Ours decodes the broker's own log directory. The broker stays up for
@@ -171,7 +171,7 @@ def _serve(address: str, records: str, cores: str) -> None:
 def measure(scale: Scale) -> list[Row]:
     clear_lakes()
     cores = machine()["cores"]
-    source = log_dir("bench", PLAIN, _PARTITIONS, scale.job_bytes // _PARTITIONS)
+    source = log_dir("bench", PLAIN, _PARTITIONS, scale.topic_bytes // _PARTITIONS)
     with broker() as address, JobServer(cores) as session:
         session.decode(source, "fill")
         say("  filling the topic")

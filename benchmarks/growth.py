@@ -1,4 +1,4 @@
-"""Part 6, full size only: whether time per byte stays flat."""
+"""Full size only: whether time per byte stays flat."""
 
 from __future__ import annotations
 

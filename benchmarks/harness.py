@@ -43,6 +43,7 @@ class Scale:
     kernel_bytes: int
     job_bytes: int
     job_rounds: int
+    topic_bytes: int  # broker
     one_segment: int  # memory
     sliced_segment: int
     small_segments: int
@@ -52,12 +53,47 @@ class Scale:
 
 
 SCALES = {
-    "tiny": Scale("tiny", 2, 4 * MIB, 16 * MIB, 1, 64 * MIB, 64 * MIB, 200, 64 * MIB, 50, 10_000),
+    "tiny": Scale(
+        "tiny",
+        rounds=2,
+        kernel_bytes=4 * MIB,
+        job_bytes=16 * MIB,
+        job_rounds=1,
+        topic_bytes=16 * MIB,
+        one_segment=64 * MIB,
+        sliced_segment=64 * MIB,
+        small_segments=200,
+        grown_bytes=64 * MIB,
+        partitions=50,
+        listed=10_000,
+    ),
     "reduced": Scale(
-        "reduced", 5, 64 * MIB, 256 * MIB, 3, 1024 * MIB, 512 * MIB, 1_000, 1024 * MIB, 1_000, 100_000
+        "reduced",
+        rounds=5,
+        kernel_bytes=64 * MIB,
+        job_bytes=256 * MIB,
+        job_rounds=3,
+        topic_bytes=256 * MIB,
+        one_segment=1024 * MIB,
+        sliced_segment=512 * MIB,
+        small_segments=1_000,
+        grown_bytes=1024 * MIB,
+        partitions=1_000,
+        listed=100_000,
     ),
     "full": Scale(
-        "full", 9, 256 * MIB, 1024 * MIB, 3, 2048 * MIB, 1024 * MIB, 10_000, 8192 * MIB, 10_000, 1_000_000
+        "full",
+        rounds=9,
+        kernel_bytes=256 * MIB,
+        job_bytes=1024 * MIB,
+        job_rounds=3,
+        topic_bytes=4096 * MIB,
+        one_segment=2048 * MIB,
+        sliced_segment=1024 * MIB,
+        small_segments=10_000,
+        grown_bytes=8192 * MIB,
+        partitions=10_000,
+        listed=1_000_000,
     ),
 }
 

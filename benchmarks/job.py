@@ -1,4 +1,4 @@
-"""Part 2: the whole job, source to committed tables, in a warm session.
+"""The whole job, source to committed tables, in a warm session.
 
 Against the time that pyarrow alone needs to write the same rows as Parquet in as many processes (nothing
 read, decoded or committed), and against ``--sink spark``, where Spark's DataFrameWriter writes.

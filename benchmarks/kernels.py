@@ -1,4 +1,4 @@
-"""Part 1: one thread, bytes to Arrow columns with checksums, against kafka-clients over the same file.
+"""One thread, bytes to Arrow columns with checksums, against kafka-clients over the same file.
 
 Kafka's library looks at every field of every record and makes nothing of it; ours makes columns. Both do
 several passes a round, take turns, and the fastest pass of each counts. aiokafka's C extension, which the

@@ -1,4 +1,4 @@
-"""Part 3: the most memory that one large segment takes, in the Python worker and in the driver's Java.
+"""The most memory that one large segment takes, in the Python worker and in the driver's Java.
 
 The job runs as a user runs it, with a Java heap of 1 GiB; the kernel's own high-water marks of its processes
 are read until it ends (Linux's /proc).

@@ -1,4 +1,4 @@
-"""Part 8, full size only: what planning very many segments takes, and opening a table of very many files."""
+"""Full size only: what planning very many segments takes, and opening a table of very many files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Part 4: one large segment on all cores against one, many small segments against a few big ones."""
+"""One large segment on all cores against one, many small segments against a few big ones."""
 
 from __future__ import annotations
 
