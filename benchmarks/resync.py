@@ -18,7 +18,7 @@ from benchmarks.harness import Row, Scale, Spread, paired, part_main, per_second
 from benchmarks.segments import MIB, PLAIN, WORK, segment
 from udfs import decode_segment
 from udfs import format as f
-from udfs.segment_decoder import Damage
+from udfs.decoded import Damage
 
 
 def v2_near_misses(size: int, leads: int) -> bytes:

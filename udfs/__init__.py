@@ -9,7 +9,7 @@ The way of a byte, one module a station::
     codecs           any compressed payload -> its bytes, bounded while expanding
     record_index     payload -> one row of positions a record              (vectorized_varint)
     record_columns   rows -> Arrow columns, sized exactly
-    segment_decoder  the loop over a segment that ties these together
+    segment_decoder  the loop over a segment that ties these together      (decoded)
     parquet_sink     columns -> the data files of the tables
     spark_stage      the one adapter: rows of slices in, reports or records out
     stages           what the driver has to know of it: rows, options, names

@@ -10,8 +10,8 @@ import pyarrow as pa
 from udfs import faults
 from udfs import format as f
 from udfs.columns import BATCHES, QUARANTINE
+from udfs.decoded import Damage, describe_entry
 from udfs.framing import base_unknown
-from udfs.segment_decoder import Damage, describe_entry
 
 _CODECS = pa.array(f.CODEC_NAMES)
 _CONTROL_TYPES = pa.array([*f.CONTROL_TYPES, "UNKNOWN"])

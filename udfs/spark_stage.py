@@ -17,11 +17,12 @@ import pyarrow as pa
 
 from udfs.byte_source import ByteSource, ChunkSource, SourceChanged, open_source
 from udfs.columns import BATCHES, QUARANTINE, RAW_SEGMENTS, RECORDS
+from udfs.decoded import Piece, Range
 from udfs.entry_columns import damage_columns, entry_columns
 from udfs.fingerprint import fingerprint, holds
 from udfs.parquet_sink import GroupWriter
 from udfs.raw_chunks import cut_chunks
-from udfs.segment_decoder import Piece, Range, SegmentDecoder
+from udfs.segment_decoder import SegmentDecoder
 from udfs.stages import FACTS_SCHEMA, REPORT_SCHEMA, SLICE_SCHEMA, Batches, Stage, StageOptions
 
 _SPARK_ROWS = 1 << 14  # rows of one Arrow batch handed to Spark

@@ -15,7 +15,8 @@ from tests.kafka.reader import read_segments
 from tests.support import fast, mutations, strategies
 from tests.support.fast import BytesSource
 from tests.support.reference_decoder import Decoded, entry_size
-from udfs.segment_decoder import Range, SegmentDecoder
+from udfs.decoded import Range
+from udfs.segment_decoder import SegmentDecoder
 
 KAFKA_LIMIT = 4 << 20
 _OF_RECORDS = ("offset", "timestamp_ms", "key", "value", "headers", "sequence", "size_bytes", "control_type")

@@ -17,7 +17,8 @@ import numpy as np
 
 from tests.support.fast import BytesSource
 from udfs.codecs import Scratch
-from udfs.segment_decoder import Piece, Range, SegmentDecoder
+from udfs.decoded import Piece, Range
+from udfs.segment_decoder import SegmentDecoder
 
 PAGE = mmap.PAGESIZE
 _NO_ACCESS = 0  # PROT_NONE

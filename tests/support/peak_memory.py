@@ -16,7 +16,8 @@ from pathlib import Path
 
 from tests.support import corpus
 from udfs import decode_segment
-from udfs.segment_decoder import MAX_BATCH_UNCOMPRESSED, Damage
+from udfs.decoded import Damage
+from udfs.segment_decoder import MAX_BATCH_UNCOMPRESSED
 
 
 def mib(field: str) -> float:
