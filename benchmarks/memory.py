@@ -26,6 +26,7 @@ _CASES = (
     ("none", PLAIN),
     ("zstd", replace(PLAIN, codec="zstd")),
     ("gzip", replace(PLAIN, codec="gzip")),
+    ("snappy", replace(PLAIN, codec="snappy")),
     ("lz4, 1 KiB", replace(LARGE_RECORDS, codec="lz4")),
 )
 

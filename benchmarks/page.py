@@ -35,6 +35,7 @@ GOALS = (
     ("Python worker at most 600 MiB, uncompressed", "memory", "Python worker, none"),
     ("Python worker at most 600 MiB, zstd", "memory", "Python worker, zstd"),
     ("Python worker at most 600 MiB, gzip", "memory", "Python worker, gzip"),
+    ("Python worker at most 600 MiB, snappy", "memory", "Python worker, snappy"),
     ("Python worker at most 600 MiB, lz4 with 1 KiB records", "memory", "Python worker, lz4, 1 KiB"),
     ("one segment on 2 cores: 1.8x one core or more", "slices", "one segment, all cores"),
     ("small segments: at most 3x the time a byte of big ones", "slices", "small segments"),
