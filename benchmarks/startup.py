@@ -1,4 +1,4 @@
-"""Decode_batches on ten small segments from a cold process, against an empty Spark + Delta session.
+"""``decode_batches`` on ten small segments from a cold process, against an empty Spark + Delta session.
 
 Also what the first run pays for compiling the kernels, and whether a later run, or an import, compiles
 anything: Numba's cache lies in a folder made for this, and what is added to it is counted.

@@ -114,13 +114,13 @@ def test_a_python_worker_that_is_killed_costs_a_task_and_no_row(
     assert scenario.orphans(lake) > 0
 
 
-def kill_driver(job: Job, *stopped: int) -> None:
-    """Kills the job's Python, and waits until its Java has seen it and gone too, and who was stopped."""
+def kill_driver(job: Job, *standing: int) -> None:
+    """Kills the job's Python, and waits until its Java has seen it and gone too, and who was standing."""
     below = descendants(job.process.pid)
     (pid,) = job.victims(DRIVER)
     os.kill(pid, signal.SIGKILL)
     assert job.wait() == -signal.SIGKILL
-    send(stopped, signal.SIGCONT)
+    send(standing, signal.SIGCONT)
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below), lambda: True)
 
 

@@ -1,4 +1,4 @@
-"""What decoding a range of a segment gives: pieces as it goes on, damaged ranges, a summary in the end."""
+"""A range of a segment, and what decoding it gives: pieces, their damaged ranges, a summary in the end."""
 
 from __future__ import annotations
 

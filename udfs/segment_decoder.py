@@ -21,9 +21,7 @@ from udfs.codecs import Scratch, expand
 from udfs.decoded import Damage, Piece, Range, Summary, describe_entry
 from udfs.framing import ENTRY, scan_entries
 from udfs.libraries import contexts
-from udfs.record_columns import (
-    build_columns,
-)
+from udfs.record_columns import build_columns
 from udfs.record_index import (
     CURSOR_SIZE,
     TOTALS_SIZE,

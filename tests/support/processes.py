@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 PROC = Path("/proc")
-_LOOKS_A_LISTING = 20
+_LOOKS_A_LISTING = 20  # listing all processes takes longer than many looks at the files of a few
 _ENDED = ("Z", "X", "")
 _Found = TypeVar("_Found")
 
@@ -118,7 +118,8 @@ def wait_for(look: Callable[[], _Found], alive: Callable[[], bool], seconds: flo
 def stop_a_holder(processes: Callable[[], Sequence[int]], folder: Path, alive: Callable[[], bool]) -> int:
     """Stops one of the processes while it has a file below the folder open; its pid, for the caller to end.
 
-    They run for a moment and stand while they are looked at, so the shortest-lived open file is seen.
+    They run for a moment and stand while they are looked at, so a file is seen that is open for
+    milliseconds only, however busy the machine is.
     """
     known: Sequence[int] = ()
     looks = 0
