@@ -26,7 +26,7 @@ from benchmarks.harness import ROOT, Row, Scale, machine, paired, part_main, say
 from benchmarks.job_server import LAKES, JobServer, clear_lakes
 from benchmarks.kafka import VERSION, resolve
 from benchmarks.segments import PLAIN, WORK, log_dir
-from pipelines.java import java_command
+from pipelines.command.java import java_command
 
 _GOAL = 6.0
 _TOPIC = "bench"

@@ -16,10 +16,10 @@ import cramjam
 import numpy as np
 
 from benchmarks.segments import MIB
-from udfs import format as f
-from udfs.byte_source import FileSource
-from udfs.checksums import crc32, crc32c
-from udfs.framing import ENTRY, scan_entries
+from udfs.format import layout as f
+from udfs.kernels.checksums import crc32, crc32c
+from udfs.kernels.framing import ENTRY, scan_entries
+from udfs.source.byte_source import FileSource
 
 try:
     from isal import isal_zlib as inflater

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.segments import MIB
-from pipelines.java import java_command
+from pipelines.command.java import java_command
 
 ROOT = Path(__file__).resolve().parent.parent
 _LIBRARIES = (

@@ -86,10 +86,10 @@ def parquet_bytes(lake: str) -> int:
 
 
 def _serve() -> None:
+    from pipelines.command.session import session
+    from pipelines.command.settings import Settings, make_settings
     from pipelines.decode_batches import run
-    from pipelines.session import session
-    from pipelines.settings import Settings, make_settings
-    from pipelines.tables import create_tables
+    from pipelines.lake.create import create_tables
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--cores", type=int)

@@ -14,12 +14,11 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipelines import ledger
-from pipelines.listing import LISTING_DDL
-from pipelines.plan import Segment
-from pipelines.session import session
-from pipelines.settings import Settings
-from udfs.columns import SEGMENTS
+from pipelines.command.session import session
+from pipelines.command.settings import Settings
+from pipelines.plan.slices import Segment, ledger
+from pipelines.source.listing import LISTING_DDL
+from udfs.format.schema import SEGMENTS
 
 _PER_PARTITION = 100
 _SEGMENT_BYTES = 1 << 30

@@ -17,8 +17,8 @@ import numpy as np
 from benchmarks.harness import Row, Scale, Spread, paired, part_main, per_second, say
 from benchmarks.segments import MIB, PLAIN, WORK, segment
 from udfs import decode_segment
-from udfs import format as f
 from udfs.decoded import Damage
+from udfs.format import layout as f
 
 
 def v2_near_misses(size: int, leads: int) -> bytes:

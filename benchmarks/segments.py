@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.kafka import command
-from udfs import format as f
+from udfs.format import layout as f
 
 WORK = Path(__file__).with_name("work")
 MIB = 1 << 20

@@ -24,8 +24,8 @@ if "__file__" in globals():  # run by its path; Databricks puts the root of the 
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from pipelines import decode_batches, ingest_raw, register
-from pipelines.session import get_session
-from pipelines.settings import Settings
+from pipelines.command.session import get_session
+from pipelines.command.settings import Settings
 
 
 def widget(name: str, default: str) -> str:

@@ -20,7 +20,7 @@ if "__file__" in globals():  # run by its path; Databricks puts the root of the 
 import matplotlib.pyplot as plt
 
 from pipelines import register
-from pipelines.session import get_session
+from pipelines.command.session import get_session
 
 
 def widget(name: str, default: str) -> str:

@@ -12,6 +12,6 @@ __all__ = ["register"]
 
 def register(spark: SparkSession, lake: str) -> None:
     """Temporary views over all tables of a lake, and its views, in this session."""
-    from pipelines.views import register as register_views
+    from pipelines.views.register import register as register_views
 
     register_views(spark, lake)

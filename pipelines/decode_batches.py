@@ -20,21 +20,23 @@ if __package__ in (None, ""):  # spark-submit puts this folder first, not its pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipelines import jobs, ledger
-from pipelines.cli import main as run_job
-from pipelines.commit import DECODE_APP, Lake, configured
-from pipelines.decoding import RECORDS_DDL, Decoder, Staged
-from pipelines.errors import DamageFound
-from pipelines.lake import open_lake
-from pipelines.listing import topic_filter
-from pipelines.plan import Segment
-from pipelines.progress import Progress
-from pipelines.raw import list_raw, marks_in_raw
-from pipelines.settings import SETTING_NAMES, Settings, make_settings
-from pipelines.sources import exists
-from pipelines.stage import Reader, choose_mode
-from pipelines.summary import Summary, counted
-from udfs import columns, fingerprint, stages
+from pipelines.command.errors import DamageFound
+from pipelines.command.options import main as run_job
+from pipelines.command.progress import Progress
+from pipelines.command.settings import SETTING_NAMES, Settings, make_settings
+from pipelines.command.summary import Summary, counted
+from pipelines.execute.decode import RECORDS_DDL, Decoder, Staged
+from pipelines.execute.slice_rows import Reader, choose_mode
+from pipelines.lake.address import open_lake
+from pipelines.lake.commit import DECODE_APP, Lake, configured
+from pipelines.plan import jobs, ledger
+from pipelines.plan.slices import Segment
+from pipelines.source.landed import list_raw, marks_in_raw
+from pipelines.source.listing import topic_filter
+from pipelines.source.uris import exists
+from udfs.format import schema as columns
+from udfs.source import fingerprint
+from udfs.spark import protocol as stages
 
 
 def run(spark: SparkSession, settings: Settings) -> Summary:

@@ -18,18 +18,19 @@ if __package__ in (None, ""):  # spark-submit puts this folder first, not its pa
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines import jobs
-from pipelines.cli import main as run_job
-from pipelines.commit import INGEST_APP, Lake, configured
-from pipelines.landing import Lander
-from pipelines.plan import Segment
-from pipelines.progress import Progress
-from pipelines.raw import landed
-from pipelines.settings import SETTING_NAMES, Settings
-from pipelines.sources import exists
-from pipelines.stage import Reader, choose_mode
-from pipelines.summary import Summary, counted
-from udfs import columns, fingerprint
+from pipelines.command.options import main as run_job
+from pipelines.command.progress import Progress
+from pipelines.command.settings import SETTING_NAMES, Settings
+from pipelines.command.summary import Summary, counted
+from pipelines.execute.land import Lander
+from pipelines.execute.slice_rows import Reader, choose_mode
+from pipelines.lake.commit import INGEST_APP, Lake, configured
+from pipelines.plan import jobs
+from pipelines.plan.slices import Segment
+from pipelines.source.landed import landed
+from pipelines.source.uris import exists
+from udfs.format import schema as columns
+from udfs.source import fingerprint
 
 _ONLY_FOR_DECODING = (
     "from_raw",

@@ -24,11 +24,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType
 
-from pipelines.cli import Parser, add_setting, exit_code_of, set_up_logging
-from pipelines.errors import UserError, one_line
-from pipelines.session import session
-from pipelines.settings import make_settings
-from pipelines.views import register
+from pipelines.command.errors import UserError, one_line
+from pipelines.command.options import Parser, add_setting, exit_code_of, set_up_logging
+from pipelines.command.session import session
+from pipelines.command.settings import make_settings
+from pipelines.views.register import register
 
 _JSON = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 

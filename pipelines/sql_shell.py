@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pyspark
 
-from pipelines.cli import Parser, add_setting, exit_code_of, set_up_logging
-from pipelines.errors import RunFailed, UserError
-from pipelines.java import java_problem
-from pipelines.session import ANYWHERE, EMBEDDED
-from pipelines.settings import Settings, make_settings
-from pipelines.views import temporary_views
-from udfs.columns import SEGMENTS
+from pipelines.command.errors import RunFailed, UserError
+from pipelines.command.java import java_problem
+from pipelines.command.options import Parser, add_setting, exit_code_of, set_up_logging
+from pipelines.command.session import ANYWHERE, EMBEDDED
+from pipelines.command.settings import Settings, make_settings
+from pipelines.views.register import temporary_views
+from udfs.format.schema import SEGMENTS
 
 
 def shell_command(settings: Settings, home: Path, scratch: Path, init_file: Path) -> list[str]:

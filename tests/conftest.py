@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipelines.settings import Settings
+from pipelines.command.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from pipelines.session import session
+    from pipelines.command.session import session
 
     with session(Settings(cores=2), only_plans=True) as started:
         yield started
@@ -26,7 +26,7 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def lake_template(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     """An empty lake that no test writes to."""
-    from pipelines.tables import create_tables
+    from pipelines.lake.create import create_tables
 
     return create_tables(spark, str(tmp_path_factory.mktemp("lake") / "template"))
 

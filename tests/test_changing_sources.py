@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipelines import decode_batches, ingest_raw, ledger
-from pipelines.decoding import Decoder
-from pipelines.settings import Settings
+from pipelines import decode_batches, ingest_raw
+from pipelines.command.settings import Settings
+from pipelines.execute.decode import Decoder
+from pipelines.plan import ledger
 from tests.support.logs import batch, batches, contents, put, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipelines.summary import Summary
+    from pipelines.command.summary import Summary
 
 THEN = 1_700_000_000
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs import checksums
+from udfs.kernels import checksums
 
 # Around the steps of the kernels: 8 and 16 bytes, and three streams of 512
 SIZES = [0, 1, 7, 8, 9, 15, 16, 17, 31, 511, 512, 513, 1535, 1536, 1537, 3071, 3072, 3073, 10_000]

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from pipelines import commit, decode_batches
-from pipelines.errors import UserError
-from pipelines.runs import Intent, Replaced, Runs
-from pipelines.settings import Settings
+from pipelines import decode_batches
+from pipelines.command.errors import UserError
+from pipelines.command.settings import Settings
+from pipelines.lake import commit
+from pipelines.lake.intents import Intent, Replaced, Runs
 from tests.soak.scenario import change as after
 from tests.soak.scenario import first_state as before
 from tests.support.dying import ARROW_POINTS, SPARK_POINTS, DiedError, arrange

@@ -14,7 +14,7 @@ import pytest
 from tests.support import corpus, fast, reference_decoder
 from tests.support.reference_decoder import Decoded
 from udfs import decode_segment
-from udfs.columns import BATCHES, RECORDS
+from udfs.format.schema import BATCHES, RECORDS
 
 SOUND = corpus.segments(checkpoints=True)
 HOSTILE = corpus.segments(hostile=True)

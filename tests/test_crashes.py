@@ -24,8 +24,8 @@ import pytest
 from deltalake import DeltaTable
 
 from pipelines import decode_batches
-from pipelines.runs import Runs
-from pipelines.settings import Settings
+from pipelines.command.settings import Settings
+from pipelines.lake.intents import Runs
 from tests.soak import scenario, victims
 from tests.soak.victims import DRIVER, Job
 from tests.support.cluster import ROOT

@@ -12,15 +12,15 @@ import pytest
 from deltalake import DeltaTable
 
 from pipelines import decode_batches, ingest_raw
-from pipelines.errors import UserError
-from pipelines.settings import Settings
-from pipelines.sources import escape
+from pipelines.command.errors import UserError
+from pipelines.command.settings import Settings
+from pipelines.source.uris import escape
 from tests.support.logs import batch, batches, contents, put, rows, versions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipelines.summary import Summary
+    from pipelines.command.summary import Summary
 
 
 @pytest.fixture
@@ -366,7 +366,7 @@ def test_decode_segments_gives_records_and_writes_nothing(spark: SparkSession, l
 def test_a_second_job_on_the_same_lake_leaves_with_one_line(
     spark: SparkSession, lake: str, logs: Path
 ) -> None:
-    from pipelines.runs import Runs
+    from pipelines.lake.intents import Runs
 
     put(logs / "a-0", 0, batch(0))
     with Runs(lake).lock(), pytest.raises(UserError, match="another run is writing"):

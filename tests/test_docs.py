@@ -18,12 +18,12 @@ from deltalake import DeltaTable
 
 import pipelines
 from pipelines import decode_batches, ingest_raw, query, sql_shell
-from pipelines import listing as listing_module
-from pipelines.settings import SETTING_NAMES, Settings, byte_count, option
+from pipelines.command.settings import SETTING_NAMES, Settings, byte_count, option
+from pipelines.source import listing as listing_module
 from tests.support.corpus import ORACLE
 from tests.support.corpus import ROOT as CORPUS
 from tools import tables_doc
-from udfs.columns import RECORDS, TABLES
+from udfs.format.schema import RECORDS, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -172,7 +172,7 @@ def test_what_operations_quotes_stands_in_the_code() -> None:
     """Quoted warnings, with ... for what differs: each piece is in a string of the sources."""
     strings = [
         node.value
-        for path in [*(ROOT / "pipelines").glob("*.py"), *(ROOT / "udfs").glob("*.py")]
+        for path in [*(ROOT / "pipelines").rglob("*.py"), *(ROOT / "udfs").rglob("*.py")]
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     ]

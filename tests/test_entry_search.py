@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.support.damage import sound
 from tests.support.reference_decoder import LEAST_LENGTH, proves_itself
 from tests.support.segment_maker import Message
-from udfs import entry_search
-from udfs.entry_search import EntrySearch
+from udfs.recovery import batch_search as entry_search
+from udfs.recovery.batch_search import EntrySearch
 
 V0 = Message(magic=0, offset=7, value=b"v").encode()
 V1 = Message(magic=1, offset=8, value=b"value" * 90).encode()

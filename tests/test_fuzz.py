@@ -122,7 +122,7 @@ def test_a_hang_of_the_child_is_named_and_its_input_kept(tmp_path: Path) -> None
 
 _WRONG = """
 import numpy as np
-from udfs.jit import kernel, load_be32, copy_sixteen
+from udfs.kernels.jit import kernel, load_be32, copy_sixteen
 
 def wrong_index(buf):
     return buf[len(buf)]

@@ -10,13 +10,13 @@ import crc32c
 import pytest
 
 from pipelines import decode_batches, ingest_raw
-from pipelines.settings import Settings
+from pipelines.command.settings import Settings
 from tests.support.logs import batch, batches, contents, put, rows, versions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipelines.summary import Summary
+    from pipelines.command.summary import Summary
 
 
 @pytest.fixture

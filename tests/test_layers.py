@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = sorted([*ROOT.glob("udfs/*.py"), *ROOT.glob("pipelines/*.py")])
-ONLY_ADAPTER = "spark_stage.py"
+SOURCES = sorted([*ROOT.glob("udfs/**/*.py"), *ROOT.glob("pipelines/**/*.py")])
+ADAPTER = ROOT / "udfs" / "spark"
 
 
 def imports(source: Path) -> Iterator[tuple[int, str]]:
@@ -28,24 +28,24 @@ def packages(source: Path) -> set[str]:
     return {module.split(".")[0] for _, module in imports(source)}
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports(source: Path) -> None:
     assert all(level == 0 for level, _ in imports(source)), "absolute imports only"
-    if source.parent.name == "udfs":
+    if source.is_relative_to(ROOT / "udfs"):
         assert "pipelines" not in packages(source)
-        if source.name != ONLY_ADAPTER:
+        if not source.is_relative_to(ADAPTER):
             assert not packages(source) & {"pyspark", "delta", "py4j"}
     assert "tests" not in packages(source)
 
 
 def test_no_module_hides_one_of_the_standard_library() -> None:
     """spark-submit puts pipelines/ first on sys.path."""
-    jobs = {source.stem for source in SOURCES if source.parent.name == "pipelines"}
+    jobs = {path.stem for path in (ROOT / "pipelines").iterdir()}
     assert not jobs & set(sys.stdlib_module_names)
 
 
 def test_java_check_runs_before_anything_is_installed() -> None:
-    assert packages(ROOT / "pipelines" / "java.py") <= set(sys.stdlib_module_names)
+    assert packages(ROOT / "pipelines" / "command" / "java.py") <= set(sys.stdlib_module_names)
 
 
 def test_a_job_starts_without_the_decoder() -> None:

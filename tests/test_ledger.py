@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipelines import ledger
-from pipelines.listing import LISTING_DDL, NO_PARTITION
-from pipelines.plan import GO_ON, NEW, REWRITTEN
-from udfs import columns
+from pipelines.plan import ledger
+from pipelines.plan.slices import GO_ON, NEW, REWRITTEN
+from pipelines.source.listing import LISTING_DDL, NO_PARTITION
+from udfs.format import schema as columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipelines import listing
-from pipelines.errors import UserError
-from pipelines.listing import list_segments
-from pipelines.sources import escape
+from pipelines.command.errors import UserError
+from pipelines.source import listing
+from pipelines.source.listing import list_segments
+from pipelines.source.uris import escape
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

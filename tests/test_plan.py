@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.plan import GO_ON, NEW, Segment, cut, make_slices, pack, second_pass, take, whole
+from pipelines.plan.slices import GO_ON, NEW, Segment, cut, make_slices, pack, second_pass, take, whole
 
 
 def segment(name: str = "0", length: int = 100, partition: int = 0, **rest: Any) -> Segment:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipelines.errors import UserError
+from pipelines.command.errors import UserError
 from pipelines.query import answer
 from tests.support.lake_rows import insert
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from tests.support import segment_maker
 from tests.support.segment_maker import GZIP, LZ4, SNAPPY, ZSTD
-from udfs import codecs, libraries
-from udfs.codecs import Scratch
-from udfs.framing import ENTRY
-from udfs.regular_payloads import DECLINES, PROGRESS_SIZE, expand_regular
+from udfs.kernels import codecs, libraries
+from udfs.kernels.codecs import Scratch
+from udfs.kernels.fast_payloads import DECLINES, PROGRESS_SIZE, expand_regular
+from udfs.kernels.framing import ENTRY
 
 LIMIT = 1 << 20
 BEFORE = 5  # bytes in front, in the window and in the scratch buffer

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.errors import RunFailed
-from pipelines.plan import GO_ON, Segment
-from pipelines.reports import Verdict, judge
+from pipelines.command.errors import RunFailed
+from pipelines.execute.verdicts import Verdict, judge
+from pipelines.plan.slices import GO_ON, Segment
 
 DATA = bytes(range(100))
 

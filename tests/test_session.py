@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipelines.java import java_major, java_problem
-from pipelines.session import get_session
-from pipelines.settings import Settings
+from pipelines.command.java import java_major, java_problem
+from pipelines.command.session import get_session
+from pipelines.command.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.cli import exit_code_of, parse_arguments
-from pipelines.errors import DamageFound, RunFailed, UserError
-from pipelines.settings import MIB, SETTING_NAMES, Settings, make_settings, read_yaml, to_yaml
+from pipelines.command.errors import DamageFound, RunFailed, UserError
+from pipelines.command.options import exit_code_of, parse_arguments
+from pipelines.command.settings import MIB, SETTING_NAMES, Settings, make_settings, read_yaml, to_yaml
 
 
 def parse(*argv: str) -> Settings:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipelines import decode_batches
-from pipelines.settings import Settings
+from pipelines.command.settings import Settings
 from tests.soak import scenario, victims
 from tests.support.cluster import ROOT, Cluster, standalone
 from tests.support.logs import batch, batches, contents, put
@@ -35,8 +35,8 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("code") / "code.zip"
     with zipfile.ZipFile(path, "w") as packed:
         for package in ("pipelines", "udfs"):
-            for source in sorted((ROOT / package).glob("*.py")):
-                packed.write(source, f"{package}/{source.name}")
+            for source in sorted((ROOT / package).rglob("*.py")):
+                packed.write(source, str(source.relative_to(ROOT)))
     return path
 
 

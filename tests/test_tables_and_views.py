@@ -13,12 +13,12 @@ import pytest
 from deltalake import DeltaTable
 
 import pipelines
-from pipelines.errors import UserError
-from pipelines.lake import sql_table
-from pipelines.tables import create_tables
-from pipelines.views import VIEWS
+from pipelines.command.errors import UserError
+from pipelines.lake.address import sql_table
+from pipelines.lake.create import create_tables
+from pipelines.views.register import VIEWS
 from tests.support.lake_rows import insert
-from udfs.columns import RECORDS, TABLES
+from udfs.format.schema import RECORDS, TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,10 +102,10 @@ def test_catalog_schema_needs_a_catalog_that_stays(spark: SparkSession, lake: st
 
 REGISTER = """
 import sys
-from pipelines.cli import exit_code_of
-from pipelines.session import session
-from pipelines.settings import Settings
-from pipelines.tables import create_tables
+from pipelines.command.options import exit_code_of
+from pipelines.command.session import session
+from pipelines.command.settings import Settings
+from pipelines.lake.create import create_tables
 
 def job():
     with session(Settings(catalog_schema="kafka")) as spark:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from pipelines.lake import sql_table
-from pipelines.transactions import refresh
+from pipelines.lake.address import sql_table
+from pipelines.lake.transactions import refresh
 from tests.support.lake_rows import insert
 
 if TYPE_CHECKING:

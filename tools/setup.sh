@@ -11,7 +11,7 @@ command -v "$python" >/dev/null ||
     fail "no $python found: install Python 3.11 or newer, or name one: make setup PYTHON=python3.12"
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
     fail "$("$python" --version 2>&1) is too old: install Python 3.11 or newer, or name one: make setup PYTHON=python3.12"
-problem=$("$python" -c 'import sys; sys.path.insert(0, "pipelines"); import java; print(java.java_problem() or "")')
+problem=$("$python" -c 'import sys; sys.path.insert(0, "pipelines/command"); import java; print(java.java_problem() or "")')
 [ -z "$problem" ] || fail "$problem"
 
 if ! "$venv/bin/python" -c '' 2>/dev/null; then

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pyspark
 
-from pipelines.session import DELTA_PACKAGE
+from pipelines.command.session import DELTA_PACKAGE
 
 # jcl-over-slf4j, which Spark ships, holds the same classes.
 REPLACED = {"commons-logging"}

@@ -1,4 +1,4 @@
-"""Writes ``docs/tables.md`` from the declarations in ``udfs.columns`` and ``pipelines.views``.
+"""Writes ``docs/tables.md`` from the declarations in ``udfs.format.schema`` and ``pipelines.views.register``.
 
 python -m tools.tables_doc > docs/tables.md
 """
@@ -8,15 +8,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-from pipelines.tables import STATISTICS
-from pipelines.views import COMMITTED_RECORDS, CRC_REPORT, LATEST_BY_KEY, VIEWS
-from udfs.columns import RECORDS, TABLES, Column, Table
+from pipelines.lake.create import STATISTICS
+from pipelines.views.register import COMMITTED_RECORDS, CRC_REPORT, LATEST_BY_KEY, VIEWS
+from udfs.format.schema import RECORDS, TABLES, Column, Table
 
 HEAD = """\
 # Tables and views
 
-Made by `python -m tools.tables_doc > docs/tables.md` from `udfs/columns.py` and
-`pipelines/views.py`: change those, not this file.
+Made by `python -m tools.tables_doc > docs/tables.md` from `udfs/format/schema.py` and
+`pipelines/views`: change those, not this file.
 
 Each table is a Delta table at `<lake>/<name>`, reader version 1 and writer version 2: no
 deletion vectors and no column mapping, so that every Delta reader can open it. The comments

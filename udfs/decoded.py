@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from udfs import faults, framing
-from udfs.record_columns import MAX_OFFSET, MAX_TIMESTAMP, MIN_OFFSET, MIN_TIMESTAMP
+from udfs.format import faults
+from udfs.kernels import framing
+from udfs.kernels.record_columns import MAX_OFFSET, MAX_TIMESTAMP, MIN_OFFSET, MIN_TIMESTAMP
 
 
 @dataclass(frozen=True)

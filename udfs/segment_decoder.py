@@ -13,16 +13,17 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from udfs import faults, framing
-from udfs import format as f
-from udfs.byte_source import ByteSource, ChunkSource, FileSource, SourceChanged
-from udfs.checksums import crc32c
-from udfs.codecs import Scratch, expand
 from udfs.decoded import Damage, Piece, Range, Summary, describe_entry
-from udfs.framing import ENTRY, scan_entries
-from udfs.libraries import contexts
-from udfs.record_columns import build_columns
-from udfs.record_index import (
+from udfs.format import faults
+from udfs.format import layout as f
+from udfs.kernels import framing
+from udfs.kernels.checksums import crc32c
+from udfs.kernels.codecs import Scratch, expand
+from udfs.kernels.fast_payloads import GROUP_ENDS, PROGRESS_SIZE, USED, expand_regular
+from udfs.kernels.framing import ENTRY, scan_entries
+from udfs.kernels.libraries import contexts
+from udfs.kernels.record_columns import build_columns
+from udfs.kernels.record_index import (
     CURSOR_SIZE,
     TOTALS_SIZE,
     group_end,
@@ -33,8 +34,8 @@ from udfs.record_index import (
     set_sums,
     start_cursor,
 )
-from udfs.regular_payloads import GROUP_ENDS, PROGRESS_SIZE, USED, expand_regular
-from udfs.resync import Prover
+from udfs.recovery.resync import Prover
+from udfs.source.byte_source import ByteSource, ChunkSource, FileSource, SourceChanged
 
 WINDOW_BYTES = 2 << 20
 MAX_BATCH_UNCOMPRESSED = 256 << 20

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from udfs.format import MAX_VARINT_BYTES, MAX_VARLONG_BYTES
-from udfs.jit import inlined, kernel
+from udfs.format.layout import MAX_VARINT_BYTES, MAX_VARLONG_BYTES
+from udfs.kernels.jit import inlined, kernel
 
 
 @kernel

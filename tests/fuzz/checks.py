@@ -15,9 +15,9 @@ import pyarrow as pa
 from tests.support import fast, reference_decoder
 from tests.support.agreement import check_entry
 from tests.support.fast import BytesSource
+from udfs.arrow.batch_columns import damage_columns, entry_columns
 from udfs.decoded import Damage, Range, Summary
-from udfs.entry_columns import damage_columns, entry_columns
-from udfs.framing import ENTRY
+from udfs.kernels.framing import ENTRY
 from udfs.segment_decoder import SegmentDecoder
 
 LIMIT = 1 << 20  # bytes that one batch may expand to

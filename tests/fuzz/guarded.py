@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from tests.support.fast import BytesSource
-from udfs.codecs import Scratch
 from udfs.decoded import Piece, Range
+from udfs.kernels.codecs import Scratch
 from udfs.segment_decoder import SegmentDecoder
 
 PAGE = mmap.PAGESIZE

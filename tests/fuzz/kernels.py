@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from tests.fuzz import mutate
-from udfs import format as f
-from udfs.codecs import xxh32
-from udfs.framing import entry_size, scan_entries
-from udfs.jit import kernel
-from udfs.record_index import (
+from udfs.format import layout as f
+from udfs.kernels.codecs import xxh32
+from udfs.kernels.framing import entry_size, scan_entries
+from udfs.kernels.jit import kernel
+from udfs.kernels.record_index import (
     ROW_FIELDS,
     ROW_HEADERS,
     ROW_HEADERS_AT,

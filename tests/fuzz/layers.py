@@ -24,9 +24,9 @@ from tests.fuzz import checks, compared, kernels, mutate, seeds
 from tests.fuzz.guarded import Guarded, GuardedDecoder
 from tests.fuzz.kernels import BEGIN, COMPARED, INPUTS, PEAK, RECORDS, SIZE, SOUND, WITH_RECORDS
 from tests.fuzz.segments import Maker
-from udfs import record_columns
-from udfs.framing import ENTRY
-from udfs.record_index import ROW_FIELDS, most_records
+from udfs.kernels import record_columns
+from udfs.kernels.framing import ENTRY
+from udfs.kernels.record_index import ROW_FIELDS, most_records
 
 _BLOCK = 256  # inputs of a compiled loop
 _ADDRESS_SPACE = 1 << 30  # bytes that all inputs together may add to the process

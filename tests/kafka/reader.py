@@ -21,7 +21,7 @@ from typing import Any
 
 import pyspark
 
-from pipelines.java import java_command
+from pipelines.command.java import java_command
 
 PACKAGE = "org.apache.kafka:kafka-clients:4.1.0"
 ROOT = Path(__file__).resolve().parents[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.support.reference_decoder import Decoded
-from udfs.columns import BATCHES, RECORDS
+from udfs.format.schema import BATCHES, RECORDS
 
 _BATCH_COLUMNS = {column.name for column in BATCHES.columns} - {"error"}
 _RECORD_COLUMNS = {column.name for column in RECORDS.columns}

@@ -24,7 +24,7 @@ appender.console.name = console
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %m%n
 """
-# As a job alone sets it (pipelines.session): Java's second compiler and generated code pay off later
+# As a job alone sets it (pipelines.command.session): Java's second compiler and generated code pay off later
 QUICK_JAVA = "-XX:TieredStopAtLevel=1"
 # Small enough for a machine that does other things beside
 _OF_EVERY_JOB = {

@@ -14,9 +14,9 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from pipelines.commit import Lake
-from pipelines.decoding import Decoder
-from pipelines.runs import Runs
+from pipelines.execute.decode import Decoder
+from pipelines.lake.commit import Lake
+from pipelines.lake.intents import Runs
 
 # point -> what is called there, at which call, and whether death comes before or after it
 POINTS: dict[str, tuple[Any, str, int, str]] = {

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from tests.support.reference_decoder import DEFAULT_LIMIT, Decoded
+from udfs.arrow.batch_columns import damage_columns, entry_columns
 from udfs.decoded import Range, Summary
-from udfs.entry_columns import damage_columns, entry_columns
 from udfs.segment_decoder import WINDOW_BYTES, SegmentDecoder
 
 

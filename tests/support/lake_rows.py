@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pipelines.lake import table_path
-from udfs.columns import TABLES
+from pipelines.lake.address import table_path
+from udfs.format.schema import TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,0 +1,1 @@
+"""What a person types, and what they are told: settings, options, exit codes, summary, session."""

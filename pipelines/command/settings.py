@@ -1,0 +1,214 @@
+"""Every setting of the jobs, declared once: name, type, default, help and what values are allowed.
+
+The command line (``options``), the YAML of ``--config`` and the keywords of a notebook all end in one frozen
+``Settings``, whose values are checked when it is made: a wrong one is a ``UserError`` of one line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pipelines.command.errors import UserError
+
+MIB = 1024 * 1024
+_UNITS = {"": 1, "k": 1024, "m": MIB, "g": 1024 * MIB, "t": 1024 * 1024 * MIB}
+
+
+def text(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"takes a text that is not empty, not {value!r}")
+    return value
+
+
+def texts(value: object) -> tuple[str, ...]:
+    """One text or several; always a tuple."""
+    if isinstance(value, str):
+        return (text(value),)
+    if not isinstance(value, Iterable) or isinstance(value, bytes | Mapping):
+        raise ValueError(f"takes a text or a list of texts, not {value!r}")
+    return tuple(text(item) for item in value)
+
+
+def flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"takes true or false, not {value!r}")
+    return value
+
+
+def byte_count(value: object) -> int:
+    """A whole number of bytes above 0; as a text it may end in KiB, MiB, GiB, TiB."""
+    if isinstance(value, str):
+        match = re.fullmatch(r"(\d+)\s*(?:([kmgt])(?:i?b)?|b)?", value.strip().lower())
+        if match:
+            value = int(match.group(1)) * _UNITS[match.group(2) or ""]
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"takes a number of bytes above 0, as 1048576 or 1MiB, not {value!r}")
+    return value
+
+
+def count(value: object) -> int:
+    if isinstance(value, str) and re.fullmatch(r"\d+", value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"takes a whole number above 0, not {value!r}")
+    return value
+
+
+def pattern(value: object) -> str:
+    """A regular expression."""
+    try:
+        re.compile(text(value))
+    except re.error as error:
+        raise ValueError(f"takes a regular expression, and {value!r} is none: {error}") from None
+    return text(value)
+
+
+def identifier(value: object) -> str:
+    """A schema's name, plain or ``catalog.schema``."""
+    if not re.fullmatch(r"\w+(\.\w+)?", text(value)):
+        raise ValueError(f"takes a name of letters, digits and _, or catalog.name, not {value!r}")
+    return text(value)
+
+
+def memory(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[1-9]\d*[mMgG]", value):
+        raise ValueError(f"takes a size as Java writes it, 512m or 2g, not {value!r}")
+    return value
+
+
+def one_of(*choices: str) -> Callable[[object], str]:
+    def parse(value: object) -> str:
+        if value not in choices:
+            raise ValueError(f"takes one of {', '.join(choices)}, not {value!r}")
+        return str(value)
+
+    return parse
+
+
+def _setting(default: Any, parse: Callable[[object], Any], help_text: str, metavar: str | None = None) -> Any:
+    """A field of ``Settings``. ``parse`` returns the value to keep or raises ValueError: what it takes."""
+    metadata = {"parse": parse, "help": help_text, "metavar": metavar}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a job is asked to do. None: not asked for, or no limit."""
+
+    source: tuple[str, ...] = _setting(
+        (), texts, "log directory, partition folder, .log file or glob; may be given again", "PATH"
+    )
+    lake: str | None = _setting(None, text, "folder (or URI) of the lake; made where there is none", "PATH")
+    from_raw: bool = _setting(False, flag, "decode what ingest_raw landed in the lake, not files")
+    topics: str | None = _setting(None, pattern, "only topics whose whole name matches", "REGEX")
+    exclude_topics: str | None = _setting(None, pattern, "no topics whose whole name matches", "REGEX")
+    one_copy: bool = _setting(
+        False, flag, "of a partition's replicas only the one that reaches the highest offset"
+    )
+    redecode: str | None = _setting(None, pattern, "segments to decode again, by their whole URI", "REGEX")
+    verify_content: bool = _setting(False, flag, "compare whole files with what was decoded, not their marks")
+    read: str = _setting("auto", one_of("auto", "direct", "binary"), "how bytes reach the worker")
+    sink: str = _setting("arrow", one_of("arrow", "spark"), "who writes the Parquet files")
+    catalog_schema: str | None = _setting(
+        None, identifier, "register tables and views under this schema of the catalog too", "NAME"
+    )
+    follow_symlinks: bool = _setting(False, flag, "follow links inside a source")
+    max_batch_uncompressed: int = _setting(
+        256 * MIB, byte_count, "a batch that expands past this is quarantined", "BYTES"
+    )
+    quarantine_content_bytes: int = _setting(
+        MIB, byte_count, "bytes of a damaged range that quarantine keeps", "BYTES"
+    )
+    slice_bytes: int = _setting(
+        128 * MIB, byte_count, "a segment above this is decoded by several tasks", "BYTES"
+    )
+    window_bytes: int = _setting(2 * MIB, byte_count, "bytes that a worker reads at a time", "BYTES")
+    max_files_per_run: int = _setting(4096, count, "segments planned and committed at a time", "N")
+    max_bytes_per_run: int = _setting(
+        64 * 1024 * MIB, byte_count, "bytes planned and committed at a time", "BYTES"
+    )
+    parquet_compression: str = _setting(
+        "zstd", one_of("zstd", "snappy", "gzip", "none"), "compression of the data files"
+    )
+    cores: int | None = _setting(
+        None, count, "tasks at a time of the embedded Spark; all cores without it", "N"
+    )
+    driver_memory: str = _setting("2g", memory, "Java heap of the embedded Spark", "SIZE")
+    fail_on_damage: bool = _setting(False, flag, "exit with 3 where damage was found")
+    json: bool = _setting(False, flag, "one JSON object as the last line of standard output")
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value is None and field.default is None:
+                continue
+            try:
+                parsed = field.metadata["parse"](value)
+            except ValueError as error:
+                raise UserError(f"{option(field.name)} {error}") from None
+            object.__setattr__(self, field.name, parsed)
+
+    def require_lake(self) -> str:
+        """The lake, which most jobs cannot do without."""
+        if self.lake is None:
+            raise UserError("--lake is missing: name the folder of the lake, as --lake ./lake")
+        return self.lake
+
+
+SETTING_NAMES = tuple(field.name for field in dataclasses.fields(Settings))
+
+
+def option(name: str) -> str:
+    """``one_copy`` as the command line writes it: ``--one-copy``."""
+    return "--" + name.replace("_", "-")
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """``; did you mean x?`` or nothing, for the end of a message about an unknown name."""
+    found = difflib.get_close_matches(word, list(words), n=1)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def make_settings(values: Mapping[str, Any], allowed: Iterable[str] = SETTING_NAMES) -> Settings:
+    """Settings from names and values, as a notebook or a YAML file has them."""
+    allowed = tuple(allowed)
+    for name in values:
+        if name not in allowed:
+            hint = nearest(str(name).replace("-", "_"), allowed) or f"; there are {', '.join(allowed)}"
+            raise UserError(f"unknown setting {name!r}{hint}")
+    return Settings(**values)
+
+
+def read_yaml(path: str) -> dict[str, Any]:
+    """The mapping in a settings file; an empty file is no settings."""
+    try:
+        loaded = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"--config: cannot read {path}: {error.strerror or error}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"--config: {path} is no YAML: {' '.join(str(error).split())}") from None
+    if loaded is None:
+        return {}
+    if not isinstance(loaded, dict):
+        raise UserError(f"--config: {path} has to be a list of `name: value` lines")
+    return loaded
+
+
+def to_yaml(settings: Settings, names: Iterable[str] = SETTING_NAMES) -> str:
+    """A file that ``--config`` takes and that gives these settings, each with its help."""
+    fields = {field.name: field for field in dataclasses.fields(Settings)}
+    lines = []
+    for name in names:
+        value = getattr(settings, name)
+        plain = list(value) if isinstance(value, tuple) else value
+        lines.append(f"# {fields[name].metadata['help']}")
+        lines.append(yaml.safe_dump({name: plain}, allow_unicode=True, width=10_000).rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""A run: slices sent to the workers, their reports judged."""

@@ -1,0 +1,1 @@
+"""Where segments are: what ``--source`` names, and what lies there."""

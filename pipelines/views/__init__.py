@@ -1,0 +1,1 @@
+"""The views over a lake's tables."""

@@ -1,0 +1,1 @@
+"""Arrow columns and the data files of the tables."""

@@ -1,0 +1,1 @@
+"""The bytes of a segment and the columns of the tables, each named once."""

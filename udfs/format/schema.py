@@ -1,0 +1,250 @@
+"""Every table and column of a lake, declared once: name, type, comment.
+
+The DDL of the tables (``pipelines.lake.create``), the Arrow schemas of the stage and the table of columns
+in the docs all come from these declarations. Source of names and types: ``docs/tables.md``; the first
+eight columns of ``records`` are those of Spark's Kafka source.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+HEADER_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+
+_SQL_TYPES = {
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "array<struct<key:string,value:binary>>": HEADER_TYPE,
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its SQL type names the Arrow type too."""
+
+    name: str
+    sql_type: str
+    comment: str
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        return _SQL_TYPES[self.sql_type]
+
+
+@dataclass(frozen=True)
+class Table:
+    """One Delta table: columns in order, partition columns, and what it is for."""
+
+    name: str
+    comment: str
+    partitioned_by: tuple[str, ...]
+    columns: tuple[Column, ...]
+
+    def arrow_schema(self) -> pa.Schema:
+        """All columns, partition columns too, in declared order."""
+        return pa.schema([pa.field(c.name, c.arrow_type) for c in self.columns])
+
+    def file_schema(self) -> pa.Schema:
+        """The columns that lie in the data files: those that the table is not partitioned by."""
+        return pa.schema(
+            [pa.field(c.name, c.arrow_type) for c in self.columns if c.name not in self.partitioned_by]
+        )
+
+
+def _columns(*rows: tuple[str, str, str]) -> tuple[Column, ...]:
+    return tuple(Column(*row) for row in rows)
+
+
+RECORDS = Table(
+    "records",
+    "Every record of every sound batch, control records too",
+    ("topic", "partition", "magic"),
+    _columns(
+        ("key", "binary", "Record key; null and empty differ"),
+        ("value", "binary", "Record value; null (a tombstone) and empty differ"),
+        ("topic", "string", "Topic, from the partition folder's name"),
+        ("partition", "int", "Partition, from the partition folder's name"),
+        ("offset", "bigint", "Offset of the record in its partition"),
+        ("timestamp", "timestamp", "Record timestamp; null: none, or outside years 1 to 9999"),
+        ("timestampType", "int", "0 create time, 1 log append time, -1 none"),
+        (
+            "headers",
+            "array<struct<key:string,value:binary>>",
+            "Headers in order, with repeats; null where there are none",
+        ),
+        ("magic", "tinyint", "Message format of the entry on disk: 0, 1 or 2"),
+        ("timestamp_ms", "bigint", "Timestamp as stored, milliseconds; -1 none"),
+        ("segment", "string", "Canonical URI of the segment file"),
+        ("batch_position", "bigint", "Byte where the entry starts in the segment; joins to batches.position"),
+        ("sequence", "int", "Producer sequence number; -1 none"),
+        ("producer_id", "bigint", "Producer id; -1 none"),
+        ("producer_epoch", "smallint", "Producer epoch; -1 none"),
+        ("leader_epoch", "int", "Partition leader epoch; -1 none, and for magic 0 and 1"),
+        ("is_transactional", "boolean", "Written in a transaction"),
+        ("is_control", "boolean", "A control record, not data"),
+        ("control_type", "string", "Type of a control record; null for data"),
+        ("size_bytes", "int", "Size of the record as Kafka's Record.sizeInBytes() gives it"),
+    ),
+)
+
+BATCHES = Table(
+    "batches",
+    "Every entry on disk with a legal length that fits the file, sound or not, with its checksum verdict",
+    ("topic", "partition", "magic"),
+    _columns(
+        ("topic", "string", "Topic, from the partition folder's name"),
+        ("partition", "int", "Partition, from the partition folder's name"),
+        ("magic", "tinyint", "Message format: 0, 1 or 2"),
+        ("segment", "string", "Canonical URI of the segment file"),
+        ("position", "bigint", "Byte where the entry starts in the segment"),
+        ("size_bytes", "int", "Size on disk: 12 + length"),
+        (
+            "base_offset",
+            "bigint",
+            "First offset; of a wrapper its first inner message's, null where unreadable",
+        ),
+        ("last_offset", "bigint", "Last offset; survives compaction"),
+        ("record_count", "int", "Records decoded from the entry"),
+        ("declared_count", "int", "recordsCount of the header; null for magic 0 and 1"),
+        ("compression", "string", "none, gzip, snappy, lz4, zstd; unknown for codes 5 to 7"),
+        ("attributes", "int", "Attributes as stored"),
+        ("timestampType", "int", "0 create time, 1 log append time, -1 none"),
+        ("base_timestamp_ms", "bigint", "Base timestamp as stored; magic 0 and 1: the entry's own"),
+        ("max_timestamp_ms", "bigint", "Max timestamp as stored; magic 0 and 1: the entry's own"),
+        ("max_timestamp", "timestamp", "max_timestamp_ms; null: none, or outside years 1 to 9999"),
+        ("delete_horizon_ms", "bigint", "Delete horizon; null where attribute bit 6 is not set"),
+        ("leader_epoch", "int", "Partition leader epoch; -1 none, and for magic 0 and 1"),
+        ("producer_id", "bigint", "Producer id; -1 none"),
+        ("producer_epoch", "smallint", "Producer epoch; -1 none"),
+        ("base_sequence", "int", "Sequence of the first record; -1 none"),
+        ("last_sequence", "int", "Sequence of the last record; -1 none"),
+        ("is_transactional", "boolean", "Written in a transaction"),
+        ("is_control", "boolean", "A control batch"),
+        ("control_type", "string", "Control type of the first record; null for data"),
+        ("coordinator_epoch", "int", "Coordinator epoch of an ABORT or COMMIT marker; else null"),
+        ("crc_stored", "bigint", "Checksum as stored, unsigned"),
+        ("crc_computed", "bigint", "Checksum as computed, unsigned"),
+        ("crc_ok", "boolean", "Whether both agree"),
+        (
+            "payload_bytes",
+            "bigint",
+            "Magic 2: records as stored; a wrapper: its value; a plain message: the entry",
+        ),
+        ("uncompressed_bytes", "bigint", "payload_bytes, expanded; 0 where it could not be expanded"),
+        ("key_bytes", "bigint", "Sum of key lengths"),
+        ("value_bytes", "bigint", "Sum of value lengths"),
+        ("header_bytes", "bigint", "Sum of lengths of header keys and values"),
+        ("status", "string", "ok, suspect, corrupt, invalid or unsupported"),
+        ("error", "string", "Null for ok; else expected and found, with the position"),
+    ),
+)
+
+QUARANTINE = Table(
+    "quarantine",
+    "Every damaged byte range, with its bytes and the reason",
+    ("topic", "partition"),
+    _columns(
+        ("topic", "string", "Topic, from the partition folder's name"),
+        ("partition", "int", "Partition, from the partition folder's name"),
+        ("segment", "string", "Canonical URI of the segment file"),
+        ("position", "bigint", "First damaged byte"),
+        ("size_bytes", "bigint", "Damaged bytes"),
+        ("base_offset", "bigint", "Base offset as stored; null where there is no header"),
+        (
+            "reason",
+            "string",
+            "crc_mismatch, invalid_record, invalid_header, truncated, unknown_magic, unknown_codec, "
+            "decompression_failed, decompressed_too_large or garbage",
+        ),
+        ("detail", "string", "Expected and found"),
+        ("content", "binary", "The bytes, up to quarantine_content_bytes"),
+        ("next_position", "bigint", "Where decoding went on"),
+        ("run_id", "string", "Run that found it"),
+    ),
+)
+
+SEGMENTS = Table(
+    "segments",
+    "The ledger: one row a segment, written last by every run",
+    (),
+    _columns(
+        ("topic", "string", "Topic"),
+        ("partition", "int", "Partition"),
+        ("log_dir", "string", "Canonical URI of the partition folder"),
+        ("segment", "string", "Canonical URI of the segment file"),
+        ("file_base_offset", "bigint", "Base offset in the file's name"),
+        ("length", "bigint", "Length of the file when it was decoded"),
+        ("modified", "timestamp", "Modification time of the file then"),
+        ("decoded_bytes", "bigint", "length less tail_bytes: where the next run goes on"),
+        ("first_offset", "bigint", "Lowest record offset; null without records"),
+        ("last_offset", "bigint", "Highest record offset; null without records"),
+        ("min_timestamp", "timestamp", "Lowest record timestamp; null without one"),
+        ("max_timestamp", "timestamp", "Highest record timestamp; null without one"),
+        ("batches", "bigint", "Rows in batches"),
+        ("records", "bigint", "Rows in records"),
+        ("damaged", "bigint", "Rows in quarantine"),
+        ("offset_regressions", "bigint", "Entries whose base offset is not above the last offset before"),
+        ("tail", "string", "none, torn or zeros"),
+        ("tail_bytes", "bigint", "Bytes of the tail"),
+        ("fingerprint", "string", "Marks over the first and the last entry's header before decoded_bytes"),
+        ("content_crc32c", "bigint", "CRC-32C of the first decoded_bytes bytes, unsigned (--verify-content)"),
+        ("end_offset", "bigint", "Last offset of the last entry before decoded_bytes; null without entries"),
+        ("run_id", "string", "Run that wrote the row"),
+        ("decoded_at", "timestamp", "When that run began"),
+    ),
+)
+
+RAW_SEGMENTS = Table(
+    "raw_segments",
+    "Landed bytes of segments, in chunks that end at entry boundaries where they can",
+    ("topic", "partition"),
+    _columns(
+        ("topic", "string", "Topic"),
+        ("partition", "int", "Partition"),
+        ("segment", "string", "Canonical URI of the segment file"),
+        ("log_dir", "string", "Canonical URI of the partition folder"),
+        ("file_base_offset", "bigint", "Base offset in the file's name"),
+        ("chunk_position", "bigint", "First byte of the chunk in the segment"),
+        ("chunk_bytes", "bigint", "Bytes in the chunk, 16 MiB at most"),
+        ("content", "binary", "The bytes"),
+        ("length", "bigint", "Length of the file when it was landed"),
+        ("modified", "timestamp", "Modification time of the file then"),
+        ("crc32c", "bigint", "CRC-32C of the chunk, unsigned"),
+        ("fingerprint", "string", "Marks over the first and the last entry's header landed so far"),
+        ("run_id", "string", "Run that landed it"),
+    ),
+)
+
+TRANSACTIONS = Table(
+    "transactions",
+    "Who wrote in which transaction, and how it ended",
+    ("topic", "partition"),
+    _columns(
+        ("topic", "string", "Topic"),
+        ("partition", "int", "Partition"),
+        ("log_dir", "string", "Canonical URI of the partition folder"),
+        ("producer_id", "bigint", "Producer id: data and marker match by it alone"),
+        ("producer_epoch", "smallint", "Producer epoch of the data; of the marker where there is none"),
+        ("first_offset", "bigint", "First offset of the data; null for a marker without data"),
+        ("last_offset", "bigint", "Last offset of the data; null for a marker without data"),
+        ("records", "bigint", "Data records; 0 for a marker without data"),
+        ("marker_offset", "bigint", "Offset of the marker; null while open"),
+        ("coordinator_epoch", "int", "Coordinator epoch of the marker; null while open"),
+        ("outcome", "string", "committed, aborted or open"),
+        (
+            "outcome_uncertain",
+            "boolean",
+            "Quarantined bytes follow the start of an open transaction: its marker may lie there",
+        ),
+    ),
+)
+
+TABLES = (RECORDS, BATCHES, QUARANTINE, SEGMENTS, RAW_SEGMENTS, TRANSACTIONS)

@@ -1,0 +1,273 @@
+"""Many compressed payloads a call: those as nearly every producer writes them, through the C libraries.
+
+What is out of the ordinary (several frames or members, dictionaries, checksums within, no room, damage) is
+declined and left to ``codecs``, which alone says what is wrong with a payload. So what is accepted here has
+to be what is accepted there, with the same bytes; what is declined costs time only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from udfs.format import layout as f
+from udfs.kernels.checksums import crc32
+from udfs.kernels.codecs import LZ4_MAGIC, LZ4_STORED, XERIAL_HEADER, XERIAL_MAGIC, xxh32
+from udfs.kernels.jit import (
+    borrowed,
+    copy_bytes,
+    copy_sixteen,
+    inlined,
+    kernel,
+    load_be32,
+    load_u32,
+    load_u64,
+)
+from udfs.kernels.native import DECLINED, inflate, lz4_block, zstd_frame
+from udfs.kernels.record_index import most_records
+
+# Why a call ended
+GROUP_ENDS, DECLINES = range(2)
+# What a call goes on with (progress)
+USED, ROWS = range(2)
+PROGRESS_SIZE = 2
+
+_XERIAL_MAGIC = np.uint64(int.from_bytes(XERIAL_MAGIC, "little"))
+_ZSTD_MAGIC = 0xFD2FB528
+_ZSTD_LARGEST_WINDOW_LOG = 27  # what zstd takes as long as nobody asks it for more
+_GZIP_HEADER, _GZIP_TRAILER = 10, 8
+
+
+@inlined
+def _byte(buf: Any, at: int) -> Any:
+    return np.int64(buf[at])
+
+
+@inlined
+def _word(buf: Any, at: int) -> Any:
+    return np.int64(load_u32(buf, at))
+
+
+@kernel
+def _lz4(src: Any, at: int, size: int, dst: Any, to: int, room: int, magic: int) -> int:
+    """A frame of independent blocks, with no checksums and no size in it (lz4 Frame format 1.6.1)."""
+    end = at + size
+    if size < 11 or _word(src, at) != LZ4_MAGIC:
+        return DECLINED
+    if src[at + 4] != 0x60 or src[at + 5] & 0x8F or src[at + 5] >> 4 < 4:
+        return DECLINED
+    if magic != f.MAGIC_V0 and (xxh32(src, at + 4, at + 6) >> 8) & 0xFF != src[at + 6]:
+        return DECLINED
+    largest = 1 << (8 + 2 * (src[at + 5] >> 4))
+    p = at + 7
+    made = 0
+    while p + 4 <= end:
+        word = _word(src, p)
+        block = word & ~LZ4_STORED
+        p += 4
+        if block == 0:
+            return made
+        if block > largest or block > end - p:
+            return DECLINED
+        if word & LZ4_STORED:
+            if block > room - made:
+                return DECLINED
+            copy_bytes(dst, to + made, src, p, block)
+            made += block
+        else:
+            got = lz4_block(src, p, block, dst, to + made, min(largest, room - made))
+            if got < 0:
+                return DECLINED
+            made += got
+        p += block
+    return DECLINED
+
+
+@kernel
+def _repeat(dst: Any, at: int, back: int, size: int) -> None:
+    """``dst[at:at+size]`` from what lies ``back`` bytes before it, which it may overlap."""
+    end = at + size
+    period = back
+    while period < 16:
+        period += back
+    fast = end + 16 <= len(dst)
+    stop = min(end, at + period - back) if fast else end
+    while at < stop:
+        dst[at] = dst[at - back]
+        at += 1
+    while at < end:
+        copy_sixteen(dst, at, dst, at - period)
+        at += 16
+
+
+@kernel
+def _snappy_block(src: Any, at: int, end: int, dst: Any, to: int, room: int) -> int:
+    """One raw block ``src[at:end]`` (Snappy format description, 2011)."""
+    size = 0
+    shift = 0
+    while True:  # the size, a varint of 32 bits
+        if at >= end or shift > 28:
+            return DECLINED
+        byte = _byte(src, at)
+        at += 1
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    if size == 0 or size > room:
+        return DECLINED
+    made = 0
+    while at < end:
+        tag = _byte(src, at)
+        at += 1
+        kind, length = tag & 3, (tag >> 2) + 1
+        if kind == 0:
+            if length > 60:
+                more = length - 60
+                if more > end - at:
+                    return DECLINED
+                length = 1
+                for i in range(more):
+                    length += _byte(src, at + i) << (8 * i)
+                at += more
+            if length > end - at or length > size - made:
+                return DECLINED
+            if length <= 16 and at + 16 <= len(src) and to + made + 16 <= len(dst):
+                copy_sixteen(dst, to + made, src, at)
+            else:
+                copy_bytes(dst, to + made, src, at, length)
+            at += length
+            made += length
+            continue
+        wide = 1 if kind == 1 else 2 * (kind - 1)
+        if wide > end - at:
+            return DECLINED
+        back = 0
+        if at + 4 <= len(src):
+            back = _word(src, at) & ((1 << (8 * wide)) - 1)
+        else:
+            for i in range(wide):
+                back |= _byte(src, at + i) << (8 * i)
+        at += wide
+        if kind == 1:
+            length = 4 + ((tag >> 2) & 7)
+            back |= (tag >> 5) << 8
+        if back == 0 or back > made or length > size - made:
+            return DECLINED
+        if length <= 16 <= back and to + made + 16 <= len(dst):
+            copy_sixteen(dst, to + made, dst, to + made - back)
+        else:
+            _repeat(dst, to + made, back, length)
+        made += length
+    return made if made == size else DECLINED
+
+
+@kernel
+def _snappy(src: Any, at: int, size: int, dst: Any, to: int, room: int) -> int:
+    """A raw block, or blocks of xerial's framing, whose header comes once."""
+    end = at + size
+    if size < XERIAL_HEADER or load_u64(src, at) != _XERIAL_MAGIC:
+        return _snappy_block(src, at, end, dst, to, room)
+    p = at + XERIAL_HEADER
+    made = 0
+    while p + 4 <= end:
+        block = load_be32(src, p)
+        p += 4
+        if block <= 0 or block > end - p:
+            return DECLINED
+        got = _snappy_block(src, p, p + block, dst, to + made, room - made)
+        if got < 0:
+            return DECLINED
+        made += got
+        p += block
+    return made if p == end else DECLINED
+
+
+@kernel
+def _zstd(context: int, src: Any, at: int, size: int, dst: Any, to: int, room: int) -> int:
+    """One frame without a dictionary whose window is one that zstd takes in a stream (RFC 8878)."""
+    if size < 9 or _word(src, at) != _ZSTD_MAGIC:
+        return DECLINED
+    descriptor = _byte(src, at + 4)
+    if descriptor & 0x0B:  # a dictionary, a reserved bit
+        return DECLINED
+    if descriptor & 0x20:  # the content in one piece: its size is the window's
+        if room > 1 << _ZSTD_LARGEST_WINDOW_LOG:
+            room = 1 << _ZSTD_LARGEST_WINDOW_LOG
+    elif 10 + (src[at + 5] >> 3) >= _ZSTD_LARGEST_WINDOW_LOG:
+        return DECLINED
+    return zstd_frame(context, src, at, size, dst, to, room)
+
+
+@kernel
+def _gzip(state: Any, src: Any, at: int, size: int, dst: Any, to: int, room: int) -> int:
+    """One member with nothing in its header, and nothing behind it (RFC 1952)."""
+    if size < _GZIP_HEADER + _GZIP_TRAILER or _word(src, at) != 0x00088B1F:
+        return DECLINED
+    p = at + _GZIP_HEADER
+    made, left = inflate(state, src, p, size - _GZIP_HEADER, dst, to, room)
+    if made < 0 or left != _GZIP_TRAILER:
+        return DECLINED
+    trailer = at + size - _GZIP_TRAILER
+    if _word(src, trailer) != crc32(dst, to, to + made, 0):
+        return DECLINED
+    if _word(src, trailer + 4) != made & 0xFFFFFFFF:
+        return DECLINED
+    return made
+
+
+@kernel
+def expand_regular(
+    window: Any,
+    entries: Any,
+    begin: int,
+    k: int,
+    scratch: Any,
+    progress: Any,
+    limit: int,
+    most_rows: int,
+    most_bytes: int,
+    zstd: int,
+    inflate_state: Any,
+) -> tuple[int, int]:
+    """Expand a group of compressed entries, ``begin`` its first, from row ``k`` on, into ``scratch``.
+
+    The group ends at an entry that needs no expanding, after ``most_bytes``, or before ``most_rows`` would be
+    passed. ``limit``: bytes that one entry may expand to; ``progress``: int64[PROGRESS_SIZE], moved on;
+    ``zstd`` and ``inflate_state``: of ``libraries.CONTEXTS``.
+    Returns (row, GROUP_ENDS) or (row, DECLINES) where an entry has to be expanded by ``codecs`` first.
+    """
+    window, scratch, entries = borrowed(window), borrowed(scratch), borrowed(entries)
+    progress = borrowed(progress)
+    while k < len(entries):
+        e = entries[k]
+        codec, used, size = e["codec"], progress[USED], e["payload_size"]
+        if codec == f.CODEC_NONE or (k > begin and used > most_bytes):
+            return k, GROUP_ENDS
+        empty = size == 0 and e["magic"] == f.MAGIC_V2 and codec <= f.CODEC_ZSTD
+        if not e["fault"] and not e["expanded"] and not empty:
+            at, room = e["payload_at"], min(limit, len(scratch) - used)
+            made = DECLINED
+            if codec == f.CODEC_GZIP:
+                made = _gzip(inflate_state, window, at, size, scratch, used, room)
+            elif codec == f.CODEC_SNAPPY:
+                made = _snappy(window, at, size, scratch, used, room)
+            elif codec == f.CODEC_LZ4:
+                made = _lz4(window, at, size, scratch, used, room, e["magic"])
+            elif codec == f.CODEC_ZSTD and e["magic"] == f.MAGIC_V2:
+                made = _zstd(zstd, window, at, size, scratch, used, room)
+            if made < 0:
+                return k, DECLINES
+            e["expanded"] = 1
+            e["data_at"], e["data_size"] = used, made
+            progress[USED] = used + made
+        rows = most_records(e)
+        if k > begin and progress[ROWS] + rows > most_rows:
+            if e["expanded"]:  # it opens the next group, and is expanded there once more
+                progress[USED] -= e["data_size"]
+                e["expanded"] = 0
+            return k, GROUP_ENDS
+        progress[ROWS] += rows
+        k += 1
+    return k, GROUP_ENDS

@@ -1,0 +1,308 @@
+"""Bytes -> entries: where each begins, what its header says, whether its checksum is right.
+
+Framing reads headers and checksums and nothing else: it never decompresses, never looks at a record.
+An entry is framed where its magic is 0, 1 or 2 and its length is legal (format.py); the magic decides the
+rest, so one segment may mix all three.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from udfs.format import faults
+from udfs.format import layout as f
+from udfs.kernels.checksums import crc32, crc32c
+from udfs.kernels.jit import inlined, kernel, load_be16, load_be32, load_be64
+
+# One row an entry. Positions: byte in the segment (position), or in the window (at, payload_at).
+ENTRY = np.dtype(
+    [
+        ("position", "i8"),
+        ("at", "i8"),
+        ("size", "i8"),
+        ("base_offset", "i8"),
+        ("last_offset", "i8"),
+        ("base_timestamp", "i8"),
+        ("max_timestamp", "i8"),
+        ("producer_id", "i8"),
+        ("crc_stored", "i8"),
+        ("crc_computed", "i8"),
+        ("payload_at", "i8"),  # of the compressed or plain payload, in the window; -1 none
+        ("payload_size", "i8"),
+        ("data_at", "i8"),  # of the expanded payload, in the window or in the scratch buffer
+        ("data_size", "i8"),
+        ("key_bytes", "i8"),
+        ("value_bytes", "i8"),
+        ("header_bytes", "i8"),
+        ("fault_at", "i8"),
+        ("fault_expected", "i8"),
+        ("fault_found", "i8"),
+        ("attributes", "i4"),
+        ("leader_epoch", "i4"),
+        ("base_sequence", "i4"),
+        ("last_sequence", "i4"),
+        ("count", "i4"),  # recordsCount; -1 for magic 0 and 1
+        ("last_offset_delta", "i4"),
+        ("record_count", "i4"),
+        ("coordinator_epoch", "i4"),
+        ("marks", "i4"),  # faults.SUSPECT_TEXTS
+        ("fault", "i2"),  # faults.FAULTS
+        ("producer_epoch", "i2"),
+        ("control_type", "i2"),  # of the first record; -1 none
+        ("magic", "i1"),
+        ("codec", "i1"),
+        ("timestamp_type", "i1"),
+        ("expanded", "i1"),  # 1: the data lie in the scratch buffer
+    ],
+    align=True,
+)
+
+# The base offset of a wrapper until its first inner message is read; of other entries an offset like any
+UNKNOWN_OFFSET = -(1 << 63)
+
+# Why a scan stopped
+STOPPED, FULL, NEED_MORE, NO_ENTRY, BAD_CRC = range(5)
+
+# What no entry can start with
+TOO_SHORT, UNKNOWN_MAGIC, ILLEGAL_LENGTH = -1, -2, -3
+
+
+def base_unknown(entries: np.ndarray) -> np.ndarray:
+    """bool[n]: wrappers of which no inner message was read."""
+    wrapper = (entries["magic"] < f.MAGIC_V2) & (entries["codec"] != f.CODEC_NONE)
+    return wrapper & (entries["base_offset"] == UNKNOWN_OFFSET) & (entries["record_count"] == 0)
+
+
+@kernel
+def entry_size(buf: Any, at: int, end: int) -> int:
+    """Size on disk of the entry at ``buf[at]`` (uint8), or why none starts there (a negative code)."""
+    if at + f.HEADER_UP_TO_MAGIC > end:
+        return TOO_SHORT
+    size = load_be32(buf, at + f.LENGTH_POS) + f.LOG_OVERHEAD
+    magic = buf[at + f.MAGIC_POS]
+    if magic == f.MAGIC_V2:
+        return size if size >= f.V2_HEADER_SIZE else ILLEGAL_LENGTH
+    if magic == f.MAGIC_V1:
+        return size if size >= f.V1_MIN_SIZE else ILLEGAL_LENGTH
+    if magic == f.MAGIC_V0:
+        return size if size >= f.V0_MIN_SIZE else ILLEGAL_LENGTH
+    return UNKNOWN_MAGIC
+
+
+@inlined
+def increment_sequence(sequence: int, increment: int) -> int:
+    """Kafka's ``incrementSequence``: after 2^31-1 comes 0; int32 arithmetic throughout."""
+    room = np.int64(np.int32(0x7FFFFFFF - increment))
+    if sequence > room:
+        return np.int64(np.int32(increment - (0x7FFFFFFF - sequence) - 1))
+    return np.int64(np.int32(sequence + increment))
+
+
+@kernel
+def _clear(e: Any) -> None:
+    e["producer_id"] = f.NO_PRODUCER_ID
+    e["producer_epoch"] = -1
+    e["base_sequence"] = f.NO_SEQUENCE
+    e["last_sequence"] = f.NO_SEQUENCE
+    e["leader_epoch"] = -1
+    e["count"] = -1
+    e["last_offset_delta"] = 0
+    e["record_count"] = 0
+    e["control_type"] = f.NO_CONTROL
+    e["coordinator_epoch"] = -1
+    e["key_bytes"] = 0
+    e["value_bytes"] = 0
+    e["header_bytes"] = 0
+    e["marks"] = 0
+    e["fault"] = faults.NO_FAULT
+    e["fault_at"] = 0
+    e["fault_expected"] = 0
+    e["fault_found"] = 0
+    e["expanded"] = 0
+
+
+@kernel
+def set_fault(e: Any, code: int, at: int, expected: int, found: int) -> None:
+    """Note a fault in the entry; ``at``: byte in the segment, or -1 - byte of the expanded payload."""
+    e["fault"] = code
+    e["fault_at"] = at
+    e["fault_expected"] = expected
+    e["fault_found"] = found
+
+
+@kernel
+def _read_v2(buf: Any, at: int, e: Any) -> None:
+    attributes = load_be16(buf, at + f.V2_ATTRIBUTES_POS) & 0xFFFF
+    base_offset = load_be64(buf, at + f.OFFSET_POS)
+    delta = load_be32(buf, at + f.LAST_OFFSET_DELTA_POS)
+    sequence = load_be32(buf, at + f.BASE_SEQUENCE_POS)
+    e["attributes"] = attributes
+    e["codec"] = attributes & f.CODEC_MASK
+    e["timestamp_type"] = f.LOG_APPEND_TIME if attributes & f.TIMESTAMP_TYPE_MASK else f.CREATE_TIME
+    e["base_offset"] = base_offset
+    e["last_offset_delta"] = delta
+    e["last_offset"] = base_offset + delta
+    e["base_timestamp"] = load_be64(buf, at + f.BASE_TIMESTAMP_POS)
+    e["max_timestamp"] = load_be64(buf, at + f.MAX_TIMESTAMP_POS)
+    e["leader_epoch"] = load_be32(buf, at + f.LEADER_EPOCH_POS)
+    e["producer_id"] = load_be64(buf, at + f.PRODUCER_ID_POS)
+    e["producer_epoch"] = load_be16(buf, at + f.PRODUCER_EPOCH_POS)
+    e["base_sequence"] = sequence
+    if sequence != f.NO_SEQUENCE:
+        e["last_sequence"] = increment_sequence(sequence, delta)
+    e["count"] = load_be32(buf, at + f.RECORDS_COUNT_POS)
+    e["crc_stored"] = load_be32(buf, at + f.V2_CRC_POS) & 0xFFFFFFFF
+    e["payload_at"] = at + f.V2_HEADER_SIZE
+    e["payload_size"] = e["size"] - f.V2_HEADER_SIZE
+    if attributes & f.V2_UNUSED_MASK:
+        e["marks"] |= faults.UNUSED_ATTRIBUTES
+    if delta < 0:
+        e["marks"] |= faults.LAST_DELTA_NEGATIVE
+
+
+@kernel
+def _read_legacy(buf: Any, at: int, magic: int, e: Any) -> None:
+    attributes = np.int64(buf[at + f.LEGACY_ATTRIBUTES_POS])
+    offset = load_be64(buf, at + f.OFFSET_POS)
+    e["attributes"] = attributes
+    e["codec"] = attributes & f.CODEC_MASK
+    e["base_offset"] = offset if e["codec"] == f.CODEC_NONE else UNKNOWN_OFFSET
+    e["last_offset"] = offset
+    timestamp = f.NO_TIMESTAMP
+    unused = attributes & f.V0_UNUSED_MASK
+    e["timestamp_type"] = f.NO_TIMESTAMP_TYPE
+    if magic == f.MAGIC_V1:
+        timestamp = load_be64(buf, at + f.V1_TIMESTAMP_POS)
+        unused = attributes & f.V1_UNUSED_MASK
+        e["timestamp_type"] = f.LOG_APPEND_TIME if attributes & f.TIMESTAMP_TYPE_MASK else f.CREATE_TIME
+    e["base_timestamp"] = timestamp
+    e["max_timestamp"] = timestamp
+    e["crc_stored"] = load_be32(buf, at + f.LEGACY_CRC_POS) & 0xFFFFFFFF
+    e["payload_at"] = at
+    e["payload_size"] = e["size"]
+    if unused:
+        e["marks"] |= faults.UNUSED_ATTRIBUTES
+
+
+@kernel
+def read_header(buf: Any, at: int, size: int, position: int, e: Any) -> None:
+    """Fill the entry row ``e`` (ENTRY) from the header at ``buf[at]``; its whole header is there.
+
+    ``position``: of the entry in the segment. The checksum's verdict is not in the header.
+    """
+    _clear(e)
+    magic = np.int64(buf[at + f.MAGIC_POS])
+    e["position"] = position
+    e["at"] = at
+    e["size"] = size
+    e["magic"] = magic
+    e["crc_computed"] = 0
+    if magic == f.MAGIC_V2:
+        _read_v2(buf, at, e)
+    else:
+        _read_legacy(buf, at, magic, e)
+    e["data_at"] = e["payload_at"]
+    e["data_size"] = e["payload_size"]
+
+
+@kernel
+def checksum(buf: Any, at: int, size: int) -> int:
+    """The checksum of the whole entry at ``buf[at:at+size]``, by its magic."""
+    if buf[at + f.MAGIC_POS] == f.MAGIC_V2:
+        return crc32c(buf, at + f.V2_ATTRIBUTES_POS, at + size, 0)
+    return crc32(buf, at + f.MAGIC_POS, at + size, 0)
+
+
+@kernel
+def locate_wrapped(buf: Any, e: Any) -> None:
+    """Find the value of a V0/V1 wrapper: its payload. A bound that is broken is noted as a fault."""
+    at = e["at"]
+    end = at + e["size"]
+    length_at = at + (f.V1_KEY_LENGTH_POS if e["magic"] == f.MAGIC_V1 else f.V0_KEY_LENGTH_POS)
+    key_size = load_be32(buf, length_at)
+    value_at = length_at + 4 + max(key_size, 0)
+    if value_at + 4 > end:
+        set_fault(e, faults.KEY_BEYOND, e["position"] + length_at - at, end - 8 - length_at, key_size)
+        return
+    value_size = load_be32(buf, value_at)
+    if value_size < 0:
+        e["payload_size"] = 0
+        e["data_size"] = 0
+        set_fault(e, faults.WRAPPER_NULL_VALUE, e["position"] + value_at - at, 0, value_size)
+        return
+    if value_size > end - value_at - 4:
+        set_fault(e, faults.VALUE_BEYOND, e["position"] + value_at - at, end - value_at - 4, value_size)
+        return
+    if key_size < -1:
+        e["marks"] |= faults.LENGTH_BELOW_NULL
+    if value_at + 4 + value_size < end:
+        e["marks"] |= faults.MESSAGE_SLACK
+    e["payload_at"] = value_at + 4
+    e["payload_size"] = value_size
+
+
+@kernel
+def scan_entries(buf: Any, size: int, base: int, stop: int, entries: Any) -> tuple[int, int, int]:
+    """Frame the entries in ``buf[0:size]`` that begin below ``stop`` and verify their checksums.
+
+    ``buf``: uint8[n]; ``base``: position of ``buf[0]`` in the segment; ``entries``: ENTRY[m], filled.
+    Returns (sound entries, bytes of ``buf`` they take, why the scan ended). For BAD_CRC the row behind
+    the sound ones holds the header of the entry whose checksum is wrong.
+    """
+    at = 0
+    k = 0
+    while True:
+        if base + at >= stop:
+            return k, at, STOPPED
+        if k == len(entries):
+            return k, at, FULL
+        length = entry_size(buf, at, size)
+        if length == TOO_SHORT or (length > 0 and length > size - at):
+            return k, at, NEED_MORE
+        if length < 0:
+            return k, at, NO_ENTRY
+        e = entries[k]
+        read_header(buf, at, length, base + at, e)
+        computed = checksum(buf, at, length)
+        e["crc_computed"] = computed
+        if computed != e["crc_stored"]:
+            return k, at, BAD_CRC
+        if e["magic"] != f.MAGIC_V2 and e["codec"] != f.CODEC_NONE:
+            locate_wrapped(buf, e)
+        at += length
+        k += 1
+
+
+# What ``sum_up`` tells of entries
+SOUND_BYTES, FAULTY, REGRESSIONS, FIRST_OFFSET, LAST_OFFSET, TRANSACTIONAL = range(6)
+SUMS_SIZE = 6
+
+
+@kernel
+def sum_up(entries: Any, sums: Any) -> None:
+    """What entries (ENTRY[n], n > 0) in their order come to: ``sums`` (int64[SUMS_SIZE]), written over.
+
+    REGRESSIONS: how often an entry's base offset is not above the last offset before it. Of a wrapper of
+    which no inner message was read the last offset stands for the base offset. TRANSACTIONAL: sound entries
+    of transactions, markers among them.
+    """
+    sums[:] = 0
+    last = 0
+    for k in range(len(entries)):
+        e = entries[k]
+        wrapper = e["magic"] < f.MAGIC_V2 and e["codec"] != f.CODEC_NONE
+        unread = wrapper and e["base_offset"] == UNKNOWN_OFFSET and e["record_count"] == 0
+        base = e["last_offset"] if unread else e["base_offset"]
+        if e["fault"]:
+            sums[FAULTY] += 1
+        else:
+            sums[SOUND_BYTES] += e["size"]
+            sums[TRANSACTIONAL] += e["magic"] == f.MAGIC_V2 and e["attributes"] & f.TRANSACTIONAL_MASK != 0
+        if k == 0:
+            sums[FIRST_OFFSET] = base
+        elif base <= last:
+            sums[REGRESSIONS] += 1
+        last = e["last_offset"]
+    sums[LAST_OFFSET] = last

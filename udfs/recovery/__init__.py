@@ -1,0 +1,1 @@
+"""After damage: where the log goes on."""

@@ -1,0 +1,1 @@
+"""Where a segment's bytes come from."""
