@@ -299,6 +299,13 @@ def test_an_empty_batch_is_ok(decode: Decode) -> None:
     assert (verdict.batch["base_offset"], verdict.batch["last_offset"]) == (100, 106)
 
 
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_an_empty_batch_that_says_it_is_compressed_is_suspect(decode: Decode, codec: int) -> None:
+    """Kafka's ``iterator()`` gives no record of it; ``streamingIterator()``, a consumer's, wants a stream."""
+    verdict = judge(decode, _batch(records=[], codec=codec, stored=b"", last_offset_delta=6).encode())
+    check_kept(verdict, "suspect", [])
+
+
 def test_null_and_empty_stay_apart(decode: Decode) -> None:
     records = [
         Record(key=None, value=None, headers=((b"h", None),)),

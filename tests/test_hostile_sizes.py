@@ -15,7 +15,18 @@ import pytest
 import snappy
 import zstandard
 
-from tests.support.segment_maker import GZIP, LZ4, SNAPPY, XERIAL_HEADER, ZSTD, Batch, Message, compress
+from tests.support.segment_maker import (
+    GZIP,
+    LZ4,
+    SNAPPY,
+    XERIAL_HEADER,
+    ZSTD,
+    Batch,
+    Message,
+    Record,
+    compress,
+    varint,
+)
 
 ROOT = Path(__file__).parent.parent
 MIB = 1 << 20
@@ -97,3 +108,37 @@ def test_millions_of_records_of_seven_bytes_are_rows_a_chunk_at_a_time(tmp_path:
     assert (said["damages"], said["records"]) == ({}, count)
     columns_at_once = 500  # MiB
     assert said["peak_mib"] - said["before_mib"] < columns_at_once / 2
+
+
+def test_millions_of_header_keys_that_are_no_text_cost_a_few_times_their_bytes(tmp_path: Path) -> None:
+    count = 8_000_000
+    headers = varint(count) + (varint(1) + b"\xff" + varint(-1)) * count
+    body = b"\x00" + varint(0) * 2 + varint(-1) * 2 + headers
+    payload = compress(ZSTD, varint(len(body)) + body)
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(Batch(codec=ZSTD, stored=payload, count=1).encode())
+    said = decoded(path, LIMIT)
+    assert (said["damages"], said["records"]) == ({}, 1)
+    assert said["peak_mib"] - said["before_mib"] < 12 * len(body) / MIB
+
+
+def test_one_very_large_batch_is_held_once_and_its_columns_a_chunk_at_a_time(tmp_path: Path) -> None:
+    size = 600 * MIB
+    record = Record(value=bytes(20 * MIB)).encode()
+    count = size // len(record)
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(Batch(stored=record * count, count=count).encode())
+    said = decoded(path, LIMIT)
+    assert (said["damages"], said["records"]) == ({}, count)
+    assert said["peak_mib"] - said["before_mib"] < 1.5 * size / MIB
+
+
+def test_values_of_a_batch_may_pass_two_gibibytes_where_the_limit_lets_them(tmp_path: Path) -> None:
+    record = Record(value=bytes(100 * MIB)).encode()
+    count = 22
+    payload = compress(ZSTD, record * count)
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(Batch(codec=ZSTD, stored=payload, count=count).encode())
+    said = decoded(path, 3 << 30)
+    assert (said["damages"], said["records"]) == ({}, count)
+    assert decoded(path, 2 << 30)["damages"] == {"decompressed_too_large": 1}

@@ -55,9 +55,9 @@ def _in_slices(data: bytes, cuts: list[int]) -> Decoded | None:
         if end >= stop:
             continue
         part = fast.decode(data, start=start, stop=stop, exact=start == 0)
-        if part.summary.begin != end:
+        if part.totals.begin != end:
             return None
-        end = part.summary.end
+        end = part.totals.end
         joined.records += part.records
         joined.batches += part.batches
     assert end == len(data)
@@ -129,21 +129,22 @@ def test_every_byte_of_a_broken_segment_is_accounted_for(
         assert row["content"] == data[row["position"] : row["next_position"]]
         assert row["reason"]
         assert row["detail"]
-    summary = decoded.summary
+    summary = decoded.totals
     assert summary.sound_bytes + summary.quarantined_bytes + summary.tail_bytes == len(data)
-    assert (summary.entries, summary.records) == (len(decoded.batches), len(decoded.records))
+    assert (summary.batches, summary.records) == (len(decoded.batches), len(decoded.records))
 
 
-@settings(max_examples=200)
+@settings(max_examples=400, derandomize=True)
 @given(broken(), windows)
-def test_damage_costs_only_the_entries_that_it_hits(made: tuple[list[bytes], bytes], window: int) -> None:
+def test_damage_costs_only_the_batches_that_it_hits(made: tuple[list[bytes], bytes], window: int) -> None:
+    """But for a torn tail: a header that claims more than the segment has may hide what follows."""
     entries, data = made
     decoded = fast.decode(data, window_bytes=window, limit=LIMIT)
     found = {row["position"] for row in decoded.batches if row["crc_ok"]}
     position = 0
     for entry in entries:
         if data[position : position + len(entry)] == entry:
-            assert position in found
+            assert position in found or position >= len(data) - decoded.tail_bytes
         position += len(entry)
 
 
@@ -206,5 +207,5 @@ def test_an_entry_larger_than_the_window_is_read(window: int) -> None:
 def test_offsets_that_go_back_between_entries_are_counted_and_are_no_damage() -> None:
     entries = [Batch([Record()], base_offset=offset).encode() for offset in (5, 6, 6, 2, 9)]
     decoded = fast.decode(b"".join(entries))
-    assert decoded.summary.offset_regressions == 2
+    assert decoded.totals.offset_regressions == 2
     assert {row["status"] for row in decoded.batches} == {"ok"}

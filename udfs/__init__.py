@@ -3,18 +3,19 @@
 The way of a byte, one module a station::
 
     byte_source      a file, an object or landed chunks, read in windows
-    framing          window -> entries, each with its checksum verdict     (checksums)
-    resync           after damage: where the log goes on                   (entry_search)
-    regular_payloads compressed payloads as nearly all are, many a call -> their bytes (libraries, native)
+    framing          window -> batches, each with its checksum verdict     (checksums)
+    resync           after damage: where the log continues                 (batch_search, range_checksums)
+    fast_payloads    compressed payloads as nearly all are, many a call -> their bytes (libraries, native)
     codecs           any compressed payload -> its bytes, bounded while expanding
-    record_index     payload -> one row of positions a record              (vectorized_varint)
-    record_columns   rows -> Arrow columns, sized exactly
+    record_index     payload -> one row of positions a record              (default_record, legacy_record)
+    explain          what a kernel found wrong -> what was expected, what was found
+    record_columns   rows -> Arrow columns, sized exactly                  (arena)
     segment_decoder  the loop over a segment that ties these together      (decoded)
     parquet_sink     columns -> the data files of the tables
-    spark_stage      the one adapter: rows of slices in, reports or records out
-    stages           what the driver has to know of it: rows, options, names
+    tasks            the one adapter: rows of slices in, reports or records out
+    protocol         what the driver has to know of it: rows, options, names
 
-``format`` names the positions, ``columns`` declares the tables, ``jit`` holds the one decorator.
+``layout`` names the positions, ``schema`` declares the tables, ``jit`` holds the one decorator.
 """
 
 from __future__ import annotations

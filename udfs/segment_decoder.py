@@ -1,4 +1,4 @@
-"""The loop over a segment: windows -> sound entries -> expanded payloads -> columns; damage told apart.
+"""The loop over a segment: windows -> sound batches -> expanded payloads -> columns; damage told apart.
 
 Memory follows the window, the largest batch and the bound on one batch's expansion, never the segment.
 One decoder serves the Spark stage, ``decode_segment`` and the tests alike.
@@ -13,279 +13,301 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from udfs.decoded import Damage, Piece, Range, Summary, describe_entry
+from udfs.decoded import Damage, Group, Range, Totals
 from udfs.format import faults
 from udfs.format import layout as f
+from udfs.format.explain import explain
 from udfs.kernels import framing
-from udfs.kernels.checksums import crc32c
+from udfs.kernels.checksums import crc32c, crc32c_combine
 from udfs.kernels.codecs import Scratch, expand
-from udfs.kernels.fast_payloads import GROUP_ENDS, PROGRESS_SIZE, USED, expand_regular
-from udfs.kernels.framing import ENTRY, scan_entries
+from udfs.kernels.fast_payloads import GROUP_ENDS, PROGRESS, expand_regular
+from udfs.kernels.framing import BATCH, scan_batches
 from udfs.kernels.libraries import contexts
 from udfs.kernels.record_columns import build_columns
-from udfs.kernels.record_index import (
-    CURSOR_SIZE,
-    TOTALS_SIZE,
-    group_end,
-    index_entries,
-    index_entry,
-    most_records,
-    new_rows,
-    set_sums,
-    start_cursor,
-)
-from udfs.recovery.resync import Prover
-from udfs.source.byte_source import ByteSource, ChunkSource, FileSource, SourceChanged
+from udfs.kernels.record_index import group_end, index_batch, index_batches, most_records, set_sums
+from udfs.kernels.record_rows import CURSOR, TOTALS, named, new_rows, start_cursor
+from udfs.recovery.resync import Resynchronizer
+from udfs.source.byte_source import ByteSource, ChunkSource, FileSource, SourceChanged, Unreadable
 
 WINDOW_BYTES = 2 << 20
 MAX_BATCH_UNCOMPRESSED = 256 << 20
 QUARANTINE_CONTENT_BYTES = 1 << 20
-_ENTRIES = 1 << 13  # entries a scan takes at most
-_ROWS = 1 << 17  # rows a group of entries has at most; a batch that can have more goes in chunks
-_GROUP_BYTES = 4 << 20  # expanded bytes after which a group of entries ends
+_BATCHES = 1 << 13  # batches a scan takes at most
+_ROWS = 1 << 17  # rows a group of batches has at most; a batch that can have more goes in chunks
+_CHUNK_BYTES = 1 << 26  # expanded bytes above which a batch goes in chunks: a column of Arrow holds 2 GiB
+_GROUP_BYTES = 4 << 20  # expanded bytes after which a group of batches ends
 _ZEROS = pa.py_buffer(bytes(4 * _ROWS))  # codes of a column that says the same of every row
 
 
 @dataclass
 class SegmentDecoder:
-    """Decodes a range of one segment; iterate once, then read ``summary``."""
+    """Decodes a range of one segment; iterate once, then read ``totals``.
+
+    columns: whether the columns of ``records`` are built. Without them every record is still checked and
+    counted, and ``totals`` tells no offsets and timestamps of records.
+    """
 
     source: ByteSource
     range: Range
     window_bytes: int = WINDOW_BYTES
     max_batch_uncompressed: int = MAX_BATCH_UNCOMPRESSED
     quarantine_content_bytes: int = QUARANTINE_CONTENT_BYTES
+    columns: bool = True
     content_crc: bool = True
-    summary: Summary = field(default_factory=Summary)
+    totals: Totals = field(default_factory=Totals)
 
     def __post_init__(self) -> None:
-        self._prover = Prover(self.source, self.range.length)
+        self._resync = Resynchronizer(self.source, self.range.start, self.range.length, self.range.stop)
         self._buf = np.empty(self.window_bytes, dtype=np.uint8)
+        self._filled = (0, 0)  # the range of the segment that lies in it
+        self._window = self._buf[:0]  # of that, what lies from the position on
         self._scratch = Scratch()
-        self._entries = np.zeros(_ENTRIES, dtype=ENTRY)
+        self._batches = np.zeros(_BATCHES, dtype=BATCH)
         self._rows = new_rows(_ROWS)
-        self._cursor = np.zeros(CURSOR_SIZE, dtype=np.int64)
-        self._sums = np.zeros(TOTALS_SIZE, dtype=np.int64)
-        self._progress = np.zeros(PROGRESS_SIZE, dtype=np.int64)
-        self.summary.end_offset = self.range.previous_last_offset
+        self._cursor = np.zeros(1, dtype=CURSOR)
+        self._sums = np.zeros(1, dtype=TOTALS)
+        self._progress = np.zeros(1, dtype=PROGRESS)
+        self._progress["batch_bytes"] = self.max_batch_uncompressed
+        self._progress["group_rows"], self._progress["group_bytes"] = _ROWS, _GROUP_BYTES
+        self.totals.end_offset = self.range.previous_last_offset
 
-    def __iter__(self) -> Iterator[Piece]:
+    def __iter__(self) -> Iterator[Group]:
         length = self.range.length
         stop = length if self.range.stop is None else min(self.range.stop, length)
         position = self.range.start
         if not self.range.exact:
-            position, _ = self._prover.search(position, above=-1)
-            if position < 0 or position >= stop:
-                self.summary.end = length if position < 0 else position
-                self.summary.begin = None if position < 0 else position
+            position = self._resync.first_batch(position, stop)
+            if position < 0:
+                self.totals.end = length
                 return
-        self.summary.begin = position
+        self.totals.begin = self.totals.sound_end = position
+        refill = True
         while position < stop:
             if isinstance(self.source, ChunkSource):
-                last = self.summary.last_entry_position  # its header makes the fingerprint's last mark
+                last = self.totals.last_position  # its header makes the fingerprint's last mark
                 self.source.keep_from(position if last is None else min(last, position))
-            size = self._fill(position)
-            count, used, why = scan_entries(self._buf, size, position, stop, self._entries)
+            self._view(position, refill)
+            work = (self._window, len(self._window), position, stop, self._resync.trusted, self._batches)
+            count, used, why, trusted = scan_batches(*work)
+            self._resync.trust(trusted)
             self._count_bytes(used)
             if count:
-                yield from self._sound_entries(self._entries[:count])
+                yield from self._sound_batches(self._batches[:count])
             position += used
-            if why in (framing.STOPPED, framing.FULL) or (why == framing.NEED_MORE and used):
-                continue
-            if why == framing.NEED_MORE and self._grow(position):
+            refill = why == framing.NEED_MORE and not used and self._needs_more(position)
+            if refill or why in (framing.STOPPED, framing.FULL) or (why == framing.NEED_MORE and used):
                 continue
             begin = position
-            position, piece = self._damaged(position)
-            if self.content_crc:
-                crc = self.summary.content_crc32c
-                self.summary.content_crc32c = self._prover.content_crc(begin, position, crc)
-            yield piece
-            if self.summary.tail_bytes:
+            position, group = self._damaged(position)
+            if self.content_crc and position > begin:
+                crc = self._resync.content_crc(begin, position)
+                before = self.totals.content_crc32c
+                self.totals.content_crc32c = int(crc32c_combine(before, crc, position - begin))
+            yield group
+            if self.totals.tail_bytes:
                 break
-        self.summary.end = position
+        self.totals.end = position
 
     def _count_bytes(self, used: int) -> None:
         if used and self.content_crc:
-            self.summary.content_crc32c = int(crc32c(self._buf, 0, used, self.summary.content_crc32c))
+            self.totals.content_crc32c = int(crc32c(self._window, 0, used, self.totals.content_crc32c))
 
-    def _fill(self, position: int) -> int:
-        """Bring the window to ``position``; bytes in it."""
-        wanted = min(len(self._buf), self.range.length - position)
-        got = self.source.read_into(position, self._buf[:wanted])
-        if got < wanted:
-            raise SourceChanged(f"ends at byte {position + got}, planned with {self.range.length}")
-        return wanted
+    def _view(self, position: int, refill: bool) -> None:
+        """Makes the window begin at ``position``. It is read anew where asked for, or if little is left."""
+        begin, end = self._filled
+        left, wanted = end - position, min(len(self._buf), self.range.length - position)
+        if refill or begin > position or left < (wanted + 1) // 2:
+            got = self.source.read_into(position, self._buf[:wanted])
+            if got < wanted:
+                raise SourceChanged(f"ends at byte {position + got}, planned with {self.range.length}")
+            begin, left = position, wanted
+            self._filled = position, position + wanted
+        self._window = self._buf[position - begin : position - begin + left]
 
-    def _grow(self, position: int) -> bool:
-        """Make the window hold the one entry at ``position``, if it is there and sound; False if not.
+    def _needs_more(self, position: int) -> bool:
+        """Whether more has to be read to decode the batch at ``position``; False where none is sound there.
 
-        Its checksum is read block by block first: no length that lies makes the window grow.
+        Before the window grows for it the checksum is read block by block: no length that lies does that.
         """
-        size = self._prover.size_at(position)
-        if size <= len(self._buf) or size > self.range.length - position:
+        size, room = self._resync.size_at(position), self.range.length - position
+        if size > room:
             return False
-        header = self._prover.header_at(position)[0]
+        if size <= len(self._buf):
+            return len(self._window) < min(len(self._buf), room)
+        header = self._resync.header_at(position)[0]
         if header["crc_stored"] != header["crc_computed"]:
             return False
         self._buf = np.empty(size, dtype=np.uint8)
         return True
 
-    # Sound entries
+    # Sound batches
 
-    def _sound_entries(self, entries: np.ndarray) -> Iterator[Piece]:
-        """Expand, index and build the columns of entries whose own checksum is right, in groups."""
+    def _sound_batches(self, batches: np.ndarray) -> Iterator[Group]:
+        """Expand, index and build the columns of batches whose own checksum is right, in groups."""
         begin = 0
-        while begin < len(entries):
-            end = self._expand_group(entries, begin)
-            if end == begin + 1 and most_records(entries[begin]) > _ROWS:
-                yield from self._in_chunks(entries[begin:end])
+        while begin < len(batches):
+            end = self._expand_group(batches, begin)
+            if end == begin + 1 and _is_large(batches[begin]):
+                yield from self._in_chunks(batches[begin:end])
             else:
-                yield self._group(entries, begin, end)
+                yield self._group(batches, begin, end)
             begin = end
         if len(self._buf) > self.window_bytes:
-            self._buf = np.empty(self.window_bytes, dtype=np.uint8)
+            self._buf, self._filled = np.empty(self.window_bytes, dtype=np.uint8), (0, 0)
         self._scratch.shrink(4 * _GROUP_BYTES)
 
-    def _expand_group(self, entries: np.ndarray, begin: int) -> int:
-        """The end of a group of entries from ``begin`` on, the compressed ones among them expanded."""
+    def _expand_group(self, batches: np.ndarray, begin: int) -> int:
+        """The end of a group of batches from ``begin`` on, the compressed ones among them expanded."""
         self._scratch.clear()
-        k = int(group_end(entries, begin, _ROWS))
+        k = int(group_end(batches, begin, _ROWS))
         if k > begin:
             return k
-        self._progress[:] = 0
-        limits, own = (self.max_batch_uncompressed, _ROWS, _GROUP_BYTES), contexts()
+        progress, own = self._progress[0], contexts()
+        progress["first"] = progress["next"] = begin
+        progress["used"] = progress["rows"] = 0
         while True:
-            work = (self._scratch.data, self._progress, *limits, own.zstd, own.inflate)
-            k, why = expand_regular(self._buf, entries, begin, k, *work)
-            self._scratch.used = int(self._progress[USED])
+            work = (self._scratch.data, self._progress, own.zstd, own.inflate)
+            why = expand_regular(self._window, batches, *work)
+            k, self._scratch.used = int(progress["next"]), int(progress["used"])
             if why == GROUP_ENDS:
-                return int(k)
-            self._expand(entries[k])
-            self._progress[USED] = self._scratch.used
+                return k
+            self._expand(batches[k])
+            progress["used"] = self._scratch.used
 
-    def _expand(self, entry: np.void) -> None:
-        at, size = int(entry["payload_at"]), int(entry["payload_size"])
-        codec, magic = int(entry["codec"]), int(entry["magic"])
+    def _expand(self, batch: np.void) -> None:
+        at, size = int(batch["payload_at"]), int(batch["payload_size"])
+        codec, magic = int(batch["codec"]), int(batch["magic"])
         if size == 0 and magic == f.MAGIC_V2 and codec <= f.CODEC_ZSTD:
             return
-        made = expand(codec, magic, self._buf[at : at + size], self._scratch, self.max_batch_uncompressed)
-        entry["data_size"] = max(made, 0)
+        made = expand(codec, magic, self._window[at : at + size], self._scratch, self.max_batch_uncompressed)
+        batch["data_size"] = max(made, 0)
         if made < 0:
-            entry["fault"] = -made
-            entry["fault_at"] = entry["position"] + at - entry["at"]
-            entry["fault_expected"] = self.max_batch_uncompressed
-            if -made == faults.UNKNOWN_CODEC:
-                entry["fault_expected"] = f.CODEC_ZSTD if magic == f.MAGIC_V2 else f.CODEC_LZ4
-                entry["fault_found"] = codec
+            batch["fault"] = -made
             return
-        entry["expanded"] = 1
-        entry["data_at"] = self._scratch.used
+        batch["expanded"] = 1
+        batch["data_at"] = self._scratch.used
         self._scratch.used += made
 
-    def _group(self, entries: np.ndarray, begin: int, end: int) -> Piece:
-        totals = np.zeros(TOTALS_SIZE, dtype=np.int64)
-        scratch = self._scratch.data
-        work = (self._rows, self._cursor, totals, self._sums)
-        n = int(index_entries(self._buf, scratch, entries, begin, end, *work))
-        group = entries[begin:end]
+    def _group(self, batches: np.ndarray, begin: int, end: int) -> Group:
+        group = batches[begin:end]
+        totals, scratch = np.zeros(1, dtype=TOTALS), self._scratch.data
+        n = int(index_batches(self._window, scratch, group, self._rows, self._cursor, totals, self._sums))
         records = None
-        if n:
-            records, counts = build_columns(self._buf, scratch, group, self._rows, n, totals)
-            self.summary.add_records(counts, n)
-        return Piece(group, records, self._account(group))
+        if n and not self.columns:
+            self.totals.records += n
+        elif n:
+            records, counts = build_columns(self._window, scratch, group, self._rows, n, totals)
+            _add_records(self.totals, counts, n)
+        return Group(group, records, self._account(group))
 
-    def _in_chunks(self, entry: np.ndarray) -> Iterator[Piece]:
+    def _in_chunks(self, batch: np.ndarray) -> Iterator[Group]:
         """A batch of very many records: checked whole first, then built a chunk of rows at a time."""
-        e = entry[0]
-        buf = self._scratch.data if e["expanded"] else self._buf
-        totals = np.zeros(TOTALS_SIZE, dtype=np.int64)
+        e, cursor = batch[0], self._cursor[0]
+        buf = self._scratch.data if e["expanded"] else self._window
+        totals = np.zeros(1, dtype=TOTALS)
         count = 0
         if not e["fault"]:
-            start_cursor(e, self._cursor)
-            count = int(index_entry(buf, e, self._rows, 0, 0, 1 << 62, self._cursor, totals))
-            set_sums(e, max(count, 0), totals)
-        yield Piece(entry, None, self._account(entry))
-        start_cursor(e, self._cursor)
+            start_cursor(e, cursor)
+            cursor["row"], cursor["step"], cursor["capacity"], cursor["room"] = 0, 0, 1 << 62, 0
+            count = int(index_batch(buf, e, self._rows, cursor, totals[0]))
+            set_sums(e, max(count, 0), totals[0])
+        yield Group(batch, None, self._account(batch))
+        if not self.columns:
+            self.totals.records += max(count, 0)
+            return
+        start_cursor(e, cursor)
+        cursor["step"], cursor["capacity"], cursor["room"] = 1, _ROWS, _CHUNK_BYTES
         while count > 0:
             totals[:] = 0
-            n = int(index_entry(buf, e, self._rows, 0, 1, _ROWS, self._cursor, totals))
-            records, counts = build_columns(self._buf, self._scratch.data, entry, self._rows, n, totals)
-            self.summary.add_records(counts, n)
-            yield Piece(entry[:0], records, [])
+            n = int(index_batch(buf, e, self._rows, cursor, totals[0]))
+            records, counts = build_columns(self._window, self._scratch.data, batch, self._rows, n, totals)
+            _add_records(self.totals, counts, n)
+            yield Group(batch[:0], records, [])
             count -= n
 
-    def _account(self, entries: np.ndarray) -> list[Damage]:
-        """Count the entries and make damages of the faulty ones among them."""
-        if not self.summary.add_entries(entries):
-            return []
-        return [self._entry_damage(e) for e in entries[entries["fault"] != 0]]
+    def _account(self, batches: np.ndarray) -> list[Damage]:
+        """Count the batches and make damages of the faulty ones among them."""
+        faulty = _add_batches(self.totals, batches)
+        sound = batches[batches["fault"] == 0] if faulty else batches
+        if len(sound):
+            self.totals.sound_end = int(sound["position"][-1] + sound["size"][-1])
+        return [self._batch_damage(batches[k]) for k in np.flatnonzero(batches["fault"])] if faulty else []
 
     # Damage
 
-    def _entry_damage(self, e: np.void) -> Damage:
-        fault = faults.FAULTS[int(e["fault"])]
-        position, size = int(e["position"]), int(e["size"])
-        return self._damage(
-            position, position + size, _stored_offset(e), fault.reason, describe_entry(e) or ""
-        )
+    def _batch_damage(self, e: np.void) -> Damage:
+        """The whole batch ``e``, at fault; what is wrong is noted in its row, as its data are still there."""
+        explain(e, self._scratch.data if e["expanded"] else self._window, self.max_batch_uncompressed)
+        position, size, at = int(e["position"]), int(e["size"]), int(e["at"])
+        content = self._window[at : at + min(size, self.quarantine_content_bytes)].tobytes()
+        reason, detail = faults.FAULTS[int(e["fault"])].reason, faults.describe_batch(e) or ""
+        return self._damage(position, position + size, _stored_offset(e), reason, detail, content)
 
-    def _damage(self, position: int, end: int, base_offset: int | None, reason: str, detail: str) -> Damage:
-        content = np.empty(min(end - position, self.quarantine_content_bytes), dtype=np.uint8)
-        self.source.read_into(position, content)
-        self.summary.damaged += 1
-        self.summary.quarantined_bytes += end - position
-        return Damage(position, end - position, base_offset, reason, detail, end, content.tobytes())
+    def _damage(
+        self,
+        position: int,
+        end: int,
+        base_offset: int | None,
+        reason: str,
+        detail: str,
+        content: bytes | None = None,
+    ) -> Damage:
+        """One damaged range. What the storage could not give is the reason before all others."""
+        if content is None:
+            kept = np.empty(min(end - position, self.quarantine_content_bytes), dtype=np.uint8)
+            self.source.read_into(position, kept)
+            content = kept.tobytes()
+        failed = self.source.unreadable(position, end)
+        if failed:
+            reason, detail = "unreadable", f"{_what_failed(failed)}; {detail}"
+            self.totals.unreadable_bytes += sum(one.size for one in failed)
+        self.totals.damaged += 1
+        self.totals.quarantined_bytes += end - position
+        return Damage(position, end - position, base_offset, reason, detail, end, content)
 
-    def _damaged(self, position: int) -> tuple[int, Piece]:
-        """What lies at ``position``, where no sound entry begins: a tail, or damage; where it goes on."""
-        size = self._prover.size_at(position)
-        room = self.range.length - position
+    def _damaged(self, position: int) -> tuple[int, Group]:
+        """Where decoding goes on after ``position``, where no sound batch begins: a tail, or damage."""
+        size, length = self._resync.size_at(position), self.range.length
+        room = length - position
         if 0 < size <= room:
-            return self._corrupt_entry(position, size)
-        if self._prover.is_zero(position):
+            return self._corrupt_batch(position, size)
+        if self._resync.is_zero(position) and not self.source.unreadable(position, length):
             return self._tail(position, "zeros")
         end = self._claimed_end(position) if size < 0 else -1
         if end < 0:
-            end, _ = self._prover.search(position + 1, self._last_offset())
-        if end < 0 and (size > 0 or size == framing.TOO_SHORT):
-            if not self.range.has_successor:
-                return self._tail(position, "torn")
-            text = f"the segment ends inside an entry: expected {size} bytes, found {room}"
+            end = self._resync.next_batch(position, self._last_offset())
+        if end >= 0:
+            return end, Group(self._batches[:0], None, [self._no_batch(position, size, end)])
+        torn = size > 0 or size == framing.TOO_SHORT
+        if torn and not self.range.has_successor and not self.source.unreadable(position, length):
+            return self._tail(position, "torn")
+        if torn:
+            text = f"the segment ends inside a batch: expected {size} bytes, found {room}"
             if size < 0:
                 text = f"the segment ends inside a header: found {room} bytes"
-            damage = self._damage(position, self.range.length, None, "truncated", f"{text}, at {position}")
-            return self.range.length, Piece(self._entries[:0], None, [damage])
-        end = self.range.length if end < 0 else end
-        damage = self._no_entry(position, size, end)
-        return end, Piece(self._entries[:0], None, [damage])
+            damage = self._damage(position, length, None, "truncated", f"{text}, at {position}")
+        else:
+            damage = self._no_batch(position, size, length)
+        return length, Group(self._batches[:0], None, [damage])
 
-    def _corrupt_entry(self, position: int, size: int) -> tuple[int, Piece]:
-        """An entry with a wrong checksum; its length is believed if it leads on and swallows no log.
-
-        What lies in it may look like a log up to its end: so a length that ends with the segment is believed.
-        """
-        entry = self._prover.header_at(position)
-        end = position + size
-        if end != self.range.length and not self._prover.is_sound(end):
-            found, far = self._prover.search(position + 1, self._last_offset())
-            if (0 <= found < end and far) or not self._prover.leads_on(end):
-                end = self.range.length if found < 0 else found
-        e = entry[0]
+    def _corrupt_batch(self, position: int, size: int) -> tuple[int, Group]:
+        """A batch with a wrong checksum; its length is believed where the log goes on at its end."""
+        batch = self._resync.header_at(position)
+        end = self._resync.end_of(position, size)
+        if end < 0:
+            end = self._resync.next_batch(position, self._last_offset())
+            end = self.range.length if end < 0 else end
+        e = batch[0]
         e["fault"] = faults.CRC_MISMATCH
-        e["fault_at"] = position
-        e["fault_expected"], e["fault_found"] = e["crc_stored"], e["crc_computed"]
         e["data_size"] = 0
-        last_offset = self.summary.end_offset
-        self.summary.add_entries(entry)
-        if last_offset is not None:  # a damaged header tells nothing of what may follow
-            self.summary.end_offset = last_offset
-        fault = faults.FAULTS[faults.CRC_MISMATCH]
-        detail = describe_entry(e) or ""
-        damage = self._damage(position, end, _stored_offset(e), fault.reason, detail)
-        return end, Piece(entry, None, [damage])
+        explain(e, self._window, self.max_batch_uncompressed)
+        _add_batches(self.totals, batch)
+        detail = faults.describe_batch(e) or ""
+        damage = self._damage(position, end, _stored_offset(e), "crc_mismatch", detail)
+        return end, Group(batch, None, [damage])
 
     def _last_offset(self) -> int:
-        return -1 if self.summary.end_offset is None else self.summary.end_offset
+        return -1 if self.totals.end_offset is None else self.totals.end_offset
 
     def _header(self, position: int) -> np.ndarray:
         head = np.zeros(f.HEADER_UP_TO_MAGIC, dtype=np.uint8)
@@ -293,15 +315,15 @@ class SegmentDecoder:
         return head
 
     def _claimed_end(self, position: int) -> int:
-        """Where an entry of unknown magic says it ends, if the log goes on there; else -1."""
+        """Where a batch of unknown magic says it ends, if the log goes on there; else -1."""
         head = self._header(position)
         size = int.from_bytes(head[f.LENGTH_POS : f.LOG_OVERHEAD].tobytes(), "big", signed=True)
         end = position + f.LOG_OVERHEAD + size
         if head[f.MAGIC_POS] <= f.MAGIC_V2 or size < f.V0_MIN_SIZE - f.LOG_OVERHEAD:
             return -1
-        return end if end <= self.range.length and self._prover.leads_on(end) else -1
+        return end if end <= self.range.length and self._resync.leads_on(end) else -1
 
-    def _no_entry(self, position: int, size: int, end: int) -> Damage:
+    def _no_batch(self, position: int, size: int, end: int) -> Damage:
         head = self._header(position)
         magic = int(head[f.MAGIC_POS])
         stored = int.from_bytes(head[f.LENGTH_POS : f.LOG_OVERHEAD].tobytes(), "big", signed=True)
@@ -315,17 +337,67 @@ class SegmentDecoder:
             bounds = f"expected {least} to {most} for magic {magic}, found {stored}"
             text = f"length: {bounds}, at position {position}"
             return self._damage(position, end, base_offset, "invalid_header", text)
-        text = f"no entry begins here: length {stored}, magic {magic}, at position {position}"
+        text = f"no batch begins here: length {stored}, magic {magic}, at position {position}"
         return self._damage(position, end, None, "garbage", text)
 
-    def _tail(self, position: int, kind: str) -> tuple[int, Piece]:
-        self.summary.tail = kind
-        self.summary.tail_bytes = self.range.length - position
-        return position, Piece(self._entries[:0], None, [])
+    def _tail(self, position: int, kind: str) -> tuple[int, Group]:
+        self.totals.tail = kind
+        self.totals.tail_bytes = self.range.length - position
+        return position, Group(self._batches[:0], None, [])
+
+
+def _is_large(e: np.void) -> bool:
+    """Whether a batch may have more rows, or more bytes, than columns of Arrow should have at a time."""
+    return bool(most_records(e) > _ROWS or e["data_size"] > _CHUNK_BYTES)
+
+
+def _what_failed(failed: list[Unreadable]) -> str:
+    """Unreadable ranges in words, the first few of them."""
+    words = [
+        f"{one.size} bytes at position {one.position}: {os.strerror(one.error)} (errno {one.error})"
+        for one in failed[:3]
+    ]
+    more = f" and {len(failed) - 3} ranges more" if len(failed) > 3 else ""
+    return "the storage could not read " + ", ".join(words) + more
+
+
+def _add_records(totals: Totals, counts: dict[str, int], n: int) -> None:
+    """Count ``n`` records; ``counts``: of ``build_columns``."""
+    totals.records += n
+    low, high = counts["min_offset"], counts["max_offset"]
+    totals.first_offset = low if totals.first_offset is None else min(totals.first_offset, low)
+    totals.last_offset = high if totals.last_offset is None else max(totals.last_offset, high)
+    low, high = counts["min_timestamp"], counts["max_timestamp"]
+    if low <= high:
+        before = totals.min_timestamp_us, totals.max_timestamp_us
+        totals.min_timestamp_us = low if before[0] is None else min(low, before[0])
+        totals.max_timestamp_us = high if before[1] is None else max(high, before[1])
+
+
+def _add_batches(totals: Totals, batches: np.ndarray) -> int:
+    """Count batches in their order: bytes of the sound ones, offsets that go back; how many are faulty."""
+    if not len(batches):
+        return 0
+    sums = np.zeros(1, dtype=framing.SUMS)
+    framing.sum_up(batches, sums)
+    total = named(sums)
+    totals.batches += len(batches)
+    totals.sound_bytes += total["sound_bytes"]
+    totals.transactional += total["transactional"]
+    totals.last_position = int(batches["position"][-1])
+    if total["counted"]:
+        first, regressions = total["first_offset"], total["regressions"]
+        if totals.end_offset is not None and first <= totals.end_offset:
+            regressions += 1
+        if totals.first_base_offset is None:
+            totals.first_base_offset = first
+        totals.end_offset = total["last_offset"]
+        totals.offset_regressions += regressions
+    return total["faulty"]
 
 
 def _stored_offset(e: np.void) -> int:
-    """The offset field of the entry: of a wrapper the outer one."""
+    """The offset field of the batch: of a wrapper the outer one."""
     return int(e["last_offset"] if e["magic"] < f.MAGIC_V2 else e["base_offset"])
 
 
@@ -339,7 +411,7 @@ def decode_segment(
 ) -> Iterator[pa.RecordBatch]:
     """Decode one segment file: the columns of ``records`` that the file alone knows, without Spark.
 
-    ``start``: byte where an entry begins; ``window_bytes``: read at a time; ``on_damage``: called with each
+    ``start``: byte where a batch begins; ``window_bytes``: read at a time; ``on_damage``: called with each
     damaged range. Yields record batches in the order of the log. Raises FileNotFoundError, PermissionError.
     """
     with open(path, "rb") as file:
@@ -349,12 +421,12 @@ def decode_segment(
     try:
         limits = (window_bytes, max_batch_uncompressed)
         decoder = SegmentDecoder(source, Range(length, start), *limits, content_crc=False)
-        for piece in decoder:
+        for group in decoder:
             if on_damage is not None:
-                for damage in piece.damages:
+                for damage in group.damages:
                     on_damage(damage)
-            if piece.records is not None:
-                yield _with_segment(piece.records, segment)
+            if group.records is not None:
+                yield _with_segment(group.records, segment)
     finally:
         source.close()
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from udfs.format.layout import MAX_VARINT_BYTES, MAX_VARLONG_BYTES
-from udfs.kernels.jit import inlined, kernel
+from udfs.kernels.jit import inlined, int64, kernel
 
 
 @kernel
@@ -20,7 +20,7 @@ def _long_varint(buf: Any, pos: int, end: int) -> tuple[int, int]:
     raw = 0
     shift = 0
     for i in range(pos, min(end, pos + MAX_VARINT_BYTES)):
-        byte = np.int64(buf[i])
+        byte = int64(buf[i])
         raw |= (byte & 0x7F) << shift
         if byte < 128:
             raw &= 0xFFFFFFFF
@@ -38,11 +38,11 @@ def read_varint(buf: Any, pos: int, end: int) -> tuple[int, int]:
     """
     if pos < 0 or pos >= end:
         return 0, -1
-    first = np.int64(buf[pos])
+    first = int64(buf[pos])
     if first < 128:
         return (first >> 1) ^ -(first & 1), pos + 1
     if pos + 1 < end:
-        second = np.int64(buf[pos + 1])
+        second = int64(buf[pos + 1])
         if second < 128:
             raw = (first & 0x7F) | (second << 7)
             return (raw >> 1) ^ -(raw & 1), pos + 2
@@ -57,7 +57,7 @@ def _long_varlong(buf: Any, pos: int, end: int) -> tuple[int, int]:
         byte = np.uint64(buf[i])
         raw |= (byte & np.uint64(0x7F)) << shift
         if byte < np.uint64(128):
-            return np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1)), i + 1
+            return int64(raw >> np.uint64(1)) ^ -int64(raw & np.uint64(1)), i + 1
         shift += np.uint64(7)
     return 0, -1
 
@@ -67,7 +67,7 @@ def read_varlong(buf: Any, pos: int, end: int) -> tuple[int, int]:
     """Read an int64; as ``read_varint``, with ten bytes at most."""
     if pos < 0 or pos >= end:
         return 0, -1
-    first = np.int64(buf[pos])
+    first = int64(buf[pos])
     if first < 128:
         return (first >> 1) ^ -(first & 1), pos + 1
     return _long_varlong(buf, pos, end)

@@ -13,6 +13,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent / "data" / "corpus"
 ORACLE = ROOT / "_oracle"
+LEAST_TIMESTAMP, MOST_TIMESTAMP = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999, in ms
 TIMESTAMP_TYPES = {"CreateTime": 0, "LogAppendTime": 1, "NoTimestampType": -1}
 
 
@@ -118,3 +119,31 @@ def record_columns(line: dict[str, Any]) -> dict[str, Any]:
         "is_control": line["isControl"],
         "control_type": line.get("controlType"),
     }
+
+
+def timestamp_us(milliseconds: int) -> int | None:
+    """What a timestamp column holds."""
+    held = LEAST_TIMESTAMP <= milliseconds <= MOST_TIMESTAMP and milliseconds != -1
+    return milliseconds * 1000 if held else None
+
+
+def expected_records(path: Path) -> list[dict[str, Any]]:
+    """The oracle's records, with the columns that a record takes from its batch."""
+    from_batch = ("magic", "producer_id", "producer_epoch", "leader_epoch", "is_transactional")
+    batches = {line["position"]: batch_columns(line) for line in oracle_batches(path)}
+    rows = []
+    for line in oracle_records(path):
+        row = record_columns(line)
+        row |= {name: batches[row["batch_position"]][name] for name in from_batch}
+        rows.append(row | {"timestamp": timestamp_us(row["timestamp_ms"])})
+    return rows
+
+
+def like_the_oracle(rows: list[dict[str, Any]], path: Path) -> list[dict[str, Any]]:
+    """Rows with long keys and values as the oracle stores them."""
+    lines = oracle_records(path)
+    fields = ("key", "value")
+    return [
+        row | {field: shortened(row[field], line, field) for field in fields}
+        for row, line in zip(rows, lines, strict=True)
+    ]

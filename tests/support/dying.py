@@ -12,34 +12,33 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from deltalake import DeltaTable
-
 from pipelines.execute.decode import Decoder
-from pipelines.lake.commit import Lake
-from pipelines.lake.intents import Runs
+from pipelines.lake.commit import LakeWriter
+from pipelines.lake.intents import Intents
 
 # point -> what is called there, at which call, and whether death comes before or after it
 POINTS: dict[str, tuple[Any, str, int, str]] = {
-    "before the stage": (Decoder, "stage", 1, "before"),
-    "after the stage": (Decoder, "stage", 1, "after"),
-    "before the intent": (Runs, "write", 1, "before"),
-    "after the intent": (Runs, "write", 1, "after"),
-    "before the ledger": (Lake, "_update_ledger", 1, "before"),
-    "after the ledger": (Lake, "_update_ledger", 1, "after"),
-    "before the intent goes": (Runs, "remove", 1, "before"),
+    "before the stage": (Decoder, "_decode", 1, "before"),
+    "after the stage": (Decoder, "_decode", 1, "after"),
+    "before the intent": (Intents, "write", 1, "before"),
+    "after the intent": (Intents, "write", 1, "after"),
+    "before transactions": (LakeWriter, "_append_transactions", 1, "before"),
+    "before the ledger": (LakeWriter, "_update_ledger", 1, "before"),
+    "after the ledger": (LakeWriter, "_update_ledger", 1, "after"),
+    "old records deleted": (LakeWriter, "_delete", 1, "after"),
+    "old batches deleted": (LakeWriter, "_delete", 2, "after"),
+    "before the intent goes": (Intents, "remove", 1, "before"),
 }
 ARROW_POINTS = POINTS | {
-    "rows deleted, none added": (DeltaTable, "create_write_transaction", 1, "before"),
-    "records added": (DeltaTable, "create_write_transaction", 1, "after"),
-    "before batches": (Lake, "_add_files", 2, "before"),
-    "before quarantine": (Lake, "_add_files", 3, "before"),
-    "after quarantine": (Lake, "_add_files", 3, "after"),
+    "records added": (LakeWriter, "_add_files", 1, "after"),
+    "batches added": (LakeWriter, "_add_files", 2, "after"),
+    "quarantine added": (LakeWriter, "_add_files", 3, "after"),
 }
 SPARK_POINTS = POINTS | {
-    "before records": (Lake, "append", 1, "before"),
-    "records written": (Lake, "append", 1, "after"),
-    "batches added": (Lake, "append", 2, "after"),
-    "quarantine added": (Lake, "append", 3, "after"),
+    "before records": (LakeWriter, "_append", 1, "before"),
+    "records written": (LakeWriter, "_append", 1, "after"),
+    "batches added": (LakeWriter, "_append", 2, "after"),
+    "quarantine added": (LakeWriter, "_append", 3, "after"),
 }
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from tests.support.reference_decoder import DEFAULT_LIMIT, Decoded
-from udfs.arrow.batch_columns import damage_columns, entry_columns
-from udfs.decoded import Range, Summary
+from udfs.arrow.batch_columns import batch_columns, damage_columns
+from udfs.decoded import Range, Totals
 from udfs.segment_decoder import WINDOW_BYTES, SegmentDecoder
 
 
@@ -25,15 +25,18 @@ class BytesSource:
         view[: len(part)] = part
         return len(part)
 
+    def unreadable(self, position: int, end: int) -> list[Any]:
+        return []
+
     def close(self) -> None:
         """Nothing was opened."""
 
 
 @dataclass
 class FastDecoded(Decoded):
-    """As ``Decoded``; the summary of the range too, and the schema of its record batches."""
+    """As ``Decoded``; the totals of the range too, and the schema of its record batches."""
 
-    summary: Summary = field(default_factory=Summary)
+    totals: Totals = field(default_factory=Totals)
     schema: pa.Schema | None = None
 
 
@@ -52,9 +55,9 @@ def record_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     return [_record(row) for row in batch.to_pylist()]
 
 
-def entry_rows(entries: np.ndarray) -> list[dict[str, Any]]:
-    """Rows of ``batches`` of an array of entries: max_timestamp in microseconds."""
-    columns = entry_columns(entries)
+def batch_rows(batches: np.ndarray) -> list[dict[str, Any]]:
+    """Rows of ``batches`` of BATCH[n]: max_timestamp in microseconds."""
+    columns = batch_columns(batches)
     columns["max_timestamp"] = columns["max_timestamp"].cast(pa.int64())
     rows: list[dict[str, Any]] = pa.table(columns).to_pylist()
     return rows
@@ -74,12 +77,12 @@ def decode(
     what = Range(len(data), start, stop, exact, has_successor)
     decoder = SegmentDecoder(BytesSource(data), what, window_bytes, limit)
     decoded = FastDecoded()
-    for piece in decoder:
-        decoded.batches += entry_rows(piece.entries)
-        decoded.quarantine += pa.table(damage_columns(piece.damages, "run")).to_pylist()
-        if piece.records is not None:
-            decoded.schema = piece.records.schema
-            decoded.records += record_rows(piece.records)
-    decoded.summary = decoder.summary
-    decoded.tail, decoded.tail_bytes = decoder.summary.tail, decoder.summary.tail_bytes
+    for group in decoder:
+        decoded.batches += batch_rows(group.batches)
+        decoded.quarantine += pa.table(damage_columns(group.damages, "run")).to_pylist()
+        if group.records is not None:
+            decoded.schema = group.records.schema
+            decoded.records += record_rows(group.records)
+    decoded.totals = decoder.totals
+    decoded.tail, decoded.tail_bytes = decoder.totals.tail, decoder.totals.tail_bytes
     return decoded

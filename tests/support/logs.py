@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from tests.support.segment_maker import Batch, Record
+from tests.support.segment_maker import CONTROL, TRANSACTIONAL, Batch, Record
 
 TABLES = ("records", "batches", "quarantine", "segments", "transactions", "raw_segments")
-_OF_A_RUN = {"run_id", "decoded_at"}
+# What names a run, or counts the runs before: not what a fresh decode would give
+_OF_A_RUN = {
+    "run_id",
+    "decoded_at",
+    "landed_at",
+    "generation",
+    "transactions_generation",
+    "log_start_offset",
+}
 
 
 def batch(base: int, records: int = 3, text: str = "v", **values: Any) -> bytes:
@@ -22,6 +31,19 @@ def batch(base: int, records: int = 3, text: str = "v", **values: Any) -> bytes:
 
 def batches(base: int, count: int, records: int = 3, **values: Any) -> list[bytes]:
     return [batch(base + i * records, records, **values) for i in range(count)]
+
+
+def data(base: int, producer: int, records: int = 1, epoch: int = 0, **values: Any) -> bytes:
+    """A batch of a transaction: offsets base, base + 1, ..."""
+    return batch(base, records, flags=TRANSACTIONAL, producer_id=producer, producer_epoch=epoch, **values)
+
+
+def marker(base: int, producer: int, commit: bool = True, epoch: int = 0) -> bytes:
+    """The control batch that ends a transaction: COMMIT, or ABORT."""
+    record = Record(key=struct.pack(">hh", 0, int(commit)), value=struct.pack(">hi", 0, 1))
+    flags = TRANSACTIONAL | CONTROL
+    made = Batch((record,), base_offset=base, flags=flags, producer_id=producer, producer_epoch=epoch)
+    return made.encode()
 
 
 def put(folder: Path, base: int, *entries: bytes) -> Path:

@@ -128,11 +128,14 @@ def _read_v2(entry: bytes, batch: dict[str, Any], limit: int) -> Content:
     codec, payload = batch["attributes"] & 7, entry[V2_HEADER_SIZE:]
     if codec > 4:
         raise UnsupportedError(f"codec {codec}")
+    stored = payload
     if codec and (payload or batch["declared_count"]):
         payload = reference_codecs.decompress(codec, payload, limit, magic=2)
     content = reference_records.read_v2_payload(payload, batch)
     if batch["attributes"] & 0xFF80:
         content.suspect(f"unused attribute bits set: {batch['attributes']:#06x}")
+    if codec and not stored:
+        content.suspect(f"codec {codec}, and a payload of no bytes")
     for record in content.records:
         if batch["is_control"]:
             record["control_type"], record["coordinator_epoch"] = reference_records.control_type(record)

@@ -269,5 +269,6 @@ def _make_absolute(content: Content, inner: list[int], wrapper: dict[str, Any]) 
             record["offset"] = wrap64(outer - last + record["offset"])
     elif wrapper["magic"] == 0 and outer < last:
         content.suspect(f"outer offset {outer} below the last inner one {last}")
-    if any(later <= earlier for earlier, later in itertools.pairwise(inner)):
+    offsets = [record["offset"] for record in content.records]
+    if any(later <= earlier for earlier, later in itertools.pairwise(offsets)):
         content.suspect("offsets do not rise within the wrapper")

@@ -1,4 +1,4 @@
-"""Entries -> the columns of ``batches``, damaged ranges -> those of ``quarantine``."""
+"""Batches -> the columns of ``batches``, damaged ranges -> those of ``quarantine``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from udfs.decoded import Damage, describe_entry
+from udfs.decoded import Damage
 from udfs.format import faults
 from udfs.format import layout as f
 from udfs.format.schema import BATCHES, QUARANTINE
@@ -23,57 +23,57 @@ def _named(names: pa.Array, codes: np.ndarray, missing: np.ndarray | None = None
     return names.take(pa.array(codes.astype(np.int32), mask=missing))
 
 
-def entry_columns(entries: np.ndarray) -> dict[str, pa.Array]:
-    """ENTRY[n] -> the columns of ``batches`` that the bytes alone tell, by name."""
-    v2 = entries["magic"] == f.MAGIC_V2
-    attributes = entries["attributes"]
-    fault = entries["fault"]
-    status = np.where(entries["marks"] != 0, faults.SUSPECT, faults.OK).astype(np.int8)
-    error: list[str | None] = [None] * len(entries)
-    for k in np.flatnonzero((fault != 0) | (entries["marks"] != 0)):
-        error[k] = describe_entry(entries[k])
+def batch_columns(batches: np.ndarray) -> dict[str, pa.Array]:
+    """BATCH[n] -> the columns of ``batches`` that the bytes alone tell, by name."""
+    v2 = batches["magic"] == f.MAGIC_V2
+    attributes = batches["attributes"]
+    fault = batches["fault"]
+    status = np.where(batches["marks"] != 0, faults.SUSPECT, faults.OK).astype(np.int8)
+    error: list[str | None] = [None] * len(batches)
+    for k in np.flatnonzero((fault != 0) | (batches["marks"] != 0)):
+        error[k] = faults.describe_batch(batches[k])
         if fault[k]:
             status[k] = faults.FAULTS[int(fault[k])].status
-    maximum = entries["max_timestamp"]
+    maximum = batches["max_timestamp"]
     outside = (maximum == f.NO_TIMESTAMP) | (maximum < f.MIN_TIMESTAMP_MS) | (maximum > f.MAX_TIMESTAMP_MS)
-    marker = entries["control_type"]
+    marker = batches["control_type"]
     no_marker = (marker != f.CONTROL_ABORT) & (marker != f.CONTROL_COMMIT)
-    computed = entries["crc_computed"]
+    computed = batches["crc_computed"]
     columns: dict[str, Any] = {
-        "magic": entries["magic"],
-        "position": entries["position"],
-        "size_bytes": entries["size"],
-        "base_offset": (entries["base_offset"], base_unknown(entries)),
-        "last_offset": entries["last_offset"],
-        "record_count": entries["record_count"],
-        "declared_count": (entries["count"], ~v2),
-        "compression": _named(_CODECS, entries["codec"]),
+        "magic": batches["magic"],
+        "position": batches["position"],
+        "size_bytes": batches["size"],
+        "base_offset": (batches["base_offset"], base_unknown(batches)),
+        "last_offset": batches["last_offset"],
+        "record_count": batches["record_count"],
+        "declared_count": (batches["count"], ~v2),
+        "compression": _named(_CODECS, batches["codec"]),
         "attributes": attributes,
-        "timestampType": entries["timestamp_type"],
-        "base_timestamp_ms": entries["base_timestamp"],
+        "timestampType": batches["timestamp_type"],
+        "base_timestamp_ms": batches["base_timestamp"],
         "max_timestamp_ms": maximum,
         "max_timestamp": (np.where(outside, 0, maximum) * 1000, outside),
         "delete_horizon_ms": (
-            entries["base_timestamp"],
+            batches["base_timestamp"],
             ~v2 | (attributes & f.DELETE_HORIZON_MASK == 0),
         ),
-        "leader_epoch": entries["leader_epoch"],
-        "producer_id": entries["producer_id"],
-        "producer_epoch": entries["producer_epoch"],
-        "base_sequence": entries["base_sequence"],
-        "last_sequence": entries["last_sequence"],
+        "leader_epoch": batches["leader_epoch"],
+        "producer_id": batches["producer_id"],
+        "producer_epoch": batches["producer_epoch"],
+        "base_sequence": batches["base_sequence"],
+        "last_sequence": batches["last_sequence"],
         "is_transactional": v2 & (attributes & f.TRANSACTIONAL_MASK != 0),
         "is_control": v2 & (attributes & f.CONTROL_MASK != 0),
         "control_type": _named(_CONTROL_TYPES, marker, marker == f.NO_CONTROL),
-        "coordinator_epoch": (entries["coordinator_epoch"], no_marker),
-        "crc_stored": entries["crc_stored"],
+        "coordinator_epoch": (batches["coordinator_epoch"], no_marker),
+        "crc_stored": batches["crc_stored"],
         "crc_computed": computed,
-        "crc_ok": computed == entries["crc_stored"],
-        "payload_bytes": entries["payload_size"],
-        "uncompressed_bytes": entries["data_size"],
-        "key_bytes": entries["key_bytes"],
-        "value_bytes": entries["value_bytes"],
-        "header_bytes": entries["header_bytes"],
+        "crc_ok": computed == batches["crc_stored"],
+        "payload_bytes": batches["payload_size"],
+        "uncompressed_bytes": batches["data_size"],
+        "key_bytes": batches["key_bytes"],
+        "value_bytes": batches["value_bytes"],
+        "header_bytes": batches["header_bytes"],
         "status": _named(_STATUSES, status),
         "error": pa.array(error, pa.string()),
     }

@@ -9,10 +9,11 @@ timestamps and what is constant in a batch are delta-encoded (measured in docs/p
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -31,20 +32,32 @@ _DICTIONARY = (
     "status",
     "timestampType",
     "reason",
-    "log_dir",
+    "partition_dir",
     "run_id",
 )
 _PLAIN_TYPES = (pa.binary(), pa.string(), pa.bool_(), pa.float64())
-# Columns whose bounds go into the Delta log, so that a query reads only the files it must
-STATISTICS = {
-    "records": ("offset", "timestamp", "timestamp_ms", "batch_position"),
-    "batches": ("position", "base_offset", "last_offset", "max_timestamp", "max_timestamp_ms"),
-    "quarantine": ("position", "base_offset"),
-    "raw_segments": ("chunk_position", "chunk_bytes", "length"),
-}
+_TOLD = ("segment", "generation")  # their bounds are known without a look at the rows
 _FLUSH_BYTES = 32 << 20
 _SAFE_FOLDER = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A Parquet file that a task wrote. path: below the table's folder; stats: as Delta's log keeps them."""
+
+    table: str
+    path: str
+    partition_values: dict[str, str]
+    size: int
+    stats: dict[str, Any]
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> DataFile:
+        return cls(**json.loads(text))
 
 
 def open_lake(lake: str) -> tuple[fs.FileSystem, str]:
@@ -85,6 +98,7 @@ class _File:
     pending: list[pa.RecordBatch] = field(default_factory=list)
     pending_bytes: int = 0
     segments: set[str] = field(default_factory=set)
+    generations: set[int] = field(default_factory=set)
     rows: int = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -112,16 +126,26 @@ class GroupWriter:
         self._files: dict[tuple[str, str, int, int | None], _File] = {}
 
     def write(
-        self, table: Table, topic: str, partition: int, segment: str, columns: dict[str, pa.Array]
+        self,
+        table: Table,
+        topic: str,
+        partition: int,
+        segment: str,
+        generation: int | None,
+        columns: dict[str, pa.Array],
     ) -> None:
-        """Append rows of ``table``: arrays by column name, but for topic, partition and segment."""
+        """Append rows of ``table``. columns: by name, all but topic, partition, segment and generation."""
         rows = len(next(iter(columns.values())))
         columns = {**columns, "segment": _constant(segment, rows)}
+        if generation is not None:
+            columns["generation"] = pa.repeat(pa.scalar(generation, pa.int64()), rows)
         for begin, end, magic in _runs(
             columns.get("magic") if "magic" in table.partitioned_by else None, rows
         ):
             file = self._file(table, topic, partition, magic)
             file.segments.add(segment)
+            if generation is not None:
+                file.generations.add(generation)
             arrays = [columns[name].slice(begin, end - begin) for name in file.writer.schema.names]
             file.write(pa.RecordBatch.from_arrays(arrays, schema=file.writer.schema))
 
@@ -143,35 +167,29 @@ class GroupWriter:
                 compression_level=1 if self._compression == "zstd" else None,
                 use_dictionary=[c.name for c in table.columns if c.name in _DICTIONARY],
                 column_encoding=_encodings(table),
-                write_statistics=list(STATISTICS[table.name]),
+                write_statistics=[n for n in table.bounded if n not in _TOLD],
                 store_schema=False,
                 metadata_collector=collected,
             )
             self._files[key] = _File(table, path, values, writer, collected)
         return self._files[key]
 
-    def close(self) -> list[dict[str, Any]]:
+    def close(self) -> list[DataFile]:
         """Finish the files; one report each, as the driver's commit takes them."""
         return [self._finish(file) for file in self._files.values()]
 
-    def _finish(self, file: _File) -> dict[str, Any]:
+    def _finish(self, file: _File) -> DataFile:
         file.flush()
         file.writer.close()
         info = self._system.get_file_info(f"{self._root}/{file.table.name}/{file.path}")
-        return {
-            "table": file.table.name,
-            "path": file.path,
-            "partition_values": file.partition_values,
-            "size": info.size,
-            "num_records": file.rows,
-            "stats": _statistics(file),
-        }
+        return DataFile(file.table.name, file.path, file.partition_values, info.size, _statistics(file))
 
     def abandon(self) -> None:
         """Close and remove the files of a group that can't be committed, on a full disk too."""
         for file in self._files.values():
-            with suppress(OSError):
+            with suppress(OSError, RuntimeError):  # pyarrow's RuntimeError: closed before, and that failed
                 file.writer.close()
+            file.writer.is_open = False  # else its destructor closes it once more, and prints the error
             self._system.delete_file(f"{self._root}/{file.table.name}/{file.path}")
         self._files.clear()
 
@@ -207,7 +225,7 @@ def _statistics(file: _File) -> dict[str, Any]:
     for metadata in file.collected:
         names = [metadata.schema.column(j).path for j in range(metadata.num_columns)]
         for j, name in enumerate(names):
-            if name not in STATISTICS[file.table.name]:
+            if name not in file.table.bounded or name in _TOLD:
                 continue
             for i in range(metadata.num_row_groups):
                 stats = metadata.row_group(i).column(j).statistics
@@ -215,7 +233,9 @@ def _statistics(file: _File) -> dict[str, Any]:
                 if stats.has_min_max:
                     low[name] = min(low.get(name, stats.min), stats.min)
                     high[name] = max(high.get(name, stats.max), stats.max)
-    low["segment"], high["segment"], nulls["segment"] = min(file.segments), max(file.segments), 0
+    for name, values in (("segment", file.segments), ("generation", file.generations)):
+        if values:
+            low[name], high[name], nulls[name] = min(values), max(values), 0
     return {
         "numRecords": file.rows,
         "minValues": {name: _plain(value) for name, value in low.items()},

@@ -1,14 +1,15 @@
-"""What can be wrong with an entry, each fault named once: its status, its reason, its words.
+"""What can be wrong with a batch, each fault named once: its status, its reason, its words.
 
 Three kinds: corrupt (a checksum is wrong), invalid (the structure lies), unsupported (no such codec).
-Kernels give a fault's code with three numbers: the byte it was found at, what was expected, what was
-found. ``describe`` makes the text of ``batches.error`` and ``quarantine.detail`` of them. A suspect entry
-is decoded all the same; its marks are bits, since several can hold at once.
+Kernels give a fault's code and its place; ``explain`` reads there what was expected and what was found, and
+``describe`` makes the text of ``batches.error`` and ``quarantine.detail`` of them. A suspect batch is decoded
+all the same; its marks are bits, since several can hold at once.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 # Status codes, in the order of STATUS_NAMES
 OK, SUSPECT, CORRUPT, INVALID, UNSUPPORTED = range(5)
@@ -92,7 +93,7 @@ FAULTS: dict[int, Fault] = {
     COUNT_TOO_SMALL: Fault(INVALID, _RECORD, "records: expected {0} as counted, found {1}"),
 }
 
-# Marks of a suspect entry
+# Marks of a suspect batch
 OFFSET_PAST_LAST = 1
 OFFSETS_NOT_RISING = 2
 LAST_DELTA_NEGATIVE = 4
@@ -101,6 +102,7 @@ UNUSED_ATTRIBUTES = 16
 TIMESTAMP_ABOVE_MAX = 32
 INNER_MAGIC = 64
 MESSAGE_SLACK = 128
+EMPTY_STREAM = 256
 SUSPECT_TEXTS = {
     OFFSET_PAST_LAST: "a record's offset lies past the last offset of the header",
     OFFSETS_NOT_RISING: "offsets do not rise within the batch",
@@ -110,6 +112,7 @@ SUSPECT_TEXTS = {
     TIMESTAMP_ABOVE_MAX: "a record's timestamp lies above maxTimestamp",
     INNER_MAGIC: "an inner message has another magic than its wrapper",
     MESSAGE_SLACK: "a message has bytes behind its value",
+    EMPTY_STREAM: "a compressed payload of no bytes: a consumer may refuse the batch",
 }
 
 
@@ -120,7 +123,14 @@ def describe(code: int, expected: int, found: int, at: int) -> str:
     return f"{text}, {where}"
 
 
+def describe_batch(e: Any) -> str | None:
+    """The text of ``batches.error`` of a row of BATCH: None for a batch that is ok."""
+    if e["fault"]:
+        return describe(int(e["fault"]), int(e["fault_expected"]), int(e["fault_found"]), int(e["fault_at"]))
+    return describe_suspect(int(e["marks"]), int(e["position"])) if e["marks"] else None
+
+
 def describe_suspect(marks: int, position: int) -> str:
-    """The marks of a suspect entry in words."""
+    """The marks of a suspect batch in words."""
     words = [text for mark, text in SUSPECT_TEXTS.items() if marks & mark]
-    return "; ".join(words) + f", in the entry at position {position}"
+    return "; ".join(words) + f", in the batch at position {position}"

@@ -1,6 +1,6 @@
 """The bytes of a Kafka log segment: positions, masks and sentinels, each named once.
 
-A segment is a row of entries. Every entry starts with the same twelve bytes, and the magic byte
+A segment is a row of batches. Every batch starts with the same twelve bytes, and the magic byte
 lies at the same place in all three formats, so it alone decides how to read on:
 
     offset int64 | length int32 | ... | magic int8 at 16 | ...      (all integers big-endian)
@@ -8,10 +8,10 @@ lies at the same place in all three formats, so it alone decides how to read on:
 Source: Apache Kafka's ``DefaultRecordBatch``, ``LegacyRecord``, ``Records``, ``ControlRecordType``.
 """
 
-# Every entry
+# Every batch
 OFFSET_POS = 0
 LENGTH_POS = OFFSET_POS + 8
-LOG_OVERHEAD = LENGTH_POS + 4  # entry size on disk = LOG_OVERHEAD + length
+LOG_OVERHEAD = LENGTH_POS + 4  # batch size on disk = LOG_OVERHEAD + length
 MAGIC_POS = 16
 HEADER_UP_TO_MAGIC = MAGIC_POS + 1
 

@@ -8,6 +8,7 @@ eight columns of ``records`` are those of Spark's Kafka source.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -28,11 +29,16 @@ _SQL_TYPES = {
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its SQL type names the Arrow type too."""
+    """One column. ``sql_type`` names the Arrow type too.
+
+    bounds: whether each data file's lowest and highest value go into Delta's log, so that a query reads only
+    the files it must. Binary columns can have none.
+    """
 
     name: str
     sql_type: str
     comment: str
+    bounds: bool = False
 
     @property
     def arrow_type(self) -> pa.DataType:
@@ -52,6 +58,19 @@ class Table:
         """All columns, partition columns too, in declared order."""
         return pa.schema([pa.field(c.name, c.arrow_type) for c in self.columns])
 
+    def ddl(self) -> str:
+        """The columns as Spark writes a schema: ```name` type, ...``."""
+        return ", ".join(f"`{c.name}` {c.sql_type}" for c in self.columns)
+
+    def struct_ddl(self) -> str:
+        """The columns as one SQL struct type."""
+        return "struct<" + ",".join(f"`{c.name}`:{c.sql_type}" for c in self.columns) + ">"
+
+    @property
+    def bounded(self) -> tuple[str, ...]:
+        """Names of the columns whose bounds go into Delta's log."""
+        return tuple(c.name for c in self.columns if c.bounds)
+
     def file_schema(self) -> pa.Schema:
         """The columns that lie in the data files: those that the table is not partitioned by."""
         return pa.schema(
@@ -59,8 +78,19 @@ class Table:
         )
 
 
-def _columns(*rows: tuple[str, str, str]) -> tuple[Column, ...]:
+_BOUNDS = True
+
+
+def _columns(*rows: tuple[Any, ...]) -> tuple[Column, ...]:
     return tuple(Column(*row) for row in rows)
+
+
+_GENERATION = (
+    "generation",
+    "bigint",
+    "Decoding of the segment that the row is of: it counts where segments.generation is the same",
+    _BOUNDS,
+)
 
 
 RECORDS = Table(
@@ -72,57 +102,64 @@ RECORDS = Table(
         ("value", "binary", "Record value; null (a tombstone) and empty differ"),
         ("topic", "string", "Topic, from the partition folder's name"),
         ("partition", "int", "Partition, from the partition folder's name"),
-        ("offset", "bigint", "Offset of the record in its partition"),
-        ("timestamp", "timestamp", "Record timestamp; null: none, or outside years 1 to 9999"),
+        ("offset", "bigint", "Offset of the record in its partition", _BOUNDS),
+        ("timestamp", "timestamp", "Record timestamp; null: none, or outside years 1 to 9999", _BOUNDS),
         ("timestampType", "int", "0 create time, 1 log append time, -1 none"),
         (
             "headers",
             "array<struct<key:string,value:binary>>",
             "Headers in order, with repeats; null where there are none",
         ),
-        ("magic", "tinyint", "Message format of the entry on disk: 0, 1 or 2"),
-        ("timestamp_ms", "bigint", "Timestamp as stored, milliseconds; -1 none"),
-        ("segment", "string", "Canonical URI of the segment file"),
-        ("batch_position", "bigint", "Byte where the entry starts in the segment; joins to batches.position"),
+        ("magic", "tinyint", "Message format of the batch on disk: 0, 1 or 2"),
+        ("timestamp_ms", "bigint", "Timestamp as stored, milliseconds; -1 none", _BOUNDS),
+        ("segment", "string", "Canonical URI of the segment file", _BOUNDS),
+        (
+            "batch_position",
+            "bigint",
+            "Byte where the batch starts in the segment; joins to batches.position",
+            _BOUNDS,
+        ),
         ("sequence", "int", "Producer sequence number; -1 none"),
-        ("producer_id", "bigint", "Producer id; -1 none"),
+        ("producer_id", "bigint", "Producer id; -1 none", _BOUNDS),
         ("producer_epoch", "smallint", "Producer epoch; -1 none"),
         ("leader_epoch", "int", "Partition leader epoch; -1 none, and for magic 0 and 1"),
         ("is_transactional", "boolean", "Written in a transaction"),
         ("is_control", "boolean", "A control record, not data"),
         ("control_type", "string", "Type of a control record; null for data"),
         ("size_bytes", "int", "Size of the record as Kafka's Record.sizeInBytes() gives it"),
+        _GENERATION,
     ),
 )
 
 BATCHES = Table(
     "batches",
-    "Every entry on disk with a legal length that fits the file, sound or not, with its checksum verdict",
+    "Every batch on disk with a legal length that fits the file, sound or not, with its checksum verdict",
     ("topic", "partition", "magic"),
     _columns(
         ("topic", "string", "Topic, from the partition folder's name"),
         ("partition", "int", "Partition, from the partition folder's name"),
         ("magic", "tinyint", "Message format: 0, 1 or 2"),
-        ("segment", "string", "Canonical URI of the segment file"),
-        ("position", "bigint", "Byte where the entry starts in the segment"),
+        ("segment", "string", "Canonical URI of the segment file", _BOUNDS),
+        ("position", "bigint", "Byte where the batch starts in the segment", _BOUNDS),
         ("size_bytes", "int", "Size on disk: 12 + length"),
         (
             "base_offset",
             "bigint",
             "First offset; of a wrapper its first inner message's, null where unreadable",
+            _BOUNDS,
         ),
-        ("last_offset", "bigint", "Last offset; survives compaction"),
-        ("record_count", "int", "Records decoded from the entry"),
+        ("last_offset", "bigint", "Last offset; survives compaction", _BOUNDS),
+        ("record_count", "int", "Records decoded from the batch"),
         ("declared_count", "int", "recordsCount of the header; null for magic 0 and 1"),
         ("compression", "string", "none, gzip, snappy, lz4, zstd; unknown for codes 5 to 7"),
         ("attributes", "int", "Attributes as stored"),
         ("timestampType", "int", "0 create time, 1 log append time, -1 none"),
-        ("base_timestamp_ms", "bigint", "Base timestamp as stored; magic 0 and 1: the entry's own"),
-        ("max_timestamp_ms", "bigint", "Max timestamp as stored; magic 0 and 1: the entry's own"),
-        ("max_timestamp", "timestamp", "max_timestamp_ms; null: none, or outside years 1 to 9999"),
+        ("base_timestamp_ms", "bigint", "Base timestamp as stored; magic 0 and 1: the batch's own"),
+        ("max_timestamp_ms", "bigint", "Max timestamp as stored; magic 0 and 1: the batch's own", _BOUNDS),
+        ("max_timestamp", "timestamp", "max_timestamp_ms; null: none, or outside years 1 to 9999", _BOUNDS),
         ("delete_horizon_ms", "bigint", "Delete horizon; null where attribute bit 6 is not set"),
         ("leader_epoch", "int", "Partition leader epoch; -1 none, and for magic 0 and 1"),
-        ("producer_id", "bigint", "Producer id; -1 none"),
+        ("producer_id", "bigint", "Producer id; -1 none", _BOUNDS),
         ("producer_epoch", "smallint", "Producer epoch; -1 none"),
         ("base_sequence", "int", "Sequence of the first record; -1 none"),
         ("last_sequence", "int", "Sequence of the last record; -1 none"),
@@ -136,7 +173,7 @@ BATCHES = Table(
         (
             "payload_bytes",
             "bigint",
-            "Magic 2: records as stored; a wrapper: its value; a plain message: the entry",
+            "Magic 2: records as stored; a wrapper: its value; a plain message: the batch",
         ),
         ("uncompressed_bytes", "bigint", "payload_bytes, expanded; 0 where it could not be expanded"),
         ("key_bytes", "bigint", "Sum of key lengths"),
@@ -144,6 +181,7 @@ BATCHES = Table(
         ("header_bytes", "bigint", "Sum of lengths of header keys and values"),
         ("status", "string", "ok, suspect, corrupt, invalid or unsupported"),
         ("error", "string", "Null for ok; else expected and found, with the position"),
+        _GENERATION,
     ),
 )
 
@@ -154,20 +192,21 @@ QUARANTINE = Table(
     _columns(
         ("topic", "string", "Topic, from the partition folder's name"),
         ("partition", "int", "Partition, from the partition folder's name"),
-        ("segment", "string", "Canonical URI of the segment file"),
-        ("position", "bigint", "First damaged byte"),
+        ("segment", "string", "Canonical URI of the segment file", _BOUNDS),
+        ("position", "bigint", "First damaged byte", _BOUNDS),
         ("size_bytes", "bigint", "Damaged bytes"),
-        ("base_offset", "bigint", "Base offset as stored; null where there is no header"),
+        ("base_offset", "bigint", "Base offset as stored; null where there is no header", _BOUNDS),
         (
             "reason",
             "string",
             "crc_mismatch, invalid_record, invalid_header, truncated, unknown_magic, unknown_codec, "
-            "decompression_failed, decompressed_too_large or garbage",
+            "decompression_failed, decompressed_too_large, unreadable or garbage",
         ),
         ("detail", "string", "Expected and found"),
         ("content", "binary", "The bytes, up to quarantine_content_bytes"),
         ("next_position", "bigint", "Where decoding went on"),
         ("run_id", "string", "Run that found it"),
+        _GENERATION,
     ),
 )
 
@@ -176,11 +215,11 @@ SEGMENTS = Table(
     "The ledger: one row a segment, written last by every run",
     (),
     _columns(
-        ("topic", "string", "Topic"),
-        ("partition", "int", "Partition"),
-        ("log_dir", "string", "Canonical URI of the partition folder"),
-        ("segment", "string", "Canonical URI of the segment file"),
-        ("file_base_offset", "bigint", "Base offset in the file's name"),
+        ("topic", "string", "Topic", _BOUNDS),
+        ("partition", "int", "Partition", _BOUNDS),
+        ("partition_dir", "string", "Canonical URI of the partition folder", _BOUNDS),
+        ("segment", "string", "Canonical URI of the segment file", _BOUNDS),
+        ("file_base_offset", "bigint", "Base offset in the file's name", _BOUNDS),
         ("length", "bigint", "Length of the file when it was decoded"),
         ("modified", "timestamp", "Modification time of the file then"),
         ("decoded_bytes", "bigint", "length less tail_bytes: where the next run goes on"),
@@ -191,12 +230,33 @@ SEGMENTS = Table(
         ("batches", "bigint", "Rows in batches"),
         ("records", "bigint", "Rows in records"),
         ("damaged", "bigint", "Rows in quarantine"),
-        ("offset_regressions", "bigint", "Entries whose base offset is not above the last offset before"),
+        ("offset_regressions", "bigint", "Batches whose base offset is not above the last offset before"),
         ("tail", "string", "none, torn or zeros"),
         ("tail_bytes", "bigint", "Bytes of the tail"),
-        ("fingerprint", "string", "Marks over the first and the last entry's header before decoded_bytes"),
+        ("fingerprint", "string", "Marks over the first and the last batch's header before decoded_bytes"),
         ("content_crc32c", "bigint", "CRC-32C of the first decoded_bytes bytes, unsigned (--verify-content)"),
-        ("end_offset", "bigint", "Last offset of the last entry before decoded_bytes; null without entries"),
+        ("end_offset", "bigint", "Last offset of the last batch before decoded_bytes; null without batches"),
+        (
+            "ends_in_damage",
+            "boolean",
+            "Whether damage reaches decoded_bytes: once the file changes, the segment is decoded anew",
+        ),
+        (
+            "log_start_offset",
+            "bigint",
+            "Base offset of the folder's first segment when this one was first decoded",
+        ),
+        ("topic_id", "string", "Topic id in the folder's partition.metadata; null where there is none"),
+        (
+            "generation",
+            "bigint",
+            "Decoding that counts: rows of records, batches and quarantine with another number do not",
+        ),
+        (
+            "transactions_generation",
+            "bigint",
+            "The same for the log's rows in transactions; the highest of a partition_dir counts",
+        ),
         ("run_id", "string", "Run that wrote the row"),
         ("decoded_at", "timestamp", "When that run began"),
     ),
@@ -204,21 +264,30 @@ SEGMENTS = Table(
 
 RAW_SEGMENTS = Table(
     "raw_segments",
-    "Landed bytes of segments, in chunks that end at entry boundaries where they can",
+    "Landed bytes of segments, in chunks that end at batch boundaries where they can",
     ("topic", "partition"),
     _columns(
         ("topic", "string", "Topic"),
         ("partition", "int", "Partition"),
-        ("segment", "string", "Canonical URI of the segment file"),
-        ("log_dir", "string", "Canonical URI of the partition folder"),
+        ("segment", "string", "Canonical URI of the segment file", _BOUNDS),
+        ("partition_dir", "string", "Canonical URI of the partition folder"),
         ("file_base_offset", "bigint", "Base offset in the file's name"),
-        ("chunk_position", "bigint", "First byte of the chunk in the segment"),
+        ("chunk_position", "bigint", "First byte of the chunk in the segment", _BOUNDS),
         ("chunk_bytes", "bigint", "Bytes in the chunk, 16 MiB at most"),
         ("content", "binary", "The bytes"),
         ("length", "bigint", "Length of the file when it was landed"),
         ("modified", "timestamp", "Modification time of the file then"),
-        ("crc32c", "bigint", "CRC-32C of the chunk, unsigned"),
-        ("fingerprint", "string", "Marks over the first and the last entry's header landed so far"),
+        (
+            "crc32c",
+            "bigint",
+            "CRC-32C of the chunk, unsigned; null where the storage could not read all: zeros stand there",
+        ),
+        ("fingerprint", "string", "Marks over the first and the last batch's header landed so far"),
+        ("whole_bytes", "bigint", "Where the last whole batch ends that was landed so far, by length fields"),
+        ("last_offset", "bigint", "Last offset of that batch; null without one"),
+        ("log_start_offset", "bigint", "Base offset of the folder's first segment when it was landed"),
+        ("topic_id", "string", "Topic id in the folder's partition.metadata; null where there is none"),
+        ("landed_at", "timestamp", "When the run began that landed it"),
         ("run_id", "string", "Run that landed it"),
     ),
 )
@@ -230,19 +299,31 @@ TRANSACTIONS = Table(
     _columns(
         ("topic", "string", "Topic"),
         ("partition", "int", "Partition"),
-        ("log_dir", "string", "Canonical URI of the partition folder"),
-        ("producer_id", "bigint", "Producer id: data and marker match by it alone"),
+        ("partition_dir", "string", "Canonical URI of the partition folder", _BOUNDS),
+        ("producer_id", "bigint", "Producer id: data and marker match by it alone", _BOUNDS),
         ("producer_epoch", "smallint", "Producer epoch of the data; of the marker where there is none"),
-        ("first_offset", "bigint", "First offset of the data; null for a marker without data"),
+        ("first_offset", "bigint", "First offset of the data; null for a marker without data", _BOUNDS),
         ("last_offset", "bigint", "Last offset of the data; null for a marker without data"),
         ("records", "bigint", "Data records; 0 for a marker without data"),
-        ("marker_offset", "bigint", "Offset of the marker; null while open"),
+        ("marker_offset", "bigint", "Offset of the marker; null while open", _BOUNDS),
         ("coordinator_epoch", "int", "Coordinator epoch of the marker; null while open"),
         ("outcome", "string", "committed, aborted or open"),
         (
             "outcome_uncertain",
             "boolean",
-            "Quarantined bytes follow the start of an open transaction: its marker may lie there",
+            "The marker may lie where it can't be seen: in quarantined bytes, or in segments that were "
+            "deleted before they were decoded",
+        ),
+        (
+            "holds_last_stable_offset",
+            "boolean",
+            "Open, and not known to have ended: READ_COMMITTED consumers get nothing from its start on",
+        ),
+        (
+            "generation",
+            "bigint",
+            "Computation that the row is of: it counts where segments.transactions_generation is the same",
+            _BOUNDS,
         ),
     ),
 )

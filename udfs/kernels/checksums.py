@@ -16,10 +16,10 @@ import numpy as np
 from llvmlite import binding as llvm
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic, overload, register_jitable
+from numba.extending import overload, register_jitable
 
 from udfs.kernels import libraries
-from udfs.kernels.jit import kernel, load_u64
+from udfs.kernels.jit import int64, intrinsic, kernel, load_u64
 from udfs.kernels.native import crc32_of
 
 CRC32C_POLYNOMIAL = 0x82F63B78
@@ -54,14 +54,14 @@ def _by_table(tables: Any, buf: Any, start: int, end: int, crc: int) -> int:
         high = load_u64(buf, i + 8)
         state = np.uint32(0)
         for k in range(8):
-            state ^= tables[(15 - k) * 256 + np.int64((low >> np.uint64(8 * k)) & np.uint64(0xFF))]
-            state ^= tables[(7 - k) * 256 + np.int64((high >> np.uint64(8 * k)) & np.uint64(0xFF))]
+            state ^= tables[(15 - k) * 256 + int64((low >> np.uint64(8 * k)) & np.uint64(0xFF))]
+            state ^= tables[(7 - k) * 256 + int64((high >> np.uint64(8 * k)) & np.uint64(0xFF))]
         i += 16
     while i < end:
-        index = np.int64((state ^ np.uint32(buf[i])) & np.uint32(0xFF))
+        index = int64((state ^ np.uint32(buf[i])) & np.uint32(0xFF))
         state = np.uint32((state >> np.uint32(8)) ^ tables[index])
         i += 1
-    return np.int64(np.uint32(~state))
+    return int64(np.uint32(~state))
 
 
 @kernel
@@ -79,7 +79,7 @@ def crc32_table(buf: Any, start: int, end: int, crc: int = 0) -> int:
 @kernel
 def crc32_library(buf: Any, start: int, end: int, crc: int = 0) -> int:
     """CRC-32 by isal; arguments and result as ``crc32_table``."""
-    return np.int64(crc32_of(buf, start, end, np.uint32(crc)))
+    return int64(crc32_of(buf, start, end, np.uint32(crc)))
 
 
 crc32 = crc32_library if libraries.HAS_CRC32 else crc32_table
@@ -88,7 +88,7 @@ crc32 = crc32_library if libraries.HAS_CRC32 else crc32_table
 @register_jitable
 def _shifted(tables: Any, register: Any) -> Any:
     """A register (uint64 below 2^32) after some zero bytes; ``tables``: what its bytes become."""
-    low = np.int64(register)
+    low = int64(register)
     halves = tables[low & 0xFF] ^ tables[256 + ((low >> 8) & 0xFF)]
     return np.uint64(halves ^ tables[512 + ((low >> 16) & 0xFF)] ^ tables[768 + ((low >> 24) & 0xFF)])
 
@@ -186,7 +186,7 @@ def _shift(crc: int, size: int, by_four: Any, shifts: Any) -> int:
         digit = size >> _DIGIT * k & (1 << _DIGIT) - 1
         if digit:
             register = _multiply(shifts[k, digit], register, by_four)
-    return np.int64(register)
+    return int64(register)
 
 
 @kernel
@@ -275,10 +275,10 @@ def crc32c_hardware(buf: Any, start: int, end: int, crc: int = 0) -> int:
         i += 8
     narrow = np.uint32(state)
     while i < end:
-        index = np.int64((narrow ^ np.uint32(buf[i])) & np.uint32(0xFF))
+        index = int64((narrow ^ np.uint32(buf[i])) & np.uint32(0xFF))
         narrow = np.uint32((narrow >> np.uint32(8)) ^ _CRC32C_TABLES[index])
         i += 1
-    return np.int64(np.uint32(~narrow))
+    return int64(np.uint32(~narrow))
 
 
 crc32c = crc32c_hardware if _INSTRUCTION else crc32c_table

@@ -21,7 +21,7 @@ import zstandard
 
 from udfs.format import faults
 from udfs.format import layout as f
-from udfs.kernels.jit import kernel
+from udfs.kernels.jit import int64, kernel
 
 try:
     from isal import isal_zlib as inflater
@@ -52,6 +52,8 @@ _LZ4_BLOCK_SIZES = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
 
 _GZIP_LEAST = 18  # header and trailer: what is not longer holds no member
 
+_GZIP_STEP = 1 << 10  # compressed bytes of a member's first piece; each further one is twice as long
+
 _FIRST_ROOM = 1 << 16
 
 
@@ -64,7 +66,7 @@ class _Bad(Exception):
 
 
 class Scratch:
-    """Expanded payloads of a group of entries, one behind the other, in a buffer that stays."""
+    """Expanded payloads of a group of batches, one behind the other, in a buffer that stays."""
 
     def __init__(self) -> None:
         self.data: Bytes = np.empty(1 << 20, dtype=np.uint8)
@@ -109,11 +111,11 @@ def expand(codec: int, magic: int, payload: Bytes, scratch: Scratch, limit: int)
             return -faults.DECOMPRESSION_FAILED
 
 
-def _gzip_header_ends(data: bytes) -> bool:
-    """Whether a whole gzip member header stands at the start (RFC 1952)."""
-    if len(data) < 10 or data[:3] != b"\x1f\x8b\x08":
+def _gzip_header_ends(data: bytes, start: int) -> bool:
+    """Whether a whole gzip member header stands at ``start`` (RFC 1952)."""
+    if len(data) - start < 10 or data[start : start + 3] != b"\x1f\x8b\x08":
         return False
-    flags, at = data[3], 10
+    flags, at = data[start + 3], start + 10
     if flags & 0x04:
         at += 2 + int.from_bytes(data[at : at + 2], "little")
     for named in (0x08, 0x10):  # name, comment: each ends with a zero
@@ -125,26 +127,33 @@ def _gzip_header_ends(data: bytes) -> bool:
     if flags & 0x02:
         stored = int.from_bytes(data[at : at + 2], "little")
         at += 2
-        return at <= len(data) and zlib.crc32(data[: at - 2]) & 0xFFFF == stored
+        return at <= len(data) and zlib.crc32(data[start : at - 2]) & 0xFFFF == stored
     return at <= len(data)
 
 
 def _gzip(payload: Bytes, out: Bytes, at: int, room: int, magic: int) -> int:
-    """All members; bytes behind the last one that start no member are ignored, as the JVM does."""
-    data: Any = memoryview(payload)
-    made = 0
-    first = True
-    while first or (len(data) > _GZIP_LEAST and _gzip_header_ends(bytes(data))):
-        first = False
+    """All members; bytes behind the last one that start no member are ignored, as the JVM does.
+
+    A member is fed in pieces, as the library copies what it is given past the member's end.
+    """
+    data = payload.tobytes()
+    view = memoryview(data)
+    position = made = 0
+    while position == 0 or (len(data) - position > _GZIP_LEAST and _gzip_header_ends(data, position)):
         member = inflater.decompressobj(wbits=31)
-        block = member.decompress(data, room - made + 1)
-        if made + len(block) > room:
-            raise _NoRoom
-        if not member.eof:
-            raise _Bad
-        out[at + made : at + made + len(block)] = np.frombuffer(block, dtype=np.uint8)
-        made += len(block)
-        data = memoryview(member.unused_data)
+        step = _GZIP_STEP
+        while not member.eof:
+            if position == len(data):
+                raise _Bad
+            piece = view[position : position + step]
+            block = member.decompress(piece, room - made + 1)
+            if made + len(block) > room:
+                raise _NoRoom
+            out[at + made : at + made + len(block)] = np.frombuffer(block, dtype=np.uint8)
+            made += len(block)
+            position += len(piece)
+            step *= 2
+        position -= len(member.unused_data)
     return made
 
 
@@ -235,8 +244,8 @@ def xxh32(buf: Any, start: int, end: int) -> int:
         while at + 16 <= end:
             for lane in range(4):
                 i = at + 4 * lane
-                word = np.int64(buf[i]) | np.int64(buf[i + 1]) << 8 | np.int64(buf[i + 2]) << 16
-                word |= np.int64(buf[i + 3]) << 24
+                word = int64(buf[i]) | int64(buf[i + 1]) << 8 | int64(buf[i + 2]) << 16
+                word |= int64(buf[i + 3]) << 24
                 value = (a + ((word * p2) & mask)) & mask
                 value = ((value << 13) | (value >> 19)) & mask
                 a, b, c, d = b, c, d, (value * p1) & mask
@@ -247,13 +256,13 @@ def xxh32(buf: Any, start: int, end: int) -> int:
         state = p5
     state = (state + end - start) & mask
     while at + 4 <= end:
-        word = np.int64(buf[at]) | np.int64(buf[at + 1]) << 8 | np.int64(buf[at + 2]) << 16
-        word |= np.int64(buf[at + 3]) << 24
+        word = int64(buf[at]) | int64(buf[at + 1]) << 8 | int64(buf[at + 2]) << 16
+        word |= int64(buf[at + 3]) << 24
         state = (state + ((word * p3) & mask)) & mask
         state = ((((state << 17) | (state >> 15)) & mask) * p4) & mask
         at += 4
     while at < end:
-        state = (state + np.int64(buf[at]) * p5) & mask
+        state = (state + int64(buf[at]) * p5) & mask
         state = ((((state << 11) | (state >> 21)) & mask) * p1) & mask
         at += 1
     state = ((state ^ (state >> 15)) * p2) & mask

@@ -19,6 +19,7 @@ from udfs.kernels.jit import (
     copy_bytes,
     copy_sixteen,
     inlined,
+    int64,
     kernel,
     load_be32,
     load_u32,
@@ -29,9 +30,18 @@ from udfs.kernels.record_index import most_records
 
 # Why a call ended
 GROUP_ENDS, DECLINES = range(2)
-# What a call goes on with (progress)
-USED, ROWS = range(2)
-PROGRESS_SIZE = 2
+# How far a group of batches is expanded, and what bounds it
+PROGRESS = np.dtype(
+    [
+        ("first", "i8"),  # of the group's batches
+        ("next", "i8"),  # the batch to expand next; at last the first behind the group
+        ("used", "i8"),  # bytes of the scratch buffer in use
+        ("rows", "i8"),  # rows the group may have so far
+        ("batch_bytes", "i8"),  # that one batch may expand to
+        ("group_rows", "i8"),  # that a group of more batches than one may have
+        ("group_bytes", "i8"),  # expanded bytes after which a group ends
+    ]
+)
 
 _XERIAL_MAGIC = np.uint64(int.from_bytes(XERIAL_MAGIC, "little"))
 _ZSTD_MAGIC = 0xFD2FB528
@@ -41,12 +51,12 @@ _GZIP_HEADER, _GZIP_TRAILER = 10, 8
 
 @inlined
 def _byte(buf: Any, at: int) -> Any:
-    return np.int64(buf[at])
+    return int64(buf[at])
 
 
 @inlined
 def _word(buf: Any, at: int) -> Any:
-    return np.int64(load_u32(buf, at))
+    return int64(load_u32(buf, at))
 
 
 @kernel
@@ -102,20 +112,25 @@ def _repeat(dst: Any, at: int, back: int, size: int) -> None:
 
 
 @kernel
-def _snappy_block(src: Any, at: int, end: int, dst: Any, to: int, room: int) -> int:
-    """One raw block ``src[at:end]`` (Snappy format description, 2011)."""
+def _snappy_size(src: Any, at: int, end: int) -> tuple[int, int]:
+    """The size that a block begins with, a varint of 32 bits, and the position behind it; or DECLINED."""
     size = 0
-    shift = 0
-    while True:  # the size, a varint of 32 bits
-        if at >= end or shift > 28:
-            return DECLINED
+    for shift in range(0, 35, 7):
+        if at >= end:
+            break
         byte = _byte(src, at)
         at += 1
         size |= (byte & 0x7F) << shift
-        shift += 7
         if byte < 0x80:
-            break
-    if size == 0 or size > room:
+            return size, at
+    return DECLINED, at
+
+
+@kernel
+def _snappy_block(src: Any, at: int, end: int, dst: Any, to: int, room: int) -> int:
+    """One raw block ``src[at:end]`` (Snappy format description, 2011)."""
+    size, at = _snappy_size(src, at, end)
+    if size < 0 or size > room:
         return DECLINED
     made = 0
     while at < end:
@@ -218,56 +233,51 @@ def _gzip(state: Any, src: Any, at: int, size: int, dst: Any, to: int, room: int
 
 
 @kernel
-def expand_regular(
-    window: Any,
-    entries: Any,
-    begin: int,
-    k: int,
-    scratch: Any,
-    progress: Any,
-    limit: int,
-    most_rows: int,
-    most_bytes: int,
-    zstd: int,
-    inflate_state: Any,
-) -> tuple[int, int]:
-    """Expand a group of compressed entries, ``begin`` its first, from row ``k`` on, into ``scratch``.
+def _expand_one(window: Any, e: Any, scratch: Any, used: int, room: int, zstd: int, inflater: Any) -> int:
+    """Expand the payload of one batch to ``scratch[used:used+room]``; the bytes made, or DECLINED."""
+    at, size, codec = e["payload_at"], e["payload_size"], e["codec"]
+    if codec == f.CODEC_GZIP:
+        return _gzip(inflater, window, at, size, scratch, used, room)
+    if codec == f.CODEC_SNAPPY:
+        return _snappy(window, at, size, scratch, used, room)
+    if codec == f.CODEC_LZ4:
+        return _lz4(window, at, size, scratch, used, room, e["magic"])
+    if codec == f.CODEC_ZSTD and e["magic"] == f.MAGIC_V2:
+        return _zstd(zstd, window, at, size, scratch, used, room)
+    return DECLINED
 
-    The group ends at an entry that needs no expanding, after ``most_bytes``, or before ``most_rows`` would be
-    passed. ``limit``: bytes that one entry may expand to; ``progress``: int64[PROGRESS_SIZE], moved on;
-    ``zstd`` and ``inflate_state``: of ``libraries.CONTEXTS``.
-    Returns (row, GROUP_ENDS) or (row, DECLINES) where an entry has to be expanded by ``codecs`` first.
+
+@kernel
+def expand_regular(window: Any, batches: Any, scratch: Any, progress: Any, zstd: int, inflater: Any) -> int:
+    """Expand a group of compressed batches into ``scratch``, from where ``progress`` (PROGRESS[1]) stands on.
+
+    ``window``, ``scratch``: uint8; ``batches``: BATCH[n]; ``zstd``, ``inflater``: of ``libraries.Contexts``.
+    The group ends at a batch that needs no expanding, after its most bytes, or before its most rows would
+    be passed: GROUP_ENDS. DECLINES: the next batch has to be expanded by ``codecs`` first.
     """
-    window, scratch, entries = borrowed(window), borrowed(scratch), borrowed(entries)
-    progress = borrowed(progress)
-    while k < len(entries):
-        e = entries[k]
-        codec, used, size = e["codec"], progress[USED], e["payload_size"]
-        if codec == f.CODEC_NONE or (k > begin and used > most_bytes):
-            return k, GROUP_ENDS
-        empty = size == 0 and e["magic"] == f.MAGIC_V2 and codec <= f.CODEC_ZSTD
+    window, scratch, batches = borrowed(window), borrowed(scratch), borrowed(batches)
+    group = progress[0]
+    while group["next"] < len(batches):
+        e = batches[group["next"]]
+        codec, used = e["codec"], group["used"]
+        begun = group["next"] > group["first"]
+        if codec == f.CODEC_NONE or (begun and used > group["group_bytes"]):
+            return GROUP_ENDS
+        empty = e["payload_size"] == 0 and e["magic"] == f.MAGIC_V2 and codec <= f.CODEC_ZSTD
         if not e["fault"] and not e["expanded"] and not empty:
-            at, room = e["payload_at"], min(limit, len(scratch) - used)
-            made = DECLINED
-            if codec == f.CODEC_GZIP:
-                made = _gzip(inflate_state, window, at, size, scratch, used, room)
-            elif codec == f.CODEC_SNAPPY:
-                made = _snappy(window, at, size, scratch, used, room)
-            elif codec == f.CODEC_LZ4:
-                made = _lz4(window, at, size, scratch, used, room, e["magic"])
-            elif codec == f.CODEC_ZSTD and e["magic"] == f.MAGIC_V2:
-                made = _zstd(zstd, window, at, size, scratch, used, room)
+            room = min(group["batch_bytes"], len(scratch) - used)
+            made = _expand_one(window, e, scratch, used, room, zstd, inflater)
             if made < 0:
-                return k, DECLINES
+                return DECLINES
             e["expanded"] = 1
             e["data_at"], e["data_size"] = used, made
-            progress[USED] = used + made
+            group["used"] = used + made
         rows = most_records(e)
-        if k > begin and progress[ROWS] + rows > most_rows:
+        if begun and group["rows"] + rows > group["group_rows"]:
             if e["expanded"]:  # it opens the next group, and is expanded there once more
-                progress[USED] -= e["data_size"]
+                group["used"] -= e["data_size"]
                 e["expanded"] = 0
-            return k, GROUP_ENDS
-        progress[ROWS] += rows
-        k += 1
-    return k, GROUP_ENDS
+            return GROUP_ENDS
+        group["rows"] += rows
+        group["next"] += 1
+    return GROUP_ENDS

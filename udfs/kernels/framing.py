@@ -1,7 +1,7 @@
-"""Bytes -> entries: where each begins, what its header says, whether its checksum is right.
+"""Bytes -> batches: where each begins, what its header says, whether its checksum is right.
 
 Framing reads headers and checksums and nothing else: it never decompresses, never looks at a record.
-An entry is framed where its magic is 0, 1 or 2 and its length is legal (format.py); the magic decides the
+A batch is framed where its magic is 0, 1 or 2 and its length is legal (format.py); the magic decides the
 rest, so one segment may mix all three.
 """
 
@@ -14,10 +14,10 @@ import numpy as np
 from udfs.format import faults
 from udfs.format import layout as f
 from udfs.kernels.checksums import crc32, crc32c
-from udfs.kernels.jit import inlined, kernel, load_be16, load_be32, load_be64
+from udfs.kernels.jit import inlined, int64, kernel, load_be16, load_be32, load_be64
 
-# One row an entry. Positions: byte in the segment (position), or in the window (at, payload_at).
-ENTRY = np.dtype(
+# One row a batch. Positions: byte in the segment (position), or in the window (at, payload_at).
+BATCH = np.dtype(
     [
         ("position", "i8"),
         ("at", "i8"),
@@ -36,7 +36,9 @@ ENTRY = np.dtype(
         ("key_bytes", "i8"),
         ("value_bytes", "i8"),
         ("header_bytes", "i8"),
-        ("fault_at", "i8"),
+        ("stopped_at", "i8"),  # what is at fault, in the buffer of the data
+        ("stopped_in", "i8"),  # the record or message that it is part of
+        ("fault_at", "i8"),  # these three are filled in by format.explain, for format.faults
         ("fault_expected", "i8"),
         ("fault_found", "i8"),
         ("attributes", "i4"),
@@ -47,6 +49,7 @@ ENTRY = np.dtype(
         ("last_offset_delta", "i4"),
         ("record_count", "i4"),
         ("coordinator_epoch", "i4"),
+        ("stopped_after", "i4"),  # records before the one at fault
         ("marks", "i4"),  # faults.SUSPECT_TEXTS
         ("fault", "i2"),  # faults.FAULTS
         ("producer_epoch", "i2"),
@@ -59,25 +62,25 @@ ENTRY = np.dtype(
     align=True,
 )
 
-# The base offset of a wrapper until its first inner message is read; of other entries an offset like any
+# The base offset of a wrapper until its first inner message is read; of other batches an offset like any
 UNKNOWN_OFFSET = -(1 << 63)
 
 # Why a scan stopped
-STOPPED, FULL, NEED_MORE, NO_ENTRY, BAD_CRC = range(5)
+STOPPED, FULL, NEED_MORE, NO_BATCH, BAD_CRC = range(5)
 
-# What no entry can start with
+# What no batch can start with
 TOO_SHORT, UNKNOWN_MAGIC, ILLEGAL_LENGTH = -1, -2, -3
 
 
-def base_unknown(entries: np.ndarray) -> np.ndarray:
+def base_unknown(batches: np.ndarray) -> np.ndarray:
     """bool[n]: wrappers of which no inner message was read."""
-    wrapper = (entries["magic"] < f.MAGIC_V2) & (entries["codec"] != f.CODEC_NONE)
-    return wrapper & (entries["base_offset"] == UNKNOWN_OFFSET) & (entries["record_count"] == 0)
+    wrapper = (batches["magic"] < f.MAGIC_V2) & (batches["codec"] != f.CODEC_NONE)
+    return wrapper & (batches["base_offset"] == UNKNOWN_OFFSET) & (batches["record_count"] == 0)
 
 
 @kernel
-def entry_size(buf: Any, at: int, end: int) -> int:
-    """Size on disk of the entry at ``buf[at]`` (uint8), or why none starts there (a negative code)."""
+def batch_size(buf: Any, at: int, end: int) -> int:
+    """Size on disk of the batch at ``buf[at]`` (uint8), or why none starts there (a negative code)."""
     if at + f.HEADER_UP_TO_MAGIC > end:
         return TOO_SHORT
     size = load_be32(buf, at + f.LENGTH_POS) + f.LOG_OVERHEAD
@@ -94,10 +97,10 @@ def entry_size(buf: Any, at: int, end: int) -> int:
 @inlined
 def increment_sequence(sequence: int, increment: int) -> int:
     """Kafka's ``incrementSequence``: after 2^31-1 comes 0; int32 arithmetic throughout."""
-    room = np.int64(np.int32(0x7FFFFFFF - increment))
+    room = int64(np.int32(0x7FFFFFFF - increment))
     if sequence > room:
-        return np.int64(np.int32(increment - (0x7FFFFFFF - sequence) - 1))
-    return np.int64(np.int32(sequence + increment))
+        return int64(np.int32(increment - (0x7FFFFFFF - sequence) - 1))
+    return int64(np.int32(sequence + increment))
 
 
 @kernel
@@ -117,6 +120,9 @@ def _clear(e: Any) -> None:
     e["header_bytes"] = 0
     e["marks"] = 0
     e["fault"] = faults.NO_FAULT
+    e["stopped_at"] = 0
+    e["stopped_in"] = 0
+    e["stopped_after"] = 0
     e["fault_at"] = 0
     e["fault_expected"] = 0
     e["fault_found"] = 0
@@ -124,12 +130,14 @@ def _clear(e: Any) -> None:
 
 
 @kernel
-def set_fault(e: Any, code: int, at: int, expected: int, found: int) -> None:
-    """Note a fault in the entry; ``at``: byte in the segment, or -1 - byte of the expanded payload."""
+def set_fault(e: Any, code: int, at: int, record_at: int) -> None:
+    """Note in the batch what is wrong and where: at ``at``, in the record or message at ``record_at``.
+
+    Both are places in the buffer where the batch's data lie. ``format.explain`` tells the rest.
+    """
     e["fault"] = code
-    e["fault_at"] = at
-    e["fault_expected"] = expected
-    e["fault_found"] = found
+    e["stopped_at"] = at
+    e["stopped_in"] = record_at
 
 
 @kernel
@@ -158,13 +166,15 @@ def _read_v2(buf: Any, at: int, e: Any) -> None:
     e["payload_size"] = e["size"] - f.V2_HEADER_SIZE
     if attributes & f.V2_UNUSED_MASK:
         e["marks"] |= faults.UNUSED_ATTRIBUTES
+    if e["codec"] != f.CODEC_NONE and e["payload_size"] == 0:
+        e["marks"] |= faults.EMPTY_STREAM
     if delta < 0:
         e["marks"] |= faults.LAST_DELTA_NEGATIVE
 
 
 @kernel
 def _read_legacy(buf: Any, at: int, magic: int, e: Any) -> None:
-    attributes = np.int64(buf[at + f.LEGACY_ATTRIBUTES_POS])
+    attributes = int64(buf[at + f.LEGACY_ATTRIBUTES_POS])
     offset = load_be64(buf, at + f.OFFSET_POS)
     e["attributes"] = attributes
     e["codec"] = attributes & f.CODEC_MASK
@@ -188,12 +198,12 @@ def _read_legacy(buf: Any, at: int, magic: int, e: Any) -> None:
 
 @kernel
 def read_header(buf: Any, at: int, size: int, position: int, e: Any) -> None:
-    """Fill the entry row ``e`` (ENTRY) from the header at ``buf[at]``; its whole header is there.
+    """Fill the batch row ``e`` (BATCH) from the header at ``buf[at]``; its whole header is there.
 
-    ``position``: of the entry in the segment. The checksum's verdict is not in the header.
+    ``position``: of the batch in the segment. The checksum's verdict is not in the header.
     """
     _clear(e)
-    magic = np.int64(buf[at + f.MAGIC_POS])
+    magic = int64(buf[at + f.MAGIC_POS])
     e["position"] = position
     e["at"] = at
     e["size"] = size
@@ -209,7 +219,7 @@ def read_header(buf: Any, at: int, size: int, position: int, e: Any) -> None:
 
 @kernel
 def checksum(buf: Any, at: int, size: int) -> int:
-    """The checksum of the whole entry at ``buf[at:at+size]``, by its magic."""
+    """The checksum of the whole batch at ``buf[at:at+size]``, by its magic."""
     if buf[at + f.MAGIC_POS] == f.MAGIC_V2:
         return crc32c(buf, at + f.V2_ATTRIBUTES_POS, at + size, 0)
     return crc32(buf, at + f.MAGIC_POS, at + size, 0)
@@ -224,16 +234,16 @@ def locate_wrapped(buf: Any, e: Any) -> None:
     key_size = load_be32(buf, length_at)
     value_at = length_at + 4 + max(key_size, 0)
     if value_at + 4 > end:
-        set_fault(e, faults.KEY_BEYOND, e["position"] + length_at - at, end - 8 - length_at, key_size)
+        set_fault(e, faults.KEY_BEYOND, length_at, at)
         return
     value_size = load_be32(buf, value_at)
     if value_size < 0:
         e["payload_size"] = 0
         e["data_size"] = 0
-        set_fault(e, faults.WRAPPER_NULL_VALUE, e["position"] + value_at - at, 0, value_size)
+        set_fault(e, faults.WRAPPER_NULL_VALUE, value_at, at)
         return
     if value_size > end - value_at - 4:
-        set_fault(e, faults.VALUE_BEYOND, e["position"] + value_at - at, end - value_at - 4, value_size)
+        set_fault(e, faults.VALUE_BEYOND, value_at, at)
         return
     if key_size < -1:
         e["marks"] |= faults.LENGTH_BELOW_NULL
@@ -244,65 +254,113 @@ def locate_wrapped(buf: Any, e: Any) -> None:
 
 
 @kernel
-def scan_entries(buf: Any, size: int, base: int, stop: int, entries: Any) -> tuple[int, int, int]:
-    """Frame the entries in ``buf[0:size]`` that begin below ``stop`` and verify their checksums.
+def is_sound(buf: Any, at: int, size: int) -> bool:
+    """Whether the checksum of the batch ``buf[at:at+size]`` is right; its whole header is there."""
+    crc_at = at + (f.V2_CRC_POS if buf[at + f.MAGIC_POS] == f.MAGIC_V2 else f.LEGACY_CRC_POS)
+    return checksum(buf, at, size) == load_be32(buf, crc_at) & 0xFFFFFFFF
 
-    ``buf``: uint8[n]; ``base``: position of ``buf[0]`` in the segment; ``entries``: ENTRY[m], filled.
-    Returns (sound entries, bytes of ``buf`` they take, why the scan ended). For BAD_CRC the row behind
-    the sound ones holds the header of the entry whose checksum is wrong.
+
+@kernel
+def follow_to_sound(buf: Any, at: int, size: int) -> tuple[int, int]:
+    """Follow headers from ``buf[at]`` to the first batch whose checksum is right.
+
+    Returns (its place, STOPPED); or (place, why): NEED_MORE where the batch there does not lie in
+    ``buf[:size]`` as a whole, NO_BATCH where none begins there.
+    """
+    while True:
+        length = batch_size(buf, at, size)
+        if length == TOO_SHORT or length > size - at:
+            return at, NEED_MORE
+        if length < 0:
+            return at, NO_BATCH
+        if is_sound(buf, at, length):
+            return at, STOPPED
+        at += length
+
+
+@kernel
+def scan_batches(
+    buf: Any, size: int, base: int, stop: int, trusted: int, batches: Any
+) -> tuple[int, int, int, int]:
+    """Frame the batches in ``buf[0:size]`` that begin below ``stop`` and verify their checksums.
+
+    ``buf``: uint8[n]; ``base``: position of ``buf[0]`` in the segment; ``batches``: BATCH[m], filled. A batch
+    with a wrong checksum keeps its length, and is noted as a fault, where headers lead from its end to a
+    sound batch in ``buf``, or it ends at or before ``trusted``, a position up to which they are known to.
+    Returns (batches, bytes of ``buf`` they take, why the scan ended, how far headers are known to lead on).
+    For BAD_CRC the row behind the batches holds the header of the one whose checksum is wrong.
     """
     at = 0
     k = 0
     while True:
         if base + at >= stop:
-            return k, at, STOPPED
-        if k == len(entries):
-            return k, at, FULL
-        length = entry_size(buf, at, size)
+            return k, at, STOPPED, trusted
+        if k == len(batches):
+            return k, at, FULL, trusted
+        length = batch_size(buf, at, size)
         if length == TOO_SHORT or (length > 0 and length > size - at):
-            return k, at, NEED_MORE
+            return k, at, NEED_MORE, trusted
         if length < 0:
-            return k, at, NO_ENTRY
-        e = entries[k]
+            return k, at, NO_BATCH, trusted
+        e = batches[k]
         read_header(buf, at, length, base + at, e)
         computed = checksum(buf, at, length)
         e["crc_computed"] = computed
         if computed != e["crc_stored"]:
-            return k, at, BAD_CRC
-        if e["magic"] != f.MAGIC_V2 and e["codec"] != f.CODEC_NONE:
+            if base + at + length > trusted:
+                sound, why = follow_to_sound(buf, at + length, size)
+                if why != STOPPED:
+                    return k, at, BAD_CRC, trusted
+                trusted = base + sound
+            set_fault(e, faults.CRC_MISMATCH, at, at)
+            e["data_size"] = 0
+        elif e["magic"] != f.MAGIC_V2 and e["codec"] != f.CODEC_NONE:
             locate_wrapped(buf, e)
         at += length
         k += 1
 
 
-# What ``sum_up`` tells of entries
-SOUND_BYTES, FAULTY, REGRESSIONS, FIRST_OFFSET, LAST_OFFSET, TRANSACTIONAL = range(6)
-SUMS_SIZE = 6
+# Totals of batches in their order, as ``sum_up`` counts them
+SUMS = np.dtype(
+    [
+        ("sound_bytes", "i8"),
+        ("faulty", "i8"),
+        ("regressions", "i8"),  # how often a base offset is not above the last offset before it
+        ("first_offset", "i8"),
+        ("last_offset", "i8"),
+        ("transactional", "i8"),  # sound batches of transactions, markers among them
+        ("counted", "i8"),  # batches whose offsets are looked at: all but those with a wrong checksum
+    ]
+)
 
 
 @kernel
-def sum_up(entries: Any, sums: Any) -> None:
-    """What entries (ENTRY[n], n > 0) in their order come to: ``sums`` (int64[SUMS_SIZE]), written over.
+def sum_up(batches: Any, sums: Any) -> None:
+    """Totals of batches (BATCH[n]) in their order: ``sums`` (SUMS[1]), written over.
 
-    REGRESSIONS: how often an entry's base offset is not above the last offset before it. Of a wrapper of
-    which no inner message was read the last offset stands for the base offset. TRANSACTIONAL: sound entries
-    of transactions, markers among them.
+    Of a wrapper of which no inner message was read the last offset stands for the base offset.
     """
-    sums[:] = 0
-    last = 0
-    for k in range(len(entries)):
-        e = entries[k]
+    sound_bytes, faulty, regressions, transactional, counted = 0, 0, 0, 0, 0
+    first = last = 0
+    for k in range(len(batches)):
+        e = batches[k]
+        if e["fault"]:
+            faulty += 1
+            if e["fault"] == faults.CRC_MISMATCH:
+                continue
+        else:
+            sound_bytes += e["size"]
+            transactional += e["magic"] == f.MAGIC_V2 and e["attributes"] & f.TRANSACTIONAL_MASK != 0
         wrapper = e["magic"] < f.MAGIC_V2 and e["codec"] != f.CODEC_NONE
         unread = wrapper and e["base_offset"] == UNKNOWN_OFFSET and e["record_count"] == 0
         base = e["last_offset"] if unread else e["base_offset"]
-        if e["fault"]:
-            sums[FAULTY] += 1
-        else:
-            sums[SOUND_BYTES] += e["size"]
-            sums[TRANSACTIONAL] += e["magic"] == f.MAGIC_V2 and e["attributes"] & f.TRANSACTIONAL_MASK != 0
-        if k == 0:
-            sums[FIRST_OFFSET] = base
+        if counted == 0:
+            first = base
         elif base <= last:
-            sums[REGRESSIONS] += 1
+            regressions += 1
+        counted += 1
         last = e["last_offset"]
-    sums[LAST_OFFSET] = last
+    total = sums[0]
+    total["sound_bytes"], total["faulty"], total["regressions"] = sound_bytes, faulty, regressions
+    total["first_offset"], total["last_offset"] = first, last
+    total["transactional"], total["counted"] = transactional, counted

@@ -21,16 +21,25 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar
 
 import numba
 import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.core import config
-from numba.extending import intrinsic, overload, register_jitable
+from numba import extending, types
+from numba.core import config as numba_config
+from numba.extending import overload, register_jitable
 
 from udfs.kernels import libraries
+
+Takes = ParamSpec("Takes")
+Gives = TypeVar("Gives", covariant=True)
+
+# Numba's int is an int64: what a kernel widens is an int, to those who read its types too
+int64: Callable[[Any], int] = np.int64  # type: ignore[assignment]
+# Numba gives an intrinsic its typing context itself, and sets options of a module as it is imported
+intrinsic: Any = extending.intrinsic
+config: Any = numba_config
 
 # Where kernels lie, and what they are compiled from
 KERNEL_ROOMS = ("format", "kernels", "recovery", "vectorized_varint.py")
@@ -96,12 +105,20 @@ def _cache_folder() -> str:
 _CACHE = _cache_folder()
 
 
-def kernel(function: Callable[..., Any]) -> Any:
+class Kernel(Protocol[Takes, Gives]):
+    """A compiled function. ``py_func``: the plain one it is made from."""
+
+    py_func: Callable[..., Any]
+
+    def __call__(self, *args: Takes.args, **kwargs: Takes.kwargs) -> Gives: ...
+
+
+def kernel(function: Callable[Takes, Gives]) -> Kernel[Takes, Gives]:
     """Compile a kernel: nopython, without the interpreter lock, cached on disk."""
     return _compiled(function, inline=False)
 
 
-def inlined(function: Callable[..., Any]) -> Any:
+def inlined(function: Callable[Takes, Gives]) -> Kernel[Takes, Gives]:
     """Compile a small kernel that becomes part of each kernel that calls it."""
     return _compiled(function, inline=True)
 
@@ -150,7 +167,7 @@ def checks_bounds() -> bool:
     return bool(config.BOUNDSCHECK)
 
 
-def _load(buf: Any, i: int, size: int, order: str, kind: Any) -> Any:
+def _load(buf: Any, i: int, size: int, order: Literal["little", "big"], kind: Any) -> Any:
     check(buf, i, size)
     return kind(int.from_bytes(bytes(buf[i : i + size]), order, signed=kind is np.int64))
 

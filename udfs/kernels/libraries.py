@@ -49,9 +49,45 @@ def function_address(name: str) -> int:
     return int(ctypes.cast(_FUNCTIONS[name], ctypes.c_void_p).value or 0)
 
 
-HAS_LZ4 = has("LZ4_decompress_safe")
-HAS_ZSTD = has("ZSTD_createDCtx", "ZSTD_freeDCtx", "ZSTD_decompressDCtx", "ZSTD_findFrameCompressedSize")
-HAS_CRC32 = has("crc32_gzip_refl")
+_TEXT = b"0123456789"
+# The text as one LZ4 block of literals (token, bytes), and as one zstd frame (RFC 8878, 3.1.1: magic number,
+# descriptor, content size; a last raw block of ten bytes)
+_LZ4_BLOCK = b"\xa0" + _TEXT
+_ZSTD_FRAME = b"\x28\xb5\x2f\xfd\x20\x0a\x51\x00\x00" + _TEXT
+
+
+def _expands_lz4() -> bool:
+    """Whether the function is there and does what we know: found by trying, as for each of these."""
+    if not has("LZ4_decompress_safe"):
+        return False
+    out = ctypes.create_string_buffer(16)
+    size = _FUNCTIONS["LZ4_decompress_safe"](_LZ4_BLOCK, out, len(_LZ4_BLOCK), len(out))
+    return bool(size == len(_TEXT) and out.raw[:size] == _TEXT)
+
+
+def _expands_zstd() -> bool:
+    names = ("ZSTD_createDCtx", "ZSTD_freeDCtx", "ZSTD_decompressDCtx", "ZSTD_findFrameCompressedSize")
+    if not has(*names):
+        return False
+    create, free, expand, measure = (_FUNCTIONS[name] for name in names)
+    create.restype, expand.restype, measure.restype = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t
+    context, out = ctypes.c_void_p(create()), ctypes.create_string_buffer(16)
+    frame, most = ctypes.c_size_t(len(_ZSTD_FRAME)), ctypes.c_size_t(len(out))
+    size = expand(context, out, most, _ZSTD_FRAME, frame)
+    free(context)
+    return bool(
+        size == len(_TEXT) and out.raw[:size] == _TEXT and measure(_ZSTD_FRAME, frame) == len(_ZSTD_FRAME)
+    )
+
+
+def _computes_crc32() -> bool:
+    if not has("crc32_gzip_refl"):
+        return False
+    found = _FUNCTIONS["crc32_gzip_refl"](ctypes.c_uint32(0), _TEXT, ctypes.c_uint64(len(_TEXT)))
+    return bool(found & 0xFFFFFFFF == zlib.crc32(_TEXT))
+
+
+HAS_LZ4, HAS_ZSTD, HAS_CRC32 = _expands_lz4(), _expands_zstd(), _computes_crc32()
 
 # isal's ``struct inflate_state`` begins so; what follows is tables that only the library knows
 INFLATE_STATE = np.dtype(

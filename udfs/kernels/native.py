@@ -9,13 +9,12 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
-import numpy as np
 from llvmlite import binding as llvm
 from numba import types
 from numba.extending import overload
 
 from udfs.kernels import libraries
-from udfs.kernels.jit import address, check, checks_bounds
+from udfs.kernels.jit import address, check, checks_bounds, int64
 
 DECLINED = -1
 
@@ -107,15 +106,15 @@ def _overload_inflate(state, src, at, size, dst, to, room):  # type: ignore[no-u
         fields[0]["next_out"], fields[0]["avail_out"] = address(dst, to), room
         if _inflate(pointer) != 0:
             return DECLINED, 0
-        return room - np.int64(fields[0]["avail_out"]), np.int64(fields[0]["avail_in"])
+        return room - int64(fields[0]["avail_out"]), int64(fields[0]["avail_in"])
 
     if libraries.HAS_INFLATE:
         return stream
     return lambda state, src, at, size, dst, to, room: (DECLINED, 0)
 
 
-def crc32_of(buf: Any, start: int, end: int, crc: int) -> int:
-    """CRC-32 of ``buf[start:end]`` (uint8), as uint32; ``crc``: of what came before."""
+def crc32_of(buf: Any, start: int, end: int, crc: Any) -> int:
+    """CRC-32 of ``buf[start:end]`` (uint8); ``crc``: of what came before. Both are uint32."""
     return zlib.crc32(buf[start:end].tobytes(), int(crc))
 
 

@@ -1,26 +1,23 @@
 """Rows of positions -> Arrow columns: the second pass, into buffers of exactly the right size.
 
-All columns of a group of entries lie in one allocation from Arrow's pool (the arena), whose layout
-``_lay_out`` reckons from the totals of the first pass. What is constant in an entry is written as runs.
+All columns of a group of batches lie in one allocation from Arrow's pool (``arena``), laid out by the totals
+of the first pass. What is constant in a batch is written as runs.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from udfs.arrow.jvm_text import repair_utf8
 from udfs.format import layout as f
 from udfs.format.schema import HEADER_TYPE
-from udfs.kernels.jit import borrowed, copy_bytes, copy_sixteen, kernel
-from udfs.kernels.record_index import (
-    HEADER_KEY_BYTES,
-    HEADER_VALUE_BYTES,
-    HEADERS,
-    KEY_BYTES,
-    NOT_ASCII,
+from udfs.kernels import arena as a
+from udfs.kernels.arena import SLACK, Arena, Texts, lay_out, part_of, texts_of
+from udfs.kernels.jit import borrowed, copy_bytes, copy_sixteen, inlined, int64, kernel
+from udfs.kernels.jvm_text import repair_utf8
+from udfs.kernels.record_rows import (
     ROW_HEADERS,
     ROW_HEADERS_AT,
     ROW_KEY_AT,
@@ -31,96 +28,54 @@ from udfs.kernels.record_index import (
     ROW_TIMESTAMP,
     ROW_VALUE_AT,
     ROW_VALUE_SIZE,
-    VALUE_BYTES,
+    named,
 )
 from udfs.vectorized_varint import varint_at
 
-# Parts of the arena
-(
-    OFFSET,
-    TIMESTAMP,
-    TIMESTAMP_VALID,
-    TIMESTAMP_TYPE,
-    MAGIC,
-    TIMESTAMP_MS,
-    POSITION,
-    SEQUENCE,
-    PRODUCER_ID,
-    PRODUCER_EPOCH,
-    LEADER_EPOCH,
-    TRANSACTIONAL,
-    CONTROL,
-    SIZE,
-    KEY_OFFSETS,
-    KEY_VALID,
-    KEY_DATA,
-    VALUE_OFFSETS,
-    VALUE_VALID,
-    VALUE_DATA,
-    HEADER_OFFSETS,
-    HEADER_VALID,
-    HKEY_OFFSETS,
-    HKEY_DATA,
-    HVALUE_OFFSETS,
-    HVALUE_VALID,
-    HVALUE_DATA,
-) = range(27)
-PARTS = 27
+# What filling the columns counts
+COUNTS = np.dtype(
+    [
+        ("rows", "i8"),  # these two are given
+        ("headers", "i8"),
+        ("null_keys", "i8"),
+        ("null_values", "i8"),
+        ("null_headers", "i8"),
+        ("null_timestamps", "i8"),
+        ("null_header_values", "i8"),
+        ("controls", "i8"),
+        ("min_offset", "i8"),
+        ("max_offset", "i8"),
+        ("min_timestamp", "i8"),  # us, of those not null; above the maximum where all are
+        ("max_timestamp", "i8"),
+    ]
+)
 _MOST = (1 << 63) - 1
-_SLACK = 16  # short copies write whole words
-
-# Counts that the kernel gives back
-NULL_KEYS, NULL_VALUES, NULL_HEADERS, NULL_TIMESTAMPS, NULL_HVALUES, CONTROLS = range(6)
-MIN_OFFSET, MAX_OFFSET, MIN_TIMESTAMP, MAX_TIMESTAMP = range(6, 10)  # timestamps in us, of those not null
-COUNTS_SIZE = 10
 
 
-@kernel
-def _lay_out(n: int, totals: Any, at: Any) -> None:
-    """``at`` (int64[PARTS + 1]): where each part begins in the arena (aligned to 64 bytes), and its size."""
-    bits, headers = (n + 7) // 8, totals[HEADERS]
-    for wide in (OFFSET, TIMESTAMP, TIMESTAMP_MS, POSITION, PRODUCER_ID):
-        at[wide + 1] = 8 * n
-    for narrow in (TIMESTAMP_TYPE, SEQUENCE, LEADER_EPOCH, SIZE):
-        at[narrow + 1] = 4 * n
-    for flags in (TIMESTAMP_VALID, TRANSACTIONAL, CONTROL, KEY_VALID, VALUE_VALID, HEADER_VALID):
-        at[flags + 1] = bits
-    for offsets in (KEY_OFFSETS, VALUE_OFFSETS, HEADER_OFFSETS):
-        at[offsets + 1] = 4 * (n + 1)
-    at[MAGIC + 1] = n
-    at[PRODUCER_EPOCH + 1] = 2 * n
-    at[KEY_DATA + 1] = totals[KEY_BYTES] + _SLACK
-    at[VALUE_DATA + 1] = totals[VALUE_BYTES] + _SLACK
-    at[HKEY_OFFSETS + 1] = 4 * (headers + 1)
-    at[HVALUE_OFFSETS + 1] = 4 * (headers + 1)
-    at[HKEY_DATA + 1] = totals[HEADER_KEY_BYTES] + _SLACK
-    at[HVALUE_VALID + 1] = (headers + 7) // 8
-    at[HVALUE_DATA + 1] = totals[HEADER_VALUE_BYTES] + _SLACK
-    at[0] = 0
-    for part in range(PARTS):
-        at[part + 1] = at[part] + (at[part + 1] + 63) // 64 * 64
+@inlined
+def _copy(data: Any, at: int, buf: Any, start: int, size: int, most: int) -> None:
+    """Copy ``size`` bytes; a short text as a whole word, where it does not begin past ``most``."""
+    if size <= SLACK and start <= most:
+        copy_sixteen(data, at, buf, start)
+    else:
+        copy_bytes(data, at, buf, start, size)
 
 
 @kernel
-def _gather_bytes(
-    buf: Any, starts: Any, sizes: Any, begin: int, end: int, offsets: Any, valid: Any, data: Any, at: int
-) -> int:
+def _gather_texts(buf: Any, starts: Any, sizes: Any, begin: int, end: int, out: Texts, at: int) -> int:
     """Gather the keys or values of some rows: offsets, validity bits, bytes from ``at`` on.
 
     ``starts``, ``sizes``: int64[n], two lines of the rows. Returns where the bytes end.
     """
-    bits = np.int64(valid[begin >> 3])  # gathered in a register: a byte written again and again stalls
-    most = len(buf) - _SLACK
+    offsets, valid, data = out.offsets, out.valid, out.data
+    bits = int64(valid[begin >> 3])  # gathered in a register: a byte written again and again stalls
+    most = len(buf) - SLACK
     for i in range(begin, end):
         size = sizes[i]
         offsets[i] = at
         if size >= 0:
             bits |= 1 << (i & 7)
-            start = starts[i]
-            if size <= _SLACK and start <= most:
-                copy_sixteen(data, at, buf, start)
-            else:
-                copy_bytes(data, at, buf, start, size)
+            _copy(data, at, buf, starts[i], size, most)
             at += size
         if i & 7 == 7:
             valid[i >> 3] = bits
@@ -130,29 +85,28 @@ def _gather_bytes(
     return at
 
 
+class _Lists(NamedTuple):
+    """The lists of headers: offsets (int32[n + 1]), validity (uint8, bits)."""
+
+    offsets: Any
+    valid: Any
+
+
 @kernel
 def _gather_headers(
-    buf: Any,
-    rows: Any,
-    begin: int,
-    end: int,
-    offsets: Any,
-    valid: Any,
-    key_offsets: Any,
-    key_data: Any,
-    value_offsets: Any,
-    value_valid: Any,
-    value_data: Any,
-    ends: Any,
+    buf: Any, rows: Any, begin: int, end: int, lists: _Lists, keys: Texts, values: Texts, ends: Any
 ) -> None:
     """Gather the headers of some rows into list<struct<key, value>>; the first pass checked them.
 
     ``ends``: int64[3], headers, bytes of keys and bytes of values so far; moved on.
     """
+    offsets, valid = lists.offsets, lists.valid
+    key_offsets, key_data = keys.offsets, keys.data
+    value_offsets, value_valid, value_data = values.offsets, values.valid, values.data
     header, key_at, value_at = ends[0], ends[1], ends[2]
-    most = len(buf)
-    bits = np.int64(valid[begin >> 3])
-    value_bits = np.int64(value_valid[header >> 3]) if header & 7 else 0
+    end_of, most = len(buf), len(buf) - SLACK
+    bits = int64(valid[begin >> 3])
+    value_bits = int64(value_valid[header >> 3]) if header & 7 else 0
     for i in range(begin, end):
         offsets[i] = header
         count = rows[ROW_HEADERS, i]
@@ -165,19 +119,13 @@ def _gather_headers(
         for _ in range(count):
             key_offsets[header] = key_at
             value_offsets[header] = value_at
-            size, p = varint_at(buf, p, most)
-            if size <= _SLACK and p + _SLACK <= most:
-                copy_sixteen(key_data, key_at, buf, p)
-            else:
-                copy_bytes(key_data, key_at, buf, p, size)
+            size, p = varint_at(buf, p, end_of)
+            _copy(key_data, key_at, buf, p, size, most)
             key_at += size
-            size, p = varint_at(buf, p + size, most)
+            size, p = varint_at(buf, p + size, end_of)
             if size >= 0:
                 value_bits |= 1 << (header & 7)
-                if size <= _SLACK and p + _SLACK <= most:
-                    copy_sixteen(value_data, value_at, buf, p)
-                else:
-                    copy_bytes(value_data, value_at, buf, p, size)
+                _copy(value_data, value_at, buf, p, size, most)
                 value_at += size
                 p += size
             if header & 7 == 7:
@@ -199,33 +147,39 @@ def _unset(bits: Any, n: int) -> int:
     """How many of the first ``n`` bits are 0; bits behind them are 0, too."""
     count = 0
     for i in range((n + 7) >> 3):
-        count += np.int64(_BITS[bits[i]])
+        count += int64(_BITS[bits[i]])
     return n - count
 
 
 @kernel
 def _run_end(e: Any, begin: int, n: int) -> int:
-    """Where the rows of an entry end that begin at ``begin``; of a batch in chunks only ``n`` are there."""
-    return begin if e["fault"] else min(begin + np.int64(e["record_count"]), n)
+    """Where the rows of a batch end that begin at ``begin``; of a batch in chunks only ``n`` are there."""
+    return begin if e["fault"] else min(begin + int64(e["record_count"]), n)
+
+
+@inlined
+def _set_bits(bits: Any, begin: int, end: int) -> None:
+    for i in range(begin, end):
+        bits[i >> 3] |= np.uint8(1 << (i & 7))
 
 
 @kernel
-def _fill_runs(entries: Any, n: int, arena: Any, at: Any) -> int:
-    """Columns that are constant in an entry, a run of rows at a time. Returns the control records."""
-    magic = arena[at[MAGIC] : at[MAGIC] + n].view(np.int8)
-    kind = arena[at[TIMESTAMP_TYPE] : at[TIMESTAMP_TYPE] + 4 * n].view(np.int32)
-    position = arena[at[POSITION] : at[POSITION] + 8 * n].view(np.int64)
-    producer = arena[at[PRODUCER_ID] : at[PRODUCER_ID] + 8 * n].view(np.int64)
-    producer_epoch = arena[at[PRODUCER_EPOCH] : at[PRODUCER_EPOCH] + 2 * n].view(np.int16)
-    leader = arena[at[LEADER_EPOCH] : at[LEADER_EPOCH] + 4 * n].view(np.int32)
-    transactional = arena[at[TRANSACTIONAL] : at[CONTROL]]
-    control = arena[at[CONTROL] : at[SIZE]]
+def _fill_runs(batches: Any, arena: Any, at: Any, counts: Any) -> None:
+    """Columns that are constant in a batch, a run of rows at a time."""
+    magic = part_of(arena, at, a.MAGIC).view(np.int8)
+    kind = part_of(arena, at, a.TIMESTAMP_TYPE).view(np.int32)
+    position = part_of(arena, at, a.POSITION).view(np.int64)
+    producer = part_of(arena, at, a.PRODUCER_ID).view(np.int64)
+    producer_epoch = part_of(arena, at, a.PRODUCER_EPOCH).view(np.int16)
+    leader = part_of(arena, at, a.LEADER_EPOCH).view(np.int32)
+    transactional = part_of(arena, at, a.TRANSACTIONAL)
+    control = part_of(arena, at, a.CONTROL)
     transactional[:] = 0
     control[:] = 0
     controls = 0
-    begin = 0
-    for k in range(len(entries)):
-        e = entries[k]
+    begin, n = 0, counts["rows"]
+    for k in range(len(batches)):
+        e = batches[k]
         end = _run_end(e, begin, n)
         if end == begin:
             continue
@@ -237,29 +191,22 @@ def _fill_runs(entries: Any, n: int, arena: Any, at: Any) -> int:
         leader[begin:end] = e["leader_epoch"]
         if e["magic"] == f.MAGIC_V2:
             if e["attributes"] & f.TRANSACTIONAL_MASK:
-                for i in range(begin, end):
-                    transactional[i >> 3] |= np.uint8(1 << (i & 7))
+                _set_bits(transactional, begin, end)
             if e["attributes"] & f.CONTROL_MASK:
-                for i in range(begin, end):
-                    control[i >> 3] |= np.uint8(1 << (i & 7))
+                _set_bits(control, begin, end)
                 controls += end - begin
         begin = end
-    return controls
+    counts["controls"] = controls
 
 
 @kernel
-def _fill_numbers(rows: Any, n: int, arena: Any, at: Any, counts: Any) -> None:
-    """Columns that differ from record to record, with their bounds."""
-    offset = arena[at[OFFSET] : at[OFFSET] + 8 * n].view(np.int64)
-    milliseconds = arena[at[TIMESTAMP_MS] : at[TIMESTAMP_MS] + 8 * n].view(np.int64)
-    microseconds = arena[at[TIMESTAMP] : at[TIMESTAMP] + 8 * n].view(np.int64)
-    sequence = arena[at[SEQUENCE] : at[SEQUENCE] + 4 * n].view(np.int32)
-    size = arena[at[SIZE] : at[SIZE] + 4 * n].view(np.int32)
-    valid = arena[at[TIMESTAMP_VALID] : at[TIMESTAMP_TYPE]]
-    nulls = 0
-    bits = 0
+def _fill_numbers(rows: Any, arena: Any, at: Any, counts: Any) -> None:
+    """Offset, sequence and size of each record, and the bounds of the offsets."""
+    offset = part_of(arena, at, a.OFFSET).view(np.int64)
+    sequence = part_of(arena, at, a.SEQUENCE).view(np.int32)
+    size = part_of(arena, at, a.SIZE).view(np.int32)
     lowest, highest = rows[ROW_OFFSET, 0], rows[ROW_OFFSET, 0]
-    earliest, latest = _MOST, -_MOST
+    n = counts["rows"]
     for i in range(n):
         value = rows[ROW_OFFSET, i]
         offset[i] = value
@@ -269,6 +216,18 @@ def _fill_numbers(rows: Any, n: int, arena: Any, at: Any, counts: Any) -> None:
         sequence[i] = rows[ROW_SEQUENCE, i]
     for i in range(n):
         size[i] = rows[ROW_SIZE, i]
+    counts["min_offset"], counts["max_offset"] = lowest, highest
+
+
+@kernel
+def _fill_timestamps(rows: Any, arena: Any, at: Any, counts: Any) -> None:
+    """The timestamp of each record in ms, in us where SQL holds it, and the bounds of the latter."""
+    milliseconds = part_of(arena, at, a.TIMESTAMP_MS).view(np.int64)
+    microseconds = part_of(arena, at, a.TIMESTAMP).view(np.int64)
+    valid = part_of(arena, at, a.TIMESTAMP_VALID)
+    earliest, latest = _MOST, -_MOST
+    nulls, bits = 0, 0
+    n = counts["rows"]
     for i in range(n):
         timestamp = rows[ROW_TIMESTAMP, i]
         milliseconds[i] = timestamp
@@ -285,106 +244,72 @@ def _fill_numbers(rows: Any, n: int, arena: Any, at: Any, counts: Any) -> None:
             bits = 0
     if n & 7:
         valid[n >> 3] = bits
-    counts[NULL_TIMESTAMPS] = nulls
-    counts[MIN_OFFSET] = lowest
-    counts[MAX_OFFSET] = highest
-    counts[MIN_TIMESTAMP] = earliest
-    counts[MAX_TIMESTAMP] = latest
+    counts["null_timestamps"] = nulls
+    counts["min_timestamp"], counts["max_timestamp"] = earliest, latest
 
 
 @kernel
-def fill(
-    window: Any, scratch: Any, entries: Any, rows: Any, n: int, headers: int, arena: Any, at: Any, counts: Any
-) -> None:
-    """Fill the arena (uint8, laid out by ``at``) from the first ``n`` rows.
+def _buffer_run(batches: Any, k: int, begin: int, n: int) -> tuple[int, int]:
+    """Where a run of batches from ``k`` on ends whose data lie in the same buffer: (batch, row)."""
+    expanded = batches[k]["expanded"]
+    end = begin
+    while k < len(batches):
+        behind = _run_end(batches[k], end, n)
+        if behind != end and batches[k]["expanded"] != expanded:
+            break
+        end = behind
+        k += 1
+    return k, end
 
-    ``headers``: how many the rows have; their part of the arena is left as it is where they have none.
-    ``counts``: int64[COUNTS_SIZE] out.
+
+@kernel
+def _fill_texts(window: Any, scratch: Any, batches: Any, rows: Any, arena: Any, at: Any, counts: Any) -> None:
+    """Keys, values and headers. Where the rows have no headers, their parts are left as they are."""
+    n, headers = counts["rows"], counts["headers"]
+    keys, values = texts_of(arena, at, a.KEYS), texts_of(arena, at, a.VALUES)
+    lists = _Lists(part_of(arena, at, a.HEADER_LISTS).view(np.int32), part_of(arena, at, a.HEADER_VALID))
+    header_keys = texts_of(arena, at, a.HEADER_KEYS)
+    header_values = texts_of(arena, at, a.HEADER_VALUES)
+    keys.valid[:] = 0
+    values.valid[:] = 0
+    lists.valid[:] = 0
+    header_values.valid[:] = 0
+    ends = np.zeros(3, dtype=np.int64)
+    key_end, value_end, begin, k = 0, 0, 0, 0
+    while begin < n:  # nearly always one run
+        buf = scratch if batches[k]["expanded"] else window
+        k, end = _buffer_run(batches, k, begin, n)
+        work = (buf, rows[ROW_KEY_AT], rows[ROW_KEY_SIZE], begin, end)
+        key_end = _gather_texts(*work, keys, key_end)
+        work = (buf, rows[ROW_VALUE_AT], rows[ROW_VALUE_SIZE], begin, end)
+        value_end = _gather_texts(*work, values, value_end)
+        if headers:
+            _gather_headers(buf, rows, begin, end, lists, header_keys, header_values, ends)
+        begin = end
+    keys.offsets[n] = key_end
+    values.offsets[n] = value_end
+    lists.offsets[n] = ends[0]
+    header_keys.offsets[ends[0]] = ends[1]
+    header_values.offsets[ends[0]] = ends[2]
+    counts["null_keys"] = _unset(keys.valid, n)
+    counts["null_values"] = _unset(values.valid, n)
+    counts["null_headers"] = _unset(lists.valid, n)
+    counts["null_header_values"] = _unset(header_values.valid, headers)
+
+
+@kernel
+def fill(window: Any, scratch: Any, batches: Any, rows: Any, arena: Any, at: Any, counts: Any) -> None:
+    """Fill the arena (uint8, laid out by ``at``) from the first rows.
+
+    ``counts``: COUNTS[1], rows and headers given, the others out.
     """
     window, scratch, arena = borrowed(window), borrowed(scratch), borrowed(arena)
-    entries, rows, at = borrowed(entries), borrowed(rows), borrowed(at)
-    _fill_numbers(rows, n, arena, at, counts)
-    counts[CONTROLS] = _fill_runs(entries, n, arena, at)
-    key_offsets = arena[at[KEY_OFFSETS] : at[KEY_VALID]].view(np.int32)
-    key_valid = arena[at[KEY_VALID] : at[KEY_DATA]]
-    key_data = arena[at[KEY_DATA] : at[VALUE_OFFSETS]]
-    value_offsets = arena[at[VALUE_OFFSETS] : at[VALUE_VALID]].view(np.int32)
-    value_valid = arena[at[VALUE_VALID] : at[VALUE_DATA]]
-    value_data = arena[at[VALUE_DATA] : at[HEADER_OFFSETS]]
-    list_offsets = arena[at[HEADER_OFFSETS] : at[HEADER_VALID]].view(np.int32)
-    list_valid = arena[at[HEADER_VALID] : at[HKEY_OFFSETS]]
-    hkey_offsets = arena[at[HKEY_OFFSETS] : at[HKEY_DATA]].view(np.int32)
-    hkey_data = arena[at[HKEY_DATA] : at[HVALUE_OFFSETS]]
-    hvalue_offsets = arena[at[HVALUE_OFFSETS] : at[HVALUE_VALID]].view(np.int32)
-    hvalue_valid = arena[at[HVALUE_VALID] : at[HVALUE_DATA]]
-    hvalue_data = arena[at[HVALUE_DATA] : at[PARTS]]
-    key_valid[:] = 0
-    value_valid[:] = 0
-    list_valid[:] = 0
-    hvalue_valid[:] = 0
-    ends = np.zeros(3, dtype=np.int64)
-    key_end = 0
-    value_end = 0
-    begin = 0
-    k = 0
-    while begin < n:  # a run of rows whose data lie in the same buffer: nearly always all
-        expanded = entries[k]["expanded"]
-        end = begin
-        while k < len(entries) and (
-            entries[k]["expanded"] == expanded or _run_end(entries[k], end, n) == end
-        ):
-            end = _run_end(entries[k], end, n)
-            k += 1
-        buf = scratch if expanded else window
-        work = (buf, rows[ROW_KEY_AT], rows[ROW_KEY_SIZE], begin, end)
-        key_end = _gather_bytes(*work, key_offsets, key_valid, key_data, key_end)
-        work = (buf, rows[ROW_VALUE_AT], rows[ROW_VALUE_SIZE], begin, end)
-        value_end = _gather_bytes(*work, value_offsets, value_valid, value_data, value_end)
-        if headers:
-            _gather_headers(
-                buf,
-                rows,
-                begin,
-                end,
-                list_offsets,
-                list_valid,
-                hkey_offsets,
-                hkey_data,
-                hvalue_offsets,
-                hvalue_valid,
-                hvalue_data,
-                ends,
-            )
-        begin = end
-    key_offsets[n] = key_end
-    value_offsets[n] = value_end
-    list_offsets[n] = ends[0]
-    hkey_offsets[ends[0]] = ends[1]
-    hvalue_offsets[ends[0]] = ends[2]
-    counts[NULL_KEYS] = _unset(key_valid, n)
-    counts[NULL_VALUES] = _unset(value_valid, n)
-    counts[NULL_HEADERS] = _unset(list_valid, n)
-    counts[NULL_HVALUES] = _unset(hvalue_valid, ends[0])
-
-
-class _Arena:
-    """The filled allocation, cut into Arrow arrays without a copy."""
-
-    def __init__(self, buffer: pa.Buffer, at: np.ndarray) -> None:
-        self._buffer = buffer
-        self._at = at.tolist()
-
-    def part(self, which: int) -> pa.Buffer:
-        return self._buffer.slice(self._at[which], self._at[which + 1] - self._at[which])
-
-    def plain(self, kind: pa.DataType, n: int, which: int, valid: int = -1, nulls: int = 0) -> pa.Array:
-        validity = self.part(valid) if nulls else None
-        return pa.Array.from_buffers(kind, n, [validity, self.part(which)], nulls)
-
-    def sized(self, kind: pa.DataType, n: int, which: int, nulls: int) -> pa.Array:
-        """Offsets, validity and data follow each other in the arena."""
-        validity = self.part(which + 1) if nulls else None
-        return pa.Array.from_buffers(kind, n, [validity, self.part(which), self.part(which + 2)], nulls)
+    batches, rows, at = borrowed(batches), borrowed(rows), borrowed(at)
+    count = counts[0]
+    _fill_numbers(rows, arena, at, count)
+    _fill_timestamps(rows, arena, at, count)
+    _fill_runs(batches, arena, at, count)
+    _fill_texts(window, scratch, batches, rows, arena, at, count)
 
 
 _TIMESTAMP = pa.timestamp("us", "UTC")
@@ -410,19 +335,18 @@ NAMES = (
 )
 
 
-def _header_lists(arena: _Arena, n: int, headers: int, counts: np.ndarray, ascii_keys: bool) -> pa.Array:
+def _header_lists(arena: Arena, n: int, counts: dict[str, int], ascii_keys: bool) -> pa.Array:
+    headers = counts["headers"]
     if headers == 0:
         return pa.nulls(n, HEADER_TYPE)
-    key_buffers = [None, arena.part(HKEY_OFFSETS), arena.part(HKEY_DATA)]
-    if ascii_keys:
-        keys = pa.Array.from_buffers(pa.string(), headers, key_buffers, 0)
-    else:
-        keys = repair_utf8(pa.Array.from_buffers(pa.binary(), headers, key_buffers, 0))
-    values = arena.sized(pa.binary(), headers, HVALUE_OFFSETS, int(counts[NULL_HVALUES]))
+    keys = arena.sized(pa.string() if ascii_keys else pa.binary(), headers, a.HEADER_KEYS, 0)
+    if not ascii_keys:
+        keys = repair_utf8(keys)
+    values = arena.sized(pa.binary(), headers, a.HEADER_VALUES, counts["null_header_values"])
     pairs = pa.StructArray.from_arrays([keys, values], fields=list(HEADER_TYPE.value_type))
-    nulls = int(counts[NULL_HEADERS])
-    validity = arena.part(HEADER_VALID) if nulls else None
-    buffers = [validity, arena.part(HEADER_OFFSETS)]
+    nulls = counts["null_headers"]
+    validity = arena.part(a.HEADER_VALID) if nulls else None
+    buffers = [validity, arena.part(a.HEADER_LISTS)]
     return pa.Array.from_buffers(HEADER_TYPE, n, buffers, nulls, children=[pairs])
 
 
@@ -438,41 +362,40 @@ def _control_types(keys: pa.Array, is_control: pa.Array, controls: int) -> pa.Ar
 
 
 def build_columns(
-    window: np.ndarray, scratch: np.ndarray, entries: np.ndarray, rows: np.ndarray, n: int, totals: np.ndarray
-) -> tuple[pa.RecordBatch, np.ndarray]:
+    window: np.ndarray, scratch: np.ndarray, batches: np.ndarray, rows: np.ndarray, n: int, totals: np.ndarray
+) -> tuple[pa.RecordBatch, dict[str, int]]:
     """The columns of ``records`` that the bytes alone tell (NAMES), for the first ``n`` rows, in their order.
 
-    ``entries``: ENTRY[m], those that the rows are of; ``window``, ``scratch``: uint8 buffers the rows point
-    into; ``totals``: of ``record_index``; n > 0.
-    Returns the columns and the counts of the fill: int64[COUNTS_SIZE].
+    ``batches``: BATCH[m], those that the rows are of; ``window``, ``scratch``: uint8 buffers the rows point
+    into; ``totals``: TOTALS[1], of these rows; n > 0.
+    Returns the columns and what filling them counted: the fields of COUNTS.
     """
-    at = np.empty(PARTS + 1, dtype=np.int64)
-    _lay_out(n, totals, at)
-    buffer = pa.allocate_buffer(int(at[PARTS]))
-    counts = np.zeros(COUNTS_SIZE, dtype=np.int64)
-    headers = int(totals[HEADERS])
-    fill(window, scratch, entries, rows, n, headers, np.frombuffer(buffer, dtype=np.uint8), at, counts)
-    arena = _Arena(buffer, at)
-    null = counts.tolist()
-    keys = arena.sized(pa.binary(), n, KEY_OFFSETS, null[NULL_KEYS])
-    is_control = arena.plain(pa.bool_(), n, CONTROL)
+    at = np.empty(a.PARTS + 1, dtype=np.int64)
+    lay_out(n, totals, at)
+    buffer = pa.allocate_buffer(int(at[a.PARTS]))
+    counted = np.zeros(1, dtype=COUNTS)
+    counted["rows"], counted["headers"] = n, totals["headers"]
+    fill(window, scratch, batches, rows, np.frombuffer(buffer, dtype=np.uint8), at, counted)
+    arena, counts = Arena(buffer, at), named(counted)
+    keys = arena.sized(pa.binary(), n, a.KEYS, counts["null_keys"])
+    is_control = arena.plain(pa.bool_(), n, a.CONTROL)
     columns = [
         keys,
-        arena.sized(pa.binary(), n, VALUE_OFFSETS, null[NULL_VALUES]),
-        arena.plain(pa.int64(), n, OFFSET),
-        arena.plain(_TIMESTAMP, n, TIMESTAMP, TIMESTAMP_VALID, null[NULL_TIMESTAMPS]),
-        arena.plain(pa.int32(), n, TIMESTAMP_TYPE),
-        _header_lists(arena, n, headers, counts, not totals[NOT_ASCII]),
-        arena.plain(pa.int8(), n, MAGIC),
-        arena.plain(pa.int64(), n, TIMESTAMP_MS),
-        arena.plain(pa.int64(), n, POSITION),
-        arena.plain(pa.int32(), n, SEQUENCE),
-        arena.plain(pa.int64(), n, PRODUCER_ID),
-        arena.plain(pa.int16(), n, PRODUCER_EPOCH),
-        arena.plain(pa.int32(), n, LEADER_EPOCH),
-        arena.plain(pa.bool_(), n, TRANSACTIONAL),
+        arena.sized(pa.binary(), n, a.VALUES, counts["null_values"]),
+        arena.plain(pa.int64(), n, a.OFFSET),
+        arena.plain(_TIMESTAMP, n, a.TIMESTAMP, a.TIMESTAMP_VALID, counts["null_timestamps"]),
+        arena.plain(pa.int32(), n, a.TIMESTAMP_TYPE),
+        _header_lists(arena, n, counts, not totals["not_ascii"][0]),
+        arena.plain(pa.int8(), n, a.MAGIC),
+        arena.plain(pa.int64(), n, a.TIMESTAMP_MS),
+        arena.plain(pa.int64(), n, a.POSITION),
+        arena.plain(pa.int32(), n, a.SEQUENCE),
+        arena.plain(pa.int64(), n, a.PRODUCER_ID),
+        arena.plain(pa.int16(), n, a.PRODUCER_EPOCH),
+        arena.plain(pa.int32(), n, a.LEADER_EPOCH),
+        arena.plain(pa.bool_(), n, a.TRANSACTIONAL),
         is_control,
-        _control_types(keys, is_control, null[CONTROLS]),
-        arena.plain(pa.int32(), n, SIZE),
+        _control_types(keys, is_control, counts["controls"]),
+        arena.plain(pa.int32(), n, a.SIZE),
     ]
     return pa.RecordBatch.from_arrays(columns, names=list(NAMES)), counts

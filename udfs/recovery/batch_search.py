@@ -1,12 +1,11 @@
-"""The search for the next entry that proves itself, in the bytes of one segment.
+"""The search for the next batch that proves itself, in the bytes of one segment.
 
-An entry proves itself by three things: its length is legal and fits the segment, what follows its end is an
-entry (or the end of the segment, or the zeros up to it), and its checksum is right.
+A batch proves itself by two things: its length is legal and fits the segment, and its checksum is right.
 
 The search is linear in the bytes it passes, whatever they are. The checksum of any range comes from running
-checksums at fixed steps (that of a whole is that of its parts), so what only looks like an entry costs the
-same however long it claims to be. Entries that end past the region in view wait: sorted by their ends they
-are judged together, in one more pass over the segment. And what was searched is not searched again.
+checksums at fixed steps (that of a whole is that of its parts), so what only looks like a batch costs the
+same however long it claims to be. Candidates that end past the region in view wait: sorted by their ends they
+are judged together, a block of the segment at a time. And what was searched is not searched again.
 """
 
 from __future__ import annotations
@@ -19,28 +18,31 @@ import numpy as np
 
 from udfs.format import layout as f
 from udfs.kernels.checksums import crc32, crc32_combine, crc32c, crc32c_combine
-from udfs.kernels.framing import checksum, entry_size
-from udfs.kernels.jit import inlined, kernel, load_be32, load_u64
+from udfs.kernels.framing import batch_size, checksum
+from udfs.kernels.jit import inlined, int64, kernel, load_be32, load_u64
+from udfs.recovery.range_checksums import BLOCK, RangeChecksums, running_sums
 from udfs.source.byte_source import ByteSource, read_at
 
 _STEP = 1 << 6  # bytes between running checksums
-_REGION = 1 << 16  # bytes searched at a time: the first time, and
+_REGION = 1 << 14  # bytes searched at a time: the first time, and
 _REGION_MOST = 1 << 24  # from then on
-_BLOCK = 1 << 16
+_ZEROS_BLOCK = 1 << 20
 
-# Entries whose ends are not in view: begin and end in the segment, the running checksum up to what the
-# entry's own one covers, and that one
+# Candidates whose ends are not in view: begin and end in the segment, the running checksum up to what their
+# own one covers, and that one
 _WAITING = np.dtype([("at", "i8"), ("end", "i8"), ("before", "u4"), ("stored", "u4"), ("v2", "?")])
 _WAITING_MOST = 1 << 20
 
 
 @kernel
-def _running(buf: Any, size: int, before: Any, sums_c: Any, sums: Any) -> None:
-    """Running CRC-32C and CRC-32 of ``buf[0:size]`` at every step, going on from ``before`` (int64[2])."""
-    sums_c[0], sums[0] = before[0], before[1]
-    for k in range(1, size // _STEP + 1):
-        sums_c[k] = crc32c(buf, (k - 1) * _STEP, k * _STEP, sums_c[k - 1])
-        sums[k] = crc32(buf, (k - 1) * _STEP, k * _STEP, sums[k - 1])
+def _nonzero_end(buf: Any, size: int) -> int:
+    """Where the zeros begin that ``buf[0:size]`` (uint8) ends with; 0 where it holds nothing else."""
+    at = size
+    while at >= 8 and load_u64(buf, at - 8) == np.uint64(0):
+        at -= 8
+    while at > 0 and buf[at - 1] == 0:
+        at -= 1
+    return at
 
 
 @inlined
@@ -69,25 +71,19 @@ def _without(whole: int, before: int, size: int, v2: bool) -> int:
     return whole ^ (crc32c_combine(before, 0, size) if v2 else crc32_combine(before, 0, size))
 
 
-@inlined
-def _follows(buf: Any, at: int, end: int, zeros: int) -> bool:
-    """Whether an entry may end at ``buf[at]``: another begins there, or nothing more but zeros."""
-    return at >= zeros or at + f.HEADER_UP_TO_MAGIC > end or entry_size(buf, at, end) > 0
-
-
 @kernel
 def _find(
     buf: Any, start: int, stop: int, end: int, position: int, length: int, zeros: int,
     sums_c: Any, sums: Any, waiting: Any, n: int,
 ) -> tuple[int, bool, int]:  # fmt: skip
-    """The first place in ``buf[start:stop]`` (uint8) where an entry proves itself: (place, True, n).
+    """The first place in ``buf[start:stop]`` (uint8) where a batch proves itself: (place, True, n).
 
     (place, False, n) where none does before that place: ``stop``, or where ``waiting`` was full. ``end``
     bytes of ``buf`` are there, from ``position`` of the segment on; the segment has ``length`` bytes and
     nothing but zeros from ``zeros`` on. ``waiting``: _WAITING rows, of which ``n`` are in use.
     """
     room, zeros = length - position, zeros - position
-    last = min(stop, end - f.V0_MIN_SIZE + 1) - 1
+    last = min(stop, end - f.V0_MIN_SIZE + 1, zeros) - 1
     at = start - 1
     while at < last:
         at += 1
@@ -95,75 +91,54 @@ def _find(
             at += 8
         if at > last:
             break
-        size = entry_size(buf, at, end)
+        size = batch_size(buf, at, end)
         if size <= 0 or size > room - at:
             continue
         v2 = buf[at + f.MAGIC_POS] == f.MAGIC_V2
         stored = load_be32(buf, at + (f.V2_CRC_POS if v2 else f.LEGACY_CRC_POS)) & 0xFFFFFFFF
         begin = at + (f.V2_ATTRIBUTES_POS if v2 else f.MAGIC_POS)
         following = at + size
-        if following > end or (following < zeros and following + f.HEADER_UP_TO_MAGIC > end and end < room):
+        if following > end:
             if n == len(waiting):
                 return at, False, n
             waiting[n]["at"], waiting[n]["end"] = position + at, position + following
             waiting[n]["before"], waiting[n]["stored"] = _up_to(buf, begin, v2, sums_c, sums), stored
             waiting[n]["v2"] = v2
             n += 1
-        elif _follows(buf, following, end, zeros):
-            if size <= 4 * _STEP:
-                computed = checksum(buf, at, size)
-            else:
-                before = _up_to(buf, begin, v2, sums_c, sums)
-                computed = _without(_up_to(buf, following, v2, sums_c, sums), before, following - begin, v2)
-            if computed == stored:
-                return at, True, n
+            continue
+        if size <= 4 * _STEP:
+            computed = checksum(buf, at, size)
+        else:
+            before = _up_to(buf, begin, v2, sums_c, sums)
+            computed = _without(_up_to(buf, following, v2, sums_c, sums), before, following - begin, v2)
+        if computed == stored:
+            return at, True, n
     return stop, False, n
 
 
 @kernel
-def _keep_followed(
-    buf: Any, end: int, position: int, length: int, zeros: int, waiting: Any, k: int, kept: int
-) -> tuple[int, int]:
-    """Of the entries from ``waiting[k]`` on, which end in ``buf``, keep those that another may follow.
+def _judge(buf: Any, position: int, waiting: Any, k: int, before: Any, found: int) -> tuple[int, int]:
+    """Judge the candidates from ``waiting[k]`` on that end before ``buf[BLOCK]``, in the order of their ends.
 
-    Gives the first entry that ends past ``buf``, and how many are kept in all, at the front of ``waiting``.
-    """
-    while k < len(waiting):
-        at = waiting[k]["end"] - position
-        if at + f.HEADER_UP_TO_MAGIC > end and position + end < length:
-            break
-        if _follows(buf, at, end, zeros - position):
-            waiting[kept] = waiting[k]
-            kept += 1
-        k += 1
-    return k, kept
-
-
-@kernel
-def _judge(
-    buf: Any, end: int, position: int, waiting: Any, k: int, before: Any, found: int
-) -> tuple[int, int]:
-    """Hold the entries from ``waiting[k]`` on that end in ``buf`` to their checksums.
-
-    ``before``: int64[2], the running CRC-32C and CRC-32 up to ``buf[0]``, and up to its end afterwards.
-    Gives the first entry that ends past ``buf``, and the lowest place of one that is right, or ``found``.
+    ``buf``: uint8, from ``position`` on; ``before``: int64[2], the running CRC-32C and CRC-32
+    up to ``buf[0]``. Gives the first candidate that ends later, and the lowest place of one that is right, or
+    ``found``.
     """
     place_c = place = 0
-    while k < len(waiting) and waiting[k]["end"] <= position + end:
+    while k < len(waiting) and waiting[k]["end"] < position + BLOCK:
         e = waiting[k]
         at = e["end"] - position
+        k += 1
+        if found >= 0 and e["at"] > found:
+            continue
         if e["v2"]:
             before[0] = crc32c(buf, place_c, at, before[0])
             place_c, whole, begin = at, before[0], e["at"] + f.V2_ATTRIBUTES_POS
         else:
             before[1] = crc32(buf, place, at, before[1])
             place, whole, begin = at, before[1], e["at"] + f.MAGIC_POS
-        right = _without(whole, np.int64(e["before"]), e["end"] - begin, e["v2"]) == e["stored"]
-        if right and (found < 0 or e["at"] < found):
+        if _without(whole, int64(e["before"]), e["end"] - begin, e["v2"]) == e["stored"]:
             found = e["at"]
-        k += 1
-    before[0] = crc32c(buf, place_c, end, before[0])
-    before[1] = crc32(buf, place, end, before[1])
     return k, found
 
 
@@ -172,26 +147,24 @@ class _Region:
     """Bytes in view, from ``position`` of the segment on, with their running checksums at every step."""
 
     position: int
-    last: int  # entries that begin before it can be judged, or wait
+    last: int  # batches that begin before it can be judged, or wait
     buf: np.ndarray
     sums_c: np.ndarray
     sums: np.ndarray
 
-    def before(self, at: int) -> np.ndarray:
-        """int64[2]: both running checksums up to ``buf[at]``, a step."""
-        return np.array([self.sums_c[at // _STEP], self.sums[at // _STEP]])
 
+class BatchSearch:
+    """Finds batches that prove themselves in the bytes of a segment from ``origin`` to ``length``."""
 
-class EntrySearch:
-    """Finds entries that prove themselves in a segment of ``length`` bytes."""
-
-    def __init__(self, source: ByteSource, length: int) -> None:
-        self._source = source
-        self._length = length
-        self._block = np.empty(_BLOCK, dtype=np.uint8)
-        self._region: _Region | None = None
+    def __init__(self, source: ByteSource, origin: int, length: int, checksums: RangeChecksums) -> None:
+        self._source, self._origin, self._length = source, origin, length
+        self._checksums = checksums
+        # The one that was searched last, and the one before: searches behind damage go to and fro between the
+        # place of the damage and where lengths lead
+        self._regions: list[_Region] = []
+        self._waiting = np.empty(_WAITING_MOST, dtype=_WAITING)
         self._zeros = -1  # where the zeros begin that the segment ends with; -1 not looked for
-        # Ranges that were searched, ascending: no entry proves itself in them, but one does at their ends,
+        # Ranges that were searched, ascending: no batch proves itself in them, but one does at their ends,
         # unless that is the segment's
         self._begins: list[int] = []
         self._ends: list[int] = []
@@ -203,19 +176,19 @@ class EntrySearch:
         """Where the zeros begin that the segment ends with; its length where it ends with none."""
         if self._zeros < 0:
             self._zeros = self._length
-            while self._zeros > 0:
-                start = max(0, self._zeros - _BLOCK)
-                got = self._read(start, self._block[: self._zeros - start])
-                some = self._block[:got].nonzero()[0]
-                if len(some):
-                    self._zeros = start + int(some[-1]) + 1
+            block = np.empty(_ZEROS_BLOCK, dtype=np.uint8)
+            while self._zeros > self._origin:
+                start = max(self._origin, self._zeros - len(block))
+                got = self._read(start, block[: self._zeros - start])
+                end = int(_nonzero_end(block, got))
+                self._zeros = start + end
+                if end:
                     break
-                self._zeros = start
         return self._zeros
 
     def first_from(self, start: int) -> int:
-        """The first entry from byte ``start`` on that proves itself, of whatever offset, or -1."""
-        if start >= self._length:
+        """The first batch from byte ``start`` on that proves itself, of whatever offset, or -1."""
+        if start >= self.zeros():
             return -1
         at = bisect_right(self._begins, start)
         if at and start <= self._ends[at - 1]:
@@ -236,49 +209,50 @@ class EntrySearch:
         got = self._read(position, buf)
         sums_c = np.empty(got // _STEP + 1, dtype=np.int64)
         sums = np.empty_like(sums_c)
-        _running(buf, got, before, sums_c, sums)
+        sums_c[0], sums[0] = before
+        running_sums(buf, got, _STEP, sums_c, sums)
         last = got if position + got == self._length else (got - f.V0_MIN_SIZE) // _STEP * _STEP
         return _Region(position, last, buf, sums_c, sums)
 
     def _scan(self, start: int, stop: int) -> int:
-        """The first entry from ``start`` on, and before ``stop``, that proves itself; or ``stop``."""
-        region = self._region
-        if not region or not region.position <= start < region.position + region.last:
-            region = self._look(start, _REGION, np.zeros(2, dtype=np.int64))
-        waiting, n = np.empty(_WAITING_MOST, dtype=_WAITING), 0
-        floor = region  # where those began that wait
+        """The first batch from ``start`` on, and before ``stop``, that proves itself; or ``stop``."""
+        there = (r for r in self._regions if r.position <= start < r.position + r.last)
+        region = next(there, None)
+        if region is None:
+            both = [self._checksums.running(start, True), self._checksums.running(start, False)]
+            region = self._look(start, _REGION, np.array(both, dtype=np.int64))
+        before = [r for r in self._regions if r is not region][:1]
+        waiting, n = self._waiting, 0
         at, size = start - region.position, _REGION
         while True:
-            self._region = region
+            self._regions = [region, *before]
             last, proven = min(region.last, stop - region.position), False
             while at < last and not proven:
                 in_view = (last, len(region.buf), region.position, self._length, self.zeros())
                 at, proven, n = _find(region.buf, at, *in_view, region.sums_c, region.sums, waiting, n)
                 if proven or at < last:
-                    found = self._first_right(waiting[:n], floor)
+                    found = self._first_right(waiting[:n])
                     if found >= 0 or proven:
                         return found if found >= 0 else region.position + int(at)
-                    floor, n = region, 0
+                    n = 0
             position = region.position + last
-            if position >= stop:
-                found = self._first_right(waiting[:n], floor)
+            if position >= min(stop, self.zeros()):
+                found = self._first_right(waiting[:n])
                 return found if found >= 0 else stop
             size = min(4 * size, _REGION_MOST)
-            region, at = self._look(position, size, region.before(last)), 0
-            floor = floor if n else region
+            sums = np.array([region.sums_c[last // _STEP], region.sums[last // _STEP]])
+            region, at = self._look(position, size, sums), 0
 
-    def _first_right(self, waiting: np.ndarray, floor: _Region) -> int:
-        """The first of the entries that wait which proves itself, or -1; all of them end past ``floor``."""
+    def _first_right(self, waiting: np.ndarray) -> int:
+        """The first of the candidates that wait which proves itself, or -1."""
+        if not len(waiting):
+            return -1
         waiting = waiting[np.argsort(waiting["end"])]
-        k = kept = 0
+        block = np.empty(BLOCK, dtype=np.uint8)
+        k, found = 0, -1
         while k < len(waiting):
-            position = int(waiting["end"][k])
-            got = self._read(position, self._block)
-            k, kept = _keep_followed(self._block, got, position, self._length, self.zeros(), waiting, k, kept)
-        position, before = floor.position, floor.before(0)
-        waiting, k, found = waiting[:kept], 0, -1
-        while k < kept:
-            got = self._read(position, self._block)
-            k, found = _judge(self._block, got, position, waiting, k, before, found)
-            position += got
+            position = self._checksums.block_of(int(waiting["end"][k]))
+            before = self._checksums.before(position)
+            self._read(position, block)
+            k, found = _judge(block, position, waiting, k, before, found)
         return int(found)

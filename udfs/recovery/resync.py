@@ -1,38 +1,57 @@
-"""After damage: where does the log go on?
+"""After damage: where does the log continue?
 
-At an entry that proves itself (``entry_search``). But a value may hold Kafka batches of its own (backups,
-mirrors). So a length that leads to a sound entry is believed before any search, and what a search finds
-must lead on: its headers to the end, or many of them, or its offsets must fit between what is before and
-what comes after the place where it breaks off.
+At a batch that proves itself (``batch_search``). But a value may hold Kafka batches of its own (backups,
+mirrors), any number of them. So a length that leads to a sound batch is believed before any search; a damaged
+batch whose checksum holds up to a place found is known to end there, its length lied; and any other place
+must fit: its headers lead to the end of the segment, or its offsets lie between those before and those of the
+batches that do. Where nothing leads to the end the longest chain of batches is the measure.
 """
 
 from __future__ import annotations
 
+import heapq
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from udfs.format import layout as f
-from udfs.kernels.checksums import crc32, crc32c
-from udfs.kernels.framing import ENTRY, TOO_SHORT, entry_size, read_header
-from udfs.kernels.jit import kernel, load_be64
-from udfs.recovery.batch_search import EntrySearch
+from udfs.kernels.framing import (
+    BATCH,
+    NO_BATCH,
+    STOPPED,
+    TOO_SHORT,
+    batch_size,
+    follow_to_sound,
+    read_header,
+)
+from udfs.kernels.jit import kernel, load_be32, load_be64
+from udfs.recovery.batch_search import BatchSearch
+from udfs.recovery.range_checksums import RangeChecksums, without
 from udfs.source.byte_source import ByteSource, read_at
 
-_BLOCK = 1 << 18
-_HEADERS = 1 << 12  # bytes read to follow headers
-_MANY = 64  # headers that lead on: more than a value that holds batches is likely to have
+_HEADERS = 1 << 16  # bytes read to follow headers, at most
+_LEAP = 1 << 10  # and for the first header after a large batch
+_AHEAD = 1 << 16  # chains known ahead, at most
+_LONGEST = 64  # of those the longest, kept as measures where no chain leads to the end
+# Whether the checksum of a damaged batch holds up to a chain is tried for so many of them, and for one more
+# for so many bytes that were passed: so the time stays linear
+_TRIED = 1 << 17
+_BYTES_A_TRY = 256
+_MANY = 64  # headers that lead on: enough to start a slice there, as the driver looks whether slices fit
+_BEYOND = 32 << 20  # how far past its end a slice looks for the end of its first batch
 
 
 @kernel
-def _follow(buf: Any, end: int, room: int, steps: int, e: Any) -> tuple[int, int, bool]:
-    """Follow headers in ``buf[:end]`` (uint8), ``room`` bytes before the segment's end, _MANY at most.
+def _follow(buf: Any, end: int, room: int, limit: int, most: int, e: Any) -> tuple[int, int, bool]:
+    """Follow headers in ``buf[:end]`` (uint8), ``room`` bytes before the segment's end, ``most`` at most.
 
-    Gives the bytes passed, the steps taken in all, and whether no entry follows. ``e``: the last header out.
+    Gives the first place at or past ``limit`` that they lead to, or where they end before; how many they are;
+    whether no batch follows. ``e``: the last header (BATCH) out.
     """
-    at = 0
-    while steps < _MANY and (at + f.V2_HEADER_SIZE <= end or end == room):
-        size = entry_size(buf, at, end)
+    at = steps = 0
+    while steps < most and at < limit and (at + f.V2_HEADER_SIZE <= end or end == room):
+        size = batch_size(buf, at, end)
         if size < 0 or size > room - at:
             return at, steps, True
         read_header(buf, at, size, 0, e)
@@ -41,127 +60,375 @@ def _follow(buf: Any, end: int, room: int, steps: int, e: Any) -> tuple[int, int
     return at, steps, False
 
 
-class Prover:
-    """Looks at the bytes of one segment, where its entries do not follow each other."""
+@dataclass(frozen=True)
+class _Chain:
+    """Batches that follow each other by their headers.
 
-    def __init__(self, source: ByteSource, length: int) -> None:
-        self._source = source
-        self._length = length
-        self._search = EntrySearch(source, length)
+    stop: where no more follows. first, last: offsets. crc32c, crc32: of all bytes before it.
+    """
+
+    begin: int
+    stop: int
+    first: int
+    last: int
+    crc32c: int
+    crc32: int
+
+
+@dataclass(frozen=True)
+class _Host:
+    """A damaged batch whose header can be read: where its checksum begins, and what it is.
+
+    last: its last offset where its base offset goes on from the batch before, so that both may be believed;
+    else the last offset before. value_end: where its value ends (magic 0 and 1), -1 unknown.
+    is_cut: whether it may be the last batch, which goes on past the end of the segment.
+    """
+
+    begin: int
+    v2: bool
+    stored: int
+    last: int
+    value_end: int
+    is_cut: bool
+
+
+class Resynchronizer:
+    """Finds where the log continues after damage, in the bytes of a segment from ``origin`` to ``length``."""
+
+    def __init__(self, source: ByteSource, origin: int, length: int, stop: int | None = None) -> None:
+        """stop: where the slice ends; far past it nothing is searched, only headers are followed."""
+        self._source, self._origin, self._length = source, origin, length
+        self._horizon = length if stop is None else min(length, stop + _BEYOND)
+        self._checksums = RangeChecksums(source, origin, length)
+        self._search = BatchSearch(source, origin, length, self._checksums)
         self._head = np.zeros(f.V2_HEADER_SIZE, dtype=np.uint8)
-        self._block = np.zeros(_BLOCK, dtype=np.uint8)
-        self._entry = np.zeros(1, dtype=ENTRY)
-        self._trusted = -1  # headers lead on without a break up to here
-        self._broken: set[int] = set()  # and from here they do not
+        self._block = np.zeros(_HEADERS + f.V2_HEADER_SIZE, dtype=np.uint8)
+        self._block_at, self._block_size = 0, 0  # the bytes of the segment that it holds
+        self._step = _LEAP
+        self._row = np.zeros(1, dtype=BATCH)
+        self._trusted = -1  # headers lead on to a sound batch up to here,
+        self._ending: dict[int, bool] = {}  # from here they lead to the end: to its last byte, or near it,
+        self._broken: set[int] = set()  # and from here to neither
+        self._passed: dict[int, _Chain] = {}  # places on chains that were followed, one in each block
+        self._ahead: list[_Chain] = []  # chains behind the last damage, the nearest last
+        self._to_end: _Chain | None = None  # the chain that leads to the end of the segment
+        self._longest: list[_Chain] = []  # where there is none
+        self._tried = 0
 
     def _read(self, position: int, view: np.ndarray) -> int:
         return read_at(self._source, position, view, self._length)
 
+    # One batch
+
     def size_at(self, position: int) -> int:
-        """Size of the entry at ``position`` by its length field, or a negative code of ``framing``."""
+        """Size of the batch at ``position`` by its length field, or a negative code of ``framing``."""
         if position >= self._length:
             return TOO_SHORT
         got = self._read(position, self._head)
-        return int(entry_size(self._head, 0, got))
+        return int(batch_size(self._head, 0, got))
 
     def header_at(self, position: int) -> np.ndarray:
-        """The header at ``position`` as an ENTRY[1] row; the caller knows that an entry fits there."""
+        """The header at ``position`` as a BATCH[1] row; the caller knows that a batch fits there."""
         size = self.size_at(position)
-        row = np.zeros(1, dtype=ENTRY)
+        row = np.zeros(1, dtype=BATCH)
         read_header(self._head, 0, size, position, row[0])
-        row["crc_computed"][0] = self.checksum(position, size, int(row["magic"][0]))
+        row["crc_computed"][0] = self._checksum(position, size, int(row["magic"][0]))
         return row
 
-    def checksum(self, position: int, size: int, magic: int) -> int:
-        """The checksum of an entry, read block by block, whatever its size."""
-        at = position + (f.V2_ATTRIBUTES_POS if magic == f.MAGIC_V2 else f.MAGIC_POS)
-        update = crc32c if magic == f.MAGIC_V2 else crc32
-        value = 0
-        while at < position + size:
-            got = self._read(at, self._block[: min(_BLOCK, position + size - at)])
-            value = int(update(self._block, 0, got, value))
-            at += got
-        return value
+    def _checksum(self, position: int, size: int, magic: int) -> int:
+        v2 = magic == f.MAGIC_V2
+        begin = position + (f.V2_ATTRIBUTES_POS if v2 else f.MAGIC_POS)
+        return self._checksums.of(begin, position + size, v2)
 
-    def content_crc(self, start: int, end: int, value: int = 0) -> int:
-        """CRC-32C of the segment's bytes ``start`` to ``end``, going on from ``value``."""
-        while start < end:
-            got = self._read(start, self._block[: min(_BLOCK, end - start)])
-            value = int(crc32c(self._block, 0, got, value))
-            start += got
-        return value
+    def content_crc(self, start: int, end: int) -> int:
+        """CRC-32C of the segment's bytes from ``start`` to ``end``."""
+        return self._checksums.of(start, end, True)
 
     def is_zero(self, position: int) -> bool:
         """Whether nothing but zeros lies from ``position`` to the end of the segment."""
         return position >= self._search.zeros()
 
-    def _sound(self, position: int) -> int:
-        """Size of the entry at ``position`` if it fits and its checksum is right, else 0."""
+    def is_sound(self, position: int) -> bool:
+        """Whether a batch with a right checksum begins at ``position``."""
         size = self.size_at(position)
         if size <= 0 or size > self._length - position:
-            return 0
-        read_header(self._head, 0, size, position, self._entry[0])
-        computed = self.checksum(position, size, int(self._entry["magic"][0]))
-        return size if computed == int(self._entry["crc_stored"][0]) else 0
+            return False
+        read_header(self._head, 0, size, position, self._row[0])
+        magic, stored = int(self._row["magic"][0]), int(self._row["crc_stored"][0])
+        return self._checksum(position, size, magic) == stored
 
-    def is_sound(self, position: int) -> bool:
-        """Whether an entry with a right checksum begins at ``position``."""
-        return self._sound(position) > 0
+    # Batches that follow each other
+
+    @property
+    def trusted(self) -> int:
+        """Up to here headers are known to lead to a sound batch."""
+        return self._trusted
+
+    def trust(self, position: int) -> None:
+        """Notes that headers lead to a sound batch at ``position``."""
+        self._trusted = max(self._trusted, position)
+
+    def end_of(self, position: int, size: int) -> int:
+        """Where a batch with a wrong checksum ends, or -1 where its length is not believed.
+
+        It is where it leads to a sound batch, or to the end of the segment. But for two: where
+        sound batches end with its last byte, and these headers somewhere before; and a batch whose checksum
+        holds up to a sound batch.
+        """
+        end = position + size
+        if not self.leads_on(end):
+            return -1
+        if end <= self._trusted:
+            return end
+        self._look_ahead(position)
+        if not self._ahead:  # nothing but damage up to the end
+            self._trusted = self._length
+            return end
+        to_last_byte = end == self._length or self._ending[end]
+        if not to_last_byte and self._to_end is not None and self._to_end.stop == self._length:
+            return -1
+        host = self._host(position, -1)
+        real = -1 if host is None else self._end_of(host, end)
+        return end if real < 0 else real
 
     def leads_on(self, position: int) -> bool:
-        """Whether headers lead from ``position`` to a sound entry or to the end, without a break.
+        """Whether headers lead from ``position`` to a sound batch or to the end, without a break.
 
-        Damaged entries whose lengths are right are so told from a length that lies. A header whose entry ends
-        past the segment is its torn end only where no entry proves itself behind it.
+        Damaged batches whose lengths are right are so told from a length that lies. A header whose batch ends
+        past the segment is its torn end only where no batch proves itself behind it.
         """
-        walked: list[int] = []
-        while position > self._trusted and position != self._length:
-            size = self.size_at(position)
-            torn = size == TOO_SHORT or size > self._length - position
-            ends = torn and (size == TOO_SHORT or self._search.first_from(position + 1) < 0)
-            if position in self._broken or (torn and not ends) or (size < 0 and not torn):
-                if size < 0 and self.is_zero(position):
-                    break
-                self._broken.update(walked)
-                return False
-            if ends or self._sound(position):
+        passed: list[int] = []
+        while position > self._trusted and position != self._length and position not in self._ending:
+            if position in self._broken:
                 break
-            walked.append(position)
-            position += size
-        self._trusted = max(self._trusted, position)
-        return True
+            block, _ = self._block_from(position)
+            place, why = follow_to_sound(block, 0, len(block))
+            passed.append(position)
+            position += int(place)
+            if why == STOPPED:
+                self._trusted = position
+            elif why == NO_BATCH or place == 0:
+                size = self.size_at(position)
+                if 0 < size <= self._length - position:  # larger than a block
+                    if self.is_sound(position):
+                        self._trusted = position
+                    else:
+                        position += size
+                elif self._is_end(position, size):
+                    self._ending.update(dict.fromkeys(passed, False))
+                    return True
+                else:
+                    break
+        else:
+            if position > self._trusted:
+                self._ending.update(dict.fromkeys(passed, self._ending.get(position, True)))
+            return True
+        self._broken.update(passed, [position])
+        return False
 
-    def search(self, start: int, above: int) -> tuple[int, bool]:
-        """The entry from ``start`` on where the log goes on, or -1; and whether its headers lead far.
+    def _is_end(self, position: int, size: int) -> bool:
+        """Whether the segment ends at ``position``, where no whole batch begins: torn, or in zeros."""
+        if size == TOO_SHORT or self.is_zero(position):
+            return True
+        return size > 0 and self._search.first_from(position + 1) < 0
 
-        ``above``: the last offset before; what breaks off soon and does not fit between it and what comes
-        after the break is a batch within a value.
+    def _block_from(self, position: int) -> tuple[np.ndarray, int]:
+        """Bytes from ``position`` on, and how far the next multiple of _HEADERS is.
+
+        They end a header past it at most, so that whoever follows headers comes by the same places. Headers
+        that follow each other closely are read more and more at a time, after a leap only a few.
         """
-        found = self._search.first_from(start)
-        while found >= 0:
-            stop, first, last, far = self._walk(found)
-            if far:
-                return found, True
-            after = self._search.first_from(stop)
-            if after < 0 or (first > above and last < self._base_offset(after)):
-                return found, False
-            found = after
-        return -1, False
+        limit = _HEADERS - position % _HEADERS
+        at, size = self._block_at, self._block_size
+        if not at <= position <= at + size - f.V2_HEADER_SIZE or position // _HEADERS != at // _HEADERS:
+            near = at <= position <= at + size
+            self._step = min(2 * self._step, _HEADERS) if near else _LEAP
+            size = self._read(position, self._block[: min(self._step, limit) + f.V2_HEADER_SIZE])
+            self._block_at, self._block_size = at, size = position, size
+        return self._block[position - at : size], limit
+
+    def _chain(self, position: int) -> _Chain:
+        """Follow headers from ``position`` until none follows. No chain is followed twice."""
+        begin, first = position, self._base_offset(position)
+        last = first
+        passed: list[int] = []
+        ends = False
+        while not ends and position < self._length and position not in self._passed:
+            block, limit = self._block_from(position)
+            work = (len(block), self._length - position, limit, 1 << 30, self._row[0])
+            size, steps, ends = _follow(block, *work)
+            position += int(size)
+            last = int(self._row["last_offset"][0]) if steps else last
+            passed.append(position)
+        known = self._passed.get(position) if not ends else None
+        if known is not None:
+            position, last = known.stop, known.last
+        sums = self._checksums.running(begin, True), self._checksums.running(begin, False)
+        chain = _Chain(begin, position, first, last, *sums)
+        self._passed.update(dict.fromkeys(passed, chain))
+        return chain
 
     def _base_offset(self, position: int) -> int:
         self.size_at(position)
         return int(load_be64(self._head, 0))
 
-    def _walk(self, position: int) -> tuple[int, int, int, bool]:
-        """Follow headers from a proven entry: (where they break off, first and last offset, whether far)."""
-        first = self._base_offset(position)
-        row = np.zeros(1, dtype=ENTRY)
+    # The way back
+
+    def next_batch(self, position: int, above: int) -> int:
+        """Where the log continues after damage at ``position``, or -1. above: the last offset before."""
+        self._look_ahead(position)
+        host = self._host(position, above)
+        if host is not None:
+            end = self._end_of(host, self._length)
+            if end < 0 and host.value_end > host.begin and self.is_sound(host.value_end):
+                end = host.value_end
+            if end >= 0:
+                return end if end < self._length else -1
+            above = host.last
+            if host.is_cut:
+                return self._next_if_cut(host)
+        return self._choose(above)
+
+    def _look_ahead(self, position: int) -> None:
+        """Brings the chains behind ``position`` into view, each once over the whole segment.
+
+        Chains that were found before stay as they are. A new one may reach over them: were they looked for
+        again behind it, headers that lie would make every look the length of the segment.
+        """
+        while self._ahead and self._ahead[-1].begin <= position:
+            self._ahead.pop()
+        known = self._ahead[-1].begin if self._ahead else self._horizon
+        found = self._search.first_from(position + 1)
+        near: list[_Chain] = []
+        while 0 <= found < known and len(near) < _AHEAD:
+            near.append(self._chain(found))
+            found = self._search.first_from(near[-1].stop)
+        if near:
+            self._measure(near)
+            self._ahead += reversed(near)
+
+    def _measure(self, chains: list[_Chain]) -> None:
+        """Notes which chains to measure others by."""
+        last = chains[-1]
+        if last.stop == self._length or self._is_end(last.stop, self.size_at(last.stop)):
+            self._to_end = last
+        self._longest = heapq.nlargest(_LONGEST, self._longest + chains, key=lambda c: c.stop - c.begin)
+
+    def _choose(self, above: int) -> int:
+        """The first chain that belongs to the log: the one that leads to the end, or what fits before it.
+
+        Offsets of batches within values seldom rise with those of the log.
+        """
+        if not self._ahead:
+            return -1
+        position = self._ahead[-1].begin
+        measure = self._to_end
+        if measure is None or measure.begin < position:
+            longest = (c for c in self._longest if c.begin >= position and above < c.first)
+            measure = next(longest, None)
+        if measure is None:
+            return -1
+        for chain in reversed(self._ahead):
+            if chain.begin >= measure.begin or above < chain.first <= chain.last < measure.first:
+                return min(chain.begin, measure.begin)
+        return measure.begin
+
+    def _next_if_cut(self, host: _Host) -> int:
+        """Where the log continues after a batch that may be its last, cut at the end of the segment; or -1.
+
+        Only a chain that leads to the end says that the length is wrong, and only where its offsets go on
+        from those of the batch, or where it is the first and no more offsets are missing than records find
+        room in the bytes between. The chain may begin with messages at the end of a wrapper's value, which
+        lead into the log: their offsets do not go on in its.
+        """
+        chain = self._to_end
+        if chain is None or chain.begin <= host.begin:
+            return -1
+        room = (chain.begin - host.begin) // f.MIN_RECORD_SIZE if chain is self._ahead[-1] else 0
+        position, before = chain.begin, None
+        for _ in range(_MANY):
+            offset = self._base_offset(position)
+            if 0 <= offset - host.last - 1 <= room and offset - 1 != before:
+                return position
+            size = self.size_at(position)
+            if self._head[f.MAGIC_POS] >= f.MAGIC_V2 or size <= 0 or position + size >= chain.stop:
+                break
+            position, before = position + size, offset
+        return -1
+
+    def _host(self, position: int, above: int) -> _Host | None:
+        """The damaged batch at ``position``, where at least its magic is one we know."""
+        head = np.zeros(f.V2_HEADER_SIZE, dtype=np.uint8)
+        got = self._source.read_into(position, head[: max(0, self._length - position)])
+        if got < len(head) or head[f.MAGIC_POS] > f.MAGIC_V2:
+            return None
+        e = self._row[0]
+        read_header(head, 0, len(head), position, e)
+        v2 = bool(head[f.MAGIC_POS] == f.MAGIC_V2)
+        last, count = int(e["last_offset"]), int(e["count"])
+        first = int(e["base_offset"]) if v2 else last
+        believed = first <= last and (first == above + 1 or (not v2 and last > above))
+        whole = above < first <= last and (not v2 or 0 < count <= last - first + 1)
+        size = batch_size(head, 0, len(head))
+        begin = position + (f.V2_ATTRIBUTES_POS if v2 else f.MAGIC_POS)
+        value_end = -1 if v2 else self._value_end(position, int(e["magic"]))
+        cut = whole and size > self._length - position and value_end in (-1, position + size)
+        value_end = value_end if value_end <= self._length else -1
+        return _Host(begin, v2, int(e["crc_stored"]), last if believed else above, value_end, cut)
+
+    def _value_end(self, position: int, magic: int) -> int:
+        """Where the message at ``position`` ends by the lengths of key and value; -1: one can't be read."""
+        at = position + (f.V1_KEY_LENGTH_POS if magic == f.MAGIC_V1 else f.V0_KEY_LENGTH_POS)
+        word = np.zeros(4, dtype=np.uint8)
+        for _ in range(2):
+            if self._source.read_into(at, word[: max(0, self._length - at)]) < len(word):
+                return -1
+            at += len(word) + max(0, int(load_be32(word, 0)))
+        return at
+
+    def _end_of(self, host: _Host, limit: int) -> int:
+        """The place up to which a damaged batch's checksum holds: a chain that begins before ``limit``, or
+        ``limit`` itself; -1 where it holds up to none. Only the batch's length is wrong then.
+        """
+        begin, v2 = host.begin, host.v2
+        if begin < host.value_end <= limit and self._checksums.of(begin, host.value_end, v2) == host.stored:
+            return host.value_end
+        before = self._checksums.running(begin, v2)
+        for chain in reversed(self._ahead):
+            if chain.begin >= limit or self._tried > _TRIED + (chain.begin - self._origin) // _BYTES_A_TRY:
+                break
+            if chain.begin > begin:
+                self._tried += 1
+                whole = chain.crc32c if v2 else chain.crc32
+                if without(whole, before, chain.begin - begin, v2) == host.stored:
+                    return chain.begin
+        return limit if self._checksums.of(begin, limit, v2) == host.stored else -1
+
+    def first_batch(self, start: int, stop: int) -> int:
+        """Where a slice begins: its first batch that proves itself and leads on, or -1.
+
+        A batch inside a value may be taken for it: the driver looks whether slices fit together. Bytes far
+        past the slice are not looked at.
+        """
+        limit = min(self._length, stop + _BEYOND)
+        search = BatchSearch(self._source, start, limit, RangeChecksums(self._source, start, limit))
+        found = search.first_from(start)
+        while 0 <= found < stop:
+            end = self._steps_on(found, limit)
+            if end < 0:
+                return found
+            found = search.first_from(end + 1)
+        return -1
+
+    def _steps_on(self, position: int, limit: int) -> int:
+        """Where the headers from ``position`` break off before there are many, or -1 where they do not."""
         steps = 0
-        while steps < _MANY:
-            got = self._read(position, self._block[:_HEADERS])
-            size, steps, broken = _follow(self._block, got, self._length - position, steps, row[0])
-            position += size
-            if broken:
-                done = self.size_at(position) == TOO_SHORT or self.is_zero(position)
-                return position + 1, first, int(row["last_offset"][0]), done
-        return position, first, int(row["last_offset"][0]), True
+        while steps < _MANY and position < limit:
+            block, reach = self._block_from(position)
+            work = (self._length - position, reach, _MANY - steps, self._row[0])
+            size, more, ends = _follow(block, len(block), *work)
+            position, steps = position + int(size), steps + int(more)
+            if ends:
+                torn = self.size_at(position) == TOO_SHORT or self.is_zero(position)
+                return -1 if torn else position
+        return -1

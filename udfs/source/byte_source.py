@@ -6,15 +6,35 @@ ends. Files are read, never mapped: a mapping of a file that shrinks meanwhile k
 
 from __future__ import annotations
 
+import errno
 import os
+from bisect import bisect_left
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 
-class SourceChanged(Exception):
-    """The segment is gone, unreadable or shorter than it was when the run was planned."""
+class SourceError(Exception):
+    """The segment's bytes can't be had as they were planned; nothing of it may be committed."""
+
+
+class SourceChanged(SourceError):
+    """The segment is gone, or shorter than it was when the run was planned."""
+
+
+class SourceUnreadable(SourceError):
+    """The segment can't be opened or read at all: permissions, a file system that fails."""
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A byte range that the storage could not give; it was read as zeros."""
+
+    position: int
+    size: int
+    error: int  # errno
 
 
 class ByteSource(Protocol):
@@ -22,6 +42,9 @@ class ByteSource(Protocol):
 
     def read_into(self, position: int, view: np.ndarray) -> int:
         """Fill ``view`` (uint8) from ``position`` on; the bytes read, fewer than asked only at the end."""
+
+    def unreadable(self, position: int, end: int) -> list[Unreadable]:
+        """The ranges between two positions that could not be read, of those that were asked for."""
 
     def close(self) -> None:
         """Let go of what was opened."""
@@ -46,32 +69,78 @@ def local_path(uri: str) -> str | None:
     return None if "://" in uri else uri
 
 
+# What a failed sector, a wrong checksum of the file system or a failed decryption gives; all else is not of
+# the bytes but of the file
+_OF_THE_BYTES = frozenset(
+    getattr(errno, name)
+    for name in ("EIO", "EBADMSG", "EUCLEAN", "ENODATA", "EREMOTEIO", "EILSEQ")
+    if hasattr(errno, name)
+)
+_PAGE = 4096
+
+
 class FileSource:
-    """A local file, read in place."""
+    """A local file, read in place. What its disk can't read is zeros here, and told by ``unreadable``."""
 
     def __init__(self, path: str) -> None:
         try:
-            self._file = os.open(path, os.O_RDONLY)
+            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
-            raise SourceChanged(f"cannot be opened: {error.strerror}") from error
+            raise _cannot("opened", error) from error
+        self._unreadable: dict[int, Unreadable] = {}
 
     def size(self) -> int:
         return os.fstat(self._file).st_size
 
     def read_into(self, position: int, view: np.ndarray) -> int:
         done = 0
-        try:
-            while done < len(view):
+        while done < len(view):
+            try:
                 got = os.preadv(self._file, [view.data[done:]], position + done)
-                if got == 0:
-                    break
-                done += got
-        except OSError as error:
-            raise SourceChanged(f"cannot be read: {error.strerror}") from error
+            except OSError as error:
+                if error.errno not in _OF_THE_BYTES:
+                    raise _cannot("read", error) from error
+                got = self._read_page(position + done, view[done:])
+            if got == 0:
+                break
+            done += got
         return done
+
+    def _read_page(self, position: int, view: np.ndarray) -> int:
+        """Read to the end of one page; zeros where it can't be read."""
+        room = min(len(view), _PAGE - position % _PAGE, self.size() - position)
+        if room <= 0:
+            return 0
+        try:
+            return os.preadv(self._file, [view.data[:room]], position)
+        except OSError as error:
+            if error.errno not in _OF_THE_BYTES:
+                raise _cannot("read", error) from error
+            view[:room] = 0
+            page = position - position % _PAGE
+            size = min(_PAGE, self.size() - page)
+            self._unreadable[page] = Unreadable(page, size, int(error.errno or 0))
+            return room
+
+    def unreadable(self, position: int, end: int) -> list[Unreadable]:
+        pages = sorted(self._unreadable)
+        first = bisect_left(pages, position - _PAGE + 1)
+        found: list[Unreadable] = []
+        for page in pages[first : bisect_left(pages, end)]:
+            last, one = found[-1] if found else None, self._unreadable[page]
+            if last is not None and last.position + last.size == page and last.error == one.error:
+                found[-1] = Unreadable(last.position, last.size + one.size, one.error)
+            elif page + one.size > position:
+                found.append(one)
+        return found
 
     def close(self) -> None:
         os.close(self._file)
+
+
+def _cannot(what: str, error: OSError) -> SourceError:
+    gone = error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
+    return (SourceChanged if gone else SourceUnreadable)(f"it can't be {what}: {error.strerror}")
 
 
 class ObjectSource:
@@ -83,8 +152,10 @@ class ObjectSource:
         try:
             system, path = fs.FileSystem.from_uri(uri)
             self._file: Any = system.open_input_file(path)
+        except FileNotFoundError as error:
+            raise SourceChanged("it is gone") from error
         except (OSError, ValueError) as error:
-            raise SourceChanged(f"cannot be opened: {str(error).splitlines()[0]}") from error
+            raise SourceUnreadable(f"it can't be opened: {str(error).splitlines()[0]}") from error
 
     def size(self) -> int:
         return int(self._file.size())
@@ -93,9 +164,12 @@ class ObjectSource:
         try:
             data = self._file.read_at(len(view), position)
         except OSError as error:
-            raise SourceChanged(f"cannot be read: {str(error).splitlines()[0]}") from error
+            raise SourceUnreadable(f"it can't be read: {str(error).splitlines()[0]}") from error
         view[: len(data)] = np.frombuffer(data, dtype=np.uint8)
         return len(data)
+
+    def unreadable(self, position: int, end: int) -> list[Unreadable]:
+        return []
 
     def close(self) -> None:
         self._file.close()
@@ -139,6 +213,9 @@ class ChunkSource:
                 view[done : done + len(part)] = part
                 done += len(part)
         return done
+
+    def unreadable(self, position: int, end: int) -> list[Unreadable]:
+        return []
 
     def close(self) -> None:
         self._held.clear()

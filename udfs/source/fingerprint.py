@@ -1,98 +1,134 @@
-"""Marks of a segment: is what was decoded before still the beginning of this file?
+"""The fingerprint of a segment: is what was decoded before still in this file?
 
 The log cleaner rewrites a file under its name and keeps its modification time, so content decides. A
-fingerprint holds two marks, each a hash of an entry's header with its place: the first entry's, and that of
-the last entry before the decoded end. A header holds its batch's checksum, so another batch shows.
+fingerprint holds marks, each a hash of a few bytes with their place, separated by slashes:
+
+    first/last        the headers of the first batch and of the last one before decoded_bytes
+    first/last/tail   and the first bytes behind the last sound batch, where there are any: a tail, damage
+
+A header holds its batch's checksum, so another batch shows.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from enum import StrEnum
 
 import numpy as np
 import pyarrow as pa
 
 from udfs.format.layout import V2_HEADER_SIZE
-from udfs.source.byte_source import ByteSource, SourceChanged, open_source
+from udfs.source.byte_source import ByteSource, SourceChanged, SourceError, open_source
 
-MARKS_DDL = "segment string, unchanged boolean"
-_MARKS_SCHEMA = pa.schema([("segment", pa.string()), ("unchanged", pa.bool_())])
+_TAIL_BYTES = 1 << 16
+_BLOCK = 1 << 20
+
+TO_CHECK_SCHEMA = pa.schema(
+    [
+        ("segment", pa.string()),
+        ("decoded_bytes", pa.int64()),
+        ("fingerprint", pa.string()),
+        ("content_crc32c", pa.int64()),  # null: the marks alone
+    ]
+)
+CHECKED_SCHEMA = pa.schema([("segment", pa.string()), ("marks", pa.string())])
+CHECKED_DDL = "segment string, marks string"
 
 
-def mark(source: ByteSource, position: int, end: int) -> str:
-    """One mark: ``position:bytes:hash`` of the header at ``position``, nothing at or past ``end`` of it."""
-    head = np.zeros(max(0, min(V2_HEADER_SIZE, end - position)), dtype=np.uint8)
+class Marks(StrEnum):
+    """What the bytes of a file say of a fingerprint that was made before."""
+
+    SAME = "same"
+    TAIL_CHANGED = "tail changed"
+    CHANGED = "changed"
+    UNREADABLE = "unreadable"
+
+
+def mark(source: ByteSource, position: int, end: int, most: int = V2_HEADER_SIZE) -> str:
+    """One mark: ``position:bytes:hash`` of what lies at ``position``, nothing at or past ``end`` of it."""
+    head = np.zeros(max(0, min(most, end - position)), dtype=np.uint8)
     got = source.read_into(position, head)
     return f"{position}:{len(head)}:{hashlib.sha256(head[:got].tobytes()).hexdigest()[:16]}"
 
 
-def fingerprint(source: ByteSource, last_entry: int, end: int, stored: str | None) -> str:
-    """The fingerprint of what was decoded up to ``end``; ``last_entry``: position of the last entry in it.
+def fingerprint(
+    source: ByteSource, last: int | None, end: int, stored: str | None, sound_end: int, length: int
+) -> str:
+    """The fingerprint of a segment of ``length`` bytes, decoded up to ``end``.
 
-    ``stored``: the one before, whose first mark holds on where decoding went on behind it.
+    last: position of the last batch before ``end``, None where no batch came since. sound_end: where the last
+    sound batch ends; what follows it, up to ``length``, is damage or a tail. stored: the fingerprint before,
+    whose marks hold on where decoding went on behind them.
     """
-    first = stored.split("/")[0] if stored else mark(source, 0, end)
-    return f"{first}/{mark(source, last_entry, end)}"
+    before = stored.split("/") if stored else [mark(source, 0, end)]
+    known = last is None and len(before) > 1
+    marks = [before[0], before[1] if known else mark(source, last or 0, end)]
+    if length > sound_end:
+        marks.append(mark(source, sound_end, length, _TAIL_BYTES))
+    return "/".join(marks)
 
 
-def holds(source: ByteSource, stored: str) -> bool:
-    """Whether the bytes at both marks of a fingerprint are still those that it was made of."""
-    for one in stored.split("/"):
+def compare(source: ByteSource, stored: str) -> Marks:
+    """What the bytes of a source say of a fingerprint."""
+    for number, one in enumerate(stored.split("/")):
         position, size, _ = one.split(":")
-        if mark(source, int(position), int(position) + int(size)) != one:
-            return False
-    return True
+        if mark(source, int(position), int(position) + int(size), int(size)) != one:
+            return Marks.CHANGED if number < 2 else Marks.TAIL_CHANGED
+    return Marks.SAME
 
 
-def _unchanged(uri: str, decoded_bytes: int, stored: str, content_crc32c: int | None) -> bool:
+def check(segment: str, decoded_bytes: int, stored: str | None, content_crc32c: int | None = None) -> Marks:
+    """Whether a segment's file still begins with what was decoded of it.
+
+    content_crc32c: CRC-32C of its first ``decoded_bytes`` bytes then, to compare all of them.
+    """
     try:
-        source = open_source(uri)
-    except SourceChanged:
-        return False
+        source = open_source(segment)
+    except SourceError:
+        return Marks.UNREADABLE
     try:
-        if source.size() < decoded_bytes or not holds(source, stored):
-            return False
-        if content_crc32c is None:
-            return True
-        from udfs.recovery.resync import Prover
-
-        return Prover(source, decoded_bytes).content_crc(0, decoded_bytes) == content_crc32c
-    except SourceChanged:
-        return False
+        if source.size() < decoded_bytes:
+            return Marks.CHANGED
+        marks = compare(source, stored) if stored else Marks.SAME
+        if marks is Marks.CHANGED or content_crc32c is None:
+            return marks
+        return marks if _content_crc32c(source, decoded_bytes) == content_crc32c else Marks.CHANGED
+    except SourceError:
+        return Marks.UNREADABLE
     finally:
         source.close()
 
 
-def _reader(whole: bool) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _content_crc32c(source: ByteSource, end: int) -> int:
+    from udfs.kernels.checksums import crc32c  # loads Numba, which most planning does not need
+
+    block, value, at = np.empty(_BLOCK, dtype=np.uint8), 0, 0
+    while at < end:
+        got = source.read_into(at, block[: min(_BLOCK, end - at)])
+        if got == 0:
+            raise SourceChanged(f"ends at byte {at}, had {end}")
+        value = int(crc32c(block, 0, got, value))
+        at += got
+    return value
+
+
+def check_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """``check`` for each row of TO_CHECK_SCHEMA: rows of CHECKED_SCHEMA."""
+    rows = batch.to_pylist()
+    marks = [
+        check(row["segment"], row["decoded_bytes"], row["fingerprint"], row["content_crc32c"]) for row in rows
+    ]
+    return pa.RecordBatch.from_arrays(
+        [batch.column("segment"), pa.array(marks, pa.string())], schema=CHECKED_SCHEMA
+    )
+
+
+def check_stage() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """``check_batch`` as a mapInArrow callable, for more files than one process should open."""
+
+    def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            rows = batch.to_pylist()
-            verdicts = [
-                _unchanged(
-                    row["uri"],
-                    row["decoded_bytes"],
-                    row["fingerprint"],
-                    row.get("content_crc32c") if whole else None,
-                )
-                for row in rows
-            ]
-            yield pa.RecordBatch.from_arrays(
-                [pa.array([row["segment"] for row in rows], pa.string()), pa.array(verdicts, pa.bool_())],
-                schema=_MARKS_SCHEMA,
-            )
+            yield check_batch(batch)
 
-    return read
-
-
-def read_marks() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A mapInArrow stage over (segment, uri, length, decoded_bytes, fingerprint): do the marks still hold?
-
-    False also where the file is gone, unreadable or shorter than ``decoded_bytes``. Rows: MARKS_DDL.
-    """
-    return _reader(whole=False)
-
-
-def read_content_marks() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """As ``read_marks``, and the CRC-32C of the first ``decoded_bytes`` bytes is ``content_crc32c``."""
-    return _reader(whole=True)
+    return stage

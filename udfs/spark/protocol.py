@@ -1,4 +1,4 @@
-"""What driver and workers agree on about the stage: its rows, its options, and its callables by name.
+"""What driver and workers agree on about the stage: its rows, options and reports, its callables by name.
 
 The driver plans with this alone. Numba and the decoder are loaded where a callable runs, in the worker: they
 would keep the start of every job waiting for a second.
@@ -6,28 +6,33 @@ would keep the start of every job waiting for a second.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Literal
 
 import pyarrow as pa
 
+from udfs.decoded import Totals
 from udfs.format.schema import BATCHES, QUARANTINE
 
-Batches = Iterator[pa.RecordBatch]
-Stage = Callable[[Batches], Batches]
+ArrowBatches = Iterator[pa.RecordBatch]
+Stage = Callable[[ArrowBatches], ArrowBatches]
 
 SLICE_SCHEMA = pa.schema(
     [
         ("group_id", pa.int32()),
         ("topic", pa.string()),
         ("partition", pa.int32()),
-        ("log_dir", pa.string()),
+        ("partition_dir", pa.string()),
         ("segment", pa.string()),
-        ("uri", pa.string()),
         ("file_base_offset", pa.int64()),
         ("length", pa.int64()),
-        ("modified_us", pa.int64()),
+        ("modified", pa.int64()),
+        ("log_start_offset", pa.int64()),
+        ("topic_id", pa.string()),
+        ("generation", pa.int64()),
         ("start", pa.int64()),
         ("stop", pa.int64()),
         ("exact_start", pa.bool_()),
@@ -42,30 +47,61 @@ SLICE_SCHEMA = pa.schema(
 _SQL_NAMES = {"int32": "int", "int64": "bigint", "bool": "boolean"}
 SLICE_DDL = ", ".join(f"{f.name} {_SQL_NAMES.get(str(f.type), str(f.type))}" for f in SLICE_SCHEMA)
 
+# What the stage gives: a report of a slice, or a data file, as JSON
 REPORT_DDL = "group_id int, kind string, payload string"
 REPORT_SCHEMA = pa.schema([("group_id", pa.int32()), ("kind", pa.string()), ("payload", pa.string())])
+SLICE, FILE = "slice", "file"
 
-
-def _struct_ddl(table: Any) -> str:
-    return "struct<" + ",".join(f"`{c.name}`:{c.sql_type}" for c in table.columns) + ">"
-
-
-FACTS_DDL = f"{REPORT_DDL}, batch {_struct_ddl(BATCHES)}, damage {_struct_ddl(QUARANTINE)}"
-FACTS_SCHEMA = pa.schema(
+# The same with rows of batches and quarantine, for the sink that lets Spark write
+BATCH_ROW, DAMAGE_ROW = "batch", "damage"
+STAGED_DDL = f"{REPORT_DDL}, {BATCH_ROW} {BATCHES.struct_ddl()}, {DAMAGE_ROW} {QUARANTINE.struct_ddl()}"
+STAGED_SCHEMA = pa.schema(
     [
         *REPORT_SCHEMA,
-        pa.field("batch", pa.struct(list(BATCHES.arrow_schema()))),
-        pa.field("damage", pa.struct(list(QUARANTINE.arrow_schema()))),
+        pa.field(BATCH_ROW, pa.struct(list(BATCHES.arrow_schema()))),
+        pa.field(DAMAGE_ROW, pa.struct(list(QUARANTINE.arrow_schema()))),
     ]
 )
 
 
+class Problem(StrEnum):
+    """Why nothing of a slice may be committed."""
+
+    CHANGED = "changed"  # the file is not what was planned
+    UNREADABLE = "unreadable"  # the file can't be opened or read at all
+
+
+@dataclass(frozen=True)
+class SliceReport:
+    """What a worker says of one slice. start: its first byte; fingerprint: of the segment up to its end."""
+
+    group_id: int
+    segment: str
+    start: int
+    totals: Totals = field(default_factory=Totals)
+    fingerprint: str | None = None
+    problem: Problem | None = None
+    detail: str = ""
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> SliceReport:
+        values = json.loads(text)
+        totals, problem = Totals(**values.pop("totals")), values.pop("problem")
+        return cls(**values, totals=totals, problem=problem and Problem(problem))
+
+
 @dataclass(frozen=True)
 class StageOptions:
-    """What a run tells its tasks. ``lake`` is where the arrow sink writes; bytes unless said."""
+    """What a run tells its tasks. ``lake`` is where the arrow sink writes; bytes unless said.
+
+    began_us: when the run began, microseconds since 1970 UTC.
+    """
 
     run_id: str
-    decoded_at_us: int
+    began_us: int
     window_bytes: int
     max_batch_uncompressed: int
     quarantine_content_bytes: int
@@ -73,15 +109,18 @@ class StageOptions:
     parquet_compression: str
 
 
-def stage(
-    name: Literal["write_tables", "read_facts", "read_records", "land_raw", "read_raw"], options: StageOptions
-) -> Stage:
+StageName = Literal[
+    "write_tables", "stage_rows", "read_records", "verify", "land_raw", "read_raw", "check_files"
+]
+
+
+def stage(name: StageName, options: StageOptions) -> Stage:
     """A mapInArrow callable of ``udfs.spark.tasks``, by its name there."""
 
-    def run(batches: Batches) -> Batches:
-        from udfs.spark import tasks as spark_stage
+    def run(batches: ArrowBatches) -> ArrowBatches:
+        from udfs.spark import tasks
 
-        makers: dict[str, Callable[[StageOptions], Stage]] = vars(spark_stage)
+        makers: dict[str, Callable[[StageOptions], Stage]] = vars(tasks)
         yield from makers[name](options)(batches)
 
     return run

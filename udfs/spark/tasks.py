@@ -1,4 +1,4 @@
-"""The adapter to Spark: rows of slices in, reports, facts or records out, each by one mapInArrow callable.
+"""The adapter to Spark: rows of slices in; reports, staged rows or records out, by mapInArrow callables.
 
 The rows of a group come one after the other in one task. A slice that brings no content is read from its
 URI; content may come in several rows, chunk by chunk.
@@ -7,23 +7,43 @@ URI; content may come in several rows, chunk by chunk.
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
 
-from udfs.arrow.batch_columns import damage_columns, entry_columns
+from udfs.arrow.batch_columns import batch_columns, damage_columns
 from udfs.arrow.parquet_sink import GroupWriter
-from udfs.decoded import Piece, Range
-from udfs.format.schema import BATCHES, QUARANTINE, RAW_SEGMENTS, RECORDS
+from udfs.decoded import Group, Range, Totals
+from udfs.format.schema import BATCHES, QUARANTINE, RAW_SEGMENTS, RECORDS, Table
 from udfs.segment_decoder import SegmentDecoder
-from udfs.source.byte_source import ByteSource, ChunkSource, SourceChanged, open_source
+from udfs.source.byte_source import (
+    ByteSource,
+    ChunkSource,
+    SourceChanged,
+    SourceError,
+    SourceUnreadable,
+    Unreadable,
+    open_source,
+)
 from udfs.source.chunks import cut_chunks
-from udfs.source.fingerprint import fingerprint, holds
-from udfs.spark.protocol import FACTS_SCHEMA, REPORT_SCHEMA, SLICE_SCHEMA, Batches, Stage, StageOptions
+from udfs.source.fingerprint import Marks, compare, fingerprint, mark
+from udfs.spark.protocol import (
+    BATCH_ROW,
+    DAMAGE_ROW,
+    FILE,
+    REPORT_SCHEMA,
+    SLICE,
+    SLICE_SCHEMA,
+    STAGED_SCHEMA,
+    ArrowBatches,
+    Problem,
+    SliceReport,
+    Stage,
+    StageOptions,
+)
 
 _SPARK_ROWS = 1 << 14  # rows of one Arrow batch handed to Spark
 _SPARK_BYTES = 64 << 20
@@ -54,7 +74,7 @@ class _Slice:
         )
 
 
-def _rows(batches: Batches) -> Iterator[tuple[dict[str, Any], pa.Buffer | None]]:
+def _rows(batches: ArrowBatches) -> Iterator[tuple[dict[str, Any], pa.Buffer | None]]:
     """Input rows, the content apart as a buffer that is not copied."""
     at = SLICE_SCHEMA.get_field_index("content")
     for batch in batches:
@@ -63,34 +83,34 @@ def _rows(batches: Batches) -> Iterator[tuple[dict[str, Any], pa.Buffer | None]]
             yield row, content[i].as_buffer() if content[i].is_valid else None
 
 
-def _slices(batches: Batches) -> Iterator[_Slice]:
+def _slices(batches: ArrowBatches) -> Iterator[_Slice]:
     """Slices in their order; a slice's chunks are taken as its source needs them."""
 
     def key(item: tuple[dict[str, Any], Any]) -> tuple[int, str, int]:
         return item[0]["group_id"], item[0]["segment"], item[0]["start"]
 
     for _, items in itertools.groupby(_rows(batches), key):
-        piece = _with_source(items)
-        yield piece
-        piece.source.close()
+        slice_ = _with_source(items)
+        yield slice_
+        slice_.source.close()
 
 
 def _with_source(items: Iterator[tuple[dict[str, Any], Any]]) -> _Slice:
     row, content = next(items)
     try:
         if content is None:
-            source = open_source(row["uri"])
+            source = open_source(row["segment"])
             try:
                 _check_as_planned(row, source, source.size())
-            except SourceChanged:
+            except SourceError:
                 source.close()
                 raise
             return _Slice(row, source)
         size = row["chunk_position"] + len(content)
         if row["chunk_position"] == 0 and size >= row["start"]:  # else the marks are in no chunk that came
             _check_as_planned(row, ChunkSource(iter([(0, content)])), max(size, row["length"]))
-    except SourceChanged as error:
-        return _Slice(row, _Gone(str(error)))
+    except SourceError as error:
+        return _Slice(row, _Failed(error))
     rest = itertools.chain([(row, content)], items)
     return _Slice(row, ChunkSource((r["chunk_position"], _cut(r, c)) for r, c in rest))
 
@@ -102,9 +122,9 @@ def _check_as_planned(row: dict[str, Any], source: ByteSource, size: int) -> Non
     that goes on still begins as it did.
     """
     if size < row["length"] or (size > row["length"] and row["has_successor"]):
-        raise SourceChanged(f"has {size} bytes, planned with {row['length']}")
-    if row["fingerprint"] and not holds(source, row["fingerprint"]):
-        raise SourceChanged("does not begin as what was decoded of it before")
+        raise SourceChanged(f"it has {size} bytes, planned with {row['length']}")
+    if row["fingerprint"] and compare(source, row["fingerprint"]) is Marks.CHANGED:
+        raise SourceChanged("it does not begin as what was decoded of it before")
 
 
 def _cut(row: dict[str, Any], content: Any) -> Any:
@@ -112,75 +132,65 @@ def _cut(row: dict[str, Any], content: Any) -> Any:
     return content[: max(0, row["length"] - row["chunk_position"])]
 
 
-class _Gone:
+class _Failed:
     """A segment that could not be opened: every read says so."""
 
-    def __init__(self, why: str) -> None:
-        self._why = why
+    def __init__(self, why: SourceError) -> None:
+        self.why = why
 
     def read_into(self, position: int, view: Any) -> int:
-        raise SourceChanged(self._why)
+        raise self.why
+
+    def unreadable(self, position: int, end: int) -> list[Unreadable]:
+        return []
 
     def close(self) -> None:
         pass
 
 
-def _report(piece: _Slice, decoder: SegmentDecoder, changed: str | None) -> dict[str, Any]:
-    summary = decoder.summary
-    stored = piece.row["fingerprint"]
-    last = summary.last_entry_position
+def _problem(error: SourceError) -> Problem:
+    return Problem.UNREADABLE if isinstance(error, SourceUnreadable) else Problem.CHANGED
+
+
+def _report(slice_: _Slice, decoder: SegmentDecoder, first_mark: str | None) -> SliceReport:
+    row, totals = slice_.row, decoder.totals
     marks = None
-    if changed is None and (last is not None or piece.row["start"] == 0):
-        marks = fingerprint(piece.source, last or 0, summary.end, stored)
-    return {
-        "group_id": piece.row["group_id"],
-        "segment": piece.row["segment"],
-        "start": piece.row["start"],
-        **asdict(summary),
-        "fingerprint": marks,
-        "warnings": [],
-        "changed": changed,
-    }
+    if totals.begin is not None:
+        ends = (totals.end, first_mark, totals.sound_end, row["length"])
+        marks = fingerprint(slice_.source, totals.last_position, *ends)
+    return SliceReport(row["group_id"], row["segment"], row["start"], totals, marks)
 
 
 def _decode(
-    batches: Batches, options: StageOptions, take: Callable[[_Slice, Piece], None]
-) -> Iterator[tuple[_Slice, dict[str, Any]]]:
-    """Decode each slice, hand its pieces to ``take``, give its report."""
-    for piece in _slices(batches):
-        decoder = piece.decoder(options)
-        changed = None
+    batches: ArrowBatches, options: StageOptions, take: Callable[[_Slice, Group], None]
+) -> Iterator[SliceReport]:
+    """Decode each slice, hand its groups to ``take``, give its report."""
+    for slice_ in _slices(batches):
+        row = slice_.row
+        decoder = slice_.decoder(options)
         try:
-            if piece.row["start"] == 0 and piece.row["length"] > 0:
+            first_mark = row["fingerprint"]
+            if row["start"] == 0 and row["length"] > 0:
                 # the chunks of raw content are let go as decoding moves on: mark the first one now
-                piece.row["fingerprint"] = piece.row["fingerprint"] or _first_mark(piece)
-            for found in decoder:
-                take(piece, found)
-            report = _report(piece, decoder, None)
-        except SourceChanged as error:
-            changed = str(error)
-            report = _report(piece, decoder, changed)
-        yield piece, report
+                first_mark = first_mark or mark(slice_.source, 0, row["length"])
+            for group in decoder:
+                take(slice_, group)
+            yield _report(slice_, decoder, first_mark)
+        except SourceError as error:
+            ids = (row["group_id"], row["segment"], row["start"])
+            yield SliceReport(*ids, problem=_problem(error), detail=str(error))
 
 
-def _first_mark(piece: _Slice) -> str:
-    from udfs.source.fingerprint import mark
-
-    return mark(piece.source, 0, piece.row["length"])
-
-
-def _report_batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(rows, schema=REPORT_SCHEMA)
+def _report_batch(rows: list[tuple[int, str, str]]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, REPORT_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=REPORT_SCHEMA)
 
 
-def _report_row(kind: str, group_id: int, payload: dict[str, Any]) -> dict[str, Any]:
-    return {"group_id": group_id, "kind": kind, "payload": json.dumps(payload)}
-
-
-def _groups(batches: Batches) -> Iterator[tuple[int, Batches]]:
+def _groups(batches: ArrowBatches) -> Iterator[tuple[int, ArrowBatches]]:
     """The task's rows a group at a time; a batch that holds several groups is cut."""
 
-    def runs() -> Iterator[tuple[int, pa.RecordBatch]]:
+    def parts() -> Iterator[tuple[int, pa.RecordBatch]]:
         for batch in batches:
             ids = batch.column(0).to_pylist()
             begin = 0
@@ -189,198 +199,241 @@ def _groups(batches: Batches) -> Iterator[tuple[int, Batches]]:
                     yield ids[begin], batch.slice(begin, end - begin)
                     begin = end
 
-    for group_id, parts in itertools.groupby(runs(), lambda item: item[0]):
-        yield group_id, map(itemgetter(1), parts)
+    for group_id, found in itertools.groupby(parts(), lambda item: item[0]):
+        yield group_id, map(itemgetter(1), found)
+
+
+def _writer(options: StageOptions, group_id: int) -> GroupWriter:
+    return GroupWriter(options.lake, f"{options.run_id}-{group_id:06d}", options.parquet_compression)
 
 
 def write_tables(options: StageOptions) -> Stage:
     """Decode and write the Parquet files of records, batches and quarantine; rows: REPORT_DDL."""
 
-    def stage(batches: Batches) -> Batches:
+    def stage(batches: ArrowBatches) -> ArrowBatches:
         for group_id, rows in _groups(batches):
-            writer = GroupWriter(
-                options.lake, f"{options.run_id}-{group_id:06d}", options.parquet_compression
-            )
+            writer = _writer(options, group_id)
 
-            def take(piece: _Slice, found: Piece, writer: GroupWriter = writer) -> None:
-                _write_piece(writer, piece.row, found, options.run_id)
+            def take(slice_: _Slice, group: Group, writer: GroupWriter = writer) -> None:
+                _write_group(writer, slice_.row, group, options.run_id)
 
             try:
-                reports = [report for _, report in _decode(rows, options, take)]
+                reports = list(_decode(rows, options, take))
             except BaseException:
                 writer.abandon()
                 raise
-            out = [_report_row("slice", group_id, report) for report in reports]
-            if any(report["changed"] for report in reports):
-                writer.abandon()
-            else:
-                out += [_report_row("file", group_id, file) for file in writer.close()]
-            yield _report_batch(out)
+            yield _finished(writer, group_id, reports)
 
     return stage
 
 
-def _write_piece(writer: GroupWriter, row: dict[str, Any], found: Piece, run_id: str) -> None:
-    place = (row["topic"], row["partition"], row["segment"])
-    if found.records is not None:
-        columns = dict(zip(found.records.schema.names, found.records.columns, strict=True))
+def _finished(writer: GroupWriter, group_id: int, reports: list[SliceReport]) -> pa.RecordBatch:
+    """The reports of a group's slices, and its files where none of them has a problem."""
+    out = [(group_id, SLICE, report.to_json()) for report in reports]
+    if any(report.problem for report in reports):
+        writer.abandon()
+    else:
+        out += [(group_id, FILE, file.to_json()) for file in writer.close()]
+    return _report_batch(out)
+
+
+def _write_group(writer: GroupWriter, row: dict[str, Any], group: Group, run_id: str) -> None:
+    place = (row["topic"], row["partition"], row["segment"], row["generation"])
+    if group.records is not None:
+        columns = dict(zip(group.records.schema.names, group.records.columns, strict=True))
         writer.write(RECORDS, *place, columns)
-    if len(found.entries):
-        writer.write(BATCHES, *place, entry_columns(found.entries))
-    if found.damages:
-        writer.write(QUARANTINE, *place, damage_columns(found.damages, run_id))
+    if len(group.batches):
+        writer.write(BATCHES, *place, batch_columns(group.batches))
+    if group.damages:
+        writer.write(QUARANTINE, *place, damage_columns(group.damages, run_id))
 
 
-def _placed(table: Any, row: dict[str, Any], columns: dict[str, pa.Array]) -> pa.RecordBatch:
-    """All columns of a table for Spark: topic, partition and segment repeated."""
+def _placed(table: Table, row: dict[str, Any], columns: dict[str, pa.Array]) -> pa.RecordBatch:
+    """All columns of a table for Spark: what is the same in every row of a slice is repeated."""
     n = len(next(iter(columns.values())))
-    constant = {
-        name: pa.repeat(pa.scalar(row[name], _kind(table, name)), n)
-        for name in ("topic", "partition", "segment")
-    }
     schema = table.arrow_schema()
+    constant = {
+        name: pa.repeat(pa.scalar(row[name], schema.field(name).type), n)
+        for name in ("topic", "partition", "segment", "generation")
+    }
     return pa.RecordBatch.from_arrays([{**columns, **constant}[name] for name in schema.names], schema=schema)
 
 
-def _kind(table: Any, name: str) -> pa.DataType:
-    return table.arrow_schema().field(name).type
+def stage_rows(options: StageOptions) -> Stage:
+    """Decode without writing: reports, rows of batches and of quarantine; rows: STAGED_DDL."""
 
-
-def read_facts(options: StageOptions) -> Stage:
-    """Decode without writing: reports, rows of batches and of quarantine; rows: FACTS_DDL."""
-
-    def stage(batches: Batches) -> Batches:
+    def stage(batches: ArrowBatches) -> ArrowBatches:
         for group_id, rows in _groups(batches):
-            facts: list[pa.RecordBatch] = []
+            staged: list[pa.RecordBatch] = []
 
-            def take(piece: _Slice, found: Piece, facts: list[pa.RecordBatch] = facts) -> None:
-                if len(found.entries):
-                    batch = _placed(BATCHES, piece.row, entry_columns(found.entries))
-                    facts.append(_fact("batch", piece.row["group_id"], batch))
-                if found.damages:
-                    damage = _placed(QUARANTINE, piece.row, damage_columns(found.damages, options.run_id))
-                    facts.append(_fact("damage", piece.row["group_id"], damage))
+            def take(slice_: _Slice, group: Group, staged: list[pa.RecordBatch] = staged) -> None:
+                row = slice_.row
+                if len(group.batches):
+                    found = _placed(BATCHES, row, batch_columns(group.batches))
+                    staged.append(_staged(BATCH_ROW, row["group_id"], found))
+                if group.damages:
+                    found = _placed(QUARANTINE, row, damage_columns(group.damages, options.run_id))
+                    staged.append(_staged(DAMAGE_ROW, row["group_id"], found))
 
-            for _, report in _decode(rows, options, take):
-                if not report["changed"]:
-                    yield from facts
-                facts.clear()
-                yield _facts_of_reports([_report_row("slice", group_id, report)])
+            for report in _decode(rows, options, take):
+                if not report.problem:
+                    yield from staged
+                staged.clear()
+                yield _staged_report(_report_batch([(group_id, SLICE, report.to_json())]))
 
     return stage
 
 
-def _fact(kind: str, group_id: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+def _staged(kind: str, group_id: int, rows: pa.RecordBatch) -> pa.RecordBatch:
     n = rows.num_rows
     struct = pa.StructArray.from_arrays(rows.columns, fields=list(rows.schema))
-    arrays = {
-        "group_id": pa.repeat(pa.scalar(group_id, pa.int32()), n),
-        "kind": pa.repeat(kind, n),
-        "payload": pa.nulls(n, pa.string()),
-        "batch": pa.nulls(n, FACTS_SCHEMA.field("batch").type),
-        "damage": pa.nulls(n, FACTS_SCHEMA.field("damage").type),
-        kind: struct,
-    }
-    return pa.RecordBatch.from_arrays([arrays[name] for name in FACTS_SCHEMA.names], schema=FACTS_SCHEMA)
+    reports = [pa.repeat(pa.scalar(group_id, pa.int32()), n), pa.repeat(kind, n), pa.nulls(n, pa.string())]
+    return _staged_columns(*reports, **{kind: struct})
 
 
-def _facts_of_reports(rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(rows, schema=FACTS_SCHEMA)
+def _staged_report(reports: pa.RecordBatch) -> pa.RecordBatch:
+    return _staged_columns(*reports.columns)
+
+
+def _staged_columns(
+    group_ids: pa.Array, kinds: pa.Array, payloads: pa.Array, **rows: pa.Array
+) -> pa.RecordBatch:
+    missing = {name: pa.nulls(len(kinds), STAGED_SCHEMA.field(name).type) for name in (BATCH_ROW, DAMAGE_ROW)}
+    arrays = [group_ids, kinds, payloads, *(missing | rows).values()]
+    return pa.RecordBatch.from_arrays(arrays, schema=STAGED_SCHEMA)
 
 
 def read_records(options: StageOptions) -> Stage:
     """Decode to rows of ``records``. A slice whose bytes are not those expected fails the task."""
 
-    def stage(batches: Batches) -> Batches:
-        for piece in _slices(batches):
-            decoder = piece.decoder(options)
+    def stage(batches: ArrowBatches) -> ArrowBatches:
+        for slice_ in _slices(batches):
+            decoder = slice_.decoder(options)
             try:
-                for found in decoder:
-                    if found.records is not None:
-                        names = found.records.schema.names
-                        columns = dict(zip(names, found.records.columns, strict=True))
-                        yield from _for_spark(_placed(RECORDS, piece.row, columns))
-            except SourceChanged as error:
-                raise RuntimeError(f"{piece.row['segment']} changed during the run: {error}") from None
-            expected = piece.row["expected_crc32c"]
-            if expected is not None and decoder.summary.content_crc32c != expected:
-                raise RuntimeError(f"{piece.row['segment']} changed during the run: other bytes than before")
+                for group in decoder:
+                    if group.records is not None:
+                        names = group.records.schema.names
+                        columns = dict(zip(names, group.records.columns, strict=True))
+                        yield from _for_spark(_placed(RECORDS, slice_.row, columns))
+            except SourceError as error:
+                raise RuntimeError(f"{slice_.row['segment']} changed while it was read: {error}") from None
+            expected = slice_.row["expected_crc32c"]
+            if expected is not None and decoder.totals.content_crc32c != expected:
+                raise RuntimeError(
+                    f"{slice_.row['segment']} changed while it was read: other bytes than before"
+                )
 
     return stage
 
 
-def _for_spark(batch: pa.RecordBatch) -> Batches:
-    """Cut a batch so that no piece of it is more than Spark takes well."""
+def verify(options: StageOptions) -> Stage:
+    """Whether the bytes of slices still are those expected: reports; rows: REPORT_DDL."""
+
+    def stage(batches: ArrowBatches) -> ArrowBatches:
+        for slice_ in _slices(batches):
+            row, problem, detail = slice_.row, None, ""
+            decoder = slice_.decoder(options)
+            try:
+                for _ in decoder:
+                    pass
+                if decoder.totals.content_crc32c != row["expected_crc32c"]:
+                    problem, detail = Problem.CHANGED, "other bytes than before"
+            except SourceError as error:
+                problem, detail = _problem(error), str(error)
+            ids = (row["group_id"], row["segment"], row["start"])
+            report = SliceReport(*ids, problem=problem, detail=detail)
+            yield _report_batch([(row["group_id"], SLICE, report.to_json())])
+
+    return stage
+
+
+def check_files(options: StageOptions) -> Stage:
+    """Whether the files of slices still are those that were planned: reports; rows: REPORT_DDL."""
+
+    def stage(batches: ArrowBatches) -> ArrowBatches:
+        for slice_ in _slices(batches):
+            row, source = slice_.row, slice_.source
+            ids = (row["group_id"], row["segment"], row["start"])
+            report = SliceReport(*ids)
+            if isinstance(source, _Failed):
+                report = SliceReport(*ids, problem=_problem(source.why), detail=str(source.why))
+            yield _report_batch([(row["group_id"], SLICE, report.to_json())])
+
+    return stage
+
+
+def _for_spark(batch: pa.RecordBatch) -> ArrowBatches:
+    """Cut a batch so that no part of it is more than Spark takes well."""
     parts = max(1, batch.nbytes // _SPARK_BYTES, batch.num_rows // _SPARK_ROWS)
     step = max(1, -(-batch.num_rows // parts))
     for begin in range(0, batch.num_rows, step):
         yield batch.slice(begin, step)
 
 
-def _raw_rows(piece: _Slice, options: StageOptions) -> Iterator[dict[str, Any]]:
-    row = piece.row
-    for chunk in cut_chunks(piece.source, row["start"], row["length"], row["fingerprint"]):
-        yield {
-            **{
-                name: row[name]
-                for name in ("topic", "partition", "segment", "log_dir", "file_base_offset", "length")
-            },
-            "modified": row["modified_us"],
-            "run_id": options.run_id,
-            **chunk,
-        }
+_RAW_FROM_SLICE = (
+    "topic",
+    "partition",
+    "segment",
+    "partition_dir",
+    "file_base_offset",
+    "length",
+    "modified",
+    "log_start_offset",
+    "topic_id",
+)
 
 
-def _raw_batch(row: dict[str, Any]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([row], schema=RAW_SEGMENTS.arrow_schema())
+def _raw_rows(slice_: _Slice, options: StageOptions) -> Iterator[pa.RecordBatch]:
+    """One row of raw_segments a chunk."""
+    row = slice_.row
+    constant = {name: row[name] for name in _RAW_FROM_SLICE}
+    constant |= {"run_id": options.run_id, "landed_at": options.began_us}
+    chunks = cut_chunks(
+        slice_.source, row["start"], row["length"], row["fingerprint"], row["previous_last_offset"]
+    )
+    for chunk in chunks:
+        yield pa.RecordBatch.from_pylist([{**constant, **chunk}], schema=RAW_SEGMENTS.arrow_schema())
 
 
 def land_raw(options: StageOptions) -> Stage:
     """Write the bytes of segments as chunks, the Parquet files of raw_segments; rows: REPORT_DDL."""
 
-    def stage(batches: Batches) -> Batches:
+    def stage(batches: ArrowBatches) -> ArrowBatches:
         for group_id, rows in _groups(batches):
-            writer = GroupWriter(
-                options.lake, f"{options.run_id}-{group_id:06d}", options.parquet_compression
-            )
-            out = []
-            changed = False
-            for piece in _slices(rows):
-                report = {"group_id": group_id, "segment": piece.row["segment"], "start": piece.row["start"]}
-                landed = piece.row["start"]
-                try:
-                    for row in _raw_rows(piece, options):
-                        batch = _raw_batch(row)
-                        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-                        place = (row["topic"], row["partition"], row["segment"])
-                        writer.write(RAW_SEGMENTS, *place, columns)
-                        landed += row["chunk_bytes"]
-                    out.append({**report, "end": landed, "changed": None})
-                except SourceChanged as error:
-                    changed = True
-                    out.append({**report, "end": landed, "changed": str(error)})
-            files: list[dict[str, Any]] = []
-            if changed:
+            writer = _writer(options, group_id)
+            try:
+                reports = [_land(writer, slice_, options) for slice_ in _slices(rows)]
+            except BaseException:
                 writer.abandon()
-            else:
-                files = writer.close()
-            yield _report_batch(
-                [_report_row("slice", group_id, r) for r in out]
-                + [_report_row("file", group_id, file) for file in files]
-            )
+                raise
+            yield _finished(writer, group_id, reports)
 
     return stage
+
+
+def _land(writer: GroupWriter, slice_: _Slice, options: StageOptions) -> SliceReport:
+    row = slice_.row
+    ids = (row["group_id"], row["segment"], row["start"])
+    landed, last_offset, marks = row["start"], row["previous_last_offset"], row["fingerprint"]
+    try:
+        for chunk in _raw_rows(slice_, options):
+            landed += chunk.column("chunk_bytes")[0].as_py()
+            last_offset, marks = (chunk.column(name)[0].as_py() for name in ("last_offset", "fingerprint"))
+            columns = dict(zip(chunk.schema.names, chunk.columns, strict=True))
+            writer.write(RAW_SEGMENTS, row["topic"], row["partition"], row["segment"], None, columns)
+    except SourceError as error:
+        return SliceReport(*ids, problem=_problem(error), detail=str(error))
+    return SliceReport(*ids, Totals(end=landed, end_offset=last_offset), marks)
 
 
 def read_raw(options: StageOptions) -> Stage:
     """The bytes of segments as rows of raw_segments."""
 
-    def stage(batches: Batches) -> Batches:
-        for piece in _slices(batches):
+    def stage(batches: ArrowBatches) -> ArrowBatches:
+        for slice_ in _slices(batches):
             try:
-                for row in _raw_rows(piece, options):
-                    yield _raw_batch(row)
-            except SourceChanged as error:
-                raise RuntimeError(f"{piece.row['segment']} changed during the run: {error}") from None
+                yield from _raw_rows(slice_, options)
+            except SourceError as error:
+                raise RuntimeError(f"{slice_.row['segment']} changed while it was read: {error}") from None
 
     return stage

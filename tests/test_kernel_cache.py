@@ -1,0 +1,156 @@
+"""Where compiled kernels are kept: Numba's index is a pickle, so whoever can write there runs code as us.
+
+And stale machine code must be impossible: the folder's name is made of the bytes of every module that holds
+a kernel, or what a kernel is compiled from.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import as_anybody
+from udfs.kernels import jit
+
+ROOT = Path(__file__).parent.parent
+# A kernel at work, and where its machine code is kept
+RUN = """
+import numpy as np
+from udfs.kernels import framing, jit
+assert framing.batch_size(np.zeros(4, dtype=np.uint8), 0, 4) == framing.TOO_SHORT
+print(jit._CACHE)
+"""
+
+
+def run(code: Path, **environment: str) -> str:
+    """The cache's folder that a new process takes which has its modules from ``code``; empty for none."""
+    kept = {k: v for k, v in os.environ.items() if k not in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME")}
+    arguments = ["-c", RUN]
+    command = as_anybody(*arguments) if os.geteuid() == 0 else [sys.executable, *arguments]
+    environment = {**kept, "PYTHONPATH": str(code), "PYTHONDONTWRITEBYTECODE": "1", **environment}
+    done = subprocess.run(
+        command, env=environment, cwd=code.parent, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    """A copy of the package, as pip would install it."""
+    shutil.copytree(ROOT / "udfs", tmp_path / "code" / "udfs", ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path / "code"
+
+
+def close(folder: Path) -> None:
+    """Takes the right to write away, of every folder below too."""
+    for path in [folder, *folder.rglob("*")]:
+        if path.is_dir():
+            path.chmod(0o555)
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.suffix for path in folder.rglob("*.nb?"))
+
+
+def test_beside_the_sources_where_they_are_ours(code: Path) -> None:
+    folder = Path(run(code))
+    assert folder.parent == code / "udfs" / "kernels" / "__pycache__"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert set(files(folder)) == {".nbc", ".nbi"}
+
+
+def test_in_the_user_s_cache_where_the_sources_cannot_be_written(code: Path, tmp_path: Path) -> None:
+    close(code / "udfs")
+    folder = Path(run(code, HOME=str(tmp_path / "home")))
+    assert folder.parent == tmp_path / "home" / ".cache" / "kafka-log-lake"
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_in_memory_where_there_is_no_place(code: Path) -> None:
+    close(code / "udfs")
+    assert run(code, HOME="/dev/null/nobody") == ""
+
+
+def test_out_of_a_zip_as_spark_ships_it(code: Path, tmp_path: Path) -> None:
+    package = tmp_path / "code.zip"
+    with zipfile.ZipFile(package, "w") as made:
+        for path in (code / "udfs").rglob("*.py"):
+            made.write(path, path.relative_to(code))
+    folder = Path(run(package, HOME=str(tmp_path / "home")))
+    assert folder.parent == tmp_path / "home" / ".cache" / "kafka-log-lake"
+    before = {path: path.stat().st_mtime_ns for path in folder.glob("*.nbi")}
+    other = package.rename(tmp_path / "code of the next job.zip")
+    assert Path(run(other, HOME=str(tmp_path / "home"))) == folder
+    assert {path: path.stat().st_mtime_ns for path in folder.glob("*.nbi")} == before
+
+
+class Trap:
+    """What an attacker would leave where Numba reads its index."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, tuple[str, int]]:
+        return os.mkdir, (str(self.path), 0o700)
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o755, 0o701])
+def test_a_folder_that_others_can_write_or_read_is_not_used(code: Path, tmp_path: Path, mode: int) -> None:
+    name = Path(run(code)).name
+    shutil.rmtree(code / "udfs" / "kernels" / "__pycache__")
+    made = tmp_path / "cache" / name
+    sprung = tmp_path / "sprung"
+    made.mkdir(parents=True)
+    for module in ("framing", "jit"):
+        for function in re.findall(r"^def (\w+)", (code / "udfs/kernels" / f"{module}.py").read_text(), re.M):
+            trap = made / f"{module}.{function}-1.py311.nbi"
+            trap.write_bytes(pickle.dumps(Trap(sprung)))
+    made.chmod(mode)
+    assert run(code, NUMBA_CACHE_DIR=str(tmp_path / "cache")) == ""
+    assert not sprung.exists()
+
+
+def test_nor_one_below_a_folder_that_others_can_change(code: Path, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    assert run(code, NUMBA_CACHE_DIR=str(shared)) == ""
+
+
+def test_nor_a_link_that_somebody_left(code: Path, tmp_path: Path) -> None:
+    name = Path(run(code)).name
+    (tmp_path / "theirs").mkdir(mode=0o700)
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / name).symlink_to(tmp_path / "theirs")
+    assert run(code, NUMBA_CACHE_DIR=str(tmp_path / "cache")) == ""
+    assert files(tmp_path / "theirs") == []
+
+
+@pytest.mark.parametrize("room", jit.KERNEL_ROOMS)
+def test_other_bytes_have_another_folder(code: Path, room: str) -> None:
+    before = run(code)
+    place = code / "udfs" / room
+    path = place if place.is_file() else place / "layout.py" if room == "format" else max(place.glob("*.py"))
+    path.write_text(path.read_text() + "# upgraded in place\n")
+    assert run(code) != before
+
+
+def test_every_kernel_lies_where_the_folder_s_name_sees_it() -> None:
+    modules = [path for path in (ROOT / "udfs").rglob("*.py") if "__pycache__" not in path.parts]
+    with_kernels = [
+        path.relative_to(ROOT / "udfs").parts[0]
+        for path in modules
+        if re.search(r"^\s*@(kernel|inlined|intrinsic|register_jitable|overload)\b", path.read_text(), re.M)
+    ]
+    assert len(with_kernels) > 5
+    assert set(with_kernels) <= set(jit.KERNEL_ROOMS)

@@ -1,0 +1,91 @@
+"""UTF-8 as the JVM reads it: what is malformed becomes U+FFFD, never an error.
+
+One U+FFFD takes the place of a maximal subpart (Unicode 16, 3.9.6), as in Python and Arrow; but of an encoded
+surrogate (ED A0..BF, and 80..BF if it follows) the JVM makes one, where Python makes one a byte.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from udfs.kernels.jit import int64, kernel
+
+_REPLACEMENT = (0xEF, 0xBF, 0xBD)
+_MOST = (1 << 31) - 1  # bytes in one column of Arrow strings
+
+
+@kernel
+def _piece(data: Any, at: int, end: int) -> tuple[int, bool]:
+    """Size of the character at ``data[at]`` (uint8), and True; or of what is malformed there, and False."""
+    first = data[at]
+    if first < 0x80:
+        return 1, True
+    if first < 0xC2 or first > 0xF4:
+        return 1, False
+    size = 2 if first < 0xE0 else (3 if first < 0xF0 else 4)
+    low, high = 0x80, 0xBF
+    if first == 0xE0:
+        low = 0xA0
+    elif first == 0xF0:
+        low = 0x90
+    elif first == 0xF4:
+        high = 0x8F
+    surrogate = False
+    for k in range(1, size):
+        if at + k >= end or data[at + k] < low or data[at + k] > high:
+            return k, False
+        if k == 1 and first == 0xED and data[at + 1] >= 0xA0:
+            surrogate = True
+        low, high = 0x80, 0xBF
+    return size, not surrogate
+
+
+@kernel
+def _repair(data: Any, offsets: Any, out: Any, out_offsets: Any, width: int) -> int:
+    """Write each text ``data[offsets[k]:offsets[k + 1]]`` behind the other into ``out``, repaired.
+
+    width: bytes that stand for what is malformed, 3 or 1. An empty ``out``: only ``out_offsets`` is written.
+    Returns the bytes of all.
+    """
+    to = 0
+    for k in range(len(offsets) - 1):
+        out_offsets[k] = to
+        at, end = int64(offsets[k]), int64(offsets[k + 1])
+        while at < end:
+            size, right = _piece(data, at, end)
+            made = size if right else width
+            if len(out):
+                for i in range(made):
+                    out[to + i] = data[at + i] if right else (_REPLACEMENT[i] if width > 1 else 0x3F)
+            to += made
+            at += size
+    out_offsets[len(offsets) - 1] = to
+    return to
+
+
+def repair_utf8(raw: pa.Array) -> pa.Array:
+    """binary[n] without nulls -> string[n], malformed bytes replaced; by "?" where U+FFFD passed 2 GiB."""
+    _, offset_buffer, data_buffer = raw.buffers()
+    text = pa.Array.from_buffers(pa.string(), len(raw), [None, offset_buffer, data_buffer], 0)
+    try:
+        text.validate(full=True)
+        return text
+    except pa.ArrowInvalid:
+        pass
+    data = np.frombuffer(data_buffer, dtype=np.uint8)
+    offsets = np.frombuffer(offset_buffer, dtype=np.int32)[: len(raw) + 1]
+    out_offsets = np.empty(len(raw) + 1, dtype=np.int64)
+    nothing = np.empty(0, dtype=np.uint8)
+    width = 3
+    size = int(_repair(data, offsets, nothing, out_offsets, width))
+    if size > _MOST:
+        width = 1
+        size = int(_repair(data, offsets, nothing, out_offsets, width))
+    out = np.empty(size, dtype=np.uint8)
+    if size:
+        _repair(data, offsets, out, out_offsets, width)
+    buffers = [None, pa.py_buffer(out_offsets.astype(np.int32)), pa.py_buffer(out)]
+    return pa.Array.from_buffers(pa.string(), len(raw), buffers, 0)
