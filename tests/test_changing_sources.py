@@ -14,14 +14,14 @@ import pytest
 
 from pipelines import decode_batches, ingest_raw
 from pipelines.command.settings import Settings
+from pipelines.execute import job
 from pipelines.execute.decode import Decoder
-from pipelines.plan import ledger
 from tests.support.logs import batch, batches, contents, put, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipelines.command.summary import Summary
+    from pipelines.execute.summary import Summary
 
 THEN = 1_700_000_000
 
@@ -152,7 +152,7 @@ def test_what_changes_after_planning_is_read_as_planned_or_left_for_the_next_run
     shutil.copytree(knowing, lake)
     planned(logs)
     with pytest.MonkeyPatch.context() as patch:
-        change_once(patch, ledger, "next_segments", logs, returned=True)
+        change_once(patch, job, "make_plan", logs, returned=True)
         summary = decode(spark, lake, logs, read=read)
     assert offsets(lake) == {topic: list(numbers) for topic, numbers in GIVEN.items()}
     assert rows(str(lake), "quarantine") == []
@@ -197,7 +197,7 @@ def test_what_changes_before_it_is_landed_is_landed_by_the_next_run(
     ingest_raw.run(spark, settings)
     planned(logs)
     with pytest.MonkeyPatch.context() as patch:
-        change_once(patch, ledger, "next_segments", logs, returned=True)
+        change_once(patch, job, "make_plan", logs, returned=True)
         ingest_raw.run(spark, settings)
     landed = {(r["topic"], r["file_base_offset"]) for r in rows(str(lake), "raw_segments")}
     assert landed & LEFT == {("goes-on", 0)}

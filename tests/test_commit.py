@@ -6,21 +6,25 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
 
-from pipelines import decode_batches
+from pipelines import decode_batches, register
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
-from pipelines.lake import commit
-from pipelines.lake.intents import Intent, Replaced, Runs
+from pipelines.lake.commit import DECODE_APP, LakeWriter, delete_predicate
+from pipelines.lake.intents import Intent, Intents, Place
+from pipelines.plan.ledger import LedgerRow
+from tests.soak import scenario
 from tests.soak.scenario import change as after
 from tests.soak.scenario import first_state as before
 from tests.support.dying import ARROW_POINTS, SPARK_POINTS, DiedError, arrange
-from tests.support.logs import batch, batches, contents, put, rows, versions
+from tests.support.logs import TABLES, batch, batches, contents, put, rows, versions
+from udfs.arrow.parquet_sink import DataFile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,11 +49,35 @@ def die_at(point: Any, spark: SparkSession, lake: str, source: Path, **settings:
             decode(spark, lake, source, **settings)
 
 
+@dataclass(frozen=True)
+class Undisturbed:
+    """A lake after a first run, the sources as the second sees them, the tables after it, what views give."""
+
+    first: Path
+    logs: Path
+    tables: dict[str, Any]
+    seen_before: dict[str, list[Any]]
+    seen_after: dict[str, list[Any]]
+
+
+def seen(spark: SparkSession, lake: str) -> dict[str, list[Any]]:
+    """What the views give."""
+    register(spark, lake)
+    names = {
+        "committed_records": "segment, offset, value",
+        "crc_report": "*",
+        "latest_by_key": "segment, offset",
+    }
+    return {
+        view: sorted(map(repr, spark.sql(f"SELECT {columns} FROM {view}").collect()))
+        for view, columns in names.items()
+    }
+
+
 @pytest.fixture(scope="module")
 def expected(
     spark: SparkSession, lake_template: str, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, Path, dict[str, Any]]:
-    """(lake after the first run, sources as the second run sees them, tables after it, undisturbed)."""
+) -> Undisturbed:
     place = tmp_path_factory.mktemp("undisturbed")
     logs, first, second = place / "logs", place / "first", place / "second"
     before(logs)
@@ -58,21 +86,28 @@ def expected(
     after(logs)
     shutil.copytree(first, second)
     decode(spark, str(second), logs)
-    return first, logs, contents(str(second))
+    return Undisturbed(first, logs, contents(str(second)), seen(spark, str(first)), seen(spark, str(second)))
 
 
 @pytest.mark.parametrize(("sink", "point"), POINTS)
-def test_a_run_that_dies_is_finished_by_the_next(
+def test_a_run_that_dies_is_not_seen_and_is_finished_by_the_next(
     spark: SparkSession,
-    expected: tuple[Path, Path, dict[str, Any]],
+    expected: Undisturbed,
     tmp_path: Path,
     sink: str,
     point: str,
 ) -> None:
-    first, logs, tables = expected
+    first, logs, tables = expected.first, expected.logs, expected.tables
     lake = str(tmp_path / "lake")
     shutil.copytree(first, lake)
     die_at((ARROW_POINTS if sink == "arrow" else SPARK_POINTS)[point], spark, lake, logs, sink=sink)
+    published = point in (
+        "after the ledger",
+        "old records deleted",
+        "old batches deleted",
+        "before the intent goes",
+    )
+    assert seen(spark, lake) == (expected.seen_after if published else expected.seen_before)
     decode(spark, lake, logs, sink=sink)
     assert contents(lake) == tables
     assert sorted(os.listdir(f"{lake}/_runs")) == ["lock"]
@@ -81,25 +116,60 @@ def test_a_run_that_dies_is_finished_by_the_next(
     assert versions(lake) == finished
 
 
-@pytest.mark.parametrize("point", ["after the intent", "records added", "after quarantine"])
+def vacuum(lake: str) -> None:
+    """Deletes every file that no table names; without ``full`` deltalake keeps those that it never knew."""
+    for table in TABLES:
+        delta = DeltaTable(f"{lake}/{table}")
+        delta.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+
+
+@pytest.mark.parametrize(
+    "point", ["after the intent", "records added", "quarantine added", "before the ledger"]
+)
 def test_a_run_whose_files_a_vacuum_took_is_decoded_again(
-    spark: SparkSession, expected: tuple[Path, Path, dict[str, Any]], tmp_path: Path, point: str
+    spark: SparkSession, expected: Undisturbed, tmp_path: Path, point: str
 ) -> None:
-    first, logs, tables = expected
+    first, logs, tables = expected.first, expected.logs, expected.tables
     lake = str(tmp_path / "lake")
     shutil.copytree(first, lake)
     die_at(ARROW_POINTS[point], spark, lake, logs)
-    for table in ("records", "batches", "quarantine"):
-        DeltaTable(f"{lake}/{table}").vacuum(0, dry_run=False, enforce_retention_duration=False)
+    before = scenario.orphans(Path(lake))
+    vacuum(lake)
+    assert (scenario.orphans(Path(lake)) < before) is (point in ("after the intent", "records added"))
     decode(spark, lake, logs)
     assert contents(lake) == tables
 
 
+@pytest.mark.parametrize("how", [{"redecode": "/rewritten-0/"}, {"verify_content": True}])
+@pytest.mark.parametrize("point", ["after the intent", "records added", "batches added", "before the ledger"])
+def test_rows_that_are_to_be_replaced_outlive_a_death_and_a_vacuum(
+    spark: SparkSession, lake_template: str, tmp_path: Path, how: dict[str, Any], point: str
+) -> None:
+    """Nothing is deleted before what takes its place counts."""
+    lake, logs = str(tmp_path / "lake"), tmp_path / "logs"
+    shutil.copytree(lake_template, lake)
+    path = put(logs / "rewritten-0", 0, *batches(0, 5))
+    decode(spark, lake, logs)
+    before_ = contents(lake)
+    if "verify_content" in how:
+        put(logs / "rewritten-0", 0, batch(0), batch(3, text="w"), *batches(6, 3))
+    die_at(ARROW_POINTS[point], spark, lake, logs, **how)
+    vacuum(lake)
+    path.unlink()  # the source is gone for good
+    put(logs / "other-0", 0, batch(0))
+    decode(spark, lake, logs)
+    offsets = sorted(r["offset"] for r in rows(lake, "records") if r["topic"] == "rewritten")
+    assert offsets == list(range(15))
+    if "redecode" in how:
+        kept = [r for r in rows(lake, "records") if r["topic"] == "rewritten"]
+        assert kept == before_["records"]
+
+
 @pytest.mark.parametrize(("sink", "point"), [("arrow", "records added"), ("spark", "batches added")])
 def test_a_driver_that_is_killed_is_succeeded_by_the_next(
-    spark: SparkSession, expected: tuple[Path, Path, dict[str, Any]], tmp_path: Path, sink: str, point: str
+    spark: SparkSession, expected: Undisturbed, tmp_path: Path, sink: str, point: str
 ) -> None:
-    first, logs, tables = expected
+    first, logs, tables = expected.first, expected.logs, expected.tables
     lake = str(tmp_path / "lake")
     shutil.copytree(first, lake)
     arguments = ["--source", str(logs), "--lake", lake, "--sink", sink]
@@ -118,28 +188,32 @@ def test_a_write_that_fails_takes_the_intent_back(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(commit.Lake, "append", full)
+        patch.setattr(LakeWriter, "_append", full)
         with pytest.raises(OSError, match="No space left"):
             decode(spark, lake, tmp_path / "logs", sink="spark")
-    assert Runs(lake).pending() == []
+    assert Intents(lake).pending() == []
     decode(spark, lake, tmp_path / "logs", sink="spark")
     assert len(rows(lake, "records")) == 6
 
 
 def test_an_intent_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
-    runs = Runs(str(tmp_path))
+    runs = Intents(str(tmp_path))
     intent = Intent(
         app_id="app",
         version=3,
         run_id="run",
-        files={"records": [{"path": "a%20'b\n", "size": 1}]},
-        replaced=[Replaced("t'\\", 0, "file:///a", 7)],
-        partitions=[("t'\\", 0)],
-        put=[{"segment": "file:///a", "min_timestamp": -(2**62)}],
+        files=[DataFile("records", "a%20'b\n", {"topic": "t"}, 1, {})],
+        replaced=[Place("t'\\", 0, "file:///a", 7)],
+        put=[
+            LedgerRow(
+                topic="t", partition=0, partition_dir="file:///", segment="file:///a", file_base_offset=0
+            )
+        ],
+        transactional=[("t'\\", 0)],
     )
     Path(runs.folder, "app-0000000009.json.tmp").write_text("{half")
     runs.write(intent)
-    assert Runs(str(tmp_path)).pending() == [intent]
+    assert Intents(str(tmp_path)).pending() == [intent]
     with pytest.raises(UserError, match="another run"):
         runs.write(intent)
     runs.remove(intent)
@@ -149,16 +223,14 @@ def test_an_intent_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_a_lake_that_takes_no_files_is_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="can't write to the lake"):
-        Runs(str(tmp_path / "file"))
+        Intents(str(tmp_path / "file"))
 
 
-def test_rows_that_make_way_are_named_safely() -> None:
-    condition = commit.making_way(
-        "records", [Replaced("t'\\", 3, "file:///it's/x", 0), Replaced("u", 4, "s", 9)]
-    )
+def test_rows_to_delete_are_named_safely() -> None:
+    condition = delete_predicate("records", [Place("t'\\", 3, "file:///it's/x"), Place("u", 4, "s", 9, 2)])
     assert condition == (
-        "topic IN ('t\\'\\\\', 'u') AND `partition` IN (3, 4) AND "
-        "(segment IN ('file:///it\\'s/x') OR (segment = 's' AND batch_position >= 9))"
+        "topic IN ('t''\\', 'u') AND \"partition\" IN (3, 4) AND "
+        "(segment IN ('file:///it''s/x') OR (segment = 's' AND batch_position >= 9 AND generation = 2))"
     )
 
 
@@ -187,4 +259,4 @@ def test_versions_of_a_run_are_the_same_in_every_table(
     after(tmp_path / "logs")
     decode(spark, lake, tmp_path / "logs", sink="spark")
     for table in ("records", "batches", "quarantine", "segments"):
-        assert DeltaTable(f"{lake}/{table}").transaction_version(commit.DECODE_APP) == 2
+        assert DeltaTable(f"{lake}/{table}").transaction_version(DECODE_APP) == 2

@@ -19,39 +19,10 @@ from udfs.format.schema import BATCHES, RECORDS
 SOUND = corpus.segments(checkpoints=True)
 HOSTILE = corpus.segments(hostile=True)
 SMALL_LIMIT = 8 << 20
-LEAST_TIMESTAMP, MOST_TIMESTAMP = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999, in ms
-
-
-def _timestamp_us(milliseconds: int) -> int | None:
-    """What a timestamp column holds."""
-    held = LEAST_TIMESTAMP <= milliseconds <= MOST_TIMESTAMP and milliseconds != -1
-    return milliseconds * 1000 if held else None
 
 
 def _only(row: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in like}
-
-
-def _expected_records(path: Path) -> list[dict[str, Any]]:
-    """The oracle's records, with the columns that a record takes from its batch."""
-    from_batch = ("magic", "producer_id", "producer_epoch", "leader_epoch", "is_transactional")
-    batches = {line["position"]: corpus.batch_columns(line) for line in corpus.oracle_batches(path)}
-    rows = []
-    for line in corpus.oracle_records(path):
-        row = corpus.record_columns(line)
-        row |= {name: batches[row["batch_position"]][name] for name in from_batch}
-        rows.append(row | {"timestamp": _timestamp_us(row["timestamp_ms"])})
-    return rows
-
-
-def _like_the_oracle(rows: list[dict[str, Any]], path: Path) -> list[dict[str, Any]]:
-    """Rows with long keys and values as the oracle stores them."""
-    lines = corpus.oracle_records(path)
-    fields = ("key", "value")
-    return [
-        row | {field: corpus.shortened(row[field], line, field) for field in fields}
-        for row, line in zip(rows, lines, strict=True)
-    ]
 
 
 @pytest.mark.parametrize("path", SOUND, ids=corpus.identity)
@@ -61,7 +32,7 @@ def test_batches_equal_kafka_s_reading(path: Path) -> None:
     assert [_only(row, want) for row, want in zip(decoded.batches, expected, strict=True)] == expected
     for row in decoded.batches:
         assert (row["status"], row["error"], row["crc_computed"]) == ("ok", None, row["crc_stored"])
-        assert row["max_timestamp"] == _timestamp_us(row["max_timestamp_ms"])
+        assert row["max_timestamp"] == corpus.timestamp_us(row["max_timestamp_ms"])
     assert not decoded.quarantine
 
 
@@ -81,8 +52,8 @@ def test_columns_that_kafka_has_no_getter_for_equal_the_reference(path: Path) ->
 @pytest.mark.parametrize("path", SOUND, ids=corpus.identity)
 def test_records_equal_kafka_s_reading(path: Path) -> None:
     decoded = fast.decode(path.read_bytes())
-    expected = _expected_records(path)
-    rows = _like_the_oracle(decoded.records, path)
+    expected = corpus.expected_records(path)
+    rows = corpus.like_the_oracle(decoded.records, path)
     assert [_only(row, want) for row, want in zip(rows, expected, strict=True)] == expected
 
 
@@ -91,12 +62,14 @@ def test_decode_segment_gives_the_columns_of_records(path: Path) -> None:
     damages: list[Any] = []
     batches = list(decode_segment(path, window_bytes=1000, on_damage=damages.append))
     rows = [row for batch in batches for row in fast.record_rows(batch)]
-    expected = _expected_records(path)
+    expected = corpus.expected_records(path)
     assert [
-        _only(row, want) for row, want in zip(_like_the_oracle(rows, path), expected, strict=True)
+        _only(row, want) for row, want in zip(corpus.like_the_oracle(rows, path), expected, strict=True)
     ] == expected
     assert not damages
-    known = [column.name for column in RECORDS.columns if column.name not in ("topic", "partition")]
+    known = [
+        column.name for column in RECORDS.columns if column.name not in ("topic", "partition", "generation")
+    ]
     assert {tuple(batch.schema.names) for batch in batches} <= {tuple(known)}
     assert {row["segment"] for row in rows} <= {f"file://{path.resolve()}"}
 

@@ -16,11 +16,12 @@ from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
 from pipelines.source.uris import escape
 from tests.support.logs import batch, batches, contents, put, rows, versions
+from udfs.format.schema import RECORDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipelines.command.summary import Summary
+    from pipelines.execute.summary import Summary
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def test_every_batch_and_record_is_in_the_tables(spark: SparkSession, lake: str,
     assert offsets(lake) == sorted([*range(9), 7, 8, 9])
     (row,) = [r for r in rows(lake, "segments") if r["topic"] == "__b"]
     assert row["segment"] == f"file://{logs}/__b-1/00000000000000000007.log"
-    assert row["log_dir"] == f"file://{logs}/__b-1"
+    assert row["partition_dir"] == f"file://{logs}/__b-1"
     assert (row["first_offset"], row["last_offset"], row["records"], row["tail"]) == (7, 9, 3, "none")
 
 
@@ -132,16 +133,26 @@ def test_a_segment_cut_short_replaces_its_rows(
     assert contents(lake) == fresh(spark, lake_template, logs)
 
 
-def test_a_file_without_bytes_is_no_segment_yet(spark: SparkSession, lake: str, logs: Path) -> None:
+def test_a_file_without_bytes_has_a_row_and_ends_no_other(spark: SparkSession, lake: str, logs: Path) -> None:
     put(logs / "a-0", 0, *batches(0, 2), batch(6)[:30])
     put(logs / "a-0", 100)
-    assert decode(spark, lake, logs).segments == 1
-    assert [r["tail"] for r in rows(lake, "segments")] == ["torn"]
+    assert decode(spark, lake, logs).segments == 2
+    assert [(r["tail"], r["length"] > 0) for r in rows(lake, "segments")] == [("torn", True), ("none", False)]
     before = versions(lake)
-    put(logs / "a-0", 0)
-    with pytest.raises(UserError, match="no segments"):
-        decode(spark, lake, logs)
+    assert decode(spark, lake, logs).segments == 0
     assert versions(lake) == before
+
+
+@pytest.mark.parametrize("sink", ["arrow", "spark"])
+def test_a_segment_cut_to_nothing_loses_its_rows(
+    spark: SparkSession, lake_template: str, lake: str, logs: Path, sink: str
+) -> None:
+    put(logs / "a-0", 0, *batches(0, 2))
+    decode(spark, lake, logs, sink=sink)
+    put(logs / "a-0", 0)
+    decode(spark, lake, logs, sink=sink)
+    assert rows(lake, "records") == []
+    assert contents(lake) == fresh(spark, lake_template, logs)
 
 
 @pytest.mark.parametrize("sink", ["arrow", "spark"])
@@ -279,8 +290,8 @@ def test_bounded_runs_follow_each_other_until_nothing_is_left(
 ) -> None:
     mixed_logs(logs)
     summary = decode(spark, lake, logs, max_files_per_run=2)
-    assert summary.segments == 4
-    assert DeltaTable(f"{lake}/segments").transaction_version("kafka-log-decode") == 2
+    assert summary.segments == 5
+    assert DeltaTable(f"{lake}/segments").transaction_version("kafka-log-decode") == 3
     assert contents(lake) == fresh(spark, lake_template, logs)
 
 
@@ -294,7 +305,10 @@ def test_copies_are_all_decoded_with_a_warning_or_only_the_furthest(
     assert len(rows(lake, "segments")) == 3
     assert any("a-0 (2)" in w for w in summary.warnings)
     only = fresh(spark, lake_template, logs, one_copy=True)
-    assert {r["log_dir"] for r in only["segments"]} == {f"file://{logs}/two/a-0", f"file://{logs}/two/b-0"}
+    assert {r["partition_dir"] for r in only["segments"]} == {
+        f"file://{logs}/two/a-0",
+        f"file://{logs}/two/b-0",
+    }
 
 
 def test_the_last_line_is_one_json_object(
@@ -304,7 +318,7 @@ def test_the_last_line_is_one_json_object(
     assert decode_batches.main(["--source", str(logs), "--lake", lake, "--json", "--fail-on-damage"]) == 3
     told = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert told["lake"] == lake
-    assert (told["segments"], told["damaged"] > 0, told["bytes"] > 0) == (4, True, True)
+    assert (told["segments"], told["damaged"] > 0, told["bytes"] > 0) == (5, True, True)
     assert {"run_id", "batches", "records", "seconds"} <= told.keys()
 
 
@@ -314,7 +328,7 @@ def test_the_summary_names_tables_and_queries(
     mixed_logs(logs)
     assert decode_batches.main(["--source", str(logs), "--lake", lake]) == 0
     text = capsys.readouterr().out
-    assert "decoded 4 segments" in text
+    assert "decoded 5 segments" in text
     assert "tables are in " + lake in text
     assert text.count("python -m pipelines.query") == 3
 
@@ -324,10 +338,10 @@ def test_the_summary_names_tables_and_queries(
     [
         (["--source", "{logs}/none"], "no such path"),
         (["--source", "{logs}/none*"], "matches nothing"),
-        (["--source", "{logs}/[none"], "no glob"),
+        (["--source", "{logs}/[none"], "matches nothing"),
         (["--source", "{logs}/bare"], "no segments"),
-        (["--source", "{logs}/folder"], "folder is no partition"),
-        (["--source", "{logs}", "--topics", "nothing"], "topics that were not asked for"),
+        (["--source", "{logs}/folder"], "folder is not a partition"),
+        (["--source", "{logs}", "--topics", "nothing"], "topics that do not match --topics"),
         ([], "--source is missing"),
         (["--from-raw"], "ingest_raw"),
     ],
@@ -355,7 +369,7 @@ def test_decode_segments_gives_records_and_writes_nothing(spark: SparkSession, l
     decode(spark, lake, logs)
     found = decode_batches.decode_segments(spark, str(logs))
     kept = rows(lake, "records")
-    assert found.columns == list(kept[0])
+    assert found.columns == [column.name for column in RECORDS.columns]
     assert found.count() == len(kept)
     assert {r.offset for r in found.where("topic = 'a'").collect()} == {
         r["offset"] for r in kept if r["topic"] == "a"
@@ -366,9 +380,9 @@ def test_decode_segments_gives_records_and_writes_nothing(spark: SparkSession, l
 def test_a_second_job_on_the_same_lake_leaves_with_one_line(
     spark: SparkSession, lake: str, logs: Path
 ) -> None:
-    from pipelines.lake.intents import Runs
+    from pipelines.lake.intents import Intents
 
     put(logs / "a-0", 0, batch(0))
-    with Runs(lake).lock(), pytest.raises(UserError, match="another run is writing"):
+    with Intents(lake).lock(), pytest.raises(UserError, match="another run is writing"):
         decode(spark, lake, logs)
     assert decode(spark, lake, logs).segments == 1

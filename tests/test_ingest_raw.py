@@ -11,12 +11,13 @@ import pytest
 
 from pipelines import decode_batches, ingest_raw
 from pipelines.command.settings import Settings
+from pipelines.source.naming import NULL_TO_SPARK
 from tests.support.logs import batch, batches, contents, put, rows, versions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipelines.command.summary import Summary
+    from pipelines.execute.summary import Summary
 
 
 @pytest.fixture
@@ -151,3 +152,17 @@ def test_files_and_raw_share_the_ledger(spark: SparkSession, lake: str, logs: Pa
     ingest(spark, lake, logs)
     assert decode_raw(spark, lake).batches == 2
     assert decode_batches.run(spark, Settings(lake=lake, source=(str(logs),))).segments == 0
+
+
+def test_a_topic_that_spark_would_write_as_null_is_skipped_for_its_sink(
+    spark: SparkSession, lake: str, logs: Path
+) -> None:
+    put(logs / "__HIVE_DEFAULT_PARTITION__-0", 0, *batches(0, 3))
+    put(logs / "a-0", 0, *batches(0, 3))
+    ingest(spark, lake, logs)
+    settings = Settings(lake=lake, from_raw=True, sink="spark")
+    summary = decode_batches.run(spark, settings)
+    assert summary.skipped == {NULL_TO_SPARK: 1}
+    assert {row["topic"] for row in rows(lake, "records")} == {"a"}
+    assert decode_raw(spark, lake).records == 9
+    assert {row["topic"] for row in rows(lake, "records")} == {"a", "__HIVE_DEFAULT_PARTITION__"}

@@ -6,16 +6,20 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 import pipelines
 from pipelines.command.errors import UserError
 from pipelines.lake.address import sql_table
 from pipelines.lake.create import create_tables
+from pipelines.plan import ledger
+from pipelines.plan.ledger import LedgerRow
+from pipelines.views.catalog import register_in_catalog
 from pipelines.views.register import VIEWS
 from tests.support.lake_rows import insert
 from udfs.format.schema import RECORDS, TABLES
@@ -40,54 +44,56 @@ def test_tables_are_as_declared(spark: SparkSession, lake: str) -> None:
         assert found == [(column.name, column.sql_type, column.comment) for column in table.columns]
 
 
-def test_a_second_making_commits_nothing(spark: SparkSession, lake: str) -> None:
-    create_tables(spark, lake)
+def test_a_second_making_commits_nothing(lake: str) -> None:
+    create_tables(lake)
     assert set(versions(lake).values()) == {0}
 
 
-def test_a_making_cut_short_is_completed(spark: SparkSession, lake: str) -> None:
+def test_a_making_cut_short_is_completed(lake: str) -> None:
     before = versions(lake)
     for name in ("segments", "transactions"):
         shutil.rmtree(Path(lake, name))
-    assert create_tables(spark, lake) == lake
+    create_tables(lake)
     assert versions(lake) == before
 
 
 def test_folder_with_something_else_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
-    with pytest.raises(UserError, match=r"holds photos\) and is no lake"):
-        create_tables(spark, str(tmp_path))
+    with pytest.raises(UserError, match=r"holds photos\) and is not a lake"):
+        create_tables(str(tmp_path))
 
 
 def test_foreign_delta_table_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     spark.range(1).write.format("delta").save(str(tmp_path / "records"))
-    with pytest.raises(UserError, match="cannot make the table"):
-        create_tables(spark, str(tmp_path))
+    with pytest.raises(UserError, match="cannot create the table"):
+        create_tables(str(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["a[1]", "a%20b", "a\\b", "a\nb"])
 def test_name_that_delta_libraries_read_differently_is_refused(spark: SparkSession, name: str) -> None:
-    with pytest.raises(UserError, match="which deltalake reads otherwise"):
-        create_tables(spark, f"/tmp/{name}")
+    with pytest.raises(UserError, match="which deltalake does not read as it is"):
+        create_tables(f"/tmp/{name}")
 
 
 def test_file_in_the_way_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="is a file"):
-        create_tables(spark, str(tmp_path / "file" / "lake"))
+        create_tables(str(tmp_path / "file" / "lake"))
 
 
 def test_unknown_file_system_is_refused(spark: SparkSession) -> None:
     with pytest.raises(UserError, match="cannot"):
-        create_tables(spark, "nosuch://bucket/lake")
+        create_tables("nosuch://bucket/lake")
 
 
-def test_newer_lake_is_refused(spark: SparkSession, lake: str) -> None:
+@pytest.mark.parametrize(("version", "how"), [(9, "use a newer release"), (1, "decode into a new --lake")])
+def test_a_lake_of_another_release_is_refused(spark: SparkSession, lake: str, version: int, how: str) -> None:
     spark.sql(
-        f"ALTER TABLE {sql_table(lake, 'segments')} SET TBLPROPERTIES ('kafkaLogLake.schemaVersion'='9')"
+        f"ALTER TABLE {sql_table(lake, 'segments')} "
+        f"SET TBLPROPERTIES ('kafkaLogLake.schemaVersion'='{version}')"
     )
-    with pytest.raises(UserError, match="schema version 9"):
-        create_tables(spark, lake)
+    with pytest.raises(UserError, match=f"schema version {version}.*{how}"):
+        create_tables(lake)
 
 
 def test_register_refuses_what_is_no_lake(spark: SparkSession, tmp_path: Path) -> None:
@@ -97,7 +103,7 @@ def test_register_refuses_what_is_no_lake(spark: SparkSession, tmp_path: Path) -
 
 def test_catalog_schema_needs_a_catalog_that_stays(spark: SparkSession, lake: str) -> None:
     with pytest.raises(UserError, match="in memory"):
-        create_tables(spark, lake, catalog_schema="kafka")
+        register_in_catalog(spark, lake, "kafka")
 
 
 REGISTER = """
@@ -105,15 +111,17 @@ import sys
 from pipelines.command.options import exit_code_of
 from pipelines.command.session import session
 from pipelines.command.settings import Settings
-from pipelines.lake.create import create_tables
+from pipelines.views.catalog import register_in_catalog
 
 def job():
     with session(Settings(catalog_schema="kafka")) as spark:
-        create_tables(spark, sys.argv[1], "kafka")
-        create_tables(spark, sys.argv[1], "kafka")
-        print([row["tableName"] for row in spark.sql("SHOW TABLES IN kafka").collect()])
+        register_in_catalog(spark, sys.argv[1], "kafka")
+        spark.range(1).createOrReplaceTempView("records")  # of the same name, as register() makes them
+        register_in_catalog(spark, sys.argv[1], "kafka")
+        found = spark.sql("SHOW TABLES IN kafka").where("NOT isTemporary")
+        print([row["tableName"] for row in found.collect()])
         print(spark.sql("SELECT count(*) FROM kafka.latest_by_key").collect())
-        create_tables(spark, sys.argv[2], "kafka")
+        register_in_catalog(spark, sys.argv[2], "kafka")
 
 sys.exit(exit_code_of(job))
 """
@@ -136,7 +144,7 @@ def test_catalog_schema_holds_tables_and_views_of_one_lake(
         text=True,
     )
     names = sorted([*(table.name for table in TABLES), *(view.name for view in VIEWS)])
-    refused = "error: --catalog-schema: `kafka`.`records` is there already and belongs to another lake"
+    refused = "error: --catalog-schema: `kafka`.`records` already exists and belongs to another lake"
     assert done.stdout.splitlines() == [str(names), "[Row(count(1)=0)]", refused]
     assert done.returncode == 2
 
@@ -145,17 +153,36 @@ SEGMENT = "file:///logs/t-0/00000000000000000000.log"
 REPLICA = "file:///other/t-0/00000000000000000000.log"
 
 
+def published(lake: str, *segments: str, **values: Any) -> None:
+    """The ledger names these segments."""
+    rows = [
+        LedgerRow(
+            topic="t",
+            partition=0,
+            partition_dir=name.rpartition("/")[0],
+            segment=name,
+            file_base_offset=0,
+            decoded_bytes=1000,
+        )
+        for name in segments
+    ]
+    made = ledger.to_arrow([replace(row, **values) for row in rows])
+    write_deltalake(f"{lake}/segments", made, mode="append")
+
+
 def record(offset: int, **values: Any) -> dict[str, Any]:
     row: dict[str, Any] = {
         "topic": "t",
         "partition": 0,
         "magic": 2,
         "segment": SEGMENT,
+        "batch_position": offset,
         "producer_id": -1,
         "is_transactional": False,
         "is_control": False,
         "key": b"k",
         "value": b"v",
+        "generation": 0,
     }
     return {**row, "offset": offset, **values}
 
@@ -164,11 +191,14 @@ def transaction(producer_id: int, first: int | None, marker: int | None, outcome
     return {
         "topic": "t",
         "partition": 0,
-        "log_dir": "file:///logs/t-0",
+        "partition_dir": "file:///logs/t-0",
         "producer_id": producer_id,
         "first_offset": first,
+        "last_offset": first,
         "marker_offset": marker,
         "outcome": outcome,
+        "holds_last_stable_offset": outcome == "open",
+        "generation": 0,
     }
 
 
@@ -178,63 +208,100 @@ def offsets(spark: SparkSession, lake: str, view: str, where: str = "true") -> l
 
 
 def test_without_transactions_all_but_control_records_are_committed(spark: SparkSession, lake: str) -> None:
-    insert(spark, lake, "records", [record(0), record(1, is_control=True), record(2)])
+    published(lake, SEGMENT)
+    insert(lake, "records", [record(0), record(1, is_control=True), record(2)])
     assert offsets(spark, lake, "committed_records") == [0, 2]
     columns = spark.table("committed_records").columns
     assert columns == [column.name for column in RECORDS.columns]
 
 
 def test_aborted_data_are_left_out_by_producer(spark: SparkSession, lake: str) -> None:
+    published(lake, SEGMENT)
     own = {"producer_id": 7, "is_transactional": True}
     other = {"producer_id": 8, "is_transactional": True}
     rows = [record(0, **own), record(1, **other), record(2), record(3, **own)]
     rows += [record(4, **own, is_control=True), record(5, **own), record(6, producer_id=7)]
-    insert(spark, lake, "records", rows)
-    insert(spark, lake, "transactions", [transaction(7, 0, 4, "aborted"), transaction(8, 1, 9, "committed")])
+    insert(lake, "records", rows)
+    insert(lake, "transactions", [transaction(7, 0, 4, "aborted"), transaction(8, 1, 9, "committed")])
     assert offsets(spark, lake, "committed_records") == [1, 2, 5, 6]
 
 
 def test_idempotent_records_amid_an_aborted_transaction_stay(spark: SparkSession, lake: str) -> None:
+    published(lake, SEGMENT)
     rows = [record(0, producer_id=7, is_transactional=True), record(1, producer_id=7)]
-    insert(spark, lake, "records", rows)
-    insert(spark, lake, "transactions", [transaction(7, 0, 2, "aborted"), transaction(9, None, 3, "aborted")])
+    insert(lake, "records", rows)
+    insert(lake, "transactions", [transaction(7, 0, 2, "aborted"), transaction(9, None, 3, "aborted")])
     assert offsets(spark, lake, "committed_records") == [1]
 
 
 def test_nothing_at_or_past_the_first_open_transaction_of_its_own_log(spark: SparkSession, lake: str) -> None:
+    published(lake, SEGMENT, REPLICA)
     rows = [record(offset) for offset in range(4)] + [record(offset, segment=REPLICA) for offset in range(4)]
-    insert(spark, lake, "records", rows)
-    insert(spark, lake, "transactions", [transaction(7, 3, None, "open"), transaction(8, 2, None, "open")])
+    insert(lake, "records", rows)
+    insert(lake, "transactions", [transaction(7, 3, None, "open"), transaction(8, 2, None, "open")])
     assert offsets(spark, lake, "committed_records", f"segment = '{SEGMENT}'") == [0, 1]
     assert offsets(spark, lake, "committed_records", f"segment = '{REPLICA}'") == [0, 1, 2, 3]
 
 
+def test_a_transaction_of_unknown_outcome_is_left_out_and_holds_nothing_back(
+    spark: SparkSession, lake: str
+) -> None:
+    published(lake, SEGMENT)
+    own = {"producer_id": 7, "is_transactional": True}
+    insert(lake, "records", [record(0), record(1, **own), record(2, **own), record(3), record(4, **own)])
+    unknown = transaction(7, 1, None, "open") | {"holds_last_stable_offset": False, "last_offset": 2}
+    insert(lake, "transactions", [unknown])
+    assert offsets(spark, lake, "committed_records") == [0, 3, 4]
+
+
+def test_views_give_what_the_ledger_names_and_nothing_else(spark: SparkSession, lake: str) -> None:
+    """Rows that a run is committing: of a new generation, of bytes or of segments not published yet."""
+    published(lake, SEGMENT, generation=3, decoded_bytes=10, transactions_generation=3)
+    insert(
+        lake,
+        "records",
+        [record(o, generation=3) for o in (1, 2, 11)]
+        + [record(o, generation=g) for o, g in ((1, 4), (2, 2))]
+        + [record(5, segment=REPLICA, generation=3)],
+    )
+    of_runs = [transaction(7, 2, None, "open") | {"generation": g} for g in (2, 4)]
+    insert(lake, "transactions", of_runs)
+    assert offsets(spark, lake, "committed_records") == [1, 2]
+    batch = {"topic": "t", "partition": 0, "magic": 2, "segment": SEGMENT, "size_bytes": 7, "crc_ok": True}
+    insert(lake, "batches", [{**batch, "position": 1, "generation": g} for g in (2, 3, 4)])
+    insert(lake, "quarantine", [{**batch, "position": p, "generation": 3} for p in (5, 10)])
+    report = spark.sql("SELECT magic, batches, bytes, damaged_bytes FROM crc_report ORDER BY magic").collect()
+    assert [tuple(row) for row in report] == [(None, 0, 0, 7), (2, 1, 7, 0)]
+
+
 def test_latest_by_key_is_what_compaction_would_keep(spark: SparkSession, lake: str) -> None:
+    other = "file:///logs/t-1/00000000000000000000.log"
+    published(lake, SEGMENT, REPLICA)
+    published(lake, other, partition=1)
     rows = [record(0, key=b"a"), record(1, key=b"a"), record(1, key=b"a", segment=REPLICA)]
     rows += [record(2, key=b"gone"), record(3, key=b"gone", value=None), record(4, key=None)]
     rows += [
         record(5, key=b"", value=b""),
         record(6, key=b"a", is_control=True),
-        record(7, key=b"a", partition=1),
+        record(7, key=b"a", partition=1, segment=other),
     ]
-    insert(spark, lake, "records", rows)
+    insert(lake, "records", rows)
     assert offsets(spark, lake, "latest_by_key") == [1, 5, 7]
+    columns = spark.table("latest_by_key").columns
+    assert columns == [column.name for column in RECORDS.columns]
 
 
 def test_crc_report_counts_failures_and_damage(spark: SparkSession, lake: str) -> None:
-    batch = {"topic": "t", "partition": 0, "magic": 2, "segment": SEGMENT, "size_bytes": 100}
-    insert(
-        spark,
-        lake,
-        "batches",
-        [
-            {**batch, "position": 0, "crc_ok": True},
-            {**batch, "position": 100, "crc_ok": False},
-            {**batch, "position": 300, "crc_ok": True, "magic": 1},
-        ],
-    )
-    damage = {"topic": "t", "partition": 0, "segment": SEGMENT, "size_bytes": 100}
-    insert(spark, lake, "quarantine", [{**damage, "position": 100}, {**damage, "position": 200}])
+    published(lake, SEGMENT)
+    batch = {"topic": "t", "partition": 0, "magic": 2, "segment": SEGMENT, "size_bytes": 100, "generation": 0}
+    found = [
+        {**batch, "position": 0, "crc_ok": True},
+        {**batch, "position": 100, "crc_ok": False, "size_bytes": 5000},  # its length field lies
+        {**batch, "position": 300, "crc_ok": True, "magic": 1},
+    ]
+    insert(lake, "batches", found)
+    damage = {"topic": "t", "partition": 0, "segment": SEGMENT, "size_bytes": 100, "generation": 0}
+    insert(lake, "quarantine", [{**damage, "position": 100}, {**damage, "position": 200}])
     pipelines.register(spark, lake)
     report = [tuple(row) for row in spark.sql("SELECT * FROM crc_report ORDER BY magic").collect()]
     assert report == [
@@ -242,3 +309,9 @@ def test_crc_report_counts_failures_and_damage(spark: SparkSession, lake: str) -
         ("t", 0, 1, 1, 100, 0, 0.0, 0),
         ("t", 0, 2, 2, 200, 1, 0.5, 100),
     ]
+
+
+def test_each_view_has_a_file_with_its_comment_on_top() -> None:
+    files = sorted((Path(pipelines.__file__).parent / "views").glob("*.sql"))
+    assert [path.stem for path in files] == sorted(view.name for view in VIEWS)
+    assert all(view.comment and view.select.startswith(("SELECT", "WITH")) for view in VIEWS)

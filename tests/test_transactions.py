@@ -1,24 +1,37 @@
-"""Transactions from batches: one rule a test, on real Delta tables."""
+"""Transactions from batches: one rule a test, on real Delta tables. No Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import pytest
-from deltalake import DeltaTable
 
-from pipelines.lake.address import sql_table
-from pipelines.lake.transactions import refresh
+from pipelines.lake import transactions
+from pipelines.plan import ledger
+from pipelines.plan.ledger import LedgerRow
 from tests.support.lake_rows import insert
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-LOG_DIR = "file:///logs/it's a topic-0"
-FIRST, SECOND = f"{LOG_DIR}/00000000000000000000.log", f"{LOG_DIR}/00000000000000000100.log"
+PARTITION_DIR = "file:///logs/it's a topic-0"
+FIRST, SECOND = f"{PARTITION_DIR}/{0:020d}.log", f"{PARTITION_DIR}/{100:020d}.log"
+REPLICA = FIRST.replace("/logs/", "/other/")
 TOPIC = "it's a topic"
-PARTITIONS = [(TOPIC, 0)]
+PARTITION = (TOPIC, 0)
+
+
+def segment(name: str = FIRST, base: int = 0, end: int | None = None, **values: Any) -> LedgerRow:
+    """A row of the ledger; decoded as far as any batch of these tests lies."""
+    row = LedgerRow(
+        topic=TOPIC,
+        partition=0,
+        partition_dir=name.rpartition("/")[0],
+        segment=name,
+        file_base_offset=base,
+        decoded_bytes=1000,
+        end_offset=end,
+        generation=1,
+    )
+    return replace(row, **values)
 
 
 def batch(base: int, last: int | None = None, **values: Any) -> dict[str, Any]:
@@ -38,6 +51,7 @@ def batch(base: int, last: int | None = None, **values: Any) -> dict[str, Any]:
         "is_transactional": True,
         "is_control": False,
         "status": "ok",
+        "generation": 1,
     }
     return {**row, **values}
 
@@ -48,79 +62,97 @@ def marker(offset: int, control_type: str, **values: Any) -> dict[str, Any]:
 
 
 def damage(position: int, segment: str = FIRST) -> dict[str, Any]:
-    return {"topic": TOPIC, "partition": 0, "segment": segment, "position": position, "size_bytes": 1}
+    row = {"topic": TOPIC, "partition": 0, "segment": segment, "position": position, "size_bytes": 1}
+    return {**row, "generation": 1}
 
 
-def refreshed(
-    spark: SparkSession, lake: str, partitions: Sequence[tuple[str, int]] = PARTITIONS
-) -> list[str]:
-    return refresh(spark, lake, partitions, transactional=partitions)
+def computed(lake: str, *segments: LedgerRow) -> transactions.Computed:
+    table = ledger.to_arrow(segments or [segment(), segment(SECOND, 100)])
+    return transactions.compute(lake, {PARTITION}, table)
 
 
-def rows(spark: SparkSession, lake: str) -> list[tuple[Any, ...]]:
-    """producer_id, epoch, first, last, records, marker, coordinator_epoch, outcome, uncertain"""
-    table = sql_table(lake, "transactions")
-    selected = spark.sql(
-        "SELECT producer_id, producer_epoch, first_offset, last_offset, records, marker_offset, "
-        f"coordinator_epoch, outcome, outcome_uncertain FROM {table} ORDER BY log_dir, "
-        "coalesce(first_offset, marker_offset), producer_id"
-    )
-    return [tuple(row) for row in selected.collect()]
+_COLUMNS = (
+    "producer_id",
+    "producer_epoch",
+    "first_offset",
+    "last_offset",
+    "records",
+    "marker_offset",
+    "coordinator_epoch",
+    "outcome",
+    "outcome_uncertain",
+    "holds_last_stable_offset",
+)
 
 
-def version(lake: str) -> int:
-    return DeltaTable(f"{lake}/transactions").version()
+def _begin(row: dict[str, Any]) -> int:
+    first = row["first_offset"]
+    return int(row["marker_offset"] if first is None else first)
 
 
-def test_data_up_to_the_marker_are_one_transaction(spark: SparkSession, lake: str) -> None:
-    insert(spark, lake, "batches", [batch(0, 4), batch(5, 6), marker(7, "COMMIT")])
-    assert refreshed(spark, lake) == []
-    assert rows(spark, lake) == [(7, 0, 0, 6, 7, 7, 3, "committed", False)]
+def rows(lake: str, *segments: LedgerRow) -> list[tuple[Any, ...]]:
+    """The columns _COLUMNS of each transaction, by folder and offset."""
+    found = computed(lake, *segments).rows.to_pylist()
+    found.sort(key=lambda r: (r["partition_dir"], _begin(r), r["producer_id"]))
+    return [tuple(row[name] for name in _COLUMNS) for row in found]
 
 
-def test_each_marker_closes_its_producers_transaction_alone(spark: SparkSession, lake: str) -> None:
+def outcomes(lake: str, *segments: LedgerRow) -> list[tuple[Any, ...]]:
+    """outcome, uncertain, holds the last stable offset"""
+    return [row[7:] for row in rows(lake, *segments)]
+
+
+COMMITTED, ABORTED = ("committed", False, False), ("aborted", False, False)
+OPEN, HELD_UNCERTAIN, UNKNOWN = ("open", False, True), ("open", True, True), ("open", True, False)
+
+
+def test_data_up_to_the_marker_are_one_transaction(lake: str) -> None:
+    insert(lake, "batches", [batch(0, 4), batch(5, 6), marker(7, "COMMIT")])
+    assert rows(lake) == [(7, 0, 0, 6, 7, 7, 3, *COMMITTED)]
+
+
+def test_each_marker_closes_its_producers_transaction_alone(lake: str) -> None:
     other = {"producer_id": 8}
     found = [batch(0), batch(1, **other), marker(2, "ABORT"), batch(3), marker(4, "COMMIT", **other)]
-    insert(spark, lake, "batches", [*found, marker(5, "COMMIT")])
-    refreshed(spark, lake)
-    assert rows(spark, lake) == [
-        (7, 0, 0, 0, 1, 2, 3, "aborted", False),
-        (8, 0, 1, 1, 1, 4, 3, "committed", False),
-        (7, 0, 3, 3, 1, 5, 3, "committed", False),
+    insert(lake, "batches", [*found, marker(5, "COMMIT")])
+    assert rows(lake) == [
+        (7, 0, 0, 0, 1, 2, 3, *ABORTED),
+        (8, 0, 1, 1, 1, 4, 3, *COMMITTED),
+        (7, 0, 3, 3, 1, 5, 3, *COMMITTED),
     ]
 
 
-def test_marker_of_a_higher_epoch_closes_and_the_datas_epoch_is_kept(spark: SparkSession, lake: str) -> None:
-    insert(spark, lake, "batches", [batch(0), marker(1, "COMMIT", producer_epoch=1)])
-    refreshed(spark, lake)
-    assert rows(spark, lake) == [(7, 0, 0, 0, 1, 1, 3, "committed", False)]
+def test_marker_of_a_higher_epoch_closes_and_the_datas_epoch_is_kept(lake: str) -> None:
+    insert(lake, "batches", [batch(0), marker(1, "COMMIT", producer_epoch=1)])
+    assert rows(lake) == [(7, 0, 0, 0, 1, 1, 3, *COMMITTED)]
 
 
-def test_marker_without_data(spark: SparkSession, lake: str) -> None:
-    insert(spark, lake, "batches", [marker(4, "ABORT", producer_epoch=2)])
-    refreshed(spark, lake)
-    assert rows(spark, lake) == [(7, 2, None, None, 0, 4, 3, "aborted", False)]
+def test_marker_without_data(lake: str) -> None:
+    insert(lake, "batches", [marker(4, "ABORT", producer_epoch=2)])
+    assert rows(lake) == [(7, 2, None, None, 0, 4, 3, *ABORTED)]
 
 
-def test_open_transaction(spark: SparkSession, lake: str) -> None:
-    insert(spark, lake, "batches", [batch(3, 5)])
-    refreshed(spark, lake)
-    assert rows(spark, lake) == [(7, 0, 3, 5, 3, None, None, "open", False)]
+def test_open_transaction(lake: str) -> None:
+    insert(lake, "batches", [batch(3, 5)])
+    assert rows(lake) == [(7, 0, 3, 5, 3, None, None, *OPEN)]
 
 
-def test_what_is_no_sound_transactional_batch_does_not_count(spark: SparkSession, lake: str) -> None:
+def test_what_is_no_sound_transactional_batch_does_not_count(lake: str) -> None:
     found = [batch(0, is_transactional=False), batch(1, status="corrupt"), batch(2, status="suspect")]
     found += [marker(3, "LEADER_CHANGE"), marker(4, "UNKNOWN"), batch(5, topic="another")]
-    insert(spark, lake, "batches", found)
-    refreshed(spark, lake)
-    assert rows(spark, lake) == [(7, 0, 2, 2, 1, None, None, "open", False)]
+    insert(lake, "batches", found)
+    assert rows(lake) == [(7, 0, 2, 2, 1, None, None, *OPEN)]
 
 
-def test_replicas_are_logs_of_their_own(spark: SparkSession, lake: str) -> None:
-    replica = FIRST.replace("/logs/", "/other/")
-    insert(spark, lake, "batches", [batch(0), marker(1, "COMMIT"), batch(0, segment=replica)])
-    refreshed(spark, lake)
-    assert [row[7] for row in rows(spark, lake)] == ["committed", "open"]
+def test_what_the_ledger_does_not_name_does_not_count(lake: str) -> None:
+    found = [batch(0), marker(1, "ABORT", generation=2), marker(2, "ABORT", position=1000)]
+    insert(lake, "batches", [*found, marker(3, "ABORT", segment=SECOND)])
+    assert outcomes(lake, segment()) == [OPEN]
+
+
+def test_replicas_are_logs_of_their_own(lake: str) -> None:
+    insert(lake, "batches", [batch(0), marker(1, "COMMIT"), batch(0, segment=REPLICA)])
+    assert outcomes(lake, segment(), segment(REPLICA)) == [COMMITTED, OPEN]
 
 
 @pytest.mark.parametrize(
@@ -129,53 +161,93 @@ def test_replicas_are_logs_of_their_own(spark: SparkSession, lake: str) -> None:
         (damage(11), True),
         (damage(9), False),
         (damage(0, SECOND), True),
-        (damage(11, FIRST.replace("/logs/", "/other/")), False),
+        (damage(11, REPLICA), False),
     ],
 )
 def test_open_transaction_is_uncertain_where_damage_follows_its_start(
-    spark: SparkSession, lake: str, found: dict[str, Any], uncertain: bool
+    lake: str, found: dict[str, Any], uncertain: bool
 ) -> None:
-    insert(spark, lake, "batches", [batch(1), marker(2, "COMMIT"), batch(10), batch(20)])
-    insert(spark, lake, "quarantine", [found])
-    assert refreshed(spark, lake) == ([LOG_DIR] if uncertain else [])
-    assert [row[-1] for row in rows(spark, lake)] == [False, uncertain]
+    insert(lake, "batches", [batch(1), marker(2, "COMMIT"), batch(10), batch(20)])
+    insert(lake, "quarantine", [found])
+    made = computed(lake, segment(), segment(SECOND, 100), segment(REPLICA))
+    assert made.uncertain == ([PARTITION_DIR] if uncertain else [])
+    assert [row["outcome_uncertain"] for row in made.rows.to_pylist()] == [False, uncertain]
 
 
-def test_uncertain_is_told_only_where_it_holds_the_last_stable_offset(spark: SparkSession, lake: str) -> None:
-    found = [batch(0, position=50, segment=SECOND, producer_id=8), batch(1)]
-    insert(spark, lake, "batches", found)
-    insert(spark, lake, "quarantine", [damage(30)])
-    assert refreshed(spark, lake) == []
-    assert [row[-1] for row in rows(spark, lake)] == [False, True]
+def test_a_marker_behind_damage_may_not_be_the_first(lake: str) -> None:
+    """Another marker may lie in the damaged bytes: what was committed, or aborted, can't be known."""
+    insert(lake, "batches", [batch(1), batch(10), marker(20, "COMMIT")])
+    insert(lake, "quarantine", [damage(5)])
+    assert outcomes(lake) == [("committed", True, False)]
 
 
-def test_nothing_new_is_no_commit(spark: SparkSession, lake: str) -> None:
-    refreshed(spark, lake)
-    assert version(lake) == 0
-    insert(spark, lake, "batches", [batch(0), marker(1, "COMMIT"), marker(2, "ABORT")])
-    for _ in range(2):
-        refreshed(spark, lake)
-        assert version(lake) == 1
+def test_uncertain_is_told_only_where_it_holds_the_last_stable_offset(lake: str) -> None:
+    insert(lake, "batches", [batch(0, position=50, segment=SECOND, producer_id=8), batch(1)])
+    insert(lake, "quarantine", [damage(30)])
+    made = computed(lake)
+    assert made.uncertain == []
+    assert outcomes(lake) == [OPEN, HELD_UNCERTAIN]
 
 
-def test_only_the_partitions_named_are_replaced(spark: SparkSession, lake: str) -> None:
-    insert(spark, lake, "batches", [batch(0), batch(0, partition=1), batch(0, topic="b")])
-    refreshed(spark, lake, [*PARTITIONS, (TOPIC, 1), ("b", 0)])
-    spark.sql(f"DELETE FROM {sql_table(lake, 'batches')} WHERE true")
-    refreshed(spark, lake, [(TOPIC, 1)])
-    table = spark.sql(f"SELECT topic, partition FROM {sql_table(lake, 'transactions')} ORDER BY ALL")
-    assert [tuple(row) for row in table.collect()] == [("b", 0), (TOPIC, 0)]
+# Segments that retention deleted before they were decoded
+
+BEFORE_GAP = segment(end=9)
+BEHIND_GAP = segment(SECOND, 100, log_start_offset=100)
 
 
-def test_damage_that_comes_later_makes_an_open_transaction_uncertain(spark: SparkSession, lake: str) -> None:
-    """No batch of a transaction comes with it, but rows of transactions are there."""
-    insert(spark, lake, "batches", [batch(1)])
-    assert refreshed(spark, lake) == []
-    insert(spark, lake, "quarantine", [damage(11)])
-    assert refresh(spark, lake, PARTITIONS, transactional=[]) == [LOG_DIR]
+def test_a_marker_behind_a_gap_ends_nothing_before_it(lake: str) -> None:
+    found = [batch(0), batch(100, segment=SECOND), marker(101, "COMMIT", segment=SECOND)]
+    insert(lake, "batches", found)
+    assert outcomes(lake, BEFORE_GAP, BEHIND_GAP) == [UNKNOWN, COMMITTED]
+    assert computed(lake, BEFORE_GAP, BEHIND_GAP).unknown == 1
 
 
-def test_a_log_without_transactions_gets_no_commit(spark: SparkSession, lake: str) -> None:
-    insert(spark, lake, "batches", [batch(1, is_transactional=False)])
-    assert refresh(spark, lake, PARTITIONS, transactional=[]) == []
-    assert version(lake) == 0
+def test_what_is_open_before_a_gap_holds_nothing_back(lake: str) -> None:
+    insert(lake, "batches", [batch(0), batch(100, segment=SECOND, producer_id=8)])
+    assert outcomes(lake, BEFORE_GAP, BEHIND_GAP) == [UNKNOWN, OPEN]
+
+
+@pytest.mark.parametrize(
+    "second", [replace(BEHIND_GAP, log_start_offset=0), replace(BEHIND_GAP, file_base_offset=10)]
+)
+def test_where_nothing_is_missing_a_transaction_goes_on(lake: str, second: LedgerRow) -> None:
+    """The cleaner leaves gaps too: between segments that were seen together nothing is missing."""
+    insert(lake, "batches", [batch(0), batch(100, segment=SECOND), marker(101, "COMMIT", segment=SECOND)])
+    assert rows(lake, BEFORE_GAP, second) == [(7, 0, 0, 100, 2, 101, 3, *COMMITTED)]
+
+
+def test_the_next_epoch_of_a_producer_tells_that_the_one_before_is_over(lake: str) -> None:
+    insert(lake, "batches", [batch(0), batch(1, producer_epoch=1), marker(2, "COMMIT", producer_epoch=1)])
+    assert outcomes(lake) == [UNKNOWN, COMMITTED]
+
+
+# What is written
+
+
+def test_only_logs_whose_transactions_changed_are_written(lake: str) -> None:
+    insert(lake, "batches", [batch(0), marker(1, "COMMIT"), batch(0, segment=REPLICA)])
+    first = computed(lake, segment(), segment(REPLICA))
+    assert first.changed == {(*PARTITION, PARTITION_DIR), (*PARTITION, REPLICA.rpartition("/")[0])}
+    insert(lake, "transactions", [{**row, "generation": 4} for row in first.rows.to_pylist()])
+    told = [segment(transactions_generation=4), segment(REPLICA, transactions_generation=4)]
+    assert computed(lake, *told).changed == set()
+    insert(lake, "batches", [marker(2, "ABORT", segment=REPLICA)])
+    again = computed(lake, *told)
+    assert again.changed == {(*PARTITION, REPLICA.rpartition("/")[0])}
+    assert [row["outcome"] for row in again.rows.to_pylist()] == ["aborted"]
+
+
+def test_transactions_that_are_there_no_more_are_a_change(lake: str) -> None:
+    insert(
+        lake,
+        "transactions",
+        [{"topic": TOPIC, "partition": 0, "partition_dir": PARTITION_DIR, "generation": 4}],
+    )
+    made = computed(lake, segment(transactions_generation=4))
+    assert (made.changed, made.rows.num_rows) == ({(*PARTITION, PARTITION_DIR)}, 0)
+
+
+def test_other_partitions_are_left_alone(lake: str) -> None:
+    insert(lake, "batches", [batch(0), batch(0, partition=1), batch(0, topic="b")])
+    assert len(rows(lake)) == 1
+    assert transactions.with_rows(lake) == set()

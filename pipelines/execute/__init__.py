@@ -1,1 +1,1 @@
-"""A run: slices sent to the workers, their reports judged."""
+"""Executes a plan: sends slices to the workers, judges their reports, commits the results."""

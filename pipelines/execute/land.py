@@ -1,133 +1,136 @@
-"""Landing: the run of ``pipelines.execute.decode`` for bytes that stay as they are."""
+"""One bounded run of ``ingest_raw``: copies the bytes of its segments into ``raw_segments``."""
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from pipelines.execute.decode import ARROW, Decoder, Staged, making_way
-from pipelines.execute.verdicts import Report, Verdict
-from pipelines.lake.intents import Intent, Replaced
-from pipelines.plan.ledger import rows_between
-from pipelines.plan.slices import REWRITTEN, Segment, Slice, make_slices, whole
-from pipelines.source.landed import landed
-from pipelines.source.uris import size
-from udfs.format import schema as columns
-from udfs.source import fingerprint
-from udfs.spark import protocol as stages
+from pyspark.sql import SparkSession
+
+from pipelines.execute.decode import ARROW, Decoded, StageLoop
+from pipelines.execute.progress import Progress
+from pipelines.execute.slice_rows import Reader
+from pipelines.execute.verdicts import Verdict, cut
+from pipelines.lake.commit import LakeWriter
+from pipelines.lake.intents import Intent, Place
+from pipelines.plan import ledger
+from pipelines.plan.landed import Landed
+from pipelines.plan.ledger import LedgerRow
+from pipelines.plan.life import Action
+from pipelines.plan.obsolete import Obsolete
+from pipelines.plan.slices import Segment, Slice, make_slices
+from udfs.format import schema
+from udfs.spark import protocol
+from udfs.spark.protocol import SliceReport, StageOptions
 
 log = logging.getLogger(__name__)
-
-RAW_DDL = ", ".join(f"`{c.name}` {c.sql_type}" for c in columns.RAW_SEGMENTS.columns)
-_NO_END = 2**63 - 1
+_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
-class Lander(Decoder):
-    """The same for ``raw_segments``: bytes land as they are, so every segment that can be read gives news."""
+class Lander:
+    """Lands and commits the bounded runs of one job.
 
-    @property
-    def doing(self) -> str:
-        return "landing"
+    sink: ARROW or SPARK. obsolete: rows of known segments to drop when a run replaces them.
+    """
 
-    def _attempt(self, segments: Sequence[Segment]) -> Staged:
-        if self.sink == ARROW:
-            return Decoder._attempt(self, segments)
-        if not segments:
-            return Staged()
-        staged = Staged(verdicts=[Verdict(s, (), row={}, news=True) for s in segments])
-        slices = self._slices(segments, 0)
-        rows = self.reader.rows(slices).mapInArrow(stages.stage("read_raw", self.options), RAW_DDL)
-        with self.progress.shown(self.doing, segments):
-            self.lake.append(columns.RAW_SEGMENTS, rows, self.intent(staged, self.lake.next_version(), ""))
-        return staged
+    spark: SparkSession
+    lake: LakeWriter
+    reader: Reader
+    sink: str
+    options: StageOptions
+    progress: Progress
+    obsolete: Obsolete
 
-    def _still_there(self, segments: Sequence[Segment]) -> Sequence[Segment]:
-        rewritten = self._rewritten([s for s in segments if s.start > 0])
-        there = []
-        for segment in segments:
-            now = size(self.spark, segment.segment) or 0
-            grown = now > segment.length and not segment.has_successor
-            if (now == segment.length or grown) and segment.segment not in rewritten:
-                there.append(segment)
-            else:
-                log.warning("%s changed while it was read, left for the next run", segment.segment)
-        return there
+    def run(self, segments: Sequence[Segment]) -> Decoded:
+        """Lands the new bytes of these segments and commits them, all or none."""
+        version = self.lake.next_version()
+        if self.sink != ARROW:
+            return self._through_spark(segments, version)
 
-    def _rewritten(self, going_on: Sequence[Segment]) -> set[str]:
-        """Segments that do not begin any more as what was landed of them."""
-        known = [(s.segment, s.segment, s.start, s.was["fingerprint"]) for s in going_on if s.was is not None]
-        if not known:
-            return set()
-        rows = self.spark.createDataFrame(
-            known, "segment string, uri string, decoded_bytes bigint, fingerprint string"
-        )
-        marks = rows.mapInArrow(fingerprint.read_marks(), fingerprint.MARKS_DDL)
-        return {r["segment"] for r in marks.where("NOT unchanged").collect()}
+        def execute(slices: Sequence[Slice]) -> list[tuple[int, str, str]]:
+            rows = self.reader.rows(slices, version)
+            done = rows.mapInArrow(protocol.stage("land_raw", self.options), protocol.REPORT_DDL)
+            return [tuple(row) for row in done.collect()]
 
-    def _write(self) -> stages.Stage:
-        return stages.stage("land_raw", self.options)
-
-    def _magics(self, staged: Staged, facts: str) -> set[int]:
-        return set()
-
-    def _verdict(self, segment: Segment, reports: Sequence[Report]) -> Verdict:
-        (report,) = reports
-        if report["changed"]:
-            return Verdict(segment, (report,), changed=report["changed"])
-        return Verdict(segment, (report,), row={}, news=True)
-
-    def _slices(self, segments: Iterable[Segment], first: int) -> list[Slice]:
-        if self.reader.one_group_a_segment:
-            return whole(segments, first)
-        return make_slices(segments, self.reader.slice_bytes, first, split=False)
-
-    def intent(self, staged: Staged, version: int, facts: str) -> Intent:
-        gone = self._merged_away(staged.news)
-        rows = [Replaced(r["topic"], r["partition"], r["segment"], 0) for r in gone]
-        rows += [making_way(v.segment) for v in staged.news if v.segment.was is not None]
-        return Intent(
-            app_id=self.lake.app_id,
-            version=version,
-            run_id=self.options.run_id,
-            files=dict(staged.files),
-            replaced=rows,
-        )
-
-    def _merged_away(self, news: Sequence[Verdict]) -> list[dict[str, Any]]:
-        """Landed segments that the cleaner merged into a rewritten one before them, and deleted.
-
-        How far a rewritten one reaches only its decoding tells; it is asked where a later one is gone.
-        """
-        rewritten = [v.segment for v in news if v.segment.action == REWRITTEN]
-        if not rewritten:
-            return []
-        here = {v.segment.segment for v in news}
-        known = landed(self.lake.table(columns.RAW_SEGMENTS.name))
-        behind = [(s.log_dir, s.file_base_offset, _NO_END) for s in rewritten]
-        later = [r for r in rows_between(self.spark, known, behind) if r["segment"] not in here]
-        gone = [r for r in later if self.is_gone(r["segment"])]
-        folders = {r["log_dir"] for r in gone}
-        reaches = self._reaches([s for s in rewritten if s.log_dir in folders])
-        return [
-            r
-            for r in gone
-            if any(
-                s.log_dir == r["log_dir"] and s.file_base_offset < r["file_base_offset"] <= end
-                for s, end in reaches
+        landed = StageLoop(self.reader, self.progress, execute, _landed, "landing", split=False).run(segments)
+        if landed.verdicts:
+            put, cut_ = [v.row for v in landed.verdicts if v.row is not None], cut(landed.verdicts)
+            intent = replace(
+                self._intent(segments=[v.segment for v in landed.verdicts], version=version),
+                files=landed.files,
+                drop=self.obsolete.with_run(put, cut_),
             )
-        ]
+            self.lake.commit(intent)
+            self.obsolete.done(put, cut_, intent.drop)
+        return landed
 
-    def _reaches(self, segments: Sequence[Segment]) -> list[tuple[Segment, int]]:
-        """Segments with the last offset that they hold; none where it can't be read."""
-        if not segments:
-            return []
-        found = self.reader.rows(whole(segments, 0)).mapInArrow(
-            stages.stage("read_facts", self.options), stages.FACTS_DDL
-        )
-        reports = [json.loads(r.payload) for r in found.where("kind = 'slice'").select("payload").collect()]
-        ends = {r["segment"]: r["end_offset"] for r in reports if not r["changed"]}
-        return [(s, ends[s.segment]) for s in segments if ends.get(s.segment) is not None]
+    def _intent(self, segments: Sequence[Segment], version: int) -> Intent:
+        """The intent without the new rows."""
+        landed = [
+            Place(s.topic, s.partition, s.segment, s.start) for s in segments if s.action is not Action.NEW
+        ]
+        return Intent(self.lake.app_id, version, self.options.run_id, landed=landed)
+
+    def _through_spark(self, segments: Sequence[Segment], version: int) -> Decoded:
+        """Spark writes the rows. If it fails because files changed, the others are landed without them."""
+        landed = Decoded()
+        for attempt in range(1, _ATTEMPTS + 1):
+            if not segments:
+                return landed
+            rows = self.reader.rows(self._slices(segments), version)
+            chunks = rows.mapInArrow(protocol.stage("read_raw", self.options), schema.RAW_SEGMENTS.ddl())
+            intent = replace(self._intent(segments, version), rows_by_spark=True)
+            try:
+                with self.progress.shown("landing", segments):
+                    self.lake.commit(intent, chunks)
+                landed.verdicts = self._read_back(segments)
+                put = [v.row for v in landed.verdicts if v.row is not None]
+                self.obsolete.done(put, cut(landed.verdicts), [])
+                return landed
+            except Exception:
+                unchanged = self._unchanged(segments, version, landed)
+                if len(unchanged) == len(segments) or attempt == _ATTEMPTS:
+                    raise
+                segments = unchanged
+        raise AssertionError("unreachable")
+
+    def _read_back(self, segments: Sequence[Segment]) -> list[Verdict]:
+        """Verdicts on segments whose rows Spark wrote: the table says how far each was landed."""
+        landed = Landed(self.lake.path(schema.RAW_SEGMENTS.name)).known()
+        rows = {row.segment: row for row in ledger.rows(landed)}
+        return [Verdict(s, (), row=rows[s.segment], changes_ledger=True) for s in segments]
+
+    def _slices(self, segments: Sequence[Segment]) -> list[Slice]:
+        return make_slices(segments, self.reader.slice_bytes, split=False)
+
+    def _unchanged(self, segments: Sequence[Segment], version: int, landed: Decoded) -> list[Segment]:
+        """The segments whose files did not change since they were listed. ``landed`` notes the others."""
+        rows = self.reader.rows(self._slices(segments), version)
+        done = rows.mapInArrow(protocol.stage("check_files", self.options), protocol.REPORT_DDL).collect()
+        reports = {r.segment: r for r in (SliceReport.from_json(row.payload) for row in done)}
+        unchanged = []
+        for segment in segments:
+            report = reports.get(segment.segment)
+            if report is not None and report.problem is None:
+                unchanged.append(segment)
+            else:
+                problem = report.problem if report and report.problem else protocol.Problem.CHANGED
+                landed.leave(segment, problem, report.detail if report else "it is gone")
+        return unchanged
+
+
+def _landed(segment: Segment, reports: Sequence[SliceReport]) -> Verdict:
+    """The verdict on a landed segment. It always changes the table, as bytes are landed without decoding."""
+    (report,) = reports
+    row = LedgerRow(
+        topic=segment.topic,
+        partition=segment.partition,
+        partition_dir=segment.partition_dir,
+        segment=segment.segment,
+        file_base_offset=segment.file_base_offset,
+        end_offset=report.totals.end_offset,
+        fingerprint=report.fingerprint,
+    )
+    return Verdict(segment, (report,), row=row, changes_ledger=True)

@@ -1,8 +1,8 @@
-"""Slices of a plan made into the rows that the stage of ``udfs.spark.tasks`` takes.
+"""Turns slices into the input rows of the stage that runs on the workers (``udfs.spark.tasks``).
 
-The bytes reach the worker in one of three ways: it opens the URI itself (``direct``), Spark brings the file's
-``content`` (``binary``), or the chunks that ``ingest_raw`` landed (``raw``). The stage can't tell them apart
-but for the column ``content``.
+The bytes reach a worker in one of three ways: it opens the URI itself (``direct``), Spark reads the file into
+the column ``content`` (``binary``), or ``content`` holds chunks that ``ingest_raw`` landed (``raw``). The
+rows differ in nothing else.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ from pyspark.sql import functions as F
 
 from pipelines.command.errors import UserError
 from pipelines.plan.slices import Slice, pack
-from pipelines.source.uris import escape, exists
+from pipelines.source.hadoop import exists
+from pipelines.source.uris import escape
 from udfs.spark.protocol import SLICE_SCHEMA
 
 DIRECT, BINARY, RAW = "direct", "binary", "raw"
-# What pyarrow.fs opens in a worker; all else Spark has to bring
+# URI schemes that a worker opens with pyarrow.fs; Spark reads all others
 _WORKER_OPENS = ("file", "s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss")
 _MAX_CONTENT = 2**31 - 1
-_ROW_ORDER = ("group_id", "log_dir", "file_base_offset", "segment", "start", "chunk_position")
+_ROW_ORDER = ("group_id", "partition_dir", "file_base_offset", "segment", "start", "chunk_position")
 
 
 @dataclass(frozen=True)
 class Reader:
-    """How the bytes of a run's slices reach the worker.
+    """How the bytes of a run's slices reach the workers.
 
-    mode: DIRECT, BINARY or RAW; raw: the table raw_segments, for RAW.
+    mode: DIRECT, BINARY or RAW. raw: the table raw_segments if mode is RAW.
     slice_bytes: see ``pipelines.plan.slices``.
     """
 
@@ -43,60 +44,67 @@ class Reader:
 
     @property
     def splits(self) -> bool:
-        """Whether a segment may be cut into slices: chunks come to one task."""
+        """Whether a segment may be cut into slices. Otherwise one task gets its whole content."""
         return self.mode == DIRECT
 
     @property
-    def one_group_a_segment(self) -> bool:
-        """Whether Spark's own spread of files over tasks is kept, so that no content is shuffled."""
+    def one_group_per_segment(self) -> bool:
+        """Whether each segment is a group of its own, so that Spark need not shuffle contents."""
         return self.mode == BINARY
 
     @property
     def may_lose_files(self) -> bool:
-        """Whether a file that is gone is simply not among the rows."""
+        """Whether a file that no longer exists is missing from the rows, without an error."""
         return self.mode == BINARY
 
-    def rows(self, slices: Sequence[Slice]) -> DataFrame:
-        """The stage's input, columns of SLICE_SCHEMA: a group's rows in one partition, in order."""
+    def rows(self, slices: Sequence[Slice], version: int) -> DataFrame:
+        """The stage's input, columns of SLICE_SCHEMA; a group's rows are in one Spark partition, in order.
+
+        version: of the run; the generation of new rows. Raises a UserError for a file too large for BINARY.
+        """
         if self.mode == BINARY:
-            return self._with_content(slices)
+            return self._with_content(slices, version)
         tasks = pack(slices, self.spark.sparkContext.defaultParallelism, self.slice_bytes)
-        table = to_arrow([s for t in tasks for s in t.slices])
+        table = to_arrow([s for t in tasks for s in t.slices], version)
         ids = pa.array([t.task_id for t in tasks for _ in t.slices], pa.int32())
         frame = self.spark.createDataFrame(table.append_column("task", ids))
         if self.mode == RAW:
             frame = self._with_chunks(frame)
-        spread = frame.repartitionById(len(tasks), "task").drop("task")
-        return spread.sortWithinPartitions(*_ROW_ORDER).select(*SLICE_SCHEMA.names)
+        distributed = frame.repartitionById(len(tasks), "task").drop("task")
+        return distributed.sortWithinPartitions(*_ROW_ORDER).select(*SLICE_SCHEMA.names)
 
-    def _with_content(self, slices: Sequence[Slice]) -> DataFrame:
-        for piece in slices:
-            if piece.segment.length > _MAX_CONTENT:
+    def _with_content(self, slices: Sequence[Slice], version: int) -> DataFrame:
+        """The input for BINARY: one row per segment, with the content of its file."""
+        for slice_ in slices:
+            if slice_.segment.length > _MAX_CONTENT:
                 raise UserError(
-                    "--read binary holds a file in one piece and can't pass 2 GiB: "
-                    f"{piece.segment.segment} has {piece.segment.length} bytes; use --read direct"
+                    "--read binary loads a file whole and can't read more than 2 GiB: "
+                    f"{slice_.segment.segment} has {slice_.segment.length} bytes; use --read direct"
                 )
-        plan = self.spark.createDataFrame(to_arrow(slices)).drop("content")
+        plan = self.spark.createDataFrame(to_arrow(slices, version)).drop("content")
         contents = self._files([s.segment.segment for s in slices]).select(
             F.regexp_replace("path", r"\Afile:/+", "file:///").alias("read_segment"), "content"
         )
         joined = contents.join(F.broadcast(plan), F.col("read_segment") == F.col("segment"))
-        return joined.select(*SLICE_SCHEMA.names)
+        # Spark gives no row for an empty file
+        empty = plan.where("length = 0").withColumn("content", F.lit(b""))
+        return joined.where("length > 0").select(*SLICE_SCHEMA.names).union(empty.select(*SLICE_SCHEMA.names))
 
     def _files(self, uris: Sequence[str]) -> DataFrame:
-        """binaryFile's rows of these files, of those that are still there."""
+        """Spark's binaryFile rows of these files. A file that no longer exists gives no row."""
         reader = self.spark.read.format("binaryFile").option("ignoreMissingFiles", "true")
         try:
             return reader.load([escape(uri) for uri in uris])
         except AnalysisException as error:
-            left = [uri for uri in uris if exists(self.spark, uri)]
-            if error.getCondition() != "PATH_NOT_FOUND" or len(left) == len(uris):
+            existing = [uri for uri in uris if exists(self.spark, uri)]
+            if error.getCondition() != "PATH_NOT_FOUND" or len(existing) == len(uris):
                 raise
-            if left:
-                return self._files(left)
+            if existing:
+                return self._files(existing)
             return self.spark.createDataFrame([], "path string, content binary")
 
     def _with_chunks(self, plan: DataFrame) -> DataFrame:
+        """The input for RAW: one row for each chunk that overlaps a slice."""
         assert self.raw is not None
         chunks = self.raw.select(
             F.col("segment").alias("landed"),
@@ -104,11 +112,8 @@ class Reader:
             F.col("chunk_bytes").alias("size"),
             F.col("content").alias("bytes"),
         )
-        overlap = (
-            (F.col("landed") == F.col("segment"))
-            & (F.col("at") < F.col("length"))
-            & (F.col("at") + F.col("size") > F.col("start"))
-        )
+        holds = (F.col("at") < F.col("length")) & (F.col("at") + F.col("size") > F.col("start"))
+        overlap = (F.col("landed") == F.col("segment")) & (holds | (F.col("length") == 0))
         return (
             chunks.join(F.broadcast(plan.drop("content", "chunk_position")), overlap)
             .withColumnsRenamed({"at": "chunk_position", "bytes": "content"})
@@ -116,40 +121,47 @@ class Reader:
         )
 
 
+def worker_opens(uri: str) -> bool:
+    """Whether a worker can open a file itself."""
+    return uri.partition("://")[0] in _WORKER_OPENS
+
+
 def choose_mode(read: str, from_raw: bool, uris: Sequence[str]) -> str:
-    """DIRECT, BINARY or RAW for a run over these segments."""
+    """DIRECT, BINARY or RAW for a run over these segments. read: the setting ``--read``."""
     if from_raw:
         return RAW
     if read != "auto":
         return read
-    schemes = {uri.partition("://")[0] for uri in uris}
-    return DIRECT if schemes <= set(_WORKER_OPENS) else BINARY
+    return DIRECT if all(map(worker_opens, uris)) else BINARY
 
 
-def to_arrow(slices: Sequence[Slice]) -> pa.Table:
-    """One row a slice, columns of SLICE_SCHEMA; no content."""
-    return pa.Table.from_pylist([_row(s) for s in slices], schema=SLICE_SCHEMA)
+def to_arrow(slices: Sequence[Slice], version: int) -> pa.Table:
+    """One row per slice, columns of SLICE_SCHEMA; content is null."""
+    return pa.Table.from_pylist([_row(s, version) for s in slices], schema=SLICE_SCHEMA)
 
 
-def _row(piece: Slice) -> dict[str, Any]:
-    at = piece.segment
-    was = at.was if at.was and piece.start == at.start and at.start > 0 else {}
+def _row(slice_: Slice, version: int) -> dict[str, Any]:
+    segment = slice_.segment
+    continued = segment.was if segment.start > 0 else None
+    previous = continued if slice_.start == segment.start else None
     return {
-        "group_id": piece.group_id,
-        "topic": at.topic,
-        "partition": at.partition,
-        "log_dir": at.log_dir,
-        "segment": at.segment,
-        "uri": at.segment,
-        "file_base_offset": at.file_base_offset,
-        "length": at.length,
-        "modified_us": at.modified_us,
-        "start": piece.start,
-        "stop": piece.stop,
-        "exact_start": piece.exact_start,
-        "has_successor": at.has_successor,
-        "previous_last_offset": was.get("end_offset"),
-        "expected_crc32c": piece.expected_crc32c,
-        "fingerprint": at.was["fingerprint"] if at.was and at.start > 0 else None,
+        "group_id": slice_.group_id,
+        "topic": segment.topic,
+        "partition": segment.partition,
+        "partition_dir": segment.partition_dir,
+        "segment": segment.segment,
+        "file_base_offset": segment.file_base_offset,
+        "length": segment.length,
+        "modified": segment.modified,
+        "log_start_offset": segment.log_start_offset,
+        "topic_id": segment.topic_id,
+        "generation": segment.generation(version),
+        "start": slice_.start,
+        "stop": slice_.stop,
+        "exact_start": slice_.exact_start,
+        "has_successor": segment.has_successor,
+        "previous_last_offset": previous.end_offset if previous else None,
+        "expected_crc32c": slice_.expected_crc32c,
+        "fingerprint": continued.fingerprint if continued else None,
         "chunk_position": 0,
     }

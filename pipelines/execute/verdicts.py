@@ -1,169 +1,212 @@
-"""What the stage said of its slices, judged before anything is committed.
+"""Judges the workers' reports on a segment's slices, before anything is committed.
 
-Every slice comes back with a report. Here the slices of a segment are checked against each other (each must
-end exactly where the next began) and against the file's length (every byte is sound, quarantined or tail),
-and become the segment's row in the ledger. Pure functions; ``decode`` acts on the verdicts.
+A worker sends a report on each slice. The slices of a segment are checked against each other (each must begin
+exactly where the one before it ended) and against the file's length (every byte is in a sound batch, in
+quarantine or in the tail); then they give the segment's ledger row. Pure functions; ``decode`` acts on the
+verdicts.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from pipelines.command.errors import RunFailed
-from pipelines.plan.slices import GO_ON, Segment
+from pipelines.plan.ledger import LedgerRow
+from pipelines.plan.life import Action
+from pipelines.plan.slices import Segment
+from udfs.decoded import Totals
+from udfs.spark.protocol import Problem, SliceReport
 
-Report = dict[str, Any]
-
-# Columns of the ledger that say whether a run found anything: modified, run_id and decoded_at alone do not
-_FOUND = ("length", "decoded_bytes", "batches", "records", "damaged", "tail", "tail_bytes", "fingerprint")
+# Fields of Totals to add up over slices
+_COUNTS = (
+    "batches",
+    "records",
+    "damaged",
+    "unreadable_bytes",
+    "offset_regressions",
+    "transactional",
+    "sound_bytes",
+    "quarantined_bytes",
+    "tail_bytes",
+)
+# If none of these columns changed, a continued segment had no new bytes, and its row is not written again
+_CONTENT = ("length", "decoded_bytes", "batches", "records", "damaged", "tail", "tail_bytes", "fingerprint")
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One segment after the stage.
+    """The result of a stage for one segment.
 
-    changed: why the file is not what was planned; nothing of it may be committed.
-    broken: why its slices do not fit together; it has to be decoded whole.
-    row: its row for the ledger, timestamps in microseconds; None where one of the above holds.
-    news: whether that row differs from the one that is there in more than when it was written.
+    problem: why nothing of it may be committed, with ``detail`` in words; None if there is no problem.
+    broken: why its slices do not fit together, so that it has to be decoded as one slice; None if they do.
+    row: its new ledger row; None with a problem or broken slices.
+    changes_ledger: whether the row has to be written: not if only modified, run_id or decoded_at differ.
     """
 
     segment: Segment
-    reports: tuple[Report, ...]
-    changed: str | None = None
+    reports: tuple[SliceReport, ...]
+    problem: Problem | None = None
+    detail: str = ""
     broken: str | None = None
-    row: dict[str, Any] | None = field(default=None, compare=False)
-    news: bool = False
+    row: LedgerRow | None = field(default=None, compare=False)
+    changes_ledger: bool = False
 
-    def total(self, name: str) -> int:
-        """Sum of a count over the slices of this run."""
-        return sum(r[name] for r in self.reports)
+    @property
+    def totals(self) -> Totals:
+        """The sums of all slices in this run."""
+        return Totals(**{name: sum(getattr(r.totals, name) for r in self.reports) for name in _COUNTS})
 
 
-def judge(segment: Segment, reports: Sequence[Report], run_id: str, decoded_at_us: int) -> Verdict:
-    """The verdict on one segment from the reports of all its slices; RunFailed where bytes are missing."""
-    ordered = tuple(sorted(reports, key=lambda r: r["start"]))
-    changed = next((r["changed"] for r in ordered if r["changed"]), None)
-    if changed:
-        return Verdict(segment, ordered, changed=changed)
+def cut(verdicts: Iterable[Verdict]) -> list[LedgerRow]:
+    """Ledger rows of rewritten segments that reach no higher offset than before: truncated or compacted."""
+    return [
+        v.row
+        for v in verdicts
+        if v.row is not None
+        and v.segment.was is not None
+        and v.segment.action is Action.REPLACE
+        and v.row.fingerprint != v.segment.was.fingerprint
+        and v.row.reach <= v.segment.was.reach
+    ]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A bounded run: id of its job, version, and when the job began (microseconds since 1970 UTC)."""
+
+    run_id: str
+    version: int
+    began_us: int
+
+
+def judge(segment: Segment, reports: Sequence[SliceReport], run: Run) -> Verdict:
+    """The verdict on a segment, from the reports on all its slices. Raises RunFailed if bytes are missing."""
+    ordered = tuple(sorted(reports, key=lambda r: r.start))
     broken = chain_break(segment, ordered)
     if broken:
         return Verdict(segment, ordered, broken=broken)
     check_accounting(segment, ordered)
-    row, was = ledger_row(segment, ordered, run_id, decoded_at_us), segment.was
-    news = was is None or segment.action != GO_ON or any(was[c] != row[c] for c in _FOUND)
-    return Verdict(segment, ordered, row=row, news=news)
+    row, was = ledger_row(segment, ordered, run), segment.was
+    goes_on = segment.action is Action.GO_ON and was is not None
+    changes = not goes_on or any(getattr(was, name) != getattr(row, name) for name in _CONTENT)
+    return Verdict(segment, ordered, row=row, changes_ledger=changes)
 
 
-def begun(reports: Sequence[Report]) -> list[Report]:
-    """The slices that hold bytes of their own: the first, and those in which an entry proved itself."""
-    return [r for i, r in enumerate(reports) if i == 0 or r["begin"] is not None]
+def with_batches(reports: Sequence[SliceReport]) -> list[SliceReport]:
+    """The first slice, and those in which a worker found the beginning of a batch."""
+    return [r for i, r in enumerate(reports) if i == 0 or r.totals.begin is not None]
 
 
-def chain_break(segment: Segment, reports: Sequence[Report]) -> str | None:
-    """Where a slice did not begin at the end of the one before, or None.
+def chain_break(segment: Segment, reports: Sequence[SliceReport]) -> str | None:
+    """Says where a slice does not begin at the end of the one before it; None if the slices fit together.
 
-    Nor may bytes be left behind the last: a tail or damage that fills whole slices is nobody's there.
+    The last slice and the tail must reach the end of the segment: if a tail or damage fills whole slices, no
+    slice reports its bytes.
     """
-    chain = begun(reports)
+    chain = with_batches(reports)
     for before, after in itertools.pairwise(chain):
-        if before["end"] != after["begin"]:
-            return f"one slice ends at {before['end']}, the next begins at {after['begin']}"
-    reached = chain[-1]["end"] + sum(r["tail_bytes"] for r in reports)
+        if before.totals.end != after.totals.begin:
+            return f"one slice ends at {before.totals.end}, the next begins at {after.totals.begin}"
+    reached = chain[-1].totals.end + sum(r.totals.tail_bytes for r in reports)
     if len(reports) > 1 and reached != segment.length:
         return f"the last slice ends at {reached} of {segment.length}"
     return None
 
 
-def check_accounting(segment: Segment, reports: Sequence[Report]) -> None:
-    """Bytes in sound batches + bytes in quarantine + tail = what was planned; else a bug, and no commit."""
-    names = ("sound_bytes", "quarantined_bytes", "tail_bytes")
-    found = {name: sum(r[name] for r in reports) for name in names}
-    if sum(found.values()) != segment.planned_bytes:
+def check_accounting(segment: Segment, reports: Sequence[SliceReport]) -> None:
+    """Raises RunFailed unless bytes of sound batches + bytes in quarantine + tail bytes = planned bytes."""
+    totals = Verdict(segment, tuple(reports)).totals
+    if totals.sound_bytes + totals.quarantined_bytes + totals.tail_bytes != segment.planned_bytes:
         raise RunFailed(
             f"bytes unaccounted for in {segment.segment}: {segment.planned_bytes} planned, found "
-            + " + ".join(f"{found[name]} {name}" for name in names)
-            + "; this is a bug of the decoder, nothing was committed"
+            f"{totals.sound_bytes} sound + {totals.quarantined_bytes} quarantined + {totals.tail_bytes} of a "
+            "tail; this is a bug of the decoder, nothing was committed"
         )
 
 
-def ledger_row(
-    segment: Segment, reports: Sequence[Report], run_id: str, decoded_at_us: int
-) -> dict[str, Any]:
-    """The segment's row in ``segments``; going on adds to the row that is there."""
-    was: dict[str, Any] = (segment.was or {}) if segment.action == GO_ON else {}
-    chain = begun(reports)
-    last = chain[-1]
-    tail_bytes = sum(r["tail_bytes"] for r in reports)
-    ends = [r["end_offset"] for r in chain if r["end_offset"] is not None]
-    prints = [r["fingerprint"] for r in reports if r.get("fingerprint") is not None]
+def ledger_row(segment: Segment, reports: Sequence[SliceReport], run: Run) -> LedgerRow:
+    """The segment's new ledger row; GO_ON adds to the row that the ledger has."""
+    fresh = LedgerRow(
+        topic=segment.topic,
+        partition=segment.partition,
+        partition_dir=segment.partition_dir,
+        segment=segment.segment,
+        file_base_offset=segment.file_base_offset,
+        log_start_offset=segment.was.log_start_offset if segment.was else segment.log_start_offset,
+        content_crc32c=0,
+    )
+    was = segment.was if segment.action is Action.GO_ON and segment.was else fresh
+    totals = [r.totals for r in reports]
+    chain = with_batches(reports)
+    last = chain[-1].totals
+    tail_bytes = sum(t.tail_bytes for t in totals)
+    ends = [r.totals.end_offset for r in chain if r.totals.end_offset is not None]
+    fingerprints = [r.fingerprint for r in reports if r.fingerprint is not None]
+    return replace(
+        was,
+        length=segment.length,
+        modified=segment.modified,
+        decoded_bytes=segment.length - tail_bytes,
+        first_offset=_lowest(was.first_offset, *(t.first_offset for t in totals)),
+        last_offset=_highest(was.last_offset, *(t.last_offset for t in totals)),
+        min_timestamp=_lowest(was.min_timestamp, *(t.min_timestamp_us for t in totals)),
+        max_timestamp=_highest(was.max_timestamp, *(t.max_timestamp_us for t in totals)),
+        batches=was.batches + sum(t.batches for t in totals),
+        records=was.records + sum(t.records for t in totals),
+        damaged=was.damaged + sum(t.damaged for t in totals),
+        offset_regressions=was.offset_regressions
+        + sum(t.offset_regressions for t in totals)
+        + _regressions_between(chain),
+        tail=last.tail,
+        tail_bytes=tail_bytes,
+        fingerprint=fingerprints[-1] if fingerprints else was.fingerprint,
+        content_crc32c=_content_crc32c(was.content_crc32c, chain),
+        end_offset=ends[-1] if ends else was.end_offset,
+        ends_in_damage=last.end > last.sound_end,
+        topic_id=segment.topic_id,
+        generation=segment.generation(run.version),
+        run_id=run.run_id,
+        decoded_at=run.began_us,
+    )
 
-    def total(column: str, name: str) -> int:
-        return int(was.get(column) or 0) + sum(r[name] for r in reports)
 
-    def extreme(column: str, name: str, pick: Any) -> int | None:
-        values = [v for v in (was.get(column), *(r[name] for r in reports)) if v is not None]
-        return int(pick(values)) if values else None
-
-    return {
-        "topic": segment.topic,
-        "partition": segment.partition,
-        "log_dir": segment.log_dir,
-        "segment": segment.segment,
-        "file_base_offset": segment.file_base_offset,
-        "length": segment.length,
-        "modified": segment.modified_us,
-        "decoded_bytes": segment.length - tail_bytes,
-        "first_offset": extreme("first_offset", "first_offset", min),
-        "last_offset": extreme("last_offset", "last_offset", max),
-        "min_timestamp": extreme("min_timestamp", "min_timestamp_us", min),
-        "max_timestamp": extreme("max_timestamp", "max_timestamp_us", max),
-        "batches": total("batches", "entries"),
-        "records": total("records", "records"),
-        "damaged": total("damaged", "damaged"),
-        "offset_regressions": total("offset_regressions", "offset_regressions") + _between(chain),
-        "tail": last["tail"],
-        "tail_bytes": tail_bytes,
-        "fingerprint": prints[-1] if prints else was.get("fingerprint"),
-        "content_crc32c": _content_crc32c(was, chain),
-        "end_offset": ends[-1] if ends else was.get("end_offset"),
-        "run_id": run_id,
-        "decoded_at": decoded_at_us,
-    }
+def _lowest(*values: int | None) -> int | None:
+    return min((v for v in values if v is not None), default=None)
 
 
-def _between(chain: Sequence[Report]) -> int:
-    """Offset regressions that lie where one slice hands over to the next: no slice sees both sides."""
-    count, end_offset = 0, chain[0]["end_offset"]
-    for after in chain[1:]:
-        first = after["first_base_offset"]
+def _highest(*values: int | None) -> int | None:
+    return max((v for v in values if v is not None), default=None)
+
+
+def _regressions_between(chain: Iterable[SliceReport]) -> int:
+    """Offset regressions from the last batch of a slice to the first of the next, which no slice sees."""
+    count, end_offset = 0, None
+    for report in chain:
+        first = report.totals.first_base_offset
         count += end_offset is not None and first is not None and first <= end_offset
-        end_offset = after["end_offset"] if after["end_offset"] is not None else end_offset
+        end_offset = end_offset if report.totals.end_offset is None else report.totals.end_offset
     return count
 
 
-def _content_crc32c(was: dict[str, Any], chain: Sequence[Report]) -> int | None:
-    """CRC-32C of all decoded bytes, from those of the slices; None where one of them is not known."""
-    crc = was.get("content_crc32c") if was else 0
+def _content_crc32c(crc: int | None, chain: Sequence[SliceReport]) -> int | None:
+    """CRC-32C of all decoded bytes. crc: of those before this run; 0 without any, None if unknown."""
     if crc is None:
         return None
     for i, report in enumerate(chain):
-        size = report["end"] - first_byte(report, i == 0)
-        crc = _combined(crc, report["content_crc32c"], size) if crc else report["content_crc32c"]
-    return int(crc)
+        size = report.totals.end - first_byte(report, i == 0)
+        of_slice = report.totals.content_crc32c
+        crc = _combined(crc, of_slice, size) if crc else of_slice
+    return crc
 
 
-def _combined(crc: int, behind: int, size: int) -> int:
-    from udfs.kernels.checksums import (
-        crc32c_combine,  # loads Numba, which the drivers of most jobs never need
-    )
+def _combined(crc: int, second: int, size: int) -> int:
+    from udfs.kernels.checksums import crc32c_combine  # loads Numba, which most drivers never need
 
-    return int(crc32c_combine(crc, behind, size))
+    return int(crc32c_combine(crc, second, size))
 
 
-def first_byte(report: Report, is_first: bool) -> int:
-    """Where the bytes of a slice begin: the first slice of a run holds all from its start on."""
-    return int(report["start"] if is_first else report["begin"])
+def first_byte(report: SliceReport, is_first: bool) -> int:
+    """Position of a slice's first byte: its first batch; for the first slice of a run, its start."""
+    return report.start if is_first or report.totals.begin is None else report.totals.begin

@@ -1,1 +1,1 @@
-"""The tables of a lake: where they lie, how they are made, how runs are committed."""
+"""The tables of a lake: their address, their creation, and the commits of runs."""

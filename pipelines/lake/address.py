@@ -1,27 +1,27 @@
-"""Where a lake lies and how its tables are named in SQL.
+"""Where a lake is, and how SQL names its tables.
 
-A lake is a folder with one Delta table a sub-folder. Its address is an absolute local path or a URI that
-Spark knows; both may hold blanks, quotes and backticks, so every statement takes its names from here.
+A lake is a folder with one sub-folder per Delta table. Its address is an absolute local path or a URI that
+Spark can open. Both may contain spaces, quotes and backticks, so every SQL statement takes its names from
+here.
 """
 
 from __future__ import annotations
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from pyspark.sql import SparkSession
 
 from pipelines.command.errors import UserError, one_line
 from pipelines.source.uris import local_path
 from udfs.format.schema import SEGMENTS
 
-# Of every table: a lake of a higher version was made by a newer release, whose columns this one may not know.
-SCHEMA_VERSION = 1
+# A property of every table; the columns differ between versions
+SCHEMA_VERSION = 2
 VERSION_PROPERTY = "kafkaLogLake.schemaVersion"
 
 
-def lake_address(spark: SparkSession, lake: str) -> str:
-    """Absolute local path, or the URI as given; without a slash at its end."""
-    return (local_path(spark, lake) or lake).rstrip("/") or "/"
+def lake_address(lake: str, default_scheme: str = "file") -> str:
+    """The absolute local path, or the URI as given; without a trailing slash."""
+    return (local_path(lake, default_scheme) or lake).rstrip("/") or "/"
 
 
 def table_path(address: str, table: str) -> str:
@@ -29,7 +29,7 @@ def table_path(address: str, table: str) -> str:
 
 
 def sql_table(address: str, table: str) -> str:
-    """The table as a FROM clause names it."""
+    """The table's name in a FROM clause of Spark SQL."""
     return "delta." + sql_name(table_path(address, table))
 
 
@@ -39,40 +39,36 @@ def sql_name(name: str) -> str:
 
 
 def sql_string(text: str) -> str:
-    """A string literal. The dollar is escaped too: Spark puts settings in place of ``${name}`` anywhere."""
+    """A string literal of Spark SQL. It escapes ``$`` too: Spark replaces ``${name}`` anywhere."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024") + "'"
 
 
-def log_dir_sql(segment: str) -> str:
-    """The folder of a segment's URI, which ends in a slash, 20 digits and ``.log``."""
-    return f"left({segment}, length({segment}) - 25)"
-
-
 def table_version(address: str, table: str) -> int | None:
-    """Schema version of a table of ours; None where there is no table, or one that is not ours."""
+    """Schema version of a table; None if there is no table, or one that this project did not create."""
     try:
-        found = DeltaTable(table_path(address, table)).metadata().configuration
+        configuration = DeltaTable(table_path(address, table)).metadata().configuration
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
         raise UserError(f"cannot read the lake {address}: {one_line(error)}") from None
-    return int(found[VERSION_PROPERTY]) if VERSION_PROPERTY in found else None
+    return int(configuration[VERSION_PROPERTY]) if VERSION_PROPERTY in configuration else None
 
 
 def is_lake(address: str) -> bool:
-    """Whether a complete lake lies there: its ledger is made last. UserError for one newer than this code."""
+    """Whether the lake is complete: its ledger is created last. Raises a UserError for another version."""
     version = table_version(address, SEGMENTS.name)
-    if version is not None and version > SCHEMA_VERSION:
+    if version is not None and version != SCHEMA_VERSION:
+        newer = version > SCHEMA_VERSION
+        how = "use a newer release or another --lake" if newer else "decode into a new --lake"
         raise UserError(
-            f"the lake {address} has schema version {version}, this release knows {SCHEMA_VERSION}: "
-            "use a newer release, or another --lake"
+            f"the lake {address} has schema version {version}, this release writes {SCHEMA_VERSION}: {how}"
         )
     return version is not None
 
 
-def open_lake(spark: SparkSession, lake: str) -> str:
-    """Address of a lake that has to be there."""
-    address = lake_address(spark, lake)
+def open_lake(lake: str, default_scheme: str = "file") -> str:
+    """The address of an existing lake. Raises a UserError if there is none."""
+    address = lake_address(lake, default_scheme)
     if not is_lake(address):
         raise UserError(f"there is no lake at {lake}: name a folder that decode_batches wrote")
     return address

@@ -1,311 +1,396 @@
-"""The commits of a run: every table exactly once, the ledger last, whatever dies in between.
+"""Commits a run: each table once, the ledger before any row is deleted, and so that a crash does no harm.
 
-A run's intent is written in one piece before its first commit and removed after its last
-(``pipelines.lake.intents``); a job first finishes the intents it finds. Why nothing is lost or doubled at any
-kill point:
+A run's intent is written atomically before its first commit and removed after its last
+(``pipelines.lake.intents``). A job first finishes the intents that it finds. The order of the commits:
 
-* before the intent: no table has changed. Data files of a dead stage are in no log (VACUUM takes them).
-* after it: the intent names every file and row, so ``finish`` can be run again from its start. An append
-  carries the transaction id (app, version); a table that has that version is skipped whole, so nothing comes
-  twice. The DELETE of rows that make way comes before the append, and only where the append is still
-  missing: it can be repeated, and it never sees new rows.
-* the ledger comes last. Until then no next run is planned, as its job finishes the intent first.
-* spark sink: rows of ``batches`` and ``quarantine`` lie as Parquet beside the intent, so they can be
-  committed again. ``records`` can't (the source may have changed), but it comes first, and in one commit
-  with the removal of what makes way: where it is missing, nothing of the run was committed, and its intent
-  is dropped.
-* a VACUUM that keeps nothing may take the data files of a run that died before it commits them: what was
-  committed of such a run is taken back, and its segments are decoded again.
-* after the ledger: only the intent's file is left, and finishing it again skips every table.
-* two jobs at once: the lock, held to the end of the job, lets one in.
+1. records, batches and quarantine: new rows are appended, under a generation that no ledger row names yet;
+2. transactions: the same, for logs whose transactions changed;
+3. the ledger: one commit names the generations that are valid now, and removes the rows of dropped segments;
+4. rows that no ledger row names any more are deleted.
+
+A reader who joins the ledger, as every view does, sees the state before step 3 or the state after it: when
+rows are replaced, none is missing and none is doubled. Why this holds if the process is killed:
+
+* before the intent is written, no table has changed. Data files of a failed stage are in no Delta log; VACUUM
+  deletes them.
+* after that, the intent names every file and row, so ``finish`` can start again. An append carries a Delta
+  transaction id (app, version), and a table that has this version is skipped: nothing is appended twice. Step
+  4 can be repeated, because it deletes only rows that no ledger row names.
+* spark sink: rows of ``batches`` and ``quarantine`` are kept as Parquet beside the intent, and can be
+committed
+  again. Rows of ``records`` cannot (the source may have changed), but are committed first: if they are
+  missing, nothing of the run was committed, and its intent is removed.
+* a VACUUM without retention may delete data files that a killed run has not committed yet: the rows that the
+run
+  appended are deleted, and its segments are decoded again.
+* of two jobs at once, the lock admits one. It is held until the job ends.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
-from delta.tables import DeltaTable as SparkDeltaTable
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.lake.address import sql_string, table_path
-from pipelines.lake.intents import FOLDER, Intent, Replaced, Runs
+from pipelines.lake import transactions
+from pipelines.lake.address import table_path
+from pipelines.lake.intents import FOLDER, Intent, Intents, Partition, Place
+from pipelines.plan import ledger
+from pipelines.plan.ledger import LedgerRow, Log
+from pipelines.source.delta import read_rows, sql_in, sql_literal
 from pipelines.source.uris import escape
-from udfs.format import schema as columns
-from udfs.spark.protocol import FACTS_DDL
+from udfs.arrow.parquet_sink import DataFile
+from udfs.format import schema
+from udfs.format.schema import Table
+from udfs.spark.protocol import BATCH_ROW, DAMAGE_ROW, STAGED_DDL
 
 DECODE_APP = "kafka-log-decode"
 INGEST_APP = "kafka-log-ingest"
-# Position of a row in its segment, by table
-POSITIONS = {
-    columns.RECORDS.name: "batch_position",
-    columns.BATCHES.name: "position",
-    columns.QUARANTINE.name: "position",
-    columns.RAW_SEGMENTS.name: "chunk_position",
+DECODED = (schema.RECORDS, schema.BATCHES, schema.QUARANTINE)
+_POSITIONS = {
+    schema.RECORDS.name: "batch_position",
+    schema.BATCHES.name: "position",
+    schema.QUARANTINE.name: "position",
+    schema.RAW_SEGMENTS.name: "chunk_position",
 }
-DECODED = (columns.RECORDS.name, columns.BATCHES.name, columns.QUARANTINE.name)
-_LEDGER = columns.SEGMENTS.name
-_SMALL_LEDGER = 1 << 20  # bytes of Parquet: some ten thousand segments
-
-Refresh = Callable[[list[tuple[str, int]], list[tuple[str, int]]], list[str]]
+_LEDGER = schema.SEGMENTS.name
+_LOGS_PER_DELETE = 200  # a longer condition takes long to parse
 
 
-class Lake:
-    """One lake's tables, open for the commits of one app.
+@dataclass(frozen=True)
+class Outcome:
+    """Transactions with an uncertain outcome, in the logs that a run changed.
 
-    refresh: brings the transactions of an intent's partitions up to date from what was committed, and gives
-    the log_dirs whose last stable offset hangs on damaged bytes; uncertain gathers those.
+    uncertain: partition_dir of each log whose last stable offset is held by such a transaction.
+    unknown: number of transactions whose outcome can't be known, because their markers were never seen.
     """
 
-    def __init__(self, spark: SparkSession, address: str, runs: Runs, app_id: str, refresh: Refresh) -> None:
-        self.spark, self.address, self.runs, self.app_id = spark, address, runs, app_id
-        self._refresh = refresh
-        self.uncertain: set[str] = set()
+    uncertain: list[str] = field(default_factory=list)
+    unknown: int = 0
+
+
+class LakeWriter:
+    """The tables of one lake, and the commits of one app (DECODE_APP or INGEST_APP) to them."""
+
+    def __init__(self, spark: SparkSession, address: str, intents: Intents, app_id: str) -> None:
+        self.spark, self.address, self.intents, self.app_id = spark, address, intents, app_id
+
+    def path(self, table: str) -> str:
+        return table_path(self.address, table)
 
     def table(self, name: str) -> DataFrame:
-        return self.spark.read.format("delta").load(table_path(self.address, name))
+        return self.spark.read.format("delta").load(self.path(name))
 
-    def is_empty(self, table: str) -> bool:
-        return not DeltaTable(table_path(self.address, table)).file_uris()
+    def ledger(self, where: str = "") -> pa.Table:
+        """The ledger (``pipelines.plan.ledger.read``). where: a condition on rows, "" for all."""
+        return ledger.read(self.path(_LEDGER), where)
 
-    def ledger(self) -> DataFrame | None:
-        """The table ``segments``, None where it is empty. A small one comes through this process.
+    def _ledger_rows(self, partitions: set[Partition]) -> list[LedgerRow]:
+        """The ledger rows of some topic-partitions."""
+        topics = sql_in("topic", (topic for topic, _ in partitions))
+        return [r for r in ledger.rows(self.ledger(topics)) if (r.topic, r.partition) in partitions]
 
-        Spark takes seconds, in a process that has just begun, to find the files of a Delta table.
-        """
-        delta = DeltaTable(table_path(self.address, _LEDGER))
-        sizes = pa.table(delta.get_add_actions(flatten=True)).column("size_bytes").to_pylist()
-        if not sizes:
-            return None
-        if sum(sizes) > _SMALL_LEDGER:
-            return self.table(_LEDGER)
-        return self.spark.createDataFrame(delta.to_pyarrow_table())
+    def read(self, table: Table, columns: Iterable[str], where: str = "") -> pa.Table:
+        """Columns of a table, read in this process. where: a condition on rows, "" for all."""
+        return read_rows(self.path(table.name), table.arrow_schema(), columns, where)
 
-    def rows_of_run(self, table: str, run_id: str) -> int:
-        return self.table(table).where(F.col("run_id") == run_id).count()
+    def chunks_of_run(self, run_id: str) -> pa.Table:
+        """The chunks that a run landed, without their content."""
+        columns = ["segment", "chunk_position", "chunk_bytes", "crc32c"]
+        return self.read(schema.RAW_SEGMENTS, columns, f"run_id = {sql_literal(run_id)}")
 
-    def facts_path(self, name: str) -> str:
-        """Where Spark writes a folder of facts; escaped, it is what Spark reads."""
-        return table_path(table_path(self.address, FOLDER), name)
+    def staged_path(self, name: str) -> str:
+        """The path of a folder of staged rows. To read it, escape it: Spark reads a path as a glob."""
+        return table_path(self.path(FOLDER), name)
 
-    def facts(self, name: str) -> DataFrame:
-        """The rows of a folder of facts, columns of the stage's FACTS_DDL."""
-        return self.spark.read.schema(FACTS_DDL).parquet(escape(self.facts_path(name)))
+    def staged(self, name: str) -> DataFrame:
+        """The rows of a folder of staged rows, columns of STAGED_DDL."""
+        return self.spark.read.schema(STAGED_DDL).parquet(escape(self.staged_path(name)))
 
     def committed(self, table: str) -> int:
-        """The last version of this app that a table has; 0 for none."""
-        return DeltaTable(table_path(self.address, table)).transaction_version(self.app_id) or 0
+        """The version of this app's last commit to a table; 0 for none."""
+        return DeltaTable(self.path(table)).transaction_version(self.app_id) or 0
 
     def next_version(self) -> int:
-        tables = (columns.RAW_SEGMENTS.name,) if self.app_id == INGEST_APP else (*DECODED, _LEDGER)
-        return 1 + max(self.committed(table) for table in tables)
+        """The version of the next run: above those of all tables."""
+        tables = (schema.RAW_SEGMENTS,) if self.app_id == INGEST_APP else (*DECODED, schema.SEGMENTS)
+        return 1 + max(self.committed(table.name) for table in tables)
+
+    # Runs that were killed
 
     def recover(self) -> list[Intent]:
-        """Finishes, or drops, what runs of this app that died left behind; the intents it finished."""
-        finished = []
-        intents = [intent for intent in self.runs.pending() if intent.app_id == self.app_id]
-        for intent in intents:
-            if intent.records_first and self.committed(columns.RECORDS.name) < intent.version:
-                self.runs.remove(intent)
-            elif self._lost(intent):
-                self._take_back(intent)
+        """Finishes or takes back every run that was killed. Returns the intents that it finished."""
+        finished: list[Intent] = []
+        for intent in self.intents.pending():
+            if intent.app_id != self.app_id:
+                LakeWriter(self.spark, self.address, self.intents, intent.app_id)._recover(intent, finished)
             else:
-                self.finish(intent)
-                finished.append(intent)
-        for folder in self.runs.left_over_facts():
-            if folder.startswith(self.app_id):
-                self.runs.remove_folder(folder)
+                self._recover(intent, finished)
+        for folder in self.intents.staged_folders():
+            self.intents.remove_folder(folder)
         return finished
 
-    def _lost(self, intent: Intent) -> bool:
-        """Whether a data file is gone that is still to be committed."""
-        waiting = [table for table in intent.files if self.committed(table) < intent.version]
-        return not self.runs.holds([f"{table}/{f['path']}" for table in waiting for f in intent.files[table]])
+    def _recover(self, intent: Intent, finished: list[Intent]) -> None:
+        """Finishes one intent and adds it to ``finished``, or removes it with the rows it appended."""
+        if intent.rows_by_spark and self.committed(_first_table(intent).name) < intent.version:
+            self.intents.remove(intent)
+        elif self._is_lost(intent):
+            self._take_back(intent)
+        else:
+            self.finish(intent)
+            finished.append(intent)
+
+    def _is_lost(self, intent: Intent) -> bool:
+        """Whether a data file that is not committed yet no longer exists."""
+        waiting = [f for f in intent.files if self.committed(f.table) < intent.version]
+        return not self.intents.holds([f"{f.table}/{f.path}" for f in waiting])
 
     def _take_back(self, intent: Intent) -> None:
-        """Removes the rows of an intent that can't be finished; its segments will be decoded again.
+        """Deletes the rows of an intent that can't be finished. Its segments will be decoded again.
 
-        The ledger does not know of the run yet: past what it says was decoded before, all rows are the run's.
+        The ledger does not name these rows yet: they are all rows of their generation, from the ledger's
+        decoded_bytes on where the run continued a segment.
         """
-        names = [row["segment"] for row in intent.put]
-        ledger = self.table(_LEDGER).where(F.col("segment").isin(names)).select("segment", "decoded_bytes")
-        known = {row.segment: row.decoded_bytes for row in ledger.collect()}
-        begun = [
-            Replaced(r["topic"], r["partition"], r["segment"], known.get(r["segment"], 0)) for r in intent.put
-        ]
+        in_ledger = sql_in("segment", (row.segment for row in intent.put))
+        known = {row.segment: row for row in ledger.rows(self.ledger(in_ledger))} if intent.put else {}
+        places = []
+        for row in intent.put:
+            was = known.get(row.segment)
+            goes_on = was is not None and was.generation == row.generation
+            position = was.decoded_bytes if was and goes_on else 0
+            places.append(Place(row.topic, row.partition, row.segment, position, row.generation))
         for table in DECODED:
-            if begun and self.committed(table) >= intent.version:
-                path = table_path(self.address, table)
-                SparkDeltaTable.forPath(self.spark, path).delete(making_way(table, begun))
-        self.runs.remove(intent)
+            if places and self.committed(table.name) >= intent.version:
+                self._delete(table, places)
+        self.intents.remove(intent)
 
-    def commit(self, intent: Intent, records: DataFrame | None = None) -> None:
-        """Writes the intent and carries it out. records: their rows, where Spark is to write them.
+    # A run
 
-        Where writing records fails before its commit the intent is taken back: the run never was.
+    def commit(self, intent: Intent, rows: DataFrame | None = None) -> Outcome:
+        """Writes the intent and carries it out. rows: of the first table, if Spark writes them.
+
+        If Spark fails before it commits these rows, the intent is removed: nothing of the run is left.
         """
-        self.runs.write(intent)
-        if records is not None:
+        self.intents.write(intent)
+        if rows is not None:
             try:
-                self.append(columns.RECORDS, records, intent)
-            except Exception:  # not an interrupt: Spark may still be at it then, and the next job looks again
-                if self.committed(columns.RECORDS.name) < intent.version:
-                    self.runs.remove(intent)
+                self._append(_first_table(intent), rows, intent)
+            except Exception:  # not KeyboardInterrupt: Spark may still be writing, and the next job recovers
+                if self.committed(_first_table(intent).name) < intent.version:
+                    self.intents.remove(intent)
                     raise
-        self.finish(intent)
+        return self.finish(intent)
 
-    def finish(self, intent: Intent) -> None:
-        """Everything of an intent that is not committed yet; may be repeated at will."""
+    def finish(self, intent: Intent) -> Outcome:
+        """Makes the commits of an intent that are missing, and removes it. Can be repeated."""
+        outcome = Outcome()
         if intent.app_id == INGEST_APP:
-            self._add_files(columns.RAW_SEGMENTS, intent)
-            self.runs.remove(intent)
-            return
-        if intent.facts:
-            self._add_facts(intent)
+            self._add_files(schema.RAW_SEGMENTS, intent)
+            self._delete_landed(intent)
         else:
-            for table in (columns.RECORDS, columns.BATCHES, columns.QUARANTINE):
-                self._add_files(table, intent)
-        if self.committed(_LEDGER) < intent.version:
-            self.uncertain.update(self._refresh(intent.partitions, intent.transactional))
-            self._update_ledger(intent)
-        self.runs.remove(intent)
+            if self.committed(_LEDGER) < intent.version:
+                self._append_rows(intent)
+                outcome = self._publish(intent)
+            self._delete_obsolete(intent)
+        self.intents.remove(intent)
+        return outcome
 
-    def _add_files(self, table: columns.Table, intent: Intent) -> None:
-        """Data files that are there already, added to a table's log in one commit."""
-        if self.committed(table.name) >= intent.version:
+    def _append_rows(self, intent: Intent) -> None:
+        if intent.staged:
+            staged = self.staged(intent.staged)
+            valid = staged.where(~F.col("group_id").isin(intent.dropped_groups))
+            for table, kind in ((schema.BATCHES, BATCH_ROW), (schema.QUARANTINE, DAMAGE_ROW)):
+                rows = valid.where(F.col("kind") == kind).select(f"{kind}.*")
+                if self.committed(table.name) < intent.version and not rows.isEmpty():
+                    self._append(table, rows, intent)
             return
-        path = table_path(self.address, table.name)
-        if intent.replaced:
-            SparkDeltaTable.forPath(self.spark, path).delete(making_way(table.name, intent.replaced))
-        files = intent.files.get(table.name, [])
-        if files:
-            delta = DeltaTable(path)
-            delta.create_write_transaction(
-                [_add_action(f) for f in files],
-                mode="append",
-                schema=delta.schema(),
-                partition_by=list(table.partitioned_by),
-                commit_properties=self._properties(intent),
-            )
+        for table in DECODED:
+            self._add_files(table, intent)
 
-    def _add_facts(self, intent: Intent) -> None:
-        facts = self.facts(intent.facts)
-        valid = facts.where(~F.col("group_id").isin(intent.dropped_groups))
-        for table, kind in ((columns.BATCHES, "batch"), (columns.QUARANTINE, "damage")):
-            rows = valid.where(F.col("kind") == kind).select(f"{kind}.*")
-            if intent.replaced or not rows.isEmpty():
-                self.append(table, rows, intent)
-
-    def append(self, table: columns.Table, rows: DataFrame, intent: Intent) -> None:
-        """Rows appended by Spark, what makes way removed in the same commit; nothing where that was done."""
-        if self.committed(table.name) >= intent.version:
+    def _add_files(self, table: Table, intent: Intent) -> None:
+        """Adds data files that exist already to a table's Delta log, in one commit."""
+        files = [f for f in intent.files if f.table == table.name]
+        if not files or self.committed(table.name) >= intent.version:
             return
-        writer = (
-            rows.write.format("delta")
-            .option("txnAppId", intent.app_id)
-            .option("txnVersion", intent.version)
-            .option("compression", "zstd")
+        delta = DeltaTable(self.path(table.name))
+        delta.create_write_transaction(
+            [_add_action(f) for f in files],
+            mode="append",
+            schema=delta.schema(),
+            partition_by=list(table.partitioned_by),
+            commit_properties=_properties(intent),
         )
-        if intent.replaced and table is not columns.SEGMENTS:
-            writer = writer.mode("overwrite").option("replaceWhere", making_way(table.name, intent.replaced))
-        else:
-            writer = writer.mode("append")
-        # Rows of new segments come along with those that replace others
-        with configured(self.spark, {"spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false"}):
-            writer.save(table_path(self.address, table.name))
 
-    def _update_ledger(self, intent: Intent) -> None:
-        path = table_path(self.address, _LEDGER)
-        rows = ledger_table(intent.put)
-        if intent.only_new and intent.facts:
-            self.append(columns.SEGMENTS, self.spark.createDataFrame(rows), intent)
+    def _append(self, table: Table, rows: DataFrame, intent: Intent) -> None:
+        """Appends rows with Spark, unless the table has this version already."""
+        if self.committed(table.name) < intent.version:
+            writer = rows.write.format("delta").mode("append").option("compression", "zstd")
+            writer = writer.option("txnAppId", intent.app_id).option("txnVersion", intent.version)
+            writer.save(self.path(table.name))
+
+    def _publish(self, intent: Intent) -> Outcome:
+        """Commits ``transactions`` and then the ledger, which makes the run's rows valid."""
+        put = {row.segment: row for row in intent.put}
+        affected = intent.partitions & (transactions.with_rows(self.address) | {*intent.transactional})
+        if not affected:
+            self._update_ledger(put.values(), intent)
+            return Outcome()
+        dropped = {row.segment for row in intent.drop}
+        after = {row.segment: row for row in self._ledger_rows(affected) if row.segment not in dropped}
+        after |= {row.segment: row for row in intent.put if row.log[:2] in affected}
+        computed = transactions.compute(self.address, affected, ledger.to_arrow(after.values()))
+        self._append_transactions(computed.rows, intent)
+        for row in self._with_generation(computed, after, put, intent.version):
+            put[row.segment] = row
+        self._update_ledger(put.values(), intent)
+        return Outcome(computed.uncertain, computed.unknown)
+
+    def _with_generation(
+        self,
+        computed: transactions.Computed,
+        after: dict[str, LedgerRow],
+        put: dict[str, LedgerRow],
+        version: int,
+    ) -> list[LedgerRow]:
+        """Ledger rows with the valid generation of their log's transactions, for each changed log."""
+        before: dict[Log, int] = {}
+        for row in after.values():
+            before[row.log] = max(before.get(row.log, 0), row.transactions_generation)
+        updated = [
+            replace(row, transactions_generation=version if row.log in computed.changed else before[row.log])
+            for row in after.values()
+            if row.segment in put
+        ]
+        missing = computed.changed - {row.log for row in updated}
+        for row in after.values():
+            if row.log in missing:
+                missing.remove(row.log)
+                updated.append(replace(row, transactions_generation=version))
+        return updated
+
+    def _append_transactions(self, rows: pa.Table, intent: Intent) -> None:
+        table = schema.TRANSACTIONS
+        if not rows.num_rows or self.committed(table.name) >= intent.version:
             return
-        if intent.only_new:
-            write_deltalake(path, rows, mode="append", commit_properties=self._properties(intent))
+        generation = pa.repeat(pa.scalar(intent.version, pa.int64()), rows.num_rows)
+        columns = rows.append_column("generation", generation).select(table.arrow_schema().names)
+        self._write(table, columns, intent)
+
+    def _write(self, table: Table, rows: pa.Table, intent: Intent) -> None:
+        """Appends an Arrow table in one commit."""
+        write_deltalake(self.path(table.name), rows, mode="append", commit_properties=_properties(intent))
+
+    def _update_ledger(self, put: Collection[LedgerRow], intent: Intent) -> None:
+        rows = ledger.to_arrow(put)
+        if intent.only_new and rows.num_rows == len(intent.put):
+            self._write(schema.SEGMENTS, rows, intent)
             return
-        changes = self._ledger_changes(rows, intent.drop)
-        transaction = {
-            "spark.databricks.delta.write.txnAppId": intent.app_id,
-            "spark.databricks.delta.write.txnVersion": str(intent.version),
-        }
-        all_columns: dict[Any, Any] = {f"`{name}`": f"new.`{name}`" for name in rows.schema.names}
-        with configured(self.spark, transaction):
-            (
-                SparkDeltaTable.forPath(self.spark, path)
-                .alias("old")
-                .merge(changes.alias("new"), "old.segment = new.segment")
-                .whenMatchedDelete("new.dropped")
-                .whenMatchedUpdate(set=all_columns)
-                .whenNotMatchedInsert("NOT new.dropped", all_columns)
-                .execute()
-            )
+        names = rows.schema.names
+        gone = pa.Table.from_pylist([{"segment": row.segment} for row in intent.drop], schema=rows.schema)
+        flags = pa.array([False] * rows.num_rows + [True] * gone.num_rows, pa.bool_())
+        changes = pa.concat_tables([rows, gone]).append_column("dropped", flags)
+        merge = DeltaTable(self.path(_LEDGER)).merge(
+            changes,
+            "old.segment = new.segment",
+            source_alias="new",
+            target_alias="old",
+            commit_properties=_properties(intent),
+        )
+        values = {f'"{name}"': f'new."{name}"' for name in names}
+        merge = merge.when_matched_delete("new.dropped").when_matched_update(values)
+        merge.when_not_matched_insert(values, "NOT new.dropped").execute()
 
-    def _ledger_changes(self, rows: pa.Table, drop: Sequence[str]) -> DataFrame:
-        put = rows.append_column("dropped", pa.array([False] * rows.num_rows, pa.bool_()))
-        gone = pa.Table.from_pylist([{"segment": s, "dropped": True} for s in drop], schema=put.schema)
-        return self.spark.createDataFrame(pa.concat_tables([put, gone]))
+    # Rows that are not valid any more
 
-    def _properties(self, intent: Intent) -> CommitProperties:
-        return CommitProperties(app_transactions=[Transaction(intent.app_id, intent.version)])
+    def _delete_obsolete(self, intent: Intent) -> None:
+        """Deletes rows of dropped segments, and of generations that are not valid any more."""
+        dropped = [Place(row.topic, row.partition, row.segment) for row in intent.drop]
+        for table in DECODED:
+            if dropped:
+                self._delete(table, dropped)
+            if intent.replaced:
+                self._delete(table, intent.replaced, f"generation <> {int(intent.version)}")
+        affected = intent.partitions & transactions.with_rows(self.address)
+        if affected:
+            self._delete_transactions(affected)
+
+    def _delete_transactions(self, affected: set[Partition]) -> None:
+        valid: dict[Log, int] = {}
+        for row in self._ledger_rows(affected):
+            valid[row.log] = max(valid.get(row.log, 0), row.transactions_generation)
+        obsolete = [
+            f"({_partition_predicate([(topic, partition)])} AND "
+            f"partition_dir = {sql_literal(folder)} AND generation = {int(generation)})"
+            for topic, partition, folder, generation in transactions.generations(self.address, affected)
+            if valid.get((topic, partition, folder)) != generation
+        ]
+        for begin in range(0, len(obsolete), _LOGS_PER_DELETE):
+            condition = " OR ".join(obsolete[begin : begin + _LOGS_PER_DELETE])
+            DeltaTable(self.path(schema.TRANSACTIONS.name)).delete(condition)
+
+    def _delete_landed(self, intent: Intent) -> None:
+        """Deletes chunks that this run replaced, and those of dropped segments."""
+        dropped = [Place(row.topic, row.partition, row.segment) for row in intent.drop]
+        places = [*intent.landed, *dropped]
+        if places:
+            self._delete(schema.RAW_SEGMENTS, places, f"run_id <> {sql_literal(intent.run_id)}")
+
+    def delete_rows(self, places: list[Place]) -> None:
+        """Deletes rows of the decoded tables that no ledger row names."""
+        for table in DECODED:
+            self._delete(table, places)
+
+    def _delete(self, table: Table, places: list[Place], also: str = "") -> None:
+        condition = delete_predicate(table.name, places)
+        DeltaTable(self.path(table.name)).delete(f"{condition} AND {also}" if also else condition)
 
 
-def making_way(table: str, replaced: Iterable[Replaced]) -> str:
-    """The SQL condition of the rows that make way, its first part on the partition columns alone."""
-    replaced = list(replaced)
-    position = POSITIONS[table]
-    whole = sorted({sql_string(r.segment) for r in replaced if r.position == 0})
-    parts = [f"segment IN ({', '.join(whole)})"] if whole else []
-    parts += [
-        f"(segment = {sql_string(r.segment)} AND {position} >= {int(r.position)})"
-        for r in replaced
-        if r.position > 0
-    ]
-    topics = ", ".join(sorted({sql_string(r.topic) for r in replaced}))
-    partitions = ", ".join(sorted({str(int(r.partition)) for r in replaced}))
-    return f"topic IN ({topics}) AND `partition` IN ({partitions}) AND ({' OR '.join(parts)})"
+def _first_table(intent: Intent) -> Table:
+    """The table whose rows the spark sink writes first; the intent does not hold these rows."""
+    return schema.RAW_SEGMENTS if intent.app_id == INGEST_APP else schema.RECORDS
 
 
-def ledger_table(rows: Sequence[dict[str, Any]]) -> pa.Table:
-    """Rows of the ledger, timestamps given in microseconds."""
-    arrays = []
-    for column in columns.SEGMENTS.columns:
-        values = [row[column.name] for row in rows]
-        if column.sql_type == "timestamp":
-            arrays.append(pa.array(values, pa.int64()).cast(column.arrow_type))
-        else:
-            arrays.append(pa.array(values, column.arrow_type))
-    return pa.Table.from_arrays(arrays, schema=columns.SEGMENTS.arrow_schema())
+def delete_predicate(table: str, places: Iterable[Place]) -> str:
+    """A condition of deltalake's SQL for these rows. It begins with the partition columns, to skip files."""
+    places = list(places)
+    whole = [sql_literal(p.segment) for p in places if p.position == 0 and p.generation is None]
+    parts = [f"segment IN ({', '.join(sorted(whole))})"] if whole else []
+    for place in places:
+        if place.position > 0 or place.generation is not None:
+            terms = [
+                f"segment = {sql_literal(place.segment)}",
+                f"{_POSITIONS[table]} >= {int(place.position)}",
+            ]
+            if place.generation is not None:
+                terms.append(f"generation = {int(place.generation)}")
+            parts.append(f"({' AND '.join(terms)})")
+    partitions = _partition_predicate({(p.topic, p.partition) for p in places})
+    return f"{partitions} AND ({' OR '.join(parts)})"
 
 
-def _add_action(file: dict[str, Any]) -> AddAction:
+def _partition_predicate(partitions: Iterable[Partition]) -> str:
+    topics = ", ".join(sorted({sql_literal(topic) for topic, _ in partitions}))
+    numbers = ", ".join(sorted({str(int(number)) for _, number in partitions}))
+    return f'topic IN ({topics}) AND "partition" IN ({numbers})'
+
+
+def _properties(intent: Intent) -> CommitProperties:
+    return CommitProperties(app_transactions=[Transaction(intent.app_id, intent.version)])
+
+
+def _add_action(file: DataFile) -> AddAction:
     return AddAction(
-        path=file["path"],
-        size=file["size"],
-        partition_values=file["partition_values"],
+        path=file.path,
+        size=file.size,
+        partition_values=dict(file.partition_values),
         modification_time=int(time.time() * 1000),
         data_change=True,
-        stats=json.dumps(file["stats"]),
+        stats=json.dumps(file.stats),
     )
-
-
-@contextmanager
-def configured(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
-    """Settings of the session for the time of a block."""
-    before = {key: spark.conf.get(key, None) for key in values}
-    for key, value in values.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key, old in before.items():
-            if old is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, old)

@@ -1,7 +1,7 @@
-"""The folder ``<lake>/_runs``: a lock that keeps a second run out, and the intents of runs under way.
+"""The folder ``<lake>/_runs``: a lock against a second job, and the intents of unfinished runs.
 
-An intent is everything that a run is going to commit, written in one piece before its first commit and
-removed after its last. One that is found at the start of a job belongs to a run that died between the two.
+An intent lists everything that a run is going to commit. It is written atomically before the run's first
+commit and removed after its last. If a job finds an intent when it starts, that run was killed in between.
 """
 
 from __future__ import annotations
@@ -10,57 +10,87 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pyarrow import fs
 
 from pipelines.command.errors import UserError
+from pipelines.plan.ledger import LedgerRow
+from udfs.arrow.parquet_sink import DataFile
 
 FOLDER = "_runs"
 
+Partition = tuple[str, int]
+
 
 @dataclass(frozen=True)
-class Replaced:
-    """Rows of a segment at or past ``position`` that make way."""
+class Place:
+    """The rows of a segment at or behind byte ``position``; generation: None for all."""
 
     topic: str
     partition: int
     segment: str
-    position: int
+    position: int = 0
+    generation: int | None = None
 
 
 @dataclass(frozen=True)
 class Intent:
     """What one run commits.
 
-    app_id, version: the Delta transaction id of each of its commits; versions count the runs of an app.
-    files: table -> data files ready to be added, as the stage reports them (arrow sink).
-    facts: folder of the rows of batches and quarantine as Parquet (spark sink), without those of
-    dropped_groups; "" for the arrow sink.
-    records_first: the commit to ``records`` can't be made again by another process (spark sink).
-    replaced: rows that make way in every table of data.
-    put, drop: the ledger's rows and the segments it loses. only_new: the ledger knows none of put yet.
-    partitions: [topic, partition] that change. transactional: those where batches of transactions come in.
+    app_id, version: the Delta transaction id of each of its commits; version counts the runs of an app.
+    files: data files to add to the tables (arrow sink).
+    staged: folder of the rows of batches and quarantine as Parquet (spark sink); "" for the arrow sink.
+    dropped_groups: groups whose staged rows are not committed.
+    rows_by_spark: Spark writes the rows of ``records`` or ``raw_segments``, which the intent does not hold.
+    put: ledger rows to write. only_new: whether the ledger has none of their segments yet.
+    replaced: segments of ``put`` that also have rows of another generation.
+    drop: ledger rows to remove, together with all rows of their segments.
+    landed: chunks that the run replaces (ingest_raw).
+    transactional: topic-partitions that got transactional batches.
     """
 
     app_id: str
     version: int
     run_id: str
-    files: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    facts: str = ""
+    files: list[DataFile] = field(default_factory=list)
+    staged: str = ""
     dropped_groups: list[int] = field(default_factory=list)
-    records_first: bool = False
-    replaced: list[Replaced] = field(default_factory=list)
-    put: list[dict[str, Any]] = field(default_factory=list)
-    drop: list[str] = field(default_factory=list)
+    rows_by_spark: bool = False
+    put: list[LedgerRow] = field(default_factory=list)
+    replaced: list[Place] = field(default_factory=list)
     only_new: bool = False
-    partitions: list[tuple[str, int]] = field(default_factory=list)
-    transactional: list[tuple[str, int]] = field(default_factory=list)
+    drop: list[LedgerRow] = field(default_factory=list)
+    landed: list[Place] = field(default_factory=list)
+    transactional: list[Partition] = field(default_factory=list)
+
+    @property
+    def partitions(self) -> set[Partition]:
+        """The topic-partitions that the run changes."""
+        return {(row.topic, row.partition) for row in [*self.put, *self.drop]}
+
+    def to_json(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Intent:
+        values: dict[str, Any] = json.loads(text)
+        classes: dict[str, Any] = {
+            "files": DataFile,
+            "put": LedgerRow,
+            "drop": LedgerRow,
+            "replaced": Place,
+            "landed": Place,
+        }
+        for name, kind in classes.items():
+            values[name] = [kind(**row) for row in values[name]]
+        values["transactional"] = [(topic, partition) for topic, partition in values["transactional"]]
+        return cls(**values)
 
 
-class Runs:
-    """The ``_runs`` folder of one lake, local or on any file system that pyarrow opens."""
+class Intents:
+    """The folder ``_runs`` of one lake, on any file system that pyarrow opens. Creates the folder."""
 
     def __init__(self, lake: str) -> None:
         self.local = lake if "://" not in lake else None
@@ -79,7 +109,7 @@ class Runs:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Held for the whole job on a local lake; the kernel lets go of it however the process ends."""
+        """Locks a local lake during a job; a killed process holds no lock. Other lakes have none."""
         if self.local is None:
             yield
             return
@@ -101,19 +131,19 @@ class Runs:
             os.close(descriptor)
 
     def pending(self) -> list[Intent]:
-        """Intents of runs that died, oldest first."""
+        """Intents of runs that were killed, oldest first for each app."""
         listed = self._files.get_file_info(fs.FileSelector(self.folder))
         paths = [f.path for f in listed if f.type == fs.FileType.File and f.path.endswith(".json")]
         intents = [self._read(path) for path in paths]
         return sorted(intents, key=lambda i: (i.app_id, i.version))
 
     def write(self, intent: Intent) -> None:
-        """Puts the intent there in one piece, or not at all."""
+        """Writes the intent atomically."""
         path = self._path(intent)
         if self._files.get_file_info(path).type != fs.FileType.NotFound:
-            raise UserError(f"another run is writing to {self._lake}: {path} is there already")
+            raise UserError(f"another run is writing to {self._lake}: {path} exists already")
         with self._files.open_output_stream(path + ".tmp") as out:
-            out.write(json.dumps(intent, default=vars).encode())
+            out.write(intent.to_json())
         if self.local is not None:
             _sync(path + ".tmp")
         self._files.move(path + ".tmp", path)
@@ -121,42 +151,38 @@ class Runs:
             _sync(self.folder)
 
     def remove(self, intent: Intent) -> None:
-        """After the last commit, or where none was made and none will be."""
-        if intent.facts:
-            self.remove_folder(intent.facts)
+        """Removes the intent and its staged rows: after the last commit, or if nothing was committed."""
+        if intent.staged:
+            self.remove_folder(intent.staged)
         if self._files.get_file_info(self._path(intent)).type != fs.FileType.NotFound:
             self._files.delete_file(self._path(intent))
 
     def remove_folder(self, name: str) -> None:
-        """A folder of facts, by its name in ``_runs``; nothing where it is not there."""
+        """Removes a folder of staged rows, by its name in ``_runs``, if it exists."""
         path = f"{self.folder}/{name}"
         if self._files.get_file_info(path).type == fs.FileType.Directory:
             self._files.delete_dir(path)
 
-    def left_over_facts(self) -> list[str]:
-        """Folders of facts. With no intent beside them their run died before its first commit."""
+    def staged_folders(self) -> list[str]:
+        """Folders of staged rows. If one has no intent, its run was killed before the first commit."""
         listed = self._files.get_file_info(fs.FileSelector(self.folder))
         return [f.base_name for f in listed if f.type == fs.FileType.Directory]
 
     def holds(self, paths: Sequence[str]) -> bool:
-        """Whether all of these files of the lake are there."""
-        found = self._files.get_file_info([f"{self._base}/{path}" for path in paths])
-        return all(info.type == fs.FileType.File for info in found)
+        """Whether all of these files exist. paths: relative to the lake."""
+        infos = self._files.get_file_info([f"{self._base}/{path}" for path in paths])
+        return all(info.type == fs.FileType.File for info in infos)
 
     def _path(self, intent: Intent) -> str:
         return f"{self.folder}/{intent.app_id}-{intent.version:010d}.json"
 
     def _read(self, path: str) -> Intent:
         with self._files.open_input_stream(path) as stream:
-            values = json.loads(stream.read())
-        values["replaced"] = [Replaced(**r) for r in values["replaced"]]
-        for name in ("partitions", "transactional"):
-            values[name] = [(topic, partition) for topic, partition in values[name]]
-        return Intent(**values)
+            return Intent.from_json(stream.read())
 
 
 def cannot_write(lake: str, error: BaseException) -> UserError:
-    """The line for a lake that takes no files."""
+    """The error for a lake that can't be written to."""
     reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
     return UserError(f"can't write to the lake {lake}: {reason}")
 

@@ -1,135 +1,133 @@
-"""The table ``transactions``, computed from ``batches`` by Spark SQL after every run that changed them.
+"""Computes the table ``transactions`` in SQL, after every run that changed a log with transactions.
 
-A transaction is the transactional data of one producer in one log up to its next marker: data and marker
-match by producer id alone, since newer brokers raise the marker's epoch above the data's. Whole partitions
-are computed again, so that going on, replacing and repeating a run all come to the same rows.
+DuckDB runs ``transactions.sql``, beside this module, in this process over the columns of ``batches`` that it
+needs. It computes whole logs, so that a run that continues or replaces segments, or is repeated, gives the
+same rows. New rows are appended under a new generation; the ledger names the valid generation of each log, so
+that they become valid together with the run's other rows.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from importlib import resources
 
+import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
 
-from pipelines.lake.address import log_dir_sql, sql_string, sql_table, table_path
-from udfs.format.schema import BATCHES, QUARANTINE, TRANSACTIONS
+from pipelines.lake.address import table_path
+from pipelines.source.delta import read_rows, sql_in
+from udfs.format.schema import BATCHES, QUARANTINE, TRANSACTIONS, Table
 
-# ``closed``: markers of the same producer before this batch: it numbers the transactions of a producer.
-_COMPUTED = """
-WITH events AS (
-  SELECT topic, partition, {log_dir} AS log_dir, producer_id, producer_epoch, base_offset, last_offset,
-    record_count, coordinator_epoch, control_type, is_control, struct(segment, position) AS place
-  FROM {batches}
-  WHERE is_transactional AND status IN ('ok', 'suspect') AND ({where})
-    AND (NOT is_control OR control_type IN ('ABORT', 'COMMIT'))
-), numbered AS (
-  SELECT *, coalesce(sum(int(is_control)) OVER (
-    PARTITION BY topic, partition, log_dir, producer_id ORDER BY base_offset, place
-    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS closed
-  FROM events
-), found AS (
-  SELECT topic, partition, log_dir, producer_id,
-    coalesce(max_by(producer_epoch, base_offset) FILTER (WHERE NOT is_control), max(producer_epoch))
-      AS producer_epoch,
-    min(base_offset) FILTER (WHERE NOT is_control) AS first_offset,
-    max(last_offset) FILTER (WHERE NOT is_control) AS last_offset,
-    coalesce(sum(record_count) FILTER (WHERE NOT is_control), 0L) AS records,
-    max(base_offset) FILTER (WHERE is_control) AS marker_offset,
-    max(coordinator_epoch) FILTER (WHERE is_control) AS coordinator_epoch,
-    CASE max(control_type)
-      WHEN 'COMMIT' THEN 'committed' WHEN 'ABORT' THEN 'aborted' ELSE 'open' END AS outcome,
-    min(place) AS start
-  FROM numbered
-  GROUP BY topic, partition, log_dir, producer_id, closed
-), damage AS (
-  SELECT topic, partition, {log_dir} AS log_dir, max(struct(segment, position)) AS last_place
-  FROM {quarantine} WHERE {where} GROUP BY ALL
+Partition = tuple[str, int]
+
+_COLUMNS = tuple(c.name for c in TRANSACTIONS.columns if c.name != "generation")
+_BATCH_COLUMNS = (
+    "topic",
+    "partition",
+    "segment",
+    "position",
+    "generation",
+    "base_offset",
+    "last_offset",
+    "record_count",
+    "producer_id",
+    "producer_epoch",
+    "is_control",
+    "control_type",
+    "coordinator_epoch",
 )
-SELECT {columns}
-FROM (
-  SELECT f.*, f.outcome = 'open' AND coalesce(d.last_place > f.start, false) AS outcome_uncertain
-  FROM found f LEFT JOIN damage d
-    ON f.topic = d.topic AND f.partition = d.partition AND f.log_dir = d.log_dir
-)"""
+_PLACE_COLUMNS = ("topic", "partition", "segment", "position", "generation")
+_OF_LOGS = "topic, partition, partition_dir"
+_DIFFERENT_LOGS = f"""
+SELECT DISTINCT {_OF_LOGS} FROM (
+  (SELECT * FROM computed EXCEPT ALL SELECT * FROM before)
+  UNION ALL (SELECT * FROM before EXCEPT ALL SELECT * FROM computed))
+"""
+_HELD_BY_UNCERTAIN = """
+SELECT DISTINCT partition_dir FROM (
+  SELECT partition_dir, outcome_uncertain,
+    first_offset = min(first_offset) OVER (PARTITION BY topic, partition, partition_dir) AS holds
+  FROM computed WHERE holds_last_stable_offset)
+WHERE holds AND outcome_uncertain ORDER BY partition_dir
+"""
+_UNKNOWN = "SELECT count(*) FROM computed WHERE outcome = 'open' AND NOT holds_last_stable_offset"
 
-_COLUMNS = ", ".join(column.name for column in TRANSACTIONS.columns)
 
+@dataclass(frozen=True)
+class Computed:
+    """Transactions of some logs.
 
-def refresh(
-    spark: SparkSession,
-    address: str,
-    partitions: Sequence[tuple[str, int]],
-    transactional: Sequence[tuple[str, int]],
-) -> list[str]:
-    """Brings the rows of the topic-partitions that a run changed up to date; no commit where they are.
-
-    transactional: those where batches of transactions came in. Where none came in and no row is there yet,
-    none is due: most logs have no transactions. Returns the log_dirs whose last stable offset is held by a
-    transaction with an uncertain outcome.
+    rows: transactions of the changed logs; all columns of the table except ``generation``. changed: logs
+    (topic, partition, partition_dir) whose transactions differ from those in the table. uncertain:
+    partition_dir of each log whose last stable offset is held by a transaction of uncertain outcome. unknown:
+    number of transactions that have ended, but whose marker was never seen.
     """
-    due = {*transactional, *_with_rows(address).intersection(partitions)}
-    if not due:
-        return []
-    where = _among(due)
-    computed = compute(spark, address, where).cache()
-    try:
-        if _differs(computed, spark.sql(f"SELECT {_COLUMNS} FROM {_table(address)} WHERE {where}")):
-            writer = computed.coalesce(1).write.format("delta").mode("overwrite")
-            writer.option("replaceWhere", where).save(table_path(address, TRANSACTIONS.name))
-        return _held_by_uncertain(computed)
-    finally:
-        computed.unpersist()
+
+    rows: pa.Table
+    changed: set[tuple[str, int, str]] = field(default_factory=set)
+    uncertain: list[str] = field(default_factory=list)
+    unknown: int = 0
 
 
-def _with_rows(address: str) -> set[tuple[str, int]]:
-    """The topic-partitions that have rows in ``transactions``."""
+def with_rows(address: str) -> set[Partition]:
+    """The topic-partitions that have rows in ``transactions``. Most logs have none."""
     files = DeltaTable(table_path(address, TRANSACTIONS.name)).get_add_actions(flatten=True)
     keys = pa.table(files).select(["partition.topic", "partition.partition"]).to_pylist()
     return {(key["partition.topic"], key["partition.partition"]) for key in keys}
 
 
-def compute(spark: SparkSession, address: str, where: str) -> DataFrame:
-    """Rows of ``transactions`` for what satisfies ``where``, a predicate on topic and partition."""
-    return spark.sql(
-        _COMPUTED.format(
-            batches=sql_table(address, BATCHES.name),
-            quarantine=sql_table(address, QUARANTINE.name),
-            log_dir=log_dir_sql("segment"),
-            columns=_COLUMNS,
-            where=where,
+def compute(address: str, partitions: Collection[Partition], ledger: pa.Table) -> Computed:
+    """The transactions of some topic-partitions.
+
+    ledger: their rows of ``segments``, as they will be after the run.
+    """
+    database = duckdb.connect(config={"threads": "2"})
+    try:
+        sound = "is_transactional AND status IN ('ok', 'suspect')"
+        database.register("ledger", ledger)
+        database.register("batches", _rows(address, BATCHES, _BATCH_COLUMNS, partitions, sound))
+        database.register("quarantine", _rows(address, QUARANTINE, _PLACE_COLUMNS, partitions))
+        database.register("stored", _rows(address, TRANSACTIONS, (*_COLUMNS, "generation"), partitions))
+        statement = resources.files("pipelines.lake").joinpath("transactions.sql").read_text()
+        database.execute(f"CREATE TABLE computed AS {statement}")
+        database.execute(
+            f"""CREATE TABLE before AS SELECT {", ".join(_COLUMNS)} FROM stored JOIN (
+                  SELECT {_OF_LOGS}, max(transactions_generation) AS generation FROM ledger GROUP BY ALL
+                ) USING ({_OF_LOGS}, generation)"""
         )
-    )
+        changed = set(database.execute(_DIFFERENT_LOGS).fetchall())
+        database.execute(f"CREATE TABLE changed AS {_DIFFERENT_LOGS}")
+        query = f"SELECT {', '.join(_COLUMNS)} FROM computed SEMI JOIN changed USING ({_OF_LOGS})"
+        rows: pa.Table = database.sql(query).to_arrow_table()
+        held = [row[0] for row in database.execute(_HELD_BY_UNCERTAIN).fetchall()]
+        (unknown,) = database.execute(_UNKNOWN).fetchone() or (0,)
+        schema = pa.schema([f for f in TRANSACTIONS.arrow_schema() if f.name != "generation"])
+        return Computed(rows.cast(schema), changed, held, unknown)
+    finally:
+        database.close()
 
 
-def _table(address: str) -> str:
-    return sql_table(address, TRANSACTIONS.name)
+def _rows(
+    address: str, table: Table, columns: Collection[str], partitions: Collection[Partition], where: str = ""
+) -> pa.Table:
+    """Columns of a table's rows in some topic-partitions."""
+    numbers = ", ".join(str(int(number)) for number in sorted({number for _, number in partitions}))
+    condition = f'{sql_in("topic", (topic for topic, _ in partitions))} AND "partition" IN ({numbers})'
+    path = table_path(address, table.name)
+    rows = read_rows(path, table.arrow_schema(), columns, f"{condition} AND {where}" if where else condition)
+    if len(partitions) > 1:
+        number = rows.column("partition").cast(pa.string())
+        both = pc.binary_join_element_wise(rows.column("topic"), number, "\0")
+        wanted = pa.array([f"{topic}\0{number}" for topic, number in partitions])
+        rows = rows.filter(pc.is_in(both, value_set=wanted))
+    return rows
 
 
-def _among(partitions: Iterable[tuple[str, int]]) -> str:
-    """A predicate on the partition columns; Delta prunes by it and replaces where it holds."""
-    by_topic = itertools.groupby(sorted(partitions), key=lambda pair: pair[0])
-    return " OR ".join(
-        f"(topic = {sql_string(topic)} AND partition IN ({', '.join(str(number) for _, number in pairs)}))"
-        for topic, pairs in by_topic
-    )
-
-
-def _differs(one: DataFrame, other: DataFrame) -> bool:
-    """Whether two sets of rows differ, repeats counted: one shuffle, no row brought here."""
-    both = one.selectExpr("*", "1 AS weight").unionByName(other.selectExpr("*", "-1 AS weight"))
-    sums = both.groupBy(*one.columns).sum("weight")
-    return not sums.where("`sum(weight)` <> 0").isEmpty()
-
-
-def _held_by_uncertain(transactions: DataFrame) -> list[str]:
-    held = (
-        transactions.where("outcome = 'open'")
-        .groupBy("log_dir")
-        .agg({"first_offset": "min"})
-        .withColumnRenamed("min(first_offset)", "first_offset")
-        .join(transactions.where("outcome_uncertain"), ["log_dir", "first_offset"])
-    )
-    return sorted(row["log_dir"] for row in held.select("log_dir").distinct().collect())
+def generations(address: str, partitions: Collection[Partition]) -> list[tuple[str, int, str, int]]:
+    """Each (topic, partition, partition_dir, generation) of which the table has rows."""
+    columns = ("topic", "partition", "partition_dir", "generation")
+    found = _rows(address, TRANSACTIONS, columns, partitions).group_by(list(columns)).aggregate([])
+    return [tuple(row.values()) for row in found.to_pylist()]

@@ -1,1 +1,1 @@
-"""What a run has to do: the listing beside the ledger, cut into slices."""
+"""Plans a job: compares the listing with the ledger, and cuts segments into slices."""

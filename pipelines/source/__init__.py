@@ -1,1 +1,1 @@
-"""Where segments are: what ``--source`` names, and what lies there."""
+"""Resolves ``--source`` and lists the segments there."""

@@ -1,196 +1,357 @@
-"""The segments that the sources hold, as a DataFrame: nothing here reads a segment's bytes.
+"""Lists the segments of the sources: names, lengths and times. Nothing here reads a segment's bytes.
 
-Spark's ``binaryFile`` source lists paths, lengths and modification times, and Spark expressions make the rest
-of them, so that a million segments never pass through the driver. Spark leaves out files without bytes: what
-has none is no segment yet, and the rows of one that lost them stay until it has bytes again. A row whose
-``skip`` is not null is no segment to decode; ``pipelines.plan.ledger`` counts those and plans the others.
+This process walks local folders, Spark lists other file systems; the rules for names are the same. A million
+files take some 150 MB, as Arrow columns.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, SparkSession, Window
-from pyspark.sql import functions as F
+import regex
 
-from pipelines.command.errors import UserError, one_line
-from pipelines.source.uris import Found, escape, resolve
-
-LISTING_DDL = (
-    "topic string, partition int, log_dir string, segment string, file_base_offset bigint, length bigint, "
-    "modified timestamp, has_successor boolean, skip string"
+from pipelines.command.errors import UserError
+from pipelines.command.settings import REGEX_FLAGS
+from pipelines.source.naming import (
+    NULL_TO_SPARK,
+    NULL_TOPIC,
+    SEGMENT_SUFFIX,
+    UNREADABLE,
+    UNREADABLE_FOLDER,
+    counts_folders,
+    parse_file,
+    parse_folder,
+    parse_topic_id,
 )
-LISTING_COLUMNS = [column.split()[0] for column in LISTING_DDL.split(", ")]
+from pipelines.source.uris import canonical, resolve
 
-# Why a file is passed over. The first three are folders that brokers leave behind.
-DELETED, STRAY, FUTURE = "folder -delete", "folder -stray", "folder -future"
-NO_PARTITION = "folder is no partition"
-PARTITION_TOO_BIG = "partition number past int"
-NO_SEGMENT = "file is no segment"
-OFFSET_TOO_BIG = "base offset past bigint"
-TOPIC_TOO_LONG = "topic name too long for a folder of the lake"
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-_PARTITION_FOLDER = r"(?s)\A(.+)-(\d+)\z"
-_LEFT_BEHIND = r"(?s)\.[0-9a-fA-F]+-(delete|stray|future)\z"
-_SEGMENT_NAME = r"\A\d{20}\.log\z"
-_MAX_NAME_BYTES = 255
-# What Hive's (and so Delta's) partition folders escape as %XX
-_HIVE_ESCAPED = "[\\x00-\\x1F\"#%'*/:=?\\\\\\x7F{\\[\\]^]"
+LISTING_SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("partition_dir", pa.string()),
+        ("segment", pa.string()),
+        ("file_base_offset", pa.int64()),
+        ("length", pa.int64()),
+        ("modified", pa.int64()),
+        ("has_successor", pa.bool_()),
+        ("log_start_offset", pa.int64()),
+        ("topic_id", pa.string()),
+        ("landed_at", pa.int64()),
+        ("wanted", pa.bool_()),
+    ]
+)
+_ROWS = 1 << 16
+_METADATA = "partition.metadata"
+
+
+class File(NamedTuple):
+    """A ``.log`` file.
+
+    modified: microseconds since 1970 UTC. wanted: False if no source names the file, and it was listed only
+    because another file of its folder was named.
+    """
+
+    name: str
+    length: int
+    modified: int
+    wanted: bool
+
+
+class Folder(NamedTuple):
+    """A folder with its ``.log`` files. uri: canonical, no trailing slash. topic_id: None if unknown."""
+
+    uri: str
+    files: list[File]
+    topic_id: str | None
+
+
+@dataclass
+class Listing:
+    """The segments of the sources, and what was skipped.
+
+    segments: LISTING_SCHEMA, by folder and base offset. It holds all segments of each partition folder;
+    ``wanted`` is False for those that no source names. modified, landed_at: microseconds since 1970 UTC;
+    landed_at is null unless the bytes come from ``raw_segments``.
+    skipped: reason -> number of folders, or of files (``naming.counts_folders``).
+    unreadable: URI of a folder or file that could not be read -> why.
+    partial: URIs of folders of which not every file could be listed.
+    unasked: number of segments whose topics the filters exclude.
+    """
+
+    segments: pa.Table = field(default_factory=LISTING_SCHEMA.empty_table)
+    skipped: Counter[str] = field(default_factory=Counter)
+    unreadable: dict[str, str] = field(default_factory=dict)
+    partial: set[str] = field(default_factory=set)
+    unasked: int = 0
+
+
+class TopicFilter:
+    """``--topics`` and ``--exclude-topics``: regular expressions for the whole name. True: take the topic."""
+
+    def __init__(self, topics: str | None = None, exclude_topics: str | None = None) -> None:
+        self._wanted = topics and compiled(topics, "--topics")
+        self._excluded = exclude_topics and compiled(exclude_topics, "--exclude-topics")
+
+    def __call__(self, topic: str) -> bool:
+        if self._wanted and not self._wanted.fullmatch(topic):
+            return False
+        return not (self._excluded and self._excluded.fullmatch(topic))
+
+
+def compiled(expression: str, option: str) -> regex.Pattern[str]:
+    """A compiled regular expression of the package ``regex``. Raises a UserError if it does not compile."""
+    try:
+        return regex.compile(expression, REGEX_FLAGS)
+    except regex.error as error:
+        raise UserError(f"{option} {expression!r} is not a regular expression: {error}") from None
 
 
 def list_segments(
-    spark: SparkSession,
     sources: str | Sequence[str],
     *,
+    spark: SparkSession | None = None,
     follow_symlinks: bool = False,
     topics: str | None = None,
     exclude_topics: str | None = None,
-) -> DataFrame:
-    """Every ``.log`` file of the sources once, columns of LISTING_DDL; lazy but for the file names.
+    null_topic: bool = True,
+) -> Listing:
+    """The segments of all sources, each once. Raises a UserError if a source can't be opened or holds none.
 
-    segment: canonical URI, ``file:///...`` for local files, without percent-encoding.
-    has_successor: whether the folder holds a segment with a greater base offset, also one not asked for.
-    topics, exclude_topics: Java regular expressions on the whole name.
+    spark: lists file systems that are not local; None if all sources are local.
+    null_topic: whether a topic with the name that Spark's writer reads as null may be decoded.
     """
     sources = [sources] if isinstance(sources, str) else list(sources)
-    wanted = topic_filter(spark, topics, exclude_topics)
-    found = resolve(spark, sources, follow_symlinks)
-    if not found.patterns and not found.files:
-        raise nothing_in(sources)
-    try:
-        files = _load(spark, found)
-    except AnalysisException as error:
-        if error.getCondition() == "PATH_NOT_FOUND":
-            raise nothing_in(sources) from None
-        raise UserError(f"{', '.join(sources)} can't be listed: {one_line(error)}") from error
-    if found.links:
-        files = _without_links(files, follow_symlinks)
-    return classify(files).where(F.col("skip").isNotNull() | wanted)
+    topic_filter = TopicFilter(topics, exclude_topics)
+    resolved = resolve(sources, _default_scheme(spark))
+    listing = Listing()
+    rows = _Rows()
+    local = _local_folders(resolved.folders, resolved.files, follow_symlinks, listing)
+    for folder in _merged([*local, *_remote_folders(spark, resolved.remote)]):
+        _add_folder(folder, topic_filter, null_topic, listing, rows)
+    listing.segments = rows.table().sort_by(
+        [("partition_dir", "ascending"), ("file_base_offset", "ascending")]
+    )
+    if not listing.segments.num_rows and not listing.skipped and not listing.unasked:
+        raise no_segments_error(sources)
+    return listing
 
 
-def nothing_in(sources: Iterable[str]) -> UserError:
-    """What to say where the sources hold no segment at all."""
+def no_segments_error(sources: Iterable[str]) -> UserError:
+    """The error if the sources hold no segment at all."""
     return UserError(f"no segments (<topic>-<partition>/<20 digits>.log) in {', '.join(sources)}")
 
 
-def topic_filter(spark: SparkSession, topics: str | None, exclude_topics: str | None) -> Column:
-    """Which topics were asked for: Java regular expressions on the whole name."""
-    wanted = F.lit(True)
-    if topics is not None:
-        wanted &= F.col("topic").rlike(whole(spark, topics, "--topics"))
-    if exclude_topics is not None:
-        wanted &= ~F.col("topic").rlike(whole(spark, exclude_topics, "--exclude-topics"))
-    return wanted
+class _Rows:
+    """Rows of LISTING_SCHEMA, converted to Arrow in batches: Python objects take ten times the memory."""
+
+    def __init__(self) -> None:
+        self._pending: list[tuple[object, ...]] = []
+        self._batches: list[pa.RecordBatch] = []
+
+    def add(self, *values: object) -> None:
+        self._pending.append(values)
+        if len(self._pending) == _ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        columns = zip(*self._pending, strict=True) if self._pending else [[]] * len(LISTING_SCHEMA)
+        arrays = [pa.array(c, f.type) for c, f in zip(columns, LISTING_SCHEMA, strict=True)]
+        self._batches.append(pa.RecordBatch.from_arrays(arrays, schema=LISTING_SCHEMA))
+        self._pending = []
+
+    def table(self) -> pa.Table:
+        self._flush()
+        return pa.Table.from_batches(self._batches, LISTING_SCHEMA)
 
 
-def whole(spark: SparkSession, regex: str, option: str) -> str:
-    """A Java regular expression that must match the whole string; UserError where it does not compile."""
-    return rf"(?s)\A(?:{checked_regex(spark, regex, option)})\z"
-
-
-def checked_regex(spark: SparkSession, regex: str, option: str) -> str:
-    """The same expression, or a UserError that says where it breaks."""
-    jvm = spark._jvm
-    assert jvm is not None
-    try:
-        jvm.java.util.regex.Pattern.compile(regex)
-    except Exception as error:
-        raise UserError(f"{option} {regex!r} is no regular expression: {one_line(error)}") from error
-    return regex
-
-
-def _load(spark: SparkSession, found: Found) -> DataFrame:
-    """Columns path, length, modified, wanted; a file may come more than once.
-
-    A file that was named alone needs its folder listed too, to know whether a successor is there.
-    """
-    loads = []
-    if found.patterns:
-        loads.append(_binary_files(spark, found.patterns).withColumn("wanted", F.lit(True)))
-    if found.files:
-        folders = dict.fromkeys(os.path.dirname(path) for path in found.files)
-        beside = _binary_files(spark, [escape(folder) + "/*.log" for folder in folders])
-        named = spark.createDataFrame(pa.table({"named": list(found.files)}))
-        loads.append(
-            beside.join(F.broadcast(named), F.col("path") == F.col("named"), "left").select(
-                "path", "length", "modified", F.col("named").isNotNull().alias("wanted")
-            )
+def _add_folder(
+    folder: Folder, topic_filter: TopicFilter, null_topic: bool, listing: Listing, rows: _Rows
+) -> None:
+    """Adds the segments of a folder to ``rows``, or counts in ``listing`` why they are skipped."""
+    wanted = sum(file.wanted for file in folder.files)
+    place = parse_folder(folder.uri)
+    if not isinstance(place, str) and place.topic == NULL_TOPIC and not null_topic:
+        place = NULL_TO_SPARK
+    if isinstance(place, str):
+        listing.skipped[place] += 1 if counts_folders(place) else wanted
+        return
+    segments: list[tuple[int, File]] = []
+    for file in folder.files:
+        offset = parse_file(file.name)
+        if isinstance(offset, int):
+            segments.append((offset, file))
+        elif file.wanted:
+            listing.skipped[offset] += 1
+    if not topic_filter(place.topic):
+        listing.unasked += sum(file.wanted for _, file in segments)
+        return
+    log_start = min((offset for offset, _ in segments), default=0)
+    last = max((offset for offset, file in segments if file.length), default=-1)
+    for offset, file in segments:
+        rows.add(
+            *place,
+            folder.uri,
+            f"{folder.uri}/{file.name}",
+            offset,
+            file.length,
+            file.modified,
+            last > offset,
+            log_start,
+            folder.topic_id,
+            None,
+            file.wanted,
         )
-    return loads[0] if len(loads) == 1 else loads[0].unionByName(loads[1])
 
 
-def _binary_files(spark: SparkSession, patterns: Iterable[str]) -> DataFrame:
-    """What the patterns match; files that vanish after the listing are left out."""
-    reader = spark.read.format("binaryFile").option("ignoreMissingFiles", "true")
-    return reader.load(list(patterns)).select("path", "length", F.col("modificationTime").alias("modified"))
+def _merged(folders: Iterable[Folder]) -> Iterator[Folder]:
+    """Each folder once, even if several sources contain it. A file is wanted if any source wants it."""
+    by_uri: dict[str, Folder] = {}
+    for folder in folders:
+        other = by_uri.get(folder.uri)
+        if other is not None:
+            files = {file.name: file for file in other.files}
+            for file in folder.files:
+                if file.wanted or file.name not in files:
+                    files[file.name] = file
+            folder = Folder(folder.uri, list(files.values()), folder.topic_id)
+        by_uri[folder.uri] = folder
+    return iter(by_uri.values())
 
 
-def _without_links(files: DataFrame, follow_symlinks: bool) -> DataFrame:
-    """Local paths through a link left out, or with follow_symlinks each real file once."""
-    real = files.mapInArrow(
-        _add_real_path(), files.schema.simpleString()[7:-1].replace(":", " ") + ", real string"
-    )
-    if not follow_symlinks:
-        return real.where(F.col("real") == F.col("path")).drop("real")
-    first = Window.partitionBy("real").orderBy(F.col("real") != F.col("path"), F.length("path"), "path")
-    return real.withColumn("nth", F.dense_rank().over(first)).where("nth = 1").drop("nth", "real")
+# Local folders
 
 
-def _add_real_path() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Adds ``real``: where the path leads once links are followed. A closure: workers need no import."""
-
-    def add(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            paths = batch.column("path").to_pylist()
-            real = [
-                "file:" + os.path.realpath("/" + p[5:].lstrip("/")) if p.startswith("file:") else p
-                for p in paths
-            ]
-            yield pa.RecordBatch.from_arrays(
-                [*batch.columns, pa.array(real, pa.string())], names=[*batch.schema.names, "real"]
-            )
-
-    return add
-
-
-def classify(files: DataFrame) -> DataFrame:
-    """Columns of LISTING_DDL from (path, length, modified, wanted), each wanted path once."""
-    segment = F.regexp_replace("path", r"\Afile:/+", "file:///")
-    named = files.withColumn("segment", segment).withColumn("name", F.substring_index("segment", "/", -1))
-    placed = named.withColumn(
-        "log_dir", F.expr("left(segment, length(segment) - length(name) - 1)")
-    ).withColumn("folder", F.substring_index("log_dir", "/", -1))
-    topic = F.regexp_extract("folder", _PARTITION_FOLDER, 1)
-    number = F.regexp_extract("folder", _PARTITION_FOLDER, 2)
-    known = (
-        placed.withColumn("topic", topic)
-        .withColumn("partition", number.try_cast("int"))
-        .withColumn("file_base_offset", F.expr("try_cast(left(name, 20) AS bigint)"))
-    )
-    skipped = known.withColumn("skip", _skip_reason())
-    one_folder = Window.partitionBy("log_dir")
-    once = Window.partitionBy("log_dir", "segment").orderBy(F.col("wanted").desc())
-    last = F.max(F.when(F.col("skip").isNull(), F.col("file_base_offset"))).over(one_folder)
-    return (
-        skipped.withColumn("has_successor", F.coalesce(last > F.col("file_base_offset"), F.lit(False)))
-        .withColumn("nth", F.row_number().over(once))
-        .where("nth = 1 AND wanted")
-        .select(*LISTING_COLUMNS)
-    )
+def _local_folders(
+    roots: Iterable[str], files: Iterable[str], follow_symlinks: bool, listing: Listing
+) -> Iterator[Folder]:
+    """Every folder with ``.log`` files at or below the roots, and the folders of files that sources name."""
+    seen: set[str] = set()
+    links: list[str] = []
+    for root in roots:
+        yield from _walk(root, seen, links, listing)
+    while follow_symlinks and links:
+        links.sort(key=lambda path: (len(path), path), reverse=True)
+        link = links.pop()
+        try:
+            real = os.path.realpath(link, strict=True)
+        except OSError:
+            continue  # a broken link, or one that leads to itself
+        if os.path.isdir(real):
+            if real not in seen:
+                yield from _walk(link, seen, links, listing)
+        elif link.endswith(SEGMENT_SUFFIX) and os.path.dirname(real) not in seen and real not in seen:
+            seen.add(real)
+            yield from _named_file(link, listing)
+    for path in files:
+        yield from _named_file(path, listing)
 
 
-def _skip_reason() -> Column:
-    left_behind = F.regexp_extract("folder", _LEFT_BEHIND, 1)
-    escapes = F.length("topic") - F.length(F.regexp_replace("topic", _HIVE_ESCAPED, ""))
-    folder_bytes = F.octet_length(F.lit("topic=")) + F.octet_length("topic") + 2 * escapes
-    return (
-        F.when(left_behind != "", F.concat(F.lit("folder -"), left_behind))
-        .when(~F.col("folder").rlike(_PARTITION_FOLDER), F.lit(NO_PARTITION))
-        .when(F.col("partition").isNull(), F.lit(PARTITION_TOO_BIG))
-        .when(~F.col("name").rlike(_SEGMENT_NAME), F.lit(NO_SEGMENT))
-        .when(F.col("file_base_offset").isNull(), F.lit(OFFSET_TOO_BIG))
-        .when(folder_bytes > _MAX_NAME_BYTES, F.lit(TOPIC_TOO_LONG))
-    )
+def _walk(root: str, seen: set[str], links: list[str], listing: Listing) -> Iterator[Folder]:
+    """Folders with ``.log`` files at or below ``root`` that are not in ``seen``. Adds links to ``links``."""
+    todo = [root]
+    while todo:
+        path = todo.pop()
+        real = os.path.realpath(path)
+        if real in seen:
+            continue
+        seen.add(real)
+        try:
+            with os.scandir(path) as listed:
+                entries = list(listed)
+        except OSError as error:
+            listing.skipped[UNREADABLE_FOLDER] += 1
+            listing.unreadable[canonical(path)] = error.strerror or str(error)
+            continue
+        logs = []
+        for entry in entries:
+            if entry.is_symlink():
+                links.append(entry.path)
+            elif entry.is_dir(follow_symlinks=False):
+                todo.append(entry.path)
+            elif entry.name.endswith(SEGMENT_SUFFIX) and entry.is_file(follow_symlinks=False):
+                logs += _stat(entry.path, entry.name, True, listing)
+        if logs:
+            yield Folder(canonical(path), logs, _topic_id(path, entries))
+
+
+def _stat(path: str, name: str, wanted: bool, listing: Listing) -> list[File]:
+    """The file in a list; [] if it is gone, or if it cannot be read, which ``listing`` then says."""
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        listing.partial.add(canonical(os.path.dirname(path)))
+        if wanted:
+            listing.skipped[UNREADABLE] += 1
+            listing.unreadable[canonical(os.path.dirname(path))] = error.strerror or str(error)
+        return []
+    return [File(name, status.st_size, status.st_mtime_ns // 1000, wanted)]
+
+
+def _topic_id(folder: str, entries: Iterable[os.DirEntry[str]]) -> str | None:
+    if not any(entry.name == _METADATA for entry in entries):
+        return None
+    try:
+        with open(os.path.join(folder, _METADATA), encoding="utf-8", errors="replace") as file:
+            return parse_topic_id(file.read(4096))
+    except OSError:
+        return None
+
+
+def _named_file(path: str, listing: Listing) -> Iterator[Folder]:
+    """The folder of one file. Its other files are not wanted: they show whether the file has a successor."""
+    folder, name = os.path.split(path)
+    try:
+        with os.scandir(folder) as listed:
+            entries = list(listed)
+    except OSError:  # this user may not list the folder, but perhaps read the file
+        listing.partial.add(canonical(folder))
+        entries = []
+    logs = _stat(path, name, True, listing)
+    for entry in entries:
+        if (
+            entry.name != name
+            and entry.name.endswith(SEGMENT_SUFFIX)
+            and entry.is_file(follow_symlinks=False)
+        ):
+            logs += _stat(entry.path, entry.name, False, listing)
+    yield Folder(canonical(folder), logs, _topic_id(folder, entries))
+
+
+# Other file systems
+
+
+def _default_scheme(spark: SparkSession | None) -> str:
+    """The URI scheme of a path without one."""
+    if spark is None:
+        return "file"
+    from pipelines.source.hadoop import default_scheme
+
+    return default_scheme(spark)
+
+
+def _remote_folders(spark: SparkSession | None, uris: Iterable[str]) -> Iterator[Folder]:
+    for uri in uris:
+        if spark is None:
+            raise UserError(f"{uri} can't be listed without Spark: name a local folder")
+        from pipelines.source import hadoop  # imports Spark
+
+        files, named = hadoop.list_files(spark, uri)
+        by_folder: dict[str, list[File]] = {}
+        for batch in files.to_batches(_ROWS):
+            for row in batch.to_pylist():
+                folder, _, name = row["path"].rpartition("/")
+                wanted = not named or row["path"] in named
+                by_folder.setdefault(folder, []).append(File(name, row["length"], row["modified"], wanted))
+        for folder, logs in by_folder.items():
+            yield Folder(folder, logs, None)

@@ -1,105 +1,67 @@
-"""The views of a lake, each declared once as SQL over the tables' names.
+"""The views of a lake: one ``.sql`` file each beside this module, with the view's comment on top.
 
-Temporary in a session (``register``) and in the SQL shell, permanent in a catalog (``lake.create``):
-only the names of what they read differ.
+The files use the plain names of tables and of earlier views, so that each can be read, run and linted by
+itself. Views are temporary in a session (``register``) and in the SQL shell, permanent in a catalog.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import resources
 
 from pyspark.sql import SparkSession
 
-from pipelines.lake.address import log_dir_sql, open_lake, sql_name, sql_table
-from udfs.format.schema import RECORDS, TABLES
+from pipelines.lake.address import open_lake, sql_string, sql_table
+from pipelines.source.hadoop import default_scheme
+from udfs.format.schema import TABLES
+
+# A view comes after those that it reads
+_NAMES = ("committed_records", "crc_report", "latest_by_key")
 
 
 @dataclass(frozen=True)
 class View:
-    """A view; ``template`` names tables and earlier views in braces."""
+    """A view: its comment, and the SELECT over the plain names of tables and views."""
 
     name: str
     comment: str
-    template: str
-
-    def sql(self, names: Mapping[str, str]) -> str:
-        """The SELECT, over tables and views by these names (already quoted where they have to be)."""
-        return self.template.format_map(names)
+    select: str
 
 
-_COLUMNS = ", ".join(f"r.{sql_name(column.name)}" for column in RECORDS.columns)
+def _read(name: str) -> View:
+    lines = resources.files("pipelines.views").joinpath(f"{name}.sql").read_text().splitlines()
+    head = next(i for i, line in enumerate(lines) if not line.startswith("--"))
+    comment = " ".join(line.removeprefix("--").strip() for line in lines[:head])
+    return View(name, comment, "\n".join(lines[head:]))
 
-_LOG_DIR = log_dir_sql("r.segment")
 
-COMMITTED_RECORDS = View(
-    "committed_records",
-    "What a READ_COMMITTED consumer gets: no control record, nothing of an aborted transaction, "
-    "nothing at or past the first open transaction of its log",
-    f"""
-SELECT {_COLUMNS}
-FROM {{records}} r
-LEFT ANTI JOIN (
-  SELECT topic, partition, log_dir, producer_id, first_offset, marker_offset
-  FROM {{transactions}} WHERE outcome = 'aborted' AND first_offset IS NOT NULL
-) a ON r.topic = a.topic AND r.partition = a.partition AND {_LOG_DIR} = a.log_dir
-  AND r.producer_id = a.producer_id AND r.is_transactional
-  AND r.offset BETWEEN a.first_offset AND a.marker_offset
-LEFT ANTI JOIN (
-  SELECT topic, partition, log_dir, min(first_offset) AS last_stable_offset
-  FROM {{transactions}} WHERE outcome = 'open' GROUP BY topic, partition, log_dir
-) o ON r.topic = o.topic AND r.partition = o.partition AND {_LOG_DIR} = o.log_dir
-  AND r.offset >= o.last_stable_offset
-WHERE NOT r.is_control""",
-)
-
-CRC_REPORT = View(
-    "crc_report",
-    "Checksum failures and damaged bytes a partition and magic; damage without a batch has magic null",
-    """
-SELECT topic, partition, magic, sum(batches) AS batches, sum(bytes) AS bytes,
-  sum(failures) AS crc_failures, try_divide(sum(failures), sum(batches)) AS crc_failure_rate,
-  sum(damaged) AS damaged_bytes
-FROM (
-  SELECT topic, partition, magic, 1L AS batches, CAST(size_bytes AS BIGINT) AS bytes,
-    if(crc_ok, 0L, 1L) AS failures, 0L AS damaged
-  FROM {batches}
-  UNION ALL
-  SELECT q.topic, q.partition, b.magic, 0L, 0L, 0L, q.size_bytes
-  FROM {quarantine} q LEFT JOIN {batches} b
-    ON q.topic = b.topic AND q.partition = b.partition AND q.segment = b.segment AND q.position = b.position
-)
-GROUP BY topic, partition, magic""",
-)
-
-LATEST_BY_KEY = View(
-    "latest_by_key",
-    "What compaction would keep: the last committed record of every key, tombstones out",
-    f"""
-SELECT {_COLUMNS}
-FROM (
-  SELECT *, row_number() OVER (PARTITION BY topic, partition, key ORDER BY offset DESC, segment) AS age
-  FROM {{committed_records}} WHERE key IS NOT NULL
-) r
-WHERE r.age = 1 AND r.value IS NOT NULL""",
-)
-
-VIEWS = (COMMITTED_RECORDS, CRC_REPORT, LATEST_BY_KEY)
+VIEWS = tuple(_read(name) for name in _NAMES)
 
 
 def temporary_views(address: str) -> Iterator[str]:
-    """Statements that give the tables and views of a lake their plain names in a session."""
-    names = {}
+    """SQL statements that create temporary views of a lake's tables and views, under their plain names."""
     for table in TABLES:
-        names[table.name] = table.name
         source = sql_table(address, table.name)
         yield f"CREATE OR REPLACE TEMPORARY VIEW {table.name} AS SELECT * FROM {source}"
     for view in VIEWS:
-        yield f"CREATE OR REPLACE TEMPORARY VIEW {view.name} AS {view.sql(names)}"
-        names[view.name] = view.name
+        yield f"CREATE OR REPLACE TEMPORARY VIEW {view.name} AS {view.select}"
+
+
+def permanent_views(schema: str) -> Iterator[str]:
+    """SQL statements that create the views in a schema of a catalog, beside the tables.
+
+    schema: a quoted name. The statements qualify all names, because temporary views may have the same names.
+    """
+    names = "|".join([*(table.name for table in TABLES), *_NAMES])
+    for view in VIEWS:
+        select = re.sub(rf"\b(FROM|JOIN) ({names})\b", rf"\1 {schema}.\2", view.select)
+        comment = sql_string(view.comment)
+        yield f"CREATE OR REPLACE VIEW {schema}.{view.name} COMMENT {comment} AS {select}"
 
 
 def register(spark: SparkSession, lake: str) -> None:
-    """Makes the tables and views of a lake known to a session by their names."""
-    for statement in temporary_views(open_lake(spark, lake)):
+    """Creates temporary views of a lake's tables and views in a session."""
+    for statement in temporary_views(open_lake(lake, default_scheme(spark))):
         spark.sql(statement)

@@ -1,0 +1,302 @@
+"""The steps that decoding and landing share, from sources to committed tables.
+
+The sources are listed, the listing is compared with the ledger or with the landed bytes, and bounded runs
+follow each other until every planned segment is done. ``Work`` holds what differs between the two jobs.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from pipelines.command.errors import UserError
+from pipelines.command.session import configured
+from pipelines.command.settings import Settings
+from pipelines.execute.decode import Decoded
+from pipelines.execute.progress import Progress
+from pipelines.execute.slice_rows import BINARY, DIRECT, Reader, choose_mode, worker_opens
+from pipelines.execute.summary import Summary, counted
+from pipelines.lake.address import lake_address
+from pipelines.lake.commit import LakeWriter
+from pipelines.lake.create import check_place, create_tables
+from pipelines.lake.intents import Intent, Intents
+from pipelines.plan import ledger
+from pipelines.plan.obsolete import Obsolete
+from pipelines.plan.runs import Plan, Rules, make_plan
+from pipelines.plan.slices import Segment
+from pipelines.source import hadoop
+from pipelines.source.listing import Listing, compiled, list_segments, no_segments_error
+from pipelines.source.naming import (
+    NULL_TO_SPARK,
+    OFFSET_TOO_BIG,
+    PARTITION_TOO_BIG,
+    TOPIC_TOO_LONG,
+    UNREADABLE,
+)
+from pipelines.source.uris import local_path
+from pipelines.views.catalog import register_in_catalog
+from udfs.format import schema
+from udfs.source import fingerprint
+from udfs.source.fingerprint import CHECKED_DDL, Marks
+from udfs.spark.protocol import StageOptions
+
+log = logging.getLogger(__name__)
+
+# deltalake reads Spark's default type, INT96, as nanoseconds, which cannot hold years past 2262
+_WRITING_CONF = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+_BIG_CONTENT = 2**26
+_CHECKED_HERE = 4096  # if there are more files, the workers check them
+_THREADS = 8
+_WARNED_REASONS = (TOPIC_TOO_LONG, PARTITION_TOO_BIG, OFFSET_TOO_BIG, NULL_TO_SPARK)
+
+
+# Table of fingerprint.TO_CHECK_SCHEMA -> the result of each row
+CheckFiles = Callable[[pa.Table], list[Marks]]
+
+
+class Runner(Protocol):
+    """Executes bounded runs."""
+
+    def run(self, segments: Sequence[Segment]) -> Decoded:
+        """Decodes or lands these segments, and commits the new rows."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a Runner needs."""
+
+    spark: SparkSession
+    lake: LakeWriter
+    reader: Reader
+    options: StageOptions
+    progress: Progress
+    obsolete: Obsolete
+
+
+@dataclass(frozen=True)
+class Work:
+    """How a job differs from others.
+
+    app_id: of its Delta transactions.
+    known: gives the segments that earlier runs decoded or landed, in columns of the ledger.
+    runner: makes the object that executes the bounded runs.
+    count: adds the results of a bounded run to the summary.
+    landed: lists landed bytes and gives the check of their fingerprints; None if files are decoded.
+    """
+
+    app_id: str
+    known: Callable[[LakeWriter], pa.Table]
+    runner: Callable[[Context], Runner]
+    count: Callable[[Summary, Decoded, LakeWriter], None]
+    landed: Callable[[LakeWriter], tuple[Listing, CheckFiles]] | None = None
+
+
+def run(spark: SparkSession, settings: Settings, work: Work) -> Summary:
+    """Executes a job on the new and changed segments of its sources. Raises a JobError if it fails."""
+    began = time.monotonic()
+    began_us = time.time_ns() // 1000
+    address = lake_address(settings.require_lake(), hadoop.default_scheme(spark))
+    listing = None
+    if work.landed is None and not check_place(address):
+        listing = _list(spark, settings)  # before the lake is created: wrong sources must leave no empty lake
+    with _open_for_writing(spark, address, settings.catalog_schema, work.app_id) as lake:
+        check: CheckFiles = functools.partial(_check, spark)
+        if work.landed is not None:
+            listing, check = work.landed(lake)
+        elif listing is None:
+            listing = _list(spark, settings)  # under the lock: another job may just have ended
+        summary = Summary(run_id=uuid.uuid4().hex, lake=lake.address)
+        options = stage_options(settings, lake.address, summary.run_id, began_us)
+        plan = make_plan(listing, work.known(lake), _rules(spark, settings, listing, check))
+        if not plan.found and not listing.unreadable:
+            raise _nothing_found(settings, listing)
+        _run_all(spark, settings, work, lake, listing, plan, options, summary)
+    summary.seconds = time.monotonic() - began
+    return summary
+
+
+@contextmanager
+def _open_for_writing(
+    spark: SparkSession, address: str, catalog_schema: str | None, app_id: str
+) -> Iterator[LakeWriter]:
+    """Opens a lake: locks it, creates missing tables, finishes runs that were killed."""
+    intents = Intents(address)
+    with intents.lock(), configured(spark, _WRITING_CONF):
+        create_tables(address)
+        if catalog_schema:
+            register_in_catalog(spark, address, catalog_schema)
+        lake = LakeWriter(spark, address, intents, app_id)
+        for intent in lake.recover():
+            log.info("finished the commits of run %s, which had been cut short", intent.run_id)
+        yield lake
+
+
+def _run_all(
+    spark: SparkSession,
+    settings: Settings,
+    work: Work,
+    lake: LakeWriter,
+    listing: Listing,
+    plan: Plan,
+    options: StageOptions,
+    summary: Summary,
+) -> None:
+    """Executes the bounded runs of a plan, and adds their results to the summary."""
+    warnings = Counter(_warnings(listing))
+    if plan.planned:
+        warnings.update(plan.warnings)
+    unreadable = {**listing.unreadable, **plan.unreadable}
+    progress = Progress(spark, plan.planned)
+    for segments in plan.runs(settings.max_files_per_run, settings.max_bytes_per_run):
+        raw = lake.table(schema.RAW_SEGMENTS.name) if settings.from_raw else None
+        context = Context(
+            spark, lake, reader(spark, settings, segments, raw), options, progress, plan.obsolete
+        )
+        runner = work.runner(context)
+        with configured(spark, _stage_conf(context.reader.mode, segments)):
+            decoded = runner.run(segments)
+        work.count(summary, decoded, lake)
+        warnings.update(decoded.warnings)
+        unreadable |= decoded.unreadable
+    _drop_rest(lake, plan.obsolete, options)
+    warnings.update(plan.obsolete.warnings())
+    warnings.update(f"{name} can't be read: {why}" for name, why in sorted(unreadable.items()))
+    summary.unchanged, summary.skipped = plan.unchanged, dict(sorted(listing.skipped.items()))
+    files = len(unreadable.keys() - listing.unreadable.keys())
+    if files:
+        summary.skipped[UNREADABLE] = summary.skipped.get(UNREADABLE, 0) + files
+    summary.warnings = counted(warnings) + summary.own_warnings()
+
+
+def _drop_rest(lake: LakeWriter, obsolete: Obsolete, options: StageOptions) -> None:
+    """Drops the obsolete ledger rows that no run replaced, with the rows of their segments."""
+    rest = obsolete.rest()
+    if rest:
+        version = lake.next_version()
+        lake.commit(Intent(lake.app_id, version, options.run_id, drop=rest))
+        obsolete.done([], [], rest)
+
+
+def plan_afresh(spark: SparkSession, settings: Settings) -> Plan:
+    """The plan of a job without a ledger, to which all segments are new."""
+    listing = _list(spark, settings)
+    nothing = ledger.to_arrow([]).cast(ledger.SCHEMA)
+    return make_plan(listing, nothing, _rules(spark, settings, listing, functools.partial(_check, spark)))
+
+
+def reader(
+    spark: SparkSession, settings: Settings, segments: Sequence[Segment], raw: DataFrame | None = None
+) -> Reader:
+    """The Reader for these segments. raw: the table raw_segments; None to read files."""
+    mode = choose_mode(settings.read, raw is not None, [s.segment for s in segments])
+    return Reader(spark, mode, settings.slice_bytes, raw)
+
+
+def _list(spark: SparkSession, settings: Settings) -> Listing:
+    """The listing of ``--source``. Raises a UserError if a source can't be opened."""
+    if not settings.source:
+        raise UserError("--source is missing: name a log directory, partition folder, .log file or glob")
+    return list_segments(
+        settings.source,
+        spark=spark,
+        follow_symlinks=settings.follow_symlinks,
+        topics=settings.topics,
+        exclude_topics=settings.exclude_topics,
+        null_topic=settings.sink == "arrow",
+    )
+
+
+def _nothing_found(settings: Settings, listing: Listing) -> UserError:
+    if settings.from_raw:
+        return UserError("nothing was landed in the lake: run pipelines.ingest_raw first, or name --source")
+    skipped = [f"{n} x {reason}" for reason, n in sorted(listing.skipped.items())]
+    if listing.unasked:
+        skipped.append("topics that do not match --topics, or match --exclude-topics")
+    error = no_segments_error(settings.source)
+    return UserError(f"{error}; skipped: {', '.join(skipped)}" if skipped else str(error))
+
+
+def _warnings(listing: Listing) -> list[str]:
+    """Warnings about files whose topic, partition or base offset no table can hold."""
+    return [f"{listing.skipped[r]} files skipped: {r}" for r in _WARNED_REASONS if r in listing.skipped]
+
+
+def _rules(spark: SparkSession, settings: Settings, listing: Listing, check: CheckFiles) -> Rules:
+    redecode = compiled(settings.redecode, "--redecode") if settings.redecode else None
+    landed = set(listing.segments.column("segment").to_pylist()) if settings.from_raw else set()
+    landed |= set(listing.segments.column("partition_dir").to_pylist()) if settings.from_raw else set()
+    return Rules(
+        check=check,
+        is_gone=lambda uri: uri not in landed and _is_gone(spark, uri),
+        is_asked=lambda segment: redecode is not None and redecode.search(segment) is not None,
+        compare_all=settings.verify_content or settings.from_raw,
+        one_copy=settings.one_copy,
+    )
+
+
+def _is_gone(spark: SparkSession, uri: str) -> bool:
+    """Whether a file or folder no longer exists. If that can't be found out, it counts as existing."""
+    path = local_path(uri)
+    if path is None:
+        return not hadoop.exists(spark, uri)
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        pass
+    return False
+
+
+def _check(spark: SparkSession, to_check: pa.Table) -> list[Marks]:
+    """Whether files still begin with the decoded bytes. The workers check them if there are many."""
+    if not to_check.num_rows:
+        return []
+    if not all(worker_opens(uri) for uri in to_check.column("segment").to_pylist()):
+        return [Marks.SAME] * to_check.num_rows  # only Spark opens them: length and time alone are compared
+    if to_check.num_rows > _CHECKED_HERE:
+        checked = spark.createDataFrame(to_check).mapInArrow(fingerprint.check_stage(), CHECKED_DDL).collect()
+        by_segment = {row.segment: Marks(row.marks) for row in checked}
+        return [by_segment[segment] for segment in to_check.column("segment").to_pylist()]
+    rows = to_check.to_pylist()
+    with ThreadPoolExecutor(_THREADS) as threads:
+        return list(threads.map(_check_one, rows))
+
+
+def _check_one(row: dict[str, object]) -> Marks:
+    return fingerprint.check(*row.values())  # type: ignore[arg-type]
+
+
+def stage_options(settings: Settings, address: str, run_id: str, began_us: int) -> StageOptions:
+    """The options of the stages that run on the workers."""
+    return StageOptions(
+        run_id=run_id,
+        began_us=began_us,
+        window_bytes=settings.window_bytes,
+        max_batch_uncompressed=settings.max_batch_uncompressed,
+        quarantine_content_bytes=settings.quarantine_content_bytes,
+        lake=address,
+        parquet_compression=settings.parquet_compression,
+    )
+
+
+def _stage_conf(mode: str, segments: Sequence[Segment]) -> dict[str, str]:
+    """Spark's settings for the stage, so that an Arrow batch of its input holds at most one large file."""
+    conf = {"spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true"}
+    if mode != DIRECT:
+        big = mode == BINARY and any(s.length > _BIG_CONTENT for s in segments)
+        conf["spark.sql.execution.arrow.maxRecordsPerBatch"] = "1" if big else "1000"
+        conf["spark.sql.execution.arrow.maxBytesPerBatch"] = str(_BIG_CONTENT)
+    return conf

@@ -1,0 +1,178 @@
+"""Landed bytes seen as segments: what ``raw_segments`` offers to decode, and how far each file was landed.
+
+All of it from the columns beside ``content``: the bytes of a lake's worth of segments are never read to plan.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.plan import ledger
+from pipelines.plan.ledger import NAMES
+from pipelines.source.delta import read_rows, sql_in
+from pipelines.source.listing import LISTING_SCHEMA, Listing
+from pipelines.source.naming import NULL_TO_SPARK, NULL_TOPIC
+from udfs.format.schema import RAW_SEGMENTS
+from udfs.source.fingerprint import Marks
+
+_KEY = ("topic", "partition", "partition_dir", "segment", "file_base_offset")
+_CHUNK = ("chunk_position", "chunk_bytes")
+# Of bytes behind the last whole batch it is not known here whether they are torn, zeros or damage
+UNKNOWN_TAIL = "unknown"
+
+
+class Landed:
+    """The table ``raw_segments`` at a path."""
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+
+    def _read(self, columns: Iterable[str], where: str = "") -> pa.Table:
+        return read_rows(self._table, RAW_SEGMENTS.arrow_schema(), columns, where)
+
+    def _segments(self) -> pa.Table:
+        """One row a segment: how long it is, and what its last chunk says. Timestamps as int64."""
+        names = [*_KEY, *_CHUNK, "modified", "fingerprint", "whole_bytes", "last_offset"]
+        chunks = self._read([*names, "log_start_offset", "topic_id", "landed_at"])
+        for name in ("modified", "landed_at"):
+            at = chunks.schema.get_field_index(name)
+            chunks = chunks.set_column(at, name, chunks.column(name).cast(pa.int64()))
+        chunks = chunks.append_column(
+            "length", pc.add(chunks.column("chunk_position"), chunks.column("chunk_bytes"))
+        )
+        last = ("modified", "fingerprint", "whole_bytes", "last_offset", "topic_id", "length")
+        found = (
+            chunks.sort_by([("segment", "ascending"), ("chunk_position", "ascending")])
+            .group_by(list(_KEY), use_threads=False)
+            .aggregate(
+                [
+                    *((name, "last", pc.ScalarAggregateOptions(skip_nulls=False)) for name in last),
+                    ("log_start_offset", "min"),
+                    ("landed_at", "max"),
+                ]
+            )
+        )
+        names_now = {f"{name}_last": name for name in last}
+        names_now |= {"log_start_offset_min": "log_start_offset", "landed_at_max": "landed_at"}
+        return found.rename_columns([names_now.get(name, name) for name in found.column_names])
+
+    def listing(self, is_asked: Callable[[str], bool], null_topic: bool = True) -> Listing:
+        """The segments whose bytes were landed, as a listing of files gives them.
+
+        null_topic: whether a topic with the name that Spark's writer reads as null may be decoded.
+        """
+        found = self._segments()
+        topics = found.column("topic").unique().to_pylist()
+        asked = pc.is_in(found.column("topic"), pa.array([t for t in topics if is_asked(t)], pa.string()))
+        listing = Listing(unasked=found.num_rows - (pc.sum(asked).as_py() or 0))
+        found = found.filter(asked)
+        if not null_topic:
+            named = pc.equal(found.column("topic"), NULL_TOPIC)
+            if count := pc.sum(named).as_py():
+                listing.skipped[NULL_TO_SPARK] += count
+            found = found.filter(pc.invert(named))
+        last = found.group_by("partition_dir").aggregate([("file_base_offset", "max")])
+        place = pc.index_in(
+            found.column("partition_dir"), value_set=last.column("partition_dir").combine_chunks()
+        )
+        successor = pc.greater(
+            last.column("file_base_offset_max").take(place), found.column("file_base_offset")
+        )
+        columns = {name: found.column(name) for name in found.column_names}
+        columns |= {"has_successor": successor, "wanted": pa.repeat(True, found.num_rows)}
+        table = pa.table({name: columns[name] for name in LISTING_SCHEMA.names}).cast(LISTING_SCHEMA)
+        order = [("partition_dir", "ascending"), ("file_base_offset", "ascending")]
+        listing.segments = table.sort_by(order)
+        return listing
+
+    def known(self) -> pa.Table:
+        """How far each file was landed, in the columns of the ledger, so that a plan can go on from it.
+
+        decoded_bytes: the end of the last whole batch; what follows it is landed again once the file changes.
+        """
+        found = self._segments()
+        tail = pc.subtract(found.column("length"), found.column("whole_bytes"))
+        columns: dict[str, Any] = {name: found.column(name) for name in found.column_names}
+        columns |= {
+            "decoded_bytes": found.column("whole_bytes"),
+            "end_offset": found.column("last_offset"),
+            "tail_bytes": tail,
+            "tail": pc.if_else(pc.greater(tail, 0), UNKNOWN_TAIL, "none"),
+            "ends_in_damage": pa.repeat(False, found.num_rows),
+            "decoded_at": found.column("landed_at"),
+        }
+        nullable = ("first_offset", "last_offset", "min_timestamp", "max_timestamp", "content_crc32c")
+        zero, null = pa.scalar(0, pa.int64()), pa.scalar(None, pa.int64())
+        missing = {name: pa.repeat(null if name in nullable else zero, found.num_rows) for name in NAMES}
+        missing |= {"run_id": pa.repeat("", found.num_rows)}
+        return pa.table({name: (missing | columns)[name] for name in NAMES})
+
+    def check(self, to_check: pa.Table) -> list[Marks]:
+        """Whether landed bytes begin with what was decoded of each segment, by their chunks' checksums."""
+        from udfs.kernels.checksums import crc32c_combine  # loads Numba, which most planning does not need
+
+        if not to_check.num_rows:
+            return []
+        names = ["segment", *_CHUNK, "crc32c"]
+        chunks = self._read(names, sql_in("segment", to_check.column("segment").to_pylist()))
+        by_segment: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for row in chunks.sort_by([("segment", "ascending"), ("chunk_position", "ascending")]).to_pylist():
+            by_segment[row["segment"]].append(row)
+        marks = []
+        for row in to_check.to_pylist():
+            crc, at, end = 0, 0, row["decoded_bytes"]
+            for chunk in by_segment[row["segment"]]:
+                if at == end or chunk["chunk_position"] != at:
+                    break
+                size = min(chunk["chunk_bytes"], end - at)
+                whole = size == chunk["chunk_bytes"] and chunk["crc32c"] is not None
+                one = chunk["crc32c"] if whole else self._begin_crc32c(row["segment"], at, size)
+                crc, at = int(crc32c_combine(crc, one, size)), at + size
+            marks.append(Marks.SAME if at == end and crc == row["content_crc32c"] else Marks.CHANGED)
+        return marks
+
+    def _begin_crc32c(self, segment: str, position: int, size: int) -> int:
+        """CRC-32C of the first bytes of one chunk."""
+        import numpy as np
+
+        from udfs.kernels.checksums import crc32c
+
+        one = f"{sql_in('segment', [segment])} AND chunk_position = {int(position)}"
+        content = self._read(["content"], one).column("content")
+        return int(crc32c(np.frombuffer(content[0].as_buffer(), dtype=np.uint8), 0, size, 0))
+
+
+def outlived(landed: pa.Table, known: pa.Table) -> pa.Array:
+    """Of landed segments that no run decoded those that are no more: boolean, in their order.
+
+    The ledger, ``known``, has a later state of their folder, in which an earlier segment covers them, so that
+    the log cleaner merged them into it; or one of another topic of the name. What retention deleted, and what
+    was lost, is not among them.
+    """
+    folders = pc.is_in(known.column("partition_dir"), landed.column("partition_dir").combine_chunks())
+    by_folder: dict[str, list[ledger.LedgerRow]] = defaultdict(list)
+    for row in ledger.rows(known.filter(folders)):
+        by_folder[row.partition_dir].append(row)
+    for rows in by_folder.values():
+        rows.sort(key=lambda row: row.file_base_offset)
+    newest = {folder: max(rows, key=lambda row: row.decoded_at) for folder, rows in by_folder.items()}
+    found = []
+    for one in landed.select(["partition_dir", "file_base_offset", "topic_id", "landed_at"]).to_pylist():
+        rows, base, landed_at = by_folder[one["partition_dir"]], one["file_base_offset"], one["landed_at"]
+        place = bisect_left(rows, base, key=lambda row: row.file_base_offset) - 1
+        is_covered = place >= 0 and rows[place].reach >= base and rows[place].decoded_at >= landed_at
+        last = newest.get(one["partition_dir"])
+        is_recreated = (
+            last is not None
+            and last.decoded_at >= landed_at
+            and None not in (last.topic_id, one["topic_id"])
+            and last.topic_id != one["topic_id"]
+        )
+        found.append(is_covered or is_recreated)
+    return pa.array(found, pa.bool_())

@@ -1,0 +1,92 @@
+"""The states of a segment between runs: what a run has to do with a segment that the ledger knows.
+
+The main rule: after a run the tables hold what a first decode of the same files would give, and the rows of
+files that retention deleted. So the content of a file decides, not its name or modification time alone::
+
+            first seen                     same fingerprint, longer
+    (none) ------------> known, sound <------------------------------ continue at decoded_bytes
+                          |   |   ^
+      it has damage, and  |   |   | decode all of it again: its rows are replaced
+      the file changed:   |   |   |
+      compare all         |   +---+-- other fingerprint, shorter, --redecode, another topic id,
+      decoded bytes       |   |       or it ended in damage and the file changed
+                          +---+-- the bytes differ
+
+    file gone, no earlier segment left in its folder   deleted by retention: its rows stay
+    file gone, an earlier segment left in its folder   merged, compacted or truncated: its rows are deleted
+
+docs/operations.md gives the reason for each arrow. Pure functions; ``pipelines.plan.runs`` applies them to a
+whole listing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pipelines.plan.ledger import LedgerRow
+from udfs.source.fingerprint import Marks
+
+
+class Action(StrEnum):
+    """What a run does with a segment."""
+
+    NEW = "new"
+    GO_ON = "go on"
+    REPLACE = "replace"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A segment in the listing. modified, landed_at: microseconds since 1970 UTC; landed_at None: a file."""
+
+    length: int
+    modified: int
+    has_successor: bool
+    topic_id: str | None = None
+    landed_at: int | None = None
+
+
+def next_action(seen: Seen, was: LedgerRow, marks: Marks, is_asked: bool = False) -> Action:
+    """The action for a segment that the ledger knows.
+
+    was: its ledger row. marks: the result of its fingerprint check; if ``must_compare`` is true, the caller
+    compares all decoded bytes first, and passes CHANGED if they differ. is_asked: ``--redecode`` matches it.
+    """
+    if marks is Marks.UNREADABLE:
+        return Action.UNCHANGED  # without the file, its rows are the best there is
+    if seen.landed_at is not None and seen.landed_at <= was.decoded_at:
+        # The tables hold a later state of the file than these landed bytes: keep it
+        return Action.REPLACE if is_asked and seen.length >= was.decoded_bytes else Action.UNCHANGED
+    touched = is_touched(seen, was) or marks is Marks.TAIL_CHANGED
+    if is_asked or marks is Marks.CHANGED or seen.length < was.decoded_bytes or is_recreated(seen, was):
+        return Action.REPLACE
+    if was.ends_in_damage and touched:
+        # The next batch may begin inside the damaged range: a copy was completed, or a tail overwritten
+        return Action.REPLACE
+    if seen.length > was.length or (was.tail != "none" and touched):
+        return Action.GO_ON
+    # The broker writes to a later segment now and will not complete the torn batch: it becomes damage
+    return Action.GO_ON if was.tail == "torn" and seen.has_successor else Action.UNCHANGED
+
+
+def must_compare(seen: Seen, was: LedgerRow, marks: Marks) -> bool:
+    """Whether all decoded bytes have to be compared, because damaged bytes may have been repaired.
+
+    Examples are a download that writes its parts out of order and a disk that was repaired. The fingerprint,
+    which covers the first and the last batch, may be the same.
+    """
+    may_go_on = marks in (Marks.SAME, Marks.TAIL_CHANGED) and not was.ends_in_damage
+    return was.damaged > 0 and may_go_on and is_touched(seen, was) and seen.length >= was.decoded_bytes
+
+
+def is_touched(seen: Seen, was: LedgerRow) -> bool:
+    """Whether length or modification time differ from the ledger, or bytes were landed since."""
+    is_landed = seen.landed_at is not None and seen.landed_at > was.decoded_at
+    return is_landed or seen.length != was.length or seen.modified != was.modified
+
+
+def is_recreated(seen: Seen, was: LedgerRow) -> bool:
+    """Whether the topic was deleted and created again by the same name since the segment was decoded."""
+    return None not in (seen.topic_id, was.topic_id) and seen.topic_id != was.topic_id

@@ -1,0 +1,356 @@
+"""Rows of the ledger whose segments' rows go: what a segment that is gone means for the tables.
+
+Retention deletes from the front of a log alone; every other file that is gone was merged, emptied, truncated,
+moved or lost. The policy of each case, and why: docs/operations.md.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.plan import ledger
+from pipelines.plan.ledger import LedgerRow
+from pipelines.source.listing import Listing
+
+_SHOWN = 5
+
+Partition = tuple[str, int]
+
+
+def gone_segments(listing: Listing, known: pa.Table) -> Iterator[Gone]:
+    """Known segments that are not in their folder any more, though an earlier one is, or another topic's log.
+
+    Retention deletes from the front of a log alone. So these were merged into an earlier one or emptied by
+    the log cleaner, truncated by a new leader, or lost.
+    """
+    folders = _whole_folders(listing)
+    if not folders.num_rows or not known.num_rows:
+        return
+    place = pc.index_in(known.column("partition_dir"), value_set=_flat(folders.column("partition_dir")))
+    start = folders.column("file_base_offset_min").take(place)
+    topic_id = folders.column("topic_id_max").take(place)
+    earlier = pc.fill_null(pc.greater(known.column("file_base_offset"), start), False)
+    recreated = pc.fill_null(pc.not_equal(known.column("topic_id"), topic_id), False)
+    landed_at = folders.column("landed_at_max").take(
+        place
+    )  # bytes landed before say nothing of the topic now
+    recreated = pc.and_(recreated, pc.fill_null(pc.greater(landed_at, known.column("decoded_at")), True))
+    here = pc.is_in(known.column("segment"), value_set=_flat(listing.segments.column("segment")))
+    leaving = pc.and_not(pc.or_(earlier, recreated), here)
+    flags = recreated.filter(leaving).to_pylist()
+    rows = list(ledger.rows(known.filter(leaving)))
+    emptied = _emptied(rows, listing, known)
+    for row, flag in zip(rows, flags, strict=True):
+        yield Gone(row, flag, row.segment in emptied)
+
+
+def _whole_folders(listing: Listing) -> pa.Table:
+    """Folders whose files were all listed: partition_dir, lowest base offset, topic_id, landed_at."""
+    folders = listing.segments.group_by("partition_dir").aggregate(
+        [("file_base_offset", "min"), ("topic_id", "max"), ("landed_at", "max")]
+    )
+    partial = pa.array(sorted(listing.partial), pa.string())
+    return folders.filter(pc.invert(pc.is_in(folders.column("partition_dir"), partial)))
+
+
+def _emptied(gone: list[LedgerRow], listing: Listing, known: pa.Table) -> set[str]:
+    """Of gone segments those that the log cleaner emptied, so that the one before has its old bytes.
+
+    The cleaner gives what it makes of a group of segments the modification time of the last of them, in
+    milliseconds (``LogCleaner.cleanSegments``).
+    """
+    if not gone:
+        return set()
+    folders = pa.array(sorted({row.partition_dir for row in gone}), pa.string())
+    listed = listing.segments.filter(pc.is_in(listing.segments.column("partition_dir"), folders))
+    before = known.filter(pc.is_in(known.column("segment"), _flat(listed.column("segment"))))
+    was = dict(zip(before.column("segment").to_pylist(), before.column("modified").to_pylist(), strict=True))
+    there: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+    for one in listed.select(["partition_dir", "file_base_offset", "modified", "segment"]).to_pylist():
+        changed = was.get(one["segment"], one["modified"]) != one["modified"]
+        there[one["partition_dir"]].append((one["file_base_offset"], one["modified"] // 1000, changed))
+    found = set()
+    for row in gone:
+        segments = there[row.partition_dir]  # by base offset, as the listing is
+        at = bisect_left(segments, (row.file_base_offset,)) - 1
+        if at >= 0 and segments[at][1:] == (row.modified // 1000, True):
+            found.add(row.segment)
+    return found
+
+
+def overlapping(listing: Listing, known: pa.Table) -> Iterator[tuple[LedgerRow, int]]:
+    """Known segments that are gone from the front of a folder, and reach past where its log starts now."""
+    folders = _whole_folders(listing)
+    if not folders.num_rows or not known.num_rows:
+        return
+    place = pc.index_in(known.column("partition_dir"), value_set=_flat(folders.column("partition_dir")))
+    start = folders.column("file_base_offset_min").take(place)
+    before = pc.less(known.column("file_base_offset"), start)
+    both = pc.fill_null(pc.and_(before, pc.greater_equal(known.column("end_offset"), start)), False)
+    here = pc.is_in(known.column("segment"), value_set=_flat(listing.segments.column("segment")))
+    mask = pc.and_not(both, here)
+    yield from zip(ledger.rows(known.filter(mask)), start.filter(mask).to_pylist(), strict=True)
+
+
+def twice_warning(row: LedgerRow, start: int) -> str:
+    return (
+        f"{row.topic}-{row.partition}: offsets {start:,} to {row.reach:,} are in the tables twice: "
+        f"the rows of {row.segment}, which is gone, stay, as no other file has its offsets before {start:,}"
+    )
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks()
+
+
+class Copies:
+    """The folders of each topic-partition: replicas, disks of a broker, other snapshots.
+
+    kept: the folders to decode. left_out: those that ``--one-copy`` leaves out. leaving: rows of folders that
+    are left out, and of folders that are gone; these stay where no other folder holds their offsets.
+    made_again: segments among them whose topic was deleted, and made again in another folder. warnings: what
+    a person should know.
+    """
+
+    def __init__(
+        self, wanted: pa.Table, known: pa.Table, is_gone: Callable[[str], bool], one_copy: bool
+    ) -> None:
+        self.leaving: list[LedgerRow] = []
+        self.left_out: set[str] = set()
+        self.warnings: list[str] = []
+        listed = _folders(wanted)
+        others = _others(listed, known)
+        self.kept = {folder for folders in listed.values() for folder in folders}
+        topic_ids = _topic_ids(wanted)
+        several = []
+        for partition in sorted(
+            listed.keys() & (others.keys() | {p for p, f in listed.items() if len(f) > 1})
+        ):
+            known_folders = others.get(partition, {})
+            gone = {folder for folder in known_folders if is_gone(folder)}
+            there = listed[partition] | {f: r for f, r in known_folders.items() if f not in gone}
+            leaving = set(gone)
+            if len(there) > 1 and one_copy:
+                best = max(there, key=lambda folder: (*there[folder], [-ord(c) for c in folder]))
+                self.left_out |= there.keys() - {best}
+                self.kept -= self.left_out
+                leaving |= self.left_out
+            elif len(there) > 1:
+                several.append(f"{partition[0]}-{partition[1]} ({len(there)})")
+            if leaving:
+                mask = pc.is_in(known.column("partition_dir"), pa.array(sorted(leaving), pa.string()))
+                self.leaving += ledger.rows(known.filter(mask))
+        self.made_again = {
+            row.segment
+            for row in self.leaving
+            if row.partition_dir not in self.left_out and _is_made_again(row, topic_ids[row.log[:2]])
+        }
+        if several:
+            more = f" and {len(several) - _SHOWN:,} more" if len(several) > _SHOWN else ""
+            self.warnings.append(
+                "every copy of what stands in several folders is kept (--one-copy takes one): "
+                f"{', '.join(several[:_SHOWN])}{more}"
+            )
+
+
+def _topic_ids(wanted: pa.Table) -> dict[Partition, dict[str | None, int | None]]:
+    """Of each topic-partition its topic ids, each with the time when bytes of it were landed last."""
+    found: dict[Partition, dict[str | None, int | None]] = defaultdict(dict)
+    grouped = wanted.group_by(["topic", "partition", "topic_id"]).aggregate([("landed_at", "max")])
+    for row in grouped.to_pylist():
+        found[row["topic"], row["partition"]][row["topic_id"]] = row["landed_at_max"]
+    return found
+
+
+def _is_made_again(row: LedgerRow, topic_ids: dict[str | None, int | None]) -> bool:
+    """Whether a topic-partition is another topic's now, by what was listed or landed since."""
+    is_later = any(landed_at is None or landed_at > row.decoded_at for landed_at in topic_ids.values())
+    return is_later and row.topic_id is not None and not topic_ids.keys() & {None, row.topic_id}
+
+
+_Extent = tuple[int, int, int]  # highest base offset, the length of that segment, bytes in all
+
+
+def _folders(table: pa.Table) -> dict[Partition, dict[str, _Extent]]:
+    """Of each topic-partition its folders, with how far each reaches."""
+    last = table.select(["topic", "partition", "partition_dir", "file_base_offset", "length"])
+    last = last.sort_by([("partition_dir", "ascending"), ("file_base_offset", "ascending")])
+    grouped = last.group_by(["topic", "partition", "partition_dir"], use_threads=False).aggregate(
+        [("file_base_offset", "last"), ("length", "last"), ("length", "sum")]
+    )
+    found: dict[Partition, dict[str, _Extent]] = defaultdict(dict)
+    for row in grouped.to_pylist():
+        reach = (row["file_base_offset_last"], row["length_last"], row["length_sum"])
+        found[row["topic"], row["partition"]][row["partition_dir"]] = reach
+    return found
+
+
+def _others(
+    listed: dict[Partition, dict[str, _Extent]], known: pa.Table
+) -> dict[Partition, dict[str, _Extent]]:
+    """Folders that the ledger knows of the listed topic-partitions, and that are not listed."""
+    folders = pa.array([folder for of in listed.values() for folder in of], pa.string())
+    elsewhere = known.filter(pc.invert(pc.is_in(known.column("partition_dir"), folders)))
+    return {p: of for p, of in _folders(elsewhere).items() if p in listed}
+
+
+class Obsolete:
+    """Ledger rows whose segments' rows go, each with the run that puts others in their place.
+
+    gone: segments that are gone from a folder in which an earlier one is there, or another topic of the name.
+    copies: folders that are gone or left out. stay: what segments cover that no run of this job touches.
+    """
+
+    def __init__(self, gone: list[Gone], copies: Copies, stay: dict[str, list[_Reach]]) -> None:
+        self._gone = {one.row.segment: one for one in gone}
+        self._leaving = {row.segment: row for row in copies.leaving}
+        self._left_out, self._made_again = copies.left_out, copies.made_again
+        self._reaches = stay
+        self._cut: list[LedgerRow] = []
+        self._told: Counter[tuple[str, int, str]] = Counter()
+
+    def with_run(self, put: list[LedgerRow], cut: list[LedgerRow]) -> list[LedgerRow]:
+        """What goes with a run that puts these rows. cut: those that were rewritten and reach no further.
+
+        A rewritten segment that reaches no further than before was truncated, or cleaned: what came after it
+        and is gone went with it.
+        """
+        own: dict[str, list[_Reach]] = defaultdict(list)
+        for row in put:
+            own[row.partition_dir].append(_reach(row))
+        found = [
+            one.row
+            for one in self._gone.values()
+            if one.row.partition_dir in own
+            and (
+                one.recreated or _is_covered(one.row, own[one.row.partition_dir]) or _is_behind(one.row, cut)
+            )
+        ]
+        return found + [row for row in self._leaving.values() if self._is_held(row, own)]
+
+    def rest(self) -> list[LedgerRow]:
+        """What goes though no run of this job puts anything in its place."""
+        found = [
+            one.row
+            for one in self._gone.values()
+            if one.recreated
+            or one.emptied
+            or _is_covered(one.row, self._reaches.get(one.row.partition_dir, []))
+            or _is_behind(one.row, self._cut)
+        ]
+        leaving = self._leaving.values()
+        return found + [r for r in leaving if r.partition_dir in self._left_out or self._is_held(r, {})]
+
+    def done(self, put: list[LedgerRow], cut: list[LedgerRow], drop: list[LedgerRow]) -> None:
+        """Notes what a run has committed."""
+        self._cut += cut
+        for row in put:
+            self._reaches.setdefault(row.partition_dir, []).append(_reach(row))
+        for row in drop:
+            self._told[row.topic, row.partition, self._why(row)] += 1
+            self._gone.pop(row.segment, None)
+            self._leaving.pop(row.segment, None)
+
+    def warnings(self) -> list[str]:
+        """What a person should know of rows that went, or stay without a file; merges are no news."""
+        warnings = [
+            f"{topic}-{partition}: the rows of {_segments(count)} were removed: {why}"
+            for (topic, partition, why), count in sorted(self._told.items())
+            if why
+        ]
+        missing = Counter(
+            (one.row.topic, one.row.partition, one.row.partition_dir) for one in self._gone.values()
+        )
+        for row in self._leaving.values():
+            starts = [reach.first for reach in self._others(row) if row.file_base_offset < reach.first]
+            if starts and min(starts) <= row.reach:
+                warnings.append(twice_warning(row, min(starts)))
+        return warnings + [
+            f"{topic}-{partition}: the files of {_segments(count)} are gone from {folder}, though that of an "
+            "earlier one is there: the rows stay"
+            for (topic, partition, folder), count in sorted(missing.items())
+        ]
+
+    def _is_held(self, row: LedgerRow, own: dict[str, list[_Reach]]) -> bool:
+        """Whether another folder holds the segment's first offset, or another topic of its name."""
+        if row.segment in self._made_again:
+            return True
+        return any(reach.first <= row.file_base_offset <= reach.last for reach in self._others(row, own))
+
+    def _others(self, row: LedgerRow, own: dict[str, list[_Reach]] | None = None) -> Iterator[_Reach]:
+        """What segments of the same topic-partition cover. own: those of a run that is not committed yet."""
+        for reaches in (*(own or {}).values(), *self._reaches.values()):
+            yield from (reach for reach in reaches if reach.partition == row.log[:2])
+
+    def _why(self, row: LedgerRow) -> str:
+        if row.segment in self._leaving:
+            if row.partition_dir in self._left_out:
+                return f"--one-copy takes another copy than {row.partition_dir}"
+            if row.segment not in self._made_again:
+                return f"{row.partition_dir} is gone, and another folder holds their offsets"
+        gone = self._gone.get(row.segment)
+        if row.segment in self._made_again or (gone is not None and gone.recreated):
+            return f"the topic was deleted and made again (topic id {row.topic_id} before)"
+        emptied = gone is not None and gone.emptied
+        if emptied or _is_covered(row, self._reaches.get(row.partition_dir, [])):
+            return ""
+        return f"they are gone from {row.partition_dir}, and the segment before them was cut or cleaned"
+
+
+@dataclass(frozen=True)
+class Gone:
+    """A known segment without a file. recreated: its topic was deleted, and made again under its name.
+    emptied: the log cleaner left none of its records.
+    """
+
+    row: LedgerRow
+    recreated: bool
+    emptied: bool = False
+
+
+def _segments(count: int) -> str:
+    return f"{count:,} segment{'s' if count > 1 else ''}"
+
+
+def _is_behind(row: LedgerRow, cut: list[LedgerRow]) -> bool:
+    """Whether a segment comes after one of its folder that was cut."""
+    return any(
+        one.partition_dir == row.partition_dir and one.file_base_offset < row.file_base_offset for one in cut
+    )
+
+
+def _is_covered(row: LedgerRow, reaches: list[_Reach]) -> bool:
+    """Whether an earlier segment of its folder reaches past its base offset: it was merged into that."""
+    return any(reach.first < row.file_base_offset <= reach.last for reach in reaches)
+
+
+class _Reach(NamedTuple):
+    """The offsets that a segment of a topic-partition covers."""
+
+    partition: Partition
+    first: int
+    last: int
+
+
+def _reach(row: LedgerRow) -> _Reach:
+    return _Reach(row.log[:2], row.file_base_offset, row.reach)
+
+
+def staying(unchanged: pa.Array, known: pa.Table, partitions: set[Partition]) -> dict[str, list[_Reach]]:
+    """What the segments of some topic-partitions cover that stay as they are, by folder.
+
+    unchanged: their rows in the ledger, ``known``.
+    """
+    found: dict[str, list[_Reach]] = defaultdict(list)
+    if partitions:
+        for row in ledger.rows(known.take(unchanged)):
+            if row.log[:2] in partitions:
+                found[row.partition_dir].append(_reach(row))
+    return found

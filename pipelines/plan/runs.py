@@ -1,0 +1,189 @@
+"""A job's plan: what each listed segment needs, in bounded runs; and the rows that go.
+
+The listing and the ledger are Arrow columns in this process; a Python object is made only of a segment that
+has to be decided or decoded. ``pipelines.plan.life`` holds the rules of one segment, ``obsolete`` those of
+segments and folders that are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.plan import ledger
+from pipelines.plan.landed import outlived
+from pipelines.plan.ledger import LedgerRow
+from pipelines.plan.life import Action, Seen, must_compare, next_action
+from pipelines.plan.obsolete import (
+    Copies,
+    Obsolete,
+    gone_segments,
+    overlapping,
+    staying,
+    twice_warning,
+)
+from pipelines.plan.slices import Segment
+from pipelines.source.listing import Listing
+from udfs.source.fingerprint import TO_CHECK_SCHEMA, Marks
+
+_CHUNK = 1 << 14
+_ACTIONS = tuple(Action)
+_UNCHANGED = _ACTIONS.index(Action.UNCHANGED)
+
+# TO_CHECK_SCHEMA -> Marks of each row, in its order
+Check = Callable[[pa.Table], list[Marks]]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How a job plans.
+
+    check: compares files with fingerprints. is_gone: whether a file or folder is there no more, by its URI.
+    is_asked: whether ``--redecode`` names a segment. compare_all: ``--verify-content``.
+    """
+
+    check: Check
+    is_gone: Callable[[str], bool]
+    is_asked: Callable[[str], bool] = lambda segment: False
+    compare_all: bool = False
+    one_copy: bool = False
+
+
+@dataclass
+class Plan:
+    """What a job has to do.
+
+    segments: the wanted rows of the listing, columns ``action`` (a place in Action) and ``known`` (a row of
+    the ledger, -1 for none) beside. unreadable: URI -> why.
+    """
+
+    segments: pa.Table
+    known: pa.Table
+    obsolete: Obsolete
+    warnings: list[str] = field(default_factory=list)
+    unreadable: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._todo = self.segments.filter(pc.not_equal(self.segments.column("action"), _UNCHANGED))
+
+    @property
+    def found(self) -> int:
+        """Segments that were asked for."""
+        return int(self.segments.num_rows)
+
+    @property
+    def planned(self) -> int:
+        """Segments to decode."""
+        return int(self._todo.num_rows)
+
+    @property
+    def unchanged(self) -> int:
+        return self.found - self.planned
+
+    def runs(self, max_files: int, max_bytes: int) -> Iterator[list[Segment]]:
+        """The segments to decode, a bounded run at a time, by folder and base offset; at least one a run."""
+        run: list[Segment] = []
+        size = 0
+        for segment in self._planned():
+            if run and (len(run) == max_files or size + segment.planned_bytes > max_bytes):
+                yield run
+                run, size = [], 0
+            run.append(segment)
+            size += segment.planned_bytes
+        if run:
+            yield run
+
+    def _planned(self) -> Iterator[Segment]:
+        for begin in range(0, self._todo.num_rows, _CHUNK):
+            chunk = self._todo.slice(begin, _CHUNK)
+            places = chunk.column("known")
+            was = ledger.rows(self.known.take(places.filter(pc.greater_equal(places, 0))))
+            for row in chunk.drop_columns(["wanted"]).to_pylist():
+                known, action = row.pop("known"), _ACTIONS[row.pop("action")]
+                yield Segment(**row, action=action, was=next(was) if known >= 0 else None)
+
+
+def make_plan(listing: Listing, known: pa.Table, rules: Rules) -> Plan:
+    """The plan of a job. known: the ledger (``ledger.read``), empty for a new lake."""
+    wanted = listing.segments.filter(listing.segments.column("wanted"))
+    copies = Copies(wanted, known, rules.is_gone, rules.one_copy)
+    if rules.one_copy:
+        wanted = wanted.filter(
+            pc.is_in(wanted.column("partition_dir"), pa.array(sorted(copies.kept), pa.string()))
+        )
+    places = _places(wanted.column("segment"), known.column("segment"))
+    actions, unreadable = _actions(wanted, known, places, rules)
+    landed = np.flatnonzero((places < 0) & wanted.column("landed_at").is_valid().to_numpy())
+    if len(landed):
+        actions[landed[outlived(wanted.take(pa.array(landed)), known)]] = _UNCHANGED
+    segments = wanted.append_column("action", pa.array(actions)).append_column("known", pa.array(places))
+    gone = [one for one in gone_segments(listing, known) if rules.is_gone(one.row.segment)]
+    for row, start in overlapping(listing, known):
+        if rules.is_gone(row.segment):
+            copies.warnings.append(twice_warning(row, start))
+    moving = {one.row.log[:2] for one in gone} | {row.log[:2] for row in copies.leaving}
+    unchanged = pa.array(places[(actions == _UNCHANGED) & (places >= 0)])
+    obsolete = Obsolete(gone, copies, staying(unchanged, known, moving))
+    return Plan(segments, known, obsolete, copies.warnings, unreadable)
+
+
+def _places(names: pa.ChunkedArray, among: pa.ChunkedArray) -> np.ndarray:
+    """int64[n]: where each name stands among others, -1 where it does not."""
+    found = pc.index_in(names, value_set=among.combine_chunks())
+    return np.asarray(found.fill_null(-1).to_numpy(), dtype=np.int64)
+
+
+# What each segment needs
+
+
+def _actions(
+    wanted: pa.Table, known: pa.Table, places: np.ndarray, rules: Rules
+) -> tuple[np.ndarray, dict[str, str]]:
+    """int8[n]: a place in Action for each wanted segment; and those that can't be read, with the reason."""
+    actions = np.full(wanted.num_rows, _ACTIONS.index(Action.NEW), dtype=np.int8)
+    unreadable: dict[str, str] = {}
+    at = np.flatnonzero(places >= 0)
+    for begin in range(0, len(at), _CHUNK):
+        chunk = at[begin : begin + _CHUNK]
+        was = list(ledger.rows(known.take(pa.array(places[chunk]))))
+        seen = _seen(wanted.take(pa.array(chunk)))
+        marks = _marks(was, seen, rules)
+        for place, one, row, mark in zip(chunk, seen, was, marks, strict=True):
+            if mark is Marks.UNREADABLE:
+                unreadable[row.segment] = "it can't be opened"
+            actions[place] = _ACTIONS.index(next_action(one, row, mark, rules.is_asked(row.segment)))
+    return actions, unreadable
+
+
+def _seen(listed: pa.Table) -> list[Seen]:
+    columns = listed.select(["length", "modified", "has_successor", "topic_id", "landed_at"])
+    return [Seen(**row) for row in columns.to_pylist()]
+
+
+def _marks(was: list[LedgerRow], seen: list[Seen], rules: Rules) -> list[Marks]:
+    """What the files say of their fingerprints; all bytes are compared where they must be."""
+    marks = rules.check(_to_check(was, rules.compare_all))
+    if rules.compare_all:
+        return marks
+    again = [i for i in range(len(was)) if must_compare(seen[i], was[i], marks[i])]
+    if again:
+        for i, mark in zip(again, rules.check(_to_check([was[i] for i in again], True)), strict=True):
+            marks[i] = mark
+    return marks
+
+
+def _to_check(was: Iterable[LedgerRow], whole: bool) -> pa.Table:
+    rows = [
+        {
+            "segment": row.segment,
+            "decoded_bytes": row.decoded_bytes,
+            "fingerprint": row.fingerprint,
+            "content_crc32c": row.content_crc32c if whole else None,
+        }
+        for row in was
+    ]
+    return pa.Table.from_pylist(rows, schema=TO_CHECK_SCHEMA)

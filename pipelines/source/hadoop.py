@@ -1,0 +1,92 @@
+"""Lists file systems that only Spark's JVM can open. All calls of Hadoop through py4j are here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from pipelines.command.errors import UserError, one_line
+from pipelines.source.naming import SEGMENT_SUFFIX
+from pipelines.source.uris import escape
+
+FILES_SCHEMA = pa.schema([("path", pa.string()), ("length", pa.int64()), ("modified", pa.int64())])
+
+
+def default_scheme(spark: SparkSession) -> str:
+    """The URI scheme of a path without one: ``file``, unless Hadoop's ``fs.defaultFS`` says otherwise."""
+    return str(_hadoop(spark).fs.FileSystem.getDefaultUri(_configuration(spark)).getScheme())
+
+
+def list_files(spark: SparkSession, uri: str) -> tuple[pa.Table, set[str]]:
+    """Every ``.log`` file at or below a URI or glob. Raises a UserError if it cannot be listed.
+
+    Returns a table of FILES_SCHEMA (modified: microseconds since 1970 UTC), and the paths of files that the
+    URI itself names: for those, the table holds all files of their folder.
+
+    Spark's recursive listing skips folders whose name begins with ``_`` (``__consumer_offsets-0``) and reads
+    ``a=1`` as a table partition; one glob for each depth does neither.
+    """
+    try:
+        patterns, named = _patterns(spark, uri)
+        if not patterns:
+            return FILES_SCHEMA.empty_table(), named
+        reader = spark.read.format("binaryFile").option("ignoreMissingFiles", "true")
+        files = reader.load(patterns).select(
+            "path", "length", F.unix_micros("modificationTime").alias("modified")
+        )
+        return files.toArrow().cast(FILES_SCHEMA), named
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            return FILES_SCHEMA.empty_table(), set()
+        raise UserError(f"{uri} can't be listed: {one_line(error)}") from error
+
+
+def _patterns(spark: SparkSession, uri: str) -> tuple[list[str], set[str]]:
+    """Globs of the ``.log`` files at or below a URI, one per depth; and files that the URI itself names."""
+    try:
+        roots = _glob(spark, escape(uri)) or _glob(spark, uri)
+        if not roots:
+            raise UserError(f"no such path: {uri}")
+        patterns, named = [], set()
+        for status in roots:
+            path = status.getPath()
+            level = escape(path.toString()).rstrip("/")
+            if status.isDirectory():
+                while len(_glob(spark, level + "/*")):
+                    if len(_glob(spark, level + "/*" + SEGMENT_SUFFIX)):
+                        patterns.append(level + "/*" + SEGMENT_SUFFIX)
+                    level += "/*"
+            elif level.endswith(SEGMENT_SUFFIX):
+                named.add(path.toString())
+                patterns.append(escape(path.getParent().toString()) + "/*" + SEGMENT_SUFFIX)
+        return list(dict.fromkeys(patterns)), named
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{uri} can't be opened: {one_line(error)}") from error
+
+
+def _glob(spark: SparkSession, pattern: str) -> Any:
+    """Java's array of FileStatus for the matches of a glob. Each access to an element calls Java."""
+    path = _hadoop(spark).fs.Path(pattern)
+    return path.getFileSystem(_configuration(spark)).globStatus(path) or ()
+
+
+def exists(spark: SparkSession, uri: str) -> bool:
+    """Whether a file or folder exists."""
+    path = _hadoop(spark).fs.Path(uri)
+    return bool(path.getFileSystem(_configuration(spark)).exists(path))
+
+
+def _hadoop(spark: SparkSession) -> Any:
+    jvm: Any = spark._jvm
+    return jvm.org.apache.hadoop
+
+
+def _configuration(spark: SparkSession) -> Any:
+    context: Any = spark.sparkContext
+    return context._jsc.hadoopConfiguration()

@@ -1,0 +1,82 @@
+"""Parses the names of folders and files: which files are segments, and of which topic-partition.
+
+Pure functions over names, for local folders, object stores and landed bytes alike. The rules are those of
+Kafka's ``UnifiedLog`` and ``LogFileUtils``: ``<topic>-<partition>/<20 digits>.log``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+SEGMENT_SUFFIX = ".log"
+
+# Reasons to skip a folder or a file. A broker leaves folders of the first three kinds behind.
+DELETED, STRAY, FUTURE = "folder -delete", "folder -stray", "folder -future"
+NO_PARTITION = "folder is not a partition"
+PARTITION_TOO_BIG = "partition number above int"
+TOPIC_TOO_LONG = "topic name too long for a folder of the lake"
+NOT_TEXT = "folder path is not UTF-8"
+NO_SEGMENT = "file is not a segment"
+OFFSET_TOO_BIG = "base offset above bigint"
+UNREADABLE = "file can't be read"
+UNREADABLE_FOLDER = "folder can't be read"
+
+# A legal topic name, which Spark's writer reads as null in the path of a data file
+NULL_TOPIC = "__HIVE_DEFAULT_PARTITION__"
+NULL_TO_SPARK = "topic name that Spark writes as null (decode it with --sink arrow)"
+
+_PARTITION_FOLDER = re.compile(r"(?s)(.+)-([0-9]+)")
+_LEFT_BEHIND = re.compile(r"(?s).*\.[0-9a-fA-F]+-(delete|stray|future)")
+_SEGMENT_NAME = re.compile(r"[0-9]{20}\.log")
+_MAX_PARTITION, _MAX_OFFSET = 2**31 - 1, 2**63 - 1
+_MAX_NAME_BYTES = 255
+# Characters that the partition folders of Hive and Delta escape as %XX
+_HIVE_ESCAPED = re.compile("[\x00-\x1f\"#%'*/:=?\\\\\x7f{\\[\\]^]")
+
+
+class PartitionFolder(NamedTuple):
+    """A folder that holds the log of one topic-partition."""
+
+    topic: str
+    partition: int
+
+
+def parse_folder(path: str) -> PartitionFolder | str:
+    """The topic-partition in the name of a folder, or the reason to skip the folder."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:  # Python keeps bytes that are not UTF-8 as surrogates
+        return NOT_TEXT
+    name = path.rpartition("/")[2]
+    left_behind = _LEFT_BEHIND.fullmatch(name)
+    if left_behind:
+        return f"folder -{left_behind.group(1)}"
+    match = _PARTITION_FOLDER.fullmatch(name)
+    if not match:
+        return NO_PARTITION
+    topic, partition = match.group(1), int(match.group(2))
+    if partition > _MAX_PARTITION:
+        return PARTITION_TOO_BIG
+    if len(f"topic={topic}".encode()) + 2 * len(_HIVE_ESCAPED.findall(topic)) > _MAX_NAME_BYTES:
+        return TOPIC_TOO_LONG
+    return PartitionFolder(topic, partition)
+
+
+def parse_file(name: str) -> int | str:
+    """The base offset in the name of a segment, or the reason to skip the file."""
+    if not _SEGMENT_NAME.fullmatch(name):
+        return NO_SEGMENT
+    offset = int(name[: -len(SEGMENT_SUFFIX)])
+    return offset if offset <= _MAX_OFFSET else OFFSET_TOO_BIG
+
+
+def counts_folders(reason: str) -> bool:
+    """Whether folders are counted for a reason, not files."""
+    return reason.startswith("folder")
+
+
+def parse_topic_id(metadata: str) -> str | None:
+    """The topic id in a ``partition.metadata`` file (Kafka's ``PartitionMetadataFile``), or None."""
+    match = re.search(r"^topic_id:\s*(\S+)\s*$", metadata, re.MULTILINE)
+    return match.group(1) if match else None

@@ -1,0 +1,124 @@
+"""The bundled segments through the whole job: every way in, both sinks, and what a consumer gets of them.
+
+Field by field against Kafka's own reading: what the README says of exactness is what these tests hold.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from pipelines import decode_batches, ingest_raw
+from pipelines.command.settings import Settings
+from tests.support import corpus
+from tests.support.logs import rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SOUND = sorted({corpus.case(path) for path in corpus.segments()})
+PATHS = corpus.segments()
+WAYS = ["arrow direct", "arrow binary", "spark direct", "spark binary", "arrow raw", "spark raw"]
+Rows = dict[str, list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def lake(
+    request: pytest.FixtureRequest,
+    spark: SparkSession,
+    lake_template: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> str:
+    """A lake of all sound segments, decoded in one of six ways."""
+    sink, way = request.param.split()
+    made = str(tmp_path_factory.mktemp("corpus") / "lake")
+    shutil.copytree(lake_template, made)
+    sources = tuple(str(corpus.ROOT / case) for case in SOUND)
+    if way == "raw":
+        ingest_raw.run(spark, Settings(lake=made, source=sources, sink=sink))
+        summary = decode_batches.run(spark, Settings(lake=made, from_raw=True, sink=sink))
+    else:
+        summary = decode_batches.run(spark, Settings(lake=made, source=sources, sink=sink, read=way))
+    assert summary.damaged == 0
+    return made
+
+
+def by_segment(lake: str, table: str) -> Rows:
+    """Rows of each segment by its URI, timestamps as microseconds."""
+    found: pa.Table = DeltaTable(f"{lake}/{table}").to_pyarrow_table()
+    for at, field in enumerate(found.schema):
+        if pa.types.is_timestamp(field.type):
+            found = found.set_column(at, field.name, found.column(at).cast(pa.int64()))
+    told: Rows = defaultdict(list)
+    for row in found.to_pylist():
+        told[row["segment"]].append(row)
+    return told
+
+
+def compared(row: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in like}
+
+
+def test_batches_equal_kafka_s_reading(lake: str) -> None:
+    found = by_segment(lake, "batches")
+    assert set(found) == {f"file://{path}" for path in PATHS}
+    for path in PATHS:
+        topic, partition = corpus.topic_partition(path)
+        told = sorted(found[f"file://{path}"], key=lambda row: row["position"])
+        expected = [corpus.batch_columns(line) for line in corpus.oracle_batches(path)]
+        assert [compared(row, want) for row, want in zip(told, expected, strict=True)] == expected, path
+        assert {(row["topic"], row["partition"], row["status"]) for row in told} == {(topic, partition, "ok")}
+
+
+def test_records_equal_kafka_s_reading(lake: str) -> None:
+    found = by_segment(lake, "records")
+    for path in PATHS:
+        place = dict(zip(("topic", "partition"), corpus.topic_partition(path), strict=True))
+        expected = [row | place for row in corpus.expected_records(path)]
+        told = sorted(found[f"file://{path}"], key=lambda row: (row["batch_position"], row["offset"]))
+        told = [
+            row | {"headers": row["headers"] and [(h["key"], h["value"]) for h in row["headers"]]}
+            for row in told
+        ]
+        told = corpus.like_the_oracle(told, path)
+        assert [compared(row, want) for row, want in zip(told, expected, strict=True)] == expected, path
+    assert sum(map(len, found.values())) == sum(len(corpus.oracle_records(path)) for path in PATHS)
+
+
+def test_the_ledger_accounts_for_every_byte(lake: str) -> None:
+    found = {row["segment"]: row for row in rows(lake, "segments")}
+    for path in PATHS:
+        row = found[f"file://{path}"]
+        assert row["length"] == path.stat().st_size
+        assert row["decoded_bytes"] + row["tail_bytes"] == row["length"]
+        assert row["records"] == len(corpus.oracle_records(path))
+
+
+def consumed() -> Iterator[tuple[str, int, list[int]]]:
+    """Partition folders, their log start offsets, the offsets that a READ_COMMITTED consumer got of them."""
+    for path in sorted(corpus.ORACLE.glob("*/*/read_committed.jsonl")):
+        start = json.loads((path.parent / "offsets.json").read_text())["logStartOffset"]
+        offsets = [json.loads(line)["offset"] for line in path.read_text().splitlines()]
+        yield f"file://{corpus.ROOT / path.parent.relative_to(corpus.ORACLE)}", start, offsets
+
+
+def test_committed_records_are_what_consumers_got(spark: SparkSession, lake: str) -> None:
+    from pipelines import register
+
+    register(spark, lake)
+    found: dict[str, list[int]] = defaultdict(list)
+    statement = "SELECT regexp_replace(segment, '/[^/]*$', '') AS folder, offset FROM committed_records"
+    for folder, offset in spark.sql(statement).toArrow().to_pandas().itertuples(index=False):
+        found[folder].append(offset)
+    partitions = list(consumed())
+    assert len(partitions) == 143
+    for folder, start, offsets in partitions:
+        # A broker hides records before the log start offset, which it keeps beside the segments
+        assert sorted(offset for offset in found[folder] if offset >= start) == offsets, folder

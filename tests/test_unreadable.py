@@ -1,0 +1,133 @@
+"""What the storage does not give: a sector, a file, a folder. It is told, and stops nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.logs import batch, batches, put, rows
+from tests.support.processes import as_anybody
+
+ROOT = Path(__file__).parent.parent
+PAGE = 4096
+
+# Of one file, in every process of the job, one page gives EIO
+BAD_SECTOR = """
+import errno, os
+_read = os.preadv
+
+def preadv(file, buffers, offset, *more):
+    begin, end = {begin}, {end}
+    of_it = os.path.samestat(os.fstat(file), os.stat({path!r}))
+    if of_it and offset < end and offset + sum(len(buffer) for buffer in buffers) > begin:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    return _read(file, buffers, offset, *more)
+
+os.preadv = preadv
+"""
+
+
+def decode(lake: str, logs: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return run("pipelines.decode_batches", lake, logs, *options, **environment)
+
+
+def run(
+    job: str, lake: str, logs: Path | None, *options: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    source = ["--source", str(logs)] if logs else []
+    arguments = ["-m", job, "--lake", lake, *source, *options]
+    command = as_anybody(*arguments) if os.geteuid() == 0 else [sys.executable, *arguments]
+    return subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, timeout=300
+    )
+
+
+@pytest.mark.parametrize("sink", ["arrow", "spark"])
+def test_a_sector_that_cannot_be_read_is_damage_of_its_own_kind(lake: str, tmp_path: Path, sink: str) -> None:
+    logs, site = tmp_path / "logs", tmp_path / "site"
+    path = put(logs / "a-0", 0, *[batch(offset, 1, text="x" * 1000) for offset in range(40)])
+    put(logs / "b-0", 0, *batches(0, 3))
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(BAD_SECTOR.format(begin=3 * PAGE, end=4 * PAGE, path=str(path)))
+    done = decode(lake, logs, "--fail-on-damage", "--sink", sink, "--read", "direct", PYTHONPATH=str(site))
+    assert done.returncode == 3, done.stderr
+    assert "1 range in quarantine" in done.stdout
+    assert f"warning: 4,096 bytes of file://{path} could not be read from the storage" in done.stderr
+    (damage,) = rows(lake, "quarantine")
+    assert damage["reason"] == "unreadable"
+    assert "Input/output error (errno 5)" in damage["detail"]
+    assert damage["position"] <= 3 * PAGE < 4 * PAGE <= damage["next_position"]
+    size = len(batch(0, 1, text="x" * 1000))
+    assert damage["size_bytes"] < 2 * size + PAGE
+    before = {row["offset"] for row in rows(lake, "records") if row["topic"] == "a"}
+    lost = set(range(40)) - before
+    assert lost == set(range(min(lost), max(lost) + 1))
+    assert len(lost) <= 2 + PAGE // size
+    assert len([row for row in rows(lake, "records") if row["topic"] == "b"]) == 9
+
+
+def test_landed_zeros_for_a_sector_are_told(lake: str, tmp_path: Path) -> None:
+    logs, site = tmp_path / "logs", tmp_path / "site"
+    path = put(logs / "a-0", 0, *[batch(offset, 1, text="x" * 1000) for offset in range(40)])
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(BAD_SECTOR.format(begin=3 * PAGE, end=4 * PAGE, path=str(path)))
+    done = run("pipelines.ingest_raw", lake, logs, PYTHONPATH=str(site))
+    assert done.returncode == 0, done.stderr
+    assert f"warning: not all bytes of file://{path} from 11," in done.stderr
+    before, chunk = sorted(rows(lake, "raw_segments"), key=lambda row: row["chunk_position"])
+    assert before["crc32c"] is not None
+    begin = 3 * PAGE - chunk["chunk_position"]
+    assert (chunk["crc32c"], chunk["content"][begin : begin + PAGE]) == (None, bytes(PAGE))
+    decoded = run("pipelines.decode_batches", lake, None, "--from-raw", "--fail-on-damage")
+    assert decoded.returncode == 3, decoded.stderr
+    again = run("pipelines.decode_batches", lake, None, "--from-raw")
+    assert "nothing new to decode" in again.stdout
+
+
+def test_a_file_and_a_folder_that_are_closed_to_us_stop_no_other(lake: str, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    closed = put(logs / "a-0", 0, *batches(0, 3))
+    put(logs / "a-0", 9, *batches(9, 3))
+    folder = put(logs / "b-0", 0, *batches(0, 3)).parent
+    closed.chmod(0)
+    folder.chmod(0)
+    try:
+        first = decode(lake, logs)
+        again = decode(lake, logs, "--fail-on-damage")
+    finally:
+        folder.chmod(0o755)
+    for done, code in ((first, 0), (again, 3)):
+        assert done.returncode == code, done.stderr
+        assert f"warning: file://{closed} can't be read: " in done.stderr
+        assert f"warning: {folder} can't be read: " in done.stderr.replace("file://", "")
+        assert "1 x file can't be read" in done.stdout
+        assert "1 x folder can't be read" in done.stdout
+        assert "Traceback" not in done.stderr
+    assert sorted(row["offset"] for row in rows(lake, "records")) == list(range(9, 18))
+    closed.chmod(0o644)
+    assert decode(lake, logs, "--fail-on-damage").returncode == 0
+    assert len(rows(lake, "records")) == 27
+
+
+def test_a_known_file_that_is_closed_now_keeps_its_rows_and_stops_no_other(lake: str, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    closed = put(logs / "a-0", 0, *batches(0, 3))
+    put(logs / "b-0", 0, *batches(0, 3))
+    shut = put(logs / "c-0", 0, *batches(0, 3)).parent
+    assert decode(lake, logs).returncode == 0
+    put(logs / "b-0", 0, *batches(0, 4))
+    closed.chmod(0)
+    shut.chmod(0o444)  # its names can be listed, its files can't be reached
+    try:
+        done = decode(lake, logs, "--fail-on-damage")
+    finally:
+        shut.chmod(0o755)
+    assert done.returncode == 3, done.stderr
+    assert f"warning: file://{closed} can't be read: it can't be opened" in done.stderr
+    assert f"warning: file://{shut} can't be read: Permission denied" in done.stderr
+    assert "2 x file can't be read" in done.stdout
+    assert sorted(row["topic"] for row in rows(lake, "records")) == ["a"] * 9 + ["b"] * 12 + ["c"] * 9
