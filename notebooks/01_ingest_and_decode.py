@@ -2,25 +2,25 @@
 # MAGIC %md
 # MAGIC # Decode Kafka log segments into Delta tables
 # MAGIC
-# MAGIC Reads the segment files of a log directory and brings the tables of a lake up to date. Run again, it
-# MAGIC decodes only what is new. With `land_raw` set to `yes` the bytes land in `raw_segments` first, and are
-# MAGIC decoded from there: for brokers that delete their segments before long.
+# MAGIC Decodes the segment files of a log directory into the tables of a lake. A second run decodes only new
+# MAGIC and changed segments. With `land_raw` set to `yes` the bytes are copied to `raw_segments` first, and
+# MAGIC decoded from there: use it if the broker soon deletes its segments.
 # MAGIC
 # MAGIC Widgets, with the values they have outside Databricks:
 # MAGIC
 # MAGIC | widget | value | |
 # MAGIC |---|---|---|
 # MAGIC | `source` | `tests/data/corpus/v2-*` | log directory, partition folder, `.log` file or glob |
-# MAGIC | `lake` | `lake` | folder or URI of the lake; made where there is none |
+# MAGIC | `lake` | `lake` | folder or URI of the lake; created if it is missing |
 # MAGIC | `topics` | `.*` | regular expression over whole topic names |
-# MAGIC | `land_raw` | `no` | `yes` lands the bytes first |
+# MAGIC | `land_raw` | `no` | `yes` copies the bytes to `raw_segments` first |
 
 # COMMAND ----------
 
 import sys
 from pathlib import Path
 
-if "__file__" in globals():  # run by its path; Databricks puts the root of the repository on sys.path
+if "__file__" in globals():  # not on Databricks, which puts the root of the repository on sys.path
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from pipelines import decode_batches, ingest_raw, register
@@ -29,7 +29,7 @@ from pipelines.command.settings import Settings
 
 
 def widget(name: str, default: str) -> str:
-    """The value of a widget; the default where there are no widgets."""
+    """The value of a widget; the default outside Databricks."""
     if "dbutils" not in globals():
         return default
     dbutils.widgets.text(name, default)
@@ -64,7 +64,7 @@ for warning in decoded.warnings:
 # MAGIC %md
 # MAGIC ## The ledger
 # MAGIC
-# MAGIC One row a segment. `length` is `decoded_bytes` and `tail_bytes`: nothing is passed over in silence.
+# MAGIC One row per segment. `decoded_bytes` + `tail_bytes` = `length`: every byte is accounted for.
 
 # COMMAND ----------
 

@@ -2,19 +2,19 @@
 # MAGIC %md
 # MAGIC # Explore records and damage
 # MAGIC
-# MAGIC Looks at a lake that `01_ingest_and_decode` or `pipelines.decode_batches` wrote, in SQL.
+# MAGIC Explores a lake that `01_ingest_and_decode` or `pipelines.decode_batches` wrote, with SQL.
 # MAGIC
 # MAGIC | widget | value outside Databricks | |
 # MAGIC |---|---|---|
 # MAGIC | `lake` | `lake` | folder or URI of the lake |
-# MAGIC | `plot` | `records.png` | file for the plot; empty: shown alone |
+# MAGIC | `plot` | `records.png` | file for the plot; empty: only shown |
 
 # COMMAND ----------
 
 import sys
 from pathlib import Path
 
-if "__file__" in globals():  # run by its path; Databricks puts the root of the repository on sys.path
+if "__file__" in globals():  # not on Databricks, which puts the root of the repository on sys.path
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import matplotlib.pyplot as plt
@@ -24,7 +24,7 @@ from pipelines.command.session import get_session
 
 
 def widget(name: str, default: str) -> str:
-    """The value of a widget; the default where there are no widgets."""
+    """The value of a widget; the default outside Databricks."""
     if "dbutils" not in globals():
         return default
     dbutils.widgets.text(name, default)
@@ -39,10 +39,10 @@ register(spark, lake)
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## What is there
+# MAGIC ## Records by topic
 # MAGIC
-# MAGIC `records` holds all that the log holds, control records too; `committed_records` what a consumer with
-# MAGIC `isolation.level=read_committed` would get.
+# MAGIC `records` has every record of the logs, including control records; `committed_records` has the records
+# MAGIC that a consumer with `isolation.level=read_committed` reads.
 
 # COMMAND ----------
 
@@ -87,9 +87,9 @@ spark.sql("""
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## What compression saves
+# MAGIC ## Savings by compression
 # MAGIC
-# MAGIC Bytes of the payloads as stored and expanded, by codec.
+# MAGIC Bytes of the payloads by codec, as stored and uncompressed.
 
 # COMMAND ----------
 
@@ -100,7 +100,7 @@ codecs = spark.sql("""
 
 figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
 for shift, (label, values) in enumerate(
-    {"expanded": [c.expanded for c in codecs], "stored": [c.stored for c in codecs]}.items()
+    {"uncompressed": [c.expanded for c in codecs], "stored": [c.stored for c in codecs]}.items()
 ):
     places = [place + 0.4 * shift for place in range(len(codecs))]
     axes.barh(places, [value / 1000 for value in values], height=0.4, label=label)

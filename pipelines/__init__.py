@@ -1,4 +1,4 @@
-"""The driver's side: from segment files to tables. ``register(spark, lake)`` names them in a session."""
+"""The driver's side, from segment files to tables. ``register(spark, lake)`` makes views of the tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["register"]
 
 
 def register(spark: SparkSession, lake: str) -> None:
-    """Temporary views over all tables of a lake, and its views, in this session."""
+    """Creates temporary views over all tables of a lake, and the lake's own views, in this session."""
     from pipelines.views.register import register as register_views
 
     register_views(spark, lake)

@@ -1,166 +1,108 @@
-"""The main job: segments in, the tables ``records``, ``batches``, ``quarantine`` and ``segments`` out.
+"""The main job: decodes segments into the Delta tables of a lake.
 
-``run`` is the way from sources to committed tables, one bounded run after the other until nothing is left;
-``decode_segments`` is the same decoder as a lazy DataFrame that writes nothing.
+``run`` goes from the sources to committed tables; ``decode_segments`` gives the records as a lazy DataFrame
+and writes nothing.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import time
 import uuid
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-if __package__ in (None, ""):  # spark-submit puts this folder first, not its parent
+if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the imports need its parent
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
+from pipelines.command.commands import DECODE
 from pipelines.command.errors import DamageFound
-from pipelines.command.options import main as run_job
-from pipelines.command.progress import Progress
-from pipelines.command.settings import SETTING_NAMES, Settings, make_settings
-from pipelines.command.summary import Summary, counted
-from pipelines.execute.decode import RECORDS_DDL, Decoder, Staged
-from pipelines.execute.slice_rows import Reader, choose_mode
+from pipelines.command.options import run_command
+from pipelines.command.settings import Settings, make_settings
+from pipelines.execute import job
+from pipelines.execute.decode import Decoded, Decoder
+from pipelines.execute.summary import Summary, print_summary
 from pipelines.lake.address import open_lake
-from pipelines.lake.commit import DECODE_APP, Lake, configured
-from pipelines.plan import jobs, ledger
-from pipelines.plan.slices import Segment
-from pipelines.source.landed import list_raw, marks_in_raw
-from pipelines.source.listing import topic_filter
-from pipelines.source.uris import exists
-from udfs.format import schema as columns
-from udfs.source import fingerprint
-from udfs.spark import protocol as stages
+from pipelines.lake.commit import DECODE_APP, LakeWriter
+from pipelines.plan.landed import Landed
+from pipelines.plan.slices import make_slices
+from pipelines.source.hadoop import default_scheme
+from pipelines.source.listing import Listing, TopicFilter
+from udfs.format import schema
+from udfs.spark import protocol
 
 
 def run(spark: SparkSession, settings: Settings) -> Summary:
-    """Decodes what is new in the sources into the lake. Raises a JobError where it can't."""
-    began = time.monotonic()
-    listing = None
+    """Decodes new and changed segments of the sources into the lake. Raises a JobError if it fails."""
     if settings.from_raw:
-        open_lake(spark, settings.require_lake())
-    else:
-        listing = jobs.list_sources(spark, settings)
-    with jobs.open_for_writing(spark, settings, DECODE_APP) as lake:
-        summary = Summary(run_id=uuid.uuid4().hex, lake=lake.address)
-        if listing is None:
-            asked = topic_filter(spark, settings.topics, settings.exclude_topics)
-            listing = list_raw(lake.table(columns.RAW_SEGMENTS.name)).where(asked)
-        known = lake.ledger()
-
-        def marks(known: DataFrame) -> DataFrame:
-            return _marks(settings, lake, known)
-
-        with jobs.planned(spark, settings, listing, known, marks) as (plan, counts):
-            summary.unchanged, summary.skipped = counts.unchanged, counts.skipped
-            warnings = Counter(jobs.warnings_of_listing(settings, plan, counts))
-            shown = Progress(spark, counts.planned)
-            for segments in jobs.bounded(settings, plan, counts):
-                decoder = _decoder(spark, settings, lake, segments, summary.run_id, shown)
-                conf = jobs.stage_conf(decoder.reader.mode, segments)
-                with configured(spark, conf):
-                    _add(summary, decoder.run(segments), warnings)
-        for log_dir in sorted(lake.uncertain):
-            warnings[
-                f"what holds the last stable offset of {log_dir} is a transaction of uncertain outcome: "
-                "its marker may lie in damaged bytes"
-            ] = 1
-        summary.warnings = counted(warnings)
-    summary.seconds = time.monotonic() - began
-    return summary
-
-
-def _marks(settings: Settings, lake: Lake, known: DataFrame) -> DataFrame:
-    """(segment, unchanged) of the known segments."""
-    if settings.from_raw:
-        return marks_in_raw(known, lake.table(columns.RAW_SEGMENTS.name))
-    if settings.verify_content:
-        return known.mapInArrow(fingerprint.read_content_marks(), fingerprint.MARKS_DDL)
-    return known.mapInArrow(fingerprint.read_marks(), fingerprint.MARKS_DDL)
-
-
-def _decoder(
-    spark: SparkSession,
-    settings: Settings,
-    lake: Lake,
-    segments: Sequence[Segment],
-    run_id: str,
-    shown: Progress,
-) -> Decoder:
-    mode = choose_mode(settings.read, settings.from_raw, [s.segment for s in segments])
-    raw = lake.table(columns.RAW_SEGMENTS.name) if settings.from_raw else None
-
-    def is_gone(uri: str) -> bool:
-        return raw.where(F.col("segment") == uri).isEmpty() if raw is not None else not exists(spark, uri)
-
-    return Decoder(
+        open_lake(settings.require_lake(), default_scheme(spark))
+    return job.run(
         spark,
-        lake,
-        Reader(spark, mode, settings.slice_bytes, raw),
-        settings.sink,
-        jobs.stage_options(settings, lake.address, run_id),
-        shown,
-        is_gone,
+        settings,
+        job.Work(
+            app_id=DECODE_APP,
+            known=LakeWriter.ledger,
+            runner=lambda context: Decoder(sink=settings.sink, **vars(context)),
+            count=_count,
+            landed=_landed(settings) if settings.from_raw else None,
+        ),
     )
 
 
-def _add(summary: Summary, staged: Staged, warnings: Counter[str]) -> None:
-    for verdict in staged.news:
+def _landed(settings: Settings) -> Callable[[LakeWriter], tuple[Listing, job.CheckFiles]]:
+    """A function that lists the landed segments of a lake, and gives the check of their fingerprints."""
+
+    def list_landed(lake: LakeWriter) -> tuple[Listing, job.CheckFiles]:
+        landed = Landed(lake.path(schema.RAW_SEGMENTS.name))
+        topic_filter = TopicFilter(settings.topics, settings.exclude_topics)
+        return landed.listing(topic_filter, null_topic=settings.sink == "arrow"), landed.check
+
+    return list_landed
+
+
+def _count(summary: Summary, decoded: Decoded, lake: LakeWriter) -> None:
+    """Adds the results of one bounded run to the summary."""
+    for verdict in decoded.changes:
+        totals, segment = verdict.totals, verdict.segment
         summary.segments += 1
-        summary.batches += verdict.total("entries")
-        summary.records += verdict.total("records")
-        summary.damaged += verdict.total("damaged")
-        summary.bytes += verdict.segment.planned_bytes
-        summary.partitions.add((verdict.segment.topic, verdict.segment.partition))
-        if verdict.total("offset_regressions"):
-            warnings["a segment's offsets do not rise everywhere (segments.offset_regressions)"] += 1
-    summary.magics |= staged.magics
-    warnings.update(staged.warnings)
+        summary.batches += totals.batches
+        summary.records += totals.records
+        summary.damaged += totals.damaged
+        summary.bytes += segment.planned_bytes
+        summary.partitions.add((segment.topic, segment.partition))
+        summary.regressing += totals.offset_regressions > 0
+        if totals.unreadable_bytes:
+            summary.unreadable[segment.segment] = totals.unreadable_bytes
+    summary.magics |= decoded.magics
+    summary.uncertain |= set(decoded.outcome.uncertain)
+    summary.unknown_outcomes += decoded.outcome.unknown
 
 
 def decode_segments(spark: SparkSession, source: str | Sequence[str], **settings: Any) -> DataFrame:
-    """The columns of ``records`` of all segments of a source: lazy, nothing written, no ledger.
+    """The rows of ``records`` of all segments of a source, as a lazy DataFrame. Needs and writes no lake.
 
-    settings: as ``Settings`` has them (topics, max_batch_uncompressed, ...). Every segment is one slice.
+    settings: fields of ``Settings`` (topics, max_batch_uncompressed, ...). Every segment is one slice.
     """
-    made = make_settings({**settings, "source": source})
-    segments = jobs.list_sources(spark, made).where("skip IS NULL")
-    if made.one_copy:
-        segments = ledger.furthest_copies(segments)
-    values = {
-        "group_id": F.spark_partition_id(),
-        "uri": F.col("segment"),
-        "start": F.lit(0),
-        "stop": F.col("length"),
-        "exact_start": F.lit(True),
-        "chunk_position": F.lit(0),
-    }
-    kinds = (field.split(" ", 1) for field in stages.SLICE_DDL.split(", "))
-    rows = segments.select(
-        *(
-            values.get(name, F.col(name) if name in segments.columns else F.lit(None)).cast(kind).alias(name)
-            for name, kind in kinds
-        )
-    )
-    options = jobs.stage_options(made, "", uuid.uuid4().hex)
-    return rows.mapInArrow(stages.stage("read_records", options), RECORDS_DDL)
+    checked = make_settings({**settings, "source": source})
+    plan = job.plan_afresh(spark, checked)
+    segments = [segment for bounded_run in plan.runs(plan.found, 1 << 62) for segment in bounded_run]
+    slices = make_slices(segments, checked.slice_bytes, split=False)
+    rows = job.reader(spark, checked, segments).rows(slices, 0)
+    options = job.stage_options(checked, "", uuid.uuid4().hex, 0)
+    return rows.mapInArrow(protocol.stage("read_records", options), schema.RECORDS.ddl())
 
 
 def _job(spark: SparkSession, settings: Settings) -> None:
     summary = run(spark, settings)
-    jobs.tell(summary, settings.json)
-    if settings.fail_on_damage and summary.damaged:
-        raise DamageFound(f"{summary.damaged} damaged ranges: see the table quarantine")
+    print_summary(summary, settings.json)
+    if settings.fail_on_damage and summary.is_damaged:
+        raise DamageFound(summary.damage())
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return run_job(_job, "Decode Kafka log segments into Delta tables.", SETTING_NAMES, argv)
+    return run_command(DECODE, _job, argv)
 
 
 if __name__ == "__main__":

@@ -1,106 +1,67 @@
-"""Lands the bytes of segments in ``raw_segments``, for those whose broker deletes them.
+"""Lands the bytes of segments in ``raw_segments``, so that they can be decoded after the broker deletes them.
 
-The same listing, plan, stage and commits as ``decode_batches``; what was landed before stands in for the
-ledger. Only new bytes land: a file that grew goes on behind its last whole entry, a rewritten one makes way.
+Listing, plan and commits are those of ``decode_batches``; in place of the ledger, the plan compares the
+listing with the landed bytes. Only new bytes are landed: a file that grew is landed from the end of its last
+whole batch on, the chunks of a rewritten file are replaced.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import time
-import uuid
-from collections import Counter
 from collections.abc import Sequence
 
-if __package__ in (None, ""):  # spark-submit puts this folder first, not its parent
+if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the imports need its parent
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
+from pyspark.sql import SparkSession
 
-from pipelines.command.options import main as run_job
-from pipelines.command.progress import Progress
-from pipelines.command.settings import SETTING_NAMES, Settings
-from pipelines.command.summary import Summary, counted
+from pipelines.command.commands import INGEST
+from pipelines.command.options import run_command
+from pipelines.command.settings import Settings
+from pipelines.execute import job
+from pipelines.execute.decode import Decoded
 from pipelines.execute.land import Lander
-from pipelines.execute.slice_rows import Reader, choose_mode
-from pipelines.lake.commit import INGEST_APP, Lake, configured
-from pipelines.plan import jobs
-from pipelines.plan.slices import Segment
-from pipelines.source.landed import landed
-from pipelines.source.uris import exists
-from udfs.format import schema as columns
-from udfs.source import fingerprint
-
-_ONLY_FOR_DECODING = (
-    "from_raw",
-    "redecode",
-    "verify_content",
-    "max_batch_uncompressed",
-    "quarantine_content_bytes",
-    "fail_on_damage",
-)
-FIELDS = tuple(name for name in SETTING_NAMES if name not in _ONLY_FOR_DECODING)
+from pipelines.execute.summary import Summary, print_summary
+from pipelines.lake.commit import INGEST_APP, LakeWriter
+from pipelines.plan.landed import Landed
+from udfs.format import schema
 
 
 def run(spark: SparkSession, settings: Settings) -> Summary:
-    """Lands what is new in the sources. Raises a JobError where it can't."""
-    began = time.monotonic()
-    listing = jobs.list_sources(spark, settings)
-    with jobs.open_for_writing(spark, settings, INGEST_APP) as lake:
-        summary = Summary(run_id=uuid.uuid4().hex, lake=lake.address, chunks=0)
-        raw = columns.RAW_SEGMENTS.name
-        known = None if lake.is_empty(raw) else landed(lake.table(raw))
-        with jobs.planned(spark, settings, listing, known, _marks) as (plan, counts):
-            summary.unchanged, summary.skipped = counts.unchanged, counts.skipped
-            warnings = Counter(jobs.warnings_of_listing(settings, plan, counts))
-            shown = Progress(spark, counts.planned)
-            for segments in jobs.bounded(settings, plan, counts):
-                lander = _lander(spark, settings, lake, segments, summary.run_id, shown)
-                conf = jobs.stage_conf(lander.reader.mode, segments)
-                with configured(spark, conf):
-                    staged = lander.run(segments)
-                warnings.update(staged.warnings)
-                for verdict in staged.news:
-                    summary.segments += 1
-                    summary.bytes += verdict.segment.planned_bytes
-                    summary.partitions.add((verdict.segment.topic, verdict.segment.partition))
-        summary.chunks = lake.rows_of_run(raw, summary.run_id) if summary.segments else 0
-        summary.warnings = counted(warnings)
-    summary.seconds = time.monotonic() - began
+    """Lands new bytes of the sources. Raises a JobError if it fails."""
+    work = job.Work(INGEST_APP, _known, lambda context: Lander(sink=settings.sink, **vars(context)), _count)
+    summary = job.run(spark, settings, work)
+    summary.chunks = summary.chunks or 0
     return summary
 
 
-def _marks(known: DataFrame) -> DataFrame:
-    return known.mapInArrow(fingerprint.read_marks(), fingerprint.MARKS_DDL)
+def _count(summary: Summary, landed: Decoded, lake: LakeWriter) -> None:
+    """Adds the results of one bounded run to the summary."""
+    for verdict in landed.changes:
+        summary.segments += 1
+        summary.bytes += verdict.segment.planned_bytes
+        summary.partitions.add((verdict.segment.topic, verdict.segment.partition))
+    chunks = lake.chunks_of_run(summary.run_id)
+    summary.chunks = chunks.num_rows
+    summary.unreadable_chunks = [
+        (row["segment"], row["chunk_position"])
+        for row in chunks.filter(chunks.column("crc32c").is_null()).to_pylist()
+    ]
 
 
-def _lander(
-    spark: SparkSession,
-    settings: Settings,
-    lake: Lake,
-    segments: Sequence[Segment],
-    run_id: str,
-    shown: Progress,
-) -> Lander:
-    mode = choose_mode(settings.read, False, [s.segment for s in segments])
-    return Lander(
-        spark,
-        lake,
-        Reader(spark, mode, settings.slice_bytes),
-        settings.sink,
-        jobs.stage_options(settings, lake.address, run_id),
-        shown,
-        lambda uri: not exists(spark, uri),
-    )
+def _known(lake: LakeWriter) -> pa.Table:
+    """How far each file was landed by earlier runs, in columns of the ledger."""
+    return Landed(lake.path(schema.RAW_SEGMENTS.name)).known()
 
 
 def _job(spark: SparkSession, settings: Settings) -> None:
-    jobs.tell(run(spark, settings), settings.json)
+    print_summary(run(spark, settings), settings.json)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return run_job(_job, "Land the bytes of Kafka log segments in a Delta table.", FIELDS, argv)
+    return run_command(INGEST, _job, argv)
 
 
 if __name__ == "__main__":

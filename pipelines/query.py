@@ -1,7 +1,8 @@
-"""``python -m pipelines.query --lake L "SELECT ..."``: one statement over the tables and views of a lake.
+"""``python -m pipelines.query --lake L "SELECT ..."``: runs one SQL statement over a lake.
 
-Spark makes a JSON object of every row (binary as Base64, timestamps ISO 8601 in UTC, null kept); the formats
-differ only in how these are printed. Rows are printed as they come, never all held.
+Spark turns every row into a JSON object (binary as Base64, timestamps as ISO 8601 in UTC, nulls kept); the
+output formats differ only in how these objects are printed. Rows are printed as they arrive, so that a large
+result needs little memory.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-if not __package__:  # run by its path (spark-submit): its root, not pipelines/, belongs on sys.path
+if not __package__:  # spark-submit puts pipelines/ on sys.path; the imports need its parent
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from py4j.protocol import Py4JJavaError
@@ -24,30 +25,32 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType
 
+from pipelines.command.commands import QUERY
 from pipelines.command.errors import UserError, one_line
-from pipelines.command.options import Parser, add_setting, exit_code_of, set_up_logging
+from pipelines.command.options import run_command
 from pipelines.command.session import session
-from pipelines.command.settings import make_settings
+from pipelines.command.settings import Settings
+from pipelines.command.terminal import printable
 from pipelines.views.register import register
 
 _JSON = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 
-# A table is laid out by its first rows; a longer cell is cut, as a terminal is no place for a megabyte.
+# The first _SAMPLE rows decide how wide a column is; a cell longer than _WIDEST characters is cut
 _SAMPLE = 200
 _WIDEST = 80
 
-# Spark's name for an error stands first, in brackets; these are no fault of the statement.
-_NOT_THE_STATEMENT = ("[FAILED_READ_FILE", "[INTERNAL_ERROR")
+# A message of Spark begins with its error class in brackets; these classes do not mean a wrong statement
+_NOT_STATEMENT_ERRORS = ("[FAILED_READ_FILE", "[INTERNAL_ERROR")
 
 
 def json_lines(frame: DataFrame) -> Iterator[str]:
-    """One JSON object a row, keys in the order of the columns."""
+    """One JSON object per row, keys in the order of the columns."""
     objects = frame.select(F.to_json(F.struct("*"), _JSON))
     return (row[0] for row in objects.toLocalIterator(prefetchPartitions=True))
 
 
 def parse(line: str) -> list[tuple[str, Any]]:
-    """Names and values of a row; names may repeat, numbers stay the text they are."""
+    """(name, value) pairs of one row: a name may occur twice, a number is its text."""
     pairs: list[tuple[str, Any]] = json.loads(
         line, object_pairs_hook=list, parse_int=_Number, parse_float=_Number
     )
@@ -55,11 +58,11 @@ def parse(line: str) -> list[tuple[str, Any]]:
 
 
 class _Number(str):
-    """A number as it was written."""
+    """The text of a number, with the digits that Spark wrote."""
 
 
 def as_text(value: Any) -> str:
-    """A value as one cell; nested ones as JSON."""
+    """A value as the text of one cell; a nested value as JSON."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -68,7 +71,7 @@ def as_text(value: Any) -> str:
 
 
 def to_json(value: Any) -> str:
-    """JSON again, of what ``parse`` made: an object is a list of pairs."""
+    """The JSON text of a value from ``parse``, where an object is a list of (name, value) pairs."""
     if isinstance(value, _Number):
         return value
     if isinstance(value, list):
@@ -79,7 +82,7 @@ def to_json(value: Any) -> str:
 
 
 def csv_cell(value: Any) -> str:
-    """RFC 4180; null is an empty cell, an empty text a quoted one."""
+    """A value as a cell of RFC 4180: null is an empty cell, an empty string a quoted one."""
     if value is None:
         return ""
     text = as_text(value)
@@ -88,7 +91,7 @@ def csv_cell(value: Any) -> str:
 
 
 def readable(encoded: str | None) -> str | None:
-    """Bytes for a person: the text they hold, else hexadecimal."""
+    """Base64 decoded for a person: printable UTF-8 as text, other bytes in hexadecimal."""
     if encoded is None:
         return None
     content = base64.b64decode(encoded)
@@ -100,14 +103,18 @@ def readable(encoded: str | None) -> str | None:
 
 
 def table_lines(names: Sequence[str], binary: Sequence[bool], lines: Iterable[str]) -> Iterator[str]:
-    """A table whose columns are as wide as the first rows ask for."""
+    """Lines of a table. The first rows decide how wide a column is; control characters are escaped.
+
+    binary: whether a column holds Base64. lines: rows from ``json_lines``.
+    """
 
     def cells(line: str) -> list[str]:
         values = [value for _, value in parse(line)]
-        shown = [readable(value) if hidden else value for value, hidden in zip(values, binary, strict=True)]
-        texts = [as_text(value).replace("\n", " ") for value in shown]
+        shown = [readable(value) if encoded else value for value, encoded in zip(values, binary, strict=True)]
+        texts = [printable(as_text(value)) for value in shown]
         return [text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…" for text in texts]
 
+    names = list(map(printable, names))
     rows = map(cells, lines)
     sample = list(itertools.islice(rows, _SAMPLE))
     widths = [max(map(len, column)) for column in zip(names, *sample, strict=True)]
@@ -130,7 +137,10 @@ def csv_lines(names: Sequence[str], lines: Iterable[str]) -> Iterator[str]:
 
 
 def answer(spark: SparkSession, lake: str, statement: str, output: str) -> Iterator[str]:
-    """Lines of the answer to one statement; a UserError where the statement is at fault."""
+    """Lines that print the result of one statement. Raises a UserError if the statement is wrong.
+
+    output: table, json or csv.
+    """
     register(spark, lake)
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     try:
@@ -146,29 +156,21 @@ def answer(spark: SparkSession, lake: str, statement: str, output: str) -> Itera
         yield from lines
     except (PySparkException, Py4JJavaError) as error:
         line = one_line(error)
-        if not re.match(r"\[[A-Z]", line) or line.startswith(_NOT_THE_STATEMENT):
+        if not re.match(r"\[[A-Z]", line) or line.startswith(_NOT_STATEMENT_ERRORS):
             raise
         raise UserError(f"SQL: {line}") from None
 
 
+def run(settings: Settings, statement: str, format: str) -> None:  # noqa: A002  # the option's name
+    """Prints the result of one statement."""
+    lake = settings.require_lake()
+    with session(settings) as spark:
+        for line in answer(spark, lake, statement, format):
+            print(line)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    set_up_logging()
-
-    def job() -> None:
-        parser = Parser("Answers one SQL statement over the tables and views of a lake.")
-        for name in ("lake", "cores", "driver_memory"):
-            add_setting(parser, name)
-        parser.add_argument("--format", choices=("table", "json", "csv"), default="table")
-        parser.add_argument("statement", help="one SQL statement, in quotes")
-        values = parser.values(argv)
-        statement, output = values.pop("statement"), values.pop("format")
-        settings = make_settings(values)
-        lake = settings.require_lake()
-        with session(settings) as spark:
-            for line in answer(spark, lake, statement, output):
-                print(line)
-
-    return exit_code_of(job)
+    return run_command(QUERY, run, argv, with_spark=False)
 
 
 if __name__ == "__main__":

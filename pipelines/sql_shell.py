@@ -1,7 +1,7 @@
 """``python -m pipelines.sql_shell --lake L``: Spark's own SQL shell, with the tables and views of a lake.
 
-The catalog is in memory and filled by an init file, so that nothing is left behind, neither in the working
-folder nor elsewhere.
+An init file fills an in-memory catalog, so that the shell leaves no files behind, in the working folder or
+elsewhere.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from pathlib import Path
 
 import pyspark
 
+from pipelines.command.commands import SQL
 from pipelines.command.errors import RunFailed, UserError
 from pipelines.command.java import java_problem
-from pipelines.command.options import Parser, add_setting, exit_code_of, set_up_logging
+from pipelines.command.options import run_command
 from pipelines.command.session import ANYWHERE, EMBEDDED
-from pipelines.command.settings import Settings, make_settings
+from pipelines.command.settings import Settings
 from pipelines.views.register import temporary_views
 from udfs.format.schema import SEGMENTS
 
 
 def shell_command(settings: Settings, home: Path, scratch: Path, init_file: Path) -> list[str]:
-    """``spark-sql`` with the settings of every session of ours, keeping what it must write in ``scratch``."""
+    """The ``spark-sql`` command with the settings of an embedded session; Spark's files go to ``scratch``."""
     conf = {**ANYWHERE, **EMBEDDED, "spark.sql.warehouse.dir": f"file:{scratch}/warehouse"}
     options = [item for key, value in conf.items() for item in ("--conf", f"{key}={value}")]
     return [
@@ -39,7 +40,7 @@ def shell_command(settings: Settings, home: Path, scratch: Path, init_file: Path
 
 
 def run(settings: Settings) -> None:
-    """Opens the shell and waits for its end."""
+    """Opens the shell and waits until it ends."""
     lake = settings.require_lake()
     address = lake if "://" in lake else str(Path(lake.removeprefix("file:")).absolute())
     if "://" not in lake and not Path(address, SEGMENTS.name, "_delta_log").is_dir():
@@ -53,7 +54,7 @@ def run(settings: Settings) -> None:
         init_file = scratch / "init.sql"
         init_file.write_text("".join(f"{statement};\n" for statement in temporary_views(address)))
         command = shell_command(settings, home, scratch, init_file)
-        # Ctrl-C is the shell's: it stops a statement there, not this process.
+        # Ctrl-C is for the shell, where it stops a statement; this process ignores it
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         done = subprocess.run(command, env={**os.environ, "SPARK_HOME": str(home)}, check=False)
     if done.returncode:
@@ -61,15 +62,7 @@ def run(settings: Settings) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    set_up_logging()
-
-    def job() -> None:
-        parser = Parser("Opens a SQL shell over the tables and views of a lake.")
-        for name in ("lake", "cores", "driver_memory"):
-            add_setting(parser, name)
-        run(make_settings(parser.values(argv)))
-
-    return exit_code_of(job)
+    return run_command(SQL, run, argv, with_spark=False)
 
 
 if __name__ == "__main__":

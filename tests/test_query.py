@@ -69,8 +69,10 @@ def test_table_without_rows_still_has_its_head(spark: SparkSession, lake: str) -
 
 
 def test_tables_and_views_by_name(spark: SparkSession, lake: str) -> None:
-    rows = [{"topic": "t", "partition": 0, "magic": 2, "offset": n, "is_control": n == 1} for n in range(3)]
-    insert(spark, lake, "records", rows)
+    place = {"topic": "t", "partition": 0, "segment": "file:///t-0/0.log", "generation": 1}
+    rows = [{**place, "magic": 2, "batch_position": n, "offset": n, "is_control": n == 1} for n in range(3)]
+    insert(lake, "records", rows)
+    insert(lake, "segments", [{**place, "partition_dir": "file:///t-0", "decoded_bytes": 9}])
     found = ask(spark, lake, "SELECT offset FROM committed_records ORDER BY offset;", "csv")
     assert found == ["offset", "0", "2"]
 

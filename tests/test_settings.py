@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pipelines.command.commands import DECODE
 from pipelines.command.errors import DamageFound, RunFailed, UserError
 from pipelines.command.options import exit_code_of, parse_arguments
 from pipelines.command.settings import MIB, SETTING_NAMES, Settings, make_settings, read_yaml, to_yaml
 
 
 def parse(*argv: str) -> Settings:
-    settings = parse_arguments("A job.", SETTING_NAMES, argv)
-    assert settings is not None
-    return settings
+    parsed = parse_arguments(DECODE, argv)
+    assert parsed is not None
+    return parsed[0]
 
 
 def test_defaults_are_those_of_the_contract() -> None:
@@ -44,7 +45,7 @@ def test_command_line_overrides_the_file(tmp_path: Path) -> None:
 
 def test_printed_settings_give_the_same_settings(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     argv = ["--source", "a: b", "--source", "ü", "--topics", "x|y", "--cores", "3", "--fail-on-damage"]
-    assert parse_arguments("A job.", SETTING_NAMES, [*argv, "--print-config"]) is None
+    assert parse_arguments(DECODE, [*argv, "--print-config"]) is None
     config = tmp_path / "printed.yml"
     config.write_text(capsys.readouterr().out)
     assert parse("--config", str(config)) == parse(*argv)
@@ -64,14 +65,14 @@ def test_yaml_of_settings_names_each_once() -> None:
         (["--topcs", "x"], r"unknown argument '--topcs'; did you mean --topics\?"),
         (["stray"], "unknown argument 'stray'; see --help"),
         (["--lake"], "expected one argument; see --help"),
-        (["--lake", ""], "--lake takes a text that is not empty"),
-        (["--topics", "a("], r"--topics takes a regular expression, and 'a\(' is none: missing \)"),
-        (["--slice-bytes", "-1"], "--slice-bytes takes a number of bytes above 0"),
-        (["--slice-bytes", "0"], "--slice-bytes takes a number of bytes above 0"),
-        (["--max-files-per-run", "many"], "--max-files-per-run takes a whole number above 0, not 'many'"),
-        (["--read", "fast"], "--read takes one of auto, direct, binary, not 'fast'"),
-        (["--driver-memory", "2"], "--driver-memory takes a size as Java writes it"),
-        (["--catalog-schema", "a;b"], "--catalog-schema takes a name"),
+        (["--lake", ""], "--lake must be a non-empty string"),
+        (["--topics", "a("], r"--topics must be a regular expression; 'a\(' does not compile: missing \)"),
+        (["--slice-bytes", "-1"], "--slice-bytes must be a number of bytes above 0"),
+        (["--slice-bytes", "0"], "--slice-bytes must be a number of bytes above 0"),
+        (["--max-files-per-run", "many"], "--max-files-per-run must be a whole number above 0, not 'many'"),
+        (["--read", "fast"], "--read must be one of auto, direct, binary, not 'fast'"),
+        (["--driver-memory", "2"], "--driver-memory must be a Java heap size"),
+        (["--catalog-schema", "a;b"], "--catalog-schema must be a name"),
         (["--config", "/nonexistent.yml"], "--config: cannot read /nonexistent.yml: No such file"),
     ],
 )
@@ -86,15 +87,15 @@ def test_wrong_arguments_are_one_line(argv: list[str], message: str) -> None:
     [
         ("topic: x", r"unknown setting 'topic'; did you mean topics\?"),
         ("one-copy: true", r"unknown setting 'one-copy'; did you mean one_copy\?"),
-        ("zzz: 1", "unknown setting 'zzz'; there are source, lake"),
-        ("one_copy: 'yes'", "--one-copy takes true or false, not 'yes'"),
-        ("topics: 5", "--topics takes a text"),
-        ("cores: 1.5", "--cores takes a whole number above 0, not 1.5"),
-        ("cores: true", "--cores takes a whole number above 0, not True"),
-        ("source: {a: b}", "--source takes a text or a list of texts"),
-        ("lake: [", "is no YAML"),
-        ("- a", "has to be a list of `name: value` lines"),
-        ("lake: !!python/object:os.system x", "is no YAML"),
+        ("zzz: 1", "unknown setting 'zzz'; known settings: source, lake"),
+        ("one_copy: 'yes'", "--one-copy must be true or false, not 'yes'"),
+        ("topics: 5", "--topics must be a non-empty string"),
+        ("cores: 1.5", "--cores must be a whole number above 0, not 1.5"),
+        ("cores: true", "--cores must be a whole number above 0, not True"),
+        ("source: {a: b}", "--source must be a string or a list of strings"),
+        ("lake: [", "is not valid YAML"),
+        ("- a", "must consist of `name: value` lines"),
+        ("lake: !!python/object:os.system x", "is not valid YAML"),
     ],
 )
 def test_wrong_files_are_one_line(tmp_path: Path, content: str, message: str) -> None:

@@ -35,8 +35,9 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("code") / "code.zip"
     with zipfile.ZipFile(path, "w") as packed:
         for package in ("pipelines", "udfs"):
-            for source in sorted((ROOT / package).rglob("*.py")):
-                packed.write(source, str(source.relative_to(ROOT)))
+            for source in sorted((ROOT / package).rglob("*")):
+                if source.suffix in (".py", ".sql"):
+                    packed.write(source, str(source.relative_to(ROOT)))
     return path
 
 

@@ -1,6 +1,6 @@
 """Known vulnerabilities of the packages in ``requirements.lock``: ``make audit``, by pip-audit.
 
-Exit code 0: none known; 1: some are; 2: no source of advisories could be asked, so nothing is known.
+Exit code 0: none known; 1: some known; 2: no source of advisories could be reached, so nothing is known.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ LOCK = Path(__file__).resolve().parent.parent / "requirements.lock"
 
 
 def verdict(packages: Sequence[dict[str, Any]]) -> tuple[int, list[str]]:
-    """(exit code, lines to print) of pip-audit's list: name, and version and vulns or skip_reason."""
-    asked = [p for p in packages if "vulns" in p]
-    if not asked:
-        return 2, ["audit: no source of advisories could be asked here: nothing is known of any package"]
+    """(exit code, lines to print). packages: pip-audit's, with name, and version and vulns or skip_reason."""
+    checked = [p for p in packages if "vulns" in p]
+    if not checked:
+        return 2, ["audit: no source of advisories could be reached: nothing is known of any package"]
     found = [
-        f"{p['name']} {p['version']}: {v['id']}, mended in {', '.join(v['fix_versions']) or 'no version yet'}"
-        for p in asked
+        f"{p['name']} {p['version']}: {v['id']}, fixed in {', '.join(v['fix_versions']) or 'no version yet'}"
+        for p in checked
         for v in p["vulns"]
     ]
     left = [p["name"] for p in packages if "vulns" not in p]
     unknown = f"; nothing is known of {', '.join(left)}" if left else ""
-    return int(bool(found)), [*found, f"{len(asked)} packages, {len(found)} known vulnerabilities{unknown}"]
+    return int(bool(found)), [*found, f"{len(checked)} packages, {len(found)} known vulnerabilities{unknown}"]
 
 
 def main() -> int:

@@ -1,12 +1,15 @@
-"""Makes the environment's own Spark ready for bare use: Delta's jars, the environment's Python, a quiet log.
+"""Prepares the environment's Spark: Delta's jars, the environment's Python, a quiet log.
 
-Run once by ``make setup`` with the environment's Python. Afterwards ``.venv/bin/spark-submit`` works with
-nothing set and nothing activated:
+``make setup`` runs it once with the environment's Python. After that ``.venv/bin/spark-submit`` works without
+settings and without activating the environment:
 
-* Delta's jars, resolved by Spark's own package resolution, lie in ``pyspark/jars``. What pyspark ships
-  itself stays as it is.
-* ``.venv/bin/spark-distribution`` leads ``find-spark-home`` to this pyspark whatever ``python3`` is on PATH.
-* ``pyspark/conf`` names this environment's Python for driver and workers, and the project's log4j settings.
+* Delta's jars, resolved by Spark's own package resolution, are in ``pyspark/jars``. The jars that pyspark
+ships
+  are not replaced.
+* ``find-spark-home`` finds this pyspark by ``.venv/bin/spark-distribution``, whichever ``python3`` is on
+PATH.
+* ``pyspark/conf`` names this environment's Python for driver and workers, and has the project's log4j
+settings.
 """
 
 from __future__ import annotations
@@ -44,12 +47,12 @@ spark.stop()
 
 
 def artifact(jar_name: str) -> str:
-    """``roaringbitmap-1.2.jar`` -> ``roaringbitmap``; Ivy's ``group_`` in front, if any, is the caller's."""
+    """``roaringbitmap-1.2.jar`` -> ``roaringbitmap``. The caller removes Ivy's ``group_`` in front."""
     return re.sub(r"-\d[\w.\-]*\.jar$", "", jar_name)
 
 
 def resolve(package: str, home: Path) -> list[Path]:
-    """Jars of the package and all it needs, fetched into Ivy's cache where they are not there."""
+    """Jars of a package and of its dependencies, fetched into Ivy's cache if they are missing."""
     environment = {**os.environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
@@ -60,12 +63,12 @@ def resolve(package: str, home: Path) -> list[Path]:
             text=True,
         )
     if done.returncode:
-        sys.exit(f"{done.stderr}\nsetup: Spark could not resolve {package}: is the network there?")
+        sys.exit(f"{done.stderr}\nsetup: Spark could not resolve {package}: is there a network?")
     return [Path(line.removeprefix("file:")) for line in done.stdout.split()]
 
 
 def install_jars(jars: list[Path], target: Path) -> None:
-    """Copies those whose artifact pyspark does not ship; the first, which the others are for, last."""
+    """Copies the jars that pyspark does not ship. The first, Delta's own, comes last: it marks completion."""
     there = {artifact(jar.name) for jar in target.glob("*.jar")} | REPLACED
     for jar in reversed(jars):
         name = jar.name.split("_", 1)[1]
@@ -77,7 +80,7 @@ def install_jars(jars: list[Path], target: Path) -> None:
 
 
 def write_conf(home: Path, project: Path) -> None:
-    """``pyspark/conf``: settings that Spark's scripts read by themselves."""
+    """Writes ``pyspark/conf``, which Spark's scripts read by themselves."""
     conf = home / "conf"
     conf.mkdir(exist_ok=True)
     bin_folder = os.path.relpath(Path(sys.executable).parent, conf)
@@ -86,7 +89,7 @@ def write_conf(home: Path, project: Path) -> None:
 
 
 def link_distribution(home: Path) -> None:
-    """The place beside ``find_spark_home.py`` where that script looks first."""
+    """Links ``spark-distribution``, beside ``find_spark_home.py``, where that script looks first."""
     link = Path(sys.executable).parent / "spark-distribution"
     link.unlink(missing_ok=True)
     link.symlink_to(os.path.relpath(home, link.parent))

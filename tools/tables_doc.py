@@ -8,32 +8,34 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-from pipelines.lake.create import STATISTICS
-from pipelines.views.register import COMMITTED_RECORDS, CRC_REPORT, LATEST_BY_KEY, VIEWS
+from pipelines.views.register import VIEWS
 from udfs.format.schema import RECORDS, TABLES, Column, Table
 
 HEAD = """\
 # Tables and views
 
-Made by `python -m tools.tables_doc > docs/tables.md` from `udfs/format/schema.py` and
-`pipelines/views`: change those, not this file.
+`python -m tools.tables_doc > docs/tables.md` makes this page from `udfs/format/schema.py` and
+`pipelines/views`: change those, not this page.
 
 Each table is a Delta table at `<lake>/<name>`, reader version 1 and writer version 2: no
-deletion vectors and no column mapping, so that every Delta reader can open it. The comments
-below stand on the tables and columns themselves too.
+deletion vectors and no column mapping, so that every Delta reader can open it. The tables and
+columns have the comments below as their own comments.
 
-- An *entry* is what a log consists of: a record batch (magic 2), or a plain message or a
-  wrapper of compressed messages (magic 0 and 1).
+- A log consists of *record batches*: batches of magic 2, or messages of magic 0 or 1, plain or
+  wrappers of compressed messages.
 - `segment` is the file's canonical URI: absolute, `file:///...` for local files, without
-  percent-encoding. `log_dir` is its folder. `position` and `batch_position` are the byte where
-  an entry starts in the segment: `segment` and `position` name an entry.
+  percent-encoding. `partition_dir` is its folder. `position` and `batch_position` are the byte at
+  which a batch starts in its segment: `segment` and `position` identify a batch.
+- `generation` says which decoding of a segment wrote a row. A row is valid only if its generation is that
+  of the segment's row in `segments`; the views read no other rows. There are others while a run writes,
+  and after a run that was killed, until the next job deletes them.
 - The first eight columns of `records` are those of Spark's Kafka source with
-  `includeHeaders`, same names and types: a query written for it runs on them.
-- `batches.status`: `ok`; `suspect`, decoded and kept although the header contradicts the
-  content; `corrupt`, a checksum is wrong, of the entry or of a message in it; `invalid`, the
-  checksum is right and the content is not; `unsupported`, a codec that Kafka does not have
-  there. Of the last three no record is kept, and the bytes are in `quarantine`.
-- Statistics are kept for the columns named below: a filter on them skips data files.
+  `includeHeaders`, same names and types: a query written for that source runs on them.
+- `batches.status`: `ok`; `suspect`, decoded and kept although its header contradicts its
+  content; `corrupt`, the checksum of the batch or of a message in it is wrong; `invalid`, the
+  checksum is right, but the content is wrong; `unsupported`, Kafka does not have the codec for this
+  magic. No record of the last three is kept; their bytes are in `quarantine`.
+- A filter on a column with statistics, named below, skips data files.
 
 ## Tables
 """
@@ -57,9 +59,9 @@ CRC_REPORT_COLUMNS = (
 )
 
 VIEW_COLUMNS = {
-    COMMITTED_RECORDS.name: RECORDS.columns,
-    CRC_REPORT.name: CRC_REPORT_COLUMNS,
-    LATEST_BY_KEY.name: RECORDS.columns,
+    "committed_records": RECORDS.columns,
+    "crc_report": CRC_REPORT_COLUMNS,
+    "latest_by_key": RECORDS.columns,
 }
 
 
@@ -80,7 +82,7 @@ def of_table(table: Table) -> Iterator[str]:
     yield ""
     yield f"{table.comment}."
     yield ""
-    yield f"Partitioned by: {names(table.partitioned_by)}. Statistics: {names(STATISTICS[table.name])}."
+    yield f"Partitioned by: {names(table.partitioned_by)}. Statistics: {names(table.bounded)}."
     yield ""
     yield from rows(table.columns)
     yield ""

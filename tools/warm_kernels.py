@@ -1,6 +1,6 @@
 """Compiles the kernels into their cache, by decoding a few small real segments.
 
-A worker that finds them there starts at once; else each of the first ones compiles them for itself.
+A worker loads compiled kernels from the cache at once. Without it each of the first workers compiles them.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What a person types, and what they are told: settings, options, exit codes, summary, session."""
+"""The command line and what it needs: commands, settings, options, errors, the Spark session."""

@@ -1,4 +1,4 @@
-"""How a job ends other than well. Each class is an exit code; its message is the one line a person sees."""
+"""Expected failures of a job. Each class has an exit code; its message is the one line that a user sees."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ import re
 
 
 class JobError(Exception):
-    """An expected end of a job: one line, no traceback."""
+    """An expected failure of a job: printed as one line, without a traceback."""
 
     exit_code = 1
 
 
 class UserError(JobError):
-    """The arguments, a source or the lake are not as they have to be; the message says how to mend it."""
+    """The arguments, a source or the lake are wrong; the message says how to correct them."""
 
     exit_code = 2
 
 
 class DamageFound(JobError):
-    """Damage was found and ``fail_on_damage`` asked to be told by the exit code."""
+    """Damage was found, and ``--fail-on-damage`` was given."""
 
     exit_code = 3
 
 
 class RunFailed(JobError):
-    """The run could not be brought to its end and committed nothing it could not stand for."""
+    """The run could not be completed; the ledger holds nothing of it."""
 
     exit_code = 1
 
 
 def one_line(error: BaseException) -> str:
-    """What went wrong, without Java's and Python's stack traces around it.
+    """The message of an error in one line, without the stack traces of Java and Python.
 
-    Of a Java error its first cause speaks, of an error in a Python worker the line that ends its traceback;
-    deltalake tells its causes one below the other, with arrows in red.
+    A Java error gives the root cause's message, an error in a Python worker the last line of its traceback.
+    deltalake puts each cause on a line of its own, after a red arrow: these are joined by colons.
     """
     text, java = str(error).strip(), getattr(error, "java_exception", None)
     if java is not None:
@@ -45,5 +45,5 @@ def one_line(error: BaseException) -> str:
     if traceback:
         text = next(iter(re.findall(r"^\w[\w.]*(?:: .*)?$", tail, re.MULTILINE)), head)
     line = text.splitlines()[0].rstrip("; ") if text else ""
-    is_sparks = java is not None or traceback or line.startswith("[")
-    return line if line and is_sparks else f"{type(error).__name__}: {line or 'no message'}"
+    is_from_spark = java is not None or traceback or line.startswith("[")
+    return line if line and is_from_spark else f"{type(error).__name__}: {line or 'no message'}"

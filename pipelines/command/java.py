@@ -1,4 +1,7 @@
-"""Which Java Spark would start, and whether it can: standard library alone, so that set-up runs it too."""
+"""Finds the Java that Spark would start, and checks its version.
+
+Uses the standard library only, because ``make setup`` runs it before any package is installed.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ ADVICE = "install a Java 17 or 21 runtime (for example openjdk-17-jre-headless) 
 
 
 def java_command() -> str | None:
-    """Path of the ``java`` that Spark's launcher takes: JAVA_HOME's, else the first of PATH."""
+    """Path of the ``java`` that Spark's launcher starts: JAVA_HOME's if set, else the first on PATH."""
     home = os.environ.get("JAVA_HOME")
     if home:
         candidate = Path(home, "bin", "java")
@@ -23,13 +26,13 @@ def java_command() -> str | None:
 
 
 def java_major(version_text: str) -> int | None:
-    """Major version from the output of ``java -version``; 8 is written as 1.8."""
+    """Major version in the output of ``java -version`` (8 is written as 1.8); None if there is none."""
     match = re.search(r'version "(?:1\.)?(\d+)', version_text)
     return int(match.group(1)) if match else None
 
 
 def java_problem() -> str | None:
-    """One line that says what is wrong with this machine's Java and how to mend it, or None."""
+    """One line that says what is wrong with this machine's Java and how to correct it; None if it works."""
     command = java_command()
     if command is None:
         where = "JAVA_HOME has no bin/java" if os.environ.get("JAVA_HOME") else "no Java found"

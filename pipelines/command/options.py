@@ -1,7 +1,8 @@
-"""The frame around every job: arguments in, exit code out, one line for every expected error.
+"""Runs a command: parses its arguments, prints an expected error as one line, returns the exit code.
 
-Exit codes: 0 done, 2 bad arguments or something that cannot be opened, 3 damage found (where asked for),
-130 interrupted, 1 anything else. Results go to standard output, progress and errors to standard error.
+Exit codes: 0 done; 1 failed; 2 bad arguments, or a source or lake that cannot be opened; 3 damage found (only
+with ``--fail-on-damage``); 130 interrupted. Results go to standard output, progress and errors to standard
+error.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
-from pipelines.command.errors import JobError, UserError, one_line
+from pipelines.command.commands import Argument, Command
+from pipelines.command.errors import DamageFound, JobError, UserError, one_line
 from pipelines.command.settings import (
     Settings,
     flag,
@@ -26,15 +28,15 @@ from pipelines.command.settings import (
     texts,
     to_yaml,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pipelines.command.terminal import printable
 
 DEBUG = "KAFKA_LAKE_DEBUG"
+CONFIG_HELP = "YAML file of settings; the command line overrides them"
+PRINT_CONFIG_HELP = "print the settings as YAML and stop"
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises where argparse would print its usage: one line is what a person reads."""
+    """Raises a UserError where argparse would print its usage and exit."""
 
     def __init__(self, description: str) -> None:
         super().__init__(description=description, allow_abbrev=False)
@@ -43,7 +45,7 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{message}; see --help")
 
     def values(self, argv: Sequence[str] | None) -> dict[str, Any]:
-        """What was given, by name; an argument that nobody declared is told with its nearest."""
+        """The given values, by name. An unknown argument raises a UserError with the most similar option."""
         given, unknown = self.parse_known_args(argv)
         if unknown:
             options = [name for action in self._actions for name in action.option_strings]
@@ -53,18 +55,25 @@ class Parser(argparse.ArgumentParser):
 
 
 class _LineFormatter(logging.Formatter):
-    """The message alone, and its level only where it is a warning or worse."""
+    """Formats a record as its message; a warning or worse begins with its level."""
 
     def format(self, record: logging.LogRecord) -> str:
-        message = record.getMessage()
+        message = printable(record.getMessage())
         return message if record.levelno < logging.WARNING else f"{record.levelname.lower()}: {message}"
 
 
+class _StandardError(logging.Handler):
+    """Writes to the current ``sys.stderr``, which a notebook may have replaced."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(self.format(record), file=sys.stderr, flush=True)
+
+
 def set_up_logging() -> None:
-    """Sends the log of ``pipelines`` to standard error, once."""
+    """Sends log messages of ``pipelines`` to standard error. A second call changes nothing."""
     logger = logging.getLogger("pipelines")
     if not logger.handlers:
-        handler = logging.StreamHandler()
+        handler = _StandardError()
         handler.setFormatter(_LineFormatter())
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
@@ -72,7 +81,7 @@ def set_up_logging() -> None:
 
 
 def add_setting(parser: argparse.ArgumentParser, name: str) -> None:
-    """The option of one field of ``Settings``; what is not given stays unset."""
+    """Adds the option of one field of ``Settings``. The parsed values hold only options that were given."""
     field = next(field for field in dataclasses.fields(Settings) if field.name == name)
     parse, help_text = field.metadata["parse"], field.metadata["help"]
     if field.default not in (None, (), False):
@@ -91,65 +100,83 @@ def add_setting(parser: argparse.ArgumentParser, name: str) -> None:
         )
 
 
-def parse_arguments(description: str, fields: Iterable[str], argv: Sequence[str] | None) -> Settings | None:
-    """Settings of a YAML file and the command line, which wins; None where they were only to be printed."""
-    names = tuple(fields)
-    parser = Parser(description)
-    for name in names:
+def add_argument(parser: argparse.ArgumentParser, argument: Argument) -> None:
+    """Adds an argument that is not a setting."""
+    if argument.choices:
+        choices = argument.choices
+        parser.add_argument(option(argument.name), choices=choices, default=choices[0], help=argument.help)
+    else:
+        many = "+" if argument.many else None
+        parser.add_argument(argument.name, nargs=many, metavar=argument.name.upper(), help=argument.help)
+
+
+def parse_arguments(command: Command, argv: Sequence[str] | None) -> tuple[Settings, dict[str, Any]] | None:
+    """The settings, and the values of the other arguments; None after ``--print-config``.
+
+    Settings come from the YAML file of ``--config`` and from the command line, which overrides it.
+    """
+    parser = Parser(command.help)
+    for argument in command.arguments:
+        add_argument(parser, argument)
+    for name in command.settings:
         add_setting(parser, name)
-    parser.add_argument(
-        "--config", metavar="FILE.yml", help="settings by name; the command line overrides them"
-    )
-    parser.add_argument("--print-config", action="store_true", help="print the settings as YAML and stop")
-    arguments = parser.values(argv)
-    config, print_config = arguments.pop("config"), arguments.pop("print_config")
-    settings = make_settings({**(read_yaml(config) if config else {}), **arguments}, names)
+    if command.is_configurable:
+        parser.add_argument("--config", metavar="FILE.yml", help=CONFIG_HELP)
+        parser.add_argument("--print-config", action="store_true", help=PRINT_CONFIG_HELP)
+    values = parser.values(argv)
+    others = {argument.name: values.pop(argument.name) for argument in command.arguments}
+    config, print_config = values.pop("config", None), values.pop("print_config", False)
+    settings = make_settings({**(read_yaml(config) if config else {}), **values}, command.settings)
     if print_config:
-        print(to_yaml(settings, names))
+        print(to_yaml(settings, command.settings))
         return None
-    return settings
+    return settings, others
 
 
 def exit_code_of(job: Callable[[], object]) -> int:
-    """Runs a job and turns the way it ends into an exit code and at most one line on standard error."""
+    """Runs a job and returns its exit code. Prints at most one line on standard error."""
     try:
         job()
         sys.stdout.flush()
     except JobError as error:
-        print(f"error: {error}" if error.exit_code != 3 else error, file=sys.stderr)
+        message = printable(str(error))
+        print(message if error.exit_code == DamageFound.exit_code else f"error: {message}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("interrupted; nothing is half done: the next run goes on from here", file=sys.stderr)
+        print("interrupted; start the same command again to continue", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # The reader of our output has seen enough; keep Python from complaining when it flushes at exit.
+        # The reader of standard output closed it (``| head``); without this Python reports an error at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception as error:
         if os.environ.get(DEBUG):
             traceback.print_exc()
-        print(f"error: {one_line(error)} (traceback with {DEBUG}=1)", file=sys.stderr)
+        print(f"error: {printable(one_line(error))} (traceback with {DEBUG}=1)", file=sys.stderr)
         return 1
     return 0
 
 
-def main(
-    run: Callable[[SparkSession, Settings], object],
-    description: str,
-    fields: Iterable[str],
-    argv: Sequence[str] | None = None,
+def run_command(
+    command: Command, run: Callable[..., object], argv: Sequence[str] | None = None, with_spark: bool = True
 ) -> int:
-    """Parses the arguments, starts or joins Spark, runs the job. Returns the exit code for ``sys.exit``."""
+    """Parses the arguments, starts or joins Spark, runs the command. Returns the exit code.
+
+    run: takes the Spark session if ``with_spark``, the settings, and the other arguments by name.
+    """
     set_up_logging()
 
     def job() -> None:
-        settings = parse_arguments(description, fields, argv)
-        if settings is not None:
-            from pipelines.command.session import (
-                session,  # Spark takes long to import: not for --help or a typo
-            )
+        parsed = parse_arguments(command, argv)
+        if parsed is None:
+            return
+        settings, others = parsed
+        if not with_spark:
+            run(settings, **others)
+            return
+        from pipelines.command.session import session  # imports Spark, which --help and a typo do not need
 
-            # With the arrow sink the work is the workers', and Java only plans
-            with session(settings, only_plans=settings.sink == "arrow") as spark:
-                run(spark, settings)
+        # With the arrow sink Python workers decode and write; the JVM only plans
+        with session(settings, only_plans=command.is_configurable and settings.sink == "arrow") as spark:
+            run(spark, settings, **others)
 
     return exit_code_of(job)

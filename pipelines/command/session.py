@@ -1,7 +1,7 @@
-"""The Spark session of a job: the one that is there, or an embedded local one.
+"""The Spark session of a job: the active one, or an embedded local one.
 
-Under spark-submit and in a notebook Spark is somebody else's: its own settings win, and only what is missing
-is added. Alone (``python -m pipelines.<job>``) a local Spark is started in this process and stopped with it.
+Under spark-submit and in a notebook the session belongs to the user: its settings win, and only missing ones
+are added. ``python -m pipelines.<job>`` starts a local Spark in this process and stops it at the end.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
 _DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 
-# What every session of ours needs, wherever it runs.
+# Settings that every session needs, wherever it runs
 ANYWHERE = {
     "spark.sql.extensions": _DELTA_EXTENSION,
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.session.timeZone": "UTC",
-    # deltalake reads Spark's default, INT96, as nanoseconds: years past 2262 would not survive an OPTIMIZE
+    # deltalake reads Spark's default type, INT96, as nanoseconds: an OPTIMIZE would break years past 2262
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
     "spark.python.worker.faulthandler.enabled": "true",
 }
 
-# One machine: the defaults, 200 and 50 tasks for a handful of rows, would take longer than the work.
+# For one machine: Spark's defaults, 200 and 50 tasks for a few rows, would take longer than the work
 _LOCAL = {
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
@@ -59,9 +59,10 @@ EMBEDDED = {
     "spark.ui.showConsoleProgress": "false",
 }
 
-# For a Java that only plans: its second compiler would take a core for classes that are used a few times;
-# Spark's generated code, of which every task of Delta's writes hundreds of KB anew, more than it saves; and
-# planning again after each stage of a query is most of a query over a few rows.
+# For a JVM that only plans:
+# - the first JIT compiler alone: the second would use a core for classes that run a few times;
+# - no generated code: every Delta task generates hundreds of KB of it again, which costs more than it saves;
+# - no adaptive execution: planning again after each stage is most of the time of a query over a few rows.
 _ONLY_PLANS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.sql.codegen.wholeStage": "false",
@@ -69,21 +70,22 @@ _ONLY_PLANS = {
     "spark.sql.adaptive.enabled": "false",
 }
 
-# Printed by every Java that Spark starts, whatever the log level.
+# Every JVM that Spark starts prints this line, at any log level
 _NOISE = b"Using incubator modules: jdk.incubator.vector"
 
 
 def get_session(settings: Settings | None = None, *, only_plans: bool = False) -> SparkSession:
-    """The active session where there is one, else a new one; ready for Delta and for our Python workers.
+    """The active session, or a new one. It can open Delta tables, and its Python workers find this project.
 
-    only_plans: whether Java has no rows to work on itself, so that a fast start is worth more to it.
+    only_plans: whether the JVM processes no rows itself, so that it should start fast rather than run fast.
+    Raises a UserError without a supported Java or without Delta.
     """
     spark = SparkSession.getActiveSession()
     if spark is None:
         submitted = "PYSPARK_GATEWAY_PORT" in os.environ
         spark = _join_submitted() if submitted else _start_embedded(settings or Settings(), only_plans)
     spark.conf.set("spark.sql.execution.arrow.pyspark.validateSchema.enabled", "true")
-    # What it prints of a wrong statement, a page of JSON, is in the exception.
+    # For a wrong statement it logs a page of JSON, which the exception holds too
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     _check_delta(spark)
     _show_packages_to_workers(spark)
@@ -92,18 +94,34 @@ def get_session(settings: Settings | None = None, *, only_plans: bool = False) -
 
 @contextmanager
 def session(settings: Settings, *, only_plans: bool = False) -> Iterator[SparkSession]:
-    """``get_session`` for the time of one job; a session that was there before stays."""
-    found = SparkSession.getActiveSession() is not None
+    """``get_session`` for one job; stops the session at the end, unless it was active before."""
+    was_active = SparkSession.getActiveSession() is not None
     spark = get_session(settings, only_plans=only_plans)
     try:
         yield spark
     finally:
-        if not found:
+        if not was_active:
             spark.stop()
 
 
+@contextmanager
+def configured(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
+    """Changes settings of the session for the duration of a block."""
+    before = {key: spark.conf.get(key, None) for key in values}
+    for key, value in values.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            if old is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, old)
+
+
 def _join_submitted() -> SparkSession:
-    """Under spark-submit: our settings where the command named none."""
+    """The session under spark-submit, with our settings where the command line has none."""
     SparkContext._ensure_initialized()
     submitted = SparkConf()
     ours = dict(ANYWHERE)
@@ -129,11 +147,14 @@ def _start_embedded(settings: Settings, only_plans: bool) -> SparkSession:
     if (home / "jars").is_dir():
         os.environ["SPARK_HOME"] = str(home)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    # The second figure lets a task fail three times before the job does; plain local[N] never tries again.
+    # local[N,4]: a task may fail three times before the job fails; plain local[N] never retries
     conf = SparkConf().setMaster(f"local[{settings.cores or '*'},4]").setAppName("kafka-log-lake")
     conf.set("spark.driver.memory", settings.driver_memory)
     conf.set("spark.sql.warehouse.dir", _scratch_folder())
     conf.setAll([*ANYWHERE.items(), *EMBEDDED.items()])
+    if not any((home / "jars").glob("delta-spark_*.jar")):
+        # ``make setup`` has not installed Delta's jars: Spark fetches them into Ivy's cache, once
+        conf.set("spark.jars.packages", DELTA_PACKAGE)
     if only_plans:
         conf.setAll([*_ONLY_PLANS.items()])
     _start_context(conf)
@@ -141,9 +162,9 @@ def _start_embedded(settings: Settings, only_plans: bool) -> SparkSession:
 
 
 def _start_context(conf: SparkConf) -> None:
-    """Starts Java with its standard error passed on line by line, without the noise.
+    """Starts the JVM, and passes on its standard error line by line, without _NOISE.
 
-    A second context of one process finds Java running already.
+    A second context in one process uses the JVM that is running.
     """
     if SparkContext._gateway is not None:
         SparkContext(conf=conf)
@@ -165,14 +186,14 @@ def _pass_on(reader: int) -> None:
 
 
 def _scratch_folder() -> str:
-    """Where Spark may put a warehouse that nobody asked for; gone when Python ends."""
+    """URI of an empty folder for Spark's warehouse, which no job uses; removed when Python exits."""
     folder = tempfile.mkdtemp(prefix="kafka-log-lake-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return f"file:{folder}"
 
 
 def _check_delta(spark: SparkSession) -> None:
-    """Asks Spark for a Delta table that is not there: how it says no tells whether it knows Delta."""
+    """Raises a UserError if Spark has no Delta, by its error for a Delta table that does not exist."""
     try:
         spark.read.format("delta").load("/nonexistent/kafka-log-lake")
     except (AnalysisException, Py4JJavaError) as error:
@@ -184,7 +205,7 @@ def _check_delta(spark: SparkSession) -> None:
 
 
 def _show_packages_to_workers(spark: SparkSession) -> None:
-    """Puts the checkout on the workers' path; from a zip (--py-files) Spark has done so itself."""
+    """Adds the checkout to the workers' PYTHONPATH; a zip (--py-files) Spark adds itself."""
     root = Path(__file__).resolve().parent.parent.parent
     if not root.is_dir():
         return

@@ -1,7 +1,7 @@
-"""Every setting of the jobs, declared once: name, type, default, help and what values are allowed.
+"""Every setting of the jobs, declared once: name, type, default, help text and allowed values.
 
-The command line (``options``), the YAML of ``--config`` and the keywords of a notebook all end in one frozen
-``Settings``, whose values are checked when it is made: a wrong one is a ``UserError`` of one line.
+The command line (``options``), the YAML file of ``--config`` and a notebook's keywords all give one frozen
+``Settings``. It checks its values when it is made: a wrong value raises a ``UserError`` of one line.
 """
 
 from __future__ import annotations
@@ -14,43 +14,45 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import regex
 import yaml
 
 from pipelines.command.errors import UserError
 
 MIB = 1024 * 1024
+REGEX_FLAGS = regex.DOTALL  # the name of a folder may contain a newline
 _UNITS = {"": 1, "k": 1024, "m": MIB, "g": 1024 * MIB, "t": 1024 * 1024 * MIB}
 
 
 def text(value: object) -> str:
     if not isinstance(value, str) or not value:
-        raise ValueError(f"takes a text that is not empty, not {value!r}")
+        raise ValueError(f"must be a non-empty string, not {value!r}")
     return value
 
 
 def texts(value: object) -> tuple[str, ...]:
-    """One text or several; always a tuple."""
+    """One string or several, as a tuple."""
     if isinstance(value, str):
         return (text(value),)
     if not isinstance(value, Iterable) or isinstance(value, bytes | Mapping):
-        raise ValueError(f"takes a text or a list of texts, not {value!r}")
+        raise ValueError(f"must be a string or a list of strings, not {value!r}")
     return tuple(text(item) for item in value)
 
 
 def flag(value: object) -> bool:
     if not isinstance(value, bool):
-        raise ValueError(f"takes true or false, not {value!r}")
+        raise ValueError(f"must be true or false, not {value!r}")
     return value
 
 
 def byte_count(value: object) -> int:
-    """A whole number of bytes above 0; as a text it may end in KiB, MiB, GiB, TiB."""
+    """A number of bytes above 0; a string may end in KiB, MiB, GiB or TiB."""
     if isinstance(value, str):
         match = re.fullmatch(r"(\d+)\s*(?:([kmgt])(?:i?b)?|b)?", value.strip().lower())
         if match:
             value = int(match.group(1)) * _UNITS[match.group(2) or ""]
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"takes a number of bytes above 0, as 1048576 or 1MiB, not {value!r}")
+        raise ValueError(f"must be a number of bytes above 0, such as 1048576 or 1MiB, not {value!r}")
     return value
 
 
@@ -58,92 +60,96 @@ def count(value: object) -> int:
     if isinstance(value, str) and re.fullmatch(r"\d+", value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"takes a whole number above 0, not {value!r}")
+        raise ValueError(f"must be a whole number above 0, not {value!r}")
     return value
 
 
 def pattern(value: object) -> str:
-    """A regular expression."""
+    """A regular expression in the syntax of the Python package ``regex``."""
     try:
-        re.compile(text(value))
-    except re.error as error:
-        raise ValueError(f"takes a regular expression, and {value!r} is none: {error}") from None
+        regex.compile(text(value), REGEX_FLAGS)
+    except regex.error as error:
+        raise ValueError(f"must be a regular expression; {value!r} does not compile: {error}") from None
     return text(value)
 
 
 def identifier(value: object) -> str:
-    """A schema's name, plain or ``catalog.schema``."""
+    """The name of a schema, plain or as ``catalog.schema``."""
     if not re.fullmatch(r"\w+(\.\w+)?", text(value)):
-        raise ValueError(f"takes a name of letters, digits and _, or catalog.name, not {value!r}")
+        raise ValueError(f"must be a name of letters, digits and _, or catalog.schema, not {value!r}")
     return text(value)
 
 
 def memory(value: object) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[1-9]\d*[mMgG]", value):
-        raise ValueError(f"takes a size as Java writes it, 512m or 2g, not {value!r}")
+        raise ValueError(f"must be a Java heap size such as 512m or 2g, not {value!r}")
     return value
 
 
 def one_of(*choices: str) -> Callable[[object], str]:
     def parse(value: object) -> str:
         if value not in choices:
-            raise ValueError(f"takes one of {', '.join(choices)}, not {value!r}")
+            raise ValueError(f"must be one of {', '.join(choices)}, not {value!r}")
         return str(value)
 
     return parse
 
 
 def _setting(default: Any, parse: Callable[[object], Any], help_text: str, metavar: str | None = None) -> Any:
-    """A field of ``Settings``. ``parse`` returns the value to keep or raises ValueError: what it takes."""
+    """A field of ``Settings``. parse: returns the checked value, or raises a ValueError with the rule."""
     metadata = {"parse": parse, "help": help_text, "metavar": metavar}
     return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a job is asked to do. None: not asked for, or no limit."""
+    """The settings of a job. None: not given, or no limit."""
 
     source: tuple[str, ...] = _setting(
-        (), texts, "log directory, partition folder, .log file or glob; may be given again", "PATH"
+        (), texts, "log directory, partition folder, .log file or glob; may be given several times", "PATH"
     )
-    lake: str | None = _setting(None, text, "folder (or URI) of the lake; made where there is none", "PATH")
-    from_raw: bool = _setting(False, flag, "decode what ingest_raw landed in the lake, not files")
-    topics: str | None = _setting(None, pattern, "only topics whose whole name matches", "REGEX")
-    exclude_topics: str | None = _setting(None, pattern, "no topics whose whole name matches", "REGEX")
+    lake: str | None = _setting(None, text, "folder or URI of the lake; created if it is missing", "PATH")
+    from_raw: bool = _setting(False, flag, "decode the bytes that ingest_raw landed in the lake, not files")
+    topics: str | None = _setting(None, pattern, "decode only topics whose whole name matches", "REGEX")
+    exclude_topics: str | None = _setting(None, pattern, "leave out topics whose whole name matches", "REGEX")
     one_copy: bool = _setting(
-        False, flag, "of a partition's replicas only the one that reaches the highest offset"
+        False, flag, "of several copies of a partition, keep only the one that reaches the highest offset"
     )
-    redecode: str | None = _setting(None, pattern, "segments to decode again, by their whole URI", "REGEX")
-    verify_content: bool = _setting(False, flag, "compare whole files with what was decoded, not their marks")
-    read: str = _setting("auto", one_of("auto", "direct", "binary"), "how bytes reach the worker")
-    sink: str = _setting("arrow", one_of("arrow", "spark"), "who writes the Parquet files")
+    redecode: str | None = _setting(None, pattern, "decode known segments again whose URI matches", "REGEX")
+    verify_content: bool = _setting(
+        False, flag, "compare all bytes of known segments, not only their fingerprints"
+    )
+    read: str = _setting(
+        "auto", one_of("auto", "direct", "binary"), "how bytes reach the workers: auto, direct or binary"
+    )
+    sink: str = _setting(
+        "arrow", one_of("arrow", "spark"), "who writes the Parquet files: arrow (the workers) or spark"
+    )
     catalog_schema: str | None = _setting(
-        None, identifier, "register tables and views under this schema of the catalog too", "NAME"
+        None, identifier, "also register tables and views under this schema of the catalog", "NAME"
     )
     follow_symlinks: bool = _setting(False, flag, "follow links inside a source")
     max_batch_uncompressed: int = _setting(
-        256 * MIB, byte_count, "a batch that expands past this is quarantined", "BYTES"
+        256 * MIB, byte_count, "a batch that decompresses to more than this is quarantined", "BYTES"
     )
     quarantine_content_bytes: int = _setting(
-        MIB, byte_count, "bytes of a damaged range that quarantine keeps", "BYTES"
+        MIB, byte_count, "bytes of a damaged range that the table quarantine keeps", "BYTES"
     )
     slice_bytes: int = _setting(
-        128 * MIB, byte_count, "a segment above this is decoded by several tasks", "BYTES"
+        128 * MIB, byte_count, "a larger segment is decoded by several tasks", "BYTES"
     )
     window_bytes: int = _setting(2 * MIB, byte_count, "bytes that a worker reads at a time", "BYTES")
-    max_files_per_run: int = _setting(4096, count, "segments planned and committed at a time", "N")
+    max_files_per_run: int = _setting(4096, count, "segments that are decoded and committed together", "N")
     max_bytes_per_run: int = _setting(
-        64 * 1024 * MIB, byte_count, "bytes planned and committed at a time", "BYTES"
+        64 * 1024 * MIB, byte_count, "bytes that are decoded and committed together", "BYTES"
     )
     parquet_compression: str = _setting(
         "zstd", one_of("zstd", "snappy", "gzip", "none"), "compression of the data files"
     )
-    cores: int | None = _setting(
-        None, count, "tasks at a time of the embedded Spark; all cores without it", "N"
-    )
+    cores: int | None = _setting(None, count, "cores of the embedded Spark or of scan; all by default", "N")
     driver_memory: str = _setting("2g", memory, "Java heap of the embedded Spark", "SIZE")
-    fail_on_damage: bool = _setting(False, flag, "exit with 3 where damage was found")
-    json: bool = _setting(False, flag, "one JSON object as the last line of standard output")
+    fail_on_damage: bool = _setting(False, flag, "exit with code 3 if damage was found")
+    json: bool = _setting(False, flag, "print one JSON object as the last line of standard output")
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -157,9 +163,9 @@ class Settings:
             object.__setattr__(self, field.name, parsed)
 
     def require_lake(self) -> str:
-        """The lake, which most jobs cannot do without."""
+        """The lake. Raises a UserError if it is not set."""
         if self.lake is None:
-            raise UserError("--lake is missing: name the folder of the lake, as --lake ./lake")
+            raise UserError("--lake is missing: name the folder of the lake, such as --lake ./lake")
         return self.lake
 
 
@@ -172,38 +178,38 @@ def option(name: str) -> str:
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """``; did you mean x?`` or nothing, for the end of a message about an unknown name."""
-    found = difflib.get_close_matches(word, list(words), n=1)
-    return f"; did you mean {found[0]}?" if found else ""
+    """``; did you mean x?``, to end a message about an unknown name; empty if no word is similar."""
+    similar = difflib.get_close_matches(word, list(words), n=1)
+    return f"; did you mean {similar[0]}?" if similar else ""
 
 
 def make_settings(values: Mapping[str, Any], allowed: Iterable[str] = SETTING_NAMES) -> Settings:
-    """Settings from names and values, as a notebook or a YAML file has them."""
+    """Settings from names and values of a notebook or a YAML file. Raises a UserError for an unknown name."""
     allowed = tuple(allowed)
     for name in values:
         if name not in allowed:
-            hint = nearest(str(name).replace("-", "_"), allowed) or f"; there are {', '.join(allowed)}"
+            hint = nearest(str(name).replace("-", "_"), allowed) or f"; known settings: {', '.join(allowed)}"
             raise UserError(f"unknown setting {name!r}{hint}")
     return Settings(**values)
 
 
 def read_yaml(path: str) -> dict[str, Any]:
-    """The mapping in a settings file; an empty file is no settings."""
+    """The mapping in a settings file; {} for an empty file."""
     try:
         loaded = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"--config: cannot read {path}: {error.strerror or error}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"--config: {path} is no YAML: {' '.join(str(error).split())}") from None
+        raise UserError(f"--config: {path} is not valid YAML: {' '.join(str(error).split())}") from None
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):
-        raise UserError(f"--config: {path} has to be a list of `name: value` lines")
+        raise UserError(f"--config: {path} must consist of `name: value` lines")
     return loaded
 
 
 def to_yaml(settings: Settings, names: Iterable[str] = SETTING_NAMES) -> str:
-    """A file that ``--config`` takes and that gives these settings, each with its help."""
+    """The text of a file for ``--config`` with these settings, each below its help text."""
     fields = {field.name: field for field in dataclasses.fields(Settings)}
     lines = []
     for name in names:

@@ -1,0 +1,49 @@
+"""Kafka log segments -> Delta tables, on Spark, without a broker: what users import.
+
+``decode_segment`` and ``scan`` need no Spark; the others need ``pip install 'kafka-log-lake[spark]'``::
+
+    from kafka_log_lake import decode_segment
+    for batch in decode_segment("00000000000000000000.log"):
+        print(batch.num_rows)
+
+A name is loaded at its first use, so that importing this package is fast.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module, metadata
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pipelines import register
+    from pipelines.command.settings import Settings
+    from pipelines.decode_batches import decode_segments
+    from pipelines.decode_batches import run as decode
+    from pipelines.ingest_raw import run as ingest
+    from pipelines.scan import scan
+    from udfs import decode_segment
+
+__all__ = ["Settings", "decode", "decode_segment", "decode_segments", "ingest", "register", "scan"]
+
+# name -> (module, attribute)
+_EXPORTS = {
+    "Settings": ("pipelines.command.settings", "Settings"),
+    "decode": ("pipelines.decode_batches", "run"),
+    "decode_segment": ("udfs.segment_decoder", "decode_segment"),
+    "decode_segments": ("pipelines.decode_batches", "decode_segments"),
+    "ingest": ("pipelines.ingest_raw", "run"),
+    "register": ("pipelines", "register"),
+    "scan": ("pipelines.scan", "scan"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        try:
+            return metadata.version("kafka-log-lake")
+        except metadata.PackageNotFoundError:  # a checkout that is not installed
+            return "0"
+    if name in _EXPORTS:
+        module, attribute = _EXPORTS[name]
+        return getattr(import_module(module), attribute)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

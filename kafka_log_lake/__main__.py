@@ -1,0 +1,149 @@
+"""``kafka-log-lake``: every command under one name, with help and completion.
+
+The options are those of ``python -m pipelines.<module>``, from the same declarations, and the given values
+are passed to the same ``main``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import typer
+
+from pipelines.command.commands import COMMANDS, Argument, Command
+from pipelines.command.errors import UserError
+from pipelines.command.options import CONFIG_HELP, PRINT_CONFIG_HELP, exit_code_of
+from pipelines.command.settings import Settings, flag, option, texts
+
+app = typer.Typer(
+    name="kafka-log-lake",
+    help="Kafka log segments -> Delta tables, on Spark, without a broker.",
+    no_args_is_help=True,
+)
+_FIELDS = {field.name: field for field in dataclasses.fields(Settings)}
+
+
+def _parameter(name: str, annotation: Any, declared: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=declared, annotation=annotation)
+
+
+def _of_argument(argument: Argument) -> inspect.Parameter:
+    if argument.choices:
+        help_text = f"{argument.help}: {', '.join(argument.choices)}"
+        return _parameter(
+            argument.name,
+            str | None,
+            typer.Option(None, option(argument.name), help=help_text, autocompletion=_choices(argument)),
+        )
+    kind = list[str] if argument.many else str
+    return _parameter(
+        argument.name,
+        kind,
+        typer.Argument(..., help=argument.help, metavar=argument.name.upper(), show_default=False),
+    )
+
+
+def _choices(argument: Argument) -> Any:
+    def complete(incomplete: str) -> list[str]:
+        return [choice for choice in argument.choices if choice.startswith(incomplete)]
+
+    return complete
+
+
+def _of_setting(name: str) -> inspect.Parameter:
+    field = _FIELDS[name]
+    parse, help_text = field.metadata["parse"], field.metadata["help"]
+    if field.default not in (None, (), False):
+        help_text += f" (default {field.default})"
+    if parse is flag:
+        both = f"{option(name)}/--no-{name.replace('_', '-')}"
+        return _parameter(name, bool | None, typer.Option(None, both, help=help_text))
+    kind = list[str] if parse is texts else str
+    metavar = field.metadata["metavar"] or name.rpartition("_")[2].upper()
+    return _parameter(name, kind | None, typer.Option(None, option(name), help=help_text, metavar=metavar))
+
+
+def _parameters(command: Command) -> list[inspect.Parameter]:
+    parameters = [*map(_of_argument, command.arguments), *map(_of_setting, command.settings)]
+    if command.is_configurable:
+        config = typer.Option(None, "--config", help=CONFIG_HELP, metavar="FILE.yml")
+        printed = typer.Option(False, "--print-config", help=PRINT_CONFIG_HELP)
+        parameters += [_parameter("config", str | None, config), _parameter("print_config", bool, printed)]
+    return parameters
+
+
+def _argv(command: Command, given: dict[str, Any]) -> list[str]:
+    """The given values as arguments of ``python -m pipelines.<module>``."""
+    positional = [argument.name for argument in command.arguments if not argument.choices]
+    argv: list[str] = []
+    for name, value in given.items():
+        if name in positional or value is None or (name == "print_config" and not value):
+            continue
+        if isinstance(value, bool):
+            argv.append(option(name) if value else f"--no-{name.replace('_', '-')}")
+        else:
+            argv += [f"{option(name)}={one}" for one in (value if isinstance(value, list) else [value])]
+    for name in positional:
+        argv += ["--", *(given[name] if isinstance(given[name], list) else [given[name]])]
+    return argv
+
+
+def _run(command: Command, given: dict[str, Any]) -> int:
+    main: Any = None
+
+    def load() -> None:
+        nonlocal main
+        try:
+            main = import_module(f"pipelines.{command.module}").main
+        except ModuleNotFoundError as error:
+            if error.name and error.name.partition(".")[0] in (
+                "pyspark",
+                "py4j",
+                "delta",
+                "deltalake",
+                "duckdb",
+            ):
+                raise UserError(f"{command.name} needs Spark: pip install 'kafka-log-lake[spark]'") from None
+            raise
+
+    return exit_code_of(load) or main(_argv(command, given))
+
+
+def _add(command: Command) -> None:
+    def run(**given: Any) -> None:
+        raise typer.Exit(_run(command, given))
+
+    parameters = _parameters(command)
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    app.command(command.name, help=command.help)(run)
+
+
+for _command in COMMANDS:
+    _add(_command)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command and returns its exit code. Wrong arguments give one line on standard error."""
+    code = 0
+
+    def job() -> None:
+        nonlocal code
+        try:
+            code = app(args=list(sys.argv[1:] if argv is None else argv), standalone_mode=False) or 0
+        except Exception as error:
+            message = getattr(error, "format_message", None)
+            if message is None or not isinstance(error, typer.BadParameter.__mro__[1]):
+                raise
+            raise UserError(f"{str(message()).rstrip('.')}; see --help") from None
+
+    return exit_code_of(job) or code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

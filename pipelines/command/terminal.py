@@ -1,0 +1,14 @@
+"""Escapes text from segments and sources before it is printed: it may contain control sequences."""
+
+from __future__ import annotations
+
+
+def printable(text: str) -> str:
+    r"""The text, with characters that are not printable escaped as in Python: ``\x1b``, ``\u202e``, ``\n``.
+
+    These are Unicode's categories Cc (ESC, BEL, CR, C1), Cf (controls of the writing direction), Cs, Co, Cn,
+    Zl, Zp, and all spaces other than U+0020.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

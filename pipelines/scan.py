@@ -1,0 +1,98 @@
+"""``kafka-log-lake scan PATH``: shows what a log directory holds. Needs no Java and no lake, writes nothing.
+
+Uses the listing and the decoder of ``decode_batches``, in worker processes on all cores.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+
+if __package__ in (None, ""):  # Python puts pipelines/ on sys.path; the imports need its parent
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+from pipelines.command.commands import SCAN
+from pipelines.command.errors import DamageFound, UserError
+from pipelines.command.options import run_command
+from pipelines.command.settings import Settings
+from pipelines.plan.slices import Segment
+from pipelines.scanning import report
+from pipelines.scanning.findings import Findings, collect
+from pipelines.scanning.pool import scan_segments
+from pipelines.source.listing import list_segments
+
+_STEP = 1.0  # seconds between two lines of progress
+
+
+def scan(settings: Settings) -> Findings:
+    """Findings over all segments of ``settings.source``. Raises a UserError if there is no segment."""
+    began = time.monotonic()
+    listing = list_segments(
+        settings.source,
+        follow_symlinks=settings.follow_symlinks,
+        topics=settings.topics,
+        exclude_topics=settings.exclude_topics,
+    )
+    wanted = listing.segments.filter(listing.segments.column("wanted")).drop_columns(["wanted"])
+    segments = [Segment(**row) for row in wanted.to_pylist()]
+    if not segments and not listing.unreadable:
+        raise UserError(f"no segments to scan in {', '.join(settings.source)}")
+    progress = _Progress(sum(segment.length for segment in segments))
+    scanned = scan_segments(
+        segments, settings.cores, settings.slice_bytes, settings.max_batch_uncompressed, progress.add
+    )
+    findings = collect(settings.source, listing, scanned)
+    progress.close()
+    findings.seconds = time.monotonic() - began
+    return findings
+
+
+class _Progress:
+    """A progress line that is overwritten in place, if standard error is a terminal."""
+
+    def __init__(self, total: int) -> None:
+        self._total, self._done = total, 0
+        self._shown = sys.stderr.isatty()
+        self._next = time.monotonic() + _STEP
+
+    def add(self, size: int) -> None:
+        self._done += size
+        if self._shown and time.monotonic() > self._next:
+            share = 100 * self._done // max(1, self._total)
+            print(
+                f"\rscanning: {share}% of {self._total / report.MB:,.0f} MB",
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
+            self._next = time.monotonic() + _STEP
+
+    def close(self) -> None:
+        if self._shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def run(settings: Settings, path: Sequence[str]) -> None:
+    """Scans and prints the findings. Raises DamageFound if there is damage and ``fail_on_damage`` is set."""
+    findings = scan(dataclasses.replace(settings, source=tuple(path)))
+    if settings.json:
+        print(json.dumps(report.to_json(findings)))
+    elif sys.stdout.isatty():
+        report.print_rich(findings)
+    else:
+        for line in report.to_text(findings):
+            print(line)
+    if settings.fail_on_damage and findings.is_damaged:
+        raise DamageFound(report.damage(findings))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run_command(SCAN, run, argv, with_spark=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

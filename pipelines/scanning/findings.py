@@ -1,0 +1,218 @@
+"""The findings of a scan, log by log: counts, damage with the offsets it may cost, open transactions."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from pipelines.plan.slices import Segment
+from pipelines.scanning.slice_scan import DamagedRange, Format, FormatCount, SliceScan, highest, lowest
+from pipelines.source.listing import Listing
+from udfs.format import layout as f
+
+# Kafka's default of transaction.max.timeout.ms: a broker aborts a transaction that is open for longer
+TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A damaged range of a segment.
+
+    first_lost, last_lost: offsets that may have been in it; both None if no offset can be missing, last_lost
+    None if no sound batch follows. next_offset: base offset of the next sound batch, None if there is none.
+    """
+
+    segment: str
+    position: int
+    size: int
+    reason: str
+    detail: str
+    first_lost: int | None
+    last_lost: int | None
+    next_offset: int | None
+
+
+@dataclass(frozen=True)
+class OpenTransaction:
+    """A transaction without a marker.
+
+    first_timestamp: ms since 1970 UTC, -1 for none. is_uncertain: damage follows its start, and its marker
+    may be in the damaged bytes.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    last_offset: int
+    first_timestamp: int
+    is_uncertain: bool
+
+
+@dataclass
+class Log:
+    """The log in one partition folder. Offsets and timestamps (ms since 1970 UTC) of batches, or None."""
+
+    topic: str
+    partition: int
+    partition_dir: str
+    segments: int = 0
+    bytes: int = 0
+    batches: int = 0
+    records: int = 0
+    suspect: int = 0
+    first_offset: int | None = None
+    last_offset: int | None = None
+    first_timestamp: int | None = None
+    last_timestamp: int | None = None
+    tail: str = "none"
+    tail_bytes: int = 0
+    offset_regressions: int = 0
+    formats: dict[Format, FormatCount] = field(default_factory=dict)
+    damages: list[Damage] = field(default_factory=list)
+    open_transactions: list[OpenTransaction] = field(default_factory=list)
+
+    @property
+    def last_stable_offset(self) -> int | None:
+        """Where a READ_COMMITTED consumer stops: the first offset of an open transaction, or None."""
+        return min((t.first_offset for t in self.open_transactions), default=None)
+
+    def hanging(self, now_ms: int) -> list[OpenTransaction]:
+        """Transactions that have been open for longer than TRANSACTION_TIMEOUT_MS."""
+        return [
+            t
+            for t in self.open_transactions
+            if t.first_timestamp >= 0 and now_ms - t.first_timestamp > TRANSACTION_TIMEOUT_MS
+        ]
+
+
+@dataclass
+class Findings:
+    """All findings of a scan. skipped: reason -> number of files or folders. unreadable: URI -> why."""
+
+    sources: tuple[str, ...]
+    logs: list[Log] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+    unreadable: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def newest(self) -> int:
+        """The latest timestamp of all logs, in ms. It serves as the current time, as the files may be old."""
+        return max((log.last_timestamp for log in self.logs if log.last_timestamp is not None), default=0)
+
+    @property
+    def damages(self) -> list[tuple[Log, Damage]]:
+        return [(log, damage) for log in self.logs for damage in log.damages]
+
+    @property
+    def is_damaged(self) -> bool:
+        return bool(self.damages or self.unreadable)
+
+    @property
+    def copies(self) -> dict[tuple[str, int], list[Log]]:
+        """Topic-partitions that are in several folders."""
+        by_partition: dict[tuple[str, int], list[Log]] = defaultdict(list)
+        for log in self.logs:
+            by_partition[log.topic, log.partition].append(log)
+        return {partition: logs for partition, logs in by_partition.items() if len(logs) > 1}
+
+
+def collect(
+    sources: Sequence[str], listing: Listing, scanned: Iterable[tuple[Segment, list[SliceScan]]]
+) -> Findings:
+    """Findings in all logs. scanned: segments by folder and base offset, each with its slices in order."""
+    findings = Findings(tuple(sources), skipped=listing.skipped, unreadable=dict(listing.unreadable))
+    by_folder: dict[str, list[tuple[Segment, list[SliceScan]]]] = defaultdict(list)
+    for segment, slices in scanned:
+        problem = next((s.report for s in slices if s.report.problem), None)
+        if problem is not None:
+            findings.unreadable[segment.segment] = problem.detail
+        else:
+            by_folder[segment.partition_dir].append((segment, slices))
+    findings.logs = [_log(segments) for segments in by_folder.values()]
+    findings.logs.sort(key=lambda log: (log.topic, log.partition, log.partition_dir))
+    return findings
+
+
+def _log(scanned: list[tuple[Segment, list[SliceScan]]]) -> Log:
+    first = scanned[0][0]
+    log = Log(first.topic, first.partition, first.partition_dir)
+    for at, (segment, slices) in enumerate(scanned):
+        following = scanned[at + 1][0].file_base_offset if at + 1 < len(scanned) else None
+        _add_segment(log, segment, slices, following)
+    log.open_transactions = _open_transactions(scanned, log.damages)
+    return log
+
+
+def _add_segment(log: Log, segment: Segment, slices: list[SliceScan], following: int | None) -> None:
+    log.segments += 1
+    log.bytes += segment.length
+    for scan in slices:
+        totals = scan.report.totals
+        log.batches += totals.batches
+        log.records += totals.records
+        log.suspect += scan.statuses["suspect"]
+        log.offset_regressions += totals.offset_regressions
+        log.first_offset = lowest(log.first_offset, totals.first_base_offset)
+        log.last_offset = highest(log.last_offset, totals.end_offset)
+        log.first_timestamp = lowest(log.first_timestamp, scan.first_timestamp)
+        log.last_timestamp = highest(log.last_timestamp, scan.last_timestamp)
+        if totals.tail_bytes:
+            log.tail, log.tail_bytes = totals.tail, log.tail_bytes + totals.tail_bytes
+        for key, count in scan.formats.items():
+            log.formats.setdefault(key, FormatCount()).add(count)
+    log.damages += _damages(segment, slices, following)
+
+
+def _damages(segment: Segment, slices: list[SliceScan], following: int | None) -> list[Damage]:
+    """The damaged ranges of a segment, with the offsets before and behind them from neighbouring slices."""
+    damages = []
+    last = segment.file_base_offset - 1
+    for at, scan in enumerate(slices):
+        behind = (s.report.totals.first_base_offset for s in slices[at + 1 :])
+        next_sound = next((offset for offset in behind if offset is not None), following)
+        damages += [_damage(segment, range_, last, next_sound) for range_ in scan.damages]
+        end = scan.report.totals.end_offset
+        last = last if end is None else end
+    return damages
+
+
+def _damage(segment: Segment, range_: DamagedRange, last: int, following: int | None) -> Damage:
+    first_lost = (last if range_.last_offset is None else range_.last_offset) + 1
+    next_offset = following if range_.next_offset is None else range_.next_offset
+    last_lost = None if next_offset is None else next_offset - 1
+    none_lost = last_lost is not None and last_lost < first_lost
+    return Damage(
+        segment.segment,
+        range_.position,
+        range_.size,
+        range_.reason,
+        range_.detail,
+        None if none_lost else first_lost,
+        None if none_lost else last_lost,
+        next_offset,
+    )
+
+
+def _open_transactions(
+    scanned: list[tuple[Segment, list[SliceScan]]], damages: list[Damage]
+) -> list[OpenTransaction]:
+    """Transactional data without a marker behind it. A marker ends the transaction of its producer id."""
+    open_: dict[int, list[int]] = {}  # producer id -> epoch, first offset, last offset, timestamp
+    for _, slices in scanned:
+        for scan in slices:
+            for producer, first, last, timestamp, epoch, control in scan.transactional.tolist():
+                if control != f.NO_CONTROL:
+                    open_.pop(producer, None)
+                elif producer in open_:
+                    open_[producer][2] = last
+                else:
+                    open_[producer] = [epoch, first, last, timestamp]
+    ends = [damage.next_offset for damage in damages]
+    return [
+        OpenTransaction(
+            producer, epoch, first, last, timestamp, any(end is None or end > first for end in ends)
+        )
+        for producer, (epoch, first, last, timestamp) in sorted(open_.items(), key=lambda item: item[1][1])
+    ]

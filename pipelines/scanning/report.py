@@ -1,0 +1,284 @@
+"""Prints findings: as tables and next steps for a person, as one JSON object for a program."""
+
+from __future__ import annotations
+
+import shlex
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from pipelines.command.terminal import printable
+from pipelines.scanning.findings import Damage, Findings, Log, OpenTransaction
+from pipelines.scanning.slice_scan import Format, FormatCount
+
+_SHOWN = 20
+MB = 1_000_000
+_BROKER = "--bootstrap-server HOST:9092"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table. right: indexes of the right-aligned columns. more: number of rows that are not shown."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    right: tuple[int, ...] = ()
+    more: int = 0
+
+
+def headline(findings: Findings) -> str:
+    logs = findings.logs
+    size, segments = sum(log.bytes for log in logs), sum(log.segments for log in logs)
+    records = sum(log.records for log in logs)
+    topics = {log.topic for log in logs}
+    rate = size / MB / findings.seconds if findings.seconds else 0.0
+    return (
+        f"{_number_of(segments, 'segment')} of {_number_of(len(topics), 'topic')}, {size / MB:,.1f} MB, "
+        f"{_number_of(records, 'record')}, scanned in {findings.seconds:.1f} s ({rate:,.0f} MB/s)"
+    )
+
+
+def _number_of(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def sections(findings: Findings) -> Iterator[Section]:
+    """The tables that have rows, the overview of topics first."""
+    tables = [
+        Section(
+            "topics",
+            ("topic", "partitions", "segments", "MB", "records", "first", "last", "formats"),
+            [_topic(topic, logs) for topic, logs in _by_topic(findings.logs).items()],
+            (1, 2, 3, 4),
+        ),
+        Section(
+            "damage",
+            ("log", "segment", "position", "bytes", "reason", "lost offsets", "next sound offset"),
+            [_damage(log, damage) for log, damage in findings.damages],
+            (2, 3, 6),
+        ),
+        Section(
+            "open transactions",
+            ("log", "producer id", "epoch", "first offset", "began", "state"),
+            [
+                _transaction(findings, log, transaction)
+                for log in findings.logs
+                for transaction in log.open_transactions
+            ],
+            (1, 2, 3),
+        ),
+        Section(
+            "tails",
+            ("log", "tail", "bytes"),
+            [(_name(log), log.tail, f"{log.tail_bytes:,}") for log in findings.logs if log.tail_bytes],
+            (2,),
+        ),
+        Section(
+            "several copies",
+            ("topic-partition", "last offset", "folder"),
+            [
+                (printable(f"{topic}-{partition}"), _number(log.last_offset), printable(log.partition_dir))
+                for (topic, partition), logs in findings.copies.items()
+                for log in logs
+            ],
+            (1,),
+        ),
+        Section(
+            "unreadable",
+            ("file or folder", "why"),
+            [(printable(name), printable(why)) for name, why in sorted(findings.unreadable.items())],
+        ),
+        Section(
+            "skipped", ("reason", "number"), [(r, f"{n:,}") for r, n in sorted(findings.skipped.items())]
+        ),
+    ]
+    for section in tables:
+        if section.rows:
+            more = max(0, len(section.rows) - _SHOWN)
+            yield Section(section.title, section.columns, section.rows[:_SHOWN], section.right, more)
+
+
+def _by_topic(logs: Iterable[Log]) -> dict[str, list[Log]]:
+    by_topic: dict[str, list[Log]] = defaultdict(list)
+    for log in logs:
+        by_topic[log.topic].append(log)
+    return by_topic
+
+
+def _topic(topic: str, logs: Sequence[Log]) -> tuple[str, ...]:
+    formats: dict[Format, FormatCount] = {}
+    for log in logs:
+        for key, count in log.formats.items():
+            formats.setdefault(key, FormatCount()).add(count)
+    largest = sorted(formats, key=lambda key: -formats[key].bytes)
+    first = [log.first_timestamp for log in logs if log.first_timestamp is not None]
+    last = [log.last_timestamp for log in logs if log.last_timestamp is not None]
+    return (
+        printable(topic),
+        f"{len({log.partition for log in logs}):,}",
+        f"{sum(log.segments for log in logs):,}",
+        f"{sum(log.bytes for log in logs) / MB:,.1f}",
+        f"{sum(log.records for log in logs):,}",
+        _time(min(first, default=None)),
+        _time(max(last, default=None)),
+        ", ".join(f"v{magic} {codec}" for magic, codec in largest),
+    )
+
+
+def _damage(log: Log, damage: Damage) -> tuple[str, ...]:
+    lost = "none"
+    if damage.first_lost is not None:
+        lost = (
+            f"{damage.first_lost:,} to {'the end' if damage.last_lost is None else f'{damage.last_lost:,}'}"
+        )
+    return (
+        _name(log),
+        damage.segment.rpartition("/")[2],
+        f"{damage.position:,}",
+        f"{damage.size:,}",
+        damage.reason,
+        lost,
+        _number(damage.next_offset),
+    )
+
+
+def _transaction(findings: Findings, log: Log, transaction: OpenTransaction) -> tuple[str, ...]:
+    state = "hanging" if transaction in log.hanging(findings.newest) else "open"
+    return (
+        _name(log),
+        str(transaction.producer_id),
+        str(transaction.producer_epoch),
+        f"{transaction.first_offset:,}",
+        _time(transaction.first_timestamp if transaction.first_timestamp >= 0 else None),
+        f"{state}, its marker may be in damaged bytes" if transaction.is_uncertain else state,
+    )
+
+
+def _name(log: Log) -> str:
+    return printable(f"{log.topic}-{log.partition}")
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
+
+
+def _time(milliseconds: int | None) -> str:
+    if milliseconds is None:
+        return "-"
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):
+        return f"{milliseconds} ms"
+
+
+def next_steps(findings: Findings) -> list[str]:
+    """Commands to run next, complete with arguments, each below a comment that says what it does."""
+    sources = " ".join(f"--source {shlex.quote(source)}" for source in findings.sources)
+    steps = [
+        "# decode all records, batches and damaged ranges into tables",
+        f"kafka-log-lake decode {sources} --lake lake",
+    ]
+    lost = [(log, one) for log, one in findings.damages if one.first_lost is not None and one.next_offset]
+    for log, one in lost[:_SHOWN]:
+        place = shlex.quote(f"{log.topic}:{log.partition}")
+        steps += [
+            f"# move a consumer group that stops at offset {one.first_lost} of {log.topic}-{log.partition} "
+            f"past the damage, to the next sound offset ({log.partition_dir})",
+            f"kafka-consumer-groups.sh {_BROKER} --group GROUP --topic {place} --reset-offsets "
+            f"--to-offset {one.next_offset} --execute",
+        ]
+    hanging = [(log, one) for log in findings.logs for one in log.hanging(findings.newest)]
+    for log, transaction in hanging[:_SHOWN]:
+        steps += [
+            f"# abort a transaction that holds the last stable offset of {log.topic}-{log.partition}",
+            f"kafka-transactions.sh {_BROKER} abort --topic {shlex.quote(log.topic)} "
+            f"--partition {log.partition} --start-offset {transaction.first_offset}",
+        ]
+    return [printable(step) for step in steps]
+
+
+def to_json(findings: Findings) -> dict[str, Any]:
+    """The object of ``--json``. Timestamps are ms since 1970 UTC, null for none."""
+    logs = [
+        {
+            **{name: value for name, value in asdict(log).items() if name != "formats"},
+            "formats": [
+                {"magic": magic, "compression": codec, **asdict(count)}
+                for (magic, codec), count in sorted(log.formats.items())
+            ],
+            "last_stable_offset": log.last_stable_offset,
+            "hanging_transactions": [asdict(one) for one in log.hanging(findings.newest)],
+        }
+        for log in findings.logs
+    ]
+    return {
+        "segments": sum(log.segments for log in findings.logs),
+        "bytes": sum(log.bytes for log in findings.logs),
+        "records": sum(log.records for log in findings.logs),
+        "damaged": len(findings.damages),
+        "seconds": round(findings.seconds, 3),
+        "logs": logs,
+        "skipped": dict(sorted(findings.skipped.items())),
+        "unreadable": findings.unreadable,
+        "next": next_steps(findings),
+    }
+
+
+def to_text(findings: Findings) -> Iterator[str]:
+    """Lines for a pipe or a file: no colour, no box, columns aligned."""
+    yield headline(findings)
+    for section in sections(findings):
+        yield ""
+        yield section.title
+        widths = [max(map(len, column)) for column in zip(section.columns, *section.rows, strict=True)]
+        for row in (section.columns, *section.rows):
+            cells = [
+                cell.rjust(width) if at in section.right else cell.ljust(width)
+                for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ]
+            yield "  " + "  ".join(cells).rstrip()
+        if section.more:
+            yield f"  and {section.more:,} more (all of them: --json)"
+    yield ""
+    yield "damage: none found" if not findings.is_damaged else f"damage: {damage(findings)}"
+    yield "next:"
+    yield from (f"  {step}" for step in next_steps(findings))
+
+
+def damage(findings: Findings) -> str:
+    """The damage in one line."""
+    ranges, unreadable = len(findings.damages), len(findings.unreadable)
+    parts = []
+    if ranges:
+        parts.append(_number_of(ranges, "range"))
+    if unreadable:
+        parts.append(f"{unreadable:,} file{'s or folders' if unreadable > 1 else ' or folder'} can't be read")
+    return ", ".join(parts)
+
+
+def print_rich(findings: Findings) -> None:
+    """Prints the findings on a terminal, with ``rich``."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    console.print(Text(headline(findings), style="bold"))
+    for section in sections(findings):
+        more = f" (and {section.more:,} more: --json)" if section.more else ""
+        table = Table(title=section.title + more, title_justify="left", title_style="bold")
+        for at, column in enumerate(section.columns):
+            table.add_column(column, justify="right" if at in section.right else "left", overflow="fold")
+        for row in section.rows:
+            table.add_row(*map(Text, row))
+        console.print(table)
+    if findings.is_damaged:
+        console.print(Text(f"damage: {damage(findings)}", style="bold red"))
+    else:
+        console.print(Text("damage: none found", style="green"))
+    console.print(Text("next:", style="bold"))
+    for step in next_steps(findings):
+        console.print(Text(f"  {step}", style="dim" if step.startswith("#") else ""), soft_wrap=True)

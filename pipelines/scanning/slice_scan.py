@@ -1,0 +1,202 @@
+"""Scans one slice of a segment in a worker process: gives counts and positions, but no records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pipelines.plan.slices import Slice
+from udfs.decoded import Damage, Group, Range
+from udfs.format import layout as f
+from udfs.kernels.framing import base_unknown
+from udfs.segment_decoder import SegmentDecoder
+from udfs.source.byte_source import SourceError, SourceUnreadable, open_source
+from udfs.spark.protocol import Problem, SliceReport
+
+# A row: consecutive transactional batches of one producer, or one marker
+TRANSACTIONAL = np.dtype(
+    [
+        ("producer_id", "i8"),
+        ("first_offset", "i8"),
+        ("last_offset", "i8"),
+        ("timestamp", "i8"),  # of the first batch's first record; of a marker its own; ms
+        ("producer_epoch", "i2"),
+        ("control_type", "i2"),  # layout.CONTROL_ABORT, CONTROL_COMMIT; NO_CONTROL for data
+    ]
+)
+Format = tuple[int, str]  # magic, codec
+
+
+@dataclass
+class FormatCount:
+    """Totals of the batches of one format. bytes: on disk."""
+
+    batches: int = 0
+    bytes: int = 0
+    records: int = 0
+
+    def add(self, other: FormatCount) -> None:
+        self.batches += other.batches
+        self.bytes += other.bytes
+        self.records += other.records
+
+
+@dataclass
+class DamagedRange:
+    """A damaged byte range.
+
+    last_offset: of the sound batch before it. next_offset: base offset of the sound batch behind it. None if
+    the slice has no such batch.
+    """
+
+    position: int
+    size: int
+    reason: str
+    detail: str
+    last_offset: int | None
+    next_offset: int | None = None
+
+
+@dataclass
+class SliceScan:
+    """The scan of one slice.
+
+    report: as a job's workers give it. statuses: status -> number of batches; only ``suspect`` is counted.
+    first_timestamp, last_timestamp: ms since 1970 UTC, None without any.
+    transactional: rows of TRANSACTIONAL.
+    """
+
+    report: SliceReport
+    formats: dict[Format, FormatCount] = field(default_factory=dict)
+    damages: list[DamagedRange] = field(default_factory=list)
+    statuses: Counter[str] = field(default_factory=Counter)
+    first_timestamp: int | None = None
+    last_timestamp: int | None = None
+    transactional: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=TRANSACTIONAL))
+
+
+def scan_slice(slice_: Slice, max_batch_uncompressed: int) -> SliceScan:
+    """Decodes a slice and counts. Never raises for the content of a file."""
+    segment = slice_.segment
+    ids = (slice_.group_id, segment.segment, slice_.start)
+    try:
+        source = open_source(segment.segment)
+    except SourceError as error:
+        return SliceScan(SliceReport(*ids, problem=_problem(error), detail=str(error)))
+    try:
+        range_ = Range(segment.length, slice_.start, slice_.stop, slice_.exact_start, segment.has_successor)
+        decoder = SegmentDecoder(
+            source, range_, max_batch_uncompressed=max_batch_uncompressed, columns=False, content_crc=False
+        )
+        scan = SliceScan(SliceReport(*ids, decoder.totals))
+        _Counting(scan).take(decoder)
+        return scan
+    except SourceError as error:
+        return SliceScan(SliceReport(*ids, problem=_problem(error), detail=str(error)))
+    finally:
+        source.close()
+
+
+def _problem(error: SourceError) -> Problem:
+    return Problem.UNREADABLE if isinstance(error, SourceUnreadable) else Problem.CHANGED
+
+
+def lowest(*values: int | None) -> int | None:
+    """The lowest value that is not None; None where all are."""
+    return min((v for v in values if v is not None), default=None)
+
+
+def highest(*values: int | None) -> int | None:
+    """The highest value that is not None; None where all are."""
+    return max((v for v in values if v is not None), default=None)
+
+
+class _Counting:
+    """Adds groups of batches, in the order of the segment, to a SliceScan."""
+
+    def __init__(self, scan: SliceScan) -> None:
+        self._scan = scan
+        self._last_offset: int | None = None
+        self._waiting: list[DamagedRange] = []  # ranges behind which no sound batch was seen yet
+        self._transactional: list[np.ndarray] = []
+
+    def take(self, groups: Iterator[Group] | SegmentDecoder) -> None:
+        for group in groups:
+            sound = group.batches[group.batches["fault"] == 0]
+            self._count_formats(sound)
+            self._count_times(sound)
+            self._keep_transactional(sound)
+            self._place_damages(group.damages, sound[~base_unknown(sound)])
+        if self._transactional:
+            self._scan.transactional = np.concatenate(self._transactional)
+
+    def _count_formats(self, batches: np.ndarray) -> None:
+        keys = batches["magic"].astype(np.int64) * len(f.CODEC_NAMES) + batches["codec"]
+        for key in np.unique(keys).tolist():
+            of_key = batches[keys == key]
+            magic, codec = divmod(key, len(f.CODEC_NAMES))
+            counted = FormatCount(
+                len(of_key), int(of_key["size"].sum()), int(of_key["record_count"].sum(dtype=np.int64))
+            )
+            self._scan.formats.setdefault((magic, f.CODEC_NAMES[codec]), FormatCount()).add(counted)
+        suspect = int(np.count_nonzero(batches["marks"]))
+        if suspect:
+            self._scan.statuses["suspect"] += suspect
+
+    def _count_times(self, batches: np.ndarray) -> None:
+        scan = self._scan
+        first = batches["base_timestamp"][batches["base_timestamp"] >= 0]
+        last = batches["max_timestamp"][batches["max_timestamp"] >= 0]
+        if len(first):
+            scan.first_timestamp = lowest(scan.first_timestamp, int(first.min()))
+        if len(last):
+            scan.last_timestamp = highest(scan.last_timestamp, int(last.max()))
+
+    def _keep_transactional(self, batches: np.ndarray) -> None:
+        if not len(batches):
+            return
+        is_v2 = batches["magic"] == f.MAGIC_V2
+        attributes = batches["attributes"]
+        marker = np.isin(batches["control_type"], (f.CONTROL_ABORT, f.CONTROL_COMMIT))
+        data = (attributes & f.TRANSACTIONAL_MASK != 0) & (attributes & f.CONTROL_MASK == 0)
+        kept = batches[is_v2 & (data | marker)]
+        if not len(kept):
+            return
+        rows = np.zeros(len(kept), dtype=TRANSACTIONAL)
+        for name, of in (("first_offset", "base_offset"), ("timestamp", "base_timestamp")):
+            rows[name] = kept[of]
+        for name in ("producer_id", "last_offset", "producer_epoch", "control_type"):
+            rows[name] = kept[name]
+        self._transactional.append(_joined(rows))
+
+    def _place_damages(self, damages: list[Damage], sound: np.ndarray) -> None:
+        positions = sound["position"]
+        for damage in damages:
+            at = int(np.searchsorted(positions, damage.position))
+            before = int(sound["last_offset"][at - 1]) if at else self._last_offset
+            self._scan.damages.append(
+                DamagedRange(damage.position, damage.size, damage.reason, damage.detail, before)
+            )
+            self._waiting.append(self._scan.damages[-1])
+        if not len(sound):
+            return
+        for one in list(self._waiting):
+            at = int(np.searchsorted(positions, one.position))
+            if at < len(sound):
+                one.next_offset = int(sound["base_offset"][at])
+                self._waiting.remove(one)
+        self._last_offset = int(sound["last_offset"][-1])
+
+
+def _joined(rows: np.ndarray) -> np.ndarray:
+    """Rows with consecutive data batches of one producer and epoch joined into one."""
+    differs = np.zeros(len(rows), dtype=bool)
+    for name in ("producer_id", "producer_epoch", "control_type"):
+        differs[1:] |= rows[name][1:] != rows[name][:-1]
+    begins = np.flatnonzero(differs | (rows["control_type"] != f.NO_CONTROL) | (np.arange(len(rows)) == 0))
+    joined = rows[begins]
+    joined["last_offset"] = np.maximum.reduceat(rows["last_offset"], begins)
+    return joined

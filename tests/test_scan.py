@@ -1,0 +1,224 @@
+"""``scan``: what an on-call engineer asks first, from files whose content is known otherwise."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.command.errors import UserError
+from pipelines.command.settings import Settings
+from pipelines.scan import scan
+from pipelines.scanning import report
+from pipelines.scanning.findings import Findings, Log
+from tests.support import corpus
+from tests.support.logs import batch, batches, data, marker, put
+
+ROOT = Path(__file__).parent.parent
+HOUR = 3_600_000
+NOW = 1_700_000_000_000
+
+
+def found(logs: Path, **settings: Any) -> Findings:
+    return scan(Settings(source=(str(logs),), **{"cores": 1, **settings}))
+
+
+def log_of(logs: Path, **settings: Any) -> Log:
+    (log,) = found(logs, **settings).logs
+    return log
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kafka_log_lake", "scan", *arguments]
+    return subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, timeout=120
+    )
+
+
+def broken(entry: bytes) -> bytes:
+    """A batch with one wrong bit in its last byte."""
+    return entry[:-1] + bytes([entry[-1] ^ 1])
+
+
+def test_counts_are_those_of_kafka_s_own_library() -> None:
+    expected: dict[str, list[int]] = {}
+    for path in corpus.segments():
+        lines = [line for line in corpus.oracle_batches(path) if "position" in line]
+        counts = expected.setdefault(f"file://{path.parent}", [0, 0, 0])
+        counts[0] += path.stat().st_size
+        counts[1] += len(lines)
+        counts[2] += len([line for line in corpus.oracle_records(path) if "offset" in line])
+    findings = found(corpus.ROOT, cores=2)
+    hostile = f"file://{corpus.ROOT}/hostile/"
+    told = {log.partition_dir: log for log in findings.logs if not log.partition_dir.startswith(hostile)}
+    for folder, counts in expected.items():
+        log = told[folder]
+        assert [log.bytes, log.batches, log.records] == counts, folder
+        assert not log.damages
+
+
+def test_topics_times_and_formats(tmp_path: Path) -> None:
+    put(tmp_path / "a-0", 0, batch(0, base_timestamp=NOW), batch(3, codec=4, base_timestamp=NOW + HOUR))
+    put(tmp_path / "a-0", 6, batch(6, base_timestamp=NOW + 2 * HOUR))
+    log = log_of(tmp_path)
+    assert (log.topic, log.partition, log.segments, log.records) == ("a", 0, 2, 9)
+    assert (log.first_offset, log.last_offset) == (0, 8)
+    assert (log.first_timestamp, log.last_timestamp) == (NOW, NOW + 2 * HOUR)
+    assert {key: count.batches for key, count in log.formats.items()} == {(2, "none"): 2, (2, "zstd"): 1}
+
+
+def test_damage_tells_the_lost_offsets_and_where_to_go_on(tmp_path: Path) -> None:
+    put(tmp_path / "a-0", 0, batch(0), broken(batch(3)), batch(6), broken(batch(9)))
+    put(tmp_path / "a-0", 12, batch(12))
+    log = log_of(tmp_path)
+    told = [(d.reason, d.first_lost, d.last_lost, d.next_offset) for d in log.damages]
+    assert told == [("crc_mismatch", 3, 5, 6), ("crc_mismatch", 9, 11, 12)]
+    steps = "\n".join(report.next_steps(found(tmp_path)))
+    assert "--topic a:0 --reset-offsets --to-offset 6 --execute" in steps
+    assert "--topic a:0 --reset-offsets --to-offset 12 --execute" in steps
+
+
+def test_damage_at_the_end_of_the_log_has_no_next_offset(tmp_path: Path) -> None:
+    put(tmp_path / "a-0", 0, batch(0), broken(batch(3)))
+    (damage,) = log_of(tmp_path).damages
+    assert (damage.first_lost, damage.last_lost, damage.next_offset) == (3, None, None)
+
+
+def test_damage_that_cost_no_offset_says_so(tmp_path: Path) -> None:
+    put(tmp_path / "a-0", 0, batch(0), b"\xee" * 50, batch(3))
+    (damage,) = log_of(tmp_path).damages
+    assert (damage.first_lost, damage.last_lost, damage.next_offset) == (None, None, 3)
+
+
+def test_open_and_hanging_transactions(tmp_path: Path) -> None:
+    put(
+        tmp_path / "a-0",
+        0,
+        data(0, 7, base_timestamp=NOW),
+        marker(1, 7),
+        data(2, 7, base_timestamp=NOW),
+        data(3, 8, epoch=5, base_timestamp=NOW),
+    )
+    put(tmp_path / "a-0", 4, data(4, 7), marker(5, 7, commit=False), data(6, 9, base_timestamp=NOW + HOUR))
+    findings = found(tmp_path)
+    (log,) = findings.logs
+    told = [(t.producer_id, t.producer_epoch, t.first_offset) for t in log.open_transactions]
+    assert told == [(8, 5, 3), (9, 0, 6)]
+    assert log.last_stable_offset == 3
+    assert [t.producer_id for t in log.hanging(findings.newest)] == [8]
+    steps = "\n".join(report.next_steps(findings))
+    assert (
+        "kafka-transactions.sh --bootstrap-server HOST:9092 abort --topic a --partition 0 --start-offset 3"
+        in steps
+    )
+
+
+def test_a_transaction_before_damage_may_have_ended_there(tmp_path: Path) -> None:
+    put(tmp_path / "a-0", 0, broken(batch(0)), data(3, 7), broken(marker(4, 7)), batch(5))
+    (transaction,) = log_of(tmp_path).open_transactions
+    assert transaction.is_uncertain
+    put(tmp_path / "a-0", 0, broken(batch(0)), data(3, 7), batch(5))
+    (transaction,) = log_of(tmp_path).open_transactions
+    assert not transaction.is_uncertain
+
+
+def test_tails_copies_and_skipped_files(tmp_path: Path) -> None:
+    put(tmp_path / "one" / "a-0", 0, batch(0), batch(3)[:30])
+    put(tmp_path / "two" / "a-0", 0, batch(0), bytes(100))
+    put(tmp_path / "two" / "b-0.0123abcd-delete", 0, batch(0))
+    findings = found(tmp_path)
+    assert [(log.tail, log.tail_bytes) for log in findings.logs] == [("torn", 30), ("zeros", 100)]
+    assert [len(logs) for logs in findings.copies.values()] == [2]
+    assert dict(findings.skipped) == {"folder -delete": 1}
+    assert not findings.is_damaged
+
+
+def test_slices_and_processes_find_the_same(tmp_path: Path) -> None:
+    inner = b"".join(batches(1000, 40, text="inner"))
+    put(
+        tmp_path / "a-0",
+        0,
+        *batches(0, 20),
+        broken(batch(60)),
+        batch(63, text="x" + inner.decode("latin-1")),
+        *batches(66, 30, codec=2),
+        data(156, 7),
+        b"\xee" * 300,
+        batch(157),
+    )
+    put(tmp_path / "b-0", 0, *batches(0, 3))
+    whole, sliced = found(tmp_path), found(tmp_path, slice_bytes=500, cores=2)
+    assert whole.logs[0].damages
+    assert sliced.logs == whole.logs
+
+
+def test_a_large_batch_is_counted_whole(tmp_path: Path) -> None:
+    put(tmp_path / "a-0", 0, batch(0, records=200_000, codec=4))
+    assert log_of(tmp_path).records == 200_000
+
+
+def test_nothing_is_written_and_no_java_is_asked_for(tmp_path: Path) -> None:
+    logs, here = tmp_path / "logs", tmp_path / "here"
+    put(logs / "a-0", 0, *batches(0, 3))
+    here.mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    done = run(str(logs), JAVA_HOME="/nonexistent", PATH="/nonexistent", PYTHONDONTWRITEBYTECODE="1")
+    assert done.returncode == 0, done.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_text_for_a_pipe_and_one_object_for_a_program(tmp_path: Path) -> None:
+    put(tmp_path / "a-0", 0, batch(0), broken(batch(3)), batch(6))
+    done = run(str(tmp_path), "--fail-on-damage")
+    assert done.returncode == 3
+    assert "\x1b" not in done.stdout
+    assert "1 segment of 1 topic," in done.stdout
+    assert "3 to 5" in done.stdout
+    assert done.stderr == "1 range\n"
+    told = json.loads(run(str(tmp_path), "--json").stdout)
+    assert (told["segments"], told["records"], told["damaged"]) == (1, 6, 1)
+    assert told["logs"][0]["damages"][0]["next_offset"] == 6
+
+
+def test_a_table_on_a_terminal_holds_the_same(tmp_path: Path) -> None:
+    put(tmp_path / "a-0", 0, batch(0), broken(batch(3)), batch(6))
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "kafka_log_lake", "scan", str(tmp_path)]
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "160"}
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=theirs, stderr=subprocess.PIPE, env=environment
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        try:
+            while part := os.read(ours, 1 << 16):
+                shown += part
+        except OSError:  # Linux says so when the other side is closed
+            pass
+    os.close(ours)
+    assert process.returncode == 0
+    text = shown.decode()
+    assert "\x1b[" in text
+    assert "┃" in text or "│" in text
+    assert "crc_mismatch" in text
+
+
+@pytest.mark.parametrize("hostile", ["\x1b]0;owned\x07", "\u202eevil"])
+def test_names_cannot_drive_the_terminal(tmp_path: Path, hostile: str) -> None:
+    put(tmp_path / f"{hostile}-0", 0, batch(0), broken(batch(3)))
+    done = run(str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert not set(done.stdout) & set("\x1b\x07\u202e")
+
+
+def test_no_segment_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no segments"):
+        found(tmp_path)
+    done = run(str(tmp_path / "nothing"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: no such path: {tmp_path}/nothing\n"

@@ -1,0 +1,51 @@
+"""What segments and sources hold never drives a terminal: control characters are shown, not sent."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from pipelines.command.errors import DamageFound, UserError
+from pipelines.command.options import exit_code_of, set_up_logging
+from pipelines.execute.summary import Summary
+from pipelines.query import csv_lines, table_lines
+
+# ESC and a colour, BEL, CR, a C1 character (CSI in one byte), right-to-left override, line separator
+HOSTILE = "a\x1b[31mb\x07c\rd\x9b2Je\u202ef\u2028g\nh"
+SHOWN = r"a\x1b[31mb\x07c\rd\x9b2Je\u202ef\u2028g\nh"
+
+
+def test_a_table_shows_them_in_cells_and_in_names() -> None:
+    row = json.dumps({HOSTILE: HOSTILE, "bytes": "G1s="})
+    head, _, cells, _ = table_lines([HOSTILE, "bytes"], [False, True], [row])
+    assert head == f"{SHOWN}  bytes"
+    assert cells == f"{SHOWN}  0x1b5b"
+
+
+def test_csv_keeps_the_data() -> None:
+    row = json.dumps({"text": HOSTILE})
+    assert list(csv_lines(["text"], [row])) == ["text", f'"{HOSTILE}"']
+
+
+def test_a_summary_shows_them_in_topics_and_in_the_name_of_the_lake() -> None:
+    text = Summary("run", f"/lakes/{HOSTILE}", segments=1, partitions={(HOSTILE, 0)}).to_text()
+    assert f"topics      1: {SHOWN}\n" in text
+    assert f"tables are in /lakes/{SHOWN}\n" in text
+    assert set(text) & set("\x1b\x07\r\x9b\u202e\u2028") == set()
+
+
+def test_warnings_and_errors_are_one_line_that_shows_them(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logging()
+    logging.getLogger("pipelines.x").warning("%s was left", HOSTILE)
+
+    def fails(error: Exception) -> None:
+        raise error
+
+    assert exit_code_of(lambda: fails(UserError(HOSTILE))) == 2
+    assert exit_code_of(lambda: fails(DamageFound(HOSTILE))) == 3
+    assert exit_code_of(lambda: fails(ValueError(f"{HOSTILE}"))) == 1
+    said = capsys.readouterr().err
+    assert said.split("\n")[:3] == [f"warning: {SHOWN} was left", f"error: {SHOWN}", SHOWN]
+    assert set(said) & set("\x1b\x07\r\x9b\u202e\u2028") == set()

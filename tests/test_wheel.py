@@ -1,0 +1,97 @@
+"""The wheel, as ``pip install`` gives it in an empty environment: no checkout is near."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.support import corpus
+
+ROOT = Path(__file__).parent.parent
+SOURCE = corpus.ROOT / "v2-codec-zstd"
+
+
+def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """A command as a new user runs it: nothing of this environment is handed on."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "SPARK", "VIRTUAL_ENV"))}
+    done = subprocess.run(
+        [str(part) for part in command], cwd=cwd, env=kept, capture_output=True, text=True, timeout=900
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", folder, ROOT, cwd=folder)
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def constraints(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The versions of the lock file, without the hashes, which the wheel has none of."""
+    path = tmp_path_factory.mktemp("lock") / "constraints.txt"
+    pinned = re.findall(
+        r"^([\w.-]+==[^\s;\\]+(?: ; [^\\\n]+)?)", (ROOT / "requirements.lock").read_text(), re.M
+    )
+    assert len(pinned) > 20
+    path.write_text("\n".join(line.strip() for line in pinned) + "\n")
+    return path
+
+
+def environment(folder: Path, wheel: Path, extra: str, constraints: Path) -> Path:
+    """The bin folder of a fresh environment into which the wheel was installed."""
+    run(sys.executable, "-m", "venv", folder, cwd=folder.parent)
+    pip = (folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    run(*pip, "-c", constraints, f"{wheel}{extra}", cwd=folder.parent)
+    return folder / "bin"
+
+
+def test_it_holds_the_packages_and_nothing_else(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.split("/")[0] for name in names if not name.split("/")[0].endswith(".dist-info")}
+    assert tops == {"kafka_log_lake", "pipelines", "udfs"}
+    sources = {
+        str(path.relative_to(ROOT))
+        for package in tops
+        for path in (ROOT / package).rglob("*")
+        if path.suffix in (".py", ".sql") or path.name == "py.typed"
+    }
+    assert sources == {name for name in names if name.split("/")[0] in tops}
+
+
+def test_scan_and_decode_segment_need_no_spark(wheel: Path, constraints: Path, tmp_path: Path) -> None:
+    bin_folder = environment(tmp_path / "env", wheel, "", constraints)
+    done = run(bin_folder / "kafka-log-lake", "scan", SOURCE, "--json", cwd=tmp_path)
+    records = json.loads(done.stdout)["records"]
+    assert records > 0
+    code = (
+        "import glob, sys; from kafka_log_lake import decode_segment\n"
+        "print(sum(b.num_rows for p in glob.glob(sys.argv[1] + '/*/*.log') for b in decode_segment(p)))"
+    )
+    assert int(run(bin_folder / "python", "-c", code, SOURCE, cwd=tmp_path).stdout) == records
+
+
+def test_decode_and_query_fetch_what_spark_needs_for_delta(
+    wheel: Path, constraints: Path, tmp_path: Path
+) -> None:
+    bin_folder = environment(tmp_path / "env", wheel, "[spark]", constraints)
+    command = bin_folder / "kafka-log-lake"
+    scanned = json.loads(run(command, "scan", SOURCE, "--json", cwd=tmp_path).stdout)
+    arguments = ("--source", SOURCE, "--lake", tmp_path / "lake", "--json")
+    decoded = json.loads(run(command, "decode", *arguments, cwd=tmp_path).stdout.splitlines()[-1])
+    assert decoded["records"] == scanned["records"]
+    statement = "SELECT count(*) AS n FROM committed_records"
+    answer = run(
+        command, "query", "--lake", tmp_path / "lake", "--format", "json", statement, cwd=tmp_path
+    ).stdout
+    assert json.loads(answer.splitlines()[-1]) == {"n": decoded["records"]}
