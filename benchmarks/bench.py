@@ -9,8 +9,8 @@ import time
 from benchmarks import report
 from benchmarks.harness import SCALES, say
 
-PARTS = ("kernels", "resync", "job", "broker", "memory", "slices", "startup")
-FULL_PARTS = (*PARTS, "growth", "planning")
+PARTS = ("kernels", "resync", "job", "broker", "memory", "slices", "planning", "startup")
+FULL_PARTS = (*PARTS, "growth")
 
 
 def main() -> None:

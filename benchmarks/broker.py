@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from benchmarks.harness import ROOT, Row, Scale, machine, paired, part_main, say
 from benchmarks.job_server import LAKES, JobServer, clear_lakes
 from benchmarks.kafka import VERSION, resolve
-from benchmarks.segments import PLAIN, WORK, log_dir
+from benchmarks.segments import PLAIN, WORK, partition_dir
 from pipelines.command.java import java_command
 
 _GOAL = 6.0
@@ -171,7 +171,7 @@ def _serve(address: str, records: str, cores: str) -> None:
 def measure(scale: Scale) -> list[Row]:
     clear_lakes()
     cores = machine()["cores"]
-    source = log_dir("bench", PLAIN, _PARTITIONS, scale.topic_bytes // _PARTITIONS)
+    source = partition_dir("bench", PLAIN, _PARTITIONS, scale.topic_bytes // _PARTITIONS)
     with broker() as address, JobServer(cores) as session:
         session.decode(source, "fill")
         say("  filling the topic")

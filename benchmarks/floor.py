@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.segments import MIB
 from udfs.format import layout as f
 from udfs.kernels.checksums import crc32, crc32c
-from udfs.kernels.framing import ENTRY, scan_entries
+from udfs.kernels.framing import BATCH, scan_batches
 from udfs.source.byte_source import FileSource
 
 try:
@@ -53,7 +53,7 @@ def measure(path: Path, passes: int) -> float:
 
 
 def scan_all(path: Path) -> np.ndarray:
-    """ENTRY[n]: every entry of a segment; ``payload_at`` is a position in the file."""
+    """BATCH[n]: every entry of a segment; ``payload_at`` is a position in the file."""
     size = path.stat().st_size
     window = np.empty(size, dtype=np.uint8)
     source = FileSource(str(path))
@@ -61,9 +61,9 @@ def scan_all(path: Path) -> np.ndarray:
     source.close()
     found = []
     position = 0
-    rows = np.zeros(1 << 16, dtype=ENTRY)
+    rows = np.zeros(1 << 16, dtype=BATCH)
     while position < size:
-        count, used, _ = scan_entries(window[position:], size - position, position, size, rows)
+        count, used, _, _ = scan_batches(window[position:], size - position, position, size, 0, rows)
         if not count:
             break
         block = rows[:count].copy()

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from benchmarks.harness import Row, Scale, machine, paired, part_main, say
 from benchmarks.job_server import JobServer, clear_lakes
-from benchmarks.segments import KIB, MIB, PLAIN, log_dir, size_of
+from benchmarks.segments import KIB, MIB, PLAIN, partition_dir, size_of
 
 # Flat, with room for what a machine's speed drifts by
 _FLAT = 1.15
@@ -16,8 +16,8 @@ _SMALL = replace(PLAIN, records=20)
 
 
 def _per_byte(scale: Scale, session: JobServer) -> Row:
-    few = log_dir("few", PLAIN, 2, _FEW_BYTES // 2)
-    many = log_dir("grown", PLAIN, _BIG_SEGMENTS, scale.grown_bytes // _BIG_SEGMENTS)
+    few = partition_dir("few", PLAIN, 2, _FEW_BYTES // 2)
+    many = partition_dir("grown", PLAIN, _BIG_SEGMENTS, scale.grown_bytes // _BIG_SEGMENTS)
     sizes = {"few": size_of(few), "many": size_of(many)}
     session.decode(few, "few")
     pairs = paired(
@@ -34,8 +34,8 @@ def _per_byte(scale: Scale, session: JobServer) -> Row:
 
 
 def _per_partition(scale: Scale, session: JobServer) -> Row:
-    many = log_dir("partitions", _SMALL, scale.partitions, 20 * KIB)
-    one = log_dir("one", _SMALL, 1, 20 * KIB, scale.partitions)
+    many = partition_dir("partitions", _SMALL, scale.partitions, 20 * KIB)
+    one = partition_dir("one", _SMALL, 1, 20 * KIB, scale.partitions)
     session.decode(one, "one")
     pairs = paired(
         max(1, scale.job_rounds // 2),

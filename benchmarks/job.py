@@ -11,7 +11,7 @@ from dataclasses import replace
 from benchmarks.harness import Row, Scale, Spread, machine, paired, part_main
 from benchmarks.job_server import LAKES, JobServer, clear_lakes, parquet_bytes, parquet_files
 from benchmarks.parquet_writers import ParquetWriters
-from benchmarks.segments import KIB, PLAIN, log_dir, size_of
+from benchmarks.segments import KIB, PLAIN, partition_dir, size_of
 
 _SEGMENTS = 2
 # What a second session, and a second pass of the spark sink, have compiled and cached already
@@ -21,8 +21,8 @@ _WARM_UP = 1
 def measure(scale: Scale) -> list[Row]:
     clear_lakes()
     cores = machine()["cores"]
-    source = log_dir("bench", PLAIN, _SEGMENTS, scale.job_bytes // _SEGMENTS)
-    small = log_dir("warm", replace(PLAIN, records=20), 2, 20 * KIB)
+    source = partition_dir("bench", PLAIN, _SEGMENTS, scale.job_bytes // _SEGMENTS)
+    small = partition_dir("warm", replace(PLAIN, records=20), 2, 20 * KIB)
     with JobServer(cores) as session:  # compiles the kernels where that was not done yet
         session.decode(small, "small")
     with JobServer(cores) as session, JobServer(cores, sink="spark") as writing:

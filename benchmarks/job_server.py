@@ -102,7 +102,7 @@ def _serve() -> None:
             answer = {}
             if asked:
                 settings = make_settings({"sink": started.sink, **asked})
-                create_tables(spark, settings.require_lake())
+                create_tables(settings.require_lake())
                 began = time.perf_counter()
                 summary = run(spark, settings)
                 answer = {"seconds": time.perf_counter() - began, "records": summary.records}

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.harness import ROOT, Row, Scale, Spread, part_main, say
 from benchmarks.job_server import LAKES, clear_lakes
-from benchmarks.segments import LARGE_RECORDS, MIB, PLAIN, log_dir
+from benchmarks.segments import LARGE_RECORDS, MIB, PLAIN, partition_dir
 
 _HEAP = "1g"
 _GOAL_MIB = 600.0
@@ -44,15 +44,18 @@ def children(parent: int) -> list[int]:
     return found
 
 
+def peak_mib(pid: int | str) -> float:
+    """Most MiB that were ever resident of a process; 0 where it has ended."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")), 0.0)
+
+
 def high_water(pid: int) -> tuple[str, float] | None:
     """(java or worker, most MiB ever resident) of a process; None where it is neither, or gone."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        peak = peak_mib(pid)
     except OSError:
-        return None
-    peak = next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")), None)
-    if peak is None:
         return None
     if words[0].endswith(b"java"):
         return "java", peak
@@ -85,7 +88,7 @@ def measure(scale: Scale) -> list[Row]:
     rows = []
     for name, kind in _CASES if scale.name == "full" else _CASES[:2]:
         say(f"  {name}")
-        source = log_dir("memory", kind, 1, scale.one_segment)
+        source = partition_dir("memory", kind, 1, scale.one_segment)
         shutil.rmtree(LAKES, ignore_errors=True)
         job = [sys.executable, "-m", "pipelines.decode_batches", "--json", "--driver-memory", _HEAP]
         most, output = peaks([*job, "--source", str(source), "--lake", str(LAKES / "memory")])

@@ -42,7 +42,7 @@ GOALS = (
     ("small segments: at most a few Parquet files a partition", "slices", "Parquet files a partition"),
     ("time a byte flat as bytes grow", "growth", "bytes"),
     ("time a byte flat as partitions grow", "growth", "partitions"),
-    ("planning 1,000,000 segments in under 2 GiB", "planning", "planning, driver's Java"),
+    ("planning 1,000,000 segments in under 2 GiB", "planning", "driver's memory, 1,000,000 segments"),
     ("cold start at most 1.5x an empty Spark + Delta session", "startup", "ten small segments, cold"),
     ("a second run compiles nothing", "startup", "compiled by a second run"),
     ("imports compile nothing", "startup", "compiled by imports"),

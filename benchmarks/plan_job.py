@@ -1,74 +1,129 @@
-"""Plans a synthetic listing of very many segments, half of them known to the ledger, as the job does.
+"""A lake that knows very many segments, and the job over them: nothing has changed, nothing is decoded.
 
-``python -m benchmarks.plan_job SEGMENTS``: prints seconds as JSON. ``benchmarks.planning`` runs it and looks
-at the memory of its Java; nothing is decoded.
+``python -m benchmarks.plan_job SEGMENTS ROUNDS``: prints seconds and memory as JSON. ``benchmarks.planning``
+prepares what it needs, runs it, and looks at the memory of its Java. The files are hard links to a few, the
+ledger is made of the listing: only planning is measured, though over real folders and files.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+import numpy as np
+import pyarrow as pa
+from deltalake import write_deltalake
 
+from benchmarks.job_server import LAKES
+from benchmarks.memory import peak_mib
+from benchmarks.segments import KIB, PLAIN, WORK, entries, segment
 from pipelines.command.session import session
 from pipelines.command.settings import Settings
-from pipelines.plan.slices import Segment, ledger
-from pipelines.source.listing import LISTING_DDL
+from pipelines.decode_batches import run
+from pipelines.execute.job import plan_afresh
+from pipelines.lake.address import table_path
+from pipelines.lake.create import create_tables
+from pipelines.plan import ledger
+from pipelines.plan.ledger import LedgerRow
+from pipelines.source.listing import list_segments
 from udfs.format.schema import SEGMENTS
+from udfs.source.byte_source import FileSource
+from udfs.source.fingerprint import fingerprint
 
 _PER_PARTITION = 100
-_SEGMENT_BYTES = 1 << 30
-_RUNS = 3  # bounded runs taken off the plan
+_LAKE = LAKES / "planning"
+_LISTED = ("partition", "partition_dir", "segment", "file_base_offset", "modified")
 
 
-def _typed(frame: DataFrame, columns: list[tuple[str, str]]) -> DataFrame:
-    """The frame's columns as asked for; null where it has none of that name."""
-    here = set(frame.columns)
-    return frame.select(*(F.expr(n if n in here else "NULL").cast(kind).alias(n) for n, kind in columns))
+def _source(count: int) -> Path:
+    return WORK / "logs" / f"planned-{count}"
 
 
-def _segments(spark: SparkSession, count: int) -> DataFrame:
-    number = F.col("id")
-    partition = F.floor(number / _PER_PARTITION)
-    log_dir = F.concat(F.lit("file:///kafka/logs/topic-"), partition.cast("string"))
-    base = (number % _PER_PARTITION) * 1_000_000
-    return spark.range(count).select(
-        F.lit("topic").alias("topic"),
-        partition.cast("int").alias("partition"),
-        log_dir.alias("log_dir"),
-        F.concat(log_dir, F.lit("/"), F.lpad(base.cast("string"), 20, "0"), F.lit(".log")).alias("segment"),
-        base.alias("file_base_offset"),
-        F.lit(_SEGMENT_BYTES).alias("length"),
-        F.timestamp_seconds(F.lit(1_714_000_000)).alias("modified"),
-        (number % _PER_PARTITION < _PER_PARTITION - 1).alias("has_successor"),
-        F.lit(_SEGMENT_BYTES).alias("decoded_bytes"),
-        F.lit("none").alias("tail"),
-        F.concat(F.lit("0:"), F.md5(number.cast("string"))).alias("fingerprint"),
+def prepare(count: int) -> None:
+    """``count`` segments of 20 KiB, and a lake whose ledger knows them all."""
+    content = segment(replace(PLAIN, records=20), 20 * KIB)
+    if not _source(count).exists():
+        made = _source(count).with_suffix(".part")
+        shutil.rmtree(made, ignore_errors=True)
+        for number in range(count):
+            _link(content, made / f"planned-{number // _PER_PARTITION}", number % _PER_PARTITION)
+        made.rename(_source(count))
+    shutil.rmtree(_LAKE, ignore_errors=True)
+    create_tables(str(_LAKE))
+    listed = list_segments(str(_source(count))).segments
+    write_deltalake(table_path(str(_LAKE), SEGMENTS.name), _known(listed, content), mode="append")
+
+
+def _link(content: Path, folder: Path, number: int) -> None:
+    """A segment of a partition: its first is a copy, as a file can't have any number of links."""
+    path = folder / f"{number * 1_000_000:020d}.log"
+    if number == 0:
+        folder.mkdir(parents=True)
+        shutil.copyfile(content, path)
+    else:
+        os.link(folder / f"{0:020d}.log", path)
+
+
+def _known(listed: pa.Table, content: Path) -> pa.Table:
+    """The rows of the ledger for listed segments that all hold the same bytes."""
+    size, last = content.stat().st_size, entries(content.read_bytes())[-1][0]
+    source = FileSource(str(content))
+    row = LedgerRow(
+        topic="planned",
+        partition=0,
+        partition_dir="",
+        segment="",
+        file_base_offset=0,
+        length=size,
+        decoded_bytes=size,
+        fingerprint=fingerprint(source, last, size, None, size, size),
+        generation=1,
     )
+    source.close()
+    known = ledger.to_arrow([row]).take(pa.array(np.zeros(listed.num_rows, dtype=np.int64)))
+    for name in _LISTED:
+        at = known.schema.get_field_index(name)
+        column = known.schema.field(at)
+        known = known.set_column(at, column, listed.column(name).cast(column.type))
+    return known
 
 
-def main(count: int) -> None:
-    settings = Settings(driver_memory="1g")
-    with session(settings) as spark:
-        listing_columns = [(name, kind) for name, kind in (c.split() for c in LISTING_DDL.split(", "))]
-        listing = _typed(_segments(spark, count), listing_columns)
-        known = _typed(_segments(spark, count // 2), [(c.name, c.sql_type) for c in SEGMENTS.columns])
-        holds = known.select("segment", F.lit(True).alias("unchanged"))
+def _timed(rounds: int, work: Callable[[], Any]) -> list[float]:
+    taken = []
+    for _ in range(rounds):
         began = time.perf_counter()
-        plan = ledger.plan(listing, known, holds).persist(StorageLevel.DISK_ONLY)
-        planned = ledger.count(plan).planned
-        counted = time.perf_counter() - began
-        after: Segment | None = None
-        for _ in range(_RUNS):
-            segments = ledger.next_segments(plan, after, settings.max_files_per_run)
-            after = segments[-1] if segments else after
-        each = (time.perf_counter() - began - counted) / _RUNS
-        print(json.dumps({"planned": planned, "seconds": counted, "seconds_a_run": each}), flush=True)
+        work()
+        taken.append(time.perf_counter() - began)
+    return taken
+
+
+def main(count: int, rounds: int) -> None:
+    source = str(_source(count))
+    settings = Settings(source=(source,), lake=str(_LAKE), driver_memory="1g")
+    with session(settings, only_plans=True) as spark:
+        summary = run(spark, settings)
+        if summary.unchanged != count or summary.segments:
+            raise RuntimeError(f"{summary.unchanged} of {count} segments are unchanged")
+
+        def plan_new() -> None:
+            runs = plan_afresh(spark, settings).runs(settings.max_files_per_run, settings.max_bytes_per_run)
+            assert sum(map(len, runs)) == count
+
+        found = {
+            "unchanged": _timed(rounds, lambda: run(spark, settings)),
+            "listing": _timed(rounds, lambda: list_segments(source)),
+            "ledger": _timed(rounds, lambda: ledger.read(table_path(str(_LAKE), SEGMENTS.name))),
+            "new": _timed(rounds, plan_new),
+        }
+        print(json.dumps({"seconds": found, "mib": peak_mib("self")}), flush=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -94,7 +94,7 @@ def repeat(base: Path, out: Path, total_bytes: int) -> None:
                 return
 
 
-def log_dir(name: str, kind: Kind, partitions: int, segment_bytes: int, segments: int = 1) -> Path:
+def partition_dir(name: str, kind: Kind, partitions: int, segment_bytes: int, segments: int = 1) -> Path:
     """A log directory of one topic; the segments of a partition follow each other in offsets.
 
     The partitions hold the same bytes. Big segments are hard links to one file, and cost no room.

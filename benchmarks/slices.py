@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from benchmarks.harness import Row, Scale, Spread, machine, paired, part_main, say
 from benchmarks.job_server import JobServer, clear_lakes, parquet_files
-from benchmarks.segments import KIB, PLAIN, log_dir, size_of
+from benchmarks.segments import KIB, PLAIN, partition_dir, size_of
 
 _ONE_SEGMENT_GOAL = 1.8
 _SMALL_GOAL = 3.0
@@ -29,7 +29,7 @@ def measure(scale: Scale) -> list[Row]:
 
 def _one_segment(scale: Scale, cores: int, all_cores: JobServer) -> list[Row]:
     say("  one segment, one core and all")
-    source = log_dir("sliced", PLAIN, 1, scale.sliced_segment)
+    source = partition_dir("sliced", PLAIN, 1, scale.sliced_segment)
     with JobServer(1) as one_core:
         one_core.decode(source, "sliced")
         all_cores.decode(source, "sliced")
@@ -50,9 +50,9 @@ def _one_segment(scale: Scale, cores: int, all_cores: JobServer) -> list[Row]:
 def _small_segments(scale: Scale, session: JobServer) -> list[Row]:
     say(f"  {scale.small_segments} small segments and as many bytes in big ones")
     each = scale.small_segments // _PARTITIONS
-    small = log_dir("small", _SMALL, _PARTITIONS, _SMALL_BYTES, each)
+    small = partition_dir("small", _SMALL, _PARTITIONS, _SMALL_BYTES, each)
     size = size_of(small)
-    big = log_dir("big", _SMALL, 2, size // 2)
+    big = partition_dir("big", _SMALL, 2, size // 2)
     session.decode(small, "small")
     session.decode(big, "big")
     pairs = paired(

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.harness import ROOT, Row, Scale, Spread, paired, part_main
 from benchmarks.job_server import LAKES, clear_lakes
-from benchmarks.segments import KIB, PLAIN, WORK, log_dir
+from benchmarks.segments import KIB, PLAIN, WORK, partition_dir
 
 _GOAL = 1.5
 _CACHE = WORK / "numba"
@@ -66,7 +66,7 @@ def _compiled() -> int:
 def measure(scale: Scale) -> list[Row]:
     clear_lakes()
     shutil.rmtree(_CACHE, ignore_errors=True)
-    source = log_dir("start", replace(PLAIN, records=20), 1, 20 * KIB, 10)
+    source = partition_dir("start", replace(PLAIN, records=20), 1, 20 * KIB, 10)
     timed("-c", _IMPORTS)
     by_import = _compiled()
     timed("-c", EMPTY_SESSION)

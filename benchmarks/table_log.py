@@ -1,7 +1,7 @@
 """How long the driver takes to open a Delta table of very many data files, and how much memory that is.
 
 ``python -m benchmarks.table_log FILES``: prints JSON. The files are named in the table's log alone: opening a
-table reads no data file. ``benchmarks.growth`` runs it.
+table reads no data file. ``benchmarks.planning`` runs it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import shutil
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.transaction import AddAction
 
+from benchmarks.memory import peak_mib
 from benchmarks.segments import WORK
 
 _TABLE = WORK / "table_log"
@@ -63,21 +63,16 @@ def _make(files: int) -> None:
     DeltaTable(_TABLE).create_checkpoint()
 
 
-def _peak_mib() -> float:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:"))
-
-
 def main(files: int, prepared: bool = False) -> None:
     if not prepared:
         _make(files)
         subprocess.run([sys.executable, "-m", __spec__.name, str(files), "opened"], check=True)
         shutil.rmtree(_TABLE)
         return
-    before, began = _peak_mib(), time.perf_counter()
+    before, began = peak_mib("self"), time.perf_counter()
     DeltaTable(_TABLE).transaction_version(_APP)
     seconds = time.perf_counter() - began
-    print(json.dumps({"seconds": seconds, "mib": _peak_mib() - before}), flush=True)
+    print(json.dumps({"seconds": seconds, "mib": peak_mib("self") - before}), flush=True)
 
 
 if __name__ == "__main__":

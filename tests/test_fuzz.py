@@ -11,18 +11,22 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz import compared, plain, run, watchdog
+from tests.fuzz import compared, costs, plain, run, watchdog
 from tests.fuzz.run import past_findings
 from tests.fuzz.segments import Maker
 from tests.support import corpus, reference_decoder
 from tests.support.agreement import check_entry
+from tests.support.damage import sound
 from tests.support.fast import decode
+from udfs import segment_decoder
+from udfs.recovery.range_checksums import RangeChecksums
 
 SEED = 20_130
 SMALL_HOSTILE = [path for path in corpus.segments(hostile=True) if path.stat().st_size <= 8192]
@@ -61,7 +65,15 @@ def test_changed_entries_are_judged_as_kafka_judges_them() -> None:
     assert verdicts["refused"] > 250
 
 
-@pytest.mark.parametrize("path", past_findings(), ids=lambda path: path.stem)
+def test_costly_inputs_cost_no_more_than_they_may(tmp_path: Path) -> None:
+    report = watchdog.run("costs", tmp_path, seed=SEED, count=60)
+    assert not report.findings
+    assert report.inputs >= 60
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in past_findings() if not costs.is_costly(path)], ids=lambda path: path.stem
+)
 def test_a_past_finding_is_mended(path: Path) -> None:
     data = path.read_bytes()
     decoded, expected = decode(data), reference_decoder.decode(data)
@@ -97,6 +109,25 @@ def test_the_same_seed_makes_the_same_inputs() -> None:
     assert len(set(made)) > 45
 
 
+def test_another_process_makes_the_same_inputs() -> None:
+    script = (
+        "from tests.fuzz.segments import Maker; import zlib; maker = Maker(1);"
+        "print(zlib.crc32(b''.join(maker.segment() for _ in range(200))))"
+    )
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env=os.environ | {"PYTHONHASHSEED": number},
+            cwd=watchdog.ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for number in ("1", "2")
+    }
+    assert len(told) == 1
+
+
 def test_without_atheris_its_layer_says_so_in_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -118,6 +149,83 @@ def test_a_hang_of_the_child_is_named_and_its_input_kept(tmp_path: Path) -> None
     ((rule, name),) = report.findings.items()
     assert rule.startswith("hang: ")
     assert (tmp_path / f"{name}.log").read_bytes() == b"hang"
+
+
+def _claims_the_rest(number: int, left: int) -> bytes:
+    batch = sound(8 * number)
+    return batch[:8] + max(len(batch), left - 200).to_bytes(4, "big") + batch[12:]
+
+
+LYING: costs.Recipe = (
+    costs.Piece("a length that claims the rest", _claims_the_rest),
+    costs.Piece("a sound batch", lambda number, left: sound(8 * number + 4)),
+)
+
+
+def test_a_decoder_that_reads_a_range_again_for_each_length_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("udfs.recovery.resync._HEADERS", costs.BLOCK)
+    data = costs.build(LYING, costs.SMALL)
+    assert "reads too much" not in costs.broken(costs.cost(data))
+
+    def reread(self: RangeChecksums, start: int, end: int, v2: bool) -> int:
+        return self._go_on(start, end, v2, 0)
+
+    monkeypatch.setattr(RangeChecksums, "of", reread)
+    taken: list[bytes] = []
+    found = {one.rule: one.data for one in costs.Search(SEED).examine(LYING, taken.append)}
+    assert found["reads too much"] == data
+    assert taken == [data, data]  # twice before it was believed
+
+
+# 1 MiB takes 43 s, 2 MiB 162 s: behind each damaged range other chains are followed to the end of the segment
+def test_lengths_that_claim_a_little_cost_no_more_than_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("udfs.recovery.resync._HEADERS", costs.BLOCK)
+    pairs = []
+    for offset in range(0, 3000, 2):
+        lying = sound(offset + 1, 1)
+        pairs.append(sound(offset, 1) + lying[:8] + (1000).to_bytes(4, "big") + lying[12:])
+    assert costs.broken(costs.cost(b"".join(pairs))) == {}
+
+
+def test_a_decoder_that_holds_more_than_it_may_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = sound(0)
+    assert costs.broken_by_memory(data, len(data)) == {}
+    own = vars(segment_decoder)["build_columns"]
+    held: list[np.ndarray] = []
+
+    def wasteful(*arguments: Any) -> Any:
+        held.append(np.zeros(8 << 20, dtype=np.uint8))
+        return own(*arguments)
+
+    monkeypatch.setattr(segment_decoder, "build_columns", wasteful)
+    assert list(costs.broken_by_memory(data, len(data))) == ["holds too much"]
+
+
+def _took(size: int, seconds: float, damages: int = 0) -> costs.Cost:
+    return costs.Cost(size, damages, size, seconds)
+
+
+def test_time_is_held_to_a_bound_and_to_its_growth() -> None:
+    small = _took(costs.SMALL, 0.05)
+    assert costs.broken(small) == {}
+    assert list(costs.broken(_took(costs.SMALL, 5.0))) == ["takes too long"]
+    assert costs.broken_by_growth(small, _took(costs.LARGE, 8 * 0.05)) == {}
+    assert list(costs.broken_by_growth(small, _took(costs.LARGE, 64 * 0.05))) == ["grows too fast"]
+    assert costs.broken_by_growth(small, _took(costs.LARGE, 64 * 0.05, damages=1000)) == {}
+
+
+def test_what_a_busy_machine_does_once_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = iter([60.0, 0.0, 0.0])
+    monkeypatch.setattr(costs, "cost", lambda data: _took(len(data), next(seconds)))
+    assert list(costs.Search(SEED).examine(LYING[1:], lambda data: None)) == []
+
+
+def test_the_same_seed_makes_the_same_costly_inputs() -> None:
+    first, second, other = costs.Search(1), costs.Search(2), costs.Search(1)
+    made = [[costs.build(search.recipe(), 1 << 12) for _ in range(20)] for search in (first, second, other)]
+    assert made[0] == made[2] != made[1]
 
 
 _WRONG = """

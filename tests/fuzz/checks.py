@@ -15,9 +15,9 @@ import pyarrow as pa
 from tests.support import fast, reference_decoder
 from tests.support.agreement import check_entry
 from tests.support.fast import BytesSource
-from udfs.arrow.batch_columns import damage_columns, entry_columns
-from udfs.decoded import Damage, Range, Summary
-from udfs.kernels.framing import ENTRY
+from udfs.arrow.batch_columns import batch_columns, damage_columns
+from udfs.decoded import Damage, Range, Totals
+from udfs.kernels.framing import BATCH
 from udfs.segment_decoder import SegmentDecoder
 
 LIMIT = 1 << 20  # bytes that one batch may expand to
@@ -27,31 +27,31 @@ LIMIT = 1 << 20  # bytes that one batch may expand to
 class Outcome:
     """What the decoder gave for an input."""
 
-    summary: Summary
-    entries: list[np.ndarray] = field(default_factory=list)
+    totals: Totals
+    batches: list[np.ndarray] = field(default_factory=list)
     records: list[pa.RecordBatch] = field(default_factory=list)
     damages: list[Damage] = field(default_factory=list)
 
 
 def outcome(decoder: SegmentDecoder) -> Outcome:
     """Run the decoder to its end and keep what it gave."""
-    found = Outcome(decoder.summary)
-    for piece in decoder:
-        found.entries.append(piece.entries.copy())
-        found.damages += piece.damages
-        if piece.records is not None:
-            found.records.append(piece.records)
+    found = Outcome(decoder.totals)
+    for group in decoder:
+        found.batches.append(group.batches.copy())
+        found.damages += group.damages
+        if group.records is not None:
+            found.records.append(group.records)
     return found
 
 
 def check_bytes(found: Outcome, length: int) -> None:
     """Sound + damaged + tail = all, one behind the other, and the rows that are counted are there."""
-    summary = found.summary
-    assert summary.sound_bytes + summary.quarantined_bytes + summary.tail_bytes == length, "bytes unaccounted"
+    totals = found.totals
+    assert totals.sound_bytes + totals.quarantined_bytes + totals.tail_bytes == length, "bytes unaccounted"
     ranges = [(d.position, d.next_position) for d in found.damages]
     damaged = {d.position for d in found.damages}
     sound = 0
-    for entries in found.entries:
+    for entries in found.batches:
         for position, size, fault in entries[["position", "size", "fault"]].tolist():
             if position not in damaged:
                 assert not fault, "a faulty entry without a damaged range"
@@ -61,21 +61,21 @@ def check_bytes(found: Outcome, length: int) -> None:
     for begin, end in sorted(ranges):
         assert begin == position < end, "ranges overlap or leave a gap"
         position = end
-    assert position + summary.tail_bytes == length, "the ranges end elsewhere"
-    assert summary.end in (position, length)
-    assert sound == summary.sound_bytes
-    assert summary.damaged == len(found.damages)
+    assert position + totals.tail_bytes == length, "the ranges end elsewhere"
+    assert totals.end in (position, length)
+    assert sound == totals.sound_bytes
+    assert totals.damaged == len(found.damages)
 
 
 def check_slice(data: bytes, start: int, stop: int, window: int) -> None:
     """What a task does that begins in the middle of a segment: it looks for its first entry itself."""
     what = Range(len(data), start, stop, exact=False)
-    summary = outcome(SegmentDecoder(BytesSource(data), what, window, LIMIT)).summary
-    if summary.begin is None or summary.begin >= stop:
-        assert not summary.entries, "entries of a slice that has none"
+    totals = outcome(SegmentDecoder(BytesSource(data), what, window, LIMIT)).totals
+    if totals.begin is None or totals.begin >= stop:
+        assert not totals.batches, "entries of a slice that has none"
     else:
-        assert start <= summary.begin <= summary.end <= len(data)
-        assert summary.sound_bytes + summary.quarantined_bytes == summary.end - summary.begin
+        assert start <= totals.begin <= totals.end <= len(data)
+        assert totals.sound_bytes + totals.quarantined_bytes == totals.end - totals.begin
 
 
 def check_columns(found: Outcome) -> None:
@@ -83,12 +83,12 @@ def check_columns(found: Outcome) -> None:
     for batch in found.records:
         batch.validate(full=True)
     rows = sum(batch.num_rows for batch in found.records)
-    entries = np.concatenate([np.zeros(0, dtype=ENTRY), *found.entries])
-    assert rows == found.summary.records
-    assert len(entries) == found.summary.entries
+    entries = np.concatenate([np.zeros(0, dtype=BATCH), *found.batches])
+    assert rows == found.totals.records
+    assert len(entries) == found.totals.batches
     if len(entries):
         assert rows == int(entries["record_count"].sum())
-        pa.table(entry_columns(entries)).validate(full=True)
+        pa.table(batch_columns(entries)).validate(full=True)
     pa.table(damage_columns(found.damages, "run")).validate(full=True)
 
 
@@ -102,8 +102,8 @@ def check_reference(found: Outcome, data: bytes, limit: int = LIMIT) -> int:
         for row in fast.record_rows(batch):
             records.setdefault(row["batch_position"], []).append(row)
     compared = 0
-    for entries in found.entries:
-        for row in fast.entry_rows(entries) if len(entries) else ():
+    for entries in found.batches:
+        for row in fast.batch_rows(entries) if len(entries) else ():
             position = row["position"]
             if not row["crc_ok"]:
                 assert position not in records, "records of an entry whose checksum is wrong"

@@ -31,9 +31,9 @@ def check_plain(data: bytes, window: int = 1 << 20, **how: Any) -> None:
     )
     with np.errstate(all="ignore"):  # what wraps in a kernel warns in NumPy
         other = checks.outcome(plain.decoder(BytesSource(data), window, checks.LIMIT, len(data), **how))
-    assert vars(compiled.summary) == vars(other.summary)
+    assert vars(compiled.totals) == vars(other.totals)
     assert [vars(d) for d in compiled.damages] == [vars(d) for d in other.damages]
-    for mine, theirs in zip(compiled.entries, other.entries, strict=True):
+    for mine, theirs in zip(compiled.batches, other.batches, strict=True):
         assert mine.tolist() == theirs.tolist()
     for one, two in zip(compiled.records, other.records, strict=True):
         assert one.equals(two)
@@ -92,7 +92,7 @@ def check_kafka(data: bytes, kafka: list[dict[str, Any]]) -> str:
     what follows; that the bytes are accounted for is all there is to check.
     """
     decoded = fast.decode(data, limit=KAFKA_LIMIT)
-    accounted = decoded.summary.sound_bytes + decoded.summary.quarantined_bytes + decoded.tail_bytes
+    accounted = decoded.totals.sound_bytes + decoded.totals.quarantined_bytes + decoded.tail_bytes
     assert accounted == len(data)
     known = len(data) > 16 and data[16] <= 2
     if len(kafka) != 1 or kafka[0].get("size_bytes") != len(data) or (known and not entry_size(data, 0)):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tests.support.fast import BytesSource
-from udfs.decoded import Piece, Range
+from udfs.decoded import Group, Range
 from udfs.kernels.codecs import Scratch
 from udfs.segment_decoder import SegmentDecoder
 
@@ -73,7 +73,7 @@ class GuardedDecoder(SegmentDecoder):
         decoder._buf = windows.at_end(window)
         return decoder
 
-    def _group(self, entries: np.ndarray, begin: int, end: int) -> Piece:
+    def _group(self, entries: np.ndarray, begin: int, end: int) -> Group:
         kept = self._move_expanded()
         try:
             return super()._group(entries, begin, end)

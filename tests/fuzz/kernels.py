@@ -11,9 +11,11 @@ from typing import Any
 from tests.fuzz import mutate
 from udfs.format import layout as f
 from udfs.kernels.codecs import xxh32
-from udfs.kernels.framing import entry_size, scan_entries
+from udfs.kernels.framing import batch_size, scan_batches
 from udfs.kernels.jit import kernel
-from udfs.kernels.record_index import (
+from udfs.kernels.record_index import index_batches, most_records
+from udfs.kernels.record_rows import (
+    CURSOR,
     ROW_FIELDS,
     ROW_HEADERS,
     ROW_HEADERS_AT,
@@ -21,15 +23,14 @@ from udfs.kernels.record_index import (
     ROW_KEY_SIZE,
     ROW_VALUE_AT,
     ROW_VALUE_SIZE,
-    index_entries,
-    most_records,
+    TOTALS,
 )
 from udfs.vectorized_varint import read_varint, read_varlong
 
 # Of the shared numbers (int64): what the watchdog reads
 INPUTS, SIZE, BEGIN, SOUND, WITH_RECORDS, RECORDS, BROKEN, PEAK, COMPARED = range(9)
 NUMBERS = 16
-LAST = 7  # of the totals (int64[24]): the entry that was indexed last; the cursor takes less than that
+LAST = 23  # of the totals (int64[24]): the entry that was indexed last
 # What BROKEN names
 BROKEN_RULES = (
     "",
@@ -73,7 +74,7 @@ def _small_reads(buf: Any, n: int, state: Any) -> int:
     _, varlong_end = read_varlong(buf, at, end)
     xxh32(buf, at, n)
     for place in range(n):
-        entry_size(buf, place, n)
+        batch_size(buf, place, n)
     return 6 if varint_end > end or varlong_end > end else 0
 
 
@@ -93,7 +94,8 @@ def _index(buf: Any, expanded: Any, entries: Any, k: int, memory: Any, work: Any
     most = most_records(e)
     mine = rows_at_end(memory, most)
     work[:] = 0
-    n = index_entries(buf, expanded, entries, k, k + 1, mine, work[0:8], work[8:16], work[16:24])
+    cursor, totals, sums = work[0:10].view(CURSOR), work[10:16].view(TOTALS), work[16:22].view(TOTALS)
+    n = index_batches(buf, expanded, entries[k : k + 1], mine, cursor, totals, sums)
     work[LAST] = k
     broken = _check_rows(mine, n, most, low, end)
     if e["size"] > len(buf) - e["at"]:
@@ -112,7 +114,7 @@ def run(
     """``rounds`` inputs; stops at a broken rule. Returns the records of the last entry of the last input.
 
     ``window``, ``expanded``: uint8 between guard pages; ``memory``: int64 for rows, ends at one; ``numbers``:
-    shared; ``work``: uint8[ROOM]; ``totals``: int64[24], at last those of the last entry, its sums in [8:16].
+    shared; ``work``: uint8[ROOM]; ``totals``: int64[24], at last those of the last entry, sums in [10:16].
     """
     made = 0
     for _ in range(rounds):
@@ -126,7 +128,7 @@ def run(
         numbers[INPUTS] += 1
         if mutate.draw(state, 16) == 0:
             numbers[BROKEN] = _small_reads(buf, n, state)
-        found, used, _ = scan_entries(buf, n, 0, n, entries)
+        found, used, _, _ = scan_batches(buf, n, 0, n, 0, entries)
         if used > n:
             numbers[BROKEN] = 5
         made = 0

@@ -20,13 +20,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tests.fuzz import checks, compared, kernels, mutate, seeds
+from tests.fuzz import checks, compared, costs, kernels, mutate, seeds
 from tests.fuzz.guarded import Guarded, GuardedDecoder
 from tests.fuzz.kernels import BEGIN, COMPARED, INPUTS, PEAK, RECORDS, SIZE, SOUND, WITH_RECORDS
 from tests.fuzz.segments import Maker
 from udfs.kernels import record_columns
-from udfs.kernels.framing import ENTRY
-from udfs.kernels.record_index import ROW_FIELDS, most_records
+from udfs.kernels.framing import BATCH
+from udfs.kernels.record_index import most_records
+from udfs.kernels.record_rows import ROW_FIELDS, TOTALS
 
 _BLOCK = 256  # inputs of a compiled loop
 _ADDRESS_SPACE = 1 << 30  # bytes that all inputs together may add to the process
@@ -48,7 +49,7 @@ class Child:
     def __post_init__(self) -> None:
         shared = Guarded(8 * kernels.NUMBERS, self.folder / "numbers")
         self.numbers = shared.data[: 8 * kernels.NUMBERS].view(np.int64)
-        self.input = Guarded(1 << 16, self.folder / "input")
+        self.input = Guarded(2 * costs.LARGE, self.folder / "input")
         self._end = 0.0
 
     def begin(self, *, bounded: bool = True) -> None:
@@ -105,7 +106,7 @@ def kernels_layer(child: Child, seed: int) -> None:
     packed, starts = seeds.packed(seeds.opened())
     window, expanded = child.input, Guarded(1 << 16)
     memory = Guarded(8 * ROW_FIELDS << 12).data.view(np.int64)
-    entries, work = np.zeros(64, dtype=ENTRY), np.zeros(mutate.ROOM, dtype=np.uint8)
+    entries, work = np.zeros(64, dtype=BATCH), np.zeros(mutate.ROOM, dtype=np.uint8)
     state, totals = np.array([seed], dtype=np.uint64), np.zeros(24, dtype=np.int64)
     guard_arena(Guarded(1 << 22))
     place = (packed, starts, window.data, expanded.data, entries, memory, state, child.numbers, work, totals)
@@ -128,7 +129,7 @@ def _check_last(data: Any, expanded: Any, entries: Any, memory: Any, made: int, 
     last = int(totals[kernels.LAST])
     entry = entries[last : last + 1]
     mine = kernels.rows_at_end(memory, int(most_records(entry[0])))
-    batch, _ = record_columns.build_columns(data, expanded, entry, mine, made, totals[8:16])
+    batch, _ = record_columns.build_columns(data, expanded, entry, mine, made, totals[10:16].view(TOTALS))
     batch.validate(full=True)
 
 
@@ -166,18 +167,18 @@ def examiner(child: Child) -> Callable[[bytes, Maker, int], None]:
         decoder = GuardedDecoder.over(
             data, checks.LIMIT, window, windows, expanded, has_successor=has_successor
         )
-        found = checks.Outcome(decoder.summary)
+        found = checks.Outcome(decoder.totals)
         thorough = number % 8 == 0
-        for piece in decoder:
-            found.entries.append(piece.entries.copy())
-            found.damages += piece.damages
-            if piece.records is not None and thorough:  # the next ones lie in the same memory
-                found.records.append(checks.own(piece.records))
+        for group in decoder:
+            found.batches.append(group.batches.copy())
+            found.damages += group.damages
+            if group.records is not None and thorough:  # the next ones lie in the same memory
+                found.records.append(checks.own(group.records))
         checks.check_bytes(found, len(data))
-        counts[SOUND] += found.summary.entries - found.summary.damaged
-        counts[RECORDS] += found.summary.records
-        assert arenas[0] or not found.summary.records, "columns outside the guarded arena"
-        counts[WITH_RECORDS] += found.summary.records > 0
+        counts[SOUND] += found.totals.batches - found.totals.damaged
+        counts[RECORDS] += found.totals.records
+        assert arenas[0] or not found.totals.records, "columns outside the guarded arena"
+        counts[WITH_RECORDS] += found.totals.records > 0
         if number % 16 == 1:
             start = maker.number(len(data))
             checks.check_slice(data, start, start + maker.number(len(data)), window)
@@ -189,16 +190,36 @@ def examiner(child: Child) -> Callable[[bytes, Maker, int], None]:
 
 
 def findings_layer(child: Child, seed: int, files: Iterable[Path]) -> None:
-    """Past findings and other given files: every rule, through every window."""
+    """Past findings and other given files: every rule, through every window; of costly ones, the cost."""
     examine, maker = examiner(child), Maker(seed)
     for path in sorted(files):
         data = path.read_bytes()
+        if costs.is_costly(path):
+            child.take(data)
+            for rule, told in costs.broken_alone(data).items():
+                child.keep(data, f"{path.name}: {rule}", told)
+            continue
         for _ in range(_PASSES):
             child.take(data)
             try:
                 examine(data, maker, 0)
             except Exception as error:
                 child.keep(data, f"{path.name}: {rule_of(error)}", traceback.format_exc())
+
+
+def costs_layer(child: Child, seed: int) -> None:
+    """Inputs made to be costly, held to what they may cost."""
+    costs.prepare()
+    search = costs.Search(seed)
+    child.begin()
+    while child.goes_on():
+        try:
+            for found in search.examine(search.recipe(), child.take):
+                child.keep(found.data, found.rule, found.told)
+        except Exception as error:
+            begin, size = int(child.numbers[BEGIN]), int(child.numbers[SIZE])
+            data = child.input.data[begin : begin + size].tobytes()
+            child.keep(data, rule_of(error), traceback.format_exc())
 
 
 def hypothesis_layer(child: Child, seed: int) -> None:
@@ -228,6 +249,7 @@ def kafka_layer(child: Child, seed: int) -> None:
 LAYERS: dict[str, Callable[[Child, int], None]] = {
     "kernels": kernels_layer,
     "segments": segments_layer,
+    "costs": costs_layer,
     "hypothesis": hypothesis_layer,
     "kafka": kafka_layer,
 }
@@ -255,7 +277,13 @@ def main() -> None:
         findings_layer(child, options.seed, options.files)
     else:
         _misbehave(child, options.layer)
-    child.numbers[PEAK] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    child.numbers[PEAK] = _peak_kb()
+
+
+def _peak_kb() -> int:
+    """Of this process alone: getrusage begins with the peak of the one that started it."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
 
 def _misbehave(child: Child, how: str) -> None:
@@ -266,7 +294,7 @@ def _misbehave(child: Child, how: str) -> None:
         beyond = np.lib.stride_tricks.as_strided(child.input.data, (len(child.input.data) + 1,), (1,))
         print(int(beyond[-1]))
     while True:
-        time.sleep(1)
+        pass
 
 
 if __name__ == "__main__":

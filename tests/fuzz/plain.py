@@ -18,14 +18,16 @@ from numba.core import config as numba_config
 
 _NAMES = (
     "segment_decoder",
-    "checksums",
-    "codecs",
-    "framing",
-    "entry_search",
-    "resync",
-    "record_index",
-    "regular_payloads",
-    "record_columns",
+    "kernels.checksums",
+    "kernels.codecs",
+    "kernels.framing",
+    "kernels.legacy_record",
+    "kernels.record_index",
+    "kernels.fast_payloads",
+    "kernels.record_columns",
+    "recovery.batch_search",
+    "recovery.range_checksums",
+    "recovery.resync",
 )
 
 
@@ -64,7 +66,7 @@ def load() -> dict[str, ModuleType]:
     config: Any = numba_config
     before, config.DISABLE_JIT = config.DISABLE_JIT, 1
     try:
-        modules = {name: importlib.import_module(f"udfs.{name}") for name in _NAMES}
+        modules = {n.rpartition(".")[2]: importlib.import_module(f"udfs.{n}") for n in _NAMES}
     finally:
         config.DISABLE_JIT = before
         for name in [name for name in sys.modules if name.split(".")[0] == "udfs"]:

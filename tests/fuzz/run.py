@@ -21,7 +21,8 @@ FOUND = ROOT / "build" / "fuzz"
 # layer -> its share of the time, what an input of it is
 LAYERS = {
     "kernels": (0.15, "entries, through the kernels between guard pages"),
-    "segments": (0.40, "segments, through the whole decoder between guard pages"),
+    "segments": (0.32, "segments, through the whole decoder between guard pages"),
+    "costs": (0.08, "segments made to be costly: bytes read, memory held, CPU time"),
     "guided": (0.20, "inputs, guided by coverage, through the plain form (atheris)"),
     "hypothesis": (0.10, "segments, compiled equals plain (Hypothesis)"),
     "kafka": (0.15, "entries, judged by Kafka's own library"),

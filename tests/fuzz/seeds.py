@@ -51,6 +51,10 @@ def _made() -> list[bytes]:
     return entries
 
 
+def _by_size(entry: bytes) -> tuple[int, bytes]:
+    return len(entry), entry  # those of one size too: the order of a set is another one in each process
+
+
 @cache
 def stored() -> tuple[bytes, ...]:
     """Entries as they lie in files: of each kind the smallest few."""
@@ -59,7 +63,7 @@ def stored() -> tuple[bytes, ...]:
         for entry in entries_of(path.read_bytes()):
             if len(entry) <= _MOST:
                 kinds.setdefault(_kind(entry), []).append(entry)
-    real = [entry for kind in sorted(kinds) for entry in sorted(set(kinds[kind]), key=len)[:_OF_A_KIND]]
+    real = [entry for kind in sorted(kinds) for entry in sorted(set(kinds[kind]), key=_by_size)[:_OF_A_KIND]]
     odd = [entry for entry in kafka_cases.CASES.values() if len(entry) <= _MOST]
     return tuple(dict.fromkeys([*real, *_made(), *odd]))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import signal
 import subprocess
@@ -23,7 +24,8 @@ from tests.fuzz.kernels import BEGIN, COMPARED, INPUTS, NUMBERS, PEAK, RECORDS, 
 
 ROOT = Path(__file__).resolve().parents[2]
 _START = 300  # seconds until the first input: the kernels may have to be compiled
-HANG = 60  # seconds that one input, or one block of them, may take
+HANG = 60  # seconds of CPU time that one input, or one block of them, may take
+_WAITING = 5  # so many times as long by the clock: a hang need not use the CPU, and a busy machine is slow
 _MOST_DEATHS = 10
 
 
@@ -64,16 +66,24 @@ def _last_input(folder: Path) -> bytes:
     return (folder / "input").read_bytes()[begin : begin + int(numbers[SIZE])]
 
 
+def _cpu_seconds(process: int) -> float:
+    """CPU time that a process has used; 0 where it has ended."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def _watch(child: subprocess.Popen[str], folder: Path, hang: float) -> str:
     """Wait for the child; "" where it ended by itself, else what became of it."""
-    seen, since, began = -1, time.monotonic(), False
+    seen, since, used = 0, time.monotonic(), 0.0
     while child.poll() is None:
         time.sleep(0.05)
-        inputs = int(_numbers(folder)[INPUTS])
+        inputs, now, cpu = int(_numbers(folder)[INPUTS]), time.monotonic(), _cpu_seconds(child.pid)
         if inputs != seen:
-            began = began or inputs > 0
-            seen, since = inputs, time.monotonic()
-        if time.monotonic() - since > (hang if began else _START):
+            seen, since, used = inputs, now, cpu
+        if now - since > (_WAITING * hang if seen else _START) or (seen and cpu - used > hang):
             child.kill()
             child.wait()
             return f"hang: no end after {hang:.0f} s"

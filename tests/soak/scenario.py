@@ -14,10 +14,10 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from pipelines.lake.commit import DECODE_APP
-from tests.support.logs import TABLES, batch, batches, put
+from tests.support.logs import TABLES, batch, batches, data, marker, put
 
 _KEYS = (
-    "log_dir",
+    "partition_dir",
     "segment",
     "batch_position",
     "position",
@@ -40,6 +40,7 @@ def first_state(logs: Path) -> None:
     put(logs / "merged-0", 0, *batches(0, 2))
     put(logs / "merged-0", 6, *batches(6, 2))
     put(logs / "same-0", 0, *batches(0, 2))
+    put(logs / "tx-0", 0, data(0, producer=3, records=2), data(2, producer=4))
 
 
 def change(logs: Path) -> None:
@@ -50,7 +51,9 @@ def change(logs: Path) -> None:
     put(logs / "grown-0", 0, *batches(0, 4))
     (logs / "merged-0" / f"{6:020d}.log").unlink()
     put(logs / "merged-0", 0, batch(3), batch(9))
-    put(logs / "new-0", 0, batch(0, flags=0x10, producer_id=3, producer_epoch=0, base_sequence=0))
+    put(logs / "new-0", 0, data(0, producer=3))
+    tx = logs / "tx-0" / f"{0:020d}.log"
+    tx.write_bytes(tx.read_bytes() + marker(3, producer=3, commit=False) + marker(4, producer=4) + batch(5))
 
 
 def second_state(logs: Path, bulk_batches: int = 400) -> None:

@@ -1,0 +1,187 @@
+"""What a lake holds, read without Spark: the rows that count, those that do not, and what the view gives."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from tests.soak.decoded import BATCH, DAMAGE, LEDGER, RECORD, Row, committed, pick, rows_of, transactions
+from tests.soak.policy import Known, Tables
+from tests.support.logs import TABLES
+
+Log = tuple[str, int, str]
+
+_ROWS = {"records": RECORD, "batches": BATCH, "quarantine": DAMAGE}
+_PLACES = {"records": "batch_position", "batches": "position", "quarantine": "position"}
+_TRANSACTION = (
+    "producer_id",
+    "producer_epoch",
+    "first_offset",
+    "last_offset",
+    "records",
+    "marker_offset",
+    "outcome",
+    "outcome_uncertain",
+    "holds_last_stable_offset",
+)
+_SHOWN = 6
+
+
+@dataclass
+class Held:
+    """Rows that count, by segment or log; ``left``: table -> rows that do not count."""
+
+    ledger: dict[str, dict[str, Any]]
+    rows: dict[str, dict[str, list[Row]]]
+    transactions: dict[Log, list[Row]]
+    committed: dict[str, list[int]]
+    left: dict[str, int]
+
+
+def read(lake: Path) -> Held:
+    tables = {name: DeltaTable(str(lake / name)).to_pyarrow_table() for name in TABLES[:5]}
+    ledger = {row["segment"]: row for row in tables["segments"].to_pylist()}
+    left: dict[str, int] = {}
+    rows: dict[str, dict[str, list[Row]]] = {}
+    for name, columns in _ROWS.items():
+        by_segment: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for row in tables[name].select([*columns, "segment", "generation"]).to_pylist():
+            own, place = ledger.get(row["segment"]), row[_PLACES[name]]
+            if own is not None and own["generation"] == row["generation"] and place < own["decoded_bytes"]:
+                by_segment[row["segment"]].append(row)
+        rows[name] = {segment: pick(own, columns) for segment, own in by_segment.items()}
+        left[name] = tables[name].num_rows - sum(map(len, rows[name].values()))
+    counted = _transactions(tables["transactions"], ledger)
+    left["transactions"] = tables["transactions"].num_rows - sum(map(len, counted.values()))
+    if len(ledger) != tables["segments"].num_rows:
+        left["segments"] = tables["segments"].num_rows - len(ledger)
+    return Held(ledger, rows, counted, _committed(tables), left)
+
+
+def _transactions(table: pa.Table, ledger: dict[str, dict[str, Any]]) -> dict[Log, list[Row]]:
+    counts: dict[Log, int] = {}
+    for row in ledger.values():
+        log = row["topic"], row["partition"], row["partition_dir"]
+        counts[log] = max(counts.get(log, 0), row["transactions_generation"])
+    found: dict[Log, list[dict[str, Any]]] = defaultdict(list)
+    for row in table.to_pylist():
+        log = row["topic"], row["partition"], row["partition_dir"]
+        if counts.get(log) == row["generation"]:
+            found[log].append(row)
+    return {log: pick(own, _TRANSACTION) for log, own in found.items()}
+
+
+def _committed(tables: dict[str, pa.Table]) -> dict[str, list[int]]:
+    """Offsets of the view ``committed_records``, by segment."""
+    database = duckdb.connect(config={"threads": "1"})
+    try:
+        for name, table in tables.items():
+            database.register(name, table)
+        view = resources.files("pipelines.views").joinpath("committed_records.sql").read_text()
+        found: dict[str, list[int]] = defaultdict(list)
+        for segment, offset in database.execute(f'SELECT segment, "offset" FROM ({view}\n)').fetchall():
+            found[segment].append(offset)
+        return found
+    finally:
+        database.close()
+
+
+def either(one: Known, old: Known | None, new: Known | None) -> Known:
+    """A segment that is in its state of before a run or in that of after it."""
+    may_be = [content for state in (new, old) if state for content in state.may_be]
+    return replace(one, may_be=may_be, may_go=one.may_go or old is None or new is None)
+
+
+def differences(held: Held, tables: Tables, is_healthy: bool = True) -> list[str]:
+    """What a lake holds against what it must; ``tables`` learns which of two states that may be is there."""
+    for uri in [uri for uri, one in tables.known.items() if one.may_go and uri not in held.ledger]:
+        del tables.known[uri]
+    found = [f"segment {uri}: not in the tables" for uri in sorted(tables.known.keys() - held.ledger.keys())]
+    found += [
+        f"segment {uri}: must not be in the tables"
+        for uri in sorted(held.ledger.keys() - tables.known.keys())
+    ]
+    for uri in sorted(tables.known.keys() & held.ledger.keys()):
+        found += _of_segment(tables.known[uri], held)
+    if found:
+        return found
+    found = _of_logs(held, tables)
+    if is_healthy:
+        found += [f"{name}: {count} rows that do not count" for name, count in held.left.items() if count]
+    return found
+
+
+def _of_segment(one: Known, held: Held) -> list[str]:
+    found: list[str] = []
+    for content in one.may_be:
+        want = rows_of(content)
+        told = []
+        for name in _ROWS:
+            told += _compare(f"{name} of {one.uri}", held.rows[name].get(one.uri, []), getattr(want, name))
+        row = held.ledger[one.uri]
+        told += _compare(f"segments, {one.uri}", [tuple(row[n] for n in LEDGER)], [want.ledger(one.base)])
+        if not told:
+            one.may_be, one.may_go = [content], False
+            return []
+        found = found or told
+    return found
+
+
+def _of_logs(held: Held, tables: Tables) -> list[str]:
+    found: list[str] = []
+    logs = tables.logs()
+    for log in sorted(logs.keys() | held.transactions.keys()):
+        want = transactions(logs.get(log, []))
+        found += _compare(f"transactions of {log[2]}", held.transactions.get(log, []), want)
+        uris = {one.base: uri for uri, one in tables.known.items() if one.folder == log[2]}
+        seen = [(base, offset) for base, uri in uris.items() for offset in held.committed.get(uri, [])]
+        found += _compare(f"committed_records of {log[2]}", sorted(seen), committed(logs.get(log, []), want))
+    return found
+
+
+def _compare(what: str, have: list[Any], want: list[Any]) -> list[str]:
+    if have == want:
+        return []
+    missing, extra = list(want), []
+    for row in have:
+        if row in missing:
+            missing.remove(row)
+        else:
+            extra.append(row)
+    lines = [f"{what}: {len(missing)} rows missing, {len(extra)} extra"]
+    lines += [f"    missing {row}" for row in missing[:_SHOWN]] + [
+        f"    extra   {row}" for row in extra[:_SHOWN]
+    ]
+    return lines
+
+
+def landed(lake: Path, tables: Tables) -> list[str]:
+    """The chunks of ``raw_segments`` against the bytes that must have been landed."""
+    chunks: dict[str, list[tuple[int, bytes]]] = defaultdict(list)
+    for row in DeltaTable(str(lake / "raw_segments")).to_pyarrow_table().to_pylist():
+        chunks[row["segment"]].append((row["chunk_position"], row["content"]))
+    for uri in [uri for uri, one in tables.known.items() if one.may_go and uri not in chunks]:
+        del tables.known[uri]
+    found = [f"raw segment {uri}: not landed" for uri in sorted(tables.known.keys() - chunks.keys())]
+    found += [f"raw segment {uri}: must not be landed" for uri in sorted(chunks.keys() - tables.known.keys())]
+    for uri in sorted(tables.known.keys() & chunks.keys()):
+        one, at, data = tables.known[uri], 0, b""
+        for position, content in sorted(chunks[uri]):
+            if position != at:
+                found.append(f"raw segment {uri}: a chunk at {position}, not at {at}")
+            at, data = position + len(content), data + content
+        match = [content for content in one.may_be if content.data == data]
+        if match:
+            one.may_be, one.may_go = match[:1], False
+        else:
+            found.append(
+                f"raw segment {uri}: {len(data)} bytes are not the {len(one.content.data)} of the file"
+            )
+    return found
