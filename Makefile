@@ -12,7 +12,8 @@ FUZZ_SECONDS ?= 600
 FUZZ_SEED ?=
 SIDE_BY_SIDE := -n 2 --dist loadfile
 # The tests of the decoder alone: they start no Spark
-DECODER_TESTS := varint checksums entry_search regular_payloads segment_decoder damage damage_framing damage_legacy corpus fuzz
+DECODER_TESTS := varint checksums batch_search fast_payloads segment_decoder damage damage_embedded damage_framing \
+    damage_legacy costs jvm_text corpus fuzz
 
 # Real segments: every magic and codec, transactions, compaction, and files damaged by hand.
 CORPUS := tests/data/corpus
@@ -20,7 +21,7 @@ SAMPLES := v0-codec-* v1-codec-* v2-codec-* mixed-magic v2-txn-* v2-compacted v2
 DAMAGED := bitflip-* trunc-mid-* header-count-huge-* magic-3-* random-bytes-* zstd-corrupt-middle-*
 SOURCES := $(foreach s,$(SAMPLES),--source '$(CORPUS)/$(s)') $(foreach s,$(DAMAGED),--source '$(CORPUS)/hostile/$(s)')
 
-.PHONY: help setup run test test-bounds fuzz soak sql bench bench-full audit lint fmt clean lock
+.PHONY: help setup run check test test-bounds fuzz soak sql bench bench-full audit lint fmt clean lock
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,16 +32,23 @@ $(READY): requirements.lock tools/setup.sh tools/spark_ready.py tools/warm_kerne
 	@PYTHON='$(PYTHON)' tools/setup.sh
 	@touch $@
 
-run: setup  ## decodes the bundled real segments into ./lake and asks one question
+run: setup  ## scans the bundled real segments, decodes them into ./lake and asks one question
+	@$(PY) -m kafka_log_lake scan $(SOURCES:--source=)
 	@$(PY) -m pipelines.decode_batches $(SOURCES) --lake $(LAKE)
 	@$(PY) -m pipelines.query --lake $(LAKE) "SELECT magic, compression, status, count(*) AS batches, \
 	    sum(record_count) AS records FROM batches GROUP BY ALL ORDER BY ALL"
 
+check: setup  ## lint, types, and the tests that need no Spark: an answer within a minute
+	@$(VENV)/bin/ruff check --quiet .
+	@$(VENV)/bin/ruff format --quiet --check .
+	@$(VENV)/bin/mypy --no-error-summary & types=$$!; \
+	    $(PY) -m pytest -q --quick $(SIDE_BY_SIDE); wait $$types
+
 test: setup  ## runs every test, two files at a time
 	@$(PY) -m pytest $(SIDE_BY_SIDE)
 
-test-bounds: setup  ## the decoder's tests again, with every index of a kernel checked
-	@NUMBA_BOUNDSCHECK=1 $(PY) -m pytest -q $(SIDE_BY_SIDE) $(DECODER_TESTS:%=tests/test_%.py)
+test-bounds: setup  ## a sample of the decoder's tests again, with every index of a kernel checked
+	@NUMBA_BOUNDSCHECK=1 $(PY) -m pytest -q --quick $(SIDE_BY_SIDE) $(DECODER_TESTS:%=tests/test_%.py)
 
 fuzz: setup  ## changed and made-up input for FUZZ_SECONDS (600); FUZZ_SEED=n repeats a run
 	@$(PY) -m tests.fuzz.run --seconds $(FUZZ_SECONDS) $(FUZZ_SEED:%=--seed %)
@@ -48,7 +56,8 @@ fuzz: setup  ## changed and made-up input for FUZZ_SECONDS (600); FUZZ_SEED=n re
 sql: setup  ## a SQL shell on the lake (LAKE=folder), tables and views by name
 	@$(PY) -m pipelines.sql_shell --lake $(LAKE)
 
-soak: setup  ## kills jobs at random moments, runs them to their end, compares tables (SOAK_KILLS=50, SOAK_SEED)
+soak: setup  ## logs change and jobs die at random, tables are compared (SOAK_STEPS=2000, SOAK_KILLS=50, SOAK_SEED)
+	@SOAK_STEPS='$(SOAK_STEPS)' SOAK_SEED='$(SOAK_SEED)' $(PY) -m tests.soak.life
 	@SOAK_KILLS='$(SOAK_KILLS)' SOAK_SEED='$(SOAK_SEED)' $(PY) -m tests.soak
 
 bench: setup  ## the benchmarks, as ratios against peers run beside them
@@ -70,7 +79,7 @@ fmt: setup  ## formats what ruff can
 	@$(VENV)/bin/ruff format .
 
 lock: setup  ## makes requirements.lock from pyproject.toml again, with the newest versions it allows
-	@$(VENV)/bin/uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-annotate \
+	@$(VENV)/bin/uv pip compile pyproject.toml --extra spark --group dev --universal --generate-hashes --no-annotate \
 	    --upgrade --custom-compile-command 'make lock' --quiet --output-file requirements.lock
 
 clean:  ## removes the sample lake, caches and build output; keeps .venv

@@ -1,8 +1,14 @@
-"""What all tests share: one real Spark session, made the way a job makes it."""
+"""What all tests share: one real Spark session, made the way a job makes it; and which tests are quick.
+
+A test is marked by what it needs: ``spark`` by the fixture of that name, or where it starts Spark itself in
+other processes; ``cluster``, ``kafka`` (Kafka's own library, in Java) and ``slow`` alike. ``make check`` runs
+what has none of these marks, and of the tests over the whole corpus every eighth.
+"""
 
 from __future__ import annotations
 
 import shutil
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +21,51 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+# Modules whose tests start Spark, or Java, in processes of their own
+_START_SPARK = {
+    *("test_commit", "test_crashes", "test_docs", "test_notebooks", "test_query", "test_session"),
+    *("test_standalone", "test_tables_and_views", "test_unreadable", "test_wheel"),
+}
+_START_KAFKA = {"test_against_kafka"}
+# Tests of time and memory, and those that look for inputs
+_SLOW = {"test_fuzz", "test_hostile_sizes", "test_kernel_cache", "test_soak", "test_wheel"}
+# Tests that read every bundled segment, or every case of a long list
+_OVER_ALL = {
+    "test_corpus",
+    "test_damage",
+    "test_damage_embedded",
+    "test_damage_framing",
+    "test_damage_legacy",
+}
+_SAMPLE = 8
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="what needs no Spark, over a sample of the corpus")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    quick: list[pytest.Item] = []
+    others: list[pytest.Item] = []
+    for item in items:
+        module = item.path.stem
+        fixtures = getattr(item, "fixturenames", ())
+        if "spark" in fixtures or module in _START_SPARK:
+            item.add_marker(pytest.mark.spark)
+        if "cluster" in fixtures:
+            item.add_marker(pytest.mark.cluster)
+        if module in _START_KAFKA:
+            item.add_marker(pytest.mark.kafka)
+        if module in _SLOW:
+            item.add_marker(pytest.mark.slow)
+        marked = any(item.get_closest_marker(mark) for mark in ("spark", "cluster", "kafka", "slow"))
+        sampled = module not in _OVER_ALL or zlib.crc32(item.nodeid.encode()) % _SAMPLE == 0
+        (quick if sampled and not marked else others).append(item)
+    if config.getoption("quick"):
+        config.hook.pytest_deselected(items=others)
+        items[:] = quick
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     from pipelines.command.session import session
@@ -24,11 +75,13 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def lake_template(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+def lake_template(tmp_path_factory: pytest.TempPathFactory) -> str:
     """An empty lake that no test writes to."""
     from pipelines.lake.create import create_tables
 
-    return create_tables(spark, str(tmp_path_factory.mktemp("lake") / "template"))
+    address = str(tmp_path_factory.mktemp("lake") / "template")
+    create_tables(address)
+    return address
 
 
 @pytest.fixture

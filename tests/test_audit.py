@@ -12,7 +12,7 @@ BAD = {"name": "lz4", "version": "4.0", "vulns": [{"id": "CVE-1", "fix_versions"
 def test_a_vulnerability_is_named_and_fails() -> None:
     assert verdict([SOUND, BAD]) == (
         1,
-        ["lz4 4.0: CVE-1, mended in 4.1", "2 packages, 1 known vulnerabilities"],
+        ["lz4 4.0: CVE-1, fixed in 4.1", "2 packages, 1 known vulnerabilities"],
     )
 
 

@@ -18,8 +18,9 @@ from deltalake import DeltaTable
 
 import pipelines
 from pipelines import decode_batches, ingest_raw, query, sql_shell
+from pipelines.command.commands import INGEST
 from pipelines.command.settings import SETTING_NAMES, Settings, byte_count, option
-from pipelines.source import listing as listing_module
+from pipelines.source import naming
 from tests.support.corpus import ORACLE
 from tests.support.corpus import ROOT as CORPUS
 from tools import tables_doc
@@ -121,7 +122,7 @@ def test_commands_parse(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_options_named_exist(page: Path) -> None:
     ours = {option(field.name) for field in dataclasses.fields(Settings)}
-    ours |= {"--config", "--print-config", "--format", "--no-"}
+    ours |= {"--config", "--print-config", "--format", "--no-", "--install-completion"}
     sparks = {"--py-files", "--packages", "--archives", "--conf"}
     benchmarks = {"--size"}
     codes = [code for code in re.findall(r"`([^`\n]+)`", page.read_text()) if "pip " not in code]
@@ -165,7 +166,7 @@ def test_the_page_of_commands_has_every_option_and_its_default() -> None:
 
 def test_the_page_of_commands_says_which_options_are_for_decoding_alone() -> None:
     alone = {row[0].strip("`").split()[0] for row in cells(COMMANDS, "## Options") if row[2] != "both"}
-    assert alone == {option(name) for name in set(SETTING_NAMES) - set(ingest_raw.FIELDS)}
+    assert alone == {option(name) for name in set(SETTING_NAMES) - set(INGEST.settings)}
 
 
 def test_what_operations_quotes_stands_in_the_code() -> None:
@@ -181,18 +182,14 @@ def test_what_operations_quotes_stands_in_the_code() -> None:
             assert any(piece in text for text in strings), piece
 
 
-def test_operations_has_every_reason_to_pass_over_a_file() -> None:
-    names = (
-        "DELETED",
-        "STRAY",
-        "FUTURE",
-        "NO_PARTITION",
-        "PARTITION_TOO_BIG",
-        "NO_SEGMENT",
-        "OFFSET_TOO_BIG",
-    )
-    reasons = {getattr(listing_module, name) for name in (*names, "TOPIC_TOO_LONG")}
-    assert {row[0].strip("`") for row in cells(OPERATIONS, "## What is passed over")} == reasons
+def test_operations_has_every_reason_to_skip_a_file() -> None:
+    others = {"SEGMENT_SUFFIX", "NULL_TOPIC"}
+    reasons = {
+        value
+        for name, value in vars(naming).items()
+        if isinstance(value, str) and name.isupper() and not name.startswith("_") and name not in others
+    }
+    assert {row[0].strip("`") for row in cells(OPERATIONS, "## What is skipped")} == reasons
 
 
 # --- What the pages show ---
@@ -213,8 +210,8 @@ def test_committed_records_are_what_a_read_committed_consumer_got(spark: SparkSe
     for row in spark.sql("SELECT segment, offset FROM committed_records ORDER BY offset").collect():
         found.setdefault(Path(row.segment.removeprefix("file://")).parent, []).append(row.offset)
     checked = 0
-    for segments in spark.sql("SELECT DISTINCT log_dir FROM segments").collect():
-        folder = Path(segments.log_dir.removeprefix("file://"))
+    for segments in spark.sql("SELECT DISTINCT partition_dir FROM segments").collect():
+        folder = Path(segments.partition_dir.removeprefix("file://"))
         oracle = ORACLE / folder.relative_to(CORPUS)
         if not (oracle / "read_committed.jsonl").exists():
             continue
