@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -18,13 +18,14 @@ import typer
 from pipelines.command.commands import COMMANDS, Argument, Command
 from pipelines.command.errors import UserError
 from pipelines.command.options import CONFIG_HELP, PRINT_CONFIG_HELP, exit_code_of
-from pipelines.command.settings import Settings, flag, option, texts
+from pipelines.command.settings import Settings, flag, help_of, metavar_of, option, texts
 
 app = typer.Typer(
     name="kafka-log-lake",
     help="Kafka log segments -> Delta tables, on Spark, without a broker.",
     no_args_is_help=True,
 )
+_OF_SPARK = ("pyspark", "py4j", "delta", "deltalake", "duckdb")  # the packages of kafka-log-lake[spark]
 _FIELDS = {field.name: field for field in dataclasses.fields(Settings)}
 
 
@@ -57,15 +58,13 @@ def _choices(argument: Argument) -> Any:
 
 def _of_setting(name: str) -> inspect.Parameter:
     field = _FIELDS[name]
-    parse, help_text = field.metadata["parse"], field.metadata["help"]
-    if field.default not in (None, (), False):
-        help_text += f" (default {field.default})"
+    parse, help_text = field.metadata["parse"], help_of(field)
     if parse is flag:
         both = f"{option(name)}/--no-{name.replace('_', '-')}"
         return _parameter(name, bool | None, typer.Option(None, both, help=help_text))
     kind = list[str] if parse is texts else str
-    metavar = field.metadata["metavar"] or name.rpartition("_")[2].upper()
-    return _parameter(name, kind | None, typer.Option(None, option(name), help=help_text, metavar=metavar))
+    declared = typer.Option(None, option(name), help=help_text, metavar=metavar_of(field))
+    return _parameter(name, kind | None, declared)
 
 
 def _parameters(command: Command) -> list[inspect.Parameter]:
@@ -93,30 +92,20 @@ def _argv(command: Command, given: dict[str, Any]) -> list[str]:
     return argv
 
 
-def _run(command: Command, given: dict[str, Any]) -> int:
-    main: Any = None
-
-    def load() -> None:
-        nonlocal main
-        try:
-            main = import_module(f"pipelines.{command.module}").main
-        except ModuleNotFoundError as error:
-            if error.name and error.name.partition(".")[0] in (
-                "pyspark",
-                "py4j",
-                "delta",
-                "deltalake",
-                "duckdb",
-            ):
-                raise UserError(f"{command.name} needs Spark: pip install 'kafka-log-lake[spark]'") from None
+def _main_of(command: Command) -> Callable[[list[str]], int]:
+    """The command's ``main``. Raises a UserError if the packages that it needs are not installed."""
+    try:
+        found: Callable[[list[str]], int] = import_module(f"pipelines.{command.module}").main
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in _OF_SPARK:
             raise
-
-    return exit_code_of(load) or main(_argv(command, given))
+        raise UserError(f"{command.name} needs Spark: pip install 'kafka-log-lake[spark]'") from None
+    return found
 
 
 def _add(command: Command) -> None:
     def run(**given: Any) -> None:
-        raise typer.Exit(_run(command, given))
+        raise typer.Exit(_main_of(command)(_argv(command, given)))
 
     parameters = _parameters(command)
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -137,8 +126,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             code = app(args=list(sys.argv[1:] if argv is None else argv), standalone_mode=False) or 0
         except Exception as error:
-            message = getattr(error, "format_message", None)
-            if message is None or not isinstance(error, typer.BadParameter.__mro__[1]):
+            message = getattr(error, "format_message", None)  # of every error of wrong arguments
+            if message is None:
                 raise
             raise UserError(f"{str(message()).rstrip('.')}; see --help") from None
 

@@ -44,7 +44,7 @@ def run(spark: SparkSession, settings: Settings) -> Summary:
         job.Work(
             app_id=DECODE_APP,
             known=LakeWriter.ledger,
-            runner=lambda context: Decoder(sink=settings.sink, **vars(context)),
+            runner=Decoder,
             count=_count,
             landed=_landed(settings) if settings.from_raw else None,
         ),

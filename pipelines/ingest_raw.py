@@ -31,7 +31,7 @@ from udfs.format import schema
 
 def run(spark: SparkSession, settings: Settings) -> Summary:
     """Lands new bytes of the sources. Raises a JobError if it fails."""
-    work = job.Work(INGEST_APP, _known, lambda context: Lander(sink=settings.sink, **vars(context)), _count)
+    work = job.Work(INGEST_APP, _known, Lander, _count)
     summary = job.run(spark, settings, work)
     summary.chunks = summary.chunks or 0
     return summary

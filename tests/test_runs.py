@@ -144,8 +144,7 @@ def test_a_segment_lost_from_the_middle_stays_with_a_warning() -> None:
     made = plan([listed(A, 0), listed(A, 18)], [known(A, 0, 8), known(A, 9, 17), known(A, 18, 26)])
     assert going(made) == set()
     assert made.obsolete.warnings() == [
-        f"t-0: the files of 1 segment are gone from {A}, though that of an earlier one is there: "
-        "the rows stay"
+        f"t-0: {A} no longer has the files of 1 segment, but still has that of an earlier one: the rows stay"
     ]
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.command.errors import RunFailed
-from pipelines.execute.verdicts import Run, Verdict, cut, judge
+from pipelines.execute.verdicts import Run, Verdict, judge, shortened
 from pipelines.plan.ledger import LedgerRow
 from pipelines.plan.life import Action
 from pipelines.plan.slices import Segment
@@ -149,9 +149,9 @@ def test_a_rewritten_segment_that_reaches_no_further_was_cut() -> None:
     was = going_on()["was"]
     for end_offset, was_cut in ((3, True), (4, True), (9, False)):
         made = report(0, 0, 100, "new", end_offset=end_offset)
-        assert bool(cut([verdict(made, action=Action.REPLACE, was=was)])) is was_cut
+        assert bool(shortened([verdict(made, action=Action.REPLACE, was=was)])) is was_cut
     again = report(0, 0, 100, "old", end_offset=4)  # --redecode: the same bytes
-    assert cut([verdict(again, action=Action.REPLACE, was=was)]) == []
+    assert shortened([verdict(again, action=Action.REPLACE, was=was)]) == []
 
 
 @given(cuts=st.lists(st.integers(1, 99), max_size=5, unique=True))

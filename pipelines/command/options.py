@@ -21,7 +21,9 @@ from pipelines.command.errors import DamageFound, JobError, UserError, one_line
 from pipelines.command.settings import (
     Settings,
     flag,
+    help_of,
     make_settings,
+    metavar_of,
     nearest,
     option,
     read_yaml,
@@ -83,10 +85,7 @@ def set_up_logging() -> None:
 def add_setting(parser: argparse.ArgumentParser, name: str) -> None:
     """Adds the option of one field of ``Settings``. The parsed values hold only options that were given."""
     field = next(field for field in dataclasses.fields(Settings) if field.name == name)
-    parse, help_text = field.metadata["parse"], field.metadata["help"]
-    if field.default not in (None, (), False):
-        help_text += f" (default {field.default})"
-    help_text = help_text.replace("%", "%%")
+    parse, help_text = field.metadata["parse"], help_of(field).replace("%", "%%")
     if parse is flag:
         action = argparse.BooleanOptionalAction
         parser.add_argument(option(name), action=action, default=argparse.SUPPRESS, help=help_text)
@@ -95,7 +94,7 @@ def add_setting(parser: argparse.ArgumentParser, name: str) -> None:
             option(name),
             action="append" if parse is texts else "store",
             default=argparse.SUPPRESS,
-            metavar=field.metadata["metavar"] or name.rpartition("_")[2].upper(),
+            metavar=metavar_of(field),
             help=help_text,
         )
 

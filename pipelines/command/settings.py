@@ -172,6 +172,17 @@ class Settings:
 SETTING_NAMES = tuple(field.name for field in dataclasses.fields(Settings))
 
 
+def help_of(field: dataclasses.Field[Any]) -> str:
+    """What ``--help`` says of a setting, with its default."""
+    text: str = field.metadata["help"]
+    return text if field.default in (None, (), False) else f"{text} (default {field.default})"
+
+
+def metavar_of(field: dataclasses.Field[Any]) -> str:
+    """The placeholder of a setting's value in ``--help``."""
+    return field.metadata["metavar"] or field.name.rpartition("_")[2].upper()
+
+
 def option(name: str) -> str:
     """``one_copy`` as the command line writes it: ``--one-copy``."""
     return "--" + name.replace("_", "-")

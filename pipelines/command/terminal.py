@@ -12,3 +12,8 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def counted_noun(count: int, noun: str) -> str:
+    """``1 segment``, ``2,000 segments``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -8,6 +8,7 @@ again.
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
@@ -20,7 +21,7 @@ from pyspark.sql import functions as F
 from pipelines.command.errors import RunFailed
 from pipelines.execute.progress import Progress
 from pipelines.execute.slice_rows import Reader
-from pipelines.execute.verdicts import Run, Verdict, cut, first_byte, judge, with_batches
+from pipelines.execute.verdicts import Run, Verdict, first_byte, judge, shortened, with_batches
 from pipelines.lake.commit import LakeWriter, Outcome
 from pipelines.lake.intents import Intent, Place
 from pipelines.plan.life import Action
@@ -151,8 +152,8 @@ class StageLoop:
 
 
 @dataclass(frozen=True)
-class Decoder:
-    """Decodes and commits the bounded runs of one job.
+class Runner(ABC):
+    """Executes the bounded runs of one job.
 
     sink: ARROW or SPARK. obsolete: ledger rows to drop when a run replaces them.
     """
@@ -164,6 +165,14 @@ class Decoder:
     options: StageOptions
     progress: Progress
     obsolete: Obsolete
+
+    @abstractmethod
+    def run(self, segments: Sequence[Segment]) -> Decoded:
+        """Reads these segments and commits their new rows."""
+
+
+class Decoder(Runner):
+    """Decodes segments: rows of ``records``, ``batches`` and ``quarantine``."""
 
     def run(self, segments: Sequence[Segment]) -> Decoded:
         """Decodes these segments and commits their new rows: in every table, or in none."""
@@ -177,7 +186,7 @@ class Decoder:
             intent = self._intent(decoded, version, staged)
             try:
                 decoded.outcome = self._commit(intent, decoded, segments)
-                self.obsolete.done(intent.put, cut(decoded.changes), intent.drop)
+                self.obsolete.done(intent.put, shortened(decoded.changes), intent.drop)
                 return decoded
             except Exception:
                 # The spark sink reads each file twice: has one changed in between?
@@ -220,7 +229,7 @@ class Decoder:
         """The intent: everything that this run commits."""
         changes = decoded.changes
         put = [v.row for v in changes if v.row is not None]
-        drop = self.obsolete.with_run(put, cut(changes))
+        drop = self.obsolete.with_run(put, shortened(changes))
         replaced = [v.segment for v in changes if v.segment.action is Action.REPLACE]
         transactional = {(v.segment.topic, v.segment.partition) for v in changes if v.totals.transactional}
         self._remove_left_over([v.segment for v in changes if v.segment.action is Action.GO_ON])

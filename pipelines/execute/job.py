@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pipelines.command.errors import UserError
 from pipelines.command.session import configured
 from pipelines.command.settings import Settings
-from pipelines.execute.decode import Decoded
+from pipelines.execute.decode import Decoded, Runner
 from pipelines.execute.progress import Progress
 from pipelines.execute.slice_rows import BINARY, DIRECT, Reader, choose_mode, worker_opens
 from pipelines.execute.summary import Summary, counted
@@ -66,39 +65,20 @@ _WARNED_REASONS = (TOPIC_TOO_LONG, PARTITION_TOO_BIG, OFFSET_TOO_BIG, NULL_TO_SP
 CheckFiles = Callable[[pa.Table], list[Marks]]
 
 
-class Runner(Protocol):
-    """Executes bounded runs."""
-
-    def run(self, segments: Sequence[Segment]) -> Decoded:
-        """Decodes or lands these segments, and commits the new rows."""
-
-
-@dataclass(frozen=True)
-class Context:
-    """What a Runner needs."""
-
-    spark: SparkSession
-    lake: LakeWriter
-    reader: Reader
-    options: StageOptions
-    progress: Progress
-    obsolete: Obsolete
-
-
 @dataclass(frozen=True)
 class Work:
     """How a job differs from others.
 
     app_id: of its Delta transactions.
     known: gives the segments that earlier runs decoded or landed, in columns of the ledger.
-    runner: makes the object that executes the bounded runs.
+    runner: executes the bounded runs.
     count: adds the results of a bounded run to the summary.
     landed: lists landed bytes and gives the check of their fingerprints; None if files are decoded.
     """
 
     app_id: str
     known: Callable[[LakeWriter], pa.Table]
-    runner: Callable[[Context], Runner]
+    runner: type[Runner]
     count: Callable[[Summary, Decoded, LakeWriter], None]
     landed: Callable[[LakeWriter], tuple[Listing, CheckFiles]] | None = None
 
@@ -161,11 +141,9 @@ def _run_all(
     progress = Progress(spark, plan.planned)
     for segments in plan.runs(settings.max_files_per_run, settings.max_bytes_per_run):
         raw = lake.table(schema.RAW_SEGMENTS.name) if settings.from_raw else None
-        context = Context(
-            spark, lake, reader(spark, settings, segments, raw), options, progress, plan.obsolete
-        )
-        runner = work.runner(context)
-        with configured(spark, _stage_conf(context.reader.mode, segments)):
+        read = reader(spark, settings, segments, raw)
+        runner = work.runner(spark, lake, read, settings.sink, options, progress, plan.obsolete)
+        with configured(spark, _stage_conf(read.mode, segments)):
             decoded = runner.run(segments)
         work.count(summary, decoded, lake)
         warnings.update(decoded.warnings)
@@ -261,18 +239,22 @@ def _is_gone(spark: SparkSession, uri: str) -> bool:
 
 
 def _check(spark: SparkSession, to_check: pa.Table) -> list[Marks]:
-    """Whether files still begin with the decoded bytes. The workers check them if there are many."""
-    if not to_check.num_rows:
-        return []
-    if not all(worker_opens(uri) for uri in to_check.column("segment").to_pylist()):
-        return [Marks.SAME] * to_check.num_rows  # only Spark opens them: length and time alone are compared
-    if to_check.num_rows > _CHECKED_HERE:
-        checked = spark.createDataFrame(to_check).mapInArrow(fingerprint.check_stage(), CHECKED_DDL).collect()
+    """Whether files still begin with the decoded bytes. The workers check them if there are many.
+
+    Of a file that only Spark can open, length and time alone are compared: it counts as SAME.
+    """
+    segments = to_check.column("segment").to_pylist()
+    opened = pa.array([worker_opens(uri) for uri in segments], pa.bool_())
+    rows = to_check.filter(opened)
+    if rows.num_rows > _CHECKED_HERE:
+        checked = spark.createDataFrame(rows).mapInArrow(fingerprint.check_stage(), CHECKED_DDL).collect()
         by_segment = {row.segment: Marks(row.marks) for row in checked}
-        return [by_segment[segment] for segment in to_check.column("segment").to_pylist()]
-    rows = to_check.to_pylist()
-    with ThreadPoolExecutor(_THREADS) as threads:
-        return list(threads.map(_check_one, rows))
+    else:
+        listed = rows.to_pylist()
+        with ThreadPoolExecutor(_THREADS) as threads:
+            marks = threads.map(_check_one, listed)
+            by_segment = {row["segment"]: found for row, found in zip(listed, marks, strict=True)}
+    return [by_segment.get(segment, Marks.SAME) for segment in segments]
 
 
 def _check_one(row: dict[str, object]) -> Marks:

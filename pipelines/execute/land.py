@@ -4,44 +4,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from pyspark.sql import SparkSession
-
-from pipelines.execute.decode import ARROW, Decoded, StageLoop
-from pipelines.execute.progress import Progress
-from pipelines.execute.slice_rows import Reader
-from pipelines.execute.verdicts import Verdict, cut
-from pipelines.lake.commit import LakeWriter
+from pipelines.execute.decode import ARROW, Decoded, Runner, StageLoop
+from pipelines.execute.verdicts import Verdict, shortened
 from pipelines.lake.intents import Intent, Place
 from pipelines.plan import ledger
 from pipelines.plan.landed import Landed
 from pipelines.plan.ledger import LedgerRow
 from pipelines.plan.life import Action
-from pipelines.plan.obsolete import Obsolete
 from pipelines.plan.slices import Segment, Slice, make_slices
+from pipelines.source.delta import sql_in
 from udfs.format import schema
 from udfs.spark import protocol
-from udfs.spark.protocol import SliceReport, StageOptions
+from udfs.spark.protocol import SliceReport
 
 log = logging.getLogger(__name__)
 _ATTEMPTS = 3
 
 
-@dataclass(frozen=True)
-class Lander:
-    """Lands and commits the bounded runs of one job.
-
-    sink: ARROW or SPARK. obsolete: rows of known segments to drop when a run replaces them.
-    """
-
-    spark: SparkSession
-    lake: LakeWriter
-    reader: Reader
-    sink: str
-    options: StageOptions
-    progress: Progress
-    obsolete: Obsolete
+class Lander(Runner):
+    """Lands segments: rows of ``raw_segments``."""
 
     def run(self, segments: Sequence[Segment]) -> Decoded:
         """Lands the new bytes of these segments and commits them, all or none."""
@@ -56,14 +39,14 @@ class Lander:
 
         landed = StageLoop(self.reader, self.progress, execute, _landed, "landing", split=False).run(segments)
         if landed.verdicts:
-            put, cut_ = [v.row for v in landed.verdicts if v.row is not None], cut(landed.verdicts)
+            put, cut = [v.row for v in landed.verdicts if v.row is not None], shortened(landed.verdicts)
             intent = replace(
-                self._intent(segments=[v.segment for v in landed.verdicts], version=version),
+                self._intent([v.segment for v in landed.verdicts], version),
                 files=landed.files,
-                drop=self.obsolete.with_run(put, cut_),
+                drop=self.obsolete.with_run(put, cut),
             )
             self.lake.commit(intent)
-            self.obsolete.done(put, cut_, intent.drop)
+            self.obsolete.done(put, cut, intent.drop)
         return landed
 
     def _intent(self, segments: Sequence[Segment], version: int) -> Intent:
@@ -87,7 +70,7 @@ class Lander:
                     self.lake.commit(intent, chunks)
                 landed.verdicts = self._read_back(segments)
                 put = [v.row for v in landed.verdicts if v.row is not None]
-                self.obsolete.done(put, cut(landed.verdicts), [])
+                self.obsolete.done(put, shortened(landed.verdicts), [])
                 return landed
             except Exception:
                 unchanged = self._unchanged(segments, version, landed)
@@ -98,7 +81,8 @@ class Lander:
 
     def _read_back(self, segments: Sequence[Segment]) -> list[Verdict]:
         """Verdicts on segments whose rows Spark wrote: the table says how far each was landed."""
-        landed = Landed(self.lake.path(schema.RAW_SEGMENTS.name)).known()
+        where = sql_in("segment", (s.segment for s in segments))
+        landed = Landed(self.lake.path(schema.RAW_SEGMENTS.name)).known(where)
         rows = {row.segment: row for row in ledger.rows(landed)}
         return [Verdict(s, (), row=rows[s.segment], changes_ledger=True) for s in segments]
 

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipelines.command.terminal import printable
+from pipelines.command.terminal import counted_noun, printable
 from pipelines.source.naming import UNREADABLE, UNREADABLE_FOLDER
 
 log = logging.getLogger(__name__)
@@ -61,10 +61,10 @@ class Summary:
         """The damage in one line."""
         parts = []
         if self.damaged:
-            parts.append(f"{_plural(self.damaged, 'damaged range')}: see the table quarantine")
+            parts.append(f"{counted_noun(self.damaged, 'damaged range')}: see the table quarantine")
         unreadable = sum(self.skipped.get(reason, 0) for reason in (UNREADABLE, UNREADABLE_FOLDER))
         if unreadable:
-            parts.append(f"{_plural(unreadable, 'file or folder')} can't be read")
+            parts.append(f"{counted_noun(unreadable, 'path')} can't be read")
         return "; ".join(parts)
 
     def own_warnings(self) -> list[str]:
@@ -79,7 +79,7 @@ class Summary:
             for segment, position in sorted(self.unreadable_chunks)
         ]
         if self.regressing:
-            where = _plural(self.regressing, "segment")
+            where = counted_noun(self.regressing, "segment")
             warnings.append(f"offsets go backwards in {where} (segments.offset_regressions)")
         warnings += [
             f"a transaction of uncertain outcome holds the last stable offset of {folder}: "
@@ -88,7 +88,7 @@ class Summary:
         ]
         if self.unknown_outcomes:
             warnings.append(
-                f"the outcome of {_plural(self.unknown_outcomes, 'transaction')} can't be known: "
+                f"the outcome of {counted_noun(self.unknown_outcomes, 'transaction')} can't be known: "
                 "the markers were deleted before they were decoded (transactions.outcome_uncertain)"
             )
         return warnings
@@ -121,7 +121,7 @@ class Summary:
         if self.segments:
             topics = sorted({topic for topic, _ in self.partitions})
             lines.append(
-                f"{did} {_plural(self.segments, 'segment')} ({self.bytes / MB:,.1f} MB) "
+                f"{did} {counted_noun(self.segments, 'segment')} ({self.bytes / MB:,.1f} MB) "
                 f"in {self.seconds:.1f} s, {rate:,.1f} MB/s"
             )
             lines.append(f"  topics      {len(topics):,}: {_listed(topics)}")
@@ -130,13 +130,13 @@ class Summary:
         else:
             lines.append(f"nothing new to {'land' if landed else 'decode'}")
         if self.unchanged:
-            lines.append(f"  unchanged   {_plural(self.unchanged, 'segment')}")
+            lines.append(f"  unchanged   {counted_noun(self.unchanged, 'segment')}")
         lines += [f"  skipped     {count:,} x {reason}" for reason, count in self.skipped.items()]
         lines.append(f"tables are in {printable(self.lake)}")
         return "\n".join(lines + ([] if landed else self._queries()))
 
     def _decoded_lines(self) -> list[str]:
-        damage = f"{_plural(self.damaged, 'range')} in quarantine" if self.damaged else "none found"
+        damage = f"{counted_noun(self.damaged, 'range')} in quarantine" if self.damaged else "none found"
         if self.is_damaged and not self.damaged:
             damage += " in what could be read"
         return [
@@ -168,10 +168,6 @@ def print_summary(summary: Summary, as_json: bool) -> None:
 def counted(what: Counter[str]) -> list[str]:
     """Each warning once, with its number if it came several times."""
     return [text if n == 1 else f"{text} ({n:,} times)" for text, n in what.items()]
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _listed(names: list[str]) -> str:

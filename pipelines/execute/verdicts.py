@@ -59,7 +59,7 @@ class Verdict:
         return Totals(**{name: sum(getattr(r.totals, name) for r in self.reports) for name in _COUNTS})
 
 
-def cut(verdicts: Iterable[Verdict]) -> list[LedgerRow]:
+def shortened(verdicts: Iterable[Verdict]) -> list[LedgerRow]:
     """Ledger rows of rewritten segments that reach no higher offset than before: truncated or compacted."""
     return [
         v.row

@@ -17,12 +17,10 @@ rows are replaced, none is missing and none is doubled. Why this holds if the pr
   transaction id (app, version), and a table that has this version is skipped: nothing is appended twice. Step
   4 can be repeated, because it deletes only rows that no ledger row names.
 * spark sink: rows of ``batches`` and ``quarantine`` are kept as Parquet beside the intent, and can be
-committed
-  again. Rows of ``records`` cannot (the source may have changed), but are committed first: if they are
-  missing, nothing of the run was committed, and its intent is removed.
+  committed again. Rows of ``records`` cannot (the source may have changed), but are committed first: if they
+  are missing, nothing of the run was committed, and its intent is removed.
 * a VACUUM without retention may delete data files that a killed run has not committed yet: the rows that the
-run
-  appended are deleted, and its segments are decoded again.
+  run appended are deleted, and its segments are decoded again.
 * of two jobs at once, the lock admits one. It is held until the job ends.
 """
 
@@ -41,9 +39,9 @@ from pyspark.sql import functions as F
 
 from pipelines.lake import transactions
 from pipelines.lake.address import table_path
-from pipelines.lake.intents import FOLDER, Intent, Intents, Partition, Place
+from pipelines.lake.intents import FOLDER, Intent, Intents, Place
 from pipelines.plan import ledger
-from pipelines.plan.ledger import LedgerRow, Log
+from pipelines.plan.ledger import LedgerRow, Log, Partition
 from pipelines.source.delta import read_rows, sql_in, sql_literal
 from pipelines.source.uris import escape
 from udfs.arrow.parquet_sink import DataFile
@@ -127,25 +125,25 @@ class LakeWriter:
 
     def recover(self) -> list[Intent]:
         """Finishes or takes back every run that was killed. Returns the intents that it finished."""
-        finished: list[Intent] = []
-        for intent in self.intents.pending():
-            if intent.app_id != self.app_id:
-                LakeWriter(self.spark, self.address, self.intents, intent.app_id)._recover(intent, finished)
-            else:
-                self._recover(intent, finished)
+        finished = [
+            intent
+            for intent in self.intents.pending()
+            if LakeWriter(self.spark, self.address, self.intents, intent.app_id)._recover(intent)
+        ]
         for folder in self.intents.staged_folders():
             self.intents.remove_folder(folder)
         return finished
 
-    def _recover(self, intent: Intent, finished: list[Intent]) -> None:
-        """Finishes one intent and adds it to ``finished``, or removes it with the rows it appended."""
+    def _recover(self, intent: Intent) -> bool:
+        """Finishes an intent, or takes it back. Returns whether it finished it."""
         if intent.rows_by_spark and self.committed(_first_table(intent).name) < intent.version:
             self.intents.remove(intent)
-        elif self._is_lost(intent):
+            return False
+        if self._is_lost(intent):
             self._take_back(intent)
-        else:
-            self.finish(intent)
-            finished.append(intent)
+            return False
+        self.finish(intent)
+        return True
 
     def _is_lost(self, intent: Intent) -> bool:
         """Whether a data file that is not committed yet no longer exists."""

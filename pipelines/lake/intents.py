@@ -16,12 +16,10 @@ from typing import Any
 from pyarrow import fs
 
 from pipelines.command.errors import UserError
-from pipelines.plan.ledger import LedgerRow
-from udfs.arrow.parquet_sink import DataFile
+from pipelines.plan.ledger import LedgerRow, Partition
+from udfs.arrow.parquet_sink import DataFile, file_system_of
 
 FOLDER = "_runs"
-
-Partition = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -95,11 +93,7 @@ class Intents:
     def __init__(self, lake: str) -> None:
         self.local = lake if "://" not in lake else None
         try:
-            if self.local is not None:
-                self._files: fs.FileSystem = fs.LocalFileSystem()
-                base = lake
-            else:
-                self._files, base = fs.FileSystem.from_uri(lake)
+            self._files, base = file_system_of(lake)
             self._base = base.rstrip("/")
             self.folder = f"{self._base}/{FOLDER}"
             self._files.create_dir(self.folder, recursive=True)

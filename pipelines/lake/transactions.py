@@ -18,10 +18,9 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from pipelines.lake.address import table_path
+from pipelines.plan.ledger import Log, Partition
 from pipelines.source.delta import read_rows, sql_in
 from udfs.format.schema import BATCHES, QUARANTINE, TRANSACTIONS, Table
-
-Partition = tuple[str, int]
 
 _COLUMNS = tuple(c.name for c in TRANSACTIONS.columns if c.name != "generation")
 _BATCH_COLUMNS = (
@@ -67,7 +66,7 @@ class Computed:
     """
 
     rows: pa.Table
-    changed: set[tuple[str, int, str]] = field(default_factory=set)
+    changed: set[Log] = field(default_factory=set)
     uncertain: list[str] = field(default_factory=list)
     unknown: int = 0
 
@@ -98,8 +97,8 @@ def compute(address: str, partitions: Collection[Partition], ledger: pa.Table) -
                   SELECT {_OF_LOGS}, max(transactions_generation) AS generation FROM ledger GROUP BY ALL
                 ) USING ({_OF_LOGS}, generation)"""
         )
-        changed = set(database.execute(_DIFFERENT_LOGS).fetchall())
         database.execute(f"CREATE TABLE changed AS {_DIFFERENT_LOGS}")
+        changed = set(database.execute(f"SELECT {_OF_LOGS} FROM changed").fetchall())
         query = f"SELECT {', '.join(_COLUMNS)} FROM computed SEMI JOIN changed USING ({_OF_LOGS})"
         rows: pa.Table = database.sql(query).to_arrow_table()
         held = [row[0] for row in database.execute(_HELD_BY_UNCERTAIN).fetchall()]

@@ -36,10 +36,10 @@ class Landed:
     def _read(self, columns: Iterable[str], where: str = "") -> pa.Table:
         return read_rows(self._table, RAW_SEGMENTS.arrow_schema(), columns, where)
 
-    def _segments(self) -> pa.Table:
+    def _segments(self, where: str = "") -> pa.Table:
         """One row a segment: how long it is, and what its last chunk says. Timestamps as int64."""
         names = [*_KEY, *_CHUNK, "modified", "fingerprint", "whole_bytes", "last_offset"]
-        chunks = self._read([*names, "log_start_offset", "topic_id", "landed_at"])
+        chunks = self._read([*names, "log_start_offset", "topic_id", "landed_at"], where)
         for name in ("modified", "landed_at"):
             at = chunks.schema.get_field_index(name)
             chunks = chunks.set_column(at, name, chunks.column(name).cast(pa.int64()))
@@ -91,12 +91,13 @@ class Landed:
         listing.segments = table.sort_by(order)
         return listing
 
-    def known(self) -> pa.Table:
+    def known(self, where: str = "") -> pa.Table:
         """How far each file was landed, in the columns of the ledger, so that a plan can go on from it.
 
-        decoded_bytes: the end of the last whole batch; what follows it is landed again once the file changes.
+        where: a condition on chunks, "" for all. decoded_bytes: the end of the last whole batch; what follows
+        it is landed again once the file changes.
         """
-        found = self._segments()
+        found = self._segments(where)
         tail = pc.subtract(found.column("length"), found.column("whole_bytes"))
         columns: dict[str, Any] = {name: found.column(name) for name in found.column_names}
         columns |= {

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from udfs.format.schema import SEGMENTS
 
+Partition = tuple[str, int]  # topic, partition
 Log = tuple[str, int, str]  # topic, partition, partition_dir
 
 _TIMESTAMPS = tuple(c.name for c in SEGMENTS.columns if c.sql_type == "timestamp")

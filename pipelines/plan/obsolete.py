@@ -6,22 +6,21 @@ moved or lost. The policy of each case, and why: docs/operations.md.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import accumulate
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipelines.command.terminal import counted_noun
 from pipelines.plan import ledger
-from pipelines.plan.ledger import LedgerRow
+from pipelines.plan.ledger import LedgerRow, Partition
 from pipelines.source.listing import Listing
 
 _SHOWN = 5
-
-Partition = tuple[str, int]
 
 
 def gone_segments(listing: Listing, known: pa.Table) -> Iterator[Gone]:
@@ -30,34 +29,50 @@ def gone_segments(listing: Listing, known: pa.Table) -> Iterator[Gone]:
     Retention deletes from the front of a log alone. So these were merged into an earlier one or emptied by
     the log cleaner, truncated by a new leader, or lost.
     """
-    folders = _whole_folders(listing)
-    if not folders.num_rows or not known.num_rows:
-        return
-    place = pc.index_in(known.column("partition_dir"), value_set=_flat(folders.column("partition_dir")))
-    start = folders.column("file_base_offset_min").take(place)
-    topic_id = folders.column("topic_id_max").take(place)
-    earlier = pc.fill_null(pc.greater(known.column("file_base_offset"), start), False)
-    recreated = pc.fill_null(pc.not_equal(known.column("topic_id"), topic_id), False)
-    landed_at = folders.column("landed_at_max").take(
-        place
-    )  # bytes landed before say nothing of the topic now
-    recreated = pc.and_(recreated, pc.fill_null(pc.greater(landed_at, known.column("decoded_at")), True))
-    here = pc.is_in(known.column("segment"), value_set=_flat(listing.segments.column("segment")))
-    leaving = pc.and_not(pc.or_(earlier, recreated), here)
-    flags = recreated.filter(leaving).to_pylist()
-    rows = list(ledger.rows(known.filter(leaving)))
+    missing = _missing(listing, known)
+    earlier = pc.greater(missing.column("file_base_offset"), missing.column("start"))
+    another = pc.not_equal(missing.column("topic_id"), missing.column("topic_id_now"))
+    # bytes that were landed before the segment was decoded do not tell which topic is there now
+    is_later = pc.greater(missing.column("landed_at"), missing.column("decoded_at"))
+    recreated = pc.and_(pc.fill_null(another, False), pc.fill_null(is_later, True))
+    leaving = pc.or_(earlier, recreated)
+    rows = _rows(missing.filter(leaving))
     emptied = _emptied(rows, listing, known)
-    for row, flag in zip(rows, flags, strict=True):
+    for row, flag in zip(rows, recreated.filter(leaving).to_pylist(), strict=True):
         yield Gone(row, flag, row.segment in emptied)
 
 
-def _whole_folders(listing: Listing) -> pa.Table:
-    """Folders whose files were all listed: partition_dir, lowest base offset, topic_id, landed_at."""
+def overlapping(listing: Listing, known: pa.Table) -> Iterator[tuple[LedgerRow, int]]:
+    """Known segments that are gone from the front of a folder, and reach past where its log starts now."""
+    missing = _missing(listing, known)
+    start = missing.column("start")
+    before = pc.less(missing.column("file_base_offset"), start)
+    both = pc.and_(before, pc.fill_null(pc.greater_equal(missing.column("end_offset"), start), False))
+    yield from zip(_rows(missing.filter(both)), start.filter(both).to_pylist(), strict=True)
+
+
+def _missing(listing: Listing, known: pa.Table) -> pa.Table:
+    """Known segments that are missing from folders whose files were all listed.
+
+    Columns of the ledger, and of their folder now: start (lowest base offset), topic_id_now, landed_at.
+    """
     folders = listing.segments.group_by("partition_dir").aggregate(
         [("file_base_offset", "min"), ("topic_id", "max"), ("landed_at", "max")]
     )
     partial = pa.array(sorted(listing.partial), pa.string())
-    return folders.filter(pc.invert(pc.is_in(folders.column("partition_dir"), partial)))
+    folders = folders.filter(pc.invert(pc.is_in(folders.column("partition_dir"), partial)))
+    of_folders = pc.is_in(known.column("partition_dir"), _flat(folders.column("partition_dir")))
+    here = pc.is_in(known.column("segment"), _flat(listing.segments.column("segment")))
+    missing = known.filter(pc.and_not(of_folders, here))
+    place = pc.index_in(missing.column("partition_dir"), _flat(folders.column("partition_dir")))
+    now = {"start": "file_base_offset_min", "topic_id_now": "topic_id_max", "landed_at": "landed_at_max"}
+    for name, column in now.items():
+        missing = missing.append_column(name, folders.column(column).take(place))
+    return missing
+
+
+def _rows(missing: pa.Table) -> list[LedgerRow]:
+    return list(ledger.rows(missing.select(ledger.NAMES)))
 
 
 def _emptied(gone: list[LedgerRow], listing: Listing, known: pa.Table) -> set[str]:
@@ -83,20 +98,6 @@ def _emptied(gone: list[LedgerRow], listing: Listing, known: pa.Table) -> set[st
         if at >= 0 and segments[at][1:] == (row.modified // 1000, True):
             found.add(row.segment)
     return found
-
-
-def overlapping(listing: Listing, known: pa.Table) -> Iterator[tuple[LedgerRow, int]]:
-    """Known segments that are gone from the front of a folder, and reach past where its log starts now."""
-    folders = _whole_folders(listing)
-    if not folders.num_rows or not known.num_rows:
-        return
-    place = pc.index_in(known.column("partition_dir"), value_set=_flat(folders.column("partition_dir")))
-    start = folders.column("file_base_offset_min").take(place)
-    before = pc.less(known.column("file_base_offset"), start)
-    both = pc.fill_null(pc.and_(before, pc.greater_equal(known.column("end_offset"), start)), False)
-    here = pc.is_in(known.column("segment"), value_set=_flat(listing.segments.column("segment")))
-    mask = pc.and_not(both, here)
-    yield from zip(ledger.rows(known.filter(mask)), start.filter(mask).to_pylist(), strict=True)
 
 
 def twice_warning(row: LedgerRow, start: int) -> str:
@@ -205,15 +206,15 @@ class Obsolete:
     """Ledger rows whose segments' rows go, each with the run that puts others in their place.
 
     gone: segments that are gone from a folder in which an earlier one is there, or another topic of the name.
-    copies: folders that are gone or left out. stay: what segments cover that no run of this job touches.
+    copies: folders that are gone or left out. stay: ledger rows of segments that no run of this job touches.
     """
 
-    def __init__(self, gone: list[Gone], copies: Copies, stay: dict[str, list[_Reach]]) -> None:
+    def __init__(self, gone: list[Gone], copies: Copies, stay: Iterable[LedgerRow]) -> None:
         self._gone = {one.row.segment: one for one in gone}
         self._leaving = {row.segment: row for row in copies.leaving}
         self._left_out, self._made_again = copies.left_out, copies.made_again
-        self._reaches = stay
-        self._cut: list[LedgerRow] = []
+        self._committed = _Covered(stay)
+        self._cut: dict[str, int] = {}
         self._told: Counter[tuple[str, int, str]] = Counter()
 
     def with_run(self, put: list[LedgerRow], cut: list[LedgerRow]) -> list[LedgerRow]:
@@ -222,18 +223,15 @@ class Obsolete:
         A rewritten segment that reaches no further than before was truncated, or cleaned: what came after it
         and is gone went with it.
         """
-        own: dict[str, list[_Reach]] = defaultdict(list)
-        for row in put:
-            own[row.partition_dir].append(_reach(row))
+        own, lowest_cut = _Covered(put), _lowest(cut)
+        folders = {row.partition_dir for row in put}
         found = [
             one.row
             for one in self._gone.values()
-            if one.row.partition_dir in own
-            and (
-                one.recreated or _is_covered(one.row, own[one.row.partition_dir]) or _is_behind(one.row, cut)
-            )
+            if one.row.partition_dir in folders
+            and (one.recreated or own.has_merged(one.row) or _is_behind(one.row, lowest_cut))
         ]
-        return found + [row for row in self._leaving.values() if self._is_held(row, own)]
+        return found + [row for row in self._leaving.values() if self._is_held(row) or own.holds(row)]
 
     def rest(self) -> list[LedgerRow]:
         """What goes though no run of this job puts anything in its place."""
@@ -242,26 +240,26 @@ class Obsolete:
             for one in self._gone.values()
             if one.recreated
             or one.emptied
-            or _is_covered(one.row, self._reaches.get(one.row.partition_dir, []))
+            or self._committed.has_merged(one.row)
             or _is_behind(one.row, self._cut)
         ]
         leaving = self._leaving.values()
-        return found + [r for r in leaving if r.partition_dir in self._left_out or self._is_held(r, {})]
+        return found + [r for r in leaving if r.partition_dir in self._left_out or self._is_held(r)]
 
     def done(self, put: list[LedgerRow], cut: list[LedgerRow], drop: list[LedgerRow]) -> None:
         """Notes what a run has committed."""
-        self._cut += cut
-        for row in put:
-            self._reaches.setdefault(row.partition_dir, []).append(_reach(row))
+        for folder, base_offset in _lowest(cut).items():
+            self._cut[folder] = min(base_offset, self._cut.get(folder, base_offset))
+        self._committed.add(put)
         for row in drop:
             self._told[row.topic, row.partition, self._why(row)] += 1
             self._gone.pop(row.segment, None)
             self._leaving.pop(row.segment, None)
 
     def warnings(self) -> list[str]:
-        """What a person should know of rows that went, or stay without a file; merges are no news."""
+        """What a person should know of rows that went, or stay without a file. Merges are not told."""
         warnings = [
-            f"{topic}-{partition}: the rows of {_segments(count)} were removed: {why}"
+            f"{topic}-{partition}: the rows of {counted_noun(count, 'segment')} were removed: {why}"
             for (topic, partition, why), count in sorted(self._told.items())
             if why
         ]
@@ -269,27 +267,21 @@ class Obsolete:
             (one.row.topic, one.row.partition, one.row.partition_dir) for one in self._gone.values()
         )
         for row in self._leaving.values():
-            starts = [reach.first for reach in self._others(row) if row.file_base_offset < reach.first]
-            if starts and min(starts) <= row.reach:
-                warnings.append(twice_warning(row, min(starts)))
+            start = self._committed.next_start(row)
+            if start is not None and start <= row.reach:
+                warnings.append(twice_warning(row, start))
         return warnings + [
-            f"{topic}-{partition}: the files of {_segments(count)} are gone from {folder}, though that of an "
-            "earlier one is there: the rows stay"
+            f"{topic}-{partition}: {folder} no longer has the files of {counted_noun(count, 'segment')}, "
+            "but still has that of an earlier one: the rows stay"
             for (topic, partition, folder), count in sorted(missing.items())
         ]
 
-    def _is_held(self, row: LedgerRow, own: dict[str, list[_Reach]]) -> bool:
+    def _is_held(self, row: LedgerRow) -> bool:
         """Whether another folder holds the segment's first offset, or another topic of its name."""
-        if row.segment in self._made_again:
-            return True
-        return any(reach.first <= row.file_base_offset <= reach.last for reach in self._others(row, own))
-
-    def _others(self, row: LedgerRow, own: dict[str, list[_Reach]] | None = None) -> Iterator[_Reach]:
-        """What segments of the same topic-partition cover. own: those of a run that is not committed yet."""
-        for reaches in (*(own or {}).values(), *self._reaches.values()):
-            yield from (reach for reach in reaches if reach.partition == row.log[:2])
+        return row.segment in self._made_again or self._committed.holds(row)
 
     def _why(self, row: LedgerRow) -> str:
+        """Why the rows of a segment go; "" for a merge, which changes no record."""
         if row.segment in self._leaving:
             if row.partition_dir in self._left_out:
                 return f"--one-copy takes another copy than {row.partition_dir}"
@@ -299,7 +291,7 @@ class Obsolete:
         if row.segment in self._made_again or (gone is not None and gone.recreated):
             return f"the topic was deleted and made again (topic id {row.topic_id} before)"
         emptied = gone is not None and gone.emptied
-        if emptied or _is_covered(row, self._reaches.get(row.partition_dir, [])):
+        if emptied or self._committed.has_merged(row):
             return ""
         return f"they are gone from {row.partition_dir}, and the segment before them was cut or cleaned"
 
@@ -315,42 +307,66 @@ class Gone:
     emptied: bool = False
 
 
-def _segments(count: int) -> str:
-    return f"{count:,} segment{'s' if count > 1 else ''}"
-
-
-def _is_behind(row: LedgerRow, cut: list[LedgerRow]) -> bool:
-    """Whether a segment comes after one of its folder that was cut."""
-    return any(
-        one.partition_dir == row.partition_dir and one.file_base_offset < row.file_base_offset for one in cut
-    )
-
-
-def _is_covered(row: LedgerRow, reaches: list[_Reach]) -> bool:
-    """Whether an earlier segment of its folder reaches past its base offset: it was merged into that."""
-    return any(reach.first < row.file_base_offset <= reach.last for reach in reaches)
-
-
-class _Reach(NamedTuple):
-    """The offsets that a segment of a topic-partition covers."""
-
-    partition: Partition
-    first: int
-    last: int
-
-
-def _reach(row: LedgerRow) -> _Reach:
-    return _Reach(row.log[:2], row.file_base_offset, row.reach)
-
-
-def staying(unchanged: pa.Array, known: pa.Table, partitions: set[Partition]) -> dict[str, list[_Reach]]:
-    """What the segments of some topic-partitions cover that stay as they are, by folder.
-
-    unchanged: their rows in the ledger, ``known``.
-    """
-    found: dict[str, list[_Reach]] = defaultdict(list)
-    if partitions:
-        for row in ledger.rows(known.take(unchanged)):
-            if row.log[:2] in partitions:
-                found[row.partition_dir].append(_reach(row))
+def _lowest(rows: Iterable[LedgerRow]) -> dict[str, int]:
+    """Of each folder the lowest base offset of these segments."""
+    found: dict[str, int] = {}
+    for row in rows:
+        found[row.partition_dir] = min(
+            row.file_base_offset, found.get(row.partition_dir, row.file_base_offset)
+        )
     return found
+
+
+def _is_behind(row: LedgerRow, lowest_cut: dict[str, int]) -> bool:
+    """Whether a segment comes after one of its folder that was cut."""
+    return lowest_cut.get(row.partition_dir, row.file_base_offset) < row.file_base_offset
+
+
+class _Covered:
+    """The offsets that segments cover, by folder and by topic-partition."""
+
+    def __init__(self, rows: Iterable[LedgerRow]) -> None:
+        self._reaches: dict[Hashable, list[tuple[int, int]]] = defaultdict(list)
+        self._sorted: dict[Hashable, tuple[list[int], list[int]]] = {}
+        self.add(rows)
+
+    def add(self, rows: Iterable[LedgerRow]) -> None:
+        for row in rows:
+            for key in (row.partition_dir, row.log[:2]):
+                self._reaches[key].append((row.file_base_offset, row.reach))
+                self._sorted.pop(key, None)
+
+    def has_merged(self, row: LedgerRow) -> bool:
+        """Whether an earlier segment of its folder reaches past its base offset: it was merged into that."""
+        starts, reaches = self._of(row.partition_dir)
+        place = bisect_left(starts, row.file_base_offset)
+        return place > 0 and reaches[place - 1] >= row.file_base_offset
+
+    def holds(self, row: LedgerRow) -> bool:
+        """Whether a segment of its topic-partition, in any folder, covers its first offset."""
+        starts, reaches = self._of(row.log[:2])
+        place = bisect_right(starts, row.file_base_offset)
+        return place > 0 and reaches[place - 1] >= row.file_base_offset
+
+    def next_start(self, row: LedgerRow) -> int | None:
+        """The lowest base offset above its own in its topic-partition; None if there is none."""
+        starts, _ = self._of(row.log[:2])
+        place = bisect_right(starts, row.file_base_offset)
+        return starts[place] if place < len(starts) else None
+
+    def _of(self, key: Hashable) -> tuple[list[int], list[int]]:
+        """Base offsets in order, and how far the segments up to each of them reach."""
+        if key not in self._sorted:
+            listed = sorted(self._reaches.get(key, ()))
+            starts = [start for start, _ in listed]
+            self._sorted[key] = starts, list(accumulate((reach for _, reach in listed), max))
+        return self._sorted[key]
+
+
+def staying(unchanged: pa.Array, known: pa.Table, partitions: set[Partition]) -> Iterator[LedgerRow]:
+    """Ledger rows of the segments of some topic-partitions that stay as they are.
+
+    unchanged: their places in the ledger, ``known``.
+    """
+    if partitions:
+        yield from (row for row in ledger.rows(known.take(unchanged)) if row.log[:2] in partitions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pipelines.plan.slices import Segment
 from pipelines.scanning.slice_scan import DamagedRange, Format, FormatCount, SliceScan, highest, lowest
@@ -13,24 +13,7 @@ from udfs.format import layout as f
 
 # Kafka's default of transaction.max.timeout.ms: a broker aborts a transaction that is open for longer
 TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
-
-
-@dataclass(frozen=True)
-class Damage:
-    """A damaged range of a segment.
-
-    first_lost, last_lost: offsets that may have been in it; both None if no offset can be missing, last_lost
-    None if no sound batch follows. next_offset: base offset of the next sound batch, None if there is none.
-    """
-
-    segment: str
-    position: int
-    size: int
-    reason: str
-    detail: str
-    first_lost: int | None
-    last_lost: int | None
-    next_offset: int | None
+_END = 1 << 63  # past every offset
 
 
 @dataclass(frozen=True)
@@ -69,7 +52,7 @@ class Log:
     tail_bytes: int = 0
     offset_regressions: int = 0
     formats: dict[Format, FormatCount] = field(default_factory=dict)
-    damages: list[Damage] = field(default_factory=list)
+    damages: list[DamagedRange] = field(default_factory=list)
     open_transactions: list[OpenTransaction] = field(default_factory=list)
 
     @property
@@ -102,7 +85,7 @@ class Findings:
         return max((log.last_timestamp for log in self.logs if log.last_timestamp is not None), default=0)
 
     @property
-    def damages(self) -> list[tuple[Log, Damage]]:
+    def damages(self) -> list[tuple[Log, DamagedRange]]:
         return [(log, damage) for log in self.logs for damage in log.damages]
 
     @property
@@ -165,38 +148,28 @@ def _add_segment(log: Log, segment: Segment, slices: list[SliceScan], following:
     log.damages += _damages(segment, slices, following)
 
 
-def _damages(segment: Segment, slices: list[SliceScan], following: int | None) -> list[Damage]:
+def _damages(segment: Segment, slices: list[SliceScan], following: int | None) -> list[DamagedRange]:
     """The damaged ranges of a segment, with the offsets before and behind them from neighbouring slices."""
     damages = []
     last = segment.file_base_offset - 1
     for at, scan in enumerate(slices):
         behind = (s.report.totals.first_base_offset for s in slices[at + 1 :])
         next_sound = next((offset for offset in behind if offset is not None), following)
-        damages += [_damage(segment, range_, last, next_sound) for range_ in scan.damages]
+        damages += [
+            replace(
+                one,
+                last_offset=last if one.last_offset is None else one.last_offset,
+                next_offset=next_sound if one.next_offset is None else one.next_offset,
+            )
+            for one in scan.damages
+        ]
         end = scan.report.totals.end_offset
         last = last if end is None else end
     return damages
 
 
-def _damage(segment: Segment, range_: DamagedRange, last: int, following: int | None) -> Damage:
-    first_lost = (last if range_.last_offset is None else range_.last_offset) + 1
-    next_offset = following if range_.next_offset is None else range_.next_offset
-    last_lost = None if next_offset is None else next_offset - 1
-    none_lost = last_lost is not None and last_lost < first_lost
-    return Damage(
-        segment.segment,
-        range_.position,
-        range_.size,
-        range_.reason,
-        range_.detail,
-        None if none_lost else first_lost,
-        None if none_lost else last_lost,
-        next_offset,
-    )
-
-
 def _open_transactions(
-    scanned: list[tuple[Segment, list[SliceScan]]], damages: list[Damage]
+    scanned: list[tuple[Segment, list[SliceScan]]], damages: list[DamagedRange]
 ) -> list[OpenTransaction]:
     """Transactional data without a marker behind it. A marker ends the transaction of its producer id."""
     open_: dict[int, list[int]] = {}  # producer id -> epoch, first offset, last offset, timestamp
@@ -209,10 +182,11 @@ def _open_transactions(
                     open_[producer][2] = last
                 else:
                     open_[producer] = [epoch, first, last, timestamp]
-    ends = [damage.next_offset for damage in damages]
+    # The last damage decides: a marker may lie in it where it ends behind the transaction's start
+    last_damage = -1
+    if damages:
+        last_damage = max(_END if one.next_offset is None else one.next_offset for one in damages)
     return [
-        OpenTransaction(
-            producer, epoch, first, last, timestamp, any(end is None or end > first for end in ends)
-        )
+        OpenTransaction(producer, epoch, first, last, timestamp, last_damage > first)
         for producer, (epoch, first, last, timestamp) in sorted(open_.items(), key=lambda item: item[1][1])
     ]

@@ -26,13 +26,18 @@ def scan_segments(
     cores: worker processes; None for one per core. limit: bytes that a batch may decompress to.
     """
     slices = make_slices(segments, slice_bytes)
-    workers = max(1, min(cores or len(os.sched_getaffinity(0)), len(slices)))
+    workers = max(1, min(cores or _cores(), len(slices)))
     with _workers(workers) as run:
         scans = _by_segment(_scan(run, slices, limit, on_scanned))
         broken = [s for s in segments if _is_broken(s, scans[s.segment])]
         scans |= _by_segment(_scan(run, whole(broken, 0), limit, on_scanned))
     for segment in segments:
         yield segment, scans[segment.segment]
+
+
+def _cores() -> int:
+    """The cores that this process may use; macOS tells only those of the machine."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from pipelines.command.terminal import printable
-from pipelines.scanning.findings import Damage, Findings, Log, OpenTransaction
-from pipelines.scanning.slice_scan import Format, FormatCount
+from pipelines.command.terminal import counted_noun, printable
+from pipelines.scanning.findings import Findings, Log, OpenTransaction
+from pipelines.scanning.slice_scan import DamagedRange, Format, FormatCount
 
 _SHOWN = 20
 MB = 1_000_000
@@ -36,13 +36,9 @@ def headline(findings: Findings) -> str:
     topics = {log.topic for log in logs}
     rate = size / MB / findings.seconds if findings.seconds else 0.0
     return (
-        f"{_number_of(segments, 'segment')} of {_number_of(len(topics), 'topic')}, {size / MB:,.1f} MB, "
-        f"{_number_of(records, 'record')}, scanned in {findings.seconds:.1f} s ({rate:,.0f} MB/s)"
+        f"{counted_noun(segments, 'segment')} of {counted_noun(len(topics), 'topic')}, {size / MB:,.1f} MB, "
+        f"{counted_noun(records, 'record')}, scanned in {findings.seconds:.1f} s ({rate:,.0f} MB/s)"
     )
-
-
-def _number_of(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def sections(findings: Findings) -> Iterator[Section]:
@@ -128,7 +124,7 @@ def _topic(topic: str, logs: Sequence[Log]) -> tuple[str, ...]:
     )
 
 
-def _damage(log: Log, damage: Damage) -> tuple[str, ...]:
+def _damage(log: Log, damage: DamagedRange) -> tuple[str, ...]:
     lost = "none"
     if damage.first_lost is not None:
         lost = (
@@ -205,6 +201,10 @@ def to_json(findings: Findings) -> dict[str, Any]:
     logs = [
         {
             **{name: value for name, value in asdict(log).items() if name != "formats"},
+            "damages": [
+                {**asdict(one), "first_lost": one.first_lost, "last_lost": one.last_lost}
+                for one in log.damages
+            ],
             "formats": [
                 {"magic": magic, "compression": codec, **asdict(count)}
                 for (magic, codec), count in sorted(log.formats.items())
@@ -253,7 +253,7 @@ def damage(findings: Findings) -> str:
     ranges, unreadable = len(findings.damages), len(findings.unreadable)
     parts = []
     if ranges:
-        parts.append(_number_of(ranges, "range"))
+        parts.append(counted_noun(ranges, "range"))
     if unreadable:
         parts.append(f"{unreadable:,} file{'s or folders' if unreadable > 1 else ' or folder'} can't be read")
     return ", ".join(parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -44,20 +44,32 @@ class FormatCount:
         self.records += other.records
 
 
-@dataclass
+@dataclass(frozen=True)
 class DamagedRange:
-    """A damaged byte range.
+    """A damaged byte range of a segment.
 
-    last_offset: of the sound batch before it. next_offset: base offset of the sound batch behind it. None if
-    the slice has no such batch.
+    last_offset: of the sound batch before it; next_offset: base offset of the sound batch behind it. None if
+    there is none: in the slice at first, in the log once the findings are collected.
     """
 
+    segment: str
     position: int
     size: int
     reason: str
     detail: str
     last_offset: int | None
     next_offset: int | None = None
+
+    @property
+    def first_lost(self) -> int | None:
+        """The first offset that may have been in it; None if no offset can be missing."""
+        first = 0 if self.last_offset is None else self.last_offset + 1
+        return first if self.next_offset is None or first < self.next_offset else None
+
+    @property
+    def last_lost(self) -> int | None:
+        """The last of these offsets; None too if no sound batch follows."""
+        return None if self.first_lost is None or self.next_offset is None else self.next_offset - 1
 
 
 @dataclass
@@ -130,6 +142,7 @@ class _Counting:
             self._count_times(sound)
             self._keep_transactional(sound)
             self._place_damages(group.damages, sound[~base_unknown(sound)])
+        self._scan.damages += self._waiting
         if self._transactional:
             self._scan.transactional = np.concatenate(self._transactional)
 
@@ -173,22 +186,20 @@ class _Counting:
         self._transactional.append(_joined(rows))
 
     def _place_damages(self, damages: list[Damage], sound: np.ndarray) -> None:
-        positions = sound["position"]
+        """Notes damages with the offsets around them. Those that no sound batch follows yet wait for one."""
+        positions, segment = sound["position"], self._scan.report.segment
         for damage in damages:
             at = int(np.searchsorted(positions, damage.position))
             before = int(sound["last_offset"][at - 1]) if at else self._last_offset
-            self._scan.damages.append(
-                DamagedRange(damage.position, damage.size, damage.reason, damage.detail, before)
-            )
-            self._waiting.append(self._scan.damages[-1])
-        if not len(sound):
-            return
-        for one in list(self._waiting):
-            at = int(np.searchsorted(positions, one.position))
-            if at < len(sound):
-                one.next_offset = int(sound["base_offset"][at])
-                self._waiting.remove(one)
-        self._last_offset = int(sound["last_offset"][-1])
+            what = (damage.position, damage.size, damage.reason, damage.detail)
+            self._waiting.append(DamagedRange(segment, *what, before))
+        if len(sound):
+            placed = [one for one in self._waiting if one.position <= positions[-1]]
+            for one in placed:
+                at = int(np.searchsorted(positions, one.position))
+                self._scan.damages.append(replace(one, next_offset=int(sound["base_offset"][at])))
+            self._waiting = self._waiting[len(placed) :]
+            self._last_offset = int(sound["last_offset"][-1])
 
 
 def _joined(rows: np.ndarray) -> np.ndarray:

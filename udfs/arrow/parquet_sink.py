@@ -60,7 +60,7 @@ class DataFile:
         return cls(**json.loads(text))
 
 
-def open_lake(lake: str) -> tuple[fs.FileSystem, str]:
+def file_system_of(lake: str) -> tuple[fs.FileSystem, str]:
     """The file system of a lake and its path there; local lakes by path or ``file:`` URI."""
     path = local_path(lake)
     if path is not None:
@@ -120,7 +120,7 @@ class GroupWriter:
     """Writes what one group of slices decodes to, into the tables' folders."""
 
     def __init__(self, lake: str, name: str, compression: str) -> None:
-        self._system, self._root = open_lake(lake)
+        self._system, self._root = file_system_of(lake)
         self._name = f"part-{name}-{uuid.uuid4().hex[:12]}.parquet"
         self._compression = compression
         self._files: dict[tuple[str, str, int, int | None], _File] = {}

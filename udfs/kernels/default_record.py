@@ -13,22 +13,10 @@ from typing import Any, NamedTuple
 
 from udfs.format import faults
 from udfs.format import layout as f
+from udfs.kernels import record_rows as r
 from udfs.kernels.framing import increment_sequence
 from udfs.kernels.jit import inlined, int64, kernel, load_be16, load_be32
-from udfs.kernels.record_rows import (
-    ROW_HEADERS,
-    ROW_HEADERS_AT,
-    ROW_KEY_AT,
-    ROW_KEY_SIZE,
-    ROW_OFFSET,
-    ROW_SEQUENCE,
-    ROW_SIZE,
-    ROW_TIMESTAMP,
-    ROW_VALUE_AT,
-    ROW_VALUE_SIZE,
-    stay,
-    stop,
-)
+from udfs.kernels.record_rows import stay, stop
 from udfs.vectorized_varint import read_varint, read_varlong, varint_size
 
 
@@ -113,21 +101,21 @@ def _record(
         return stop(cursor, faults.RECORD_SLACK, p), 0, 0, 0
     if key_size < -1 or value_size < -1:
         marks |= faults.LENGTH_BELOW_NULL
-    rows[ROW_KEY_AT, i] = key_at
-    rows[ROW_VALUE_AT, i] = value_at
-    rows[ROW_HEADERS_AT, i] = headers_at
-    rows[ROW_KEY_SIZE, i] = max(key_size, -1)
-    rows[ROW_VALUE_SIZE, i] = max(value_size, -1)
-    rows[ROW_HEADERS, i] = headers
-    rows[ROW_SIZE, i] = start - at + body if start - at == 1 else varint_size(body) + body
+    rows[r.ROW_KEY_AT, i] = key_at
+    rows[r.ROW_VALUE_AT, i] = value_at
+    rows[r.ROW_HEADERS_AT, i] = headers_at
+    rows[r.ROW_KEY_SIZE, i] = max(key_size, -1)
+    rows[r.ROW_VALUE_SIZE, i] = max(value_size, -1)
+    rows[r.ROW_HEADERS, i] = headers
+    rows[r.ROW_SIZE, i] = start - at + body if start - at == 1 else varint_size(body) + body
     return behind, timestamp_delta, delta, marks
 
 
 @kernel
 def _control(buf: Any, rows: Any, i: int, first: bool, e: Any) -> int:
     """Check a control record, note the first one's type in ``e``; the fault's code, or NO_FAULT."""
-    key_at, value_at = rows[ROW_KEY_AT, i], rows[ROW_VALUE_AT, i]
-    if rows[ROW_KEY_SIZE, i] < f.CONTROL_KEY_SIZE:
+    key_at, value_at = rows[r.ROW_KEY_AT, i], rows[r.ROW_VALUE_AT, i]
+    if rows[r.ROW_KEY_SIZE, i] < f.CONTROL_KEY_SIZE:
         return faults.CONTROL_KEY
     if load_be16(buf, key_at) < 0:
         return faults.CONTROL_VERSION
@@ -136,7 +124,7 @@ def _control(buf: Any, rows: Any, i: int, first: bool, e: Any) -> int:
         kind = f.CONTROL_UNKNOWN
     epoch = -1
     if kind == f.CONTROL_ABORT or kind == f.CONTROL_COMMIT:
-        if rows[ROW_VALUE_SIZE, i] < f.END_MARKER_VALUE_SIZE:
+        if rows[r.ROW_VALUE_SIZE, i] < f.END_MARKER_VALUE_SIZE:
             return faults.CONTROL_VALUE
         if load_be16(buf, value_at) < 0:
             return faults.CONTROL_VALUE_VERSION
@@ -183,10 +171,10 @@ def _place(rows: Any, i: int, base: _Base, timestamp_delta: int, delta: int, pre
         marks |= faults.OFFSETS_NOT_RISING
     if delta > base.last_offset_delta:
         marks |= faults.OFFSET_PAST_LAST
-    rows[ROW_OFFSET, i] = base.offset + delta
-    rows[ROW_TIMESTAMP, i] = timestamp
+    rows[r.ROW_OFFSET, i] = base.offset + delta
+    rows[r.ROW_TIMESTAMP, i] = timestamp
     sequence = increment_sequence(base.sequence, delta) if base.sequence >= 0 else f.NO_SEQUENCE
-    rows[ROW_SEQUENCE, i] = sequence
+    rows[r.ROW_SEQUENCE, i] = sequence
     return marks
 
 
@@ -227,9 +215,9 @@ def index_records(buf: Any, e: Any, rows: Any, cursor: Any, totals: Any) -> int:
             return stay(cursor, at, record + made)
         marks |= found | _place(rows, i, base, timestamp_delta, delta, previous)
         previous = delta
-        key_bytes += max(0, rows[ROW_KEY_SIZE, i])
-        value_bytes += max(0, rows[ROW_VALUE_SIZE, i])
-        headers += rows[ROW_HEADERS, i]
+        key_bytes += max(0, rows[r.ROW_KEY_SIZE, i])
+        value_bytes += max(0, rows[r.ROW_VALUE_SIZE, i])
+        headers += rows[r.ROW_HEADERS, i]
         if control:
             fault = _control(buf, rows, i, record + made == 0, e)
             if fault:

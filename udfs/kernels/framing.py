@@ -279,6 +279,22 @@ def follow_to_sound(buf: Any, at: int, size: int) -> tuple[int, int]:
 
 
 @kernel
+def last_whole(buf: Any, size: int, sound_alone: bool) -> tuple[int, int]:
+    """Where the last whole batch in ``buf[:size]`` (uint8) ends and where it begins, by length fields.
+
+    (0, 0) where there is none. sound_alone: a batch counts only if its checksum is right.
+    """
+    at = end = begin = 0
+    while True:
+        length = batch_size(buf, at, size)
+        if length <= 0 or length > size - at:
+            return end, begin
+        if not sound_alone or is_sound(buf, at, length):
+            end, begin = at + length, at
+        at += length
+
+
+@kernel
 def scan_batches(
     buf: Any, size: int, base: int, stop: int, trusted: int, batches: Any
 ) -> tuple[int, int, int, int]:

@@ -15,22 +15,10 @@ import numpy as np
 
 from udfs.format import faults
 from udfs.format import layout as f
+from udfs.kernels import record_rows as r
 from udfs.kernels.checksums import crc32
 from udfs.kernels.jit import int64, kernel, load_be32, load_be64
-from udfs.kernels.record_rows import (
-    ROW_HEADERS,
-    ROW_HEADERS_AT,
-    ROW_KEY_AT,
-    ROW_KEY_SIZE,
-    ROW_OFFSET,
-    ROW_SEQUENCE,
-    ROW_SIZE,
-    ROW_TIMESTAMP,
-    ROW_VALUE_AT,
-    ROW_VALUE_SIZE,
-    stay,
-    stop,
-)
+from udfs.kernels.record_rows import stay, stop
 
 
 @kernel
@@ -44,31 +32,31 @@ def _message(buf: Any, at: int, end: int, e: Any, rows: Any, i: int, cursor: Any
     key_size = load_be32(buf, p)
     if key_size > end - p - 8:
         return stop(cursor, faults.KEY_BEYOND, p)
-    rows[ROW_KEY_AT, i] = p + 4
-    rows[ROW_KEY_SIZE, i] = max(key_size, -1)
+    rows[r.ROW_KEY_AT, i] = p + 4
+    rows[r.ROW_KEY_SIZE, i] = max(key_size, -1)
     p += 4 + max(key_size, 0)
     value_size = load_be32(buf, p)
     if value_size > end - p - 4:
         return stop(cursor, faults.VALUE_BEYOND, p)
-    rows[ROW_VALUE_AT, i] = p + 4
-    rows[ROW_VALUE_SIZE, i] = max(value_size, -1)
+    rows[r.ROW_VALUE_AT, i] = p + 4
+    rows[r.ROW_VALUE_SIZE, i] = max(value_size, -1)
     marks = faults.LENGTH_BELOW_NULL if key_size < -1 or value_size < -1 else 0
     if p + 4 + max(value_size, 0) < end:
         marks |= faults.MESSAGE_SLACK
     totals["key_bytes"] += max(key_size, 0)
     totals["value_bytes"] += max(value_size, 0)
-    rows[ROW_HEADERS, i] = 0
-    rows[ROW_HEADERS_AT, i] = 0
-    rows[ROW_SEQUENCE, i] = f.NO_SEQUENCE
-    rows[ROW_SIZE, i] = end - at
-    rows[ROW_OFFSET, i] = load_be64(buf, at)
+    rows[r.ROW_HEADERS, i] = 0
+    rows[r.ROW_HEADERS_AT, i] = 0
+    rows[r.ROW_SEQUENCE, i] = f.NO_SEQUENCE
+    rows[r.ROW_SIZE, i] = end - at
+    rows[r.ROW_OFFSET, i] = load_be64(buf, at)
     # the wrapper's log append time holds for what lies in it (magic 1 alone)
     if magic == f.MAGIC_V0:
-        rows[ROW_TIMESTAMP, i] = f.NO_TIMESTAMP
+        rows[r.ROW_TIMESTAMP, i] = f.NO_TIMESTAMP
     elif magic == f.MAGIC_V1 and e["timestamp_type"] == f.LOG_APPEND_TIME:
-        rows[ROW_TIMESTAMP, i] = e["base_timestamp"]
+        rows[r.ROW_TIMESTAMP, i] = e["base_timestamp"]
     else:
-        rows[ROW_TIMESTAMP, i] = load_be64(buf, at + f.V1_TIMESTAMP_POS)
+        rows[r.ROW_TIMESTAMP, i] = load_be64(buf, at + f.V1_TIMESTAMP_POS)
     return marks
 
 
@@ -161,8 +149,8 @@ def index_wrapper(buf: Any, e: Any, rows: Any, cursor: Any, totals: Any) -> int:
         marks = _inner(buf, at, behind, e, rows, i, cursor, totals)
         if marks < 0:
             return stay(cursor, at, record + made)
-        offset = rows[ROW_OFFSET, i] + base
-        rows[ROW_OFFSET, i] = offset
+        offset = rows[r.ROW_OFFSET, i] + base
+        rows[r.ROW_OFFSET, i] = offset
         if record + made == 0:
             e["base_offset"] = offset
         elif offset <= previous:

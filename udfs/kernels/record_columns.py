@@ -14,22 +14,11 @@ import pyarrow as pa
 from udfs.format import layout as f
 from udfs.format.schema import HEADER_TYPE
 from udfs.kernels import arena as a
+from udfs.kernels import record_rows as r
 from udfs.kernels.arena import SLACK, Arena, Texts, lay_out, part_of, texts_of
 from udfs.kernels.jit import borrowed, copy_bytes, copy_sixteen, inlined, int64, kernel
 from udfs.kernels.jvm_text import repair_utf8
-from udfs.kernels.record_rows import (
-    ROW_HEADERS,
-    ROW_HEADERS_AT,
-    ROW_KEY_AT,
-    ROW_KEY_SIZE,
-    ROW_OFFSET,
-    ROW_SEQUENCE,
-    ROW_SIZE,
-    ROW_TIMESTAMP,
-    ROW_VALUE_AT,
-    ROW_VALUE_SIZE,
-    named,
-)
+from udfs.kernels.record_rows import named
 from udfs.vectorized_varint import varint_at
 
 # What filling the columns counts
@@ -109,13 +98,13 @@ def _gather_headers(
     value_bits = int64(value_valid[header >> 3]) if header & 7 else 0
     for i in range(begin, end):
         offsets[i] = header
-        count = rows[ROW_HEADERS, i]
+        count = rows[r.ROW_HEADERS, i]
         if count:
             bits |= 1 << (i & 7)
         if i & 7 == 7:
             valid[i >> 3] = bits
             bits = 0
-        p = rows[ROW_HEADERS_AT, i]
+        p = rows[r.ROW_HEADERS_AT, i]
         for _ in range(count):
             key_offsets[header] = key_at
             value_offsets[header] = value_at
@@ -205,17 +194,17 @@ def _fill_numbers(rows: Any, arena: Any, at: Any, counts: Any) -> None:
     offset = part_of(arena, at, a.OFFSET).view(np.int64)
     sequence = part_of(arena, at, a.SEQUENCE).view(np.int32)
     size = part_of(arena, at, a.SIZE).view(np.int32)
-    lowest, highest = rows[ROW_OFFSET, 0], rows[ROW_OFFSET, 0]
+    lowest, highest = rows[r.ROW_OFFSET, 0], rows[r.ROW_OFFSET, 0]
     n = counts["rows"]
     for i in range(n):
-        value = rows[ROW_OFFSET, i]
+        value = rows[r.ROW_OFFSET, i]
         offset[i] = value
         lowest = min(lowest, value)
         highest = max(highest, value)
     for i in range(n):
-        sequence[i] = rows[ROW_SEQUENCE, i]
+        sequence[i] = rows[r.ROW_SEQUENCE, i]
     for i in range(n):
-        size[i] = rows[ROW_SIZE, i]
+        size[i] = rows[r.ROW_SIZE, i]
     counts["min_offset"], counts["max_offset"] = lowest, highest
 
 
@@ -229,7 +218,7 @@ def _fill_timestamps(rows: Any, arena: Any, at: Any, counts: Any) -> None:
     nulls, bits = 0, 0
     n = counts["rows"]
     for i in range(n):
-        timestamp = rows[ROW_TIMESTAMP, i]
+        timestamp = rows[r.ROW_TIMESTAMP, i]
         milliseconds[i] = timestamp
         if timestamp == f.NO_TIMESTAMP or timestamp < f.MIN_TIMESTAMP_MS or timestamp > f.MAX_TIMESTAMP_MS:
             microseconds[i] = 0
@@ -279,9 +268,9 @@ def _fill_texts(window: Any, scratch: Any, batches: Any, rows: Any, arena: Any, 
     while begin < n:  # nearly always one run
         buf = scratch if batches[k]["expanded"] else window
         k, end = _buffer_run(batches, k, begin, n)
-        work = (buf, rows[ROW_KEY_AT], rows[ROW_KEY_SIZE], begin, end)
+        work = (buf, rows[r.ROW_KEY_AT], rows[r.ROW_KEY_SIZE], begin, end)
         key_end = _gather_texts(*work, keys, key_end)
-        work = (buf, rows[ROW_VALUE_AT], rows[ROW_VALUE_SIZE], begin, end)
+        work = (buf, rows[r.ROW_VALUE_AT], rows[r.ROW_VALUE_SIZE], begin, end)
         value_end = _gather_texts(*work, values, value_end)
         if headers:
             _gather_headers(buf, rows, begin, end, lists, header_keys, header_values, ends)

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from udfs.format import layout as f
-from udfs.kernels.checksums import crc32, crc32_combine, crc32c, crc32c_combine
+from udfs.kernels.checksums import crc32, crc32c
 from udfs.kernels.framing import batch_size, checksum
 from udfs.kernels.jit import inlined, int64, kernel, load_be32, load_u64
-from udfs.recovery.range_checksums import BLOCK, RangeChecksums, running_sums
+from udfs.recovery.range_checksums import BLOCK, RangeChecksums, running_sums, without
 from udfs.source.byte_source import ByteSource, read_at
 
 _STEP = 1 << 6  # bytes between running checksums
@@ -65,12 +65,6 @@ def _up_to(buf: Any, place: int, v2: bool, sums_c: Any, sums: Any) -> int:
     return crc32(buf, step * _STEP, place, sums[step])
 
 
-@inlined
-def _without(whole: int, before: int, size: int, v2: bool) -> int:
-    """The checksum of the last ``size`` bytes, from that of all and that of the bytes before them."""
-    return whole ^ (crc32c_combine(before, 0, size) if v2 else crc32_combine(before, 0, size))
-
-
 @kernel
 def _find(
     buf: Any, start: int, stop: int, end: int, position: int, length: int, zeros: int,
@@ -110,7 +104,7 @@ def _find(
             computed = checksum(buf, at, size)
         else:
             before = _up_to(buf, begin, v2, sums_c, sums)
-            computed = _without(_up_to(buf, following, v2, sums_c, sums), before, following - begin, v2)
+            computed = without(_up_to(buf, following, v2, sums_c, sums), before, following - begin, v2)
         if computed == stored:
             return at, True, n
     return stop, False, n
@@ -137,7 +131,7 @@ def _judge(buf: Any, position: int, waiting: Any, k: int, before: Any, found: in
         else:
             before[1] = crc32(buf, place, at, before[1])
             place, whole, begin = at, before[1], e["at"] + f.MAGIC_POS
-        if _without(whole, int64(e["before"]), e["end"] - begin, e["v2"]) == e["stored"]:
+        if without(whole, int64(e["before"]), e["end"] - begin, e["v2"]) == e["stored"]:
             found = e["at"]
     return k, found
 

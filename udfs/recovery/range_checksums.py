@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from udfs.kernels.checksums import crc32, crc32_combine, crc32c, crc32c_combine
-from udfs.kernels.jit import kernel
+from udfs.kernels.jit import inlined, kernel
 from udfs.source.byte_source import ByteSource, read_at
 
 BLOCK = 1 << 12
@@ -25,6 +25,12 @@ def running_sums(buf: Any, size: int, step: int, sums_c: Any, sums: Any) -> None
     for k in range(1, size // step + 1):
         sums_c[k] = crc32c(buf, (k - 1) * step, k * step, sums_c[k - 1])
         sums[k] = crc32(buf, (k - 1) * step, k * step, sums[k - 1])
+
+
+@inlined
+def without(whole: int, before: int, size: int, v2: bool) -> int:
+    """The checksum of the last ``size`` bytes, from that of all and that of the bytes before them."""
+    return whole ^ (crc32c_combine(before, 0, size) if v2 else crc32_combine(before, 0, size))
 
 
 class RangeChecksums:
@@ -72,7 +78,7 @@ class RangeChecksums:
         if end - start <= 2 * BLOCK:
             return self._go_on(start, end, v2, 0)
         before = self.running(start, v2)
-        return without(self.running(end, v2), before, end - start, v2)
+        return int(without(self.running(end, v2), before, end - start, v2))
 
     def _go_on(self, start: int, end: int, v2: bool, value: int) -> int:
         update = crc32c if v2 else crc32
@@ -84,8 +90,3 @@ class RangeChecksums:
 
     def _read(self, position: int, size: int) -> int:
         return read_at(self._source, position, self._buf[: min(_READ, size)], self._length)
-
-
-def without(whole: int, before: int, size: int, v2: bool) -> int:
-    """The checksum of the last ``size`` bytes, from that of all and that of the bytes before them."""
-    return whole ^ int((crc32c_combine if v2 else crc32_combine)(before, 0, size))

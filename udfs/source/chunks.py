@@ -7,37 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from udfs.format import layout as f
-from udfs.kernels.checksums import crc32, crc32c
-from udfs.kernels.framing import BATCH, batch_size, read_header
+from udfs.kernels.checksums import crc32c
+from udfs.kernels.framing import BATCH, batch_size, last_whole, read_header
 from udfs.source.byte_source import ByteSource, SourceChanged
 from udfs.source.fingerprint import fingerprint
 
 CHUNK_BYTES = 16 << 20
-
-
-def _boundary(buf: np.ndarray, size: int, is_end: bool) -> tuple[int, int]:
-    """(end of the last whole batch in ``buf[:size]`` by its length field, where that batch begins).
-
-    is_end: whether the segment ends there too. A batch whose checksum is wrong is not whole then: its bytes
-    may be there later, under the same header, where a copy or a disk is behind.
-    """
-    begins, at = [0], 0
-    while 0 < (length := int(batch_size(buf, at, size))) <= size - at:
-        at += length
-        begins.append(at)
-    end = begins.pop()
-    while is_end and begins and not _is_sound(buf, begins[-1], end):
-        end = begins.pop()
-    return end, begins[-1] if begins else 0
-
-
-def _is_sound(buf: np.ndarray, begin: int, end: int) -> bool:
-    head = np.zeros(1, dtype=BATCH)
-    read_header(buf, begin, end - begin, 0, head[0])
-    v2 = int(head["magic"][0]) == f.MAGIC_V2
-    first = begin + (f.V2_ATTRIBUTES_POS if v2 else f.MAGIC_POS)
-    return bool(int((crc32c if v2 else crc32)(buf, first, end, 0)) == int(head["crc_stored"][0]))
 
 
 def cut_chunks(
@@ -59,7 +34,8 @@ def cut_chunks(
         if size < wanted:
             raise SourceChanged(f"ends at byte {start + size}, planned with {length}")
         if start == whole:
-            end, last = _boundary(buf, size, is_end=start + size == length)
+            # At the segment's end a wrong checksum may turn right: a copy or a disk may bring the bytes later
+            end, last = map(int, last_whole(buf, size, start + size == length))
             large = int(batch_size(buf, 0, size))
             is_large = size < large <= length - start
             if end or is_large:
