@@ -14,7 +14,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 if not __package__:  # spark-submit puts pipelines/ on sys.path; the imports need its parent
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
@@ -29,9 +29,12 @@ from pipelines.command.commands import QUERY
 from pipelines.command.errors import UserError, one_line
 from pipelines.command.options import run_command
 from pipelines.command.session import session
-from pipelines.command.settings import Settings
+from pipelines.command.settings import Settings, nearest
 from pipelines.command.terminal import printable
-from pipelines.views.register import register
+from pipelines.views.register import SESSION_VIEWS, register
+from pipelines.views.statements import only_reads
+from udfs.format.schema import TABLES
+from udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS
 
 _JSON = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 
@@ -41,6 +44,38 @@ _WIDEST = 80
 
 # A message of Spark begins with its error class in brackets; these classes do not mean a wrong statement
 _NOT_STATEMENT_ERRORS = ("[FAILED_READ_FILE", "[INTERNAL_ERROR")
+# The project's own functions raise a TypeError for wrong arguments
+_STATEMENT_ERRORS = r"\[[A-Z]|TypeError: "
+
+# Statements whose result is one text of several lines
+_TEXT_STATEMENTS = r"\s*(EXPLAIN|SHOW\s+CREATE)\b"
+
+
+# Statements about names of which none need be in the statement
+_CATALOG_STATEMENTS = r"\s*(SHOW|DESC|DESCRIBE)\b"
+
+
+class _Names(NamedTuple):
+    """Where an error holds an unknown name, and which statement lists the known ones, in which column.
+
+    ours: the names that a session can have, though it may have got only those that a statement names.
+    """
+
+    parameter: str
+    statement: str
+    column: str
+    ours: tuple[str, ...]
+
+
+_RELATIONS = (*(table.name for table in TABLES), *(view.name for view in SESSION_VIEWS))
+_ROUTINES = (*(one.name for one in FUNCTIONS), *(one.name for one in TABLE_FUNCTIONS))
+_UNKNOWN_NAMES = {
+    "TABLE_OR_VIEW_NOT_FOUND": _Names("relationName", "SHOW TABLES", "tableName", _RELATIONS),
+    "UNRESOLVED_ROUTINE": _Names("routineName", "SHOW FUNCTIONS", "function", _ROUTINES),
+    "UNRESOLVABLE_TABLE_VALUED_FUNCTION": _Names(
+        "name", "SHOW FUNCTIONS", "function", (*_ROUTINES, *(v.name for v in SESSION_VIEWS if v.parameters))
+    ),
+}
 
 
 def json_lines(frame: DataFrame) -> Iterator[str]:
@@ -136,19 +171,34 @@ def csv_lines(names: Sequence[str], lines: Iterable[str]) -> Iterator[str]:
         yield ",".join(csv_cell(value) for _, value in parse(line))
 
 
+def prepare(spark: SparkSession, lake: str, statement: str = "") -> None:
+    """Makes a lake's tables and views, and the functions, known by their names in a session; sets UTC.
+
+    statement: what it names is enough; "" for all.
+    """
+    register(spark, lake, "" if re.match(_CATALOG_STATEMENTS, statement, re.IGNORECASE) else statement)
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
 def answer(spark: SparkSession, lake: str, statement: str, output: str) -> Iterator[str]:
-    """Lines that print the result of one statement. Raises a UserError if the statement is wrong.
+    """Lines that print the result of one statement over a lake. Raises a UserError if the statement is wrong.
 
     output: table, json or csv.
     """
-    register(spark, lake)
-    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    prepare(spark, lake, statement)
+    yield from results(spark, statement, output)
+
+
+def results(spark: SparkSession, statement: str, output: str) -> Iterator[str]:
+    """``answer`` in a session that ``prepare`` has seen."""
     try:
         frame = spark.sql(statement)
         if not frame.columns:
             return
         lines = json_lines(frame)
-        if output == "table":
+        if output == "table" and re.match(_TEXT_STATEMENTS, statement, re.IGNORECASE):
+            lines = (printable(text) for line in lines for text in as_text(parse(line)[0][1]).splitlines())
+        elif output == "table":
             binary = [isinstance(field.dataType, BinaryType) for field in frame.schema.fields]
             lines = table_lines(frame.columns, binary, lines)
         elif output == "csv":
@@ -156,14 +206,32 @@ def answer(spark: SparkSession, lake: str, statement: str, output: str) -> Itera
         yield from lines
     except (PySparkException, Py4JJavaError) as error:
         line = one_line(error)
-        if not re.match(r"\[[A-Z]", line) or line.startswith(_NOT_STATEMENT_ERRORS):
+        if not re.match(_STATEMENT_ERRORS, line) or line.startswith(_NOT_STATEMENT_ERRORS):
             raise
-        raise UserError(f"SQL: {line}") from None
+        raise UserError(f"SQL: {line}{similar_name(spark, error)}") from None
 
 
-def run(settings: Settings, statement: str, format: str) -> None:  # noqa: A002  # the option's name
-    """Prints the result of one statement."""
+def similar_name(spark: SparkSession, error: Exception) -> str:
+    """``; did you mean x?`` for an unknown table, view or function; of columns Spark tells itself."""
+    condition = error.getCondition() if isinstance(error, PySparkException) else None
+    kind = _UNKNOWN_NAMES.get(condition or "")
+    if kind is None or not isinstance(error, PySparkException):
+        return ""
+    word = (error.getMessageParameters() or {}).get(kind.parameter, "").split(".")[-1].strip("`").lower()
+    known = [str(row[kind.column]) for row in spark.sql(kind.statement).collect()]
+    return nearest(word, sorted({*known, *kind.ours}))
+
+
+def run(
+    settings: Settings,
+    statement: str,
+    format: str,  # noqa: A002  # the option's name
+    writes: str = "refuse",
+) -> None:
+    """Prints the result of one statement. Raises a UserError for one that writes; writes: "allow" runs it."""
     lake = settings.require_lake()
+    if writes == "refuse" and not only_reads(statement):
+        raise UserError("query only reads; for upkeep of the tables add --writes allow")
     with session(settings) as spark:
         for line in answer(spark, lake, statement, format):
             print(line)

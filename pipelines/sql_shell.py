@@ -1,64 +1,130 @@
-"""``python -m pipelines.sql_shell --lake L``: Spark's own SQL shell, with the tables and views of a lake.
+"""``python -m pipelines.sql_shell --lake L``: a SQL shell on the tables, views and functions of a lake.
 
-An init file fills an in-memory catalog, so that the shell leaves no files behind, in the working folder or
-elsewhere.
+A statement ends with ``;`` and may go over several lines. It reads from a terminal, with the keys and the
+history of readline and with names completed by Tab, or statements from a pipe. Spark's own ``spark-sql``
+cannot hold functions in Python.
 """
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
 import sys
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-import pyspark
+if not __package__:  # spark-submit puts pipelines/ on sys.path; the imports need its parent
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from pyspark.sql import SparkSession
 
 from pipelines.command.commands import SQL
-from pipelines.command.errors import RunFailed, UserError
-from pipelines.command.java import java_problem
+from pipelines.command.errors import JobError, RunFailed, UserError, one_line
 from pipelines.command.options import run_command
-from pipelines.command.session import ANYWHERE, EMBEDDED
+from pipelines.command.session import session
 from pipelines.command.settings import Settings
-from pipelines.views.register import temporary_views
-from udfs.format.schema import SEGMENTS
+from pipelines.command.terminal import counted_noun, printable
+from pipelines.query import prepare, results
+from pipelines.views.register import SESSION_VIEWS
+from pipelines.views.statements import has_code, split_statements
+from udfs.format.schema import SEGMENTS, TABLES
+from udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS
+
+_PROMPT, _GOES_ON = "sql> ", "...> "
+_LEAVE = ("exit", "quit")
 
 
-def shell_command(settings: Settings, home: Path, scratch: Path, init_file: Path) -> list[str]:
-    """The ``spark-sql`` command with the settings of an embedded session; Spark's files go to ``scratch``."""
-    conf = {**ANYWHERE, **EMBEDDED, "spark.sql.warehouse.dir": f"file:{scratch}/warehouse"}
-    options = [item for key, value in conf.items() for item in ("--conf", f"{key}={value}")]
-    return [
-        str(home / "bin" / "spark-sql"),
-        *("--master", f"local[{settings.cores or '*'}]", "--driver-memory", settings.driver_memory),
-        *("--driver-java-options", f"-Dderby.system.home={scratch}"),
-        *options,
-        *("-i", str(init_file)),
-    ]
+def read_statements(read: Callable[[str], str]) -> Iterator[str]:
+    """Statements, as they are completed by the lines that ``read(prompt)`` gives, until it raises EOFError.
+
+    Ctrl-C while a statement is typed drops what was typed.
+    """
+    text = ""
+    while True:
+        try:
+            text += read(_GOES_ON if text else _PROMPT) + "\n"
+        except KeyboardInterrupt:
+            print()
+            text = ""
+            continue
+        except EOFError:
+            break
+        statements, text = split_statements(text)
+        if not has_code(text) and "/*" not in text:
+            text = ""
+        yield from filter(has_code, statements)
+    if has_code(text):  # the end of a pipe ends a statement too
+        yield text.strip()
+
+
+def _line_of_pipe(prompt: str) -> str:
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.rstrip("\n")
+
+
+def _set_up_terminal(spark: SparkSession) -> None:
+    """Line editing with history of this session alone, and completion of the names that are known."""
+    with suppress(ImportError):  # a Python without readline has plain input
+        import readline
+
+        views = (view.name for view in SESSION_VIEWS if view.has_defaults)
+        relations = [*(table.name for table in TABLES), *views]
+        words = {column for name in relations for column in spark.table(name).columns}
+        words |= {*relations, *(one.name for one in FUNCTIONS), *(one.name for one in TABLE_FUNCTIONS)}
+
+        def complete(text: str, state: int) -> str | None:
+            found = sorted(word for word in words if word.lower().startswith(text.lower()))
+            return found[state] if text and state < len(found) else None
+
+        readline.set_completer(complete)
+        readline.set_completer_delims(" \t\n,;()=<>.+-*/'\"`")
+        readline.parse_and_bind("tab: complete")
+
+
+def run_statement(spark: SparkSession, statement: str) -> bool:
+    """Prints the result of one statement, or one line that says why there is none; whether it has one.
+
+    Ctrl-C stops the statement, and on a terminal not the shell.
+    """
+    try:
+        for line in results(spark, statement, "table"):
+            print(line)
+    except KeyboardInterrupt:
+        spark.sparkContext.cancelAllJobs()
+        if not sys.stdin.isatty():
+            raise
+        print("interrupted", file=sys.stderr)
+        return False
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        message = str(error) if isinstance(error, JobError) else one_line(error)
+        print(f"error: {printable(message)}", file=sys.stderr)
+        return False
+    finally:
+        sys.stdout.flush()
+    return True
 
 
 def run(settings: Settings) -> None:
-    """Opens the shell and waits until it ends."""
+    """Runs statements until the input ends. Raises a RunFailed if one of those from a pipe failed."""
     lake = settings.require_lake()
-    address = lake if "://" in lake else str(Path(lake.removeprefix("file:")).absolute())
-    if "://" not in lake and not Path(address, SEGMENTS.name, "_delta_log").is_dir():
+    if "://" not in lake and not Path(lake.removeprefix("file:"), SEGMENTS.name, "_delta_log").is_dir():
         raise UserError(f"there is no lake at {lake}: run `make run`, or name one: make sql LAKE=folder")
-    problem = java_problem()
-    if problem:
-        raise UserError(problem)
-    home = Path(pyspark.__file__).parent
-    with tempfile.TemporaryDirectory(prefix="kafka-log-lake-") as folder:
-        scratch = Path(folder)
-        init_file = scratch / "init.sql"
-        init_file.write_text("".join(f"{statement};\n" for statement in temporary_views(address)))
-        command = shell_command(settings, home, scratch, init_file)
-        # Ctrl-C is for the shell, where it stops a statement; this process ignores it
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        done = subprocess.run(command, env={**os.environ, "SPARK_HOME": str(home)}, check=False)
-    if done.returncode:
-        raise RunFailed(f"spark-sql ended with exit code {done.returncode}")
+    interactive = sys.stdin.isatty()
+    with session(settings) as spark:
+        prepare(spark, lake)
+        if interactive:
+            _set_up_terminal(spark)
+            print("Statements end with ;   SHOW TABLES; lists what is here   Tab completes   Ctrl-D leaves")
+        failed = 0
+        for statement in read_statements(input if interactive else _line_of_pipe):
+            if statement.lower() in _LEAVE:
+                break
+            failed += not run_statement(spark, statement)
+    if failed and not interactive:
+        raise RunFailed(f"{counted_noun(failed, 'statement')} failed")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pipelines import query
 from pipelines.command.errors import UserError
 from pipelines.query import answer
+from pipelines.views.statements import only_reads, split_statements
 from tests.support.lake_rows import insert
 
 if TYPE_CHECKING:
@@ -85,6 +87,7 @@ def test_tables_and_views_by_name(spark: SparkSession, lake: str) -> None:
         ("SELECT 1; SELECT 2", r"SQL: \[PARSE_SYNTAX_ERROR\]"),
         ("SELECT ofset FROM records", r"Did you mean one of the following\? \[`offset`"),
         ("SELECT * FROM nope", r"SQL: \[TABLE_OR_VIEW_NOT_FOUND\]"),
+        ("SELECT * FROM segmnts", r"; did you mean segments\?$"),
         ("SELECT 1 / 0", r"SQL: \[DIVIDE_BY_ZERO\]"),
         ("SELECT raise_error(string(id)) FROM range(1)", r"SQL: \[USER_RAISED_EXCEPTION\] 0"),
     ],
@@ -93,6 +96,55 @@ def test_wrong_statements_are_one_line(spark: SparkSession, lake: str, statement
     with pytest.raises(UserError, match=message) as caught:
         ask(spark, lake, statement, "json")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM records",
+        "  delete from records",
+        "/* a */ -- SELECT\nUPDATE segments SET records = 0",
+        "INSERT INTO records SELECT * FROM records",
+        "WITH r AS (SELECT * FROM records) INSERT INTO records SELECT * FROM r",
+        "FROM records INSERT INTO records SELECT *",
+        "MERGE INTO segments USING records ON true WHEN MATCHED THEN DELETE",
+        "DROP VIEW records",
+        "VACUUM records",
+        "TRUNCATE TABLE records",
+        "SET spark.sql.ansi.enabled=false",
+    ],
+)
+def test_a_statement_that_writes_is_refused_before_anything_starts(
+    statement: str, lake: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert query.main(["--lake", lake, statement]) == 2
+    said = capsys.readouterr()
+    assert said.err == "error: query only reads; for upkeep of the tables add --writes allow\n"
+    assert said.out == ""
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT 'INSERT INTO' AS `INSERT`",
+        "select 1 -- INSERT",
+        "(SELECT 1) UNION (SELECT 2)",
+        "WITH a AS (SELECT 1) SELECT * FROM a",
+        "FROM records |> SELECT offset",
+        "VALUES (1)",
+        "SHOW TABLES",
+        "DESCRIBE records",
+        "EXPLAIN SELECT 1",
+    ],
+)
+def test_statements_that_read_are_run(spark: SparkSession, lake: str, statement: str) -> None:
+    assert only_reads(statement)
+    list(answer(spark, lake, statement, "json"))  # that it is a statement
+
+
+def test_upkeep_is_possible_where_it_is_asked_for(lake: str, tmp_path: Path) -> None:
+    done = in_process(tmp_path, "pipelines.query", "--lake", lake, "--writes", "allow", "DELETE FROM records")
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
 
 
 def in_process(folder: Path, *command: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -134,3 +186,40 @@ def test_shell_knows_tables_and_views_and_leaves_nothing(lake: str, tmp_path: Pa
     assert list(folder.iterdir()) == []
     refused = in_process(folder, "pipelines.sql_shell", "--lake", "nope")
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+
+
+def test_shell_goes_on_after_a_wrong_statement(lake: str, tmp_path: Path) -> None:
+    statements = (
+        "-- a comment; with a semicolon\nSELECT ';' AS a,\n  /* ; */ crc32c('123456789') AS crc;\n"
+        "SELECT * FROM recods; SET spark.sql.session.timeZone=Asia/Tokyo;\nEXPLAIN SELECT 1;"
+        "SELECT string(timestamp_seconds(0)) AS at;\n\nSELECT 5 AS last"
+    )
+    done = in_process(tmp_path, "pipelines.sql_shell", "--lake", lake, stdin=statements)
+    assert done.returncode == 1
+    assert done.stdout.startswith("a  crc\n-  ----------\n;  3808858755\n(1 row)\n")
+    assert "1970-01-01 09:00:00" in done.stdout
+    assert "\n== Physical Plan ==\n" in done.stdout
+    assert done.stdout.endswith("last\n----\n5\n(1 row)\n")
+    first, last = done.stderr.splitlines()
+    assert first.startswith("error: SQL: [TABLE_OR_VIEW_NOT_FOUND]")
+    assert first.endswith("; did you mean records?")
+    assert last == "error: 1 statement failed"
+
+
+@pytest.mark.parametrize(
+    ("text", "statements", "rest"),
+    [
+        ("SELECT 1; SELECT 2;", ["SELECT 1", "SELECT 2"], ""),
+        ("SELECT ';';", ["SELECT ';'"], ""),
+        (r"SELECT 'it\'s;';", [r"SELECT 'it\'s;'"], ""),
+        ('SELECT "a;" FROM `b;c`;', ['SELECT "a;" FROM `b;c`'], ""),
+        ("SELECT 1 -- one; two\n;", ["SELECT 1 -- one; two"], ""),
+        ("SELECT 4 / 2 - 1;", ["SELECT 4 / 2 - 1"], ""),
+        ("/* a; b */ SELECT 1;", ["/* a; b */ SELECT 1"], ""),
+        ("SELECT 'open; ", [], "SELECT 'open; "),
+        ("/* open; ", [], "/* open; "),
+        (";;", ["", ""], ""),
+    ],
+)
+def test_statements_end_at_a_semicolon_outside_of_quotes(text: str, statements: list[str], rest: str) -> None:
+    assert split_statements(text) == (statements, rest)

@@ -1,0 +1,1 @@
+"""Functions for SQL and DataFrames, registered in a session."""

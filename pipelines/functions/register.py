@@ -1,0 +1,71 @@
+"""Registers the project's functions in a session, for SQL and for DataFrames.
+
+Each is an Arrow UDF over whole columns, whose code a worker loads by its name. A table function is a SQL
+function around one of them: Spark refuses an ``arrow_udtf`` in LATERAL joins
+(LATERAL_JOIN_WITH_ARROW_UDTF_UNSUPPORTED), and calls another Python table function row by row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.functions import arrow_udf
+
+from pipelines.lake.address import sql_name, sql_string
+from udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS, Function, TableFunction
+
+
+def _code(function: Function) -> Callable[..., Any]:
+    """A callable that loads the function where it runs: the decoder would keep the driver waiting.
+
+    Spark reads from its annotations whether it takes arrays or an iterator; of several arguments an iterator
+    gives tuples.
+    """
+    name, module = function.name, f"udfs.functions.{function.module}"
+
+    def of_arrays(*columns: pa.Array) -> pa.Array:
+        from importlib import import_module
+
+        return getattr(import_module(module), name)(*columns)
+
+    def of_stream(columns: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        from importlib import import_module
+
+        yield from getattr(import_module(module), name)(columns)
+
+    return of_stream if function.is_stream else of_arrays
+
+
+def _table_function(function: TableFunction) -> str:
+    """The statement that creates a table function around its array function."""
+    columns = ", ".join(
+        f"{sql_name(column.name)} {column.sql_type} COMMENT {sql_string(column.comment)}"
+        for column in function.rows.columns
+    )
+    return (
+        f"CREATE OR REPLACE TEMPORARY FUNCTION {function.name}(content BINARY) RETURNS TABLE ({columns}) "
+        f"COMMENT {sql_string(function.rows.comment)} RETURN SELECT inline({function.array.name}(content))"
+    )
+
+
+def register_functions(spark: SparkSession, statement: str = "") -> None:
+    """Creates the functions as temporary functions of the session; those of the same names are replaced.
+
+    statement: the functions that it names are enough; "" for all.
+    """
+    words = set(re.findall(r"\w+", statement.lower()))
+    tables = [one for one in TABLE_FUNCTIONS if not statement or one.name in words]
+    needed = words | {one.array.name for one in tables}
+    for function in FUNCTIONS:
+        if statement and function.name not in needed:
+            continue
+        code = _code(function)
+        code.__name__ = code.__qualname__ = function.name
+        # Spark's stubs ask for the kind of function too, of which Spark itself warns
+        spark.udf.register(function.name, arrow_udf(code, function.returns))  # type: ignore[call-overload]
+    for table_function in tables:
+        spark.sql(_table_function(table_function))

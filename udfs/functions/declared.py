@@ -1,0 +1,94 @@
+"""Every function for SQL, declared once: name, parameters, result. Plain values, without a kernel.
+
+The driver registers from these declarations (``pipelines.functions``); ``docs/functions.md`` describes them.
+``udfs.functions.scalars`` and ``udfs.functions.lists`` hold a function of each name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from udfs.format.schema import BATCHES, RECORDS, Column, Table
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of columns: one result a row.
+
+    module: where its code is, below ``udfs.functions``. returns: a SQL type. is_stream: whether it takes and
+    gives an iterator of arrays, because its results may be much larger than its arguments: the arrays that
+    it gives may be cut at other rows.
+    """
+
+    name: str
+    module: str
+    returns: str
+    is_stream: bool = False
+
+
+@dataclass(frozen=True)
+class TableFunction:
+    """A function of one binary value that gives rows. ``array``: gives the same rows as one array."""
+
+    rows: Table
+    array: Function
+
+    @property
+    def name(self) -> str:
+        return self.rows.name
+
+    def arrow_type(self) -> pa.DataType:
+        """The type of what ``array`` gives."""
+        return pa.list_(pa.struct(list(self.rows.arrow_schema())))
+
+
+# What no value tells: of which segment it is
+_OF_A_SEGMENT = {"topic", "partition", "segment", "generation"}
+_IN_THE_VALUE = {
+    "position": "Byte where the batch, or the damaged range, starts in the value",
+    "batch_position": "Byte where the batch starts in the value; joins to kafka_batches.position",
+    "size_bytes": "Size of the batch, 12 + length, or of the damaged range",
+    "status": "ok, suspect, corrupt, invalid or unsupported; quarantined: a range without a header; "
+    "tail: zeros to the end of the value",
+}
+
+
+def _columns(table: Table, words: dict[str, str]) -> tuple[Column, ...]:
+    kept = [column for column in table.columns if column.name not in _OF_A_SEGMENT]
+    return tuple(replace(column, comment=words.get(column.name, column.comment)) for column in kept)
+
+
+_RECORD_WORDS = {"batch_position": _IN_THE_VALUE["batch_position"]}
+
+
+def _table_function(name: str, comment: str, columns: tuple[Column, ...]) -> TableFunction:
+    rows = Table(name, comment, (), columns)
+    array = Function(f"{name}_array", "lists", f"array<{rows.struct_ddl()}>", is_stream=True)
+    return TableFunction(rows, array)
+
+
+KAFKA_BATCHES = _table_function(
+    "kafka_batches",
+    "Every record batch in the bytes, sound or not, and every damaged range",
+    (
+        *_columns(BATCHES, _IN_THE_VALUE),
+        Column("reason", "string", "Null for ok and suspect; else as in quarantine, or zeros"),
+        Column("next_position", "bigint", "Where decoding went on"),
+    ),
+)
+KAFKA_RECORDS = _table_function(
+    "kafka_records", "Every record of every sound batch in the bytes", _columns(RECORDS, _RECORD_WORDS)
+)
+
+TABLE_FUNCTIONS = (KAFKA_BATCHES, KAFKA_RECORDS)
+FUNCTIONS = (
+    Function("crc32c", "scalars", "bigint"),
+    Function("kafka_varint", "scalars", "bigint"),
+    Function("confluent_schema_id", "scalars", "int"),
+    Function("confluent_payload", "scalars", "binary"),
+    Function("kafka_partition", "scalars", "int"),
+    Function("kafka_decompress", "scalars", "binary", is_stream=True),
+    *(function.array for function in TABLE_FUNCTIONS),
+)

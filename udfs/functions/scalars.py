@@ -1,0 +1,106 @@
+"""Functions of a column that give one number, or one binary value, a row.
+
+Bytes that a function cannot read give null. What each promises is in ``docs/functions.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from udfs.format import layout as f
+from udfs.functions.columns import BinaryColumn, binary_column, numbers
+from udfs.kernels import column_functions as kernels
+from udfs.kernels.codecs import Scratch, expand
+from udfs.segment_decoder import MAX_BATCH_UNCOMPRESSED
+
+# The codecs by the names of ``batches.compression``, and by the code in the attributes of a batch
+_CODECS = {name: code for code, name in enumerate(f.CODEC_NAMES) if name != "unknown"}
+_CODECS |= {str(code): code for code in _CODECS.values()}
+
+_OUTPUT_BYTES = 64 << 20  # of an array of results, after which it is cut
+
+
+def crc32c(column: pa.Array) -> pa.Array:
+    """CRC-32C (Castagnoli), unsigned: the checksum of a record batch of magic 2. bigint."""
+    values = binary_column("crc32c", column)
+    out = np.zeros(len(values), dtype=np.int64)
+    kernels.crc32c_of_each(values.data, values.offsets, out)
+    return numbers(out, values.valid)
+
+
+def kafka_varint(column: pa.Array) -> pa.Array:
+    """The zigzag varint at the start, as Kafka's ``ByteUtils.readVarlong``; null if cut or overlong."""
+    values = binary_column("kafka_varint", column)
+    out, valid = np.zeros(len(values), dtype=np.int64), np.zeros(len(values), dtype=np.bool_)
+    kernels.varint_of_each(values.data, values.offsets, out, valid)
+    return numbers(out, values.valid, valid)
+
+
+def _schema_ids(values: BinaryColumn) -> tuple[np.ndarray, np.ndarray]:
+    out, valid = np.zeros(len(values), dtype=np.int32), np.zeros(len(values), dtype=np.bool_)
+    kernels.schema_id_of_each(values.data, values.offsets, out, valid)
+    return out, valid & values.valid
+
+
+def confluent_schema_id(column: pa.Array) -> pa.Array:
+    """The schema id of a value in Confluent's wire format; null if it is not in that format."""
+    return numbers(*_schema_ids(binary_column("confluent_schema_id", column)))
+
+
+def confluent_payload(column: pa.Array) -> pa.Array:
+    """What follows the schema id in Confluent's wire format; null if the value is not in that format."""
+    values = binary_column("confluent_payload", column)
+    _, valid = _schema_ids(values)
+    sizes = np.where(valid, np.diff(values.offsets) - kernels.CONFLUENT_HEADER_SIZE, 0)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    out = pa.allocate_buffer(int(starts[-1]))
+    kernels.gather(values.data, starts, values.offsets[1:], np.frombuffer(out, dtype=np.uint8))
+    buffers = [numbers(sizes, valid).buffers()[0], pa.py_buffer(starts), out]
+    return pa.Array.from_buffers(pa.large_binary(), len(values), buffers)
+
+
+def kafka_partition(keys: pa.Array, partitions: pa.Array) -> pa.Array:
+    """The partition that Kafka's Java producer gives a key; null if the key is, or partitions is below 1."""
+    values = binary_column("kafka_partition", keys)
+    if not pa.types.is_integer(partitions.type) and not pa.types.is_null(partitions.type):
+        raise TypeError(f"kafka_partition: expected a number of partitions, found {partitions.type}")
+    counts = pc.fill_null(partitions.cast(pa.int64()), 0).to_numpy()
+    out, valid = np.zeros(len(values), dtype=np.int32), np.zeros(len(values), dtype=np.bool_)
+    kernels.partition_of_each(values.data, values.offsets, counts, out, valid)
+    return numbers(out, values.valid, valid)
+
+
+def kafka_decompress(columns: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
+    """Payloads, expanded as Kafka's reader does; null if they do not expand, or to more than 256 MiB."""
+    scratch = Scratch()
+    for codecs, payloads in columns:
+        values = binary_column("kafka_decompress", payloads)
+        made: list[bytes | None] = []
+        size = 0
+        for i, codec in enumerate(codecs.cast(pa.string()).to_pylist()):
+            found = _expanded(codec, values, i, scratch)
+            made.append(found)
+            size += len(found or b"")
+            if size > _OUTPUT_BYTES:
+                yield pa.array(made, pa.binary())
+                made, size = [], 0
+        yield pa.array(made, pa.binary())
+        scratch.shrink(_OUTPUT_BYTES)
+
+
+def _expanded(codec: str | None, values: BinaryColumn, i: int, scratch: Scratch) -> bytes | None:
+    code = _CODECS.get(codec.lower(), -1) if codec is not None and values.valid[i] else -1
+    if code < 0:
+        return None
+    payload = values.data[values.offsets[i] : values.offsets[i + 1]]
+    if code == f.CODEC_NONE:
+        return payload.tobytes()
+    # Which magic a payload is of is not known: writers of magic 0 reckon the header checksum of an lz4 frame
+    # wrongly, so any is accepted, as Kafka's reader accepts it of them
+    magic = f.MAGIC_V0 if code == f.CODEC_LZ4 else f.MAGIC_V2
+    size = expand(code, magic, payload, scratch, MAX_BATCH_UNCOMPRESSED)
+    return scratch.data[:size].tobytes() if size >= 0 else None
