@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,34 +26,35 @@ from pipelines.command.java import java_command
 PACKAGE = "org.apache.kafka:kafka-clients:4.1.0"
 ROOT = Path(__file__).resolve().parents[2]
 IVY_FOLDER = ROOT / "build" / "kafka" / "ivy"
+JANINO = "org.codehaus.janino.SimpleCompiler"
 SOURCE = Path(__file__).with_name("KafkaReader.java")
 SPARK_HOME = Path(pyspark.__file__).parent
 
 
-def _resolve() -> None:
-    """Fetch kafka-clients and what it needs into ``IVY_FOLDER/jars``, as spark-submit does for a script."""
+def _resolve(packages: str, folder: Path) -> None:
+    """Fetch packages and what they need into ``folder/jars``, as spark-submit does for a script."""
     environment = {**os.environ, "SPARK_HOME": str(SPARK_HOME), "PYSPARK_PYTHON": sys.executable}
-    with tempfile.TemporaryDirectory() as folder:
-        script = Path(folder, "nothing.py")
+    with tempfile.TemporaryDirectory() as scratch:
+        script = Path(scratch, "nothing.py")
         script.write_text("")
-        submit = [str(SPARK_HOME / "bin" / "spark-submit"), "--packages", PACKAGE]
-        submit += ["--conf", f"spark.jars.ivy={IVY_FOLDER}", "--master", "local[1]", str(script)]
+        submit = [str(SPARK_HOME / "bin" / "spark-submit"), "--packages", packages]
+        submit += ["--conf", f"spark.jars.ivy={folder}", "--master", "local[1]", str(script)]
         done = subprocess.run(
-            submit, cwd=folder, env=environment, capture_output=True, text=True, check=False
+            submit, cwd=scratch, env=environment, capture_output=True, text=True, check=False
         )
     if done.returncode:
-        raise RuntimeError(f"Spark could not resolve {PACKAGE}: is the network there?\n{done.stderr}")
+        raise RuntimeError(f"Spark could not resolve {packages}: is the network there?\n{done.stderr}")
 
 
-def classpath() -> str:
-    """Kafka's library with what it needs, then Janino."""
-    wanted = "_".join(PACKAGE.split(":")[:2]) + "-" + PACKAGE.split(":")[2] + ".jar"
-    IVY_FOLDER.mkdir(parents=True, exist_ok=True)
-    with (IVY_FOLDER / "lock").open("w") as lock:  # test processes may run side by side
+def classpath(packages: Sequence[str] = (PACKAGE,), folder: Path = IVY_FOLDER) -> str:
+    """Kafka's library with what it needs, then Janino. packages: Maven coordinates; folder: where they go."""
+    wanted = ["_".join(package.split(":")[:2]) + "-" + package.split(":")[2] + ".jar" for package in packages]
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:  # test processes may run side by side
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (IVY_FOLDER / "jars" / wanted).exists():
-            _resolve()
-    kafka = sorted((IVY_FOLDER / "jars").glob("*.jar"))
+        if not all((folder / "jars" / jar).exists() for jar in wanted):
+            _resolve(",".join(packages), folder)
+    kafka = sorted((folder / "jars").glob("*.jar"))
     compiler = [*SPARK_HOME.glob("jars/janino-*.jar"), *SPARK_HOME.glob("jars/commons-compiler-*.jar")]
     return os.pathsep.join(str(jar) for jar in [*kafka, *compiler])
 
@@ -76,7 +77,7 @@ def read_folder(folder: Path) -> dict[str, list[dict[str, Any]]]:
     be missing) and ``records`` with columns of ``records``. Behind the last batch where Kafka gave up on the
     file follows {"file", "end", "refused"}.
     """
-    command = [java_command() or "java", "-cp", classpath(), "org.codehaus.janino.SimpleCompiler"]
+    command = [java_command() or "java", "-cp", classpath(), JANINO]
     done = subprocess.run(
         [*command, str(SOURCE), "KafkaReader", str(folder)], capture_output=True, text=True, check=False
     )
