@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-from pipelines.views.register import VIEWS
+from pipelines.views.register import VIEWS, View
 from udfs.format.schema import RECORDS, TABLES, Column, Table
 
 HEAD = """\
@@ -44,25 +44,18 @@ VIEWS_HEAD = """\
 ## Views
 
 Temporary in `pipelines.query`, in `make sql` and after `pipelines.register(spark, lake)`;
-permanent beside the registered tables with `--catalog-schema`.
+permanent beside the registered tables with `--catalog-schema`. Each is one file in `pipelines/views`.
+[views.md](views.md) has an example of each, with its result.
+
+All views give one consistent answer: only the rows that the ledger has published. What a run is committing,
+or left behind when it was killed, is in none of them.
+
+The views over internal topics, in a session alone, are in [internal_topics.md](internal_topics.md).
+The tables of the reports are in [quality.md](quality.md) and [formats_and_cost.md](formats_and_cost.md).
+
+A view with parameters is a table function of the same name too:
+`SELECT * FROM retention_report(retention_ms => 86400000)`.
 """
-
-CRC_REPORT_COLUMNS = (
-    Column("topic", "string", "Topic"),
-    Column("partition", "int", "Partition"),
-    Column("magic", "tinyint", "Message format; null for damaged bytes without a row in batches"),
-    Column("batches", "bigint", "Rows in batches"),
-    Column("bytes", "bigint", "Their bytes on disk"),
-    Column("crc_failures", "bigint", "Those whose own checksum is wrong"),
-    Column("crc_failure_rate", "double", "crc_failures / batches; null without batches"),
-    Column("damaged_bytes", "bigint", "Bytes in quarantine"),
-)
-
-VIEW_COLUMNS = {
-    "committed_records": RECORDS.columns,
-    "crc_report": CRC_REPORT_COLUMNS,
-    "latest_by_key": RECORDS.columns,
-}
 
 
 def rows(columns: Iterable[Column]) -> Iterator[str]:
@@ -88,6 +81,29 @@ def of_table(table: Table) -> Iterator[str]:
     yield ""
 
 
+def of_view(view: View) -> Iterator[str]:
+    yield f"### `{view.name}`"
+    yield ""
+    yield f"{view.comment}."
+    yield ""
+    if view.parameters:
+        yield from parameters(view)
+        yield ""
+    if view.columns == RECORDS.columns:
+        yield "Columns: those of `records`."
+    else:
+        yield from rows(view.columns)
+    yield ""
+
+
+def parameters(view: View) -> Iterator[str]:
+    """A Markdown table of the parameters of a view."""
+    yield "| parameter | type | default | |"
+    yield "|---|---|---|---|"
+    for one in view.parameters:
+        yield f"| `{one.name}` | `{one.sql_type}` | {one.default} | {one.comment} |"
+
+
 def document() -> str:
     """All of ``docs/tables.md``."""
     lines = [*HEAD.splitlines(), ""]
@@ -95,11 +111,7 @@ def document() -> str:
         lines += of_table(table)
     lines += [*VIEWS_HEAD.splitlines(), ""]
     for view in VIEWS:
-        lines += [f"### `{view.name}`", "", f"{view.comment}.", ""]
-        if VIEW_COLUMNS[view.name] is RECORDS.columns:
-            lines += ["Columns: those of `records`.", ""]
-        else:
-            lines += [*rows(VIEW_COLUMNS[view.name]), ""]
+        lines += of_view(view)
     return "\n".join(lines).rstrip("\n") + "\n"
 
 

@@ -7,9 +7,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pipelines.command.errors import UserError, one_line
-from pipelines.lake.address import sql_name, sql_string, table_path
+from pipelines.lake.address import sql_name, sql_string, table_path, tables_of
 from pipelines.views.register import permanent_views
-from udfs.format.schema import TABLES
 
 
 def register_in_catalog(spark: SparkSession, address: str, schema: str) -> None:
@@ -28,7 +27,7 @@ def register_in_catalog(spark: SparkSession, address: str, schema: str) -> None:
     try:
         if not spark.catalog.databaseExists(prefix):
             spark.sql(f"CREATE SCHEMA {prefix}")
-        for table in TABLES:
+        for table in tables_of(address):
             _register_table(spark, f"{prefix}.{sql_name(table.name)}", table_path(address, table.name))
         for statement in permanent_views(prefix):
             spark.sql(statement)

@@ -1,52 +1,149 @@
-"""The views of a lake: one ``.sql`` file each beside this module, with the view's comment on top.
+"""The views of a lake: one ``.sql`` file each beside this module.
 
-The files use the plain names of tables and of earlier views, so that each can be read, run and linted by
-itself. Views are temporary in a session (``register``) and in the SQL shell, permanent in a catalog.
+The comment on top of a file says what the view gives, and names its parameters and columns. The SELECT below
+uses the plain names of tables and of other views, so that a file can be read, run and linted by itself.
+
+A view with parameters is a table function too: ``SELECT * FROM retention_report`` takes the defaults,
+``SELECT * FROM retention_report(retention_ms => 86400000)`` other values. Views and functions are temporary
+in a session (``register``), permanent in a catalog. Those in ``session/`` call functions in Python: only a
+session has them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from importlib import resources
 
 from pyspark.sql import SparkSession
 
-from pipelines.lake.address import open_lake, sql_string, sql_table
+from pipelines.functions.internal_topics import register_internal_topics
+from pipelines.functions.register import register_functions
+from pipelines.lake.address import open_lake, sql_name, sql_string, sql_table, tables_of
 from pipelines.source.hadoop import default_scheme
-from udfs.format.schema import TABLES
+from udfs.format.report_tables import REPORT_TABLES
+from udfs.format.schema import TABLES, Column
 
-# A view comes after those that it reads
-_NAMES = ("committed_records", "crc_report", "latest_by_key")
+_COLUMNS = {table.name: table.columns for table in (*TABLES, *REPORT_TABLES)}
+_PARAMETER = re.compile(r"  (\w+) (\w+)(?: DEFAULT (\S+))?: (.+)")
+_COLUMN = re.compile(r"  (\w+) ([\w<>,:]+): (.+)")
+_COLUMNS_OF = re.compile(r"Columns: those of (\w+)(, then)?")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a view. default: a literal of SQL; None if a value must be given."""
+
+    name: str
+    sql_type: str
+    default: str | None
+    comment: str
+
+    def declaration(self) -> str:
+        default = "" if self.default is None else f" DEFAULT {self.default}"
+        return f"{self.name} {self.sql_type}{default} COMMENT {sql_string(self.comment)}"
 
 
 @dataclass(frozen=True)
 class View:
-    """A view: its comment, and the SELECT over the plain names of tables and views."""
+    """A view: what it gives, and the SELECT over the plain names of tables and views.
+
+    in_session_only: whether it calls functions in Python, which no catalog holds.
+    """
 
     name: str
     comment: str
+    parameters: tuple[Parameter, ...]
+    columns: tuple[Column, ...]
     select: str
+    in_session_only: bool
+
+    @property
+    def has_defaults(self) -> bool:
+        """Whether it can be read without arguments; else it is a table function alone."""
+        return all(one.default is not None for one in self.parameters)
+
+    def statements(self, keyword: str, select: str, prefix: str = "") -> Iterator[str]:
+        """SQL that creates the view, and the function where it has parameters.
+
+        keyword: TEMPORARY or nothing. select: the SELECT, with the names that the session or catalog knows.
+        """
+        name = f"{prefix}{self.name}"
+        if self.parameters:
+            listed = ", ".join(one.declaration() for one in self.parameters)
+            columns = ", ".join(f"{sql_name(c.name)} {c.sql_type}" for c in self.columns)
+            yield (
+                f"CREATE OR REPLACE {keyword} FUNCTION {name}({listed}) RETURNS TABLE({columns}) "
+                f"COMMENT {sql_string(self.comment)} RETURN {select}"
+            )
+            select = f"SELECT * FROM {name}()"
+        if not self.has_defaults:
+            return
+        commented = ", ".join(f"{sql_name(c.name)} COMMENT {sql_string(c.comment)}" for c in self.columns)
+        yield (
+            f"CREATE OR REPLACE {keyword} VIEW {name} ({commented}) COMMENT {sql_string(self.comment)} "
+            f"AS {select}"
+        )
 
 
-def _read(name: str) -> View:
-    lines = resources.files("pipelines.views").joinpath(f"{name}.sql").read_text().splitlines()
+def _read(name: str, text: str, in_session_only: bool) -> View:
+    """A view from its file. The comment on top has the parts: comment, ``Parameters:``, ``Columns:``."""
+    lines = text.splitlines()
     head = next(i for i, line in enumerate(lines) if not line.startswith("--"))
-    comment = " ".join(line.removeprefix("--").strip() for line in lines[:head])
-    return View(name, comment, "\n".join(lines[head:]))
+    comment: list[str] = []
+    parameters: list[Parameter] = []
+    columns: list[Column] = []
+    part = ""
+    for line in (line.removeprefix("--").removeprefix(" ") for line in lines[:head]):
+        if (of := _COLUMNS_OF.fullmatch(line)) is not None:
+            columns += _COLUMNS[of[1]]
+            part = "Columns:"
+        elif line in ("Parameters:", "Columns:"):
+            part = line
+        elif part == "Parameters:" and (parameter := _PARAMETER.fullmatch(line)) is not None:
+            parameters.append(Parameter(parameter[1], parameter[2], parameter[3], parameter[4]))
+        elif part == "Columns:" and (column := _COLUMN.fullmatch(line)) is not None:
+            columns.append(Column(column[1], column[2], column[3]))
+        else:
+            comment.append(line)
+    select = "\n".join(lines[head:])
+    return View(name, " ".join(comment), tuple(parameters), tuple(columns), select, in_session_only)
 
 
-VIEWS = tuple(_read(name) for name in _NAMES)
+def _named(text: str, names: Iterable[str]) -> set[str]:
+    """The tables and views that a SELECT reads."""
+    return set(re.findall(r"\b(?:FROM|JOIN) (\w+)\b", text)).intersection(names)
 
 
-def temporary_views(address: str) -> Iterator[str]:
-    """SQL statements that create temporary views of a lake's tables and views, under their plain names."""
-    for table in TABLES:
-        source = sql_table(address, table.name)
-        yield f"CREATE OR REPLACE TEMPORARY VIEW {table.name} AS SELECT * FROM {source}"
-    for view in VIEWS:
-        yield f"CREATE OR REPLACE TEMPORARY VIEW {view.name} AS {view.select}"
+def _read_all() -> tuple[View, ...]:
+    """Every view, each after those that it reads."""
+    own = resources.files("pipelines.views")
+    views: dict[str, View] = {}
+    for folder, in_session_only in ((own, False), (own / "session", True)):
+        for file in folder.iterdir():
+            name, _, suffix = file.name.partition(".")
+            if suffix == "sql":
+                views[name] = _read(name, file.read_text(), in_session_only)
+    reads = {name: sorted(_named(views[name].select, views)) for name in sorted(views)}
+    return tuple(views[name] for name in TopologicalSorter(reads).static_order())
+
+
+SESSION_VIEWS = _read_all()
+VIEWS = tuple(view for view in SESSION_VIEWS if not view.in_session_only)
+
+
+def _needed(statement: str) -> tuple[View, ...]:
+    """The views that a statement names, and those that they read; all if it names no table and no view."""
+    words = set(re.findall(r"\w+", statement.lower()))
+    needed = {view.name for view in SESSION_VIEWS if view.name in words}
+    if not needed and words.isdisjoint(_COLUMNS):
+        return SESSION_VIEWS
+    for view in reversed(SESSION_VIEWS):
+        if view.name in needed:
+            needed |= _named(view.select, (one.name for one in SESSION_VIEWS))
+    return tuple(view for view in SESSION_VIEWS if view.name in needed)
 
 
 def permanent_views(schema: str) -> Iterator[str]:
@@ -54,14 +151,29 @@ def permanent_views(schema: str) -> Iterator[str]:
 
     schema: a quoted name. The statements qualify all names, because temporary views may have the same names.
     """
-    names = "|".join([*(table.name for table in TABLES), *_NAMES])
+    names = "|".join([*(table.name for table in TABLES), *(view.name for view in VIEWS)])
     for view in VIEWS:
         select = re.sub(rf"\b(FROM|JOIN) ({names})\b", rf"\1 {schema}.\2", view.select)
-        comment = sql_string(view.comment)
-        yield f"CREATE OR REPLACE VIEW {schema}.{view.name} COMMENT {comment} AS {select}"
+        yield from view.statements("", select, f"{schema}.")
 
 
-def register(spark: SparkSession, lake: str) -> None:
-    """Creates temporary views of a lake's tables and views in a session."""
-    for statement in temporary_views(open_lake(lake, default_scheme(spark))):
-        spark.sql(statement)
+def register(spark: SparkSession, lake: str, statement: str = "") -> None:
+    """Creates temporary views of a lake's tables and views in a session, and the functions.
+
+    statement: the views and functions that it names are enough, as each one costs time; "" for all.
+    """
+    address = open_lake(lake, default_scheme(spark))
+    tables = tables_of(address)
+    for report in REPORT_TABLES:
+        if report not in tables:
+            spark.catalog.dropTempView(report.name)  # another lake's, which the session had before
+    for table in tables:
+        source = sql_table(address, table.name)
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {table.name} AS SELECT * FROM {source}")
+    views = _needed(statement)
+    text = "\n".join([statement, *(view.select for view in views)]) if statement else ""
+    register_functions(spark, text)
+    register_internal_topics(spark, text)
+    for view in views:
+        for creation in view.statements("TEMPORARY", view.select):
+            spark.sql(creation)

@@ -78,13 +78,24 @@ def _transactions(table: pa.Table, ledger: dict[str, dict[str, Any]]) -> dict[Lo
     return {log: pick(own, _TRANSACTION) for log, own in found.items()}
 
 
+_SHIFT = "shiftright(value, bits) AS value >> bits"
+
+
+def _view(name: str) -> str:
+    return resources.files("pipelines.views").joinpath(f"{name}.sql").read_text()
+
+
 def _committed(tables: dict[str, pa.Table]) -> dict[str, list[int]]:
     """Offsets of the view ``committed_records``, by segment."""
     database = duckdb.connect(config={"threads": "1"})
     try:
         for name, table in tables.items():
             database.register(name, table)
-        view = resources.files("pipelines.views").joinpath("committed_records.sql").read_text()
+        for name in ("explode(x) AS unnest(x)", "sequence(a, b) AS generate_series(a, b)", _SHIFT):
+            database.execute(f"CREATE MACRO {name}")  # Spark's names in DuckDB
+        for name in ("current_transactions", "undelivered_offsets"):
+            database.execute(f"CREATE VIEW {name} AS {_view(name)}")
+        view = _view("committed_records")
         found: dict[str, list[int]] = defaultdict(list)
         for segment, offset in database.execute(f'SELECT segment, "offset" FROM ({view}\n)').fetchall():
             found[segment].append(offset)

@@ -1,0 +1,122 @@
+"""What the views take over a partition with very many transactions of one producer, half of them aborted."""
+
+from __future__ import annotations
+
+import shutil
+import time
+
+import numpy as np
+import pyarrow as pa
+from deltalake import write_deltalake
+from pyspark.sql import SparkSession
+
+from benchmarks.harness import Row, Scale, paired, part_main, say
+from benchmarks.job_server import LAKES
+from pipelines.command.session import session
+from pipelines.command.settings import Settings
+from pipelines.lake.address import table_path
+from pipelines.lake.create import create_tables
+from pipelines.plan import ledger
+from pipelines.plan.ledger import LedgerRow
+from pipelines.views.register import register
+from udfs.format.schema import RECORDS, SEGMENTS, TRANSACTIONS, Table
+
+_LAKE = LAKES / "views"
+_SEGMENT = "file:///logs/t-0/00000000000000000000.log"
+_OFFSETS = 3  # of a transaction: two records and its marker
+# Without shuffles, a producer's records would be compared with all of its aborted transactions
+_GOAL = 4.0
+
+
+def _write(table: Table, rows: int, columns: dict[str, pa.Array]) -> None:
+    """Appends rows; what is not given is null."""
+    arrays = [columns.get(f.name, pa.nulls(rows, f.type)).cast(f.type) for f in table.arrow_schema()]
+    made = pa.Table.from_arrays(arrays, schema=table.arrow_schema())
+    write_deltalake(table_path(str(_LAKE), table.name), made, mode="append")
+
+
+def _same(value: object, rows: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value), rows)
+
+
+def prepare(transactions: int) -> None:
+    """A lake of one segment: transaction after transaction of producer 7, each second one aborted."""
+    shutil.rmtree(_LAKE, ignore_errors=True)
+    create_tables(str(_LAKE))
+    rows = transactions * _OFFSETS
+    offsets = np.arange(rows)
+    place = {"topic": "t", "partition": 0, "generation": 0}
+    known = {name: _same(value, rows) for name, value in place.items()}
+    _write(
+        RECORDS,
+        rows,
+        {
+            **known,
+            **{
+                name: _same(v, rows)
+                for name, v in {"magic": 2, "segment": _SEGMENT, "producer_id": 7}.items()
+            },
+            "offset": pa.array(offsets),
+            "batch_position": pa.array(offsets),
+            "is_control": pa.array(offsets % _OFFSETS == _OFFSETS - 1),
+        },
+    )
+    first = np.arange(transactions) * _OFFSETS
+    _write(
+        TRANSACTIONS,
+        transactions,
+        {
+            **{name: _same(value, transactions) for name, value in place.items()},
+            "partition_dir": _same("file:///logs/t-0", transactions),
+            "producer_id": _same(7, transactions),
+            "first_offset": pa.array(first),
+            "last_offset": pa.array(first + 1),
+            "marker_offset": pa.array(first + 2),
+            "outcome": pa.array(np.where(np.arange(transactions) % 2, "aborted", "committed")),
+            "holds_last_stable_offset": _same(False, transactions),
+        },
+    )
+    row = LedgerRow(
+        topic="t",
+        partition=0,
+        partition_dir="file:///logs/t-0",
+        segment=_SEGMENT,
+        file_base_offset=0,
+        decoded_bytes=rows,
+    )
+    write_deltalake(table_path(str(_LAKE), SEGMENTS.name), ledger.to_arrow([row]), mode="append")
+
+
+def _seconds(spark: SparkSession, view: str, expected: int) -> float:
+    began = time.perf_counter()
+    row = spark.sql(f"SELECT count(*), sum(offset) FROM {view}").first()
+    if row is None or row[0] != expected:
+        raise RuntimeError(f"{view} gave {row}, not {expected} rows")
+    return time.perf_counter() - began
+
+
+def measure(scale: Scale) -> list[Row]:
+    count = scale.listed
+    say(f"  {count:,} transactions")
+    prepare(count)
+    with session(Settings(driver_memory="4g")) as spark:
+        register(spark, str(_LAKE))
+        ways = {
+            "committed": lambda: _seconds(spark, "committed_records", count // 2 * 2),
+            "all": lambda: _seconds(spark, "published_records", count * _OFFSETS),
+        }
+        for way in ways.values():
+            way()
+        pairs = paired(scale.job_rounds, ways)
+    shutil.rmtree(_LAKE)
+    ours, theirs = pairs.spread("committed"), pairs.spread("all")
+    ratio = pairs.ratio("committed", "all")
+    note = f"{count:,} transactions of one producer, half aborted, in {count * _OFFSETS:,} records"
+    name = "committed_records"
+    return [
+        Row(name, "s", ours, "published_records", theirs, ratio, _GOAL, at_least=False, note=note),
+    ]
+
+
+if __name__ == "__main__":
+    part_main("views", measure)

@@ -1,0 +1,37 @@
+-- What each log has: offsets, times, bytes and damage. A log is what one partition folder holds; a topic-partition with
+-- replicas in several folders has several
+-- Columns:
+--   topic string: Topic
+--   partition int: Partition
+--   partition_dir string: Canonical URI of the partition folder
+--   segments bigint: Segment files
+--   bytes bigint: Their lengths
+--   batches bigint: Rows in batches
+--   records bigint: Rows in records, control records too
+--   log_start_offset bigint: Base offset of the first segment
+--   last_offset bigint: Last offset of the last batch; null without one
+--   last_stable_offset bigint: Where READ_COMMITTED consumers stop: the first offset of an open transaction; null without one
+--   first_timestamp timestamp: Lowest record timestamp
+--   last_timestamp timestamp: Highest record timestamp
+--   damaged_ranges bigint: Rows in quarantine
+--   damaged_bytes bigint: Their bytes
+--   tail_bytes bigint: Bytes of torn or zeroed tails
+WITH held AS (
+  SELECT topic, partition, partition_dir, min(first_offset) AS last_stable_offset
+  FROM current_transactions WHERE holds_last_stable_offset GROUP BY topic, partition, partition_dir
+), damage AS (
+  SELECT topic, partition, partition_dir, sum(size_bytes) AS damaged_bytes
+  FROM published_quarantine GROUP BY topic, partition, partition_dir
+), listed AS (
+  SELECT topic, partition, partition_dir, count(*) AS segments, sum(length) AS bytes, sum(batches) AS batches,
+    sum(records) AS records, min(file_base_offset) AS log_start_offset, max(end_offset) AS last_offset,
+    min(min_timestamp) AS first_timestamp, max(max_timestamp) AS last_timestamp, sum(damaged) AS damaged_ranges,
+    sum(tail_bytes) AS tail_bytes
+  FROM segments GROUP BY topic, partition, partition_dir
+)
+SELECT s.topic, s.partition, s.partition_dir, s.segments, s.bytes, s.batches, s.records, s.log_start_offset, s.last_offset,
+  h.last_stable_offset, s.first_timestamp, s.last_timestamp, s.damaged_ranges, coalesce(d.damaged_bytes, 0) AS damaged_bytes,
+  s.tail_bytes
+FROM listed s
+LEFT JOIN held h ON h.topic = s.topic AND h.partition = s.partition AND h.partition_dir = s.partition_dir
+LEFT JOIN damage d ON d.topic = s.topic AND d.partition = s.partition AND d.partition_dir = s.partition_dir

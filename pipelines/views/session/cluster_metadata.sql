@@ -1,0 +1,20 @@
+-- The metadata log of a KRaft cluster: topics, partitions, brokers, configurations, as they changed
+-- Columns:
+--   record_offset bigint: Offset in the metadata log
+--   record_timestamp timestamp: Timestamp of the record
+--   leader_epoch int: Epoch of the controller that wrote it
+--   api_key int: API key as stored
+--   name string: Kafka's name of the record; null where the API key is not known
+--   version int: Version as stored
+--   record string: The record as JSON
+--   segment string: Canonical URI of the segment file
+--   error string: Why it cannot be read; else null
+--   raw_value binary: The value, where there is an error
+WITH decoded AS (
+  SELECT kafka_internal_record(topic, key, value) AS d, value, partition, offset, timestamp, leader_epoch, segment
+  FROM internal_records
+  WHERE topic = '__cluster_metadata'
+)
+SELECT offset AS record_offset, timestamp AS record_timestamp, leader_epoch, d.type AS api_key, d.name,
+  d.version, d.value AS record, segment, d.error, if(d.error IS NOT NULL, value, NULL) AS raw_value
+FROM decoded

@@ -1,0 +1,41 @@
+-- What a group coordinator keeps of groups but offsets: members, epochs and assignments; also what cannot be read
+-- Columns:
+--   group string: Group id
+--   kind string: Kafka's name of the message, without Key and Value; null where the type is not known
+--   member_id string: Member id; null where the record is of the group
+--   protocol_type string: Classic protocol: consumer, connect, ...
+--   protocol string: Classic protocol: the assignor
+--   generation int: Generation of the classic protocol; else the epoch of the group, assignment or member
+--   leader string: Classic protocol: member id of the leader
+--   members string: Classic protocol: the members as JSON, with subscriptions and assignments of consumers
+--   state string: The whole value as JSON; null for a tombstone
+--   is_tombstone boolean: The record's key was deleted
+--   is_current boolean: The last record of this key
+--   record_type int: Record type as stored
+--   version int: Version of the value; null for a tombstone
+--   log_partition int: Partition of `__consumer_offsets`
+--   record_offset bigint: Offset of the record there
+--   record_timestamp timestamp: Its timestamp
+--   segment string: Canonical URI of the segment file
+--   error string: Why it cannot be read; else null
+--   raw_key binary: The key, where there is an error
+--   raw_value binary: The value, where there is an error
+WITH decoded AS (
+  SELECT kafka_internal_record(topic, key, value) AS d, key, value, partition, offset, timestamp, segment
+  FROM internal_records
+  WHERE topic = '__consumer_offsets' AND coalesce(substring(key, 1, 2) NOT IN (X'0000', X'0001'), true)
+)
+SELECT coalesce(get_json_object(d.key, '$.group'), get_json_object(d.key, '$.groupId')) AS `group`,
+  d.name AS kind, get_json_object(d.key, '$.memberId') AS member_id,
+  get_json_object(d.value, '$.protocolType') AS protocol_type,
+  get_json_object(d.value, '$.protocol') AS protocol,
+  CAST(coalesce(get_json_object(d.value, '$.generation'), get_json_object(d.value, '$.epoch'),
+    get_json_object(d.value, '$.assignmentEpoch'), get_json_object(d.value, '$.memberEpoch')) AS INT)
+    AS generation,
+  get_json_object(d.value, '$.leader') AS leader, get_json_object(d.value, '$.members') AS members,
+  d.value AS state, value IS NULL AS is_tombstone,
+  row_number() OVER (PARTITION BY partition, key ORDER BY offset DESC, segment) = 1 AS is_current,
+  d.type AS record_type, d.version, partition AS log_partition, offset AS record_offset,
+  timestamp AS record_timestamp, segment,
+  d.error, if(d.error IS NOT NULL, key, NULL) AS raw_key, if(d.error IS NOT NULL, value, NULL) AS raw_value
+FROM decoded

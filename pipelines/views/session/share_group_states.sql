@@ -1,0 +1,37 @@
+-- What a share coordinator keeps of share groups: the start offset and the batches in flight, by partition
+-- Columns:
+--   group string: Group id
+--   topic_id string: Topic id
+--   partition int: Partition of that topic
+--   kind string: ShareSnapshot, or ShareUpdate: a change since the last snapshot
+--   snapshot_epoch int: Snapshot epoch
+--   state_epoch int: State epoch; null for an update
+--   leader_epoch int: Leader epoch
+--   start_offset bigint: First offset that is in flight; -1 in an update that does not change it
+--   batches string: State batches as JSON: offsets, delivery state and count
+--   is_tombstone boolean: The record's key was deleted
+--   is_current boolean: The last record of this key
+--   version int: Version of the value; null for a tombstone
+--   log_partition int: Partition of `__share_group_state`
+--   record_offset bigint: Offset of the record there
+--   record_timestamp timestamp: Its timestamp
+--   segment string: Canonical URI of the segment file
+--   error string: Why it cannot be read; else null
+--   raw_key binary: The key, where there is an error
+--   raw_value binary: The value, where there is an error
+WITH decoded AS (
+  SELECT kafka_internal_record(topic, key, value) AS d, key, value, partition, offset, timestamp, segment
+  FROM internal_records
+  WHERE topic = '__share_group_state'
+)
+SELECT get_json_object(d.key, '$.groupId') AS `group`, get_json_object(d.key, '$.topicId') AS topic_id,
+  CAST(get_json_object(d.key, '$.partition') AS INT) AS partition, d.name AS kind,
+  CAST(get_json_object(d.value, '$.snapshotEpoch') AS INT) AS snapshot_epoch,
+  CAST(get_json_object(d.value, '$.stateEpoch') AS INT) AS state_epoch,
+  CAST(get_json_object(d.value, '$.leaderEpoch') AS INT) AS leader_epoch,
+  CAST(get_json_object(d.value, '$.startOffset') AS BIGINT) AS start_offset,
+  get_json_object(d.value, '$.stateBatches') AS batches, value IS NULL AS is_tombstone,
+  row_number() OVER (PARTITION BY partition, key ORDER BY offset DESC, segment) = 1 AS is_current,
+  d.version, partition AS log_partition, offset AS record_offset, timestamp AS record_timestamp, segment,
+  d.error, if(d.error IS NOT NULL, key, NULL) AS raw_key, if(d.error IS NOT NULL, value, NULL) AS raw_value
+FROM decoded

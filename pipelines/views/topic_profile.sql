@@ -1,0 +1,69 @@
+-- How a topic is written: batching, codecs, sizes of keys, values and headers, formats, and how evenly its partitions
+-- are filled. Data records alone, of all folders
+-- Columns:
+--   topic string: Topic
+--   partitions bigint: Partitions with data
+--   records bigint: Data records
+--   bytes bigint: Bytes of their batches on disk
+--   batches bigint: Their batches
+--   records_per_batch double: Records a batch
+--   codecs map<string,bigint>: Codec -> bytes on disk of its batches
+--   compression_ratio double: Payload bytes before compression for each byte stored; 1 without compression
+--   magics map<tinyint,bigint>: Magic -> records
+--   timestamp_types map<int,bigint>: 0 create time, 1 log append time, -1 none -> records
+--   key_bytes_median int: Half of the keys are not longer; null without keys
+--   key_bytes_p99 int: 99 % of the keys are not longer
+--   key_bytes_max int: Longest key
+--   value_bytes_median int: Half of the values are not longer; null without values
+--   value_bytes_p99 int: 99 % of the values are not longer
+--   value_bytes_max int: Longest value
+--   null_keys bigint: Records without a key
+--   null_values bigint: Records without a value (tombstones)
+--   header_bytes bigint: Bytes of all header keys and values
+--   largest_headers_bytes bigint: Bytes of the largest header set of a record; null without headers
+--   largest_headers_partition int: Partition of that record
+--   largest_headers_offset bigint: Its offset
+--   first_timestamp timestamp: Lowest timestamp
+--   last_timestamp timestamp: Highest timestamp
+--   skew double: Records of the fullest partition for each record of the average one
+WITH sized AS (
+  SELECT topic, partition, magic, timestampType, timestamp, offset, length(key) AS key_bytes, length(value) AS value_bytes,
+    aggregate(headers, 0L, (total, h) -> total + octet_length(h.key) + coalesce(length(h.value), 0)) AS headers_bytes
+  FROM published_records WHERE NOT is_control
+), grouped AS (
+  SELECT topic, count(*) AS records, count_if(key_bytes IS NULL) AS null_keys, count_if(value_bytes IS NULL) AS null_values,
+    percentile_approx(key_bytes, array(0.5, 0.99)) AS key_quantiles, max(key_bytes) AS key_bytes_max,
+    percentile_approx(value_bytes, array(0.5, 0.99)) AS value_quantiles, max(value_bytes) AS value_bytes_max,
+    coalesce(sum(headers_bytes), 0) AS header_bytes,
+    max(CASE WHEN headers_bytes IS NOT NULL THEN struct(headers_bytes, -partition AS p, -offset AS o) END) AS largest,
+    min(timestamp) AS first_timestamp, max(timestamp) AS last_timestamp
+  FROM sized GROUP BY topic
+), partitions AS (
+  SELECT topic, count(*) AS partitions, max(records) / avg(records) AS skew
+  FROM (SELECT topic, partition, count(*) AS records FROM sized GROUP BY topic, partition) GROUP BY topic
+), kinds AS (
+  SELECT topic, map_from_entries(sort_array(collect_list(struct(magic, records)))) AS magics
+  FROM (SELECT topic, magic, count(*) AS records FROM sized GROUP BY topic, magic) GROUP BY topic
+), stamps AS (
+  SELECT topic, map_from_entries(sort_array(collect_list(struct(timestampType, records)))) AS timestamp_types
+  FROM (SELECT topic, timestampType, count(*) AS records FROM sized GROUP BY topic, timestampType) GROUP BY topic
+), stored AS (
+  SELECT topic, sum(bytes) AS bytes, sum(batches) AS batches, sum(uncompressed) / sum(payload) AS compression_ratio,
+    map_from_entries(sort_array(collect_list(struct(compression, bytes)))) AS codecs
+  FROM (
+    SELECT topic, compression, sum(size_bytes) AS bytes, count(*) AS batches, sum(uncompressed_bytes) AS uncompressed,
+      sum(payload_bytes) AS payload
+    FROM published_batches WHERE status IN ('ok', 'suspect') AND NOT is_control GROUP BY topic, compression
+  ) GROUP BY topic
+)
+SELECT g.topic, p.partitions, g.records, b.bytes, b.batches, g.records / CAST(b.batches AS DOUBLE) AS records_per_batch,
+  b.codecs, b.compression_ratio, k.magics, t.timestamp_types, g.key_quantiles[0] AS key_bytes_median,
+  g.key_quantiles[1] AS key_bytes_p99, g.key_bytes_max, g.value_quantiles[0] AS value_bytes_median,
+  g.value_quantiles[1] AS value_bytes_p99, g.value_bytes_max, g.null_keys, g.null_values, g.header_bytes,
+  g.largest.headers_bytes AS largest_headers_bytes, -g.largest.p AS largest_headers_partition,
+  -g.largest.o AS largest_headers_offset, g.first_timestamp, g.last_timestamp, p.skew
+FROM grouped g
+JOIN partitions p ON p.topic = g.topic
+JOIN kinds k ON k.topic = g.topic
+JOIN stamps t ON t.topic = g.topic
+JOIN stored b ON b.topic = g.topic

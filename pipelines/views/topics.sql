@@ -1,0 +1,20 @@
+-- What each topic has: partitions, bytes, records, times and damage
+-- Columns:
+--   topic string: Topic
+--   partitions bigint: Partitions
+--   folders bigint: Partition folders: more than partitions where there are replicas
+--   segments bigint: Segment files
+--   bytes bigint: Their lengths
+--   batches bigint: Rows in batches
+--   records bigint: Rows in records, control records too
+--   first_timestamp timestamp: Lowest record timestamp
+--   last_timestamp timestamp: Highest record timestamp
+--   damaged_ranges bigint: Rows in quarantine
+--   damaged_bytes bigint: Their bytes
+--   tail_bytes bigint: Bytes of torn or zeroed tails
+SELECT topic, count(DISTINCT partition) AS partitions, count(*) AS folders, sum(segments) AS segments, sum(bytes) AS bytes,
+  sum(batches) AS batches, sum(records) AS records, min(first_timestamp) AS first_timestamp,
+  max(last_timestamp) AS last_timestamp, sum(damaged_ranges) AS damaged_ranges, sum(damaged_bytes) AS damaged_bytes,
+  sum(tail_bytes) AS tail_bytes
+FROM logs
+GROUP BY topic
