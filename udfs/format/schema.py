@@ -22,6 +22,7 @@ _SQL_TYPES = {
     "smallint": pa.int16(),
     "int": pa.int32(),
     "bigint": pa.int64(),
+    "double": pa.float64(),
     "timestamp": pa.timestamp("us", "UTC"),
     "array<struct<key:string,value:binary>>": HEADER_TYPE,
 }
@@ -78,10 +79,10 @@ class Table:
         )
 
 
-_BOUNDS = True
+BOUNDS = True
 
 
-def _columns(*rows: tuple[Any, ...]) -> tuple[Column, ...]:
+def columns(*rows: tuple[Any, ...]) -> tuple[Column, ...]:
     return tuple(Column(*row) for row in rows)
 
 
@@ -89,7 +90,7 @@ _GENERATION = (
     "generation",
     "bigint",
     "Decoding of the segment that the row is of: it counts where segments.generation is the same",
-    _BOUNDS,
+    BOUNDS,
 )
 
 
@@ -97,13 +98,13 @@ RECORDS = Table(
     "records",
     "Every record of every sound batch, control records too",
     ("topic", "partition", "magic"),
-    _columns(
+    columns(
         ("key", "binary", "Record key; null and empty differ"),
         ("value", "binary", "Record value; null (a tombstone) and empty differ"),
         ("topic", "string", "Topic, from the partition folder's name"),
         ("partition", "int", "Partition, from the partition folder's name"),
-        ("offset", "bigint", "Offset of the record in its partition", _BOUNDS),
-        ("timestamp", "timestamp", "Record timestamp; null: none, or outside years 1 to 9999", _BOUNDS),
+        ("offset", "bigint", "Offset of the record in its partition", BOUNDS),
+        ("timestamp", "timestamp", "Record timestamp; null: none, or outside years 1 to 9999", BOUNDS),
         ("timestampType", "int", "0 create time, 1 log append time, -1 none"),
         (
             "headers",
@@ -111,16 +112,16 @@ RECORDS = Table(
             "Headers in order, with repeats; null where there are none",
         ),
         ("magic", "tinyint", "Message format of the batch on disk: 0, 1 or 2"),
-        ("timestamp_ms", "bigint", "Timestamp as stored, milliseconds; -1 none", _BOUNDS),
-        ("segment", "string", "Canonical URI of the segment file", _BOUNDS),
+        ("timestamp_ms", "bigint", "Timestamp as stored, milliseconds; -1 none", BOUNDS),
+        ("segment", "string", "Canonical URI of the segment file", BOUNDS),
         (
             "batch_position",
             "bigint",
             "Byte where the batch starts in the segment; joins to batches.position",
-            _BOUNDS,
+            BOUNDS,
         ),
         ("sequence", "int", "Producer sequence number; -1 none"),
-        ("producer_id", "bigint", "Producer id; -1 none", _BOUNDS),
+        ("producer_id", "bigint", "Producer id; -1 none", BOUNDS),
         ("producer_epoch", "smallint", "Producer epoch; -1 none"),
         ("leader_epoch", "int", "Partition leader epoch; -1 none, and for magic 0 and 1"),
         ("is_transactional", "boolean", "Written in a transaction"),
@@ -135,31 +136,31 @@ BATCHES = Table(
     "batches",
     "Every batch on disk with a legal length that fits the file, sound or not, with its checksum verdict",
     ("topic", "partition", "magic"),
-    _columns(
+    columns(
         ("topic", "string", "Topic, from the partition folder's name"),
         ("partition", "int", "Partition, from the partition folder's name"),
         ("magic", "tinyint", "Message format: 0, 1 or 2"),
-        ("segment", "string", "Canonical URI of the segment file", _BOUNDS),
-        ("position", "bigint", "Byte where the batch starts in the segment", _BOUNDS),
+        ("segment", "string", "Canonical URI of the segment file", BOUNDS),
+        ("position", "bigint", "Byte where the batch starts in the segment", BOUNDS),
         ("size_bytes", "int", "Size on disk: 12 + length"),
         (
             "base_offset",
             "bigint",
             "First offset; of a wrapper its first inner message's, null where unreadable",
-            _BOUNDS,
+            BOUNDS,
         ),
-        ("last_offset", "bigint", "Last offset; survives compaction", _BOUNDS),
+        ("last_offset", "bigint", "Last offset; survives compaction", BOUNDS),
         ("record_count", "int", "Records decoded from the batch"),
         ("declared_count", "int", "recordsCount of the header; null for magic 0 and 1"),
         ("compression", "string", "none, gzip, snappy, lz4, zstd; unknown for codes 5 to 7"),
         ("attributes", "int", "Attributes as stored"),
         ("timestampType", "int", "0 create time, 1 log append time, -1 none"),
         ("base_timestamp_ms", "bigint", "Base timestamp as stored; magic 0 and 1: the batch's own"),
-        ("max_timestamp_ms", "bigint", "Max timestamp as stored; magic 0 and 1: the batch's own", _BOUNDS),
-        ("max_timestamp", "timestamp", "max_timestamp_ms; null: none, or outside years 1 to 9999", _BOUNDS),
+        ("max_timestamp_ms", "bigint", "Max timestamp as stored; magic 0 and 1: the batch's own", BOUNDS),
+        ("max_timestamp", "timestamp", "max_timestamp_ms; null: none, or outside years 1 to 9999", BOUNDS),
         ("delete_horizon_ms", "bigint", "Delete horizon; null where attribute bit 6 is not set"),
         ("leader_epoch", "int", "Partition leader epoch; -1 none, and for magic 0 and 1"),
-        ("producer_id", "bigint", "Producer id; -1 none", _BOUNDS),
+        ("producer_id", "bigint", "Producer id; -1 none", BOUNDS),
         ("producer_epoch", "smallint", "Producer epoch; -1 none"),
         ("base_sequence", "int", "Sequence of the first record; -1 none"),
         ("last_sequence", "int", "Sequence of the last record; -1 none"),
@@ -189,13 +190,13 @@ QUARANTINE = Table(
     "quarantine",
     "Every damaged byte range, with its bytes and the reason",
     ("topic", "partition"),
-    _columns(
+    columns(
         ("topic", "string", "Topic, from the partition folder's name"),
         ("partition", "int", "Partition, from the partition folder's name"),
-        ("segment", "string", "Canonical URI of the segment file", _BOUNDS),
-        ("position", "bigint", "First damaged byte", _BOUNDS),
+        ("segment", "string", "Canonical URI of the segment file", BOUNDS),
+        ("position", "bigint", "First damaged byte", BOUNDS),
         ("size_bytes", "bigint", "Damaged bytes"),
-        ("base_offset", "bigint", "Base offset as stored; null where there is no header", _BOUNDS),
+        ("base_offset", "bigint", "Base offset as stored; null where there is no header", BOUNDS),
         (
             "reason",
             "string",
@@ -214,12 +215,12 @@ SEGMENTS = Table(
     "segments",
     "The ledger: one row a segment, written last by every run",
     (),
-    _columns(
-        ("topic", "string", "Topic", _BOUNDS),
-        ("partition", "int", "Partition", _BOUNDS),
-        ("partition_dir", "string", "Canonical URI of the partition folder", _BOUNDS),
-        ("segment", "string", "Canonical URI of the segment file", _BOUNDS),
-        ("file_base_offset", "bigint", "Base offset in the file's name", _BOUNDS),
+    columns(
+        ("topic", "string", "Topic", BOUNDS),
+        ("partition", "int", "Partition", BOUNDS),
+        ("partition_dir", "string", "Canonical URI of the partition folder", BOUNDS),
+        ("segment", "string", "Canonical URI of the segment file", BOUNDS),
+        ("file_base_offset", "bigint", "Base offset in the file's name", BOUNDS),
         ("length", "bigint", "Length of the file when it was decoded"),
         ("modified", "timestamp", "Modification time of the file then"),
         ("decoded_bytes", "bigint", "length less tail_bytes: where the next run goes on"),
@@ -266,13 +267,13 @@ RAW_SEGMENTS = Table(
     "raw_segments",
     "Landed bytes of segments, in chunks that end at batch boundaries where they can",
     ("topic", "partition"),
-    _columns(
+    columns(
         ("topic", "string", "Topic"),
         ("partition", "int", "Partition"),
-        ("segment", "string", "Canonical URI of the segment file", _BOUNDS),
+        ("segment", "string", "Canonical URI of the segment file", BOUNDS),
         ("partition_dir", "string", "Canonical URI of the partition folder"),
         ("file_base_offset", "bigint", "Base offset in the file's name"),
-        ("chunk_position", "bigint", "First byte of the chunk in the segment", _BOUNDS),
+        ("chunk_position", "bigint", "First byte of the chunk in the segment", BOUNDS),
         ("chunk_bytes", "bigint", "Bytes in the chunk, 16 MiB at most"),
         ("content", "binary", "The bytes"),
         ("length", "bigint", "Length of the file when it was landed"),
@@ -296,16 +297,16 @@ TRANSACTIONS = Table(
     "transactions",
     "Who wrote in which transaction, and how it ended",
     ("topic", "partition"),
-    _columns(
+    columns(
         ("topic", "string", "Topic"),
         ("partition", "int", "Partition"),
-        ("partition_dir", "string", "Canonical URI of the partition folder", _BOUNDS),
-        ("producer_id", "bigint", "Producer id: data and marker match by it alone", _BOUNDS),
+        ("partition_dir", "string", "Canonical URI of the partition folder", BOUNDS),
+        ("producer_id", "bigint", "Producer id: data and marker match by it alone", BOUNDS),
         ("producer_epoch", "smallint", "Producer epoch of the data; of the marker where there is none"),
-        ("first_offset", "bigint", "First offset of the data; null for a marker without data", _BOUNDS),
+        ("first_offset", "bigint", "First offset of the data; null for a marker without data", BOUNDS),
         ("last_offset", "bigint", "Last offset of the data; null for a marker without data"),
         ("records", "bigint", "Data records; 0 for a marker without data"),
-        ("marker_offset", "bigint", "Offset of the marker; null while open", _BOUNDS),
+        ("marker_offset", "bigint", "Offset of the marker; null while open", BOUNDS),
         ("coordinator_epoch", "int", "Coordinator epoch of the marker; null while open"),
         ("outcome", "string", "committed, aborted or open"),
         (
@@ -323,9 +324,10 @@ TRANSACTIONS = Table(
             "generation",
             "bigint",
             "Computation that the row is of: it counts where segments.transactions_generation is the same",
-            _BOUNDS,
+            BOUNDS,
         ),
     ),
 )
 
+# Of every lake; the reports make others (report_tables)
 TABLES = (RECORDS, BATCHES, QUARANTINE, SEGMENTS, RAW_SEGMENTS, TRANSACTIONS)

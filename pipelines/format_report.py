@@ -1,0 +1,43 @@
+"""``python -m pipelines.format_report --lake L``: what records take in each format and codec, and its cost.
+
+Fills the table ``format_savings`` (``pipelines.report.format_savings``) and prints it by topic. Changes no
+other table.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+
+if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the imports need its parent
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+from pyspark.sql import SparkSession
+
+from pipelines.command.commands import FORMAT_REPORT
+from pipelines.command.options import run_command
+from pipelines.command.settings import Settings
+from pipelines.report import format_savings, savings_text
+from pipelines.report.format_savings import Report
+
+
+def run(spark: SparkSession, settings: Settings) -> Report:
+    """Computes the report and commits it, if the lake or the settings changed since the latest run."""
+    return format_savings.run(spark, settings)
+
+
+def _job(spark: SparkSession, settings: Settings) -> None:
+    began = time.monotonic()
+    report = run(spark, settings)
+    seconds = time.monotonic() - began
+    print(savings_text.to_json(report, seconds) if settings.json else savings_text.to_text(report, seconds))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run_command(FORMAT_REPORT, _job, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

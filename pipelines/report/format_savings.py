@@ -1,0 +1,224 @@
+"""The table ``format_savings``: what the records take in each format and codec, and what that costs.
+
+``pipelines.report.measure`` has the sums; here they become rows, with costs, and one commit. A run is kept
+beside the earlier ones. If the latest run had the same ledger rows and settings, nothing is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from deltalake import write_deltalake
+from pyspark.sql import SparkSession
+
+from pipelines.command.errors import UserError
+from pipelines.command.settings import Settings
+from pipelines.lake.address import open_lake, table_path, table_version
+from pipelines.lake.create import create_table
+from pipelines.report.measure import Compressed, Key, Measured, measure
+from pipelines.source.delta import read_rows, sql_literal
+from pipelines.source.hadoop import default_scheme
+from pipelines.source.listing import TopicFilter
+from udfs.format.levels import parse_levels
+from udfs.format.report_tables import FORMAT_SAVINGS
+from udfs.format.schema import SEGMENTS
+from udfs.format.sizes import V0_OVERHEAD, V1_OVERHEAD, V2_OVERHEAD, Sizes
+from udfs.spark.format_sizes import BATCHINGS
+
+STORED, CONTROL, V0, V1, V2, V3 = "stored", "control", "v0", "v1", "v2", "v3_proposal"
+GB = 1_000_000_000
+DAYS_OF_A_MONTH = 30
+_EDITION = 1  # goes up when the same inputs give other rows
+_LEDGER_COLUMNS = ("topic", "partition", "segment", "generation", "decoded_bytes")
+_LEGACY = {V0: V0_OVERHEAD, V1: V1_OVERHEAD}
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What stored bytes cost: the settings of the same names."""
+
+    per_gb_month: float
+    replication_factor: int
+    retention_days: float
+
+    def monthly(self, size: int) -> float:
+        """The price of keeping all copies of these bytes for a month."""
+        return size / GB * self.per_gb_month * self.replication_factor
+
+    def until_deleted(self, size: int) -> float:
+        """The price of keeping them until retention deletes them."""
+        return self.monthly(size) * self.retention_days / DAYS_OF_A_MONTH
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table, without costs and what all rows of a run share. Fields are named as the columns."""
+
+    topic: str
+    partition: int
+    magic: int
+    layout: str
+    basis: str
+    records: int
+    batches: int
+    bytes: int
+    batch_records: int | None = None
+    codec: str | None = None
+    level: int | None = None
+    saved_bytes: int | None = None
+    saved_ratio: float | None = None
+    sample_batches: int | None = None
+    sample_bytes_in: int | None = None
+    sample_bytes_out: int | None = None
+    sample_seconds: float | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """A run of the report. is_new: whether it was computed and written now. rows: with all columns."""
+
+    lake: str
+    run_id: str
+    is_new: bool
+    rows: pa.Table
+
+
+def run(spark: SparkSession, settings: Settings) -> Report:
+    """Computes and commits the report, or reads the latest one if its inputs were the same.
+
+    Raises a UserError if there is no lake, or nothing in it to report on.
+    """
+    address = open_lake(settings.require_lake(), default_scheme(spark))
+    ledger = _ledger(address, settings)
+    if not ledger.num_rows:
+        raise UserError(f"no segments to report on in {settings.lake}: decode some first, or change --topics")
+    inputs = _inputs(ledger, settings)
+    latest = _latest(address)
+    if latest is not None and latest.column("inputs")[0].as_py() == inputs:
+        return Report(address, latest.column("run_id")[0].as_py(), False, latest)
+    began, run_id = datetime.now(UTC), uuid.uuid4().hex
+    levels = parse_levels(settings.codec_levels)
+    found = measure(spark, address, ledger, settings.sample_batches, levels)
+    if not found:
+        raise UserError(f"no sound batches to report on in {settings.lake}")
+    prices = Prices(settings.price_per_gb_month, settings.replication_factor, settings.retention_days)
+    shared: dict[str, Any] = {"run_id": run_id, "created_at": began, "inputs": inputs}
+    rows = [shared | _with_costs(row, prices) for key in sorted(found) for row in rows_of(key, found[key])]
+    table = pa.Table.from_pylist(rows, schema=FORMAT_SAVINGS.arrow_schema())
+    create_table(address, FORMAT_SAVINGS)
+    write_deltalake(table_path(address, FORMAT_SAVINGS.name), table, mode="append")
+    return Report(address, run_id, True, table)
+
+
+def _ledger(address: str, settings: Settings) -> pa.Table:
+    """The wanted rows of ``segments``, in order."""
+    path = table_path(address, SEGMENTS.name)
+    rows = read_rows(path, SEGMENTS.arrow_schema(), _LEDGER_COLUMNS).sort_by("segment")
+    wanted = TopicFilter(settings.topics, settings.exclude_topics)
+    return rows.filter(pa.array([wanted(topic) for topic in rows.column("topic").to_pylist()], pa.bool_()))
+
+
+def _inputs(ledger: pa.Table, settings: Settings) -> str:
+    """SHA-256 of all that decides the rows."""
+    asked = (
+        _EDITION,
+        settings.codec_levels,
+        settings.sample_batches,
+        settings.price_per_gb_month,
+        settings.replication_factor,
+        settings.retention_days,
+    )
+    digest = hashlib.sha256(json.dumps(asked).encode())
+    for row in zip(*(column.to_pylist() for column in ledger.columns), strict=True):
+        digest.update(json.dumps(row).encode())
+    return digest.hexdigest()
+
+
+def _latest(address: str) -> pa.Table | None:
+    """The rows of the latest run; None without one."""
+    if table_version(address, FORMAT_SAVINGS.name) is None:
+        return None
+    path, schema = table_path(address, FORMAT_SAVINGS.name), FORMAT_SAVINGS.arrow_schema()
+    runs = read_rows(path, schema, ["run_id", "created_at"]).group_by(["run_id", "created_at"]).aggregate([])
+    if not runs.num_rows:
+        return None
+    run_id = runs.sort_by([("created_at", "descending")]).column("run_id")[0].as_py()
+    return read_rows(path, schema, schema.names, f"run_id = {sql_literal(run_id)}")
+
+
+def rows_of(key: Key, one: Measured) -> Iterator[Row]:
+    """The rows of one topic, partition and magic."""
+    if one.control_batches:
+        yield Row(*key, CONTROL, "stored", one.control_records, one.control_batches, one.control_bytes)
+    if not one.batches:
+        return
+    stored = Row(*key, STORED, "stored", one.records, one.batches, one.bytes)
+    for row in (stored, *_exact(key, one), *(_estimated(key, one, tried) for tried in one.compressed)):
+        saved = one.bytes - row.bytes
+        yield replace(row, saved_bytes=saved, saved_ratio=saved / one.bytes)
+
+
+def _note(layout: str, one: Measured, magic: int) -> str | None:
+    """What a format can't hold of these records; None where it holds all."""
+    lost = [f"{one.headers} bytes of headers"] if one.headers and layout in _LEGACY else []
+    if layout == V0 and magic > 0:
+        lost.append("timestamps")
+    return f"lost: {', '.join(lost)}" if lost else None
+
+
+def _exact(key: Key, one: Measured) -> Iterator[Row]:
+    """The sizes without a codec: of V0 and V1 the same with every batching, as each message is on its own."""
+    for batch_records in (None, *BATCHINGS):
+        sizes = one.sizes.get(batch_records, Sizes())
+        legacy = {
+            layout: (one.records, overhead * one.records + one.content)
+            for layout, overhead in _LEGACY.items()
+        }
+        sized = {**legacy, V2: (sizes.batches, sizes.v2), V3: (sizes.batches, sizes.v3)}
+        for layout, (batches, size) in sized.items():
+            note = _note(layout, one, key[2])
+            yield Row(*key, layout, "exact", one.records, batches, size, batch_records, "none", note=note)
+
+
+def _estimated(key: Key, one: Measured, tried: Compressed) -> Row:
+    """All batches on disk with a codec: their headers, and the payload by the ratio of the sample."""
+    sizes = one.sizes[None]
+    if tried.layout in _LEGACY:
+        overhead = _LEGACY[tried.layout]
+        batches, headers = one.filled, overhead * one.filled
+        payload = one.content + (overhead * one.records)
+    elif tried.layout == V2:
+        batches, headers = one.batches, V2_OVERHEAD * one.batches
+        payload = sizes.v2 - headers
+    else:
+        batches, headers = one.batches, sizes.v3_headers
+        payload = sizes.v3 - headers
+    size = headers + round(payload * tried.bytes_out / tried.bytes_in)
+    return Row(
+        *key,
+        tried.layout,
+        "estimated",
+        one.records,
+        batches,
+        size,
+        codec=tried.how.codec,
+        level=tried.how.level,
+        sample_batches=tried.batches,
+        sample_bytes_in=tried.bytes_in,
+        sample_bytes_out=tried.bytes_out,
+        sample_seconds=tried.seconds,
+        note=_note(tried.layout, one, key[2]),
+    )
+
+
+def _with_costs(row: Row, prices: Prices) -> dict[str, Any]:
+    costs = {"monthly_cost": prices.monthly(row.bytes), "retention_cost": prices.until_deleted(row.bytes)}
+    return vars(row) | costs

@@ -1,0 +1,121 @@
+"""The report on formats by topic: as text for a person and as JSON for a program."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import duckdb
+
+from pipelines.command.terminal import counted_noun, printable
+from pipelines.report.format_savings import Report
+from udfs.format.levels import CodecLevel
+
+_SHOWN = 30
+_WIDEST = 40
+
+# Of each topic, with the batches on disk, and with the codec that makes the least of them as V2
+_BY_TOPIC = """
+WITH sums AS (
+  SELECT topic, layout, codec, level, CAST(sum(records) AS BIGINT) AS records,
+    CAST(sum(bytes) AS BIGINT) AS bytes, sum(monthly_cost) AS monthly_cost
+  FROM report WHERE batch_records IS NULL GROUP BY ALL
+), best AS (
+  SELECT * FROM sums WHERE layout = 'v2' AND codec <> 'none'
+  QUALIFY row_number() OVER (PARTITION BY topic ORDER BY bytes, codec, level) = 1
+), plain AS (
+  SELECT topic, any_value(records) FILTER (layout = 'stored') AS records,
+    any_value(bytes) FILTER (layout = 'stored') AS stored,
+    any_value(bytes) FILTER (layout = 'v0') AS v0, any_value(bytes) FILTER (layout = 'v1') AS v1,
+    any_value(bytes) FILTER (layout = 'v2') AS v2, any_value(bytes) FILTER (layout = 'v3_proposal') AS v3,
+    any_value(monthly_cost) FILTER (layout = 'stored') AS monthly_cost
+  FROM sums WHERE codec IS NULL OR codec = 'none' GROUP BY topic
+)
+SELECT plain.topic, plain.records, stored, v0, v1, v2, v3, best.codec, best.level, best.bytes AS best,
+  plain.monthly_cost, best.monthly_cost AS best_monthly_cost
+FROM plain LEFT JOIN best USING (topic) WHERE stored IS NOT NULL ORDER BY stored DESC, topic
+"""
+_HEAD = (
+    "topic",
+    "records",
+    "stored",
+    "v0",
+    "v1",
+    "v2",
+    "v3",
+    "v2 to v1",
+    "best codec",
+    "with it",
+    "a month",
+    "then",
+)
+
+
+def by_topic(report: Report) -> list[dict[str, Any]]:
+    """Sums of each topic, the largest first."""
+    with duckdb.connect(config={"threads": "2"}) as database:
+        database.register("report", report.rows)
+        found = database.execute(_BY_TOPIC)
+        names = [column[0] for column in found.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+
+def to_json(report: Report, seconds: float) -> str:
+    """The object of ``--json``, on one line."""
+    told = {
+        "run_id": report.run_id,
+        "lake": report.lake,
+        "written": report.is_new,
+        "rows": report.rows.num_rows,
+        "seconds": round(seconds, 3),
+        "topics": by_topic(report),
+    }
+    return json.dumps(told)
+
+
+def to_text(report: Report, seconds: float) -> str:
+    """A line for each topic, and where the rest is."""
+    topics = by_topic(report)
+    lines = [*_table([_HEAD, *map(_cells, topics[:_SHOWN])])]
+    if len(topics) > _SHOWN:
+        lines.append(f"and {counted_noun(len(topics) - _SHOWN, 'topic')} more")
+    lines.append(
+        "bytes; v0 to v3: before compression, with the batches on disk; with it: v2 with the best codec"
+    )
+    rows = counted_noun(report.rows.num_rows, "row")
+    done = f"{rows} in {seconds:.1f} s" if report.is_new else f"nothing changed since: {rows}"
+    lines.append(f"run {report.run_id}, {done}: table format_savings in {printable(report.lake)}")
+    return "\n".join(lines)
+
+
+def _cells(topic: dict[str, Any]) -> tuple[str, ...]:
+    sizes = [f"{topic[name]:,}" for name in ("records", "stored", "v0", "v1", "v2", "v3")]
+    best = ["-", "-"] if topic["codec"] is None else [str(CodecLevel(topic["codec"], topic["level"]))]
+    best += [] if topic["codec"] is None else [f"{topic['best']:,}"]
+    then = topic["best_monthly_cost"]
+    return (
+        _short(printable(topic["topic"])),
+        *sizes,
+        f"{topic['v2'] / topic['v1'] - 1:+.1%}" if topic["v1"] else "-",
+        *best,
+        _money(topic["monthly_cost"]),
+        "-" if then is None else _money(then),
+    )
+
+
+def _money(cost: float) -> str:
+    return "<0.01" if 0 < cost < 0.005 else f"{cost:,.2f}"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _WIDEST else name[: _WIDEST - 1] + "…"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Lines of a table: names on the left, figures on the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        first, *others = row
+        cells = [first.ljust(widths[0]), *map(str.rjust, others, widths[1:])]
+        yield "  ".join(cells).rstrip()

@@ -1,0 +1,84 @@
+"""Records -> their bytes in each message format, as Kafka's own library writes them, uncompressed.
+
+This is what a codec compresses: the records of a V2 batch, or the messages in a wrapper of magic 0 or 1.
+``udfs.format.sizes`` has the sizes alone, and the sources.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from udfs.format import layout as f
+
+_WITHOUT_ATTRIBUTES, _WITH_ATTRIBUTES = b"", b"\x00"
+
+
+@dataclass(frozen=True)
+class PlainRecord:
+    """A record without what its batch knows. timestamp: milliseconds, -1 none. headers: in order."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[bytes, bytes | None]] = ()
+
+
+def varint(value: int) -> bytes:
+    """A zigzag varint, of an int64 at most."""
+    left = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while left >= 0x80:
+        out.append(left & 0x7F | 0x80)
+        left >>= 7
+    out.append(left)
+    return bytes(out)
+
+
+def message(magic: int, offset: int, record: PlainRecord) -> bytes:
+    """A message of magic 0 or 1 with this offset, create time, no codec."""
+    body = bytes([magic, 0])
+    if magic == f.MAGIC_V1:
+        body += struct.pack(">q", record.timestamp)
+    for field in (record.key, record.value):
+        body += struct.pack(">i", -1) if field is None else struct.pack(">i", len(field)) + field
+    return struct.pack(">qiI", offset, 4 + len(body), zlib.crc32(body)) + body
+
+
+def messages(magic: int, records: Sequence[PlainRecord]) -> bytes:
+    """The messages that a wrapper of magic 0 or 1 holds: magic 1 counts their offsets from the first."""
+    base = records[0].offset if magic == f.MAGIC_V1 else 0
+    return b"".join(message(magic, record.offset - base, record) for record in records)
+
+
+def _sized(data: bytes | None) -> bytes:
+    return varint(-1) if data is None else varint(len(data)) + data
+
+
+def batch_records(records: Sequence[PlainRecord], has_attributes: bool = True) -> bytes:
+    """The records of a V2 batch; has_attributes: False for those of the proposed V3."""
+    attributes = _WITH_ATTRIBUTES if has_attributes else _WITHOUT_ATTRIBUTES
+    base_offset, base_timestamp = records[0].offset, records[0].timestamp
+    out = bytearray()
+    for record in records:
+        body = b"".join(
+            (
+                attributes,
+                varint(_int64(record.timestamp - base_timestamp)),
+                varint(record.offset - base_offset),
+                _sized(record.key),
+                _sized(record.value),
+                varint(len(record.headers)),
+                *(part for header in record.headers for part in map(_sized, header)),
+            )
+        )
+        out += varint(len(body)) + body
+    return bytes(out)
+
+
+def _int64(value: int) -> int:
+    """The value as Java's long holds it: a difference of two longs may overflow."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)

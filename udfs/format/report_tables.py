@@ -1,0 +1,71 @@
+"""The tables of reports. Each is created by the first run of its report, not with the lake."""
+
+from __future__ import annotations
+
+from udfs.format.schema import BOUNDS, Table, columns
+
+FORMAT_SAVINGS = Table(
+    "format_savings",
+    "What the records of each topic, partition and magic take in each format, and what that costs",
+    (),
+    columns(
+        ("run_id", "string", "Run that wrote the row"),
+        ("created_at", "timestamp", "When that run began; the highest is the latest run", BOUNDS),
+        (
+            "inputs",
+            "string",
+            "SHA-256 of the ledger's rows and the settings: a run with the same writes nothing",
+        ),
+        ("topic", "string", "Topic", BOUNDS),
+        ("partition", "int", "Partition", BOUNDS),
+        ("magic", "tinyint", "Message format on disk: 0, 1 or 2"),
+        (
+            "layout",
+            "string",
+            "stored: data batches on disk; control: control batches on disk, which are in no other row; "
+            "v0, v1, v2, v3_proposal: the data records in that format",
+            BOUNDS,
+        ),
+        ("batch_records", "int", "Records in a batch, 1, 10, 100 or 1000; null: the batches on disk"),
+        ("codec", "string", "none, gzip, snappy, lz4 or zstd; null: as on disk"),
+        ("level", "int", "Level of the codec as Kafka counts it; null without one"),
+        (
+            "basis",
+            "string",
+            "stored: bytes on disk; exact: by the format's formula; estimated: from a sample",
+        ),
+        ("records", "bigint", "Records"),
+        ("batches", "bigint", "Batches; of v0 and v1 without a codec each message is one"),
+        ("bytes", "bigint", "Bytes of the batches with their headers"),
+        ("saved_bytes", "bigint", "bytes of the row stored, less bytes; null for control"),
+        ("saved_ratio", "double", "saved_bytes / bytes of the row stored; null for control"),
+        ("sample_batches", "bigint", "Batches that were compressed; null unless estimated"),
+        ("sample_bytes_in", "bigint", "Bytes that went into the codec, without batch headers; null likewise"),
+        ("sample_bytes_out", "bigint", "Bytes that came out; null likewise"),
+        ("sample_seconds", "double", "Processor time of compressing them; null likewise"),
+        ("monthly_cost", "double", "bytes / 10^9 * price_per_gb_month * replication_factor"),
+        ("retention_cost", "double", "monthly_cost * retention_days / 30: until retention deletes the bytes"),
+        ("note", "string", "What the layout can't hold of these records; null where it holds all"),
+    ),
+)
+
+QUALITY_METRICS = Table(
+    "quality_metrics",
+    "What every check of data quality measured, run by run",
+    (),
+    columns(
+        ("run_id", "string", "Run of the report", BOUNDS),
+        ("created_at", "timestamp", "When that run began", BOUNDS),
+        ("check", "string", "Name of the check", BOUNDS),
+        ("topic", "string", "Topic", BOUNDS),
+        ("partition", "int", "Partition; null: measured over the whole topic"),
+        ("segment", "string", "Canonical URI of one segment above the threshold; null: the whole partition"),
+        ("value", "double", "What was measured; null: there was nothing to measure"),
+        ("threshold", "double", "Highest value that passes"),
+        ("passed", "boolean", "Whether the value is null or not above the threshold"),
+        ("severity", "string", "error or warning"),
+        ("detail", "string", "Where the highest part of the value was found; null where passed"),
+    ),
+)
+
+REPORT_TABLES = (FORMAT_SAVINGS, QUALITY_METRICS)
