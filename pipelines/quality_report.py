@@ -1,0 +1,124 @@
+"""``python -m pipelines.quality_report --lake L``: checks the data quality of a lake.
+
+Adds a run to the table ``quality_metrics`` and writes one HTML page, with Markdown and JSON beside it. Works
+on the tables of a lake with deltalake and DuckDB in this process: no Spark, no Java, seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+if __package__ in (None, ""):  # Python puts pipelines/ on sys.path; the imports need its parent
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+from pipelines.command.commands import QUALITY_REPORT
+from pipelines.command.errors import ChecksFailed, UserError
+from pipelines.command.options import run_command
+from pipelines.command.settings import Settings
+from pipelines.command.terminal import counted_noun, printable
+from pipelines.lake.address import open_lake
+from pipelines.report import facts, metrics, render, words
+from pipelines.report.check import ERROR, NONE, WARNING, with_thresholds
+from pipelines.report.facts import Report
+
+_FOLDER = "quality-report"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A run of the report. page: path of the HTML page. rows: rows that it added to ``quality_metrics``."""
+
+    report: Report
+    page: Path
+    rows: int
+    seconds: float
+
+
+def run(
+    settings: Settings, output: str = _FOLDER, thresholds: str | None = None, fail_on: str = NONE
+) -> Summary:
+    """Checks ``settings.lake``, and writes the metrics and the pages.
+
+    output: folder of the pages. thresholds: a YAML file as ``conf/quality.yml``. Raises ChecksFailed if a
+    check of the severity ``fail_on`` or of a higher one fails; all is written before.
+    """
+    began, created_at = time.monotonic(), datetime.now(UTC)
+    address = open_lake(settings.require_lake())
+    checks = with_thresholds(thresholds)
+    folder = Path(output)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--output: cannot make the folder {output}: {error.strerror or error}") from None
+    run_id = uuid.uuid4().hex
+    with metrics.opened(address, settings.cores) as database:
+        measured = metrics.measure(database, checks, run_id, created_at)
+        metrics.append(address, measured)
+        report = facts.gather(database, address, run_id, created_at, checks, measured)
+    forms = {"html": render.html, "md": render.markdown, "json": render.to_json}
+    try:
+        for suffix, form in forms.items():
+            (folder / f"quality.{suffix}").write_text(
+                form(report), encoding="utf-8", errors="backslashreplace"
+            )
+    except OSError as error:
+        raise UserError(f"--output: cannot write to {output}: {error.strerror or error}") from None
+    summary = Summary(report, folder / "quality.html", measured.num_rows, time.monotonic() - began)
+    _print(summary, settings.json)
+    _judge(report, fail_on)
+    return summary
+
+
+def _print(summary: Summary, as_json: bool) -> None:
+    report = summary.report
+    kind, sentence = words.verdict(report)
+    if as_json:
+        said = {
+            "run_id": report.run_id,
+            "lake": report.lake,
+            "verdict": kind,
+            "sentence": sentence,
+            "errors": [result.check.name for result in report.failed(ERROR)],
+            "warnings": [result.check.name for result in report.failed(WARNING)],
+            "page": str(summary.page),
+            "rows": summary.rows,
+            "seconds": round(summary.seconds, 3),
+        }
+        print(json.dumps(said))
+        return
+    print(sentence)
+    width = max((len(result.check.name) for result in report.results), default=0)
+    for result in report.results:
+        if result.failed:
+            where = words.place(result.worst_topic, result.worst_partition)
+            print(
+                f"  {result.check.severity:7}  {result.check.name:{width}}  {words.outcome(result)}; "
+                f"most in {printable(where)}: {words.quantity(result.worst_value, result.check.unit)}"
+            )
+    print(
+        f"{counted_noun(summary.rows, 'row')} in quality_metrics, the page is {printable(str(summary.page))}"
+    )
+
+
+def _judge(report: Report, fail_on: str) -> None:
+    """Raises ChecksFailed if a check failed whose severity is fail_on or higher."""
+    judged = {NONE: (), WARNING: (ERROR, WARNING), ERROR: (ERROR,)}[fail_on]
+    failed = [result.check.name for severity in judged for result in report.failed(severity)]
+    if failed:
+        raise ChecksFailed(f"{counted_noun(len(failed), 'check')} failed: {', '.join(failed)}")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run_command(QUALITY_REPORT, run, argv, with_spark=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,25 @@
+-- Kafka's checksum of magic 2 begins behind base offset, length, leader epoch and magic. A batch is named if its
+-- neighbours agree with each other and not with it; the file's name says where its first offset may be
+WITH judged AS (
+  SELECT b.file, b.position,
+    CASE
+      WHEN misplaced AND b.base_offset < s.file_base_offset
+        THEN 'base offset ' || b.base_offset || ' is below that of the file, ' || s.file_base_offset
+      WHEN misplaced
+        THEN 'offsets ' || b.base_offset || ' to ' || b.last_offset || ' are not between ' || last_before || ' and '
+          || base_after
+      WHEN epoch_before BETWEEN 0 AND epoch_after AND leader_epoch NOT BETWEEN epoch_before AND epoch_after
+        THEN 'leader epoch ' || leader_epoch || ' is not between ' || epoch_before || ' and ' || epoch_after
+    END AS what
+  FROM sound b JOIN log_segments s USING (file) WHERE magic = 2
+), magics AS (
+  SELECT file, position, magic, status, lag(magic) OVER log AS before, lead(magic) OVER log AS after
+  FROM log_batches WHERE log IN (SELECT log FROM log_batches WHERE status = 'corrupt')
+  WINDOW log AS (PARTITION BY log, stretch ORDER BY file, position)
+)
+SELECT file, 1 AS amount, 'position ' || position || ': ' || what AS detail FROM judged WHERE what IS NOT NULL
+UNION ALL
+SELECT file, 1, printf('position %d: magic %d between batches of magic %d', position, magic, before)
+FROM magics WHERE status = 'corrupt' AND before = after AND magic <> before
+UNION ALL
+SELECT file, 1, printf('position %d: %s', position, detail) FROM log_damage WHERE reason = 'unknown_magic'

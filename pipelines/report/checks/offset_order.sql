@@ -1,0 +1,3 @@
+SELECT file, 1 AS amount, 'position ' || position || ': base offset ' || base_offset || ' follows last offset '
+  || last_before AS detail
+FROM sound WHERE base_offset <= last_before

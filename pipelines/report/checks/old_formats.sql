@@ -1,0 +1,3 @@
+-- A broker that stores magic 0 or 1 converts what newer producers send. Kafka 4.0 still reads them (KIP-724)
+SELECT file, size_bytes AS amount, printf('position %d: magic %d', position, magic) AS detail
+FROM log_batches WHERE magic < 2

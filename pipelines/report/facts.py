@@ -1,0 +1,249 @@
+"""What the page shows beside the checks: the SQL lies in ``facts/``, one dataclass here for each.
+
+Byte counts are bytes on disk. Names of topics, details and contents are as they were found: whoever prints
+them escapes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import resources
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+
+from pipelines.lake.address import table_path
+from pipelines.report import header
+from pipelines.report.check import ERROR, Check
+from pipelines.source.delta import read_rows, sql_literal
+from udfs.format.report_tables import QUALITY_METRICS
+from udfs.format.schema import QUARANTINE
+
+_WORST = 8
+_RUNS = 30
+
+
+@dataclass(frozen=True)
+class Result:
+    """A check of this run. Places are partitions, or topics of a check over topics.
+
+    worst_topic, worst_partition, worst_value, detail: of the highest value; None where nothing was measured.
+    """
+
+    check: Check
+    places: int
+    failed: int
+    worst_topic: str | None = None
+    worst_partition: int | None = None
+    worst_value: float | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Bytes of a partition, all its copies together; the rest of ``bytes`` is sound."""
+
+    topic: str
+    partition: int
+    segments: int
+    records: int
+    bytes: int
+    damaged: int
+    tail: int
+    ranges: int
+
+    @property
+    def sound(self) -> int:
+        return max(0, self.bytes - self.damaged - self.tail)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A batch with a wrong checksum. at_ms: max timestamp of the sound batch before it; None without one."""
+
+    topic: str
+    partition: int
+    segment: str
+    position: int
+    size: int
+    at_ms: int | None
+
+    @property
+    def at(self) -> str | None:
+        """The time in words; at_ms is within the years 1970 to 9999."""
+        return (
+            None
+            if self.at_ms is None
+            else f"{datetime.fromtimestamp(self.at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+        )
+
+
+@dataclass(frozen=True)
+class Worst:
+    """A segment with damage, and one of its damaged ranges: the fields of its header, else a dump."""
+
+    topic: str
+    partition: int
+    segment: str
+    damaged: int
+    ranges: int
+    position: int
+    size: int
+    reason: str
+    detail: str | None
+    fields: list[header.Field]
+    dump: list[tuple[str, str, str]]
+
+
+@dataclass(frozen=True)
+class Format:
+    """Sound batches of one message format and codec."""
+
+    magic: int
+    codec: str
+    batches: int
+    records: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Compression:
+    """Records of a topic in one codec: bytes as stored, and expanded."""
+
+    topic: str
+    codec: str
+    stored: int
+    expanded: int
+
+    @property
+    def ratio(self) -> float | None:
+        """Expanded bytes for one stored; None without stored bytes."""
+        return self.expanded / self.stored if self.stored else None
+
+    @property
+    def saved(self) -> int:
+        return self.expanded - self.stored
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Transactions of one outcome. held: those that hold back the last stable offset of their log."""
+
+    outcome: str
+    transactions: int
+    records: int
+    uncertain: int
+    held: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of the report. errors, warnings: failed checks, each counted in every partition or topic.
+
+    measured: the same of all checks. damaged: damaged bytes. crc_partitions: partitions with wrong checksums.
+    Both are None or 0 if that check did not run.
+    """
+
+    run_id: str
+    created_at: datetime
+    errors: int
+    warnings: int
+    measured: int
+    damaged: int | None
+    crc_partitions: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that a report shows."""
+
+    lake: str
+    run_id: str
+    created_at: datetime
+    results: list[Result]
+    partitions: list[Partition]
+    failures: list[Failure]
+    worst: list[Worst]
+    formats: list[Format]
+    compression: list[Compression]
+    outcomes: list[Outcome]
+    runs: list[Run]
+
+    def failed(self, severity: str) -> list[Result]:
+        """Failed checks of a severity."""
+        return [result for result in self.results if result.failed and result.check.severity == severity]
+
+
+def gather(
+    database: duckdb.DuckDBPyConnection,
+    address: str,
+    run_id: str,
+    created_at: datetime,
+    checks: Collection[Check],
+    metrics: pa.Table,
+) -> Report:
+    """The report of one run. metrics: its rows, which are in ``quality_metrics`` already."""
+    database.register("metrics", metrics)
+    return Report(
+        lake=address,
+        run_id=run_id,
+        created_at=created_at,
+        results=_results(database, checks),
+        partitions=[Partition(*row) for row in _query(database, "partitions")],
+        failures=[Failure(*row) for row in _query(database, "failures")],
+        worst=[_worst(database, address, row) for row in _query(database, "worst", shown=_WORST)],
+        formats=[Format(*row) for row in _query(database, "formats")],
+        compression=[Compression(*row) for row in _query(database, "compression")],
+        outcomes=[Outcome(*row) for row in _query(database, "transactions")],
+        runs=_runs(address),
+    )
+
+
+def _sql(name: str) -> str:
+    return resources.files("pipelines.report").joinpath("facts", f"{name}.sql").read_text()
+
+
+def _query(database: duckdb.DuckDBPyConnection, name: str, **parameters: Any) -> list[tuple[Any, ...]]:
+    return database.execute(_sql(name), parameters or None).fetchall()
+
+
+def _runs(address: str) -> list[Run]:
+    """The last runs, the newest last."""
+    table = DeltaTable(table_path(address, QUALITY_METRICS.name))
+    query = QueryBuilder().register("metrics", table).execute(_sql("trend").format(shown=_RUNS))
+    return [Run(**row) for row in reversed(pa.table(query).to_pylist())]
+
+
+def _results(database: duckdb.DuckDBPyConnection, checks: Collection[Check]) -> list[Result]:
+    """The checks that ran, the failed errors first, the passed last."""
+    measured = {row[0]: row[1:] for row in _query(database, "results")}
+    results = []
+    for check in checks:
+        places, failed, worst = measured.get(check.name, (0, 0, None))
+        results.append(Result(check, places, failed, *(worst or ())))
+    return sorted(results, key=lambda r: (not r.failed, r.check.severity != ERROR, -r.failed))
+
+
+def _worst(database: duckdb.DuckDBPyConnection, address: str, row: tuple[Any, ...]) -> Worst:
+    topic, partition, segment, damaged, ranges, position, size, reason, detail, *place, crc = row
+    generation, log, file = place
+    (around,) = _query(database, "neighbours", log=log, file=file, position=position)
+    conditions = (
+        f"topic = {sql_literal(topic)}",
+        f'"partition" = {int(partition)}',
+        f"segment = {sql_literal(segment)}",
+        f"position = {int(position)}",
+        f"generation = {int(generation)}",
+    )
+    path = table_path(address, QUARANTINE.name)
+    found = read_rows(path, QUARANTINE.arrow_schema(), ["content"], " AND ".join(conditions))
+    content = next(iter(found.column("content").to_pylist()), None) or b""
+    before, after, epoch_before, epoch_after, magic = around
+    expected = header.Expected(before, after, epoch_before, epoch_after, magic, size, crc)
+    fields = header.fields(content, reason, expected)
+    dump = [] if fields else list(header.dump(content))
+    return Worst(topic, partition, segment, damaged, ranges, position, size, reason, detail, fields, dump)

@@ -1,0 +1,59 @@
+-- What the checks read: the published rows of a lake, with numbers for logs and segments in place of long names.
+-- Tables: segments, batches, quarantine, transactions (Arrow). Offsets and timestamps are of any size in a damaged
+-- header: HUGEINT, so that a difference of two does not overflow.
+
+-- A log is one copy of a partition. Stretch: segments between which retention deleted nothing before they were
+-- decoded (the same rule as in transactions.sql)
+CREATE TABLE log_segments AS
+WITH ordered AS (
+  SELECT *, lag(coalesce(end_offset, file_base_offset - 1)) OVER log AS end_before,
+    lag(file_base_offset) OVER log AS base_before
+  FROM segments WINDOW log AS (PARTITION BY topic, partition, partition_dir ORDER BY file_base_offset)
+)
+SELECT *, dense_rank() OVER (ORDER BY topic, partition, partition_dir) AS log,
+  row_number() OVER (ORDER BY topic, partition, partition_dir, file_base_offset) AS file,
+  sum(CASE WHEN end_before + 1 < file_base_offset AND base_before < log_start_offset THEN 1 ELSE 0 END)
+    OVER (PARTITION BY topic, partition, partition_dir ORDER BY file_base_offset) AS stretch
+FROM ordered;
+
+CREATE TABLE log_batches AS
+SELECT s.log, s.file, s.stretch, b.* EXCLUDE (topic, partition, segment, generation, base_offset, last_offset,
+    base_timestamp_ms, max_timestamp_ms),
+  CAST(b.base_offset AS HUGEINT) AS base_offset, CAST(b.last_offset AS HUGEINT) AS last_offset,
+  CAST(b.base_timestamp_ms AS HUGEINT) AS base_timestamp_ms,
+  CAST(b.max_timestamp_ms AS HUGEINT) AS max_timestamp_ms
+FROM batches b JOIN log_segments s USING (topic, partition, segment, generation)
+WHERE b.position < s.decoded_bytes;
+
+CREATE TABLE log_damage AS
+SELECT s.log, s.file, s.stretch, q.* EXCLUDE (topic, partition, segment, generation)
+FROM quarantine q JOIN log_segments s USING (topic, partition, segment, generation)
+WHERE q.position < s.decoded_bytes;
+
+-- Sound batches with what their neighbours in the log say. misplaced: the base offset contradicts the file's name, or
+-- neighbours that agree with each other. damages: damaged ranges before the batch, so that two
+-- batches with the same number have no damage between them. file numbers rise with file_base_offset in a log
+CREATE TABLE sound AS
+WITH places AS (
+  SELECT * FROM log_batches WHERE status IN ('ok', 'suspect')
+  UNION ALL BY NAME SELECT log, file, stretch, position, true AS is_damage FROM log_damage
+), counted AS (
+  SELECT *, count(is_damage) OVER (PARTITION BY log, stretch ORDER BY file, position) AS damages FROM places
+), neighbours AS (
+  SELECT * EXCLUDE (is_damage),
+    lag(last_offset) OVER log AS last_before, lead(base_offset) OVER log AS base_after,
+    lag(leader_epoch) OVER log AS epoch_before, lead(leader_epoch) OVER log AS epoch_after,
+    lag(damages) OVER log AS damages_before
+  FROM counted WHERE is_damage IS NULL
+  WINDOW log AS (PARTITION BY log, stretch ORDER BY file, position)
+)
+SELECT b.*, coalesce(b.base_offset < s.file_base_offset OR (last_before < base_after
+  AND NOT (b.base_offset > last_before AND b.last_offset < base_after)), false) AS misplaced
+FROM neighbours b JOIN log_segments s USING (file);
+
+-- The log cleaner leaves batches that span more offsets than they hold records, and delete horizons. A compacted log
+-- that shows neither can't be told from one that lost offsets
+CREATE TABLE compacted AS
+SELECT DISTINCT log FROM log_batches
+WHERE status = 'ok' AND (last_offset - base_offset + 1 > record_count OR delete_horizon_ms IS NOT NULL)
+UNION SELECT DISTINCT log FROM log_segments WHERE topic IN ('__consumer_offsets', '__transaction_state');

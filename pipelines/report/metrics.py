@@ -1,0 +1,139 @@
+"""Runs the checks with DuckDB over the columns that they need, and keeps the values in ``quality_metrics``.
+
+No Spark and no Java: deltalake reads the small tables of a lake (never ``records``), DuckDB computes in this
+process. Only published rows count: ``logs.sql``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from importlib import resources
+from tempfile import TemporaryDirectory
+
+import duckdb
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from pipelines.lake.address import table_path
+from pipelines.lake.create import create_table
+from pipelines.report.check import AGGREGATES, TOPIC, Check
+from pipelines.source.delta import read_rows
+from udfs.format.report_tables import QUALITY_METRICS
+from udfs.format.schema import BATCHES, QUARANTINE, SEGMENTS, TRANSACTIONS
+
+_COLUMNS = {
+    SEGMENTS: (
+        *("topic", "partition", "partition_dir", "segment", "file_base_offset", "length", "modified"),
+        *("decoded_bytes", "records", "tail", "tail_bytes", "end_offset", "log_start_offset"),
+        *("generation", "transactions_generation"),
+    ),
+    BATCHES: (
+        *("topic", "partition", "magic", "segment", "position", "size_bytes", "base_offset", "last_offset"),
+        *("record_count", "compression", "base_timestamp_ms", "max_timestamp_ms", "delete_horizon_ms"),
+        *("leader_epoch", "producer_id", "producer_epoch", "base_sequence", "last_sequence", "is_control"),
+        *("crc_stored", "crc_computed", "crc_ok", "payload_bytes", "uncompressed_bytes", "header_bytes"),
+        *("status", "error", "generation"),
+    ),
+    QUARANTINE: (
+        *("topic", "partition", "segment", "position", "size_bytes", "reason", "detail", "next_position"),
+        "generation",
+    ),
+    TRANSACTIONS: (
+        *("topic", "partition", "partition_dir", "producer_id", "producer_epoch", "first_offset"),
+        *("records", "outcome", "outcome_uncertain", "holds_last_stable_offset", "generation"),
+    ),
+}
+_MEMORY = "1GB"
+# Every partition has a row; a segment has one where it alone is above the threshold and its partition is too
+_OVER_PARTITIONS = """
+WITH found AS ({sql}), measured AS (
+  SELECT s.topic, s.partition, s.segment, CAST({aggregate} AS DOUBLE) AS value,
+    arg_max(f.detail, {most}) AS detail
+  FROM found f JOIN log_segments s USING (file)
+  GROUP BY GROUPING SETS ((s.topic, s.partition), (s.topic, s.partition, s.segment))
+), partitions AS (
+  SELECT p.topic, p.partition, CAST(NULL AS VARCHAR) AS segment, {without} AS value, m.detail
+  FROM (SELECT DISTINCT topic, partition FROM log_segments) p
+  LEFT JOIN measured m ON m.topic = p.topic AND m.partition = p.partition AND m.segment IS NULL
+)
+FROM partitions
+UNION ALL
+SELECT m.* FROM measured m SEMI JOIN (FROM partitions WHERE value > $threshold) p USING (topic, partition)
+WHERE m.segment IS NOT NULL AND m.value > $threshold
+"""
+_OVER_TOPICS = """
+SELECT t.topic, CAST(NULL AS INTEGER) AS partition, CAST(NULL AS VARCHAR) AS segment,
+  CAST(f.amount AS DOUBLE) AS value, f.detail
+FROM (SELECT DISTINCT topic FROM log_segments) t LEFT JOIN ({sql}) f USING (topic)
+"""
+_AS_METRICS = """
+SELECT $run_id AS run_id, $created_at AS created_at, $name AS "check", topic, partition, segment, value,
+  CAST($threshold AS DOUBLE) AS threshold, coalesce(value <= $threshold, true) AS passed,
+  $severity AS severity, CASE WHEN value > $threshold THEN detail END AS detail
+FROM ({values}) ORDER BY topic, partition, segment NULLS FIRST
+"""
+
+
+@contextmanager
+def opened(address: str, threads: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database with the published rows of a lake, as ``logs.sql`` makes them. threads: 2 by default.
+
+    DuckDB keeps to _MEMORY and goes on in a temporary folder; the columns of ``batches`` that it reads take
+    some 250 bytes a batch beside.
+    """
+    with (
+        TemporaryDirectory(prefix="kafka-log-lake-") as scratch,
+        duckdb.connect(
+            config={"threads": threads or 2, "memory_limit": _MEMORY, "temp_directory": scratch}
+        ) as database,
+    ):
+        _load(database, address)
+        yield database
+
+
+def _load(database: duckdb.DuckDBPyConnection, address: str) -> None:
+    database.execute("SET TimeZone = 'UTC'")
+    for table, columns in _COLUMNS.items():
+        rows = read_rows(table_path(address, table.name), table.arrow_schema(), columns)
+        database.register(table.name, rows)
+    database.execute(resources.files("pipelines.report").joinpath("logs.sql").read_text())
+    for table in (SEGMENTS, BATCHES, QUARANTINE):
+        database.unregister(table.name)  # frees the Arrow rows: the tables of logs.sql replace them
+
+
+def measure(
+    database: duckdb.DuckDBPyConnection, checks: Collection[Check], run_id: str, created_at: datetime
+) -> pa.Table:
+    """The rows of ``quality_metrics`` of one run."""
+    schema = QUALITY_METRICS.arrow_schema()
+    measured = [schema.empty_table()]
+    for check in checks:
+        sql = check.sql.rstrip()
+        if check.aggregate == TOPIC:
+            values = _OVER_TOPICS.format(sql=f"{sql}\n")
+        else:
+            is_share = check.aggregate == "share"
+            values = _OVER_PARTITIONS.format(
+                sql=f"{sql}\n",
+                aggregate=AGGREGATES[check.aggregate],
+                most="f.amount / f.whole" if is_share else "f.amount",
+                without="m.value" if is_share else "coalesce(m.value, 0)",
+            )
+        query = _AS_METRICS.format(values=values)
+        parameters = {
+            "run_id": run_id,
+            "created_at": created_at,
+            "name": check.name,
+            "threshold": check.threshold,
+            "severity": check.severity,
+        }
+        measured.append(database.sql(query, params=parameters).to_arrow_table().cast(schema))
+    return pa.concat_tables(measured)
+
+
+def append(address: str, metrics: pa.Table) -> None:
+    """Adds the rows of a run to ``quality_metrics`` in one commit; the first run creates the table."""
+    create_table(address, QUALITY_METRICS)
+    write_deltalake(table_path(address, QUALITY_METRICS.name), metrics, mode="append")

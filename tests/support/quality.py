@@ -1,0 +1,94 @@
+"""Logs decoded into a lake without Spark, and what the quality report says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from pipelines.lake import transactions
+from pipelines.lake.address import table_path
+from pipelines.plan import ledger
+from pipelines.plan.ledger import LedgerRow
+from pipelines.report import metrics
+from pipelines.report.check import CHECKS
+from tests.support import fast
+from tests.support.lake_rows import insert
+from tests.support.segment_maker import segment_name
+from udfs.format.schema import TRANSACTIONS
+
+NOW = 1_700_000_000_000  # ms: the base timestamp of batches that tests make
+LATER = NOW + 86_400_000
+GENERATION = 1
+
+
+def add_log(
+    lake: str,
+    topic: str,
+    segments: Mapping[int, bytes],
+    *,
+    partition: int = 0,
+    modified: int = LATER,
+    starts: Mapping[int, int] | None = None,
+) -> None:
+    """Decodes the segments of a log, by base offset, into the tables of a lake as one run would leave them.
+
+    modified: modification time of the files, ms. starts: log_start_offset by base offset, if it is not the
+    first base offset for all.
+    """
+    folder = f"file:///logs/{topic}-{partition}"
+    rows = []
+    for base, data in segments.items():
+        name = f"{folder}/{segment_name(base)}"
+        of_segment: dict[str, Any] = {
+            "topic": topic,
+            "partition": partition,
+            "segment": name,
+            "generation": GENERATION,
+        }
+        decoded = fast.decode(data, has_successor=base != max(segments))
+        insert(lake, "batches", [row | of_segment for row in decoded.batches])
+        insert(lake, "quarantine", [row | of_segment for row in decoded.quarantine])
+        ends = [row["last_offset"] for row in decoded.batches if row["status"] in ("ok", "suspect")]
+        rows.append(
+            LedgerRow(
+                partition_dir=folder,
+                file_base_offset=base,
+                length=len(data),
+                modified=modified * 1000,
+                decoded_bytes=len(data) - decoded.tail_bytes,
+                batches=len(decoded.batches),
+                records=len(decoded.records),
+                damaged=len(decoded.quarantine),
+                tail=decoded.tail,
+                tail_bytes=decoded.tail_bytes,
+                end_offset=ends[-1] if ends else None,
+                log_start_offset=min(segments) if starts is None else starts[base],
+                transactions_generation=GENERATION,
+                **of_segment,
+            )
+        )
+    table = ledger.to_arrow(rows)
+    write_deltalake(table_path(lake, "segments"), table, mode="append")
+    found = transactions.compute(lake, {(topic, partition)}, table.cast(ledger.SCHEMA)).rows.to_pylist()
+    insert(lake, TRANSACTIONS.name, [row | {"generation": GENERATION} for row in found])
+
+
+def measured(lake: str, name: str) -> list[dict[str, Any]]:
+    """The rows of one check."""
+    checks = [check for check in CHECKS if check.name == name]
+    with metrics.opened(lake) as database:
+        table: pa.Table = metrics.measure(database, checks, "run", datetime.now(UTC))
+    return table.to_pylist()
+
+
+def over_partitions(lake: str, name: str) -> dict[tuple[str, int | None], float | None]:
+    """The values of one check over whole partitions, or topics (partition None)."""
+    return {
+        (row["topic"], row["partition"]): row["value"]
+        for row in measured(lake, name)
+        if row["segment"] is None
+    }
