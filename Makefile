@@ -21,10 +21,10 @@ SAMPLES := v0-codec-* v1-codec-* v2-codec-* mixed-magic v2-txn-* v2-compacted v2
 DAMAGED := bitflip-* trunc-mid-* header-count-huge-* magic-3-* random-bytes-* zstd-corrupt-middle-*
 SOURCES := $(foreach s,$(SAMPLES),--source '$(CORPUS)/$(s)') $(foreach s,$(DAMAGED),--source '$(CORPUS)/hostile/$(s)')
 
-.PHONY: help setup run check test test-bounds fuzz soak sql bench bench-full audit lint fmt clean lock
+.PHONY: help setup run check test test-bounds fuzz soak sql report report-check notebooks bench bench-full audit lint fmt clean lock
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY)  ## the environment alone: .venv from the lock file, Delta jars
 
@@ -56,6 +56,15 @@ fuzz: setup  ## changed and made-up input for FUZZ_SECONDS (600); FUZZ_SEED=n re
 sql: setup  ## a SQL shell on the lake (LAKE=folder), tables and views by name
 	@$(PY) -m pipelines.sql_shell --lake $(LAKE)
 
+report: setup  ## data quality of the lake (LAKE=folder): quality-report/quality.html, and the table quality_metrics
+	@$(PY) -m pipelines.quality_report --lake $(LAKE) --output quality-report
+
+report-check: report  ## opens the page in a headless Chromium, which the system must have; writes screenshots
+	@$(PY) -m tools.check_report quality-report/quality.html
+
+notebooks: setup  ## the notebooks as .ipynb, in build/notebooks
+	@$(PY) -m tools.notebooks build/notebooks
+
 soak: setup  ## logs change and jobs die at random, tables are compared (SOAK_STEPS=2000, SOAK_KILLS=50, SOAK_SEED)
 	@SOAK_STEPS='$(SOAK_STEPS)' SOAK_SEED='$(SOAK_SEED)' $(PY) -m tests.soak.life
 	@SOAK_KILLS='$(SOAK_KILLS)' SOAK_SEED='$(SOAK_SEED)' $(PY) -m tests.soak
@@ -79,9 +88,9 @@ fmt: setup  ## formats what ruff can
 	@$(VENV)/bin/ruff format .
 
 lock: setup  ## makes requirements.lock from pyproject.toml again, with the newest versions it allows
-	@$(VENV)/bin/uv pip compile pyproject.toml --extra spark --group dev --universal --generate-hashes --no-annotate \
+	@$(VENV)/bin/uv pip compile pyproject.toml --extra spark --extra report --group dev --universal --generate-hashes --no-annotate \
 	    --upgrade --custom-compile-command 'make lock' --quiet --output-file requirements.lock
 
-clean:  ## removes the sample lake, caches and build output; keeps .venv
-	@rm -rf lake build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/work
+clean:  ## removes the sample lake, its report, caches and build output; keeps .venv
+	@rm -rf lake quality-report build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/work
 	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -1,6 +1,7 @@
 """Kafka log segments -> Delta tables, on Spark, without a broker: what users import.
 
-``decode_segment`` and ``scan`` need no Spark; the others need ``pip install 'kafka-log-lake[spark]'``::
+``decode_segment``, ``read_segment`` and ``scan`` need no Spark; the others need
+``pip install 'kafka-log-lake[spark]'``::
 
     from kafka_log_lake import decode_segment
     for batch in decode_segment("00000000000000000000.log"):
@@ -21,17 +22,27 @@ if TYPE_CHECKING:
     from pipelines.decode_batches import run as decode
     from pipelines.ingest_raw import run as ingest
     from pipelines.scan import scan
-    from udfs import decode_segment
+    from udfs.files import decode_segment, read_segment
 
-__all__ = ["Settings", "decode", "decode_segment", "decode_segments", "ingest", "register", "scan"]
+__all__ = [
+    "Settings",
+    "decode",
+    "decode_segment",
+    "decode_segments",
+    "ingest",
+    "read_segment",
+    "register",
+    "scan",
+]
 
 # name -> (module, attribute)
 _EXPORTS = {
     "Settings": ("pipelines.command.settings", "Settings"),
     "decode": ("pipelines.decode_batches", "run"),
-    "decode_segment": ("udfs.segment_decoder", "decode_segment"),
+    "decode_segment": ("udfs.files", "decode_segment"),
     "decode_segments": ("pipelines.decode_batches", "decode_segments"),
     "ingest": ("pipelines.ingest_raw", "run"),
+    "read_segment": ("udfs.files", "read_segment"),
     "register": ("pipelines", "register"),
     "scan": ("pipelines.scan", "scan"),
 }

@@ -15,6 +15,7 @@ from typing import Any
 
 import typer
 
+import kafka_log_lake
 from pipelines.command.commands import COMMANDS, Argument, Command
 from pipelines.command.errors import UserError
 from pipelines.command.options import CONFIG_HELP, PRINT_CONFIG_HELP, exit_code_of
@@ -22,11 +23,26 @@ from pipelines.command.settings import Settings, flag, help_of, metavar_of, opti
 
 app = typer.Typer(
     name="kafka-log-lake",
-    help="Kafka log segments -> Delta tables, on Spark, without a broker.",
     no_args_is_help=True,
 )
-_OF_SPARK = ("pyspark", "py4j", "delta", "deltalake", "duckdb")  # the packages of kafka-log-lake[spark]
+# The packages of kafka-log-lake[spark] and kafka-log-lake[report]
+_OF_EXTRAS = ("pyspark", "py4j", "delta", "deltalake", "duckdb", "jinja2", "markupsafe", "vl_convert")
 _FIELDS = {field.name: field for field in dataclasses.fields(Settings)}
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"kafka-log-lake {kafka_log_lake.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(
+        False, "--version", help="print the version and stop", callback=_print_version, is_eager=True
+    ),
+) -> None:
+    """Kafka log segments -> Delta tables, on Spark, without a broker."""
 
 
 def _parameter(name: str, annotation: Any, declared: Any) -> inspect.Parameter:
@@ -41,6 +57,12 @@ def _of_argument(argument: Argument) -> inspect.Parameter:
             str | None,
             typer.Option(None, option(argument.name), help=help_text, autocompletion=_choices(argument)),
         )
+    if argument.metavar:
+        default = f" (default {argument.default})" if argument.default else ""
+        declared = typer.Option(
+            None, option(argument.name), help=argument.help + default, metavar=argument.metavar
+        )
+        return _parameter(argument.name, str | None, declared)
     kind = list[str] if argument.many else str
     return _parameter(
         argument.name,
@@ -78,7 +100,7 @@ def _parameters(command: Command) -> list[inspect.Parameter]:
 
 def _argv(command: Command, given: dict[str, Any]) -> list[str]:
     """The given values as arguments of ``python -m pipelines.<module>``."""
-    positional = [argument.name for argument in command.arguments if not argument.choices]
+    positional = [argument.name for argument in command.arguments if not argument.is_option]
     argv: list[str] = []
     for name, value in given.items():
         if name in positional or value is None or (name == "print_config" and not value):
@@ -97,9 +119,12 @@ def _main_of(command: Command) -> Callable[[list[str]], int]:
     try:
         found: Callable[[list[str]], int] = import_module(f"pipelines.{command.module}").main
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in _OF_SPARK:
+        if error.name is None or error.name.partition(".")[0] not in _OF_EXTRAS:
             raise
-        raise UserError(f"{command.name} needs Spark: pip install 'kafka-log-lake[spark]'") from None
+        needs = "Spark" if command.extra == "spark" else "more packages"
+        raise UserError(
+            f"{command.name} needs {needs}: pip install 'kafka-log-lake[{command.extra}]'"
+        ) from None
     return found
 
 

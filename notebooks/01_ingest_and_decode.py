@@ -20,26 +20,19 @@
 import sys
 from pathlib import Path
 
-if "__file__" in globals():  # not on Databricks, which puts the root of the repository on sys.path
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if "dbutils" not in globals():  # Databricks puts the root of the repository on sys.path by itself
+    here = Path(globals().get("__file__", "notebooks/this.py")).resolve()
+    sys.path.insert(0, str(here.parent.parent))
 
 from pipelines import decode_batches, ingest_raw, register
+from pipelines.command.notebooks import widget
 from pipelines.command.session import get_session
 from pipelines.command.settings import Settings
 
-
-def widget(name: str, default: str) -> str:
-    """The value of a widget; the default outside Databricks."""
-    if "dbutils" not in globals():
-        return default
-    dbutils.widgets.text(name, default)
-    return str(dbutils.widgets.get(name))
-
-
-source = widget("source", "tests/data/corpus/v2-*")
-lake = widget("lake", "lake")
-topics = widget("topics", ".*")
-land_raw = widget("land_raw", "no") == "yes"
+source = widget(globals(), "source", "tests/data/corpus/v2-*")
+lake = widget(globals(), "lake", "lake")
+topics = widget(globals(), "topics", ".*")
+land_raw = widget(globals(), "land_raw", "no") == "yes"
 spark = get_session()
 
 # COMMAND ----------

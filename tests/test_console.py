@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,11 @@ def test_help_names_every_option(command: Command, capsys: pytest.CaptureFixture
     for name in command.settings:
         assert option(name)[:18] in shown  # a narrow terminal cuts the longest
     assert command.help.split()[0] in shown
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert console.main(["--version"]) == 0
+    assert re.fullmatch(r"kafka-log-lake \d[\w.]*\n", capsys.readouterr().out)
 
 
 def test_help_names_every_command() -> None:

@@ -17,13 +17,17 @@ import pytest
 from deltalake import DeltaTable
 
 import pipelines
-from pipelines import decode_batches, ingest_raw, query, sql_shell
-from pipelines.command.commands import INGEST
+from pipelines import decode_batches, format_report, ingest_raw, quality_report, query, sql_shell
+from pipelines.command.commands import COMMANDS as ALL_COMMANDS
+from pipelines.command.commands import DECODE, INGEST, QUALITY_REPORT
 from pipelines.command.settings import SETTING_NAMES, Settings, byte_count, option
+from pipelines.report.check import CHECKS
 from pipelines.source import naming
+from pipelines.views.register import SESSION_VIEWS, VIEWS
 from tests.support.corpus import ORACLE
 from tests.support.corpus import ROOT as CORPUS
 from tools import tables_doc
+from udfs.format.report_tables import QUALITY_METRICS
 from udfs.format.schema import RECORDS, TABLES
 
 if TYPE_CHECKING:
@@ -35,9 +39,17 @@ ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [README, *DOCS]
+VIEWS_PAGE = ROOT / "docs" / "views.md"
 COMMANDS, OPERATIONS = ROOT / "docs" / "commands.md", ROOT / "docs" / "operations.md"
+FORMATS = ROOT / "docs" / "formats_and_cost.md"
+QUALITY = ROOT / "docs" / "quality.md"
 JOBS = {"decode_batches": decode_batches.main, "ingest_raw": ingest_raw.main}
-OTHERS: dict[str, Callable[[list[str]], int]] = {"query": query.main, "sql_shell": sql_shell.main}
+OTHERS: dict[str, Callable[[list[str]], int]] = {
+    "query": query.main,
+    "sql_shell": sql_shell.main,
+    "quality_report": quality_report.main,
+    "format_report": format_report.main,
+}
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -123,6 +135,7 @@ def test_commands_parse(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_options_named_exist(page: Path) -> None:
     ours = {option(field.name) for field in dataclasses.fields(Settings)}
     ours |= {"--config", "--print-config", "--format", "--no-", "--install-completion"}
+    ours |= {option(argument.name) for command in ALL_COMMANDS for argument in command.arguments}
     sparks = {"--py-files", "--packages", "--archives", "--conf"}
     benchmarks = {"--size"}
     codes = [code for code in re.findall(r"`([^`\n]+)`", page.read_text()) if "pip " not in code]
@@ -140,16 +153,28 @@ def test_the_page_of_tables_is_current() -> None:
 
 def test_columns_of_the_views_are_as_written(spark: SparkSession, lake: str) -> None:
     pipelines.register(spark, lake)
-    for name, columns in tables_doc.VIEW_COLUMNS.items():
-        found = [(f.name, f.dataType.simpleString()) for f in spark.table(name).schema.fields]
-        assert found == [(column.name, column.sql_type) for column in columns], name
+    for view in VIEWS:
+        fields = spark.table(view.name).schema.fields
+        found = [(f.name, f.dataType.simpleString(), f.metadata["comment"]) for f in fields]
+        assert found == [(c.name, c.sql_type, c.comment) for c in view.columns], view.name
 
 
 def test_readme_lists_all_tables_and_views() -> None:
     found = {row[0].strip("`") for row in cells(README, "## Tables")}
     assert found == {table.name for table in TABLES}
     views = README.read_text().split("| view | gives |", 1)[1].split("\n\n", 1)[0]
-    assert set(re.findall(r"^\| `(\w+)`", views, re.MULTILINE)) == set(tables_doc.VIEW_COLUMNS)
+    named = re.findall(r"^\| (`.*?`) \|", views, re.MULTILINE)
+    listed = {name for cell in named for name in re.findall(r"`(\w+)`", cell)}
+    assert listed == {view.name for view in VIEWS} | {"key_partitions"}
+
+
+def test_each_view_has_an_example_on_a_page() -> None:
+    pages = (VIEWS_PAGE, ROOT / "docs" / "internal_topics.md")
+    named = [re.findall(r"^## `(\w+)`", page.read_text(), re.MULTILINE) for page in pages]
+    assert named[0] == sorted(named[0])
+    # the base of the internal views, and a function that the page shows under a heading of its own
+    others = {"internal_records", "group_lag_at"}
+    assert {name for names in named for name in names} == {v.name for v in SESSION_VIEWS} - others
 
 
 def test_the_page_of_commands_has_every_option_and_its_default() -> None:
@@ -165,8 +190,34 @@ def test_the_page_of_commands_has_every_option_and_its_default() -> None:
 
 
 def test_the_page_of_commands_says_which_options_are_for_decoding_alone() -> None:
-    alone = {row[0].strip("`").split()[0] for row in cells(COMMANDS, "## Options") if row[2] != "both"}
-    assert alone == {option(name) for name in set(SETTING_NAMES) - set(INGEST.settings)}
+    alone = {row[0].strip("`").split()[0] for row in cells(COMMANDS, "## Options") if row[2] == "decoding"}
+    assert alone == {option(name) for name in set(DECODE.settings) - set(INGEST.settings)}
+
+
+def test_the_page_of_commands_says_which_options_are_for_reports() -> None:
+    reports = {row[0].strip("`").split()[0] for row in cells(COMMANDS, "## Options") if row[2] == "report"}
+    assert reports == {option(name) for name in set(SETTING_NAMES) - set(DECODE.settings)}
+
+
+@pytest.mark.parametrize(("page", "heading"), [(COMMANDS, "## Quality report"), (QUALITY, "# Data quality")])
+def test_pages_have_every_option_of_the_quality_report(page: Path, heading: str) -> None:
+    written = {row[0].strip("`").split()[0]: row[1].strip("`") for row in cells(page, heading)}
+    arguments = {
+        option(argument.name): (argument.choices or (argument.default or "",))[0]
+        for argument in QUALITY_REPORT.arguments
+    }
+    defaults = {option(name): "2" if name == "cores" else "" for name in QUALITY_REPORT.settings}
+    assert written == arguments | defaults
+
+
+def test_the_page_of_quality_has_every_check() -> None:
+    written = [(row[0].strip("`"), row[1], float(row[2])) for row in cells(QUALITY, "## Checks")]
+    assert written == [(check.name, check.severity, check.threshold) for check in CHECKS]
+
+
+def test_the_page_of_quality_has_every_column() -> None:
+    written = [tuple(cell.strip("`") for cell in row) for row in cells(QUALITY, "## The table")]
+    assert written == [(c.name, c.sql_type, c.comment) for c in QUALITY_METRICS.columns]
 
 
 def test_what_operations_quotes_stands_in_the_code() -> None:
@@ -195,12 +246,36 @@ def test_operations_has_every_reason_to_skip_a_file() -> None:
 # --- What the pages show ---
 
 
-def test_queries_of_the_readme_print_what_it_shows(spark: SparkSession, bundled: str) -> None:
-    text = README.read_text()
+@pytest.mark.parametrize(
+    ("page", "least"), [(README, 3), (VIEWS_PAGE, len(VIEWS))], ids=lambda v: str(v)[-9:]
+)
+def test_shown_queries_print_what_the_page_shows(
+    spark: SparkSession, bundled: str, page: Path, least: int
+) -> None:
+    text = page.read_text()
     shown = re.findall(r"^```sql\n(.*?)^```\n\n```text\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    assert len(shown) == 3
+    assert len(shown) >= least
     for statement, output in shown:
         assert "\n".join(query.answer(spark, bundled, statement, "table")) + "\n" == output
+
+
+def test_queries_of_the_page_of_quality_print_what_it_shows(
+    spark: SparkSession, bundled: str, tmp_path: Path
+) -> None:
+    quality_report.run(Settings(lake=bundled), output=str(tmp_path))
+    text = QUALITY.read_text()
+    shown = re.findall(r"^```sql\n(.*?)^```\n\n```text\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(shown) == 2
+    for statement, output in shown:
+        assert "\n".join(query.answer(spark, bundled, statement, "table")) + "\n" == output
+
+
+def test_query_of_the_page_on_formats_prints_what_it_shows(spark: SparkSession, bundled: str) -> None:
+    format_report.run(spark, Settings(lake=bundled, codec_levels="snappy", sample_batches=1))
+    ((statement, output),) = re.findall(
+        r"^```sql\n(.*?)^```\n\n```text\n(.*?)^```$", FORMATS.read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert "\n".join(query.answer(spark, bundled, statement, "table")) + "\n" == output
 
 
 def test_committed_records_are_what_a_read_committed_consumer_got(spark: SparkSession, bundled: str) -> None:

@@ -14,12 +14,16 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("udfs", "pipelines", "kafka_log_lake")
 SOURCES = sorted(path for name in PACKAGES for path in ROOT.glob(f"{name}/**/*.py"))
 # Bytes to Arrow. spark/ alone knows Spark
-UDFS = ("format", "kernels", "source", "recovery", "decoded", "segment_decoder", "arrow", "spark")
+UDFS = (
+    *("format", "kernels", "source", "recovery", "decoded", "segment_decoder", "files", "arrow"),
+    *("functions", "values", "spark"),
+)
 # The driver's side: from arguments to commits. The commands beside these rooms import what they need
-PIPELINES = ("command", "source", "plan", "lake", "views", "execute", "scanning")
+PIPELINES = ("command", "source", "plan", "lake", "functions", "views", "report", "execute", "scanning")
 # vectorized_varint is a kernel that has a module of its own: users know it by that name
 WITH_KERNELS = {"vectorized_varint": "kernels"}
 SPARK = {"pyspark", "delta", "py4j", "deltalake", "duckdb"}
+JVM = {"pyspark", "delta", "py4j"}
 
 
 def imports(source: Path) -> Iterator[tuple[int, str]]:
@@ -82,4 +86,9 @@ def test_a_job_starts_without_the_decoder() -> None:
 
 def test_a_scan_starts_without_spark() -> None:
     code = f"import sys, pipelines.scan, udfs.segment_decoder; assert not {SPARK} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_a_quality_report_starts_without_spark() -> None:
+    code = f"import sys, pipelines.quality_report; assert not {JVM} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

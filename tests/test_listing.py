@@ -116,6 +116,20 @@ def test_a_file_named_alone_knows_its_successor(root: Path) -> None:
     assert row["has_successor"]
 
 
+def test_files_that_the_broker_left_beside_segments_are_counted(root: Path) -> None:
+    put(root / "a-0")
+    for name in (
+        "00000000000000000000.log.swap",
+        "00000000000000000005.log.cleaned",
+        "00000000000000000005.log.deleted",
+        "00000000000000000006.log.deleted",
+        "00000000000000000000.index.swap",
+        "notes.log.swap",
+    ):
+        (root / "a-0" / name).write_bytes(b"x")
+    assert list_segments(str(root)).skipped == {naming.SWAP: 1, naming.CLEANED: 1, naming.TO_DELETE: 2}
+
+
 def test_overlapping_sources_count_a_file_once(root: Path) -> None:
     path = put(root / "a-0")
     overlapping: list[Path | str] = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import runpy
@@ -14,12 +15,13 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.support import corpus
+from tools import notebooks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
-INGEST, EXPLORE = NOTEBOOKS / "01_ingest_and_decode.py", NOTEBOOKS / "02_explore_records.py"
+INGEST, EXPLORE, QUALITY, TRANSACTIONS, FORMATS = ALL = sorted(NOTEBOOKS.glob("*.py"))
 
 SOUND = ("v2-txn-abort/tx-aborted-0", "v2-txn-open/tx-open-0", "v0-codec-gzip/v0-gzip-0")
 DAMAGED = "hostile/bitflip-payload-v2-none-0"
@@ -79,7 +81,7 @@ def records(lake: Path) -> list[dict[str, Any]]:
     return sorted(found, key=repr)
 
 
-@pytest.mark.parametrize("notebook", [INGEST, EXPLORE], ids=lambda path: path.stem)
+@pytest.mark.parametrize("notebook", ALL, ids=lambda path: path.stem)
 def test_notebook_is_in_databricks_source_format(notebook: Path) -> None:
     head, *lines = notebook.read_text().splitlines()
     assert head == "# Databricks notebook source"
@@ -92,31 +94,79 @@ def test_notebook_is_in_databricks_source_format(notebook: Path) -> None:
         assert not text or text[0] == "# MAGIC %md"
 
 
-def test_ingest_and_explore_with_widgets(run: Any, logs: Path, tmp_path: Path) -> None:
-    lake, plot = tmp_path / "lake", tmp_path / "records.png"
-    widgets = Widgets(source=str(logs), lake=str(lake))
-    first = run(INGEST, dbutils=widgets)
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, logs: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A lake that the first notebook wrote."""
+    folder = str(tmp_path_factory.mktemp("lake") / "lake")
+    widgets = Widgets(source=str(logs), lake=folder)
+    first = runpy.run_path(str(INGEST), init_globals={"dbutils": widgets})
     assert set(widgets.defaults) == {"source", "lake", "topics", "land_raw"}
     assert (first["decoded"].segments, first["decoded"].damaged) == (4, 1)
     ledger = {row.topic: row for row in first["ledger"].collect()}
     assert {name: ledger[name].records for name in ("tx-aborted", "tx-open", "v0-gzip")} == {
         Path(name).name[:-2]: kafka_records(name) for name in SOUND
     }
-    assert run(INGEST, dbutils=widgets)["decoded"].segments == 0
+    return folder
 
+
+def test_a_second_ingest_finds_nothing_new(run: Any, logs: Path, lake: str) -> None:
+    assert run(INGEST, dbutils=Widgets(source=str(logs), lake=lake))["decoded"].segments == 0
+
+
+def test_explore_tells_records_from_committed_ones(run: Any, lake: str) -> None:
     shown: list[Any] = []
-    seen = run(EXPLORE, dbutils=Widgets(lake=str(lake), plot=str(plot)), display=shown.append)
-    assert shown == [seen["figure"]]
-    assert plot.read_bytes().startswith(b"\x89PNG")
-    topics = {row.topic: row for row in seen["topics"].collect()}
-    assert topics.keys() == ledger.keys()
-    for name in SOUND[:2]:
-        topic = topics[Path(name).name[:-2]]
-        assert (topic.records, topic.committed) == (kafka_records(name), kafka_committed(name))
+    seen = run(
+        EXPLORE, dbutils=Widgets(lake=lake, json_topic="bitflip-payload-v2-none"), display=shown.append
+    )
+    assert shown == [seen["sizes"]]
+    topics = {row.topic: row.records for row in seen["topics"].collect()}
+    assert len(topics) == 4
+    fewer = {row.topic: (row.records, row.committed) for row in seen["committed"].collect()}
+    assert fewer == {Path(n).name[:-2]: (kafka_records(n), kafka_committed(n)) for n in SOUND[:2]}
+    (path,) = (corpus.ROOT / DAMAGED).glob("*.log")
+    sound = {line["offset"] for line in corpus.oracle_records(path) if line["batchPosition"] != 3268}
+    parsed = {row.offset for row in seen["parsed"].collect()}
+    assert parsed
+    assert parsed < sound
+    headers = {key for line in corpus.oracle_records(path) for key, _ in line.get("headers", [])}
+    assert {row.key for row in seen["headers"].collect()} <= headers
+
+
+def test_quality_shows_the_damage_and_what_it_cost(run: Any, lake: str, tmp_path: Path) -> None:
+    shown: list[Any] = []
+    widgets = Widgets(lake=lake, output=str(tmp_path / "pages"))
+    seen = run(QUALITY, dbutils=widgets, display=shown.append)
+    assert shown == [seen["shares"], seen["checks"]]
     (damage,) = seen["damage"].collect()
     assert (damage.topic, damage.crc_failures) == ("bitflip-payload-v2-none", 1)
-    assert {row.compression for row in seen["codecs"]} == {"none", "gzip", "zstd"}
-    assert all(row.expanded >= row.stored > 0 for row in seen["codecs"])
+    (lost,) = seen["lost"].collect()
+    assert (lost.first_lost, lost.last_lost, lost.next_offset) == (31, 40, 41)
+    failed = {row.check for row in seen["failed"].collect()}
+    assert {"crc_failure_rate", "damaged_bytes", "hanging_transactions"} <= failed
+    assert (tmp_path / "pages" / "quality.html").read_text().lower().startswith("<!doctype html>")
+
+
+def test_transactions_are_those_that_the_broker_ended(run: Any, lake: str) -> None:
+    shown: list[Any] = []
+    seen = run(TRANSACTIONS, dbutils=Widgets(lake=lake), display=shown.append)
+    assert shown == [seen["endings"], seen["timeline"], seen["gaps"]]
+    assert seen["topic"] == "tx-aborted"
+    assert seen["counts"]["tx-aborted", "aborted"] == 4
+    (hanging,) = seen["hanging"].collect()
+    assert (hanging.topic, hanging.first_offset) == ("tx-open", 5)
+    assert seen["incomplete"] == 1  # the damaged batch
+
+
+def test_formats_and_codecs_are_compared(run: Any, lake: str) -> None:
+    shown: list[Any] = []
+    seen = run(FORMATS, dbutils=Widgets(lake=lake), display=shown.append)
+    assert shown == [seen["layouts"], seen["sizes"], seen["compressed"]]
+    assert seen["taken"].keys() == {"v0", "v1", "v2", "v3_proposal"}
+    assert seen["taken"]["v1"] > seen["taken"]["v0"]
+    assert {row.codec for row in seen["measured"]} == {"gzip", "lz4", "snappy", "zstd"}
+    assert {row.topic for row in seen["costs"].collect()} == {
+        row.topic for row in seen["spark"].table("logs").collect()
+    }
 
 
 def test_landing_first_gives_the_same_records(run: Any, logs: Path, tmp_path: Path) -> None:
@@ -133,6 +183,21 @@ def test_defaults_serve_where_there_are_no_widgets(
     shutil.copytree(logs / "tx-open-0", tmp_path / "tests" / "data" / "corpus" / "v2-txn-open" / "tx-open-0")
     monkeypatch.chdir(tmp_path)
     assert run(INGEST)["decoded"].segments == 1
-    seen = run(EXPLORE, display=lambda figure: None)
-    assert [row.topic for row in seen["topics"].collect()] == ["tx-open"]
-    assert {path.name for path in tmp_path.iterdir()} == {"tests", "lake", "records.png"}
+    for notebook in ALL[1:]:
+        run(notebook, display=lambda figure: None)
+    assert {path.name for path in tmp_path.iterdir()} == {"tests", "lake"}
+
+
+def test_each_notebook_can_be_converted_to_jupyter_s_format(tmp_path: Path) -> None:
+    notebooks.main(str(tmp_path))
+    assert [path.stem for path in sorted(tmp_path.iterdir())] == [path.stem for path in ALL]
+    for path in ALL:
+        made = json.loads((tmp_path / f"{path.stem}.ipynb").read_text())
+        assert (made["nbformat"], made["nbformat_minor"]) == (4, 5)
+        assert made["cells"][0]["cell_type"] == "markdown"
+        assert made["cells"][0]["source"][0].startswith("# ")
+        for cell in made["cells"]:
+            text = "".join(cell["source"])
+            assert "MAGIC" not in text
+            if cell["cell_type"] == "code":
+                ast.parse(text)

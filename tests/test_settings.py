@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.command.commands import DECODE
+from pipelines.command.commands import DECODE, FORMAT_REPORT, Command
 from pipelines.command.errors import DamageFound, RunFailed, UserError
 from pipelines.command.options import exit_code_of, parse_arguments
 from pipelines.command.settings import MIB, SETTING_NAMES, Settings, make_settings, read_yaml, to_yaml
 
 
-def parse(*argv: str) -> Settings:
-    parsed = parse_arguments(DECODE, argv)
+def parse(*argv: str, command: Command = DECODE) -> Settings:
+    parsed = parse_arguments(command, argv)
     assert parsed is not None
     return parsed[0]
 
@@ -31,9 +31,10 @@ def test_every_setting_has_its_option() -> None:
     for field in dataclasses.fields(Settings):
         option = "--" + field.name.replace("_", "-")
         value = [] if field.type == "bool" else ["7"]
-        if field.name in ("read", "sink", "parquet_compression", "driver_memory"):
+        if field.name in ("read", "sink", "parquet_compression", "driver_memory", "codec_levels"):
             value = [{"driver_memory": "3g"}.get(field.name, str(field.default))]
-        assert getattr(parse(option, *value), field.name) not in (None, False, ())
+        command = DECODE if field.name in DECODE.settings else FORMAT_REPORT
+        assert getattr(parse(option, *value, command=command), field.name) not in (None, False, ())
 
 
 def test_command_line_overrides_the_file(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.support import corpus
+from tests.support.logs import batch
+from tests.support.quality import add_log
 
 ROOT = Path(__file__).parent.parent
 SOURCE = corpus.ROOT / "v2-codec-zstd"
@@ -64,7 +66,7 @@ def test_it_holds_the_packages_and_nothing_else(wheel: Path) -> None:
         str(path.relative_to(ROOT))
         for package in tops
         for path in (ROOT / package).rglob("*")
-        if path.suffix in (".py", ".sql") or path.name == "py.typed"
+        if path.suffix in (".py", ".sql", ".json", ".html", ".css") or path.name in ("py.typed", "NOTICE")
     }
     assert sources == {name for name in names if name.split("/")[0] in tops}
 
@@ -95,3 +97,14 @@ def test_decode_and_query_fetch_what_spark_needs_for_delta(
         command, "query", "--lake", tmp_path / "lake", "--format", "json", statement, cwd=tmp_path
     ).stdout
     assert json.loads(answer.splitlines()[-1]) == {"n": decoded["records"]}
+
+
+def test_a_quality_report_needs_no_spark(wheel: Path, constraints: Path, lake: str, tmp_path: Path) -> None:
+    add_log(lake, "orders", {0: batch(0, 100) + b"\xff" * 40 + batch(100)})
+    bin_folder = environment(tmp_path / "env", wheel, "[report]", constraints)
+    installed = run(bin_folder / "python", "-m", "pip", "list", "--format=freeze", cwd=tmp_path).stdout
+    assert "spark" not in installed.lower()
+    arguments = ("--lake", lake, "--output", tmp_path / "out", "--json")
+    done = run(bin_folder / "kafka-log-lake", "quality-report", *arguments, cwd=tmp_path)
+    assert json.loads(done.stdout)["errors"] == ["damaged_bytes"]
+    assert (tmp_path / "out" / "quality.html").stat().st_size > 10_000

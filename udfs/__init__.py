@@ -11,10 +11,13 @@ The way of a byte, one module a station::
     explain          what a kernel found wrong -> what was expected, what was found
     record_columns   rows -> Arrow columns, sized exactly                  (arena)
     segment_decoder  the loop over a segment that ties these together      (decoded)
+    files            one file -> Arrow record batches, without Spark
     parquet_sink     columns -> the data files of the tables
+    functions        columns of bytes -> columns of answers, for SQL        (column_functions)
     tasks            the one adapter: rows of slices in, reports or records out
     protocol         what the driver has to know of it: rows, options, names
 
+``values`` reads what the records of Kafka's internal topics hold: keys and values -> Arrow columns.
 ``layout`` names the positions, ``schema`` declares the tables, ``jit`` holds the one decorator.
 """
 
@@ -22,13 +25,13 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["decode_segment"]
+__all__ = ["decode_segment", "read_segment"]
 
 
 def __getattr__(name: str) -> Any:
     """Load the decoder on first use, so that importing the package compiles nothing."""
-    if name == "decode_segment":
-        from udfs.segment_decoder import decode_segment
+    if name in __all__:
+        from udfs import files
 
-        return decode_segment
+        return getattr(files, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

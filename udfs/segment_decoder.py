@@ -7,11 +7,10 @@ One decoder serves the Spark stage, ``decode_segment`` and the tests alike.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-import pyarrow as pa
 
 from udfs.decoded import Damage, Group, Range, Totals
 from udfs.format import faults
@@ -27,7 +26,7 @@ from udfs.kernels.record_columns import build_columns
 from udfs.kernels.record_index import group_end, index_batch, index_batches, most_records, set_sums
 from udfs.kernels.record_rows import CURSOR, TOTALS, named, new_rows, start_cursor
 from udfs.recovery.resync import Resynchronizer
-from udfs.source.byte_source import ByteSource, ChunkSource, FileSource, SourceChanged, Unreadable
+from udfs.source.byte_source import ByteSource, ChunkSource, SourceChanged, Unreadable
 
 WINDOW_BYTES = 2 << 20
 MAX_BATCH_UNCOMPRESSED = 256 << 20
@@ -36,7 +35,6 @@ _BATCHES = 1 << 13  # batches a scan takes at most
 _ROWS = 1 << 17  # rows a group of batches has at most; a batch that can have more goes in chunks
 _CHUNK_BYTES = 1 << 26  # expanded bytes above which a batch goes in chunks: a column of Arrow holds 2 GiB
 _GROUP_BYTES = 4 << 20  # expanded bytes after which a group of batches ends
-_ZEROS = pa.py_buffer(bytes(4 * _ROWS))  # codes of a column that says the same of every row
 
 
 @dataclass
@@ -399,42 +397,3 @@ def _add_batches(totals: Totals, batches: np.ndarray) -> int:
 def _stored_offset(e: np.void) -> int:
     """The offset field of the batch: of a wrapper the outer one."""
     return int(e["last_offset"] if e["magic"] < f.MAGIC_V2 else e["base_offset"])
-
-
-def decode_segment(
-    path: str | os.PathLike[str],
-    *,
-    start: int = 0,
-    window_bytes: int = WINDOW_BYTES,
-    max_batch_uncompressed: int = MAX_BATCH_UNCOMPRESSED,
-    on_damage: Callable[[Damage], None] | None = None,
-) -> Iterator[pa.RecordBatch]:
-    """Decode one segment file: the columns of ``records`` that the file alone knows, without Spark.
-
-    ``start``: byte where a batch begins; ``window_bytes``: read at a time; ``on_damage``: called with each
-    damaged range. Yields record batches in the order of the log. Raises FileNotFoundError, PermissionError.
-    """
-    with open(path, "rb") as file:
-        length = os.fstat(file.fileno()).st_size
-    source = FileSource(os.fspath(path))
-    segment = pa.array(["file://" + os.path.realpath(path)])
-    try:
-        limits = (window_bytes, max_batch_uncompressed)
-        decoder = SegmentDecoder(source, Range(length, start), *limits, content_crc=False)
-        for group in decoder:
-            if on_damage is not None:
-                for damage in group.damages:
-                    on_damage(damage)
-            if group.records is not None:
-                yield _with_segment(group.records, segment)
-    finally:
-        source.close()
-
-
-def _with_segment(records: pa.RecordBatch, segment: pa.Array) -> pa.RecordBatch:
-    n = records.num_rows
-    codes = _ZEROS if n <= _ROWS else pa.py_buffer(bytes(4 * n))
-    column = pa.DictionaryArray.from_arrays(
-        pa.Array.from_buffers(pa.int32(), n, [None, codes], 0), segment, safe=False
-    )
-    return records.add_column(records.schema.get_field_index("batch_position"), "segment", column)

@@ -13,15 +13,22 @@ from pipelines.command.settings import SETTING_NAMES
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument that is not a setting: positional without choices, an option with them.
+    """An argument that is not a setting: an option if it has choices or a metavar, else positional.
 
-    many: whether it may be given several times.
+    many: whether it may be given several times. default: an option's value where it is not given; of choices
+    it is the first.
     """
 
     name: str
     help: str
     many: bool = False
     choices: tuple[str, ...] = ()
+    metavar: str | None = None
+    default: str | None = None
+
+    @property
+    def is_option(self) -> bool:
+        return bool(self.choices or self.metavar)
 
 
 @dataclass(frozen=True)
@@ -30,7 +37,7 @@ class Command:
 
     name: the word after ``kafka-log-lake``. module: a module of ``pipelines`` with ``main(argv)``. settings:
     names of the fields of ``Settings`` that it takes. is_configurable: whether ``--config`` may name a file
-    of them.
+    of them. extra: the extra of the wheel that brings the packages it needs.
     """
 
     name: str
@@ -39,6 +46,7 @@ class Command:
     settings: tuple[str, ...]
     arguments: tuple[Argument, ...] = ()
     is_configurable: bool = False
+    extra: str = "spark"
 
 
 _ONLY_FOR_DECODING = (
@@ -48,6 +56,14 @@ _ONLY_FOR_DECODING = (
     "max_batch_uncompressed",
     "quarantine_content_bytes",
     "fail_on_damage",
+)
+
+_ONLY_FOR_REPORTS = (
+    "codec_levels",
+    "sample_batches",
+    "price_per_gb_month",
+    "replication_factor",
+    "retention_days",
 )
 
 SCAN = Command(
@@ -64,14 +80,14 @@ DECODE = Command(
     "decode",
     "decode_batches",
     "Decode Kafka log segments into Delta tables.",
-    SETTING_NAMES,
+    tuple(name for name in SETTING_NAMES if name not in _ONLY_FOR_REPORTS),
     is_configurable=True,
 )
 INGEST = Command(
     "ingest",
     "ingest_raw",
     "Land the bytes of Kafka log segments in a Delta table.",
-    tuple(name for name in SETTING_NAMES if name not in _ONLY_FOR_DECODING),
+    tuple(name for name in DECODE.settings if name not in _ONLY_FOR_DECODING),
     is_configurable=True,
 )
 QUERY = Command(
@@ -82,6 +98,7 @@ QUERY = Command(
     (
         Argument("statement", "one SQL statement, in quotes"),
         Argument("format", "how rows are printed", choices=("table", "json", "csv")),
+        Argument("writes", "a statement that changes tables", choices=("refuse", "allow")),
     ),
 )
 SQL = Command(
@@ -90,4 +107,28 @@ SQL = Command(
     "Open a SQL shell over the tables and views of a lake.",
     ("lake", "cores", "driver_memory"),
 )
-COMMANDS = (SCAN, DECODE, INGEST, QUERY, SQL)
+QUALITY_REPORT = Command(
+    "quality-report",
+    "quality_report",
+    "Check the data quality of a lake: a table of metrics and one HTML page. Needs no Java.",
+    ("lake", "cores", "json"),
+    (
+        Argument(
+            "output", "folder of the page and its other forms", metavar="FOLDER", default="quality-report"
+        ),
+        Argument("thresholds", "YAML file: check to threshold and severity", metavar="FILE.yml"),
+        Argument(
+            "fail_on",
+            "exit with code 3 if a check of this severity, or of a higher one, fails",
+            choices=("none", "warning", "error"),
+        ),
+    ),
+    extra="report",
+)
+FORMAT_REPORT = Command(
+    "format-report",
+    "format_report",
+    "Measure what the records of a lake take in each message format and codec, and what that costs.",
+    ("lake", "topics", "exclude_topics", *_ONLY_FOR_REPORTS, "cores", "driver_memory", "json"),
+)
+COMMANDS = (SCAN, DECODE, INGEST, QUERY, SQL, QUALITY_REPORT, FORMAT_REPORT)

@@ -23,6 +23,12 @@ class DamageFound(JobError):
     exit_code = 3
 
 
+class ChecksFailed(JobError):
+    """Checks of data quality failed, of the severity that ``--fail-on`` names."""
+
+    exit_code = 3
+
+
 class RunFailed(JobError):
     """The run could not be completed; the ledger holds nothing of it."""
 

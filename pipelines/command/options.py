@@ -1,8 +1,8 @@
 """Runs a command: parses its arguments, prints an expected error as one line, returns the exit code.
 
-Exit codes: 0 done; 1 failed; 2 bad arguments, or a source or lake that cannot be opened; 3 damage found (only
-with ``--fail-on-damage``); 130 interrupted. Results go to standard output, progress and errors to standard
-error.
+Exit codes: 0 done; 1 failed; 2 bad arguments, or a source or lake that cannot be opened; 3 damage found
+(only with ``--fail-on-damage``) or a check failed (only with ``--fail-on``); 130 interrupted. Results go to
+standard output, progress and errors to standard error.
 """
 
 from __future__ import annotations
@@ -104,6 +104,14 @@ def add_argument(parser: argparse.ArgumentParser, argument: Argument) -> None:
     if argument.choices:
         choices = argument.choices
         parser.add_argument(option(argument.name), choices=choices, default=choices[0], help=argument.help)
+    elif argument.metavar:
+        default = f" (default {argument.default})" if argument.default else ""
+        parser.add_argument(
+            option(argument.name),
+            metavar=argument.metavar,
+            default=argument.default,
+            help=argument.help + default,
+        )
     else:
         many = "+" if argument.many else None
         parser.add_argument(argument.name, nargs=many, metavar=argument.name.upper(), help=argument.help)

@@ -60,11 +60,12 @@ EMBEDDED = {
 }
 
 # For a JVM that only plans:
-# - the first JIT compiler alone: the second would use a core for classes that run a few times;
+# - the first JIT compiler alone: the second would use a core for classes that run a few times. Java gives it
+#   48 MiB for its code by default: a session that runs many queries fills that, and compiles no more;
 # - no generated code: every Delta task generates hundreds of KB of it again, which costs more than it saves;
 # - no adaptive execution: planning again after each stage is most of the time of a query over a few rows.
 _ONLY_PLANS = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=128m",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",

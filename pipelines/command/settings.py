@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ import regex
 import yaml
 
 from pipelines.command.errors import UserError
+from udfs.format.levels import parse_levels
 
 MIB = 1024 * 1024
 REGEX_FLAGS = regex.DOTALL  # the name of a folder may contain a newline
@@ -62,6 +64,24 @@ def count(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"must be a whole number above 0, not {value!r}")
     return value
+
+
+def amount(value: object) -> float:
+    """A finite number, 0 or above."""
+    if isinstance(value, str) and re.fullmatch(r"[0-9]+(\.[0-9]*)?|\.[0-9]+", value):
+        value = float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ValueError(f"must be a number of 0 or above, such as 0.08, not {value!r}")
+    return float(value)
+
+
+def codec_levels(value: object) -> str:
+    """Codecs with their levels, in the text of ``udfs.format.levels.parse_levels``."""
+    try:
+        parse_levels(text(value))
+    except ValueError as error:
+        raise ValueError(f"must be codecs separated by commas, such as gzip:6,snappy: {error}") from None
+    return text(value)
 
 
 def pattern(value: object) -> str:
@@ -146,6 +166,18 @@ class Settings:
     parquet_compression: str = _setting(
         "zstd", one_of("zstd", "snappy", "gzip", "none"), "compression of the data files"
     )
+    codec_levels: str = _setting(
+        "gzip:1,gzip:6,gzip:9,snappy,lz4:9,lz4:12,zstd:1,zstd:3,zstd:9",
+        codec_levels,
+        "codecs to try, with the levels of Kafka's compression.<codec>.level",
+        "LIST",
+    )
+    sample_batches: int = _setting(
+        200, count, "batches of each topic, partition and magic that are compressed to try a codec", "N"
+    )
+    price_per_gb_month: float = _setting(0.08, amount, "price of 10^9 stored bytes for a month", "PRICE")
+    replication_factor: int = _setting(3, count, "copies that the cluster keeps", "N")
+    retention_days: float = _setting(7.0, amount, "days until retention deletes a record", "DAYS")
     cores: int | None = _setting(None, count, "cores of the embedded Spark or of scan; all by default", "N")
     driver_memory: str = _setting("2g", memory, "Java heap of the embedded Spark", "SIZE")
     fail_on_damage: bool = _setting(False, flag, "exit with code 3 if damage was found")
@@ -204,18 +236,18 @@ def make_settings(values: Mapping[str, Any], allowed: Iterable[str] = SETTING_NA
     return Settings(**values)
 
 
-def read_yaml(path: str) -> dict[str, Any]:
-    """The mapping in a settings file; {} for an empty file."""
+def read_yaml(path: str, named_by: str = "--config") -> dict[str, Any]:
+    """The mapping in a settings file; {} for an empty file. named_by: the option, for messages."""
     try:
         loaded = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise UserError(f"--config: cannot read {path}: {error.strerror or error}") from None
+        raise UserError(f"{named_by}: cannot read {path}: {error.strerror or error}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"--config: {path} is not valid YAML: {' '.join(str(error).split())}") from None
+        raise UserError(f"{named_by}: {path} is not valid YAML: {' '.join(str(error).split())}") from None
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):
-        raise UserError(f"--config: {path} must consist of `name: value` lines")
+        raise UserError(f"{named_by}: {path} must consist of `name: value` lines")
     return loaded
 
 

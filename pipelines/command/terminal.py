@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def printable(text: str) -> str:
     r"""The text, with characters that are not printable escaped as in Python: ``\x1b``, ``\u202e``, ``\n``.
@@ -17,3 +19,9 @@ def printable(text: str) -> str:
 def counted_noun(count: int, noun: str) -> str:
     """``1 segment``, ``2,000 segments``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def first_names(names: Sequence[str], shown: int = 10) -> str:
+    """``a, b and 2,000 more``: the first names, escaped."""
+    more = f" and {len(names) - shown:,} more" if len(names) > shown else ""
+    return ", ".join(map(printable, names[:shown])) + more

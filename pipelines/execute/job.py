@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pipelines.command.errors import UserError
 from pipelines.command.session import configured
 from pipelines.command.settings import Settings
+from pipelines.command.terminal import first_names
 from pipelines.execute.decode import Decoded, Runner
 from pipelines.execute.progress import Progress
 from pipelines.execute.slice_rows import BINARY, DIRECT, Reader, choose_mode, worker_opens
@@ -88,6 +89,7 @@ def run(spark: SparkSession, settings: Settings, work: Work) -> Summary:
     began = time.monotonic()
     began_us = time.time_ns() // 1000
     address = lake_address(settings.require_lake(), hadoop.default_scheme(spark))
+    _refuse_lake_in_source(address, settings.source)
     listing = None
     if work.landed is None and not check_place(address):
         listing = _list(spark, settings)  # before the lake is created: wrong sources must leave no empty lake
@@ -105,6 +107,16 @@ def run(spark: SparkSession, settings: Settings, work: Work) -> Summary:
         _run_all(spark, settings, work, lake, listing, plan, options, summary)
     summary.seconds = time.monotonic() - began
     return summary
+
+
+def _refuse_lake_in_source(address: str, sources: Sequence[str]) -> None:
+    """Raises a UserError for a lake below a source: each run would search it for segments."""
+    for source in sources:
+        path = local_path(source)
+        if path is not None and "://" not in address and os.path.isdir(path):
+            folder = os.path.realpath(path)
+            if os.path.commonpath([folder, os.path.realpath(address)]) == folder:
+                raise UserError(f"--lake {address} lies in --source {source}: choose a folder outside it")
 
 
 @contextmanager
@@ -134,7 +146,7 @@ def _run_all(
     summary: Summary,
 ) -> None:
     """Executes the bounded runs of a plan, and adds their results to the summary."""
-    warnings = Counter(_warnings(listing))
+    warnings = Counter(_warnings(listing, settings))
     if plan.planned:
         warnings.update(plan.warnings)
     unreadable = {**listing.unreadable, **plan.unreadable}
@@ -201,14 +213,21 @@ def _nothing_found(settings: Settings, listing: Listing) -> UserError:
         return UserError("nothing was landed in the lake: run pipelines.ingest_raw first, or name --source")
     skipped = [f"{n} x {reason}" for reason, n in sorted(listing.skipped.items())]
     if listing.unasked:
-        skipped.append("topics that do not match --topics, or match --exclude-topics")
+        topics = first_names(sorted(listing.unasked))
+        skipped.append(f"topics that do not match --topics, or match --exclude-topics: {topics}")
     error = no_segments_error(settings.source)
     return UserError(f"{error}; skipped: {', '.join(skipped)}" if skipped else str(error))
 
 
-def _warnings(listing: Listing) -> list[str]:
-    """Warnings about files whose topic, partition or base offset no table can hold."""
-    return [f"{listing.skipped[r]} files skipped: {r}" for r in _WARNED_REASONS if r in listing.skipped]
+def _warnings(listing: Listing, settings: Settings) -> list[str]:
+    """Warnings about files that no table can hold, and about a ``--redecode`` that matches none."""
+    warnings = [f"{listing.skipped[r]} files skipped: {r}" for r in _WARNED_REASONS if r in listing.skipped]
+    if settings.redecode:
+        expression = compiled(settings.redecode, "--redecode")
+        names = listing.segments.column("segment").to_pylist()
+        if not any(map(expression.search, names)):
+            warnings.append(f"--redecode {settings.redecode!r} matches no segment: {first_names(names, 3)}")
+    return warnings
 
 
 def _rules(spark: SparkSession, settings: Settings, listing: Listing, check: CheckFiles) -> Rules:

@@ -9,12 +9,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipelines.command.terminal import counted_noun, printable
+from pipelines.command.terminal import counted_noun, first_names, printable
 from pipelines.source.naming import UNREADABLE, UNREADABLE_FOLDER
 
 log = logging.getLogger(__name__)
 MB = 1_000_000
-_SHOWN = 10
 
 
 @dataclass
@@ -124,7 +123,7 @@ class Summary:
                 f"{did} {counted_noun(self.segments, 'segment')} ({self.bytes / MB:,.1f} MB) "
                 f"in {self.seconds:.1f} s, {rate:,.1f} MB/s"
             )
-            lines.append(f"  topics      {len(topics):,}: {_listed(topics)}")
+            lines.append(f"  topics      {len(topics):,}: {first_names(topics)}")
             lines.append(f"  partitions  {len(self.partitions):,}")
             lines += [f"  chunks      {self.chunks:,}"] if landed else self._decoded_lines()
         else:
@@ -168,8 +167,3 @@ def print_summary(summary: Summary, as_json: bool) -> None:
 def counted(what: Counter[str]) -> list[str]:
     """Each warning once, with its number if it came several times."""
     return [text if n == 1 else f"{text} ({n:,} times)" for text, n in what.items()]
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(map(printable, names[:_SHOWN]))
-    return shown + (f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else "")

@@ -12,7 +12,8 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pipelines.command.errors import UserError, one_line
 from pipelines.source.uris import local_path
-from udfs.format.schema import SEGMENTS
+from udfs.format.report_tables import REPORT_TABLES
+from udfs.format.schema import SEGMENTS, TABLES, Table
 
 # A property of every table; the columns differ between versions
 SCHEMA_VERSION = 2
@@ -52,6 +53,12 @@ def table_version(address: str, table: str) -> int | None:
     except (DeltaError, OSError) as error:
         raise UserError(f"cannot read the lake {address}: {one_line(error)}") from None
     return int(configuration[VERSION_PROPERTY]) if VERSION_PROPERTY in configuration else None
+
+
+def tables_of(address: str) -> tuple[Table, ...]:
+    """The tables of a complete lake, and those of reports that have run on it."""
+    reports = (table for table in REPORT_TABLES if table_version(address, table.name) is not None)
+    return (*TABLES, *reports)
 
 
 def is_lake(address: str) -> bool:

@@ -1,7 +1,7 @@
 """Creates the tables of a lake from the declarations in ``udfs.format.schema``.
 
 Only this module creates tables. The ledger is created last: a lake without a ledger is incomplete, and the
-missing tables are created.
+missing tables are created. A report creates its own table in a complete lake.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pipelines.lake.address import (
     table_path,
     table_version,
 )
+from udfs.format.report_tables import REPORT_TABLES
 from udfs.format.schema import SEGMENTS, TABLES, Table
 
 _AMBIGUOUS = re.compile(r"[][\\\x00-\x1f]|%[0-9A-Fa-f]{2}")
@@ -33,7 +34,7 @@ def create_tables(address: str) -> None:
     """Creates the missing tables of a lake; commits nothing if it is complete."""
     if not check_place(address):
         for table in _LEDGER_LAST:
-            _create(address, table)
+            create_table(address, table)
 
 
 def check_place(address: str) -> bool:
@@ -53,8 +54,8 @@ def check_place(address: str) -> bool:
     return exists
 
 
-def _create(address: str, table: Table) -> None:
-    """Creates one empty table, with deltalake: the first Delta DDL in a fresh JVM would take seconds."""
+def create_table(address: str, table: Table) -> None:
+    """Creates one empty table if it is missing, with deltalake: Delta DDL in a fresh JVM takes seconds."""
     if table_version(address, table.name) is not None:
         return
     schema = pa.schema(
@@ -95,7 +96,7 @@ def _check_folder(folder: Path) -> None:
 
 def _check_nothing_else(folder: Path) -> None:
     """Raises a UserError if the folder of a new lake holds anything but tables of an incomplete lake."""
-    ours = {table.name for table in TABLES}
+    ours = {table.name for table in (*TABLES, *REPORT_TABLES)}
     if folder.is_dir():
         for entry in sorted(folder.iterdir()):
             if entry.name not in ours and not entry.name.startswith(("_", ".")):

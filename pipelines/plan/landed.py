@@ -69,9 +69,9 @@ class Landed:
         """
         found = self._segments()
         topics = found.column("topic").unique().to_pylist()
-        asked = pc.is_in(found.column("topic"), pa.array([t for t in topics if is_asked(t)], pa.string()))
-        listing = Listing(unasked=found.num_rows - (pc.sum(asked).as_py() or 0))
-        found = found.filter(asked)
+        asked = {topic for topic in topics if is_asked(topic)}
+        listing = Listing(unasked=set(topics) - asked)
+        found = found.filter(pc.is_in(found.column("topic"), pa.array(sorted(asked), pa.string())))
         if not null_topic:
             named = pc.equal(found.column("topic"), NULL_TOPIC)
             if count := pc.sum(named).as_py():

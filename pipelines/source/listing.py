@@ -24,6 +24,7 @@ from pipelines.source.naming import (
     UNREADABLE,
     UNREADABLE_FOLDER,
     counts_folders,
+    left_behind,
     parse_file,
     parse_folder,
     parse_topic_id,
@@ -84,14 +85,14 @@ class Listing:
     skipped: reason -> number of folders, or of files (``naming.counts_folders``).
     unreadable: URI of a folder or file that could not be read -> why.
     partial: URIs of folders of which not every file could be listed.
-    unasked: number of segments whose topics the filters exclude.
+    unasked: topics with segments that the filters exclude.
     """
 
     segments: pa.Table = field(default_factory=LISTING_SCHEMA.empty_table)
     skipped: Counter[str] = field(default_factory=Counter)
     unreadable: dict[str, str] = field(default_factory=dict)
     partial: set[str] = field(default_factory=set)
-    unasked: int = 0
+    unasked: set[str] = field(default_factory=set)
 
 
 class TopicFilter:
@@ -192,7 +193,8 @@ def _add_folder(
         elif file.wanted:
             listing.skipped[offset] += 1
     if not topic_filter(place.topic):
-        listing.unasked += sum(file.wanted for _, file in segments)
+        if any(file.wanted for _, file in segments):
+            listing.unasked.add(place.topic)
         return
     log_start = min((offset for offset, _ in segments), default=0)
     last = max((offset for offset, file in segments if file.length), default=-1)
@@ -279,6 +281,8 @@ def _walk(root: str, seen: set[str], links: list[str], listing: Listing) -> Iter
                 todo.append(entry.path)
             elif entry.name.endswith(SEGMENT_SUFFIX) and entry.is_file(follow_symlinks=False):
                 logs += _stat(entry.path, entry.name, True, listing)
+        if not isinstance(parse_folder(canonical(path)), str):
+            listing.skipped.update(filter(None, (left_behind(entry.name) for entry in entries)))
         if logs:
             yield Folder(canonical(path), logs, _topic_id(path, entries))
 

@@ -18,6 +18,9 @@ PARTITION_TOO_BIG = "partition number above int"
 TOPIC_TOO_LONG = "topic name too long for a folder of the lake"
 NOT_TEXT = "folder path is not UTF-8"
 NO_SEGMENT = "file is not a segment"
+SWAP = "file .log.swap: it takes the place of segments when the broker starts"
+CLEANED = "file .log.cleaned: a result of the log cleaner that was not finished"
+TO_DELETE = "file .log.deleted: a segment that the broker is about to delete"
 OFFSET_TOO_BIG = "base offset above bigint"
 UNREADABLE = "file can't be read"
 UNREADABLE_FOLDER = "folder can't be read"
@@ -29,6 +32,7 @@ NULL_TO_SPARK = "topic name that Spark writes as null (decode it with --sink arr
 _PARTITION_FOLDER = re.compile(r"(?s)(.+)-([0-9]+)")
 _LEFT_BEHIND = re.compile(r"(?s).*\.[0-9a-fA-F]+-(delete|stray|future)")
 _SEGMENT_NAME = re.compile(r"[0-9]{20}\.log")
+_FILE_LEFT_BEHIND = re.compile(r"[0-9]{20}\.log\.(swap|cleaned|deleted)")
 _MAX_PARTITION, _MAX_OFFSET = 2**31 - 1, 2**63 - 1
 _MAX_NAME_BYTES = 255
 # Characters that the partition folders of Hive and Delta escape as %XX
@@ -69,6 +73,12 @@ def parse_file(name: str) -> int | str:
         return NO_SEGMENT
     offset = int(name[: -len(SEGMENT_SUFFIX)])
     return offset if offset <= _MAX_OFFSET else OFFSET_TOO_BIG
+
+
+def left_behind(name: str) -> str | None:
+    """Why a file beside the segments is skipped (Kafka's ``LogFileUtils``); None for any other file."""
+    match = _FILE_LEFT_BEHIND.fullmatch(name)
+    return {"swap": SWAP, "cleaned": CLEANED, "deleted": TO_DELETE}[match.group(1)] if match else None
 
 
 def counts_folders(reason: str) -> bool:

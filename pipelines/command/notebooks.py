@@ -1,0 +1,26 @@
+"""What the notebooks share: widgets that have values outside Databricks too, and plots on a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def widget(names: Mapping[str, Any], name: str, default: str) -> str:
+    """The value of a widget of Databricks; the default elsewhere. names: the notebook's ``globals()``."""
+    dbutils = names.get("dbutils")
+    if dbutils is None:
+        return default
+    dbutils.widgets.text(name, default)
+    return str(dbutils.widgets.get(name))
+
+
+def show(names: Mapping[str, Any], figure: Any) -> None:
+    """Shows a figure of matplotlib below its cell, or in a window where there is one."""
+    display = names.get("display")
+    if display is not None:
+        display(figure)
+    else:
+        import matplotlib.pyplot as plt  # not a dependency of the package
+
+        plt.show()

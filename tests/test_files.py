@@ -1,0 +1,77 @@
+"""``decode_segment`` and ``read_segment``: one file, no Spark, and no damage that goes unsaid."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+
+from tests.support.corpus import ROOT, oracle_records, segments
+from tests.support.logs import batch
+from udfs import read_segment
+from udfs.decoded import Damage
+from udfs.files import SCHEMA, DamageError, DamageWarning
+
+DAMAGED = ROOT / "hostile" / "bitflip-payload-v2-zstd-0" / "00000000000000000000.log"
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Path:
+    path = tmp_path / "00000000000000000000.log"
+    path.touch()
+    return path
+
+
+def test_one_table_has_every_record_of_the_file() -> None:
+    for path in segments()[::20]:
+        table = read_segment(path)
+        assert table.column("offset").to_pylist() == [line["offset"] for line in oracle_records(path)]
+        assert table.schema == SCHEMA
+
+
+def test_an_empty_file_gives_a_table_without_rows(empty: Path) -> None:
+    table = read_segment(empty)
+    assert (table.num_rows, table.schema) == (0, SCHEMA)
+
+
+def test_damage_warns_unless_it_is_taken_care_of() -> None:
+    with pytest.warns(DamageWarning, match=r"bitflip-payload.*: crc_mismatch at byte 3,374, 796 bytes: "):
+        rows = read_segment(DAMAGED).num_rows
+    found: list[Damage] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read_segment(DAMAGED, on_damage="ignore").num_rows == rows == 87
+        assert read_segment(DAMAGED, on_damage=found.append).num_rows == rows
+    assert [damage.position for damage in found] == [3374]
+
+
+def test_damage_can_raise() -> None:
+    with pytest.raises(DamageError, match="crc_mismatch") as raised:
+        read_segment(DAMAGED, on_damage="raise")
+    assert raised.value.damage.position == 3374
+
+
+def test_a_file_that_is_no_segment_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(b"\xff\xd8\xff\xe0" + b"jpeg" * 1000)
+    with pytest.warns(DamageWarning, match=r"photo.jpg is no Kafka log segment \(") as told:
+        assert read_segment(path).num_rows == 0
+    assert len(told) == 1
+    sound = tmp_path / "sound.log"
+    sound.write_bytes(batch(0) + b"\xff" * 100 + batch(3))
+    with pytest.warns(DamageWarning) as told:
+        read_segment(sound)
+    assert "is no Kafka log segment" not in str(told[0].message)
+
+
+def test_another_word_for_on_damage_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match="on_damage must be one of warn, raise, ignore, or a callable, not 'x'"
+    ):
+        read_segment(DAMAGED, on_damage="x")
+
+
+def test_no_file_is_an_ordinary_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_segment(tmp_path / "nope.log")

@@ -1,0 +1,102 @@
+"""One segment file -> Arrow record batches, in this thread, without Spark and without Java."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+import pyarrow as pa
+
+from udfs.decoded import Damage, Range
+from udfs.format.schema import HEADER_TYPE, RECORDS
+from udfs.kernels.record_columns import NAMES
+from udfs.segment_decoder import MAX_BATCH_UNCOMPRESSED, WINDOW_BYTES, SegmentDecoder
+from udfs.source.byte_source import FileSource
+
+_WAYS = ("warn", "raise", "ignore")
+_ROWS = 1 << 17
+_ZEROS = pa.py_buffer(bytes(4 * _ROWS))  # codes of a column that says the same of every row
+OnDamage = Callable[[Damage], None] | Literal["warn", "raise", "ignore"]
+
+# The columns of ``records`` that a file alone knows, in the types in which the decoder builds them
+_TYPES = {c.name: c.arrow_type for c in RECORDS.columns}
+_TYPES |= {"headers": HEADER_TYPE, "segment": pa.dictionary(pa.int32(), pa.string())}
+SCHEMA = pa.schema([(c.name, _TYPES[c.name]) for c in RECORDS.columns if c.name in (*NAMES, "segment")])
+
+
+class DamageWarning(UserWarning):
+    """A segment has a damaged range, whose records are not among those that were given."""
+
+
+class DamageError(ValueError):
+    """A segment has a damaged range. damage: the range."""
+
+    def __init__(self, message: str, damage: Damage) -> None:
+        super().__init__(message)
+        self.damage = damage
+
+
+def decode_segment(
+    path: str | os.PathLike[str],
+    *,
+    start: int = 0,
+    window_bytes: int = WINDOW_BYTES,
+    max_batch_uncompressed: int = MAX_BATCH_UNCOMPRESSED,
+    on_damage: OnDamage = "warn",
+) -> Iterator[pa.RecordBatch]:
+    """Decode one segment file: the columns of ``records`` that the file alone knows, without Spark.
+
+    start: byte where a batch begins. window_bytes: read at a time. on_damage: "warn" issues a DamageWarning
+    for each damaged range, "raise" raises a DamageError at the first, "ignore" says nothing; a callable gets
+    each Damage. Yields record batches in the order of the log, a single one without rows if there is no
+    record. Raises FileNotFoundError, PermissionError, and ValueError for another on_damage.
+    """
+    if not callable(on_damage) and on_damage not in _WAYS:
+        raise ValueError(f"on_damage must be one of {', '.join(_WAYS)}, or a callable, not {on_damage!r}")
+    with open(path, "rb") as file:
+        length = os.fstat(file.fileno()).st_size
+    source = FileSource(os.fspath(path))
+    segment = pa.array(["file://" + os.path.realpath(path)])
+    limits = (window_bytes, max_batch_uncompressed)
+    rows = batches = 0
+    try:
+        for group in SegmentDecoder(source, Range(length, start), *limits, content_crc=False):
+            batches += len(group.batches)
+            for damage in group.damages:
+                is_whole = batches == 0 and damage.position == 0 and damage.next_position >= length
+                _tell(os.fspath(path), damage, is_whole, on_damage)
+            if group.records is not None:
+                rows += group.records.num_rows
+                yield _with_segment(group.records, segment)
+    finally:
+        source.close()
+    if not rows:
+        yield pa.RecordBatch.from_arrays([pa.array([], each.type) for each in SCHEMA], schema=SCHEMA)
+
+
+def _tell(path: str, damage: Damage, is_whole: bool, on_damage: OnDamage) -> None:
+    """is_whole: whether the range is all of a file in which no batch was found."""
+    if callable(on_damage):
+        on_damage(damage)
+    elif on_damage != "ignore":
+        what = f"{damage.reason} at byte {damage.position:,}, {damage.size:,} bytes: {damage.detail}"
+        message = f"{path} is no Kafka log segment ({what})" if is_whole else f"{path}: {what}"
+        if on_damage == "raise":
+            raise DamageError(message, damage)
+        warnings.warn(DamageWarning(message), stacklevel=3)
+
+
+def _with_segment(records: pa.RecordBatch, segment: pa.Array) -> pa.RecordBatch:
+    n = records.num_rows
+    codes = _ZEROS if n <= _ROWS else pa.py_buffer(bytes(4 * n))
+    column = pa.DictionaryArray.from_arrays(
+        pa.Array.from_buffers(pa.int32(), n, [None, codes], 0), segment, safe=False
+    )
+    return records.add_column(records.schema.get_field_index("batch_position"), "segment", column)
+
+
+def read_segment(path: str | os.PathLike[str], **options: object) -> pa.Table:
+    """All records of one segment file as one table. options: those of ``decode_segment``."""
+    return pa.Table.from_batches(decode_segment(path, **options))  # type: ignore[arg-type]
