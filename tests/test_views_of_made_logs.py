@@ -272,7 +272,9 @@ def test_commands_quote_a_hostile_topic(ask_of: Any, tmp_path: Path) -> None:
     assert "abort --topic 'it'\\''s; rm' --partition 0" in hanging["abort_command"]
 
 
-def test_views_see_nothing_that_the_ledger_does_not_name(ask_of: Any, tmp_path: Path) -> None:
+def test_views_see_nothing_that_the_ledger_does_not_name(
+    spark: SparkSession, ask_of: Any, tmp_path: Path
+) -> None:
     """Rows that a run is committing, or left behind when it was killed, change no view."""
     bad = batch(9, 2)
     ended = (data(0, 7, 2), marker(2, 7, commit=False))
@@ -281,7 +283,8 @@ def test_views_see_nothing_that_the_ledger_does_not_name(ask_of: Any, tmp_path: 
     ask = ask_of(tmp_path / "src")
 
     def answers() -> dict[str, list[str]]:
-        return {view.name: sorted(map(repr, ask(f"SELECT * FROM {view.name}"))) for view in VIEWS}
+        register(spark, str(tmp_path / "lake"))
+        return {view.name: sorted(map(repr, spark.table(view.name).collect())) for view in VIEWS}
 
     before = answers()
     assert all(before[name] for name in before), [name for name in before if not before[name]]
