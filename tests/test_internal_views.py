@@ -94,7 +94,8 @@ def test_offsets_of_an_aborted_transaction_do_not_count(ask: Any) -> None:
     """Offset 5 of partition 1 was sent in a transaction that the dump shows aborted at 6."""
     where = "FROM consumer_offsets WHERE `group` = 'grp-ctp' AND metadata = 'meta-2'"
     assert ask(f"SELECT * {where}") == []
-    offsets = "SELECT record_offset FROM consumer_offsets WHERE log_partition = 1 AND record_offset < 9"
+    where = "WHERE log_partition = 1 AND record_offset < 9 ORDER BY record_offset"
+    offsets = f"SELECT record_offset FROM consumer_offsets {where}"
     assert [row["record_offset"] for row in ask(offsets)] == [2, 3]
 
 

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 
 from udfs.decoded import Damage, Range
@@ -16,8 +17,6 @@ from udfs.segment_decoder import MAX_BATCH_UNCOMPRESSED, WINDOW_BYTES, SegmentDe
 from udfs.source.byte_source import FileSource
 
 _WAYS = ("warn", "raise", "ignore")
-_ROWS = 1 << 17
-_ZEROS = pa.py_buffer(bytes(4 * _ROWS))  # codes of a column that says the same of every row
 OnDamage = Callable[[Damage], None] | Literal["warn", "raise", "ignore"]
 
 # The columns of ``records`` that a file alone knows, in the types in which the decoder builds them
@@ -89,11 +88,8 @@ def _tell(path: str, damage: Damage, is_whole: bool, on_damage: OnDamage) -> Non
 
 
 def _with_segment(records: pa.RecordBatch, segment: pa.Array) -> pa.RecordBatch:
-    n = records.num_rows
-    codes = _ZEROS if n <= _ROWS else pa.py_buffer(bytes(4 * n))
-    column = pa.DictionaryArray.from_arrays(
-        pa.Array.from_buffers(pa.int32(), n, [None, codes], 0), segment, safe=False
-    )
+    codes = np.zeros(records.num_rows, dtype=np.int32)
+    column = pa.DictionaryArray.from_arrays(codes, segment, safe=False)
     return records.add_column(records.schema.get_field_index("batch_position"), "segment", column)
 
 

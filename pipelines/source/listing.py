@@ -18,6 +18,7 @@ import regex
 from pipelines.command.errors import UserError
 from pipelines.command.settings import REGEX_FLAGS
 from pipelines.source.naming import (
+    LEFT_BEHIND,
     NULL_TO_SPARK,
     NULL_TOPIC,
     SEGMENT_SUFFIX,
@@ -52,6 +53,7 @@ LISTING_SCHEMA = pa.schema(
 )
 _ROWS = 1 << 16
 _METADATA = "partition.metadata"
+_LEFT_BEHIND = tuple(LEFT_BEHIND)
 
 
 class File(NamedTuple):
@@ -281,8 +283,9 @@ def _walk(root: str, seen: set[str], links: list[str], listing: Listing) -> Iter
                 todo.append(entry.path)
             elif entry.name.endswith(SEGMENT_SUFFIX) and entry.is_file(follow_symlinks=False):
                 logs += _stat(entry.path, entry.name, True, listing)
-        if not isinstance(parse_folder(canonical(path)), str):
-            listing.skipped.update(filter(None, (left_behind(entry.name) for entry in entries)))
+        left = [entry.name for entry in entries if entry.name.endswith(_LEFT_BEHIND)]
+        if left and not isinstance(parse_folder(canonical(path)), str):
+            listing.skipped.update(filter(None, map(left_behind, left)))
         if logs:
             yield Folder(canonical(path), logs, _topic_id(path, entries))
 

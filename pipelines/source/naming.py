@@ -21,6 +21,8 @@ NO_SEGMENT = "file is not a segment"
 SWAP = "file .log.swap: it takes the place of segments when the broker starts"
 CLEANED = "file .log.cleaned: a result of the log cleaner that was not finished"
 TO_DELETE = "file .log.deleted: a segment that the broker is about to delete"
+# Kafka's suffixes of files that stand beside segments for a while (``LogFileUtils``), and why each is skipped
+LEFT_BEHIND = {".log.swap": SWAP, ".log.cleaned": CLEANED, ".log.deleted": TO_DELETE}
 OFFSET_TOO_BIG = "base offset above bigint"
 UNREADABLE = "file can't be read"
 UNREADABLE_FOLDER = "folder can't be read"
@@ -32,7 +34,7 @@ NULL_TO_SPARK = "topic name that Spark writes as null (decode it with --sink arr
 _PARTITION_FOLDER = re.compile(r"(?s)(.+)-([0-9]+)")
 _LEFT_BEHIND = re.compile(r"(?s).*\.[0-9a-fA-F]+-(delete|stray|future)")
 _SEGMENT_NAME = re.compile(r"[0-9]{20}\.log")
-_FILE_LEFT_BEHIND = re.compile(r"[0-9]{20}\.log\.(swap|cleaned|deleted)")
+_FILE_LEFT_BEHIND = re.compile(r"[0-9]{20}(\.log\.(?:swap|cleaned|deleted))")
 _MAX_PARTITION, _MAX_OFFSET = 2**31 - 1, 2**63 - 1
 _MAX_NAME_BYTES = 255
 # Characters that the partition folders of Hive and Delta escape as %XX
@@ -76,9 +78,9 @@ def parse_file(name: str) -> int | str:
 
 
 def left_behind(name: str) -> str | None:
-    """Why a file beside the segments is skipped (Kafka's ``LogFileUtils``); None for any other file."""
+    """Why a file beside the segments is skipped; None for any other file."""
     match = _FILE_LEFT_BEHIND.fullmatch(name)
-    return {"swap": SWAP, "cleaned": CLEANED, "deleted": TO_DELETE}[match.group(1)] if match else None
+    return LEFT_BEHIND[match.group(1)] if match else None
 
 
 def counts_folders(reason: str) -> bool:

@@ -134,16 +134,15 @@ SESSION_VIEWS = _read_all()
 VIEWS = tuple(view for view in SESSION_VIEWS if not view.in_session_only)
 
 
-def _needed(statement: str) -> tuple[View, ...]:
-    """The views that a statement names, and those that they read; all if it names no table and no view."""
-    words = set(re.findall(r"\w+", statement.lower()))
-    needed = {view.name for view in SESSION_VIEWS if view.name in words}
-    if not needed and words.isdisjoint(_COLUMNS):
-        return SESSION_VIEWS
+def _needed(statement: str, tables: Iterable[str]) -> set[str]:
+    """The tables and views that a statement names, and those that they read; all if it names none."""
+    views = {view.name: view for view in SESSION_VIEWS}
+    known = {*views, *tables}
+    needed = known.intersection(re.findall(r"\w+", statement.lower())) or known
     for view in reversed(SESSION_VIEWS):
         if view.name in needed:
-            needed |= _named(view.select, (one.name for one in SESSION_VIEWS))
-    return tuple(view for view in SESSION_VIEWS if view.name in needed)
+            needed |= _named(view.select, known)
+    return needed
 
 
 def permanent_views(schema: str) -> Iterator[str]:
@@ -160,17 +159,17 @@ def permanent_views(schema: str) -> Iterator[str]:
 def register(spark: SparkSession, lake: str, statement: str = "") -> None:
     """Creates temporary views of a lake's tables and views in a session, and the functions.
 
-    statement: the views and functions that it names are enough, as each one costs time; "" for all.
+    statement: the tables, views and functions that it names are enough, as each one costs time; "" for all.
     """
     address = open_lake(lake, default_scheme(spark))
-    tables = tables_of(address)
+    tables = {table.name for table in tables_of(address)}
     for report in REPORT_TABLES:
-        if report not in tables:
+        if report.name not in tables:
             spark.catalog.dropTempView(report.name)  # another lake's, which the session had before
-    for table in tables:
-        source = sql_table(address, table.name)
-        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {table.name} AS SELECT * FROM {source}")
-    views = _needed(statement)
+    needed = _needed(statement, tables)
+    views = [view for view in SESSION_VIEWS if view.name in needed]
+    for name in sorted(tables & needed):
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM {sql_table(address, name)}")
     text = "\n".join([statement, *(view.select for view in views)]) if statement else ""
     register_functions(spark, text)
     register_internal_topics(spark, text)

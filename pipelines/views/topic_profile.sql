@@ -27,7 +27,7 @@
 --   last_timestamp timestamp: Highest timestamp
 --   skew double: Records of the fullest partition for each record of the average one
 WITH sized AS (
-  SELECT topic, partition, magic, timestampType, timestamp, offset, length(key) AS key_bytes, length(value) AS value_bytes,
+  SELECT topic, partition, timestamp, offset, length(key) AS key_bytes, length(value) AS value_bytes,
     aggregate(headers, 0L, (total, h) -> total + octet_length(h.key) + coalesce(length(h.value), 0)) AS headers_bytes
   FROM published_records WHERE NOT is_control
 ), grouped AS (
@@ -38,22 +38,29 @@ WITH sized AS (
     max(CASE WHEN headers_bytes IS NOT NULL THEN struct(headers_bytes, -partition AS p, -offset AS o) END) AS largest,
     min(timestamp) AS first_timestamp, max(timestamp) AS last_timestamp
   FROM sized GROUP BY topic
+), written AS (
+  -- what batches tell of their records needs no look at the records
+  SELECT topic, partition, magic, timestampType, compression, size_bytes, record_count, payload_bytes, uncompressed_bytes
+  FROM published_batches WHERE status IN ('ok', 'suspect') AND NOT is_control
 ), partitions AS (
   SELECT topic, count(*) AS partitions, max(records) / avg(records) AS skew
-  FROM (SELECT topic, partition, count(*) AS records FROM sized GROUP BY topic, partition) GROUP BY topic
+  FROM (SELECT topic, partition, sum(record_count) AS records FROM written GROUP BY topic, partition)
+  WHERE records > 0 GROUP BY topic
 ), kinds AS (
   SELECT topic, map_from_entries(sort_array(collect_list(struct(magic, records)))) AS magics
-  FROM (SELECT topic, magic, count(*) AS records FROM sized GROUP BY topic, magic) GROUP BY topic
+  FROM (SELECT topic, magic, sum(record_count) AS records FROM written GROUP BY topic, magic)
+  WHERE records > 0 GROUP BY topic
 ), stamps AS (
   SELECT topic, map_from_entries(sort_array(collect_list(struct(timestampType, records)))) AS timestamp_types
-  FROM (SELECT topic, timestampType, count(*) AS records FROM sized GROUP BY topic, timestampType) GROUP BY topic
+  FROM (SELECT topic, timestampType, sum(record_count) AS records FROM written GROUP BY topic, timestampType)
+  WHERE records > 0 GROUP BY topic
 ), stored AS (
   SELECT topic, sum(bytes) AS bytes, sum(batches) AS batches, sum(uncompressed) / sum(payload) AS compression_ratio,
     map_from_entries(sort_array(collect_list(struct(compression, bytes)))) AS codecs
   FROM (
     SELECT topic, compression, sum(size_bytes) AS bytes, count(*) AS batches, sum(uncompressed_bytes) AS uncompressed,
       sum(payload_bytes) AS payload
-    FROM published_batches WHERE status IN ('ok', 'suspect') AND NOT is_control GROUP BY topic, compression
+    FROM written GROUP BY topic, compression
   ) GROUP BY topic
 )
 SELECT g.topic, p.partitions, g.records, b.bytes, b.batches, g.records / CAST(b.batches AS DOUBLE) AS records_per_batch,
