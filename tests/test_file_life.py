@@ -139,47 +139,50 @@ def moved_to_another_disk(folder: Path) -> Iterator[Then]:
     yield Then([*range(9)], warning="is gone, and another folder holds their offsets")
 
 
-def linked_to_another_folder(folder: Path) -> Iterator[Then]:
-    """A link to the newest snapshot, with other boundaries between its segments."""
+def snapshot(folder: Path) -> Path:
+    """A folder of snapshots of a log; the first, ``1``, has segments from 0 and from 6 on, to offset 11."""
     kept = folder.parent.parent / "snapshots"
     put(kept / "1", 0, *batches(0, 2))
     put(kept / "1", 6, *batches(6, 2))
+    return kept
+
+
+def link(folder: Path, target: Path) -> None:
+    """Makes the partition's folder a link to another, in place of the one before."""
+    folder.parent.mkdir(exist_ok=True)
+    folder.unlink(missing_ok=True)
+    folder.symlink_to(target)
+
+
+def linked_to_another_folder(folder: Path) -> Iterator[Then]:
+    """A link to the newest snapshot, with other boundaries between its segments."""
+    kept = snapshot(folder)
     put(kept / "2", 0, batch(0))
     put(kept / "2", 3, *batches(3, 4))
-    folder.parent.mkdir()
-    folder.symlink_to(kept / "1")
+    link(folder, kept / "1")
     yield Then([*range(12)])
-    folder.unlink()
-    folder.symlink_to(kept / "2")
+    link(folder, kept / "2")
     yield Then([*range(15)])
 
 
 def linked_to_a_folder_that_starts_later(folder: Path) -> Iterator[Then]:
     """The same where retention has deleted the first segment there: what is before its start stays."""
-    kept = folder.parent.parent / "snapshots"
-    put(kept / "1", 0, *batches(0, 2))
-    put(kept / "1", 6, *batches(6, 2))
+    kept = snapshot(folder)
     put(kept / "2", 6, batch(6))
     put(kept / "2", 9, *batches(9, 2))
-    folder.parent.mkdir()
-    folder.symlink_to(kept / "1")
+    link(folder, kept / "1")
     yield Then([*range(12)])
-    folder.unlink()
-    folder.symlink_to(kept / "2")
+    link(folder, kept / "2")
     yield Then([*range(15)], kept=True)
 
 
 def linked_to_a_folder_with_other_boundaries(folder: Path) -> Iterator[Then]:
     """No file has offsets 0 to 2 now: their rows stay, and with them those of the same segment."""
-    kept = folder.parent.parent / "snapshots"
-    put(kept / "1", 0, *batches(0, 2))
-    put(kept / "1", 6, *batches(6, 2))
+    kept = snapshot(folder)
     put(kept / "2", 3, *batches(3, 4))
-    folder.parent.mkdir()
-    folder.symlink_to(kept / "1")
+    link(folder, kept / "1")
     yield Then([*range(12)])
-    folder.unlink()
-    folder.symlink_to(kept / "2")
+    link(folder, kept / "2")
     warning = "a-0: offsets 3 to 5 are in the tables twice"
     yield Then(sorted([*range(6), *range(3, 15)]), warning=warning, kept=True)
 

@@ -14,7 +14,7 @@ The way of a byte, one module a station::
     files            one file -> Arrow record batches, without Spark
     parquet_sink     columns -> the data files of the tables
     functions        columns of bytes -> columns of answers, for SQL        (column_functions)
-    tasks            the one adapter: rows of slices in, reports or records out
+    tasks            the one adapter: rows of slices in, reports or records out  (task_input)
     protocol         what the driver has to know of it: rows, options, names
 
 ``values`` reads what the records of Kafka's internal topics hold: keys and values -> Arrow columns.

@@ -1,42 +1,31 @@
 """The adapter to Spark: rows of slices in; reports, staged rows or records out, by mapInArrow callables.
 
-The rows of a group come one after the other in one task. A slice that brings no content is read from its
-URI; content may come in several rows, chunk by chunk.
+The rows of a group come one after the other in one task.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
 
 from udfs.arrow.batch_columns import batch_columns, damage_columns
 from udfs.arrow.parquet_sink import GroupWriter
-from udfs.decoded import Group, Range, Totals
+from udfs.decoded import Group, Totals
 from udfs.format.schema import BATCHES, QUARANTINE, RAW_SEGMENTS, RECORDS, Table
 from udfs.segment_decoder import SegmentDecoder
 from udfs.source.byte_source import (
-    ByteSource,
-    ChunkSource,
-    SourceChanged,
     SourceError,
-    SourceUnreadable,
-    Unreadable,
-    open_source,
 )
 from udfs.source.chunks import cut_chunks
-from udfs.source.fingerprint import Marks, compare, fingerprint, mark
+from udfs.source.fingerprint import fingerprint, mark
 from udfs.spark.protocol import (
     BATCH_ROW,
     DAMAGE_ROW,
     FILE,
     REPORT_SCHEMA,
     SLICE,
-    SLICE_SCHEMA,
     STAGED_SCHEMA,
     ArrowBatches,
     Problem,
@@ -44,128 +33,26 @@ from udfs.spark.protocol import (
     Stage,
     StageOptions,
 )
+from udfs.spark.task_input import FailedSource, TaskSlice, groups_of, problem_of, slices_of
 
 _SPARK_ROWS = 1 << 14  # rows of one Arrow batch handed to Spark
 _SPARK_BYTES = 64 << 20
 
 
-@dataclass
-class _Slice:
-    """One slice of the task's input, with its bytes."""
-
-    row: dict[str, Any]
-    source: ByteSource
-
-    def decoder(self, options: StageOptions) -> SegmentDecoder:
-        row = self.row
-        return SegmentDecoder(
-            self.source,
-            Range(
-                length=row["length"],
-                start=row["start"],
-                stop=row["stop"],
-                exact=row["exact_start"],
-                has_successor=row["has_successor"],
-                previous_last_offset=row["previous_last_offset"],
-            ),
-            options.window_bytes,
-            options.max_batch_uncompressed,
-            options.quarantine_content_bytes,
-        )
-
-
-def _rows(batches: ArrowBatches) -> Iterator[tuple[dict[str, Any], pa.Buffer | None]]:
-    """Input rows, the content apart as a buffer that is not copied."""
-    at = SLICE_SCHEMA.get_field_index("content")
-    for batch in batches:
-        content = batch.column(at)
-        for i, row in enumerate(batch.drop_columns(["content"]).to_pylist()):
-            yield row, content[i].as_buffer() if content[i].is_valid else None
-
-
-def _slices(batches: ArrowBatches) -> Iterator[_Slice]:
-    """Slices in their order; a slice's chunks are taken as its source needs them."""
-
-    def key(item: tuple[dict[str, Any], Any]) -> tuple[int, str, int]:
-        return item[0]["group_id"], item[0]["segment"], item[0]["start"]
-
-    for _, items in itertools.groupby(_rows(batches), key):
-        slice_ = _with_source(items)
-        yield slice_
-        slice_.source.close()
-
-
-def _with_source(items: Iterator[tuple[dict[str, Any], Any]]) -> _Slice:
-    row, content = next(items)
-    try:
-        if content is None:
-            source = open_source(row["segment"])
-            try:
-                _check_as_planned(row, source, source.size())
-            except SourceError:
-                source.close()
-                raise
-            return _Slice(row, source)
-        size = row["chunk_position"] + len(content)
-        if row["chunk_position"] == 0 and size >= row["start"]:  # else the marks are in no chunk that came
-            _check_as_planned(row, ChunkSource(iter([(0, content)])), max(size, row["length"]))
-    except SourceError as error:
-        return _Slice(row, _Failed(error))
-    rest = itertools.chain([(row, content)], items)
-    return _Slice(row, ChunkSource((r["chunk_position"], _cut(r, c)) for r, c in rest))
-
-
-def _check_as_planned(row: dict[str, Any], source: ByteSource, size: int) -> None:
-    """The log cleaner puts another file in a segment's place, so what one opened file gives fits together.
-
-    Whether it is the file of the plan is asked here: a segment that has a successor does not grow, and one
-    that goes on still begins as it did.
-    """
-    if size < row["length"] or (size > row["length"] and row["has_successor"]):
-        raise SourceChanged(f"it has {size} bytes, planned with {row['length']}")
-    if row["fingerprint"] and compare(source, row["fingerprint"]) is Marks.CHANGED:
-        raise SourceChanged("it does not begin as what was decoded of it before")
-
-
-def _cut(row: dict[str, Any], content: Any) -> Any:
-    """Content up to the planned length: a segment that is being written may have brought more."""
-    return content[: max(0, row["length"] - row["chunk_position"])]
-
-
-class _Failed:
-    """A segment that could not be opened: every read says so."""
-
-    def __init__(self, why: SourceError) -> None:
-        self.why = why
-
-    def read_into(self, position: int, view: Any) -> int:
-        raise self.why
-
-    def unreadable(self, position: int, end: int) -> list[Unreadable]:
-        return []
-
-    def close(self) -> None:
-        pass
-
-
-def _problem(error: SourceError) -> Problem:
-    return Problem.UNREADABLE if isinstance(error, SourceUnreadable) else Problem.CHANGED
-
-
-def _report(slice_: _Slice, decoder: SegmentDecoder, first_mark: str | None) -> SliceReport:
+def _report(slice_: TaskSlice, decoder: SegmentDecoder, first_mark: str | None) -> SliceReport:
     row, totals = slice_.row, decoder.totals
     marks = None
     if totals.begin is not None:
         ends = (totals.end, first_mark, totals.sound_end, row["length"])
         marks = fingerprint(slice_.source, totals.last_position, *ends)
-    return SliceReport(row["group_id"], row["segment"], row["start"], totals, marks)
+    return SliceReport(*slice_.ids, totals, marks)
 
 
 def _decode(
-    batches: ArrowBatches, options: StageOptions, take: Callable[[_Slice, Group], None]
+    batches: ArrowBatches, options: StageOptions, take: Callable[[TaskSlice, Group], None]
 ) -> Iterator[SliceReport]:
     """Decode each slice, hand its groups to ``take``, give its report."""
-    for slice_ in _slices(batches):
+    for slice_ in slices_of(batches):
         row = slice_.row
         decoder = slice_.decoder(options)
         try:
@@ -177,30 +64,13 @@ def _decode(
                 take(slice_, group)
             yield _report(slice_, decoder, first_mark)
         except SourceError as error:
-            ids = (row["group_id"], row["segment"], row["start"])
-            yield SliceReport(*ids, problem=_problem(error), detail=str(error))
+            yield SliceReport(*slice_.ids, problem=problem_of(error), detail=str(error))
 
 
 def _report_batch(rows: list[tuple[int, str, str]]) -> pa.RecordBatch:
     columns = zip(*rows, strict=True)
     arrays = [pa.array(c, f.type) for c, f in zip(columns, REPORT_SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=REPORT_SCHEMA)
-
-
-def _groups(batches: ArrowBatches) -> Iterator[tuple[int, ArrowBatches]]:
-    """The task's rows a group at a time; a batch that holds several groups is cut."""
-
-    def parts() -> Iterator[tuple[int, pa.RecordBatch]]:
-        for batch in batches:
-            ids = batch.column(0).to_pylist()
-            begin = 0
-            for end in range(1, len(ids) + 1):
-                if end == len(ids) or ids[end] != ids[begin]:
-                    yield ids[begin], batch.slice(begin, end - begin)
-                    begin = end
-
-    for group_id, found in itertools.groupby(parts(), lambda item: item[0]):
-        yield group_id, map(itemgetter(1), found)
 
 
 def _writer(options: StageOptions, group_id: int) -> GroupWriter:
@@ -211,10 +81,10 @@ def write_tables(options: StageOptions) -> Stage:
     """Decode and write the Parquet files of records, batches and quarantine; rows: REPORT_DDL."""
 
     def stage(batches: ArrowBatches) -> ArrowBatches:
-        for group_id, rows in _groups(batches):
+        for group_id, rows in groups_of(batches):
             writer = _writer(options, group_id)
 
-            def take(slice_: _Slice, group: Group, writer: GroupWriter = writer) -> None:
+            def take(slice_: TaskSlice, group: Group, writer: GroupWriter = writer) -> None:
                 _write_group(writer, slice_.row, group, options.run_id)
 
             try:
@@ -263,10 +133,10 @@ def stage_rows(options: StageOptions) -> Stage:
     """Decode without writing: reports, rows of batches and of quarantine; rows: STAGED_DDL."""
 
     def stage(batches: ArrowBatches) -> ArrowBatches:
-        for group_id, rows in _groups(batches):
+        for group_id, rows in groups_of(batches):
             staged: list[pa.RecordBatch] = []
 
-            def take(slice_: _Slice, group: Group, staged: list[pa.RecordBatch] = staged) -> None:
+            def take(slice_: TaskSlice, group: Group, staged: list[pa.RecordBatch] = staged) -> None:
                 row = slice_.row
                 if len(group.batches):
                     found = _placed(BATCHES, row, batch_columns(group.batches))
@@ -307,7 +177,7 @@ def read_records(options: StageOptions) -> Stage:
     """Decode to rows of ``records``. A slice whose bytes are not those expected fails the task."""
 
     def stage(batches: ArrowBatches) -> ArrowBatches:
-        for slice_ in _slices(batches):
+        for slice_ in slices_of(batches):
             decoder = slice_.decoder(options)
             try:
                 for group in decoder:
@@ -330,18 +200,17 @@ def verify(options: StageOptions) -> Stage:
     """Whether the bytes of slices still are those expected: reports; rows: REPORT_DDL."""
 
     def stage(batches: ArrowBatches) -> ArrowBatches:
-        for slice_ in _slices(batches):
+        for slice_ in slices_of(batches):
             row, problem, detail = slice_.row, None, ""
-            decoder = slice_.decoder(options)
+            decoder = slice_.decoder(options, columns=False)
             try:
                 for _ in decoder:
                     pass
                 if decoder.totals.content_crc32c != row["expected_crc32c"]:
                     problem, detail = Problem.CHANGED, "other bytes than before"
             except SourceError as error:
-                problem, detail = _problem(error), str(error)
-            ids = (row["group_id"], row["segment"], row["start"])
-            report = SliceReport(*ids, problem=problem, detail=detail)
+                problem, detail = problem_of(error), str(error)
+            report = SliceReport(*slice_.ids, problem=problem, detail=detail)
             yield _report_batch([(row["group_id"], SLICE, report.to_json())])
 
     return stage
@@ -351,13 +220,11 @@ def check_files(options: StageOptions) -> Stage:
     """Whether the files of slices still are those that were planned: reports; rows: REPORT_DDL."""
 
     def stage(batches: ArrowBatches) -> ArrowBatches:
-        for slice_ in _slices(batches):
-            row, source = slice_.row, slice_.source
-            ids = (row["group_id"], row["segment"], row["start"])
-            report = SliceReport(*ids)
-            if isinstance(source, _Failed):
-                report = SliceReport(*ids, problem=_problem(source.why), detail=str(source.why))
-            yield _report_batch([(row["group_id"], SLICE, report.to_json())])
+        for slice_ in slices_of(batches):
+            source, report = slice_.source, SliceReport(*slice_.ids)
+            if isinstance(source, FailedSource):
+                report = SliceReport(*slice_.ids, problem=problem_of(source.why), detail=str(source.why))
+            yield _report_batch([(report.group_id, SLICE, report.to_json())])
 
     return stage
 
@@ -383,7 +250,7 @@ _RAW_FROM_SLICE = (
 )
 
 
-def _raw_rows(slice_: _Slice, options: StageOptions) -> Iterator[pa.RecordBatch]:
+def _raw_rows(slice_: TaskSlice, options: StageOptions) -> Iterator[pa.RecordBatch]:
     """One row of raw_segments a chunk."""
     row = slice_.row
     constant = {name: row[name] for name in _RAW_FROM_SLICE}
@@ -399,10 +266,10 @@ def land_raw(options: StageOptions) -> Stage:
     """Write the bytes of segments as chunks, the Parquet files of raw_segments; rows: REPORT_DDL."""
 
     def stage(batches: ArrowBatches) -> ArrowBatches:
-        for group_id, rows in _groups(batches):
+        for group_id, rows in groups_of(batches):
             writer = _writer(options, group_id)
             try:
-                reports = [_land(writer, slice_, options) for slice_ in _slices(rows)]
+                reports = [_land(writer, slice_, options) for slice_ in slices_of(rows)]
             except BaseException:
                 writer.abandon()
                 raise
@@ -411,9 +278,8 @@ def land_raw(options: StageOptions) -> Stage:
     return stage
 
 
-def _land(writer: GroupWriter, slice_: _Slice, options: StageOptions) -> SliceReport:
+def _land(writer: GroupWriter, slice_: TaskSlice, options: StageOptions) -> SliceReport:
     row = slice_.row
-    ids = (row["group_id"], row["segment"], row["start"])
     landed, last_offset, marks = row["start"], row["previous_last_offset"], row["fingerprint"]
     try:
         for chunk in _raw_rows(slice_, options):
@@ -422,15 +288,15 @@ def _land(writer: GroupWriter, slice_: _Slice, options: StageOptions) -> SliceRe
             columns = dict(zip(chunk.schema.names, chunk.columns, strict=True))
             writer.write(RAW_SEGMENTS, row["topic"], row["partition"], row["segment"], None, columns)
     except SourceError as error:
-        return SliceReport(*ids, problem=_problem(error), detail=str(error))
-    return SliceReport(*ids, Totals(end=landed, end_offset=last_offset), marks)
+        return SliceReport(*slice_.ids, problem=problem_of(error), detail=str(error))
+    return SliceReport(*slice_.ids, Totals(end=landed, end_offset=last_offset), marks)
 
 
 def read_raw(options: StageOptions) -> Stage:
     """The bytes of segments as rows of raw_segments."""
 
     def stage(batches: ArrowBatches) -> ArrowBatches:
-        for slice_ in _slices(batches):
+        for slice_ in slices_of(batches):
             try:
                 yield from _raw_rows(slice_, options)
             except SourceError as error:

@@ -1,0 +1,76 @@
+"""What a job says of arguments that cannot be meant: one line, and nothing is changed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pipelines import decode_batches
+from pipelines.command.settings import Settings
+from pipelines.source.uris import escape
+from tests.support.logs import batch, put
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    return tmp_path / "logs"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--source", "{logs}/none"], "no such path"),
+        (["--source", "{logs}/none*"], "matches nothing"),
+        (["--source", "{logs}/[none"], "matches nothing"),
+        (["--source", "{logs}/bare"], "no segments"),
+        (["--source", "{logs}/folder"], "folder is not a partition"),
+        (
+            ["--source", "{logs}", "--topics", "nothing"],
+            "topics that do not match --topics, or match --exclude-topics: a",
+        ),
+        ([], "--source is missing"),
+        (["--from-raw"], "ingest_raw"),
+    ],
+)
+def test_each_misuse_ends_with_one_line_and_exit_code_2(
+    spark: SparkSession,
+    lake: str,
+    logs: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    said: str,
+) -> None:
+    put(logs / "a-0", 0, batch(0))
+    put(logs / "folder", 0, batch(0))
+    (logs / "bare").mkdir()
+    given = [text.replace("{logs}", escape(str(logs)) if "*" in text else str(logs)) for text in arguments]
+    assert decode_batches.main([*given, "--lake", lake]) == 2
+    errors = capsys.readouterr().err.strip().splitlines()
+    assert said in errors[-1]
+    assert len(errors) == 1
+
+
+def test_a_lake_in_its_own_source_is_refused(
+    spark: SparkSession, logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(logs / "a-0", 0, batch(0))
+    for lake in (logs, logs / "lake"):
+        assert decode_batches.main(["--source", str(logs), "--lake", str(lake)]) == 2
+        (line,) = capsys.readouterr().err.strip().splitlines()
+        assert line == f"error: --lake {lake} lies in --source {logs}: choose a folder outside it"
+    assert sorted(path.name for path in logs.rglob("*")) == ["00000000000000000000.log", "a-0"]
+
+
+def test_a_redecode_that_matches_nothing_says_so(spark: SparkSession, lake: str, logs: Path) -> None:
+    path = put(logs / "a-0", 0, batch(0))
+    asked = Settings(source=(str(logs),), lake=lake)
+    decode_batches.run(spark, asked)
+    summary = decode_batches.run(spark, replace(asked, redecode="nothing"))
+    assert summary.warnings == [f"--redecode 'nothing' matches no segment: file://{path}"]
+    assert decode_batches.run(spark, replace(asked, redecode="a-0")).warnings == []
