@@ -18,6 +18,7 @@ if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the i
 from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.command.commands import DECODE
+from pipelines.command.engine import Engine
 from pipelines.command.errors import DamageFound
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings, make_settings
@@ -28,7 +29,7 @@ from pipelines.lake.address import open_lake
 from pipelines.lake.commit import DECODE_APP, LakeWriter
 from pipelines.plan.landed import Landed
 from pipelines.plan.slices import make_slices
-from pipelines.source.hadoop import default_scheme
+from pipelines.source.hadoop import job_scheme
 from pipelines.source.listing import Listing, TopicFilter
 from udfs.format import schema
 from udfs.spark import protocol
@@ -36,10 +37,14 @@ from udfs.spark import protocol
 
 def run(spark: SparkSession, settings: Settings) -> Summary:
     """Decodes new and changed segments of the sources into the lake. Raises a JobError if it fails."""
+    return _run(Engine(settings, given=spark), settings)
+
+
+def _run(engine: Engine, settings: Settings) -> Summary:
     if settings.from_raw:
-        open_lake(settings.require_lake(), default_scheme(spark))
+        open_lake(settings.require_lake(), job_scheme(engine))
     return job.run(
-        spark,
+        engine,
         settings,
         job.Work(
             app_id=DECODE_APP,
@@ -86,7 +91,7 @@ def decode_segments(spark: SparkSession, source: str | Sequence[str], **settings
     settings: fields of ``Settings`` (topics, max_batch_uncompressed, ...). Every segment is one slice.
     """
     checked = make_settings({**settings, "source": source})
-    plan = job.plan_afresh(spark, checked)
+    plan = job.plan_afresh(Engine(checked, given=spark), checked)
     segments = [segment for bounded_run in plan.runs(plan.found, 1 << 62) for segment in bounded_run]
     slices = make_slices(segments, checked.slice_bytes, split=False)
     rows = job.reader(spark, checked, segments).rows(slices, 0)
@@ -94,8 +99,8 @@ def decode_segments(spark: SparkSession, source: str | Sequence[str], **settings
     return rows.mapInArrow(protocol.stage("read_records", options), schema.RECORDS.ddl())
 
 
-def _job(spark: SparkSession, settings: Settings) -> None:
-    summary = run(spark, settings)
+def _job(engine: Engine, settings: Settings) -> None:
+    summary = _run(engine, settings)
     print_summary(summary, settings.json)
     if settings.fail_on_damage and summary.is_damaged:
         raise DamageFound(summary.damage())

@@ -17,6 +17,7 @@ if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the i
 from pyspark.sql import SparkSession
 
 from pipelines.command.commands import FORMAT_REPORT
+from pipelines.command.engine import Engine
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.report import format_savings, savings_text
@@ -25,12 +26,12 @@ from pipelines.report.format_savings import Report
 
 def run(spark: SparkSession, settings: Settings) -> Report:
     """Computes the report and commits it, if the lake or the settings changed since the latest run."""
-    return format_savings.run(spark, settings)
+    return format_savings.run(Engine(settings, given=spark), settings)
 
 
-def _job(spark: SparkSession, settings: Settings) -> None:
+def _job(engine: Engine, settings: Settings) -> None:
     began = time.monotonic()
-    report = run(spark, settings)
+    report = format_savings.run(engine, settings)
     seconds = time.monotonic() - began
     print(savings_text.to_json(report, seconds) if settings.json else savings_text.to_text(report, seconds))
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from pipelines.command.commands import INGEST
+from pipelines.command.engine import Engine
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.execute import job
@@ -31,8 +32,12 @@ from udfs.format import schema
 
 def run(spark: SparkSession, settings: Settings) -> Summary:
     """Lands new bytes of the sources. Raises a JobError if it fails."""
+    return _run(Engine(settings, given=spark), settings)
+
+
+def _run(engine: Engine, settings: Settings) -> Summary:
     work = job.Work(INGEST_APP, _known, Lander, _count)
-    summary = job.run(spark, settings, work)
+    summary = job.run(engine, settings, work)
     summary.chunks = summary.chunks or 0
     return summary
 
@@ -56,8 +61,8 @@ def _known(lake: LakeWriter) -> pa.Table:
     return Landed(lake.path(schema.RAW_SEGMENTS.name)).known()
 
 
-def _job(spark: SparkSession, settings: Settings) -> None:
-    print_summary(run(spark, settings), settings.json)
+def _job(engine: Engine, settings: Settings) -> None:
+    print_summary(_run(engine, settings), settings.json)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

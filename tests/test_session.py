@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pipelines import decode_batches, ingest_raw
 from pipelines.command.java import java_major, java_problem
 from pipelines.command.session import get_session
 from pipelines.command.settings import Settings
+from tests.support.logs import batch, put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,13 +105,37 @@ def test_missing_java_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert str(java_problem()).startswith("no Java found")
 
 
-def test_job_without_java_exits_with_2(tmp_path: Path) -> None:
-    environment = {**os.environ, "JAVA_HOME": str(tmp_path)}
+def without_java(folder: Path, job: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "JAVA_HOME": str(folder)}
     environment.pop("PYSPARK_GATEWAY_PORT", None)
-    command = [sys.executable, "-m", "pipelines.query", "--lake", str(tmp_path), "SELECT 1"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    command = [sys.executable, "-m", f"pipelines.{job}", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+
+
+def test_job_without_java_exits_with_2(tmp_path: Path) -> None:
+    done = without_java(tmp_path, "query", "--lake", str(tmp_path), "SELECT 1")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert done.stderr.startswith("error: JAVA_HOME has no bin/java: install a Java 17 or 21")
+
+
+def test_what_needs_no_spark_is_answered_without_java(spark: SparkSession, lake: str, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    put(logs / "a-0", 0, batch(0))
+    settings = Settings(source=(str(logs),), lake=lake)
+    decode_batches.run(spark, settings)
+    ingest_raw.run(spark, settings)
+    for code, said, job, *arguments in (
+        (0, "nothing new to decode", "decode_batches", "--source", str(logs), "--lake", lake),
+        (0, "nothing new to land", "ingest_raw", "--source", str(logs), "--lake", lake),
+        (2, "no such path", "decode_batches", "--source", f"{logs}/none", "--lake", lake),
+        (2, "there is no lake", "decode_batches", "--from-raw", "--lake", str(logs)),
+    ):
+        done = without_java(tmp_path, job, *arguments)
+        assert (done.returncode, said in done.stdout + done.stderr) == (code, True), done.stderr
+    put(logs / "a-0", 1, batch(1))
+    done = without_java(tmp_path, "decode_batches", "--source", str(logs), "--lake", lake)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: JAVA_HOME has no bin/java")
 
 
 def bare_submit(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

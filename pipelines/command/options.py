@@ -166,9 +166,9 @@ def exit_code_of(job: Callable[[], object]) -> int:
 def run_command(
     command: Command, run: Callable[..., object], argv: Sequence[str] | None = None, with_spark: bool = True
 ) -> int:
-    """Parses the arguments, starts or joins Spark, runs the command. Returns the exit code.
+    """Parses the arguments, runs the command, stops the Spark that it started. Returns the exit code.
 
-    run: takes the Spark session if ``with_spark``, the settings, and the other arguments by name.
+    run: takes the ``Engine`` if ``with_spark``, the settings, and the other arguments by name.
     """
     set_up_logging()
 
@@ -180,10 +180,10 @@ def run_command(
         if not with_spark:
             run(settings, **others)
             return
-        from pipelines.command.session import session  # imports Spark, which --help and a typo do not need
+        from pipelines.command.engine import engine  # imports Spark, which --help and a typo do not need
 
         # With the arrow sink Python workers decode and write; the JVM only plans
-        with session(settings, only_plans=command.is_configurable and settings.sink == "arrow") as spark:
-            run(spark, settings, **others)
+        with engine(settings, only_plans=command.is_configurable and settings.sink == "arrow") as started:
+            run(started, settings, **others)
 
     return exit_code_of(job)

@@ -83,8 +83,7 @@ def get_session(settings: Settings | None = None, *, only_plans: bool = False) -
     """
     spark = SparkSession.getActiveSession()
     if spark is None:
-        submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-        spark = _join_submitted() if submitted else _start_embedded(settings or Settings(), only_plans)
+        spark = _join_submitted() if is_submitted() else _start_embedded(settings or Settings(), only_plans)
     spark.conf.set("spark.sql.execution.arrow.pyspark.validateSchema.enabled", "true")
     # For a wrong statement it logs a page of JSON, which the exception holds too
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
@@ -119,6 +118,11 @@ def configured(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
                 spark.conf.unset(key)
             else:
                 spark.conf.set(key, old)
+
+
+def is_submitted() -> bool:
+    """Whether spark-submit, or a shell of Spark, started this process."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def _join_submitted() -> SparkSession:

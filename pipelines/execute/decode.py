@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipelines.command.errors import RunFailed
@@ -158,7 +158,6 @@ class Runner(ABC):
     sink: ARROW or SPARK. obsolete: ledger rows to drop when a run replaces them.
     """
 
-    spark: SparkSession
     lake: LakeWriter
     reader: Reader
     sink: str

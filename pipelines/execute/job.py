@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from pipelines.command.engine import Engine
 from pipelines.command.errors import UserError
 from pipelines.command.session import configured
 from pipelines.command.settings import Settings
@@ -29,7 +30,7 @@ from pipelines.execute.progress import Progress
 from pipelines.execute.slice_rows import BINARY, DIRECT, Reader, choose_mode, worker_opens
 from pipelines.execute.summary import Summary, counted
 from pipelines.lake.address import lake_address
-from pipelines.lake.commit import LakeWriter
+from pipelines.lake.commit import WRITING_CONF, LakeWriter
 from pipelines.lake.create import check_place, create_tables
 from pipelines.lake.intents import Intent, Intents
 from pipelines.plan import ledger
@@ -54,8 +55,6 @@ from udfs.spark.protocol import StageOptions
 
 log = logging.getLogger(__name__)
 
-# deltalake reads Spark's default type, INT96, as nanoseconds, which cannot hold years past 2262
-_WRITING_CONF = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 _BIG_CONTENT = 2**26
 _CHECKED_HERE = 4096  # if there are more files, the workers check them
 _THREADS = 8
@@ -84,27 +83,29 @@ class Work:
     landed: Callable[[LakeWriter], tuple[Listing, CheckFiles]] | None = None
 
 
-def run(spark: SparkSession, settings: Settings, work: Work) -> Summary:
+def run(engine: Engine, settings: Settings, work: Work) -> Summary:
     """Executes a job on the new and changed segments of its sources. Raises a JobError if it fails."""
     began = time.monotonic()
     began_us = time.time_ns() // 1000
-    address = lake_address(settings.require_lake(), hadoop.default_scheme(spark))
+    address = lake_address(settings.require_lake(), hadoop.job_scheme(engine))
     _refuse_lake_in_source(address, settings.source)
     listing = None
     if work.landed is None and not check_place(address):
-        listing = _list(spark, settings)  # before the lake is created: wrong sources must leave no empty lake
-    with _open_for_writing(spark, address, settings.catalog_schema, work.app_id) as lake:
-        check: CheckFiles = functools.partial(_check, spark)
+        listing = _list(
+            engine, settings
+        )  # before the lake is created: wrong sources must leave no empty lake
+    with _open_for_writing(engine, address, settings.catalog_schema, work.app_id) as lake:
+        check: CheckFiles = functools.partial(_check, engine)
         if work.landed is not None:
             listing, check = work.landed(lake)
         elif listing is None:
-            listing = _list(spark, settings)  # under the lock: another job may just have ended
+            listing = _list(engine, settings)  # under the lock: another job may just have ended
         summary = Summary(run_id=uuid.uuid4().hex, lake=lake.address)
         options = stage_options(settings, lake.address, summary.run_id, began_us)
-        plan = make_plan(listing, work.known(lake), _rules(spark, settings, listing, check))
+        plan = make_plan(listing, work.known(lake), _rules(engine, settings, listing, check))
         if not plan.found and not listing.unreadable:
             raise _nothing_found(settings, listing)
-        _run_all(spark, settings, work, lake, listing, plan, options, summary)
+        _run_all(engine, settings, work, lake, listing, plan, options, summary)
     summary.seconds = time.monotonic() - began
     return summary
 
@@ -121,22 +122,22 @@ def _refuse_lake_in_source(address: str, sources: Sequence[str]) -> None:
 
 @contextmanager
 def _open_for_writing(
-    spark: SparkSession, address: str, catalog_schema: str | None, app_id: str
+    engine: Engine, address: str, catalog_schema: str | None, app_id: str
 ) -> Iterator[LakeWriter]:
     """Opens a lake: locks it, creates missing tables, finishes runs that were killed."""
     intents = Intents(address)
-    with intents.lock(), configured(spark, _WRITING_CONF):
+    with intents.lock():
         create_tables(address)
         if catalog_schema:
-            register_in_catalog(spark, address, catalog_schema)
-        lake = LakeWriter(spark, address, intents, app_id)
+            register_in_catalog(engine.spark, address, catalog_schema)
+        lake = LakeWriter(engine, address, intents, app_id)
         for intent in lake.recover():
             log.info("finished the commits of run %s, which had been cut short", intent.run_id)
         yield lake
 
 
 def _run_all(
-    spark: SparkSession,
+    engine: Engine,
     settings: Settings,
     work: Work,
     lake: LakeWriter,
@@ -150,12 +151,12 @@ def _run_all(
     if plan.planned:
         warnings.update(plan.warnings)
     unreadable = {**listing.unreadable, **plan.unreadable}
-    progress = Progress(spark, plan.planned)
+    progress = Progress(engine, plan.planned)
     for segments in plan.runs(settings.max_files_per_run, settings.max_bytes_per_run):
         raw = lake.table(schema.RAW_SEGMENTS.name) if settings.from_raw else None
-        read = reader(spark, settings, segments, raw)
-        runner = work.runner(spark, lake, read, settings.sink, options, progress, plan.obsolete)
-        with configured(spark, _stage_conf(read.mode, segments)):
+        read = reader(engine.spark, settings, segments, raw)
+        runner = work.runner(lake, read, settings.sink, options, progress, plan.obsolete)
+        with configured(engine.spark, _stage_conf(read.mode, segments)):
             decoded = runner.run(segments)
         work.count(summary, decoded, lake)
         warnings.update(decoded.warnings)
@@ -179,11 +180,11 @@ def _drop_rest(lake: LakeWriter, obsolete: Obsolete, options: StageOptions) -> N
         obsolete.done([], [], rest)
 
 
-def plan_afresh(spark: SparkSession, settings: Settings) -> Plan:
+def plan_afresh(engine: Engine, settings: Settings) -> Plan:
     """The plan of a job without a ledger, to which all segments are new."""
-    listing = _list(spark, settings)
+    listing = _list(engine, settings)
     nothing = ledger.to_arrow([]).cast(ledger.SCHEMA)
-    return make_plan(listing, nothing, _rules(spark, settings, listing, functools.partial(_check, spark)))
+    return make_plan(listing, nothing, _rules(engine, settings, listing, functools.partial(_check, engine)))
 
 
 def reader(
@@ -194,13 +195,13 @@ def reader(
     return Reader(spark, mode, settings.slice_bytes, raw)
 
 
-def _list(spark: SparkSession, settings: Settings) -> Listing:
+def _list(engine: Engine, settings: Settings) -> Listing:
     """The listing of ``--source``. Raises a UserError if a source can't be opened."""
     if not settings.source:
         raise UserError("--source is missing: name a log directory, partition folder, .log file or glob")
     return list_segments(
         settings.source,
-        spark=spark,
+        engine=engine,
         follow_symlinks=settings.follow_symlinks,
         topics=settings.topics,
         exclude_topics=settings.exclude_topics,
@@ -230,24 +231,24 @@ def _warnings(listing: Listing, settings: Settings) -> list[str]:
     return warnings
 
 
-def _rules(spark: SparkSession, settings: Settings, listing: Listing, check: CheckFiles) -> Rules:
+def _rules(engine: Engine, settings: Settings, listing: Listing, check: CheckFiles) -> Rules:
     redecode = compiled(settings.redecode, "--redecode") if settings.redecode else None
     landed = set(listing.segments.column("segment").to_pylist()) if settings.from_raw else set()
     landed |= set(listing.segments.column("partition_dir").to_pylist()) if settings.from_raw else set()
     return Rules(
         check=check,
-        is_gone=lambda uri: uri not in landed and _is_gone(spark, uri),
+        is_gone=lambda uri: uri not in landed and _is_gone(engine, uri),
         is_asked=lambda segment: redecode is not None and redecode.search(segment) is not None,
         compare_all=settings.verify_content or settings.from_raw,
         one_copy=settings.one_copy,
     )
 
 
-def _is_gone(spark: SparkSession, uri: str) -> bool:
+def _is_gone(engine: Engine, uri: str) -> bool:
     """Whether a file or folder no longer exists. If that can't be found out, it counts as existing."""
     path = local_path(uri)
     if path is None:
-        return not hadoop.exists(spark, uri)
+        return not hadoop.exists(engine.spark, uri)
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -257,7 +258,7 @@ def _is_gone(spark: SparkSession, uri: str) -> bool:
     return False
 
 
-def _check(spark: SparkSession, to_check: pa.Table) -> list[Marks]:
+def _check(engine: Engine, to_check: pa.Table) -> list[Marks]:
     """Whether files still begin with the decoded bytes. The workers check them if there are many.
 
     Of a file that only Spark can open, length and time alone are compared: it counts as SAME.
@@ -266,7 +267,9 @@ def _check(spark: SparkSession, to_check: pa.Table) -> list[Marks]:
     opened = pa.array([worker_opens(uri) for uri in segments], pa.bool_())
     rows = to_check.filter(opened)
     if rows.num_rows > _CHECKED_HERE:
-        checked = spark.createDataFrame(rows).mapInArrow(fingerprint.check_stage(), CHECKED_DDL).collect()
+        checked = (
+            engine.spark.createDataFrame(rows).mapInArrow(fingerprint.check_stage(), CHECKED_DDL).collect()
+        )
         by_segment = {row.segment: Marks(row.marks) for row in checked}
     else:
         listed = rows.to_pylist()
@@ -295,7 +298,7 @@ def stage_options(settings: Settings, address: str, run_id: str, began_us: int) 
 
 def _stage_conf(mode: str, segments: Sequence[Segment]) -> dict[str, str]:
     """Spark's settings for the stage, so that an Arrow batch of its input holds at most one large file."""
-    conf = {"spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true"}
+    conf = {**WRITING_CONF, "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true"}
     if mode != DIRECT:
         big = mode == BINARY and any(s.length > _BIG_CONTENT for s in segments)
         conf["spark.sql.execution.arrow.maxRecordsPerBatch"] = "1" if big else "1000"

@@ -8,8 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from pyspark.sql import SparkSession
-
+from pipelines.command.engine import Engine
 from pipelines.plan.slices import Segment
 
 _FIRST_AFTER_SECONDS = 3.0
@@ -22,8 +21,8 @@ log = logging.getLogger(__name__)
 class Progress:
     """Logs progress. planned: segments of the whole job, over all its bounded runs."""
 
-    def __init__(self, spark: SparkSession, planned: int) -> None:
-        self._spark, self._planned = spark, planned
+    def __init__(self, engine: Engine, planned: int) -> None:
+        self._engine, self._planned = engine, planned
         self._done: set[str] = set()
 
     @contextmanager
@@ -59,7 +58,7 @@ class Progress:
 
     def _finished_share(self) -> float | None:
         """The share of finished tasks in the running stage, 0 to 1; None if no stage is running."""
-        tracker = self._spark.sparkContext.statusTracker()
+        tracker = self._engine.spark.sparkContext.statusTracker()
         infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
         counts = [(i.numCompletedTasks, i.numTasks) for i in infos if i is not None]
         if not counts:

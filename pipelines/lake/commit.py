@@ -34,9 +34,11 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.transaction import AddAction
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from pipelines.command.engine import Engine
+from pipelines.command.session import configured
 from pipelines.lake import transactions
 from pipelines.lake.address import table_path
 from pipelines.lake.intents import FOLDER, Intent, Intents, Place
@@ -59,6 +61,8 @@ _POSITIONS = {
     schema.RAW_SEGMENTS.name: "chunk_position",
 }
 _LEDGER = schema.SEGMENTS.name
+# deltalake reads Spark's default type, INT96, as nanoseconds, which cannot hold years past 2262
+WRITING_CONF = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 _LOGS_PER_DELETE = 200  # a longer condition takes long to parse
 
 
@@ -77,14 +81,14 @@ class Outcome:
 class LakeWriter:
     """The tables of one lake, and the commits of one app (DECODE_APP or INGEST_APP) to them."""
 
-    def __init__(self, spark: SparkSession, address: str, intents: Intents, app_id: str) -> None:
-        self.spark, self.address, self.intents, self.app_id = spark, address, intents, app_id
+    def __init__(self, engine: Engine, address: str, intents: Intents, app_id: str) -> None:
+        self._engine, self.address, self.intents, self.app_id = engine, address, intents, app_id
 
     def path(self, table: str) -> str:
         return table_path(self.address, table)
 
     def table(self, name: str) -> DataFrame:
-        return self.spark.read.format("delta").load(self.path(name))
+        return self._engine.spark.read.format("delta").load(self.path(name))
 
     def ledger(self, where: str = "") -> pa.Table:
         """The ledger (``pipelines.plan.ledger.read``). where: a condition on rows, "" for all."""
@@ -110,7 +114,7 @@ class LakeWriter:
 
     def staged(self, name: str) -> DataFrame:
         """The rows of a folder of staged rows, columns of STAGED_DDL."""
-        return self.spark.read.schema(STAGED_DDL).parquet(escape(self.staged_path(name)))
+        return self._engine.spark.read.schema(STAGED_DDL).parquet(escape(self.staged_path(name)))
 
     def committed(self, table: str) -> int:
         """The version of this app's last commit to a table; 0 for none."""
@@ -128,7 +132,7 @@ class LakeWriter:
         finished = [
             intent
             for intent in self.intents.pending()
-            if LakeWriter(self.spark, self.address, self.intents, intent.app_id)._recover(intent)
+            if LakeWriter(self._engine, self.address, self.intents, intent.app_id)._recover(intent)
         ]
         for folder in self.intents.staged_folders():
             self.intents.remove_folder(folder)
@@ -231,7 +235,8 @@ class LakeWriter:
         if self.committed(table.name) < intent.version:
             writer = rows.write.format("delta").mode("append").option("compression", "zstd")
             writer = writer.option("txnAppId", intent.app_id).option("txnVersion", intent.version)
-            writer.save(self.path(table.name))
+            with configured(self._engine.spark, WRITING_CONF):
+                writer.save(self.path(table.name))
 
     def _publish(self, intent: Intent) -> Outcome:
         """Commits ``transactions`` and then the ledger, which makes the run's rows valid."""

@@ -16,15 +16,15 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import write_deltalake
-from pyspark.sql import SparkSession
 
+from pipelines.command.engine import Engine
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
 from pipelines.lake.address import open_lake, table_path, table_version
 from pipelines.lake.create import create_table
 from pipelines.report.measure import Compressed, Key, Measured, measure
 from pipelines.source.delta import read_rows, sql_literal
-from pipelines.source.hadoop import default_scheme
+from pipelines.source.hadoop import job_scheme
 from pipelines.source.listing import TopicFilter
 from udfs.format.levels import parse_levels
 from udfs.format.report_tables import FORMAT_SAVINGS
@@ -91,12 +91,12 @@ class Report:
     rows: pa.Table
 
 
-def run(spark: SparkSession, settings: Settings) -> Report:
+def run(engine: Engine, settings: Settings) -> Report:
     """Computes and commits the report, or reads the latest one if its inputs were the same.
 
     Raises a UserError if there is no lake, or nothing in it to report on.
     """
-    address = open_lake(settings.require_lake(), default_scheme(spark))
+    address = open_lake(settings.require_lake(), job_scheme(engine))
     ledger = _ledger(address, settings)
     if not ledger.num_rows:
         raise UserError(f"no segments to report on in {settings.lake}: decode some first, or change --topics")
@@ -106,7 +106,7 @@ def run(spark: SparkSession, settings: Settings) -> Report:
         return Report(address, latest.column("run_id")[0].as_py(), False, latest)
     began, run_id = datetime.now(UTC), uuid.uuid4().hex
     levels = parse_levels(settings.codec_levels)
-    found = measure(spark, address, ledger, settings.sample_batches, levels)
+    found = measure(engine.spark, address, ledger, settings.sample_batches, levels)
     if not found:
         raise UserError(f"no sound batches to report on in {settings.lake}")
     prices = Prices(settings.price_per_gb_month, settings.replication_factor, settings.retention_days)

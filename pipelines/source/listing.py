@@ -33,7 +33,7 @@ from pipelines.source.naming import (
 from pipelines.source.uris import canonical, resolve
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pipelines.command.engine import Engine
 
 LISTING_SCHEMA = pa.schema(
     [
@@ -121,7 +121,7 @@ def compiled(expression: str, option: str) -> regex.Pattern[str]:
 def list_segments(
     sources: str | Sequence[str],
     *,
-    spark: SparkSession | None = None,
+    engine: Engine | None = None,
     follow_symlinks: bool = False,
     topics: str | None = None,
     exclude_topics: str | None = None,
@@ -129,16 +129,16 @@ def list_segments(
 ) -> Listing:
     """The segments of all sources, each once. Raises a UserError if a source can't be opened or holds none.
 
-    spark: lists file systems that are not local; None if all sources are local.
+    engine: its Spark lists file systems that are not local; None if all sources are local.
     null_topic: whether a topic with the name that Spark's writer reads as null may be decoded.
     """
     sources = [sources] if isinstance(sources, str) else list(sources)
     topic_filter = TopicFilter(topics, exclude_topics)
-    resolved = resolve(sources, _default_scheme(spark))
+    resolved = resolve(sources, _default_scheme(engine))
     listing = Listing()
     rows = _Rows()
     local = _local_folders(resolved.folders, resolved.files, follow_symlinks, listing)
-    for folder in _merged([*local, *_remote_folders(spark, resolved.remote)]):
+    for folder in _merged([*local, *_remote_folders(engine, resolved.remote)]):
         _add_folder(folder, topic_filter, null_topic, listing, rows)
     listing.segments = rows.table().sort_by(
         [("partition_dir", "ascending"), ("file_base_offset", "ascending")]
@@ -338,22 +338,22 @@ def _named_file(path: str, listing: Listing) -> Iterator[Folder]:
 # Other file systems
 
 
-def _default_scheme(spark: SparkSession | None) -> str:
+def _default_scheme(engine: Engine | None) -> str:
     """The URI scheme of a path without one."""
-    if spark is None:
+    if engine is None:
         return "file"
-    from pipelines.source.hadoop import default_scheme
+    from pipelines.source.hadoop import job_scheme
 
-    return default_scheme(spark)
+    return job_scheme(engine)
 
 
-def _remote_folders(spark: SparkSession | None, uris: Iterable[str]) -> Iterator[Folder]:
+def _remote_folders(engine: Engine | None, uris: Iterable[str]) -> Iterator[Folder]:
     for uri in uris:
-        if spark is None:
+        if engine is None:
             raise UserError(f"{uri} can't be listed without Spark: name a local folder")
         from pipelines.source import hadoop  # imports Spark
 
-        files, named = hadoop.list_files(spark, uri)
+        files, named = hadoop.list_files(engine.spark, uri)
         by_folder: dict[str, list[File]] = {}
         for batch in files.to_batches(_ROWS):
             for row in batch.to_pylist():

@@ -1,0 +1,63 @@
+"""Spark as a job sees it: a session that starts with the first step that needs it.
+
+Wrong arguments, and a run that finds nothing new, are answered without waiting for Java.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from pipelines.command.session import get_session, is_submitted
+from pipelines.command.settings import Settings
+
+# Variables that name folders with configuration of Spark or Hadoop
+_CONFIGURATION = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
+
+
+class Engine:
+    """The Spark of one job. given: the user's session; None to start one, or to take the active one.
+
+    only_plans: see ``get_session``.
+    """
+
+    def __init__(
+        self, settings: Settings, *, only_plans: bool = False, given: SparkSession | None = None
+    ) -> None:
+        self._settings, self._only_plans = settings, only_plans
+        self._given = given or SparkSession.getActiveSession()
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """The session. Raises a UserError without a supported Java or without Delta."""
+        return self._given or get_session(self._settings, only_plans=self._only_plans)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether Spark has its own defaults: an embedded session, and no configuration on this machine."""
+        defaults = Path(pyspark.__file__).parent / "conf" / "spark-defaults.conf"
+        is_configured = any(os.environ.get(name) for name in _CONFIGURATION) or defaults.exists()
+        return self._given is None and not is_submitted() and not is_configured
+
+    def stop(self) -> None:
+        """Stops the session if this job started it."""
+        if self._given is None and "spark" in vars(self):
+            self.spark.stop()
+
+
+@contextmanager
+def engine(settings: Settings, *, only_plans: bool = False) -> Iterator[Engine]:
+    """An ``Engine`` for one command; its session is stopped at the end, unless it was active before."""
+    one = Engine(settings, only_plans=only_plans)
+    try:
+        if is_submitted():
+            _ = one.spark  # a cluster takes a program that never joins its session for a failed one
+        yield one
+    finally:
+        one.stop()
