@@ -291,6 +291,28 @@ def test_latest_by_key_is_what_compaction_would_keep(spark: SparkSession, lake: 
     assert columns == [column.name for column in RECORDS.columns]
 
 
+def test_messages_are_text_where_the_bytes_are_text(spark: SparkSession, lake: str) -> None:
+    published(lake, SEGMENT)
+    repeated = [{"key": "h", "value": b"old"}, {"key": "h", "value": b"new"}, {"key": "n", "value": None}]
+    odd = [{"key": "h", "value": b"\xff"}]
+    rows = [
+        record(0, key="clé".encode(), value=b'{"a": 1}', headers=repeated),
+        record(1, key=b"\xff\xfe", value=None, headers=odd),
+        record(2, key=b"", value=b"a\xc3", headers=None),
+        record(3, is_control=True),
+    ]
+    insert(lake, "records", rows)
+    pipelines.register(spark, lake)
+    found = spark.table("messages").orderBy("offset").collect()
+    assert [(r.key_text, r.value_text, r.headers_text) for r in found] == [
+        ("clé", '{"a": 1}', {"h": "new", "n": None}),
+        (None, None, {"h": None}),
+        ("", None, None),
+    ]
+    assert [r.key for r in found] == ["clé".encode(), b"\xff\xfe", b""]
+    assert [header.value for header in found[0].headers] == [b"old", b"new", None]
+
+
 def test_crc_report_counts_failures_and_damage(spark: SparkSession, lake: str) -> None:
     published(lake, SEGMENT)
     batch = {"topic": "t", "partition": 0, "magic": 2, "segment": SEGMENT, "size_bytes": 100, "generation": 0}

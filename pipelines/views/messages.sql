@@ -1,0 +1,26 @@
+-- Committed records with key, value and headers as text where their bytes are UTF-8; the exact bytes stand beside
+-- Columns:
+--   topic string: Topic
+--   partition int: Partition
+--   offset bigint: Offset
+--   timestamp timestamp: Timestamp; null for none
+--   key_text string: The key as text; null where there is none, or its bytes are not UTF-8
+--   value_text string: The value as text; null where there is none, or its bytes are not UTF-8
+--   headers_text map<string,string>: The last value of each header key as text; null where it is null or not UTF-8
+--   key binary: The key
+--   value binary: The value
+--   headers array<struct<key:string,value:binary>>: All headers in order; null where there are none
+--   timestampType int: 0 create, 1 log append, -1 none
+--   producer_id bigint: Producer id; -1 none
+--   size_bytes int: Size of the record
+--   segment string: Canonical URI of its segment file
+SELECT topic, partition, offset, timestamp,
+  try_validate_utf8(CAST(key AS STRING)) AS key_text,
+  try_validate_utf8(CAST(value AS STRING)) AS value_text,
+  map_from_arrays(
+    array_distinct(headers.key),
+    transform(array_distinct(headers.key), name ->
+      try_validate_utf8(CAST(element_at(filter(headers, h -> h.key = name), -1).value AS STRING)))
+  ) AS headers_text,
+  key, value, headers, timestampType, producer_id, size_bytes, segment
+FROM committed_records
