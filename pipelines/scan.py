@@ -19,6 +19,8 @@ from pipelines.command.commands import SCAN
 from pipelines.command.errors import DamageFound, UserError
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
+from pipelines.command.status import say, show
+from pipelines.command.tables import size_text
 from pipelines.plan.slices import Segment
 from pipelines.scanning import report
 from pipelines.scanning.findings import Findings, collect
@@ -63,17 +65,11 @@ class _Progress:
         self._done += size
         if self._shown and time.monotonic() > self._next:
             share = 100 * self._done // max(1, self._total)
-            print(
-                f"\rscanning: {share}% of {self._total / report.MB:,.0f} MB",
-                end="",
-                file=sys.stderr,
-                flush=True,
-            )
+            show(f"scanning: {share}% of {size_text(self._total)}")
             self._next = time.monotonic() + _STEP
 
     def close(self) -> None:
-        if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        say()
 
 
 def run(settings: Settings, path: Sequence[str]) -> None:

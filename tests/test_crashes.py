@@ -7,6 +7,7 @@ leaves behind is in ``test_commit``, death at random moments in ``tests.soak``.
 from __future__ import annotations
 
 import os
+import re
 import resource
 import shutil
 import signal
@@ -187,7 +188,8 @@ def full_disk(pids: list[int], room: int) -> Iterator[None]:
 
 def error_line(capsys: pytest.CaptureFixture[str]) -> str:
     """The one line that tells the error, beside lines of progress."""
-    (said,) = [line for line in capsys.readouterr().err.splitlines() if not line.endswith("MB/s")]
+    progress = re.compile("(starting Spark|listing|planning|decoding|landing|writing records|committing): ")
+    (said,) = [line for line in capsys.readouterr().err.splitlines() if not progress.match(line)]
     assert said.startswith("error: ")
     return said
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
+import sys
+from pathlib import Path
 
 import pytest
 
 from pipelines.command.errors import DamageFound, UserError
 from pipelines.command.options import exit_code_of, set_up_logging
-from pipelines.execute.summary import Summary
+from pipelines.command.terminal import invocation
+from pipelines.execute.summary import Summary, TopicTotals
 from pipelines.query import csv_lines, table_lines
 
 # ESC and a colour, BEL, CR, a C1 character (CSI in one byte), right-to-left override, line separator
@@ -24,14 +28,37 @@ def test_a_table_shows_them_in_cells_and_in_names() -> None:
     assert cells == f"{SHOWN}  0x1b5b"
 
 
+def test_commands_to_paste_name_the_interpreter_that_works(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "my env" / "bin"
+    folder.mkdir(parents=True)
+    python = folder / "python"
+    python.symlink_to(sys.executable)
+    monkeypatch.setattr(sys, "argv", ["/work/scan.py"])
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.chdir(tmp_path / "my env")
+    assert invocation() == "bin/python -m kafka_log_lake"
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    assert shlex.split(invocation()) == [str(python), "-m", "kafka_log_lake"]
+    monkeypatch.setenv("PATH", str(folder))
+    assert invocation() == "python -m kafka_log_lake"
+    monkeypatch.setattr(sys, "argv", [str(folder / "kafka-log-lake"), "scan"])
+    assert invocation() == "kafka-log-lake"
+
+
 def test_csv_keeps_the_data() -> None:
     row = json.dumps({"text": HOSTILE})
     assert list(csv_lines(["text"], [row])) == ["text", f'"{HOSTILE}"']
 
 
 def test_a_summary_shows_them_in_topics_and_in_the_name_of_the_lake() -> None:
-    text = Summary("run", f"/lakes/{HOSTILE}", segments=1, partitions={(HOSTILE, 0)}).to_text()
-    assert f"topics      1: {SHOWN}\n" in text
+    summary = Summary("run", f"/lakes/{HOSTILE}")
+    summary.add(HOSTILE, 0, TopicTotals())
+    text = summary.to_text()
+    assert f"\n  {SHOWN}  " in text
     assert f"tables are in /lakes/{SHOWN}\n" in text
     assert set(text) & set("\x1b\x07\r\x9b\u202e\u2028") == set()
 

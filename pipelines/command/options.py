@@ -30,6 +30,7 @@ from pipelines.command.settings import (
     texts,
     to_yaml,
 )
+from pipelines.command.status import say
 from pipelines.command.terminal import printable
 
 DEBUG = "KAFKA_LAKE_DEBUG"
@@ -68,7 +69,7 @@ class _StandardError(logging.Handler):
     """Writes to the current ``sys.stderr``, which a notebook may have replaced."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(self.format(record), file=sys.stderr, flush=True)
+        say(self.format(record))
 
 
 def set_up_logging() -> None:

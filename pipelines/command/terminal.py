@@ -1,7 +1,11 @@
-"""Escapes text from segments and sources before it is printed: it may contain control sequences."""
+"""Words and names for a person. Text from segments is escaped: it may contain control sequences."""
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import sys
 from collections.abc import Sequence
 
 
@@ -25,3 +29,21 @@ def first_names(names: Sequence[str], shown: int = 10) -> str:
     """``a, b and 2,000 more``: the first names, escaped."""
     more = f" and {len(names) - shown:,} more" if len(names) > shown else ""
     return ", ".join(map(printable, names[:shown])) + more
+
+
+def invocation() -> str:
+    """How this project's commands are called from here: works when it is pasted with a command's name.
+
+    ``kafka-log-lake`` if that is how this command was called, else a module of this interpreter.
+    """
+    if os.path.basename(sys.argv[0]) == "kafka-log-lake":
+        return "kafka-log-lake"
+    return f"{shlex.quote(_interpreter())} -m kafka_log_lake"
+
+
+def _interpreter() -> str:
+    """``python`` if that is this interpreter, else its path, from the working folder if it lies below."""
+    if shutil.which("python") == sys.executable:
+        return "python"
+    below = os.path.relpath(sys.executable)
+    return sys.executable if below.startswith("..") else below

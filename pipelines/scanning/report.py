@@ -5,28 +5,17 @@ from __future__ import annotations
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from pipelines.command.terminal import counted_noun, printable
+from pipelines.command.tables import SHOWN, Section, print_table, shortened, size_text, text_lines
+from pipelines.command.terminal import counted_noun, invocation, printable
 from pipelines.scanning.findings import Findings, Log, OpenTransaction
 from pipelines.scanning.slice_scan import DamagedRange, Format, FormatCount
 
-_SHOWN = 20
-MB = 1_000_000
+_REST = " (all of them: --json)"
 _BROKER = "--bootstrap-server HOST:9092"
-
-
-@dataclass(frozen=True)
-class Section:
-    """A table. right: indexes of the right-aligned columns. more: number of rows that are not shown."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: list[tuple[str, ...]]
-    right: tuple[int, ...] = ()
-    more: int = 0
 
 
 def headline(findings: Findings) -> str:
@@ -34,10 +23,10 @@ def headline(findings: Findings) -> str:
     size, segments = sum(log.bytes for log in logs), sum(log.segments for log in logs)
     records = sum(log.records for log in logs)
     topics = {log.topic for log in logs}
-    rate = size / MB / findings.seconds if findings.seconds else 0.0
+    rate = f" ({size_text(size / findings.seconds)}/s)" if findings.seconds else ""
     return (
-        f"{counted_noun(segments, 'segment')} of {counted_noun(len(topics), 'topic')}, {size / MB:,.1f} MB, "
-        f"{counted_noun(records, 'record')}, scanned in {findings.seconds:.1f} s ({rate:,.0f} MB/s)"
+        f"{counted_noun(segments, 'segment')} of {counted_noun(len(topics), 'topic')}, {size_text(size)}, "
+        f"{counted_noun(records, 'record')}, scanned in {findings.seconds:.1f} s{rate}"
     )
 
 
@@ -46,7 +35,7 @@ def sections(findings: Findings) -> Iterator[Section]:
     tables = [
         Section(
             "topics",
-            ("topic", "partitions", "segments", "MB", "records", "first", "last", "formats"),
+            ("topic", "partitions", "segments", "bytes", "records", "first", "last", "formats"),
             [_topic(topic, logs) for topic, logs in _by_topic(findings.logs).items()],
             (1, 2, 3, 4),
         ),
@@ -91,10 +80,7 @@ def sections(findings: Findings) -> Iterator[Section]:
             "skipped", ("reason", "number"), [(r, f"{n:,}") for r, n in sorted(findings.skipped.items())]
         ),
     ]
-    for section in tables:
-        if section.rows:
-            more = max(0, len(section.rows) - _SHOWN)
-            yield Section(section.title, section.columns, section.rows[:_SHOWN], section.right, more)
+    return shortened(tables)
 
 
 def _by_topic(logs: Iterable[Log]) -> dict[str, list[Log]]:
@@ -116,7 +102,7 @@ def _topic(topic: str, logs: Sequence[Log]) -> tuple[str, ...]:
         printable(topic),
         f"{len({log.partition for log in logs}):,}",
         f"{sum(log.segments for log in logs):,}",
-        f"{sum(log.bytes for log in logs) / MB:,.1f}",
+        size_text(sum(log.bytes for log in logs)),
         f"{sum(log.records for log in logs):,}",
         _time(min(first, default=None)),
         _time(max(last, default=None)),
@@ -175,10 +161,10 @@ def next_steps(findings: Findings) -> list[str]:
     sources = " ".join(f"--source {shlex.quote(source)}" for source in findings.sources)
     steps = [
         "# decode all records, batches and damaged ranges into tables",
-        f"kafka-log-lake decode {sources} --lake lake",
+        f"{invocation()} decode {sources} --lake lake",
     ]
     lost = [(log, one) for log, one in findings.damages if one.first_lost is not None and one.next_offset]
-    for log, one in lost[:_SHOWN]:
+    for log, one in lost[:SHOWN]:
         place = shlex.quote(f"{log.topic}:{log.partition}")
         steps += [
             f"# move a consumer group that stops at offset {one.first_lost} of {log.topic}-{log.partition} "
@@ -187,7 +173,7 @@ def next_steps(findings: Findings) -> list[str]:
             f"--to-offset {one.next_offset} --execute",
         ]
     hanging = [(log, one) for log in findings.logs for one in log.hanging(findings.newest)]
-    for log, transaction in hanging[:_SHOWN]:
+    for log, transaction in hanging[:SHOWN]:
         steps += [
             f"# abort a transaction that holds the last stable offset of {log.topic}-{log.partition}",
             f"kafka-transactions.sh {_BROKER} abort --topic {shlex.quote(log.topic)} "
@@ -232,16 +218,7 @@ def to_text(findings: Findings) -> Iterator[str]:
     yield headline(findings)
     for section in sections(findings):
         yield ""
-        yield section.title
-        widths = [max(map(len, column)) for column in zip(section.columns, *section.rows, strict=True)]
-        for row in (section.columns, *section.rows):
-            cells = [
-                cell.rjust(width) if at in section.right else cell.ljust(width)
-                for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ]
-            yield "  " + "  ".join(cells).rstrip()
-        if section.more:
-            yield f"  and {section.more:,} more (all of them: --json)"
+        yield from text_lines(section, _REST)
     yield ""
     yield "damage: none found" if not findings.is_damaged else f"damage: {damage(findings)}"
     yield "next:"
@@ -262,19 +239,12 @@ def damage(findings: Findings) -> str:
 def print_rich(findings: Findings) -> None:
     """Prints the findings on a terminal, with ``rich``."""
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     console = Console()
     console.print(Text(headline(findings), style="bold"))
     for section in sections(findings):
-        more = f" (and {section.more:,} more: --json)" if section.more else ""
-        table = Table(title=section.title + more, title_justify="left", title_style="bold")
-        for at, column in enumerate(section.columns):
-            table.add_column(column, justify="right" if at in section.right else "left", overflow="fold")
-        for row in section.rows:
-            table.add_row(*map(Text, row))
-        console.print(table)
+        print_table(console, section, _REST)
     if findings.is_damaged:
         console.print(Text(f"damage: {damage(findings)}", style="bold red"))
     else:

@@ -1,0 +1,70 @@
+"""Tables for a person: aligned text for a pipe, ``rich`` on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table with a title. right: indexes of the right-aligned columns. more: rows that are not shown."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    right: tuple[int, ...] = ()
+    more: int = 0
+
+
+def shortened(sections: Iterable[Section]) -> Iterator[Section]:
+    """The sections that have rows, with their first rows."""
+    for one in sections:
+        if one.rows:
+            more = max(0, len(one.rows) - SHOWN)
+            yield Section(one.title, one.columns, one.rows[:SHOWN], one.right, more)
+
+
+def text_lines(section: Section, rest: str = "") -> Iterator[str]:
+    """Lines for a pipe or a file: no colour, no box. rest: where the rows are that are not shown."""
+    if section.title:
+        yield section.title
+    widths = [max(map(len, column)) for column in zip(section.columns, *section.rows, strict=True)]
+    for row in (section.columns, *section.rows):
+        cells = [
+            cell.rjust(width) if at in section.right else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  " + "  ".join(cells).rstrip()
+    if section.more:
+        yield f"  and {section.more:,} more{rest}"
+
+
+def print_table(console: Console, section: Section, rest: str = "") -> None:
+    """Prints a section on a terminal."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title_justify="left", title_style="bold", caption_justify="left")
+    table.title = section.title or None
+    table.caption = f"and {section.more:,} more{rest}" if section.more else None
+    for at, column in enumerate(section.columns):
+        table.add_column(column, justify="right" if at in section.right else "left", overflow="fold")
+    for row in section.rows:
+        table.add_row(*map(Text, row))
+    console.print(table)
+
+
+def size_text(size: float) -> str:
+    """A number of bytes in a fitting unit: ``940 B``, ``25.9 kB``, ``1.2 GB``."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 999.95:
+            return f"{size:,.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"
+        size /= 1000
+    return f"{size:,.1f} TB"

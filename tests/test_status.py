@@ -1,0 +1,118 @@
+"""What a person sees while a command works, and the tables it prints at the end."""
+
+from __future__ import annotations
+
+import io
+import sys
+import threading
+
+import pytest
+
+from pipelines.command import status
+from pipelines.command.tables import size_text, text_lines
+from pipelines.execute.summary import Summary, TopicTotals
+
+
+class Terminal(io.StringIO):
+    """A terminal that tells when a text was written."""
+
+    def __init__(self, awaited: str) -> None:
+        super().__init__()
+        self.awaited, self.seen = awaited, threading.Event()
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        if self.awaited in self.getvalue():
+            self.seen.set()
+        return written
+
+    def lines(self) -> list[str]:
+        """What is left on the screen: text behind the last erasure of each line."""
+        return [line.split("\r\x1b[K")[-1] for line in self.getvalue().split("\n")]
+
+
+def test_a_terminal_shows_one_line_that_is_rewritten_and_erased(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = iter(["", "1 of 2 segments", "2 of 2 segments"])
+    terminal = Terminal("2 of 2")
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with status.phase("decoding", lambda: next(told)):
+        assert terminal.seen.wait(10)
+        status.say("warning: a line that stays")
+    assert "decoding: 0 s" in terminal.getvalue()
+    assert terminal.getvalue().index("1 of 2 segments") < terminal.getvalue().index("2 of 2 segments")
+    assert terminal.lines() == ["warning: a line that stays", ""]
+
+
+def test_a_long_status_line_stays_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal("xx")
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "40")
+    with status.phase("x" * 100 + "\x1b[31m\n"):
+        assert terminal.seen.wait(10)
+    assert max(map(len, terminal.getvalue().replace("\r\x1b[K", "\n").split("\n"))) == 39
+    assert "\n" not in terminal.getvalue()
+
+
+def test_a_detail_that_fails_does_not_disturb_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        terminal = Terminal("nothing")
+        patch.setattr(sys, "stderr", terminal)
+        with status.phase("decoding", lambda: str(1 // 0)):
+            threading.Event().wait(0.1)
+        assert terminal.getvalue() == ""
+    assert capsys.readouterr().err == ""
+
+
+def test_a_pipe_gets_nothing_of_a_short_phase(capsys: pytest.CaptureFixture[str]) -> None:
+    with status.phase("planning"):
+        pass
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (999_949, "999.9 kB"),
+        (999_950, "1.0 MB"),
+        (1_500_000_000, "1.5 GB"),
+        (2.5e15, "2,500.0 TB"),
+    ],
+)
+def test_sizes_are_told_in_fitting_units(size: float, text: str) -> None:
+    assert size_text(size) == text
+
+
+def test_a_summary_tells_of_each_topic_and_of_damage_first() -> None:
+    summary = Summary("run", "/lake", seconds=2.0, unchanged=3, skipped={"file is not a segment": 2})
+    summary.add("a", 0, TopicTotals(batches=1, records=10, bytes=1_000_000))
+    summary.add("a", 1, TopicTotals(batches=1, records=1_000, bytes=1_000_000))
+    summary.add("b", 0, TopicTotals(batches=2, records=5, bytes=70, damaged=2))
+    summary.damaged_segments = {"file:///logs/b-0/0.log": 2}
+    assert summary.to_text().splitlines()[:11] == [
+        "decoded 3 segments (2.0 MB) in 2.0 s, 1.0 MB/s",
+        "  topic  partitions  segments  batches  records   bytes  damaged ranges",
+        "  b               1         1        2        5    70 B               2",
+        "  a               2         2        2    1,010  2.0 MB               0",
+        "damage",
+        "  segment                 ranges  found by",
+        "  file:///logs/b-0/0.log       2  this run",
+        "nothing new in 3 known segments",
+        "skipped: 2 x file is not a segment",
+        "damage: 2 damaged ranges: see the table quarantine",
+        "tables are in /lake",
+    ]
+
+
+def test_a_summary_shows_twenty_topics_and_counts_the_others() -> None:
+    summary = Summary("run", "/lake")
+    for number in range(25):
+        summary.add(f"topic-{number:02d}", 0, TopicTotals())
+    (section,) = summary.sections()
+    lines = list(text_lines(section))
+    assert (lines[1].split()[0], lines[20].split()[0], lines[21]) == ("topic-00", "topic-19", "  and 5 more")
