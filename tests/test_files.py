@@ -1,14 +1,17 @@
-"""``decode_segment`` and ``read_segment``: one file, no Spark, and no damage that goes unsaid."""
+"""``decode_segment``, ``read_segment``, ``decode_folder``: no Spark, and no damage that goes unsaid."""
 
 from __future__ import annotations
 
 import warnings
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from kafka_log_lake import decode_folder
+from pipelines.command.errors import UserError
 from tests.support.corpus import ROOT, oracle_records, segments
-from tests.support.logs import batch
+from tests.support.logs import batch, put
 from udfs import read_segment
 from udfs.decoded import Damage
 from udfs.files import SCHEMA, DamageError, DamageWarning
@@ -75,3 +78,21 @@ def test_another_word_for_on_damage_is_refused() -> None:
 def test_no_file_is_an_ordinary_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_segment(tmp_path / "nope.log")
+
+
+def test_a_folder_gives_every_record_with_its_topic_and_partition(tmp_path: Path) -> None:
+    put(tmp_path / "a-0", 3, batch(3))
+    put(tmp_path / "a-0", 0, batch(0))
+    put(tmp_path / "b-12", 0, batch(0, 1), b"\xff" * 70)
+    put(tmp_path / "c-0", 0)
+    with pytest.warns(DamageWarning):
+        table = pa.Table.from_batches(decode_folder(tmp_path))
+    found = [tuple(row.values()) for row in table.select(["topic", "partition", "offset"]).to_pylist()]
+    assert found == [*(("a", 0, offset) for offset in range(6)), ("b", 12, 0)]
+    assert table.schema.names == ["topic", "partition", *SCHEMA.names]
+    only_a = pa.Table.from_batches(decode_folder(tmp_path, topics="a", on_damage="raise"))
+    assert only_a.num_rows == 6
+    with pytest.raises(DamageError):
+        list(decode_folder(tmp_path, on_damage="raise"))
+    with pytest.raises(UserError, match="no such path"):
+        next(decode_folder(tmp_path / "nope"))
