@@ -1,6 +1,6 @@
 """Kafka log segments -> Delta tables, on Spark, without a broker: what users import.
 
-``decode_segment``, ``read_segment`` and ``scan`` need no Spark; the others need
+``decode_folder``, ``decode_segment``, ``read_segment`` and ``scan`` need no Spark; the others need
 ``pip install 'kafka-log-lake[spark]'``::
 
     from kafka_log_lake import decode_segment
@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pipelines import register
+    from pipelines.command.session import get_session
     from pipelines.command.settings import Settings
     from pipelines.decode_batches import decode_segments
     from pipelines.decode_batches import run as decode
+    from pipelines.folders import decode_folder
     from pipelines.ingest_raw import run as ingest
     from pipelines.scan import scan
     from udfs.files import decode_segment, read_segment
@@ -27,8 +29,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Settings",
     "decode",
+    "decode_folder",
     "decode_segment",
     "decode_segments",
+    "get_session",
     "ingest",
     "read_segment",
     "register",
@@ -39,8 +43,10 @@ __all__ = [
 _EXPORTS = {
     "Settings": ("pipelines.command.settings", "Settings"),
     "decode": ("pipelines.decode_batches", "run"),
+    "decode_folder": ("pipelines.folders", "decode_folder"),
     "decode_segment": ("udfs.files", "decode_segment"),
     "decode_segments": ("pipelines.decode_batches", "decode_segments"),
+    "get_session": ("pipelines.command.session", "get_session"),
     "ingest": ("pipelines.ingest_raw", "run"),
     "read_segment": ("udfs.files", "read_segment"),
     "register": ("pipelines", "register"),

@@ -24,7 +24,7 @@ from pipelines.command.options import run_command
 from pipelines.command.settings import Settings, make_settings
 from pipelines.execute import job
 from pipelines.execute.decode import Decoded, Decoder
-from pipelines.execute.summary import Summary, print_summary
+from pipelines.execute.summary import Summary, TopicTotals, print_summary
 from pipelines.lake.address import open_lake
 from pipelines.lake.commit import DECODE_APP, LakeWriter
 from pipelines.plan.landed import Landed
@@ -71,16 +71,18 @@ def _count(summary: Summary, decoded: Decoded, lake: LakeWriter) -> None:
     """Adds the results of one bounded run to the summary."""
     for verdict in decoded.changes:
         totals, segment = verdict.totals, verdict.segment
-        summary.segments += 1
-        summary.batches += totals.batches
-        summary.records += totals.records
-        summary.damaged += totals.damaged
-        summary.bytes += segment.planned_bytes
-        summary.partitions.add((segment.topic, segment.partition))
+        counts = TopicTotals(
+            batches=totals.batches,
+            records=totals.records,
+            bytes=segment.planned_bytes,
+            damaged=totals.damaged,
+        )
+        summary.add(segment.topic, segment.partition, counts)
+        if totals.damaged:
+            summary.damaged_segments[segment.segment] = totals.damaged
         summary.regressing += totals.offset_regressions > 0
         if totals.unreadable_bytes:
             summary.unreadable[segment.segment] = totals.unreadable_bytes
-    summary.magics |= decoded.magics
     summary.uncertain |= set(decoded.outcome.uncertain)
     summary.unknown_outcomes += decoded.outcome.unknown
 

@@ -24,7 +24,7 @@ from pipelines.command.settings import Settings
 from pipelines.execute import job
 from pipelines.execute.decode import Decoded
 from pipelines.execute.land import Lander
-from pipelines.execute.summary import Summary, print_summary
+from pipelines.execute.summary import Summary, TopicTotals, print_summary
 from pipelines.lake.commit import INGEST_APP, LakeWriter
 from pipelines.plan.landed import Landed
 from udfs.format import schema
@@ -45,9 +45,8 @@ def _run(engine: Engine, settings: Settings) -> Summary:
 def _count(summary: Summary, landed: Decoded, lake: LakeWriter) -> None:
     """Adds the results of one bounded run to the summary."""
     for verdict in landed.changes:
-        summary.segments += 1
-        summary.bytes += verdict.segment.planned_bytes
-        summary.partitions.add((verdict.segment.topic, verdict.segment.partition))
+        segment = verdict.segment
+        summary.add(segment.topic, segment.partition, TopicTotals(bytes=segment.planned_bytes))
     chunks = lake.chunks_of_run(summary.run_id)
     summary.chunks = chunks.num_rows
     summary.unreadable_chunks = [

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -319,6 +321,39 @@ def test_the_last_line_is_one_json_object(
     assert told["lake"] == lake
     assert (told["segments"], told["damaged"] > 0, told["bytes"] > 0) == (5, True, True)
     assert {"run_id", "batches", "records", "seconds"} <= told.keys()
+    # What a first run told, a second one tells again: the damage is still there
+    assert decode_batches.main(["--source", str(logs), "--lake", lake, "--json", "--fail-on-damage"]) == 3
+    again = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (again["segments"], again["damaged"], again["damaged_before"]) == (0, 0, told["damaged"])
+    assert decode_batches.main(["--source", str(logs), "--lake", lake, "--fail-on-damage"]) == 3
+    shown = capsys.readouterr()
+    assert "found by earlier runs: see the table quarantine" in shown.err
+    assert "found by" in shown.out
+    sound = ["--source", str(logs), "--topics", "__t", "--lake", lake, "--fail-on-damage"]
+    assert decode_batches.main(sound) == 0
+
+
+@pytest.mark.parametrize("sink", ["arrow", "spark"])
+def test_each_run_that_changes_the_lake_has_a_row(
+    spark: SparkSession, lake: str, logs: Path, sink: str
+) -> None:
+    mixed_logs(logs)
+    began = datetime.now(UTC)
+    first = decode(spark, lake, logs, sink=sink)
+    decode(spark, lake, logs, sink=sink)
+    landed = ingest_raw.run(spark, Settings(source=(str(logs),), lake=lake, sink=sink))
+    found = sorted(DeltaTable(f"{lake}/runs").to_pyarrow_table().to_pylist(), key=lambda row: row["began_at"])
+    assert [(row["job"], row["run_id"]) for row in found] == [
+        ("decode", first.run_id),
+        ("ingest", landed.run_id),
+    ]
+    for name in ("segments", "batches", "records", "damaged", "bytes", "unchanged"):
+        assert found[0][name] == getattr(first, name), name
+    assert (found[1]["segments"], found[1]["bytes"]) == (5, landed.bytes)
+    phases = dict(found[0]["phases"])
+    assert {"listing", "planning", "starting Spark", "decoding"} <= phases.keys()
+    assert 0 < sum(phases.values()) <= found[0]["seconds"]
+    assert began <= found[0]["began_at"] <= datetime.now(UTC)
 
 
 def test_the_summary_names_tables_and_queries(
@@ -329,7 +364,7 @@ def test_the_summary_names_tables_and_queries(
     text = capsys.readouterr().out
     assert "decoded 5 segments" in text
     assert "tables are in " + lake in text
-    assert text.count("python -m pipelines.query") == 3
+    assert text.count(f"-m kafka_log_lake query --lake {shlex.quote(lake)} ") == 3
 
 
 def test_decode_segments_gives_records_and_writes_nothing(spark: SparkSession, lake: str, logs: Path) -> None:

@@ -131,4 +131,23 @@ FORMAT_REPORT = Command(
     "Measure what the records of a lake take in each message format and codec, and what that costs.",
     ("lake", "topics", "exclude_topics", *_ONLY_FOR_REPORTS, "cores", "driver_memory", "json"),
 )
-COMMANDS = (SCAN, DECODE, INGEST, QUERY, SQL, QUALITY_REPORT, FORMAT_REPORT)
+MAINTAIN = Command(
+    "maintain",
+    "maintain",
+    "Keep the tables of a lake small: merge small files, delete files and old rows that are not needed.",
+    ("lake", "cores", "driver_memory", "json"),
+    (
+        Argument(
+            "vacuum_hours",
+            "delete files that no version of the last hours needs; a reader that began earlier may fail",
+            metavar="HOURS",
+            default="168",
+        ),
+        Argument(
+            "keep_days",
+            "drop the rows of segments whose file is gone and whose newest record is older",
+            metavar="DAYS",
+        ),
+    ),
+)
+COMMANDS = (SCAN, DECODE, INGEST, QUERY, SQL, QUALITY_REPORT, FORMAT_REPORT, MAINTAIN)

@@ -11,7 +11,6 @@ import logging
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -47,14 +46,12 @@ class Decoded:
 
     files: data files of groups without a problem (arrow sink).
     dropped_groups: groups with a problem, whose staged rows must not be committed (spark sink).
-    magics: magic values of the decoded batches.
     warnings: text -> how often. unreadable: URI of a segment -> why it can't be read.
     """
 
     verdicts: list[Verdict] = field(default_factory=list)
     files: list[DataFile] = field(default_factory=list)
     dropped_groups: list[int] = field(default_factory=list)
-    magics: set[int] = field(default_factory=set)
     warnings: Counter[str] = field(default_factory=Counter)
     unreadable: dict[str, str] = field(default_factory=dict)
     outcome: Outcome = field(default_factory=Outcome)
@@ -91,7 +88,7 @@ class StageLoop:
         decoded = Decoded()
         slices = self._slices(segments, 0)
         while slices:
-            with self.progress.shown(self.doing, [s.segment for s in slices if s.exact_start]):
+            with self.progress.stage(self.doing, [s.segment for s in slices if s.exact_start]):
                 output = self.execute(slices)
             again = self._add_results(slices, output, decoded)
             first = max(s.group_id for s in slices) + 1
@@ -216,12 +213,6 @@ class Decoder(Runner):
 
         judge_ = partial(judge, run=run)
         decoded = StageLoop(self.reader, self.progress, execute, judge_, "decoding", split=True).run(segments)
-        if staged:
-            batches = self.lake.staged(staged).where(F.col("kind") == protocol.BATCH_ROW)
-            decoded.magics = {r.magic for r in batches.select("batch.magic").distinct().collect()}
-        else:
-            files = [f for f in decoded.files if f.table == schema.BATCHES.name]
-            decoded.magics = {int(f.partition_values["magic"]) for f in files}
         return decoded, staged
 
     def _intent(self, decoded: Decoded, version: int, staged: str) -> Intent:
@@ -263,7 +254,8 @@ class Decoder(Runner):
 
     def _commit(self, intent: Intent, decoded: Decoded, segments: Sequence[Segment]) -> Outcome:
         records = self._records(decoded.changes, intent.version) if intent.rows_by_spark else None
-        with self.progress.shown("writing records", segments) if records else nullcontext():
+        shown = self.progress
+        with shown.stage("writing records", segments) if records else shown.phase("committing"):
             return self.lake.commit(intent, records)
 
     # The spark sink's second pass

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
+from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.command.engine import Engine
@@ -31,7 +32,7 @@ from pipelines.execute.slice_rows import BINARY, DIRECT, Reader, choose_mode, wo
 from pipelines.execute.summary import Summary, counted
 from pipelines.lake.address import lake_address
 from pipelines.lake.commit import WRITING_CONF, LakeWriter
-from pipelines.lake.create import check_place, create_tables
+from pipelines.lake.create import check_place, create_table, create_tables
 from pipelines.lake.intents import Intent, Intents
 from pipelines.plan import ledger
 from pipelines.plan.obsolete import Obsolete
@@ -49,6 +50,7 @@ from pipelines.source.naming import (
 from pipelines.source.uris import local_path
 from pipelines.views.catalog import register_in_catalog
 from udfs.format import schema
+from udfs.format.report_tables import RUNS
 from udfs.source import fingerprint
 from udfs.source.fingerprint import CHECKED_DDL, Marks
 from udfs.spark.protocol import StageOptions
@@ -89,24 +91,28 @@ def run(engine: Engine, settings: Settings, work: Work) -> Summary:
     began_us = time.time_ns() // 1000
     address = lake_address(settings.require_lake(), hadoop.job_scheme(engine))
     _refuse_lake_in_source(address, settings.source)
+    progress = Progress(engine)
     listing = None
     if work.landed is None and not check_place(address):
-        listing = _list(
-            engine, settings
-        )  # before the lake is created: wrong sources must leave no empty lake
+        # Before the lake is created: wrong sources must leave no empty lake
+        listing = _list(engine, settings, progress)
     with _open_for_writing(engine, address, settings.catalog_schema, work.app_id) as lake:
         check: CheckFiles = functools.partial(_check, engine)
         if work.landed is not None:
             listing, check = work.landed(lake)
         elif listing is None:
-            listing = _list(engine, settings)  # under the lock: another job may just have ended
+            listing = _list(engine, settings, progress)  # under the lock: another job may just have ended
         summary = Summary(run_id=uuid.uuid4().hex, lake=lake.address)
         options = stage_options(settings, lake.address, summary.run_id, began_us)
-        plan = make_plan(listing, work.known(lake), _rules(engine, settings, listing, check))
+        with progress.phase("planning"):
+            plan = make_plan(listing, work.known(lake), _rules(engine, settings, listing, check))
         if not plan.found and not listing.unreadable:
             raise _nothing_found(settings, listing)
-        _run_all(engine, settings, work, lake, listing, plan, options, summary)
-    summary.seconds = time.monotonic() - began
+        _run_all(engine, settings, work, lake, listing, plan, options, summary, progress)
+        summary.seconds, summary.phases = time.monotonic() - began, dict(progress.seconds)
+        if summary.segments:
+            create_table(lake.address, RUNS)
+            write_deltalake(lake.path(RUNS.name), summary.to_row(began_us), mode="append")
     return summary
 
 
@@ -145,13 +151,17 @@ def _run_all(
     plan: Plan,
     options: StageOptions,
     summary: Summary,
+    progress: Progress,
 ) -> None:
     """Executes the bounded runs of a plan, and adds their results to the summary."""
     warnings = Counter(_warnings(listing, settings))
     if plan.planned:
         warnings.update(plan.warnings)
     unreadable = {**listing.unreadable, **plan.unreadable}
-    progress = Progress(engine, plan.planned)
+    progress.planned = plan.planned
+    if plan.planned:
+        with progress.phase("starting Spark"):
+            _ = engine.spark
     for segments in plan.runs(settings.max_files_per_run, settings.max_bytes_per_run):
         raw = lake.table(schema.RAW_SEGMENTS.name) if settings.from_raw else None
         read = reader(engine.spark, settings, segments, raw)
@@ -164,6 +174,7 @@ def _run_all(
     _drop_rest(lake, plan.obsolete, options)
     warnings.update(plan.obsolete.warnings())
     warnings.update(f"{name} can't be read: {why}" for name, why in sorted(unreadable.items()))
+    summary.known_damage = plan.known_damage()
     summary.unchanged, summary.skipped = plan.unchanged, dict(sorted(listing.skipped.items()))
     files = len(unreadable.keys() - listing.unreadable.keys())
     if files:
@@ -182,7 +193,7 @@ def _drop_rest(lake: LakeWriter, obsolete: Obsolete, options: StageOptions) -> N
 
 def plan_afresh(engine: Engine, settings: Settings) -> Plan:
     """The plan of a job without a ledger, to which all segments are new."""
-    listing = _list(engine, settings)
+    listing = _list(engine, settings, Progress(engine))
     nothing = ledger.to_arrow([]).cast(ledger.SCHEMA)
     return make_plan(listing, nothing, _rules(engine, settings, listing, functools.partial(_check, engine)))
 
@@ -195,18 +206,19 @@ def reader(
     return Reader(spark, mode, settings.slice_bytes, raw)
 
 
-def _list(engine: Engine, settings: Settings) -> Listing:
+def _list(engine: Engine, settings: Settings, progress: Progress) -> Listing:
     """The listing of ``--source``. Raises a UserError if a source can't be opened."""
     if not settings.source:
         raise UserError("--source is missing: name a log directory, partition folder, .log file or glob")
-    return list_segments(
-        settings.source,
-        engine=engine,
-        follow_symlinks=settings.follow_symlinks,
-        topics=settings.topics,
-        exclude_topics=settings.exclude_topics,
-        null_topic=settings.sink == "arrow",
-    )
+    with progress.phase("listing"):
+        return list_segments(
+            settings.source,
+            engine=engine,
+            follow_symlinks=settings.follow_symlinks,
+            topics=settings.topics,
+            exclude_topics=settings.exclude_topics,
+            null_topic=settings.sink == "arrow",
+        )
 
 
 def _nothing_found(settings: Settings, listing: Listing) -> UserError:
@@ -237,14 +249,14 @@ def _rules(engine: Engine, settings: Settings, listing: Listing, check: CheckFil
     landed |= set(listing.segments.column("partition_dir").to_pylist()) if settings.from_raw else set()
     return Rules(
         check=check,
-        is_gone=lambda uri: uri not in landed and _is_gone(engine, uri),
+        is_gone=lambda uri: uri not in landed and is_gone(engine, uri),
         is_asked=lambda segment: redecode is not None and redecode.search(segment) is not None,
         compare_all=settings.verify_content or settings.from_raw,
         one_copy=settings.one_copy,
     )
 
 
-def _is_gone(engine: Engine, uri: str) -> bool:
+def is_gone(engine: Engine, uri: str) -> bool:
     """Whether a file or folder no longer exists. If that can't be found out, it counts as existing."""
     path = local_path(uri)
     if path is None:

@@ -45,7 +45,8 @@ class Lander(Runner):
                 files=landed.files,
                 drop=self.obsolete.with_run(put, cut),
             )
-            self.lake.commit(intent)
+            with self.progress.phase("committing"):
+                self.lake.commit(intent)
             self.obsolete.done(put, cut, intent.drop)
         return landed
 
@@ -66,7 +67,7 @@ class Lander(Runner):
             chunks = rows.mapInArrow(protocol.stage("read_raw", self.options), schema.RAW_SEGMENTS.ddl())
             intent = replace(self._intent(segments, version), rows_by_spark=True)
             try:
-                with self.progress.shown("landing", segments):
+                with self.progress.stage("landing", segments):
                     self.lake.commit(intent, chunks)
                 landed.verdicts = self._read_back(segments)
                 put = [v.row for v in landed.verdicts if v.row is not None]

@@ -1,67 +1,61 @@
-"""Progress lines of a job on standard error, if it takes longer than a few seconds."""
+"""The phases of a job: shown while they run, and timed."""
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from pipelines.command import status
 from pipelines.command.engine import Engine
+from pipelines.command.tables import size_text
 from pipelines.plan.slices import Segment
-
-_FIRST_AFTER_SECONDS = 3.0
-_EVERY_SECONDS = 5.0
-MB = 1_000_000
-
-log = logging.getLogger(__name__)
 
 
 class Progress:
-    """Logs progress. planned: segments of the whole job, over all its bounded runs."""
+    """planned: segments of the whole job, over all its bounded runs. seconds: phase -> how long it took."""
 
-    def __init__(self, engine: Engine, planned: int) -> None:
-        self._engine, self._planned = engine, planned
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.planned = 0
+        self.seconds: dict[str, float] = defaultdict(float)
         self._done: set[str] = set()
 
     @contextmanager
-    def shown(self, doing: str, segments: Sequence[Segment]) -> Iterator[None]:
-        """Logs progress every few seconds while the block runs one Spark stage over these segments.
+    def phase(self, name: str, detail: Callable[[], str] = lambda: "") -> Iterator[None]:
+        """Shows a phase while the block runs, and adds its time. detail: see ``status.phase``."""
+        began = time.monotonic()
+        try:
+            with status.phase(name, detail):
+                yield
+        finally:
+            self.seconds[name] += time.monotonic() - began
+
+    @contextmanager
+    def stage(self, name: str, segments: Sequence[Segment]) -> Iterator[None]:
+        """A phase that is one Spark stage over these segments.
 
         The share of finished tasks stands for the share of bytes: tasks hold about the same number of bytes.
         """
         size = sum(s.planned_bytes for s in segments)
         before = len(self._done - {s.segment for s in segments})
-        stop = threading.Event()
-        thread = threading.Thread(
-            target=self._report, args=(stop, doing, before, len(segments), size), daemon=True
-        )
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
-            self._done |= {s.segment for s in segments}
-
-    def _report(self, stop: threading.Event, doing: str, before: int, segments: int, size: int) -> None:
         began = time.monotonic()
-        wait = _FIRST_AFTER_SECONDS
-        while not stop.wait(wait):
-            wait = _EVERY_SECONDS
-            share = self._finished_share()
-            if share is not None:
-                rate = share * size / MB / (time.monotonic() - began)
-                count = before + int(share * segments)
-                log.info("%s: %d of %d segments, %.0f MB/s", doing, count, self._planned, rate)
 
-    def _finished_share(self) -> float | None:
-        """The share of finished tasks in the running stage, 0 to 1; None if no stage is running."""
+        def detail() -> str:
+            share = self._finished_share()
+            text = f"{before + int(share * len(segments)):,} of {self.planned:,} segments"
+            rate = share * size / (time.monotonic() - began)
+            return f"{text}, {size_text(rate)}/s" if rate else text
+
+        with self.phase(name, detail):
+            yield
+        self._done |= {s.segment for s in segments}
+
+    def _finished_share(self) -> float:
+        """The share of finished tasks in the running stage, 0 to 1."""
         tracker = self._engine.spark.sparkContext.statusTracker()
         infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
         counts = [(i.numCompletedTasks, i.numTasks) for i in infos if i is not None]
-        if not counts:
-            return None
-        finished, tasks = max(counts, key=lambda pair: pair[1])
+        finished, tasks = max(counts, key=lambda pair: pair[1], default=(0, 1))
         return finished / max(1, tasks)

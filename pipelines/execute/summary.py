@@ -5,20 +5,41 @@ from __future__ import annotations
 import json
 import logging
 import shlex
+import sys
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipelines.command.terminal import counted_noun, first_names, printable
+import pyarrow as pa
+
+from pipelines.command.tables import Section, print_table, shortened, size_text, text_lines
+from pipelines.command.terminal import counted_noun, invocation, printable
 from pipelines.source.naming import UNREADABLE, UNREADABLE_FOLDER
+from udfs.format.report_tables import RUNS
 
 log = logging.getLogger(__name__)
-MB = 1_000_000
+
+
+@dataclass
+class TopicTotals:
+    """What a job decoded or landed of one topic. damaged: rows of quarantine."""
+
+    partitions: set[int] = field(default_factory=set)
+    segments: int = 0
+    batches: int = 0
+    records: int = 0
+    bytes: int = 0
+    damaged: int = 0
 
 
 @dataclass
 class Summary:
     """Totals over the bounded runs of one job.
+
+    topics: totals by topic. phases: name -> seconds.
+    damaged_segments: segment -> rows of quarantine, of segments that this job decoded.
+    known_damage: the same, of segments that earlier runs decoded and that have nothing new.
 
     segments: decoded or landed in this job. unchanged: known segments that have nothing new.
     bytes: decoded or landed, as stored on disk. damaged: rows of quarantine from this job.
@@ -41,8 +62,10 @@ class Summary:
     bytes: int = 0
     seconds: float = 0.0
     chunks: int | None = None
-    partitions: set[tuple[str, int]] = field(default_factory=set)
-    magics: set[int] = field(default_factory=set)
+    topics: dict[str, TopicTotals] = field(default_factory=dict)
+    phases: dict[str, float] = field(default_factory=dict)
+    damaged_segments: dict[str, int] = field(default_factory=dict)
+    known_damage: dict[str, int] = field(default_factory=dict)
     skipped: dict[str, int] = field(default_factory=dict)
     unreadable: dict[str, int] = field(default_factory=dict)
     regressing: int = 0
@@ -53,14 +76,21 @@ class Summary:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether bytes were lost: damage in this job's segments, or files that could not be read."""
-        return bool(self.damaged or UNREADABLE in self.skipped or UNREADABLE_FOLDER in self.skipped)
+        """Whether the sources have damage, found by this job or before, or files that can't be read."""
+        return bool(
+            self.damaged
+            or self.known_damage
+            or UNREADABLE in self.skipped
+            or UNREADABLE_FOLDER in self.skipped
+        )
 
     def damage(self) -> str:
         """The damage in one line."""
         parts = []
-        if self.damaged:
-            parts.append(f"{counted_noun(self.damaged, 'damaged range')}: see the table quarantine")
+        ranges = self.damaged + sum(self.known_damage.values())
+        if ranges:
+            earlier = ", found by earlier runs" if not self.damaged else ""
+            parts.append(f"{counted_noun(ranges, 'damaged range')}{earlier}: see the table quarantine")
         unreadable = sum(self.skipped.get(reason, 0) for reason in (UNREADABLE, UNREADABLE_FOLDER))
         if unreadable:
             parts.append(f"{counted_noun(unreadable, 'path')} can't be read")
@@ -102,8 +132,10 @@ class Summary:
                 "run_id": self.run_id,
                 "segments": self.segments,
                 **counted,
+                "damaged_before": sum(self.known_damage.values()),
                 "bytes": self.bytes,
                 "seconds": round(self.seconds, 3),
+                "phases": {name: round(seconds, 3) for name, seconds in self.phases.items()},
                 "lake": self.lake,
                 "unchanged": self.unchanged,
                 "skipped": self.skipped,
@@ -111,42 +143,96 @@ class Summary:
             }
         )
 
-    def to_text(self) -> str:
-        """The summary in about a dozen lines."""
-        landed = self.chunks is not None
-        did = "landed" if landed else "decoded"
-        rate = self.bytes / MB / self.seconds if self.seconds else 0.0
-        lines = []
-        if self.segments:
-            topics = sorted({topic for topic, _ in self.partitions})
-            lines.append(
-                f"{did} {counted_noun(self.segments, 'segment')} ({self.bytes / MB:,.1f} MB) "
-                f"in {self.seconds:.1f} s, {rate:,.1f} MB/s"
-            )
-            lines.append(f"  topics      {len(topics):,}: {first_names(topics)}")
-            lines.append(f"  partitions  {len(self.partitions):,}")
-            lines += [f"  chunks      {self.chunks:,}"] if landed else self._decoded_lines()
-        else:
-            lines.append(f"nothing new to {'land' if landed else 'decode'}")
-        if self.unchanged:
-            lines.append(f"  unchanged   {counted_noun(self.unchanged, 'segment')}")
-        lines += [f"  skipped     {count:,} x {reason}" for reason, count in self.skipped.items()]
-        lines.append(f"tables are in {printable(self.lake)}")
-        return "\n".join(lines + ([] if landed else self._queries()))
+    def add(self, topic: str, partition: int, totals: TopicTotals) -> None:
+        """Adds the totals of one segment."""
+        of_topic = self.topics.setdefault(topic, TopicTotals())
+        of_topic.partitions.add(partition)
+        for counts in (of_topic, self):
+            counts.segments += 1
+            counts.batches += totals.batches
+            counts.records += totals.records
+            counts.bytes += totals.bytes
+            counts.damaged += totals.damaged
 
-    def _decoded_lines(self) -> list[str]:
-        damage = f"{counted_noun(self.damaged, 'range')} in quarantine" if self.damaged else "none found"
-        if self.is_damaged and not self.damaged:
-            damage += " in what could be read"
-        return [
-            f"  magic       {', '.join(str(m) for m in sorted(self.magics)) or '-'}",
-            f"  batches     {self.batches:,}",
-            f"  records     {self.records:,}",
-            f"  damage      {damage}",
+    def to_row(self, began_us: int) -> pa.Table:
+        """The row of the table ``runs``. began_us: microseconds since 1970 UTC."""
+        schema = RUNS.arrow_schema()
+        values = {
+            **vars(self),
+            "job": "decode" if self.chunks is None else "ingest",
+            "began_at": began_us,
+            "phases": list(self.phases.items()),
+            "warnings": len(self.warnings),
+        }
+        plain = {"began_at": pa.int64()}  # microseconds, of which Arrow makes the timestamp
+        arrays = [pa.array([values[f.name]], plain.get(f.name, f.type)).cast(f.type) for f in schema]
+        return pa.Table.from_arrays(arrays, schema=schema)
+
+    def headline(self) -> str:
+        """What the job did, in one line."""
+        did = "decoded" if self.chunks is None else "landed"
+        if not self.segments:
+            return f"nothing new to {'decode' if self.chunks is None else 'land'}"
+        rate = f", {size_text(self.bytes / self.seconds)}/s" if self.seconds else ""
+        size = f"{counted_noun(self.segments, 'segment')} ({size_text(self.bytes)})"
+        return f"{did} {size} in {self.seconds:.1f} s{rate}"
+
+    def sections(self) -> Iterator[Section]:
+        """The tables of the summary that have rows."""
+        landed = self.chunks is not None
+        counts = ("batches", "records") if not landed else ()
+        last = ("damaged ranges",) if not landed else ()
+        rows = [
+            (
+                printable(topic),
+                f"{len(one.partitions):,}",
+                f"{one.segments:,}",
+                *(f"{getattr(one, name):,}" for name in counts),
+                size_text(one.bytes),
+                *(f"{one.damaged:,}" for _ in last),
+            )
+            for topic, one in sorted(self.topics.items(), key=lambda item: (-item[1].damaged, item[0]))
         ]
+        columns = ("topic", "partitions", "segments", *counts, "bytes", *last)
+        damage = [
+            (printable(segment), f"{ranges:,}", found)
+            for found, by_segment in (("this run", self.damaged_segments), ("before", self.known_damage))
+            for segment, ranges in sorted(by_segment.items())
+        ]
+        yield from shortened(
+            [
+                Section("", columns, rows, tuple(range(1, len(columns)))),
+                Section("damage", ("segment", "ranges", "found by"), damage, (1,)),
+            ]
+        )
+
+    def other_lines(self) -> list[str]:
+        """What else there was, but damage."""
+        lines = [f"chunks: {self.chunks:,}"] if self.chunks else []
+        if self.unchanged:
+            lines.append(f"nothing new in {counted_noun(self.unchanged, 'known segment')}")
+        return lines + [f"skipped: {count:,} x {reason}" for reason, count in self.skipped.items()]
+
+    def damage_line(self) -> str:
+        """The last word on damage."""
+        return f"damage: {self.damage() if self.is_damaged else 'none found'}"
+
+    def next_lines(self) -> list[str]:
+        """Where the tables are, and what to do next."""
+        queries = self._queries() if self.chunks is None else []
+        return [f"tables are in {printable(self.lake)}", *queries]
+
+    def to_text(self) -> str:
+        """The summary for a pipe, a file or a notebook."""
+        lines = [self.headline()]
+        for section in self.sections():
+            lines += text_lines(section)
+        lines += self.other_lines()
+        lines += [self.damage_line()] if self.chunks is None else []
+        return "\n".join([*lines, *self.next_lines()])
 
     def _queries(self) -> list[str]:
-        command = f"python -m pipelines.query --lake {printable(shlex.quote(self.lake))}"
+        command = f"{invocation()} query --lake {printable(shlex.quote(self.lake))}"
         return [
             "three queries to try:",
             f'  {command} "SELECT topic, partition, count(*) AS records, max(offset) FROM committed_records'
@@ -161,7 +247,29 @@ def print_summary(summary: Summary, as_json: bool) -> None:
     """Logs the warnings, then prints the summary as the last lines of standard output."""
     for text in summary.warnings:
         log.warning("%s", text)
-    print(summary.to_json() if as_json else summary.to_text(), flush=True)
+    if as_json:
+        print(summary.to_json())
+    elif sys.stdout.isatty():
+        _print_rich(summary)
+    else:
+        print(summary.to_text())
+    sys.stdout.flush()
+
+
+def _print_rich(summary: Summary) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console()
+    console.print(Text(summary.headline(), style="bold"))
+    for section in summary.sections():
+        print_table(console, section)
+    for line in summary.other_lines():
+        console.print(Text(line))
+    if summary.chunks is None:
+        console.print(Text(summary.damage_line(), style="bold red" if summary.is_damaged else "green"))
+    for line in summary.next_lines():
+        console.print(Text(line), soft_wrap=True)
 
 
 def counted(what: Counter[str]) -> list[str]:

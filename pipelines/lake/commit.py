@@ -83,6 +83,7 @@ class LakeWriter:
 
     def __init__(self, engine: Engine, address: str, intents: Intents, app_id: str) -> None:
         self._engine, self.address, self.intents, self.app_id = engine, address, intents, app_id
+        self._opened: dict[str, DeltaTable] = {}
 
     def path(self, table: str) -> str:
         return table_path(self.address, table)
@@ -118,7 +119,16 @@ class LakeWriter:
 
     def committed(self, table: str) -> int:
         """The version of this app's last commit to a table; 0 for none."""
-        return DeltaTable(self.path(table)).transaction_version(self.app_id) or 0
+        return self._open(table).transaction_version(self.app_id) or 0
+
+    def _open(self, table: str) -> DeltaTable:
+        """A table at its latest version. Opened once: a log of a million data files takes seconds to read."""
+        opened = self._opened.get(table)
+        if opened is None:
+            opened = self._opened[table] = DeltaTable(self.path(table))
+        else:
+            opened.update_incremental()
+        return opened
 
     def next_version(self) -> int:
         """The version of the next run: above those of all tables."""
@@ -221,7 +231,7 @@ class LakeWriter:
         files = [f for f in intent.files if f.table == table.name]
         if not files or self.committed(table.name) >= intent.version:
             return
-        delta = DeltaTable(self.path(table.name))
+        delta = self._open(table.name)
         delta.create_write_transaction(
             [_add_action(f) for f in files],
             mode="append",
@@ -299,7 +309,7 @@ class LakeWriter:
         gone = pa.Table.from_pylist([{"segment": row.segment} for row in intent.drop], schema=rows.schema)
         flags = pa.array([False] * rows.num_rows + [True] * gone.num_rows, pa.bool_())
         changes = pa.concat_tables([rows, gone]).append_column("dropped", flags)
-        merge = DeltaTable(self.path(_LEDGER)).merge(
+        merge = self._open(_LEDGER).merge(
             changes,
             "old.segment = new.segment",
             source_alias="new",
@@ -336,7 +346,7 @@ class LakeWriter:
         ]
         for begin in range(0, len(obsolete), _LOGS_PER_DELETE):
             condition = " OR ".join(obsolete[begin : begin + _LOGS_PER_DELETE])
-            DeltaTable(self.path(schema.TRANSACTIONS.name)).delete(condition)
+            self._open(schema.TRANSACTIONS.name).delete(condition)
 
     def _delete_landed(self, intent: Intent) -> None:
         """Deletes chunks that this run replaced, and those of dropped segments."""
@@ -352,7 +362,7 @@ class LakeWriter:
 
     def _delete(self, table: Table, places: list[Place], also: str = "") -> None:
         condition = delete_predicate(table.name, places)
-        DeltaTable(self.path(table.name)).delete(f"{condition} AND {also}" if also else condition)
+        self._open(table.name).delete(f"{condition} AND {also}" if also else condition)
 
 
 def _first_table(intent: Intent) -> Table:

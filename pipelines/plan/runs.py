@@ -32,7 +32,7 @@ from udfs.source.fingerprint import TO_CHECK_SCHEMA, Marks
 
 _CHUNK = 1 << 14
 _ACTIONS = tuple(Action)
-_UNCHANGED = _ACTIONS.index(Action.UNCHANGED)
+_UNCHANGED, _GO_ON = _ACTIONS.index(Action.UNCHANGED), _ACTIONS.index(Action.GO_ON)
 
 # TO_CHECK_SCHEMA -> Marks of each row, in its order
 Check = Callable[[pa.Table], list[Marks]]
@@ -83,6 +83,14 @@ class Plan:
     @property
     def unchanged(self) -> int:
         return self.found - self.planned
+
+    def known_damage(self) -> dict[str, int]:
+        """Segment -> its rows of quarantine, of damaged segments whose rows stay."""
+        stays = pc.is_in(self.segments.column("action"), pa.array([_UNCHANGED, _GO_ON], pa.int8()))
+        places = self.segments.filter(stays).column("known")
+        rows = self.known.select(["segment", "damaged"]).take(places.filter(pc.greater_equal(places, 0)))
+        damaged = rows.filter(pc.greater(rows.column("damaged"), 0)).to_pydict()
+        return dict(zip(damaged["segment"], damaged["damaged"], strict=True))
 
     def runs(self, max_files: int, max_bytes: int) -> Iterator[list[Segment]]:
         """The segments to decode, a bounded run at a time, by folder and base offset; at least one a run."""

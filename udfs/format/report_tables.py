@@ -1,4 +1,4 @@
-"""The tables of reports. Each is created by the first run of its report, not with the lake."""
+"""The tables of reports, and of runs. Each is created when it gets its first rows, not with the lake."""
 
 from __future__ import annotations
 
@@ -68,4 +68,24 @@ QUALITY_METRICS = Table(
     ),
 )
 
-REPORT_TABLES = (FORMAT_SAVINGS, QUALITY_METRICS)
+RUNS = Table(
+    "runs",
+    "What each job that changed the lake did, how much, and how long each of its phases took",
+    (),
+    columns(
+        ("run_id", "string", "Run; segments.run_id names the last one that wrote a segment's rows"),
+        ("job", "string", "decode or ingest"),
+        ("began_at", "timestamp", "When the run began", BOUNDS),
+        ("seconds", "double", "How long it took, without the start of the process"),
+        ("phases", "map<string,double>", "Phase to seconds: where the time went"),
+        ("segments", "bigint", "Segments that it decoded or landed"),
+        ("unchanged", "bigint", "Known segments with nothing new"),
+        ("batches", "bigint", "Record batches that it decoded; 0 for ingest"),
+        ("records", "bigint", "Records that it decoded; 0 for ingest"),
+        ("damaged", "bigint", "Rows that it wrote to quarantine; 0 for ingest"),
+        ("bytes", "bigint", "Bytes that it decoded or landed, as stored on disk"),
+        ("warnings", "bigint", "Warnings that it gave"),
+    ),
+)
+
+REPORT_TABLES = (FORMAT_SAVINGS, QUALITY_METRICS, RUNS)

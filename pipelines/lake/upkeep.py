@@ -1,0 +1,72 @@
+"""Keeps a lake small and fast to read: merges small files, deletes files and rows that are not needed.
+
+deltalake does all of it, in this process. The caller holds the lake's lock: no job of this project writes
+meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, WriterProperties
+
+from pipelines.lake.address import table_path, tables_of
+from pipelines.lake.commit import LakeWriter
+from pipelines.lake.intents import Intent
+from pipelines.plan.ledger import LedgerRow
+from udfs.format import schema
+
+# Its files are as large as its chunks allow from the beginning, and a merge would hold their bytes in memory
+_NOT_MERGED = (schema.RAW_SEGMENTS.name,)
+DAY_US = 24 * 3600 * 1_000_000
+
+
+@dataclass(frozen=True)
+class Upkept:
+    """What was done to a table. files, bytes: of its newest version. deleted: files that no version needs."""
+
+    table: str
+    files_before: int
+    files: int
+    bytes: int
+    deleted: int
+
+
+def upkeep(address: str, vacuum_hours: int) -> Iterator[Upkept]:
+    """Merges small files, deletes files that no version of the last hours needs, writes checkpoints.
+
+    vacuum_hours: a reader that began longer ago than this may lose the files it reads.
+    """
+    for table in tables_of(address):
+        delta = DeltaTable(table_path(address, table.name))
+        before, _ = _size(delta)
+        if table.name not in _NOT_MERGED:
+            delta.optimize.compact(writer_properties=WriterProperties(compression="ZSTD"))
+        deleted = delta.vacuum(vacuum_hours, dry_run=False, enforce_retention_duration=False, full=True)
+        delta.create_checkpoint()
+        files, size = _size(delta)
+        yield Upkept(table.name, before, files, size, len(deleted))
+
+
+def _size(delta: DeltaTable) -> tuple[int, int]:
+    sizes = pa.table(delta.get_add_actions(flatten=True)).column("size_bytes")
+    return len(sizes), pc.sum(sizes).as_py() or 0
+
+
+def expired(rows: Collection[LedgerRow], now_us: int, keep_days: int) -> list[LedgerRow]:
+    """Ledger rows of segments whose newest record is older than ``keep_days`` days.
+
+    now_us: microseconds since 1970 UTC. A segment without a timestamp counts from when it was decoded.
+    """
+    limit = now_us - keep_days * DAY_US
+    newest = ((row, row.decoded_at if row.max_timestamp is None else row.max_timestamp) for row in rows)
+    return [row for row, at in newest if at < limit]
+
+
+def drop(lake: LakeWriter, rows: list[LedgerRow], run_id: str) -> None:
+    """Deletes the rows of these segments from every table of the lake's app, in one commit each."""
+    if rows:
+        lake.commit(Intent(lake.app_id, lake.next_version(), run_id, drop=rows))

@@ -1,0 +1,117 @@
+"""``kafka-log-lake maintain``: keeps the tables of a lake small and fast to read, and old rows out of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the imports need its parent
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+from pipelines.command.commands import MAINTAIN
+from pipelines.command.engine import Engine
+from pipelines.command.errors import UserError
+from pipelines.command.options import run_command
+from pipelines.command.settings import Settings
+from pipelines.command.status import phase
+from pipelines.command.tables import Section, size_text, text_lines
+from pipelines.command.terminal import counted_noun
+from pipelines.execute.job import is_gone
+from pipelines.lake import upkeep
+from pipelines.lake.address import open_lake
+from pipelines.lake.commit import DECODE_APP, INGEST_APP, LakeWriter
+from pipelines.lake.intents import Intents
+from pipelines.lake.upkeep import Upkept
+from pipelines.plan import ledger
+from pipelines.plan.landed import Landed
+from pipelines.source.hadoop import job_scheme
+from udfs.format.schema import RAW_SEGMENTS
+
+_MOST_HOURS = 24 * 366 * 100
+
+
+@dataclass(frozen=True)
+class Maintained:
+    """What a run did. dropped: segments whose rows were deleted."""
+
+    lake: str
+    dropped: int
+    tables: list[Upkept]
+    seconds: float
+
+
+def run(engine: Engine, settings: Settings, vacuum_hours: str = "168", keep_days: str | None = None) -> None:
+    """Maintains a lake, and prints what was done. Raises a UserError while a job writes to the lake."""
+    hours = _whole_number("--vacuum-hours", vacuum_hours)
+    days = None if keep_days is None else _whole_number("--keep-days", keep_days)
+    done = maintain(engine, settings, hours, days)
+    if settings.json:
+        print(json.dumps(asdict(done)))
+    else:
+        print("\n".join(_lines(done)))
+
+
+def maintain(
+    engine: Engine, settings: Settings, vacuum_hours: int = 168, keep_days: int | None = None
+) -> Maintained:
+    """Finishes killed runs, drops old rows, merges small files and deletes files that are not needed.
+
+    vacuum_hours: see ``upkeep``. keep_days: the rows of segments are dropped whose file is gone and whose
+    newest record is older than this; None drops none.
+    """
+    began = time.monotonic()
+    address = open_lake(settings.require_lake(), job_scheme(engine))
+    intents = Intents(address)
+    with intents.lock():
+        decoded, landed = (LakeWriter(engine, address, intents, app) for app in (DECODE_APP, INGEST_APP))
+        decoded.recover()
+        dropped = 0
+        if keep_days is not None:
+            with phase("dropping old rows"):
+                dropped = _drop_old(engine, decoded, landed, keep_days)
+        with phase("merging and deleting files"):
+            tables = list(upkeep.upkeep(address, vacuum_hours))
+    return Maintained(address, dropped, tables, time.monotonic() - began)
+
+
+def _drop_old(engine: Engine, decoded: LakeWriter, landed: LakeWriter, keep_days: int) -> int:
+    """Drops old segments whose files are gone: the next job would decode a file that is there again."""
+    known = list(ledger.rows(decoded.ledger()))
+    old = upkeep.expired(known, time.time_ns() // 1000, keep_days)
+    gone = [row for row in old if is_gone(engine, row.segment)]
+    names = {row.segment for row in gone}
+    raw = [row for row in ledger.rows(Landed(landed.path(RAW_SEGMENTS.name)).known()) if row.segment in names]
+    run_id = uuid.uuid4().hex
+    # Landed bytes first: bytes without a row in the ledger would be decoded again
+    upkeep.drop(landed, raw, run_id)
+    upkeep.drop(decoded, gone, run_id)
+    return len(gone)
+
+
+def _whole_number(name: str, text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > _MOST_HOURS:
+        raise UserError(f"{name} takes a whole number from 0 to {_MOST_HOURS:,}, not {text!r}")
+    return int(text)
+
+
+def _lines(done: Maintained) -> list[str]:
+    rows = [
+        (one.table, f"{one.files_before:,}", f"{one.files:,}", size_text(one.bytes), f"{one.deleted:,}")
+        for one in done.tables
+    ]
+    section = Section("", ("table", "files before", "files", "bytes", "deleted files"), rows, (1, 2, 3, 4))
+    dropped = f", rows of {counted_noun(done.dropped, 'segment')} dropped" if done.dropped else ""
+    return [f"maintained {done.lake} in {done.seconds:.1f} s{dropped}", *text_lines(section)]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run_command(MAINTAIN, run, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
