@@ -19,12 +19,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.command.commands import DECODE
 from pipelines.command.engine import Engine
-from pipelines.command.errors import DamageFound
+from pipelines.command.errors import DamageFound, UserError
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings, make_settings
 from pipelines.execute import job
 from pipelines.execute.decode import Decoded, Decoder
 from pipelines.execute.summary import Summary, TopicTotals, print_summary
+from pipelines.execute.watch import watch
 from pipelines.lake.address import open_lake
 from pipelines.lake.commit import DECODE_APP, LakeWriter
 from pipelines.plan.landed import Landed
@@ -102,10 +103,23 @@ def decode_segments(spark: SparkSession, source: str | Sequence[str], **settings
 
 
 def _job(engine: Engine, settings: Settings) -> None:
-    summary = _run(engine, settings)
-    print_summary(summary, settings.json)
-    if settings.fail_on_damage and summary.is_damaged:
-        raise DamageFound(summary.damage())
+    told = False
+
+    def once() -> None:
+        nonlocal told
+        summary = _run(engine, settings)
+        if summary.segments or not told:
+            print_summary(summary, settings.json)
+            told = True
+        if settings.fail_on_damage and summary.is_damaged:
+            raise DamageFound(summary.damage())
+
+    if settings.watch and settings.redecode:
+        raise UserError("--watch would repeat --redecode in every run: leave one of them out")
+    if settings.watch:
+        watch(once, settings.interval)
+    else:
+        once()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

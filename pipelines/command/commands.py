@@ -56,6 +56,8 @@ _ONLY_FOR_DECODING = (
     "max_batch_uncompressed",
     "quarantine_content_bytes",
     "fail_on_damage",
+    "watch",
+    "interval",
 )
 
 _ONLY_FOR_REPORTS = (

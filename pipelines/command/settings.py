@@ -178,6 +178,10 @@ class Settings:
     price_per_gb_month: float = _setting(0.08, amount, "price of 10^9 stored bytes for a month", "PRICE")
     replication_factor: int = _setting(3, count, "copies that the cluster keeps", "N")
     retention_days: float = _setting(7.0, amount, "days until retention deletes a record", "DAYS")
+    watch: bool = _setting(False, flag, "do it again and again, until SIGTERM or Ctrl-C")
+    interval: float = _setting(
+        10.0, amount, "seconds from the end of a run to the next, with --watch", "SECONDS"
+    )
     cores: int | None = _setting(None, count, "cores of the embedded Spark or of scan; all by default", "N")
     driver_memory: str = _setting("2g", memory, "Java heap of the embedded Spark", "SIZE")
     fail_on_damage: bool = _setting(False, flag, "exit with code 3 if damage was found")
