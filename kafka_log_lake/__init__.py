@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from pipelines.folders import decode_folder
     from pipelines.ingest_raw import run as ingest
     from pipelines.scan import scan
-    from udfs.files import decode_segment, read_segment
+    from udfs.files import DamageError, DamageWarning, decode_segment, read_segment
 
 __all__ = [
+    "DamageError",
+    "DamageWarning",
     "Settings",
     "decode",
     "decode_folder",
@@ -41,6 +43,8 @@ __all__ = [
 
 # name -> (module, attribute)
 _EXPORTS = {
+    "DamageError": ("udfs.files", "DamageError"),
+    "DamageWarning": ("udfs.files", "DamageWarning"),
     "Settings": ("pipelines.command.settings", "Settings"),
     "decode": ("pipelines.decode_batches", "run"),
     "decode_folder": ("pipelines.folders", "decode_folder"),

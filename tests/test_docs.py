@@ -8,6 +8,7 @@ import glob
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 from deltalake import DeltaTable
 
 import pipelines
+from kafka_log_lake import __main__ as console
 from pipelines import decode_batches, format_report, ingest_raw, quality_report, query, sql_shell
 from pipelines.command.commands import COMMANDS as ALL_COMMANDS
 from pipelines.command.commands import DECODE, INGEST, QUALITY_REPORT
@@ -314,6 +316,28 @@ def test_python_of_the_readme_runs(
     capsys.readouterr()
     exec(alone, {})
     assert "crc_mismatch at byte 3374 - 796 bytes" in capsys.readouterr().out
+
+
+def test_every_answer_on_the_page_of_questions_runs(
+    spark: SparkSession, bundled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = ROOT / "docs" / "questions.md"
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    shutil.copytree(bundled, tmp_path / "lake")
+    monkeypatch.chdir(tmp_path)
+    pipelines.register(spark, "lake")
+    for statement in blocks(page, "sql"):
+        spark.sql(statement).collect()
+    assert len(spark.sql(blocks(page, "sql")[-1]).collect()) > 0
+    commands = [shlex.split(block.split(" > ")[0]) for block in blocks(page, "sh")]
+    assert [command[0] for command in commands] == ["kafka-log-lake"] * len(commands)
+    assert {command[1] for command in commands} >= {"scan", "decode", "query", "maintain", "quality-report"}
+    for command in commands:
+        assert console.main(command[1:]) == 0, command
+    for block in blocks(page, "python"):
+        names: dict[str, Any] = {}
+        exec(block, names)
+    assert len(names["committed"]) > 0
 
 
 def test_python_alone_needs_no_spark() -> None:
