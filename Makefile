@@ -28,7 +28,7 @@ help:  ## this list
 
 setup: $(READY)  ## the environment alone: .venv from the lock file, Delta jars
 
-$(READY): requirements.lock tools/setup.sh tools/spark_ready.py tools/warm_kernels.py conf/log4j2.properties
+$(READY): requirements.lock tools/setup.sh tools/spark_ready.py tools/warm_kernels.py tools/class_archive.py conf/log4j2.properties
 	@PYTHON='$(PYTHON)' tools/setup.sh
 	@touch $@
 

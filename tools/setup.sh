@@ -22,5 +22,8 @@ echo "setup: installing the packages of requirements.lock into $venv" >&2
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 echo "setup: resolving the Delta jars" >&2
 "$venv/bin/python" -m tools.spark_ready
-echo "setup: compiling the kernels" >&2
-"$venv/bin/python" -m tools.warm_kernels
+echo "setup: compiling the kernels, archiving Java's classes" >&2
+"$venv/bin/python" -m tools.warm_kernels &
+kernels=$!
+"$venv/bin/python" -m tools.class_archive
+wait "$kernels"

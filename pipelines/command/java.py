@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 SUPPORTED = (17, 21)
@@ -25,6 +26,17 @@ def java_command() -> str | None:
     return shutil.which("java")
 
 
+@cache
+def _java_version(command: str) -> str:
+    """What ``java -version`` prints. Raises OSError or CalledProcessError where it does not start."""
+    return subprocess.run([command, "-version"], capture_output=True, text=True, check=True).stderr
+
+
+def java_build(command: str) -> str:
+    """Version and vendor of a Java that ``java_problem`` has found to work."""
+    return "\n".join(re.findall(r'^.* version ".*|^.*\(build [^,)]*', _java_version(command), re.MULTILINE))
+
+
 def java_major(version_text: str) -> int | None:
     """Major version in the output of ``java -version`` (8 is written as 1.8); None if there is none."""
     match = re.search(r'version "(?:1\.)?(\d+)', version_text)
@@ -38,7 +50,7 @@ def java_problem() -> str | None:
         where = "JAVA_HOME has no bin/java" if os.environ.get("JAVA_HOME") else "no Java found"
         return f"{where}: {ADVICE}"
     try:
-        output = subprocess.run([command, "-version"], capture_output=True, text=True, check=True).stderr
+        output = _java_version(command)
     except (OSError, subprocess.CalledProcessError) as error:
         return f"{command} does not start ({error}): {ADVICE}"
     major = java_major(output)

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyspark
 from py4j.protocol import Py4JJavaError
@@ -24,8 +25,9 @@ from pyspark.errors import AnalysisException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from pipelines.command.class_archive import find_archive, java_options, launch_environment
 from pipelines.command.errors import UserError
-from pipelines.command.java import java_problem
+from pipelines.command.java import java_command, java_problem
 from pipelines.command.settings import Settings
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
@@ -64,7 +66,7 @@ EMBEDDED = {
 #   48 MiB for its code by default: a session that runs many queries fills that, and compiles no more;
 # - no generated code: every Delta task generates hundreds of KB of it again, which costs more than it saves;
 # - no adaptive execution: planning again after each stage is most of the time of a query over a few rows.
-_ONLY_PLANS = {
+ONLY_PLANS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=128m",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -148,7 +150,7 @@ def _start_embedded(settings: Settings, only_plans: bool) -> SparkSession:
     problem = java_problem()
     if problem:
         raise UserError(problem)
-    home = Path(pyspark.__file__).parent
+    home = Path(pyspark.__file__).parent.resolve()  # an archive of classes is for jars of one path
     if (home / "jars").is_dir():
         os.environ["SPARK_HOME"] = str(home)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -161,25 +163,32 @@ def _start_embedded(settings: Settings, only_plans: bool) -> SparkSession:
         # ``make setup`` has not installed Delta's jars: Spark fetches them into Ivy's cache, once
         conf.set("spark.jars.packages", DELTA_PACKAGE)
     if only_plans:
-        conf.setAll([*_ONLY_PLANS.items()])
-    _start_context(conf)
+        conf.setAll([*ONLY_PLANS.items()])
+    archive = find_archive(home, java_command() or "java")
+    if archive is not None:
+        conf.set("spark.driver.defaultJavaOptions", java_options(home, f"-XX:SharedArchiveFile={archive}"))
+    _start_context(conf, launch_environment(home) if archive is not None else {})
     return SparkSession.builder.getOrCreate()
 
 
-def _start_context(conf: SparkConf) -> None:
+def _start_context(conf: SparkConf, environment: dict[str, str]) -> None:
     """Starts the JVM, and passes on its standard error line by line, without _NOISE.
 
-    A second context in one process uses the JVM that is running.
+    A second context in one process uses the JVM that is running. environment: variables that the JVM alone
+    gets.
     """
     if SparkContext._gateway is not None:
         SparkContext(conf=conf)
         return
     reader, writer = os.pipe()
     threading.Thread(target=_pass_on, args=(reader,), daemon=True).start()
+    os.environ.update(environment)
     try:
         gateway = launch_gateway(conf, {"stderr": writer})
     finally:
         os.close(writer)
+        for name in environment:
+            del os.environ[name]
     SparkContext(conf=conf, gateway=gateway)
 
 
@@ -198,7 +207,17 @@ def _scratch_folder() -> str:
 
 
 def _check_delta(spark: SparkSession) -> None:
-    """Raises a UserError if Spark has no Delta, by its error for a Delta table that does not exist."""
+    """Raises a UserError if Spark has no Delta.
+
+    Opening a table takes 0.8 s of a new JVM, so a class is looked for first. A Spark whose Delta has other
+    classes is known by its error for a table that does not exist.
+    """
+    jvm: Any = spark._jvm
+    try:
+        jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader().loadClass(_DELTA_EXTENSION)
+        return
+    except Py4JJavaError:  # ClassNotFoundException
+        pass
     try:
         spark.read.format("delta").load("/nonexistent/kafka-log-lake")
     except (AnalysisException, Py4JJavaError) as error:
