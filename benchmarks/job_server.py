@@ -18,6 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import pyarrow as pa
+from deltalake import DeltaTable
+
 from benchmarks.segments import WORK
 
 _ANSWER = "answer "
@@ -79,6 +82,11 @@ def clear_lakes() -> None:
 def parquet_files(lake: str, table: str = "records") -> list[Path]:
     """The data files of a table of a lake that was written once."""
     return sorted(LAKES.joinpath(lake, table).rglob("*.parquet"))
+
+
+def data_files(lake: str, table: str = "records") -> pa.Table:
+    """The data files of a table as its log has them, with the values of its partition columns."""
+    return pa.table(DeltaTable(str(LAKES / lake / table)).get_add_actions(flatten=True))
 
 
 def parquet_bytes(lake: str) -> int:

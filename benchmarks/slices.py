@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 from benchmarks.harness import Row, Scale, Spread, machine, paired, part_main, say
-from benchmarks.job_server import JobServer, clear_lakes, parquet_files
+from benchmarks.job_server import JobServer, clear_lakes, data_files
 from benchmarks.segments import KIB, PLAIN, partition_dir, size_of
 
 _ONE_SEGMENT_GOAL = 1.8
@@ -63,7 +63,7 @@ def _small_segments(scale: Scale, session: JobServer) -> list[Row]:
     def per_byte(seconds: float) -> float:
         return seconds * 1e9 / size
 
-    files = Counter(path.parent for path in parquet_files("small"))
+    files = Counter(data_files("small").column("partition.partition").to_pylist())
     note = f"{scale.small_segments:,} of {_SMALL_BYTES // KIB} KiB in {_PARTITIONS} partitions"
     most = Spread.of([float(max(files.values()))])
     ours, theirs = pairs.spread("small", per_byte), pairs.spread("big", per_byte)

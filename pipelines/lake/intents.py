@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyarrow import fs
@@ -69,7 +69,7 @@ class Intent:
         return {(row.topic, row.partition) for row in [*self.put, *self.drop]}
 
     def to_json(self) -> bytes:
-        return json.dumps(asdict(self)).encode()
+        return json.dumps(self, default=vars).encode()
 
     @classmethod
     def from_json(cls, text: bytes) -> Intent:

@@ -2,6 +2,8 @@
 
 One file a group of slices and table (and magic). Until the driver commits them to the table's log the
 files are invisible, so a task that fails or runs twice leaves nothing behind but files for VACUUM.
+The log tells the values of partition columns, so a file lies in no folder ``topic=...``: those folders would
+cost as much time as the rows of a small file. The 256 folders in their place keep each of them short.
 Values are written PLAIN: they seldom repeat, and a dictionary of them costs more than it saves. Offsets,
 timestamps and what is constant in a batch are delta-encoded (measured in docs/performance.md).
 """
@@ -10,21 +12,22 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 import uuid
+from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from udfs.format.schema import BATCHES, QUARANTINE, RAW_SEGMENTS, RECORDS, Table
+from udfs.format.schema import Table
 from udfs.source.byte_source import local_path
 
-_TABLES = {table.name: table for table in (RECORDS, BATCHES, QUARANTINE, RAW_SEGMENTS)}
 _DICTIONARY = (
     "segment",
     "control_type",
@@ -35,10 +38,8 @@ _DICTIONARY = (
     "partition_dir",
     "run_id",
 )
-_PLAIN_TYPES = (pa.binary(), pa.string(), pa.bool_(), pa.float64())
 _TOLD = ("segment", "generation")  # their bounds are known without a look at the rows
 _FLUSH_BYTES = 32 << 20
-_SAFE_FOLDER = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -53,7 +54,7 @@ class DataFile:
     stats: dict[str, Any]
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self))
+        return json.dumps(vars(self))
 
     @classmethod
     def from_json(cls, text: str) -> DataFile:
@@ -69,26 +70,20 @@ def file_system_of(lake: str) -> tuple[fs.FileSystem, str]:
     return system, path
 
 
-def _folder(topic: str, partition: int, magic: int | None) -> str:
-    """The folder of a data file. A name of the topic that could lead elsewhere does not go into it."""
-    name = topic if _SAFE_FOLDER.fullmatch(topic) else f"~{uuid.uuid5(uuid.NAMESPACE_OID, topic)}"
-    tail = "" if magic is None else f"/magic={magic}"
-    return f"topic={name}/partition={partition}{tail}"
+class Origin(NamedTuple):
+    """The segment and the generation of consecutive rows. generation: None for a table without one."""
 
-
-def _encodings(table: Table) -> dict[str, str]:
-    return {
-        column.name: "DELTA_BINARY_PACKED"
-        for column in table.columns
-        if column.name not in _DICTIONARY
-        and column.name not in table.partitioned_by
-        and (pa.types.is_integer(column.arrow_type) or pa.types.is_timestamp(column.arrow_type))
-    }
+    segment: str
+    generation: int | None
+    rows: int
 
 
 @dataclass
 class _File:
-    """One Parquet file being written, with a row group pending."""
+    """One Parquet file being written, with a row group pending.
+
+    codes: of each pending row, the place of its segment in ``segments``, int32; generations: int64.
+    """
 
     table: Table
     path: str
@@ -97,79 +92,104 @@ class _File:
     collected: list[Any]
     pending: list[pa.RecordBatch] = field(default_factory=list)
     pending_bytes: int = 0
-    segments: set[str] = field(default_factory=set)
+    codes: list[np.ndarray] = field(default_factory=list)
+    pending_generations: list[np.ndarray] = field(default_factory=list)
+    segments: dict[str, int] = field(default_factory=dict)
     generations: set[int] = field(default_factory=set)
     rows: int = 0
 
-    def write(self, batch: pa.RecordBatch) -> None:
+    def write(self, batch: pa.RecordBatch, size: int, origins: Sequence[Origin]) -> None:
         self.pending.append(batch)
-        self.pending_bytes += batch.nbytes
+        self.pending_bytes += size
         self.rows += batch.num_rows
+        for segment, generation, rows in origins:
+            code = self.segments.setdefault(segment, len(self.segments))
+            self.codes.append(np.full(rows, code, np.int32))
+            if generation is not None:
+                self.generations.add(generation)
+                self.pending_generations.append(np.full(rows, generation, np.int64))
         if self.pending_bytes >= _FLUSH_BYTES:
             self.flush()
 
     def flush(self) -> None:
-        if self.pending:
-            table = pa.Table.from_batches(self.pending)
-            self.writer.write_table(table, row_group_size=table.num_rows)
-            self.pending.clear()
-            self.pending_bytes = 0
+        if not self.pending:
+            return
+        table = pa.Table.from_batches(self.pending)
+        columns = dict(zip(table.column_names, table.columns, strict=True))
+        columns["segment"] = pa.DictionaryArray.from_arrays(
+            pa.array(np.concatenate(self.codes)), pa.array(list(self.segments))
+        )
+        if self.pending_generations:
+            columns["generation"] = pa.array(np.concatenate(self.pending_generations))
+        schema = self.writer.schema
+        table = pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+        self.writer.write_table(table, row_group_size=table.num_rows)
+        for each in (self.pending, self.codes, self.pending_generations):
+            each.clear()
+        self.pending_bytes = 0
+
+
+class Folders:
+    """The folders of a task's data files: one in each table, named at random as Delta names such folders."""
+
+    def __init__(self, lake: str) -> None:
+        self.system, self._root = file_system_of(lake)
+        self._name = uuid.uuid4().hex[:2]
+        self._made: set[str] = set()
+
+    def of(self, table: Table) -> str:
+        """The name of the task's folder in a table's folder; makes it."""
+        if table.name not in self._made:
+            self.system.create_dir(self.path(table, self._name), recursive=True)
+            self._made.add(table.name)
+        return self._name
+
+    def path(self, table: Table, path: str) -> str:
+        """A path below a table's folder, as the file system takes it."""
+        return f"{self._root}/{table.name}/{path}"
 
 
 class GroupWriter:
     """Writes what one group of slices decodes to, into the tables' folders."""
 
-    def __init__(self, lake: str, name: str, compression: str) -> None:
-        self._system, self._root = file_system_of(lake)
-        self._name = f"part-{name}-{uuid.uuid4().hex[:12]}.parquet"
+    def __init__(self, folders: Folders, name: str, compression: str) -> None:
+        self._folders = folders
+        self._name = name
         self._compression = compression
         self._files: dict[tuple[str, str, int, int | None], _File] = {}
 
     def write(
-        self,
-        table: Table,
-        topic: str,
-        partition: int,
-        segment: str,
-        generation: int | None,
-        columns: dict[str, pa.Array],
+        self, table: Table, topic: str, partition: int, origins: Sequence[Origin], batch: pa.RecordBatch
     ) -> None:
-        """Append rows of ``table``. columns: by name, all but topic, partition, segment and generation."""
-        rows = len(next(iter(columns.values())))
-        columns = {**columns, "segment": _constant(segment, rows)}
-        if generation is not None:
-            columns["generation"] = pa.repeat(pa.scalar(generation, pa.int64()), rows)
-        for begin, end, magic in _runs(
-            columns.get("magic") if "magic" in table.partitioned_by else None, rows
-        ):
+        """Append rows of ``table``.
+
+        origins: of all rows, in their order. batch: the columns of the table but topic, partition, segment
+        and generation; others are left out.
+        """
+        size, by_magic = batch.get_total_buffer_size(), "magic" in table.partitioned_by
+        for begin, end, magic in _runs(batch.column("magic") if by_magic else None, batch.num_rows):
             file = self._file(table, topic, partition, magic)
-            file.segments.add(segment)
-            if generation is not None:
-                file.generations.add(generation)
-            arrays = [columns[name].slice(begin, end - begin) for name in file.writer.schema.names]
-            file.write(pa.RecordBatch.from_arrays(arrays, schema=file.writer.schema))
+            if end - begin == batch.num_rows:
+                file.write(batch, size, origins)
+            else:
+                part = batch.slice(begin, end - begin)
+                file.write(part, size * part.num_rows // batch.num_rows, _cut(origins, begin, end))
 
     def _file(self, table: Table, topic: str, partition: int, magic: int | None) -> _File:
         key = (table.name, topic, partition, magic)
         if key not in self._files:
-            folder = f"{_folder(topic, partition, magic)}"
-            self._system.create_dir(f"{self._root}/{table.name}/{folder}", recursive=True)
             values = {"topic": topic, "partition": str(partition)}
             if magic is not None:
                 values["magic"] = str(magic)
+            path = f"{self._folders.of(table)}/part-{self._name}-{uuid.uuid4().hex[:12]}.parquet"
             collected: list[Any] = []
-            path = f"{folder}/{self._name}"
             writer = pq.ParquetWriter(
-                f"{self._root}/{table.name}/{path}",
-                _file_schema(table),
-                filesystem=self._system,
+                self._folders.path(table, path),
+                filesystem=self._folders.system,
                 compression=self._compression,
                 compression_level=1 if self._compression == "zstd" else None,
-                use_dictionary=[c.name for c in table.columns if c.name in _DICTIONARY],
-                column_encoding=_encodings(table),
-                write_statistics=[n for n in table.bounded if n not in _TOLD],
-                store_schema=False,
                 metadata_collector=collected,
+                **_writer_options(table),
             )
             self._files[key] = _File(table, path, values, writer, collected)
         return self._files[key]
@@ -181,7 +201,7 @@ class GroupWriter:
     def _finish(self, file: _File) -> DataFile:
         file.flush()
         file.writer.close()
-        info = self._system.get_file_info(f"{self._root}/{file.table.name}/{file.path}")
+        info = self._folders.system.get_file_info(self._folders.path(file.table, file.path))
         return DataFile(file.table.name, file.path, file.partition_values, info.size, _statistics(file))
 
     def abandon(self) -> None:
@@ -190,22 +210,26 @@ class GroupWriter:
             with suppress(OSError, RuntimeError):  # pyarrow's RuntimeError: closed before, and that failed
                 file.writer.close()
             file.writer.is_open = False  # else its destructor closes it once more, and prints the error
-            self._system.delete_file(f"{self._root}/{file.table.name}/{file.path}")
+            self._folders.system.delete_file(self._folders.path(file.table, file.path))
         self._files.clear()
 
 
-def _file_schema(table: Table) -> pa.Schema:
-    fields = []
-    for column in table.columns:
-        if column.name in table.partitioned_by:
-            continue
-        kind = pa.dictionary(pa.int32(), pa.string()) if column.name in ("segment",) else column.arrow_type
-        fields.append(pa.field(column.name, kind))
-    return pa.schema(fields)
-
-
-def _constant(text: str, rows: int) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), rows), pa.array([text]))
+@cache
+def _writer_options(table: Table) -> dict[str, Any]:
+    """Options of pyarrow's Parquet writer that a table's declaration tells."""
+    segment = pa.dictionary(pa.int32(), pa.string())
+    fields = table.file_schema()
+    return {
+        "schema": pa.schema([f.with_type(segment) if f.name == "segment" else f for f in fields]),
+        "use_dictionary": [f.name for f in fields if f.name in _DICTIONARY],
+        "column_encoding": {
+            f.name: "DELTA_BINARY_PACKED"
+            for f in fields
+            if f.name not in _DICTIONARY and (pa.types.is_integer(f.type) or pa.types.is_timestamp(f.type))
+        },
+        "write_statistics": [name for name in table.bounded if name not in _TOLD],
+        "store_schema": False,
+    }
 
 
 def _runs(magic: pa.Array | None, rows: int) -> list[tuple[int, int, int | None]]:
@@ -217,15 +241,27 @@ def _runs(magic: pa.Array | None, rows: int) -> list[tuple[int, int, int | None]
     return [(a, b, int(values[a])) for a, b in itertools.pairwise(cuts) if b > a]
 
 
+def _cut(origins: Sequence[Origin], begin: int, end: int) -> list[Origin]:
+    """Those of the rows from ``begin`` to ``end``."""
+    ends = list(itertools.accumulate(origin.rows for origin in origins))
+    firsts = [0, *ends]
+    return [
+        origin._replace(rows=min(last, end) - max(first, begin))
+        for origin, first, last in zip(origins, firsts, ends, strict=False)
+        if first < end and last > begin
+    ]
+
+
 def _statistics(file: _File) -> dict[str, Any]:
     """Delta's statistics object from those that the Parquet writer gathered; all bounds are tight."""
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
     nulls: dict[str, int] = {}
+    gathered = frozenset(_writer_options(file.table)["write_statistics"])
     for metadata in file.collected:
         names = [metadata.schema.column(j).path for j in range(metadata.num_columns)]
         for j, name in enumerate(names):
-            if name not in file.table.bounded or name in _TOLD:
+            if name not in gathered:
                 continue
             for i in range(metadata.num_row_groups):
                 stats = metadata.row_group(i).column(j).statistics
@@ -233,7 +269,9 @@ def _statistics(file: _File) -> dict[str, Any]:
                 if stats.has_min_max:
                     low[name] = min(low.get(name, stats.min), stats.min)
                     high[name] = max(high.get(name, stats.max), stats.max)
-    for name, values in (("segment", file.segments), ("generation", file.generations)):
+    told: tuple[tuple[str, Collection[Any]], ...]
+    told = (("segment", file.segments), ("generation", file.generations))
+    for name, values in told:
         if values:
             low[name], high[name], nulls[name] = min(values), max(values), 0
     return {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
@@ -84,7 +84,7 @@ class SliceReport:
     detail: str = ""
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self))
+        return json.dumps(self, default=vars)
 
     @classmethod
     def from_json(cls, text: str) -> SliceReport:

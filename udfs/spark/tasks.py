@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from udfs.arrow.batch_columns import batch_columns, damage_columns
-from udfs.arrow.parquet_sink import GroupWriter
+from udfs.arrow.parquet_sink import Folders, GroupWriter, Origin
 from udfs.decoded import Group, Totals
 from udfs.format.schema import BATCHES, QUARANTINE, RAW_SEGMENTS, RECORDS, Table
 from udfs.segment_decoder import SegmentDecoder
@@ -37,6 +38,7 @@ from udfs.spark.task_input import FailedSource, TaskSlice, groups_of, problem_of
 
 _SPARK_ROWS = 1 << 14  # rows of one Arrow batch handed to Spark
 _SPARK_BYTES = 64 << 20
+_BATCH_ROWS = 1 << 12  # rows of ``batches`` converted at a time, of several small segments
 
 
 def _report(slice_: TaskSlice, decoder: SegmentDecoder, first_mark: str | None) -> SliceReport:
@@ -73,22 +75,21 @@ def _report_batch(rows: list[tuple[int, str, str]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=REPORT_SCHEMA)
 
 
-def _writer(options: StageOptions, group_id: int) -> GroupWriter:
-    return GroupWriter(options.lake, f"{options.run_id}-{group_id:06d}", options.parquet_compression)
+def _writer(options: StageOptions, folders: Folders, group_id: int) -> GroupWriter:
+    return GroupWriter(folders, f"{options.run_id}-{group_id:06d}", options.parquet_compression)
 
 
 def write_tables(options: StageOptions) -> Stage:
     """Decode and write the Parquet files of records, batches and quarantine; rows: REPORT_DDL."""
 
     def stage(batches: ArrowBatches) -> ArrowBatches:
+        folders = Folders(options.lake)
         for group_id, rows in groups_of(batches):
-            writer = _writer(options, group_id)
-
-            def take(slice_: TaskSlice, group: Group, writer: GroupWriter = writer) -> None:
-                _write_group(writer, slice_.row, group, options.run_id)
-
+            writer = _writer(options, folders, group_id)
+            tables = _GroupTables(writer, options.run_id)
             try:
-                reports = list(_decode(rows, options, take))
+                reports = list(_decode(rows, options, tables.take))
+                tables.flush()
             except BaseException:
                 writer.abandon()
                 raise
@@ -107,15 +108,41 @@ def _finished(writer: GroupWriter, group_id: int, reports: list[SliceReport]) ->
     return _report_batch(out)
 
 
-def _write_group(writer: GroupWriter, row: dict[str, Any], group: Group, run_id: str) -> None:
-    place = (row["topic"], row["partition"], row["segment"], row["generation"])
-    if group.records is not None:
-        columns = dict(zip(group.records.schema.names, group.records.columns, strict=True))
-        writer.write(RECORDS, *place, columns)
-    if len(group.batches):
-        writer.write(BATCHES, *place, batch_columns(group.batches))
-    if group.damages:
-        writer.write(QUARANTINE, *place, damage_columns(group.damages, run_id))
+class _GroupTables:
+    """The rows of a group of slices, on their way to the tables' files.
+
+    Rows of ``batches`` are collected over segments: a small one has few, and converting them costs the same
+    for one row as for hundreds.
+    """
+
+    def __init__(self, writer: GroupWriter, run_id: str) -> None:
+        self._writer, self._run_id = writer, run_id
+        self._batches: list[np.ndarray] = []
+        self._origins: list[Origin] = []
+        self._rows = 0
+        self._partition = ("", 0)  # one, whatever the number of segments
+
+    def take(self, slice_: TaskSlice, group: Group) -> None:
+        row, records = slice_.row, group.records
+        self._partition = partition = (row["topic"], row["partition"])
+        origin = Origin(row["segment"], row["generation"], len(group.batches))
+        if records is not None:
+            self._writer.write(RECORDS, *partition, [origin._replace(rows=records.num_rows)], records)
+        if len(group.batches):
+            self._batches.append(group.batches.copy())  # the decoder uses the array again
+            self._origins.append(origin)
+            self._rows += len(group.batches)
+            if self._rows >= _BATCH_ROWS:
+                self.flush()
+        if group.damages:
+            damages = pa.RecordBatch.from_pydict(damage_columns(group.damages, self._run_id))
+            self._writer.write(QUARANTINE, *partition, [origin._replace(rows=len(damages))], damages)
+
+    def flush(self) -> None:
+        if self._rows:
+            columns = pa.RecordBatch.from_pydict(batch_columns(np.concatenate(self._batches)))
+            self._writer.write(BATCHES, *self._partition, self._origins, columns)
+            self._batches, self._origins, self._rows = [], [], 0
 
 
 def _placed(table: Table, row: dict[str, Any], columns: dict[str, pa.Array]) -> pa.RecordBatch:
@@ -266,8 +293,9 @@ def land_raw(options: StageOptions) -> Stage:
     """Write the bytes of segments as chunks, the Parquet files of raw_segments; rows: REPORT_DDL."""
 
     def stage(batches: ArrowBatches) -> ArrowBatches:
+        folders = Folders(options.lake)
         for group_id, rows in groups_of(batches):
-            writer = _writer(options, group_id)
+            writer = _writer(options, folders, group_id)
             try:
                 reports = [_land(writer, slice_, options) for slice_ in slices_of(rows)]
             except BaseException:
@@ -285,8 +313,8 @@ def _land(writer: GroupWriter, slice_: TaskSlice, options: StageOptions) -> Slic
         for chunk in _raw_rows(slice_, options):
             landed += chunk.column("chunk_bytes")[0].as_py()
             last_offset, marks = (chunk.column(name)[0].as_py() for name in ("last_offset", "fingerprint"))
-            columns = dict(zip(chunk.schema.names, chunk.columns, strict=True))
-            writer.write(RAW_SEGMENTS, row["topic"], row["partition"], row["segment"], None, columns)
+            origin = Origin(row["segment"], None, chunk.num_rows)
+            writer.write(RAW_SEGMENTS, row["topic"], row["partition"], [origin], chunk)
     except SourceError as error:
         return SliceReport(*slice_.ids, problem=problem_of(error), detail=str(error))
     return SliceReport(*slice_.ids, Totals(end=landed, end_offset=last_offset), marks)
