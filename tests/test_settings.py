@@ -74,6 +74,26 @@ def test_yaml_of_settings_names_each_once() -> None:
         (["--read", "fast"], "--read must be one of auto, direct, binary, not 'fast'"),
         (["--driver-memory", "2"], "--driver-memory must be a Java heap size"),
         (["--catalog-schema", "a;b"], "--catalog-schema must be a name"),
+        (
+            ["--parquet-compression", "lzo"],
+            "--parquet-compression must be one of zstd, lz4, snappy, gzip, none",
+        ),
+        (
+            ["--parquet-compression-level", "fast"],
+            "--parquet-compression-level must be a whole number, not 'fast'",
+        ),
+        (
+            ["--parquet-compression-level", "23"],
+            "--parquet-compression-level of zstd must be -7 to 22, not 23",
+        ),
+        (
+            ["--parquet-compression", "gzip", "--parquet-compression-level", "0"],
+            "--parquet-compression-level of gzip must be 1 to 9, not 0",
+        ),
+        (
+            ["--parquet-compression", "lz4", "--parquet-compression-level", "3"],
+            "--parquet-compression-level: lz4 has no levels; zstd and gzip have",
+        ),
         (["--config", "/nonexistent.yml"], "--config: cannot read /nonexistent.yml: No such file"),
     ],
 )

@@ -30,13 +30,13 @@ class Engine:
     def __init__(
         self, settings: Settings, *, only_plans: bool = False, given: SparkSession | None = None
     ) -> None:
-        self._settings, self._only_plans = settings, only_plans
+        self.settings, self._only_plans = settings, only_plans
         self._given = given or SparkSession.getActiveSession()
 
     @cached_property
     def spark(self) -> SparkSession:
         """The session. Raises a UserError without a supported Java or without Delta."""
-        return self._given or get_session(self._settings, only_plans=self._only_plans)
+        return self._given or get_session(self.settings, only_plans=self._only_plans)
 
     @property
     def is_plain(self) -> bool:

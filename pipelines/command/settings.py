@@ -23,6 +23,8 @@ from udfs.format.levels import parse_levels
 
 MIB = 1024 * 1024
 REGEX_FLAGS = regex.DOTALL  # the name of a folder may contain a newline
+# Codecs of Parquet that have levels, with the levels
+PARQUET_LEVELS = {"zstd": range(-7, 23), "gzip": range(1, 10)}
 _UNITS = {"": 1, "k": 1024, "m": MIB, "g": 1024 * MIB, "t": 1024 * 1024 * MIB}
 
 
@@ -106,6 +108,14 @@ def memory(value: object) -> str:
     return value
 
 
+def whole_number(value: object) -> int:
+    if isinstance(value, str) and re.fullmatch(r"-?\d+", value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"must be a whole number, not {value!r}")
+    return value
+
+
 def one_of(*choices: str) -> Callable[[object], str]:
     def parse(value: object) -> str:
         if value not in choices:
@@ -164,7 +174,10 @@ class Settings:
         64 * 1024 * MIB, byte_count, "bytes that are decoded and committed together", "BYTES"
     )
     parquet_compression: str = _setting(
-        "zstd", one_of("zstd", "snappy", "gzip", "none"), "compression of the data files"
+        "zstd", one_of("zstd", "lz4", "snappy", "gzip", "none"), "compression of the data files"
+    )
+    parquet_compression_level: int | None = _setting(
+        None, whole_number, "level of the data files' codec: zstd has -7 to 22, gzip 1 to 9", "N"
     )
     codec_levels: str = _setting(
         "gzip:1,gzip:6,gzip:9,snappy,lz4:9,lz4:12,zstd:1,zstd:3,zstd:9",
@@ -197,6 +210,20 @@ class Settings:
             except ValueError as error:
                 raise UserError(f"{option(field.name)} {error}") from None
             object.__setattr__(self, field.name, parsed)
+        self._check_compression_level()
+
+    def _check_compression_level(self) -> None:
+        """Raises a UserError for a level that the codec of the data files does not have."""
+        codec, level = self.parquet_compression, self.parquet_compression_level
+        if level is None:
+            return
+        levels = PARQUET_LEVELS.get(codec)
+        if levels is None:
+            raise UserError(f"--parquet-compression-level: {codec} has no levels; zstd and gzip have")
+        if level not in levels:
+            raise UserError(
+                f"--parquet-compression-level of {codec} must be {levels[0]} to {levels[-1]}, not {level}"
+            )
 
     def require_lake(self) -> str:
         """The lake. Raises a UserError if it is not set."""

@@ -31,7 +31,7 @@ from pipelines.execute.progress import Progress
 from pipelines.execute.slice_rows import BINARY, DIRECT, Reader, choose_mode, worker_opens
 from pipelines.execute.summary import Summary, counted
 from pipelines.lake.address import lake_address
-from pipelines.lake.commit import WRITING_CONF, LakeWriter
+from pipelines.lake.commit import LakeWriter, writing_conf
 from pipelines.lake.create import check_place, create_table, create_tables
 from pipelines.lake.intents import Intent, Intents
 from pipelines.plan import ledger
@@ -166,7 +166,7 @@ def _run_all(
         raw = lake.table(schema.RAW_SEGMENTS.name) if settings.from_raw else None
         read = reader(engine.spark, settings, segments, raw)
         runner = work.runner(lake, read, settings.sink, options, progress, plan.obsolete)
-        with configured(engine.spark, _stage_conf(read.mode, segments)):
+        with configured(engine.spark, _stage_conf(settings, read.mode, segments)):
             decoded = runner.run(segments)
         work.count(summary, decoded, lake)
         warnings.update(decoded.warnings)
@@ -305,12 +305,13 @@ def stage_options(settings: Settings, address: str, run_id: str, began_us: int) 
         quarantine_content_bytes=settings.quarantine_content_bytes,
         lake=address,
         parquet_compression=settings.parquet_compression,
+        parquet_compression_level=settings.parquet_compression_level,
     )
 
 
-def _stage_conf(mode: str, segments: Sequence[Segment]) -> dict[str, str]:
+def _stage_conf(settings: Settings, mode: str, segments: Sequence[Segment]) -> dict[str, str]:
     """Spark's settings for the stage, so that an Arrow batch of its input holds at most one large file."""
-    conf = {**WRITING_CONF, "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true"}
+    conf = {**writing_conf(settings), "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true"}
     if mode != DIRECT:
         big = mode == BINARY and any(s.length > _BIG_CONTENT for s in segments)
         conf["spark.sql.execution.arrow.maxRecordsPerBatch"] = "1" if big else "1000"

@@ -16,6 +16,8 @@ rows are replaced, none is missing and none is doubled. Why this holds if the pr
 * after that, the intent names every file and row, so ``finish`` can start again. An append carries a Delta
   transaction id (app, version), and a table that has this version is skipped: nothing is appended twice. Step
   4 can be repeated, because it deletes only rows that no ledger row names.
+* a power cut is a kill that also takes what the disk had not got yet. So what the ledger is going to name is
+  flushed before the ledger's commit, and everything is before the intent is removed.
 * spark sink: rows of ``batches`` and ``quarantine`` are kept as Parquet beside the intent, and can be
   committed again. Rows of ``records`` cannot (the source may have changed), but are committed first: if they
   are missing, nothing of the run was committed, and its intent is removed.
@@ -39,6 +41,7 @@ from pyspark.sql import functions as F
 
 from pipelines.command.engine import Engine
 from pipelines.command.session import configured
+from pipelines.command.settings import Settings
 from pipelines.lake import transactions
 from pipelines.lake.address import table_path
 from pipelines.lake.intents import FOLDER, Intent, Intents, Place
@@ -61,8 +64,8 @@ _POSITIONS = {
     schema.RAW_SEGMENTS.name: "chunk_position",
 }
 _LEDGER = schema.SEGMENTS.name
-# deltalake reads Spark's default type, INT96, as nanoseconds, which cannot hold years past 2262
-WRITING_CONF = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+# Hadoop's names of the levels 1 to 9 of gzip
+_GZIP_LEVELS = tuple("BEST_SPEED TWO THREE FOUR FIVE SIX SEVEN EIGHT BEST_COMPRESSION".split())
 _LOGS_PER_DELETE = 200  # a longer condition takes long to parse
 
 
@@ -209,8 +212,10 @@ class LakeWriter:
         else:
             if self.committed(_LEDGER) < intent.version:
                 self._append_rows(intent)
+                self.intents.flush_commits(intent)
                 outcome = self._publish(intent)
             self._delete_obsolete(intent)
+        self.intents.flush_commits(intent)
         self.intents.remove(intent)
         return outcome
 
@@ -243,9 +248,9 @@ class LakeWriter:
     def _append(self, table: Table, rows: DataFrame, intent: Intent) -> None:
         """Appends rows with Spark, unless the table has this version already."""
         if self.committed(table.name) < intent.version:
-            writer = rows.write.format("delta").mode("append").option("compression", "zstd")
+            writer = rows.write.format("delta").mode("append")
             writer = writer.option("txnAppId", intent.app_id).option("txnVersion", intent.version)
-            with configured(self._engine.spark, WRITING_CONF):
+            with configured(self._engine.spark, writing_conf(self._engine.settings)):
                 writer.save(self.path(table.name))
 
     def _publish(self, intent: Intent) -> Outcome:
@@ -363,6 +368,22 @@ class LakeWriter:
     def _delete(self, table: Table, places: list[Place], also: str = "") -> None:
         condition = delete_predicate(table.name, places)
         self._open(table.name).delete(f"{condition} AND {also}" if also else condition)
+
+
+def writing_conf(settings: Settings) -> dict[str, str]:
+    """Spark's settings for its Parquet writer."""
+    codec, level = settings.parquet_compression, settings.parquet_compression_level
+    conf = {
+        # deltalake reads Spark's default type, INT96, as nanoseconds, which cannot hold years past 2262
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # Parquet's codec LZ4 is Hadoop's own framing of lz4, which few readers know
+        "spark.sql.parquet.compression.codec": "lz4_raw" if codec == "lz4" else codec,
+    }
+    if level is not None and codec == "zstd":
+        conf["parquet.compression.codec.zstd.level"] = str(level)
+    elif level is not None:
+        conf["zlib.compress.level"] = _GZIP_LEVELS[level - 1]
+    return conf
 
 
 def _first_table(intent: Intent) -> Table:

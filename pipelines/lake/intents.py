@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 from pyarrow import fs
 
 from pipelines.command.errors import UserError
 from pipelines.plan.ledger import LedgerRow, Partition
-from udfs.arrow.parquet_sink import DataFile, file_system_of
+from udfs.arrow.parquet_sink import DataFile, file_system_of, flush
+from udfs.format.schema import TABLES
 
 FOLDER = "_runs"
 
@@ -88,7 +90,10 @@ class Intent:
 
 
 class Intents:
-    """The folder ``_runs`` of one lake, on any file system that pyarrow opens. Creates the folder."""
+    """The folder ``_runs`` of one lake, on any file system that pyarrow opens. Creates the folder.
+
+    Of a local lake it also flushes to the disk what a run has written, before anything relies on it.
+    """
 
     def __init__(self, lake: str) -> None:
         self.local = lake if "://" not in lake else None
@@ -100,6 +105,7 @@ class Intents:
         except (OSError, ValueError) as error:
             raise cannot_write(lake, error) from error
         self._lake = lake
+        self._flushed: set[str] = set()
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -136,13 +142,43 @@ class Intents:
         path = self._path(intent)
         if self._files.get_file_info(path).type != fs.FileType.NotFound:
             raise UserError(f"another run is writing to {self._lake}: {path} exists already")
+        if self.local is not None and intent.staged:
+            self._flush_staged(f"{self.folder}/{intent.staged}")
         with self._files.open_output_stream(path + ".tmp") as out:
             out.write(intent.to_json())
         if self.local is not None:
-            _sync(path + ".tmp")
+            flush(path + ".tmp")
         self._files.move(path + ".tmp", path)
         if self.local is not None:
-            _sync(self.folder)
+            flush(self.folder)
+
+    def _flush_staged(self, folder: str) -> None:
+        """Flushes the staged rows, which Spark wrote."""
+        for info in self._files.get_file_info(fs.FileSelector(folder, recursive=True)):
+            flush(info.path)
+        flush(folder)
+
+    def flush_commits(self, intent: Intent) -> None:
+        """Flushes what Spark and deltalake, which do not, have committed since the intent was written.
+
+        These are the new files of the tables' logs, and the data files that they name but the intent does
+        not: its own were flushed by the tasks that wrote them. On a local lake alone.
+        """
+        if self.local is None:
+            return
+        since = self._files.get_file_info(self._path(intent)).mtime_ns
+        own = {f"{self._base}/{file.table}/{file.path}" for file in intent.files}
+        for table in TABLES:
+            log = f"{self._base}/{table.name}/_delta_log"
+            entries = [f for f in self._files.get_file_info(fs.FileSelector(log)) if f.mtime_ns >= since]
+            new = [f.path for f in entries if f.path not in self._flushed]
+            added = {f"{self._base}/{table.name}/{p}" for path in new for p in _added(path)} - own
+            for path in [*sorted(added), *sorted({os.path.dirname(p) for p in added})]:
+                with suppress(FileNotFoundError):  # another run's VACUUM
+                    flush(path)
+            for path in [*new, log] if new else []:
+                flush(path)
+            self._flushed.update(new)
 
     def remove(self, intent: Intent) -> None:
         """Removes the intent and its staged rows: after the last commit, or if nothing was committed."""
@@ -175,15 +211,16 @@ class Intents:
             return Intent.from_json(stream.read())
 
 
+def _added(entry: str) -> list[str]:
+    """The paths of the data files that an entry of a Delta log adds, below the table's folder."""
+    if not entry.endswith(".json"):
+        return []
+    with open(entry, "rb") as lines:
+        actions = map(json.loads, lines)
+        return [unquote(action["add"]["path"]) for action in actions if "add" in action]
+
+
 def cannot_write(lake: str, error: BaseException) -> UserError:
     """The error for a lake that can't be written to."""
     reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
     return UserError(f"can't write to the lake {lake}: {reason}")
-
-
-def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

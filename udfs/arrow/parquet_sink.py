@@ -10,10 +10,13 @@ timestamps and what is constant in a batch are delta-encoded (measured in docs/p
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
+import os
 import uuid
 from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -40,6 +43,8 @@ _DICTIONARY = (
 )
 _TOLD = ("segment", "generation")  # their bounds are known without a look at the rows
 _FLUSH_BYTES = 32 << 20
+_FLUSHES = 16  # files at a time
+_LEVELS = {"zstd": 1}  # where none is given: pyarrow's own otherwise
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -129,6 +134,18 @@ class _File:
         self.pending_bytes = 0
 
 
+def flush(path: str) -> None:
+    """Has the operating system write a local file to the disk, or the entries of a local folder."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # of a file system that flushes nothing at request
+            raise OSError(error.errno, error.strerror, path) from None
+    finally:
+        os.close(descriptor)
+
+
 class Folders:
     """The folders of a task's data files: one in each table, named at random as Delta names such folders."""
 
@@ -136,6 +153,7 @@ class Folders:
         self.system, self._root = file_system_of(lake)
         self._name = uuid.uuid4().hex[:2]
         self._made: set[str] = set()
+        self._written: list[str] = []
 
     def of(self, table: Table) -> str:
         """The name of the task's folder in a table's folder; makes it."""
@@ -148,14 +166,34 @@ class Folders:
         """A path below a table's folder, as the file system takes it."""
         return f"{self._root}/{table.name}/{path}"
 
+    def add(self, path: str) -> None:
+        """Adds a file that has been written and closed."""
+        self._written.append(path)
+
+    def flush(self) -> None:
+        """Flushes the files that were added, and all folders above them, to the disk of a local lake.
+
+        The driver writes what it is going to commit when the tasks have ended: a power cut after that finds
+        the files. At the end of the task, because a journal takes many files at once for the price of one.
+        """
+        if not isinstance(self.system, fs.LocalFileSystem):
+            return
+        with ThreadPoolExecutor(_FLUSHES) as threads:
+            list(threads.map(flush, self._written))
+        for table in self._made:
+            flush(f"{self._root}/{table}/{self._name}")
+            flush(f"{self._root}/{table}")
+        self._written.clear()
+
 
 class GroupWriter:
     """Writes what one group of slices decodes to, into the tables' folders."""
 
-    def __init__(self, folders: Folders, name: str, compression: str) -> None:
+    def __init__(self, folders: Folders, name: str, compression: str, level: int | None = None) -> None:
         self._folders = folders
         self._name = name
         self._compression = compression
+        self._level = _LEVELS.get(compression) if level is None else level
         self._files: dict[tuple[str, str, int, int | None], _File] = {}
 
     def write(
@@ -187,7 +225,7 @@ class GroupWriter:
                 self._folders.path(table, path),
                 filesystem=self._folders.system,
                 compression=self._compression,
-                compression_level=1 if self._compression == "zstd" else None,
+                compression_level=self._level,
                 metadata_collector=collected,
                 **_writer_options(table),
             )
@@ -201,7 +239,9 @@ class GroupWriter:
     def _finish(self, file: _File) -> DataFile:
         file.flush()
         file.writer.close()
-        info = self._folders.system.get_file_info(self._folders.path(file.table, file.path))
+        path = self._folders.path(file.table, file.path)
+        info = self._folders.system.get_file_info(path)
+        self._folders.add(path)
         return DataFile(file.table.name, file.path, file.partition_values, info.size, _statistics(file))
 
     def abandon(self) -> None:

@@ -98,6 +98,7 @@ class StageOptions:
     """What a run tells its tasks. ``lake`` is where the arrow sink writes; bytes unless said.
 
     began_us: when the run began, microseconds since 1970 UTC.
+    parquet_compression_level: None for the default of the codec.
     """
 
     run_id: str
@@ -107,6 +108,7 @@ class StageOptions:
     quarantine_content_bytes: int
     lake: str
     parquet_compression: str
+    parquet_compression_level: int | None = None
 
 
 StageName = Literal[

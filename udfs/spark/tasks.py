@@ -76,7 +76,8 @@ def _report_batch(rows: list[tuple[int, str, str]]) -> pa.RecordBatch:
 
 
 def _writer(options: StageOptions, folders: Folders, group_id: int) -> GroupWriter:
-    return GroupWriter(folders, f"{options.run_id}-{group_id:06d}", options.parquet_compression)
+    codec = (options.parquet_compression, options.parquet_compression_level)
+    return GroupWriter(folders, f"{options.run_id}-{group_id:06d}", *codec)
 
 
 def write_tables(options: StageOptions) -> Stage:
@@ -94,6 +95,7 @@ def write_tables(options: StageOptions) -> Stage:
                 writer.abandon()
                 raise
             yield _finished(writer, group_id, reports)
+        folders.flush()
 
     return stage
 
@@ -302,6 +304,7 @@ def land_raw(options: StageOptions) -> Stage:
                 writer.abandon()
                 raise
             yield _finished(writer, group_id, reports)
+        folders.flush()
 
     return stage
 
