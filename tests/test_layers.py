@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("udfs", "pipelines", "kafka_log_lake")
+PACKAGES = ("udfs", "pipelines", "kafka_log_lake", "pyspark_kafka_log")
 SOURCES = sorted(path for name in PACKAGES for path in ROOT.glob(f"{name}/**/*.py"))
 # Bytes to Arrow. spark/ alone knows Spark
 UDFS = (
@@ -19,7 +19,10 @@ UDFS = (
     *("functions", "values", "spark"),
 )
 # The driver's side: from arguments to commits. The commands beside these rooms import what they need
-PIPELINES = ("command", "source", "plan", "lake", "functions", "views", "report", "execute", "scanning")
+PIPELINES = (
+    *("command", "source", "plan", "data_source", "lake", "functions", "views", "report", "execute"),
+    "scanning",
+)
 # vectorized_varint is a kernel that has a module of its own: users know it by that name
 WITH_KERNELS = {"vectorized_varint": "kernels"}
 SPARK = {"pyspark", "delta", "py4j", "deltalake", "duckdb"}
@@ -81,6 +84,11 @@ def test_java_check_runs_before_anything_is_installed() -> None:
 def test_a_job_starts_without_the_decoder() -> None:
     """Numba costs a second of every start, and only workers need it."""
     code = "import sys, pipelines.decode_batches, pipelines.ingest_raw; assert 'numba' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_reads_of_the_data_source_are_planned_without_a_jvm_and_the_decoder() -> None:
+    code = f"import sys, pipelines.data_source.slices; assert not {JVM | {'numba'}} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 

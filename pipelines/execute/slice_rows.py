@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
@@ -17,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipelines.command.errors import UserError
+from pipelines.plan.slice_input import to_arrow
 from pipelines.plan.slices import Slice, pack
 from pipelines.source.hadoop import exists
 from pipelines.source.uris import escape
@@ -133,35 +133,3 @@ def choose_mode(read: str, from_raw: bool, uris: Sequence[str]) -> str:
     if read != "auto":
         return read
     return DIRECT if all(map(worker_opens, uris)) else BINARY
-
-
-def to_arrow(slices: Sequence[Slice], version: int) -> pa.Table:
-    """One row per slice, columns of SLICE_SCHEMA; content is null."""
-    return pa.Table.from_pylist([_row(s, version) for s in slices], schema=SLICE_SCHEMA)
-
-
-def _row(slice_: Slice, version: int) -> dict[str, Any]:
-    segment = slice_.segment
-    continued = segment.was if segment.start > 0 else None
-    previous = continued if slice_.start == segment.start else None
-    return {
-        "group_id": slice_.group_id,
-        "topic": segment.topic,
-        "partition": segment.partition,
-        "partition_dir": segment.partition_dir,
-        "segment": segment.segment,
-        "file_base_offset": segment.file_base_offset,
-        "length": segment.length,
-        "modified": segment.modified,
-        "log_start_offset": segment.log_start_offset,
-        "topic_id": segment.topic_id,
-        "generation": segment.generation(version),
-        "start": slice_.start,
-        "stop": slice_.stop,
-        "exact_start": slice_.exact_start,
-        "has_successor": segment.has_successor,
-        "previous_last_offset": previous.end_offset if previous else None,
-        "expected_crc32c": slice_.expected_crc32c,
-        "fingerprint": continued.fingerprint if continued else None,
-        "chunk_position": 0,
-    }

@@ -65,7 +65,9 @@ _POSITIONS = {
 }
 _LEDGER = schema.SEGMENTS.name
 # Hadoop's names of the levels 1 to 9 of gzip
-_GZIP_LEVELS = tuple("BEST_SPEED TWO THREE FOUR FIVE SIX SEVEN EIGHT BEST_COMPRESSION".split())
+_GZIP_LEVELS = tuple(
+    ["BEST_SPEED", "TWO", "THREE", "FOUR", "FIVE", "SIX", "SEVEN", "EIGHT", "BEST_COMPRESSION"]
+)
 _LOGS_PER_DELETE = 200  # a longer condition takes long to parse
 
 

@@ -111,6 +111,36 @@ class StageOptions:
     parquet_compression_level: int | None = None
 
 
+@dataclass(frozen=True)
+class TableRead:
+    """What to read of slices.
+
+    table: ``records``, ``batches`` or ``quarantine``. names: its columns in the order of the rows; schema:
+    the rows, under the user's names. failfast: whether damage fails the read.
+    starting_offset, ending_offset, starting_timestamp, ending_timestamp (ms): bounds of records, the ending
+    ones exclusive; None without.
+    """
+
+    table: str
+    names: tuple[str, ...]
+    schema: pa.Schema
+    failfast: bool
+    options: StageOptions
+    starting_offset: int | None = None
+    ending_offset: int | None = None
+    starting_timestamp: int | None = None
+    ending_timestamp: int | None = None
+
+    @property
+    def bounds(self) -> list[tuple[str, int | None, int | None]]:
+        """Column, lowest value, value to stay below: those that are bounded at all."""
+        bounds = [
+            ("offset", self.starting_offset, self.ending_offset),
+            ("timestamp_ms", self.starting_timestamp, self.ending_timestamp),
+        ]
+        return [one for one in bounds if one[1] is not None or one[2] is not None]
+
+
 StageName = Literal[
     "write_tables", "stage_rows", "read_records", "verify", "land_raw", "read_raw", "check_files"
 ]

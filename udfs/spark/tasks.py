@@ -6,7 +6,6 @@ The rows of a group come one after the other in one task.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +13,7 @@ import pyarrow as pa
 from udfs.arrow.batch_columns import batch_columns, damage_columns
 from udfs.arrow.parquet_sink import Folders, GroupWriter, Origin
 from udfs.decoded import Group, Totals
-from udfs.format.schema import BATCHES, QUARANTINE, RAW_SEGMENTS, RECORDS, Table
+from udfs.format.schema import BATCHES, QUARANTINE, RAW_SEGMENTS, RECORDS
 from udfs.segment_decoder import SegmentDecoder
 from udfs.source.byte_source import (
     SourceError,
@@ -34,10 +33,9 @@ from udfs.spark.protocol import (
     Stage,
     StageOptions,
 )
+from udfs.spark.table_rows import cut_for_spark, placed
 from udfs.spark.task_input import FailedSource, TaskSlice, groups_of, problem_of, slices_of
 
-_SPARK_ROWS = 1 << 14  # rows of one Arrow batch handed to Spark
-_SPARK_BYTES = 64 << 20
 _BATCH_ROWS = 1 << 12  # rows of ``batches`` converted at a time, of several small segments
 
 
@@ -147,17 +145,6 @@ class _GroupTables:
             self._batches, self._origins, self._rows = [], [], 0
 
 
-def _placed(table: Table, row: dict[str, Any], columns: dict[str, pa.Array]) -> pa.RecordBatch:
-    """All columns of a table for Spark: what is the same in every row of a slice is repeated."""
-    n = len(next(iter(columns.values())))
-    schema = table.arrow_schema()
-    constant = {
-        name: pa.repeat(pa.scalar(row[name], schema.field(name).type), n)
-        for name in ("topic", "partition", "segment", "generation")
-    }
-    return pa.RecordBatch.from_arrays([{**columns, **constant}[name] for name in schema.names], schema=schema)
-
-
 def stage_rows(options: StageOptions) -> Stage:
     """Decode without writing: reports, rows of batches and of quarantine; rows: STAGED_DDL."""
 
@@ -168,10 +155,10 @@ def stage_rows(options: StageOptions) -> Stage:
             def take(slice_: TaskSlice, group: Group, staged: list[pa.RecordBatch] = staged) -> None:
                 row = slice_.row
                 if len(group.batches):
-                    found = _placed(BATCHES, row, batch_columns(group.batches))
+                    found = placed(BATCHES, row, batch_columns(group.batches))
                     staged.append(_staged(BATCH_ROW, row["group_id"], found))
                 if group.damages:
-                    found = _placed(QUARANTINE, row, damage_columns(group.damages, options.run_id))
+                    found = placed(QUARANTINE, row, damage_columns(group.damages, options.run_id))
                     staged.append(_staged(DAMAGE_ROW, row["group_id"], found))
 
             for report in _decode(rows, options, take):
@@ -213,7 +200,7 @@ def read_records(options: StageOptions) -> Stage:
                     if group.records is not None:
                         names = group.records.schema.names
                         columns = dict(zip(names, group.records.columns, strict=True))
-                        yield from _for_spark(_placed(RECORDS, slice_.row, columns))
+                        yield from cut_for_spark(placed(RECORDS, slice_.row, columns))
             except SourceError as error:
                 raise RuntimeError(f"{slice_.row['segment']} changed while it was read: {error}") from None
             expected = slice_.row["expected_crc32c"]
@@ -256,14 +243,6 @@ def check_files(options: StageOptions) -> Stage:
             yield _report_batch([(report.group_id, SLICE, report.to_json())])
 
     return stage
-
-
-def _for_spark(batch: pa.RecordBatch) -> ArrowBatches:
-    """Cut a batch so that no part of it is more than Spark takes well."""
-    parts = max(1, batch.nbytes // _SPARK_BYTES, batch.num_rows // _SPARK_ROWS)
-    step = max(1, -(-batch.num_rows // parts))
-    for begin in range(0, batch.num_rows, step):
-        yield batch.slice(begin, step)
 
 
 _RAW_FROM_SLICE = (

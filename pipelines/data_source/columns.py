@@ -1,0 +1,69 @@
+"""Which columns a user's schema asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from pipelines.command.errors import UserError
+from pipelines.command.settings import nearest
+from udfs.format.schema import BATCHES, QUARANTINE, RECORDS, Column
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+# What says by which run a row came into a lake: nothing without one
+_OF_A_LAKE = ("generation", "run_id")
+TABLE_COLUMNS = {
+    table.name: tuple(column for column in table.columns if column.name not in _OF_A_LAKE)
+    for table in (RECORDS, BATCHES, QUARANTINE)
+}
+
+
+def ddl(table: str) -> str:
+    """All columns of a table that need no lake, as Spark writes a schema."""
+    return ", ".join(f"`{column.name}` {column.sql_type}" for column in TABLE_COLUMNS[table])
+
+
+def asked_columns(table: str, schema: StructType) -> tuple[tuple[str, ...], pa.Schema]:
+    """Names of a table's columns, and the Arrow schema of the rows: both in the order of the user's schema.
+
+    Raises a UserError for a column that the table has not, another type, or a NOT NULL.
+    """
+    columns = {column.name.lower(): column for column in TABLE_COLUMNS[table]}
+    if not schema.fields:
+        raise UserError("the schema names no column")
+    asked: list[Column] = []
+    for field in schema.fields:
+        column = columns.get(field.name.lower())
+        if column is None:
+            raise UserError(f"{table} has no column {field.name}{_hint(field.name, tuple(columns.values()))}")
+        if field.dataType.simpleString() != column.sql_type:
+            raise UserError(
+                f"column {field.name} is {column.sql_type}, the schema says {field.dataType.simpleString()}"
+            )
+        if not field.nullable or not _holds_nulls(field.dataType):
+            raise UserError(f"column {field.name} must be nullable in the schema: leave out NOT NULL")
+        if column in asked:
+            raise UserError(f"the schema names column {field.name} twice")
+        asked.append(column)
+    types = [(field.name, column.arrow_type) for field, column in zip(schema.fields, asked, strict=True)]
+    return tuple(column.name for column in asked), pa.schema(types)
+
+
+def _hint(name: str, columns: Sequence[Column]) -> str:
+    names = [column.name for column in columns]
+    return nearest(name, names) or f"; it has {', '.join(names)}"
+
+
+def _holds_nulls(kind: DataType) -> bool:
+    """Whether the elements of an array, and their fields, may be null."""
+    from pyspark.sql.types import ArrayType, StructType
+
+    if isinstance(kind, ArrayType):
+        return kind.containsNull and _holds_nulls(kind.elementType)
+    if isinstance(kind, StructType):
+        return all(field.nullable for field in kind.fields)
+    return True

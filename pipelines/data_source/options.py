@@ -1,0 +1,135 @@
+"""The options of the data source, declared once: name, default, check, and what each does."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines.command.errors import UserError
+from pipelines.command.settings import MIB, byte_count, pattern, texts
+
+PERMISSIVE, FAILFAST = "permissive", "failfast"
+RECORDS, BATCHES, QUARANTINE = "records", "batches", "quarantine"
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+
+
+def flag(value: object) -> bool:
+    if str(value).lower() not in ("true", "false"):
+        raise ValueError(f"must be true or false, not {value!r}")
+    return str(value).lower() == "true"
+
+
+def whole(value: object) -> int:
+    if not re.fullmatch(r"-?\d+", str(value)):
+        raise ValueError(f"must be a whole number, not {value!r}")
+    return int(str(value))
+
+
+def partition_ranges(value: object) -> tuple[tuple[int, int], ...]:
+    """``0,3-5`` as ((0, 0), (3, 5))."""
+    found = [_RANGE.fullmatch(part.strip()) for part in str(value).split(",")]
+    ranges = tuple((int(m[1]), int(m[2] or m[1])) for m in found if m is not None)
+    if len(ranges) < len(found) or any(first > last for first, last in ranges):
+        raise ValueError(f"must be partitions and ranges of them, such as 0,3-5, not {value!r}")
+    return ranges
+
+
+def one_of(*choices: str) -> Callable[[object], str]:
+    def parse(value: object) -> str:
+        if str(value).lower() not in choices:
+            raise ValueError(f"must be one of {', '.join(choices)}, not {value!r}")
+        return str(value).lower()
+
+    return parse
+
+
+def _option(default: Any, parse: Callable[[object], Any], meaning: str) -> Any:
+    """A field of ``Options``. parse: returns the checked value, or raises a ValueError with the rule."""
+    return dataclasses.field(default=default, metadata={"parse": parse, "meaning": meaning})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The checked options of one read. None: not given, or no limit."""
+
+    path: tuple[str, ...] = _option((), texts, "log directory, partition folder, `.log` file or glob")
+    topics: str | None = _option(None, pattern, "regular expression for the whole name of a topic")
+    exclude_topics: str | None = _option(None, pattern, "the same, for topics to leave out")
+    partitions: tuple[tuple[int, int], ...] | None = _option(
+        None, partition_ranges, "partitions to read, such as `0,3-5`"
+    )
+    starting_offset: int | None = _option(None, whole, "the first offset to read")
+    ending_offset: int | None = _option(None, whole, "the offset to stop before")
+    starting_timestamp: int | None = _option(None, whole, "the lowest `timestamp_ms` to read")
+    ending_timestamp: int | None = _option(None, whole, "the `timestamp_ms` to stay below")
+    table: str = _option(
+        RECORDS, one_of(RECORDS, BATCHES, QUARANTINE), "rows of which table: records, batches or quarantine"
+    )
+    mode: str = _option(
+        PERMISSIVE,
+        one_of(PERMISSIVE, FAILFAST),
+        "permissive skips damage, failfast fails at the first",
+    )
+    max_batch_uncompressed: int = _option(
+        256 * MIB, byte_count, "a batch that decompresses to more than this is damaged"
+    )
+    slice_bytes: int = _option(128 * MIB, byte_count, "a larger segment is read by several tasks")
+    follow_symlinks: bool = _option(False, flag, "follow links inside the path")
+    max_bytes_per_trigger: int | None = _option(
+        None, byte_count, "stream: bytes of segments that a micro-batch reads, at least one batch of each log"
+    )
+
+    @property
+    def selects_rows(self) -> bool:
+        return any(getattr(self, field) is not None for field in ROW_BOUNDS)
+
+    def takes(self, partition: int) -> bool:
+        """Whether the option ``partitions`` asks for a partition."""
+        return self.partitions is None or any(low <= partition <= high for low, high in self.partitions)
+
+
+ROW_BOUNDS = ("starting_offset", "ending_offset", "starting_timestamp", "ending_timestamp")
+
+
+_FIELDS = tuple(field.name for field in dataclasses.fields(Options))
+
+
+def option_name(field: str) -> str:
+    """``slice_bytes`` as a user writes it: ``sliceBytes``."""
+    first, *others = field.split("_")
+    return first + "".join(word.capitalize() for word in others)
+
+
+def parse_options(given: Mapping[str, str]) -> Options:
+    """The options of a read. Raises a UserError for an unknown one, a wrong value, or without a path."""
+    fields = {option_name(field.name).lower(): field for field in dataclasses.fields(Options)}
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        field = fields.get(name.lower())
+        if name == "paths":  # load([a, b])
+            field, value = fields["path"], json.loads(value)
+        if field is None:
+            raise UserError(f"unknown option {name}{_known(name, list(map(option_name, _FIELDS)))}")
+        try:
+            values[field.name] = field.metadata["parse"](value)
+        except ValueError as error:
+            raise UserError(f"option {option_name(field.name)} {error}") from None
+    if "path" not in values:
+        raise UserError("no path: load(path) takes one log directory, partition folder, .log file or glob")
+    options = Options(**values)
+    if options.table != RECORDS and options.selects_rows:
+        bounds = ", ".join(map(option_name, ROW_BOUNDS))
+        raise UserError(f"{bounds} are for records; option table is {options.table}")
+    return options
+
+
+def _known(name: str, names: list[str]) -> str:
+    """Which option may be meant; Spark gives names in small letters."""
+    spelled = {known.lower(): known for known in names}
+    similar = difflib.get_close_matches(name.lower(), spelled, n=1)
+    return f"; did you mean {spelled[similar[0]]}?" if similar else f"; known options: {', '.join(names)}"

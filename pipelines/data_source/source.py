@@ -1,0 +1,105 @@
+"""The data source ``kafka_log`` as Spark calls it, and its reader.
+
+Spark keeps a planned reader on the DataFrame: a reader that takes filters (``pushFilters``) would give later
+queries of the same DataFrame the rows of the first one's filter alone (Spark 4.2,
+``test_spark_keeps_a_filtered_reader``). So this one takes none, and options prune instead.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from pipelines.command.errors import UserError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from pipelines.data_source.options import Options
+    from udfs.spark.protocol import TableRead
+
+
+def one_line(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Spark shows the traceback of an error: this leaves the line that says what is wrong."""
+
+    @functools.wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(*args, **kwargs)
+        except UserError as error:
+            raise error.with_traceback(None) from None
+
+    return call
+
+
+class KafkaLogSource(DataSource):
+    """Kafka's log segments as rows of ``records``, ``batches`` or ``quarantine``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "kafka_log"
+
+    @one_line
+    def schema(self) -> str:
+        """All columns, as Spark writes a schema. Raises a UserError for wrong options or a missing path."""
+        from pipelines.data_source.columns import ddl
+        from pipelines.data_source.options import parse_options
+        from pipelines.source.uris import resolve
+
+        options = parse_options(self.options)
+        resolve(options.path)
+        return ddl(options.table)
+
+    @one_line
+    def reader(self, schema: StructType) -> KafkaLogReader:
+        return KafkaLogReader(*asked(self.options, schema))
+
+
+def asked(given: Mapping[str, str], schema: StructType) -> tuple[Options, TableRead]:
+    """Checked options, and what tasks need to know of them. Raises a UserError."""
+    from pipelines.command.settings import Settings
+    from pipelines.data_source.columns import asked_columns
+    from pipelines.data_source.options import FAILFAST, ROW_BOUNDS, parse_options
+    from udfs.spark.protocol import StageOptions, TableRead
+
+    options, defaults = parse_options(given), Settings()
+    names, arrow_schema = asked_columns(options.table, schema)
+    stage = StageOptions(
+        run_id="",
+        began_us=0,
+        window_bytes=defaults.window_bytes,
+        max_batch_uncompressed=options.max_batch_uncompressed,
+        quarantine_content_bytes=defaults.quarantine_content_bytes,
+        lake="",
+        parquet_compression="",
+    )
+    bounds = {name: getattr(options, name) for name in ROW_BOUNDS}
+    return options, TableRead(options.table, names, arrow_schema, options.mode == FAILFAST, stage, **bounds)
+
+
+class KafkaLogReader(DataSourceReader):
+    """Plans the segments of a path; each input partition holds slices for one task."""
+
+    def __init__(self, options: Options, read: TableRead) -> None:
+        self._options, self._read = options, read
+
+    @one_line
+    def partitions(self) -> list[InputPartition]:
+        from pipelines.data_source.slices import plan_read
+
+        return [InputPartition(slices) for slices in plan_read(self._options)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_slices(self._read, partition)
+
+
+def read_slices(read: TableRead, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """Rows of the slices of one input partition; Spark makes one without slices where there are none."""
+    if partition.value is not None:
+        from udfs.spark.table_rows import read_table  # loads the decoder, which planning does without
+
+        yield from read_table(read, partition.value)

@@ -1,0 +1,20 @@
+"""The data source ``kafka_log``: Spark finds a module named ``pyspark_*`` by itself.
+
+spark.read.format("kafka_log").load("/var/lib/kafka/data")
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipelines.data_source.source import KafkaLogSource as DefaultSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["DefaultSource", "register"]
+
+
+def register(spark: SparkSession) -> None:
+    """Makes ``kafka_log`` known to a session that looked for data sources before it was installed."""
+    spark.dataSource.register(DefaultSource)

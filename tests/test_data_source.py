@@ -1,0 +1,399 @@
+"""``spark.read.format("kafka_log")``: the rows of a lake, without one."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, GreaterThanOrEqual, InputPartition
+from pyspark.sql.types import LongType, StructField, StructType
+
+import pyspark_kafka_log
+from pipelines import decode_batches
+from pipelines.command.session import configured
+from pipelines.command.settings import Settings
+from pipelines.data_source.boundaries import boundaries, headers, read_index
+from pipelines.data_source.slices import plan_read
+from pipelines.data_source.source import asked
+from tests.support import corpus
+from tests.support.logs import batch, batches, put
+from udfs.source.byte_source import FileSource
+from udfs.spark.table_rows import ReadFailed, read_table
+
+HOSTILE = corpus.ROOT / "hostile"
+HEADERS = "array<struct<key:string,value:binary>>"
+
+
+def load(spark: SparkSession, path: Path | str, schema: str | None = None, **options: Any) -> DataFrame:
+    reader = spark.read.format("kafka_log").options(**options)
+    return (reader.schema(schema) if schema else reader).load(str(path))
+
+
+def rows(frame: DataFrame) -> list[str]:
+    return sorted(map(repr, frame.toArrow().to_pylist()))
+
+
+def message(frame_or_call: Any) -> str:
+    """The line that says what is wrong, without the traceback that Spark shows above it."""
+    with pytest.raises(Exception) as raised:
+        frame_or_call()
+    lines = str(raised.value).splitlines()
+    (line,) = [line for line in lines if line.startswith(("pipelines.", "udfs."))]
+    return line.partition(": ")[2]
+
+
+_NO_SEGMENTS = ("hostile", "_oracle", "_dump")
+SOURCES = {
+    "sound": [str(p) for p in sorted(corpus.ROOT.iterdir()) if p.is_dir() and p.name not in _NO_SEGMENTS],
+    "hostile": [str(HOSTILE)],
+}
+LIMIT = 1 << 20  # some hostile batches expand to hundreds of megabytes
+
+
+@pytest.fixture(scope="module")
+def lakes(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Lakes of the sound and of the hostile segments that come with the project."""
+    made = {}
+    for name, sources in SOURCES.items():
+        made[name] = str(tmp_path_factory.mktemp(name))
+        settings = Settings(source=tuple(sources), lake=made[name], max_batch_uncompressed=LIMIT)
+        decode_batches.run(spark, settings)
+    return made
+
+
+@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize("slice_bytes", ["128MiB", "2000"])
+def test_rows_are_those_of_a_lake(
+    spark: SparkSession, lakes: dict[str, str], name: str, slice_bytes: str
+) -> None:
+    read = spark.read.format("kafka_log").options(sliceBytes=slice_bytes, maxBatchUncompressed=LIMIT)
+    for table in ("records", "batches", "quarantine"):
+        frame = read.option("table", table).load(SOURCES[name])
+        lake = DeltaTable(f"{lakes[name]}/{table}").to_pyarrow_table()
+        assert set(lake.column_names) - set(frame.columns) <= {"generation", "run_id"}
+        assert rows(frame) == sorted(map(repr, lake.select(frame.columns).to_pylist())), table
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    """a-0: three segments of 30, 30 and 60 offsets, 3 a batch, one millisecond an offset; b-3: one of 6."""
+    root = tmp_path / "logs"
+    for base, count in ((0, 10), (30, 10), (60, 20)):
+        made = [batch(base + 3 * i, 3, base_timestamp=1000 + base + 3 * i) for i in range(count)]
+        put(root / "a-0", base, *made)
+    put(root / "b-3", 0, *batches(0, 2))
+    return root
+
+
+def offsets(frame: DataFrame) -> list[int]:
+    return sorted(row.offset for row in frame.select("offset").collect())
+
+
+def test_a_large_segment_is_read_by_many_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    put(tmp_path / "a-0", 0, *[batch(offset, 1, text="x" * 100_000) for offset in range(200)])
+    read = load(spark, tmp_path, "offset bigint, value binary", sliceBytes="1MiB")
+    assert read.rdd.getNumPartitions() > 5
+    assert offsets(read) == list(range(200))
+
+
+def test_a_schema_chooses_columns_and_their_order(spark: SparkSession, logs: Path) -> None:
+    schema = f"value binary, OFFSET bigint, timestamp timestamp, headers {HEADERS}, topic string"
+    read = load(spark, logs / "b-3", schema)
+    assert read.columns == ["value", "OFFSET", "timestamp", "headers", "topic"]
+    first = read.orderBy("offset").first()
+    assert first is not None
+    assert (bytes(first.value), first.OFFSET, first.headers, first.topic) == (b"v0", 0, None, "b")
+    assert load(spark, logs, "topic string").distinct().count() == 2
+
+
+def test_options_choose_topics_and_partitions(spark: SparkSession, logs: Path) -> None:
+    put(logs / "a-7", 0, batch(0, 1))
+
+    def found(**options: str) -> set[tuple[str, int]]:
+        chosen = load(spark, logs, "topic string, partition int", **options).distinct().collect()
+        return {(row.topic, row.partition) for row in chosen}
+
+    assert found() == {("a", 0), ("a", 7), ("b", 3)}
+    assert found(topics="a") == {("a", 0), ("a", 7)}
+    assert found(excludeTopics="a") == {("b", 3)}
+    assert found(partitions="0, 2-5") == {("a", 0), ("b", 3)}
+
+
+@pytest.mark.parametrize(
+    ("options", "condition"),
+    [
+        ({"startingOffset": 31}, "offset >= 31"),
+        ({"endingOffset": 60}, "offset < 60"),
+        ({"startingOffset": 59, "endingOffset": 61}, "offset >= 59 AND offset < 61"),
+        ({"startingTimestamp": 1060}, "timestamp_ms >= 1060"),
+        ({"startingTimestamp": 1050, "endingTimestamp": 1052}, "timestamp_ms BETWEEN 1050 AND 1051"),
+        ({"startingOffset": 1000}, "false"),
+        ({"startingTimestamp": 1 << 60}, "false"),
+    ],
+)
+def test_bounds_give_the_rows_of_a_filter(
+    spark: SparkSession, logs: Path, options: dict[str, Any], condition: str
+) -> None:
+    assert rows(load(spark, logs, **options)) == rows(load(spark, logs).where(condition))
+
+
+@pytest.mark.parametrize(
+    "options", [{"endingOffset": 60}, {"endingOffset": 40, "startingTimestamp": 1000}, {"topics": "b"}]
+)
+def test_segments_out_of_bounds_are_not_read(
+    spark: SparkSession, logs: Path, options: dict[str, Any]
+) -> None:
+    damaged = logs / "a-0" / f"{60:020d}.log"
+    damaged.write_bytes(b"no batch" * 100)
+    assert "is damaged" in message(lambda: load(spark, logs, mode="failfast").collect())
+    assert load(spark, logs, mode="failfast", **options).count() > 0
+
+
+def test_segments_of_older_timestamps_are_not_read(spark: SparkSession, logs: Path) -> None:
+    oldest = logs / "a-0" / f"{0:020d}.log"
+    data = bytearray(oldest.read_bytes())
+    data[-1] ^= 1  # of the last batch's payload: its checksum is wrong, its header is as it was
+    oldest.write_bytes(data)
+    assert load(spark, logs, mode="failfast", startingTimestamp=1030, topics="a").count() == 90
+    assert "crc_mismatch" in message(lambda: load(spark, logs, mode="failfast").collect())
+
+
+def test_failfast_says_where_and_permissive_reads_the_rest(spark: SparkSession) -> None:
+    folder = HOSTILE / "bitflip-payload-v2-zstd-0"
+    said = message(lambda: load(spark, folder, mode="FailFast").collect())
+    segment = f"file://{folder}/{0:020d}.log"
+    assert said.startswith(f"{segment} is damaged: crc_mismatch: 796 bytes at position 3374: ")
+    assert load(spark, folder).count() == 87
+    (damage,) = load(spark, folder, table="quarantine").collect()
+    assert (damage.position, damage.size_bytes, damage.reason) == (3374, 796, "crc_mismatch")
+
+
+def test_a_view_reads_it_by_sql(spark: SparkSession, logs: Path) -> None:
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW log USING kafka_log OPTIONS (path '{logs}', topics 'a')")
+    assert spark.sql("SELECT count(*), max(offset) FROM log").first() == (120, 119)
+    spark.sql(
+        "CREATE OR REPLACE TEMPORARY VIEW log (offset bigint, value binary) "
+        f"USING kafka_log OPTIONS (path '{logs}')"
+    )
+    assert spark.sql("SELECT * FROM log WHERE offset = 100").first() == (100, b"v100")
+    spark.sql("DROP VIEW log")
+
+
+def test_a_session_may_register_it(spark: SparkSession, logs: Path) -> None:
+    pyspark_kafka_log.register(spark)
+    assert load(spark, logs).count() == 126
+
+
+def test_links_are_followed_only_on_demand(spark: SparkSession, logs: Path, tmp_path: Path) -> None:
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "b-3").symlink_to(logs / "b-3")
+    assert load(spark, tmp_path / "linked", followSymlinks=True).count() == 6
+    assert "no segments" in message(lambda: load(spark, tmp_path / "linked").collect())
+
+
+def test_several_paths_count_a_segment_once(spark: SparkSession, logs: Path) -> None:
+    paths = [str(logs / "b-3"), str(logs / "*-3")]
+    assert spark.read.format("kafka_log").load(paths).count() == 6
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "said"),
+    [
+        (None, {"topic": "a"}, "unknown option topic; did you mean topics?"),
+        (None, {"color": "red"}, "unknown option color; known options: path, topics, "),
+        (None, {"sliceBytes": "big"}, "option sliceBytes must be a number of bytes above 0, "),
+        (None, {"topics": "("}, "option topics must be a regular expression; '(' does not compile: "),
+        (None, {"partitions": "3-1"}, "option partitions must be partitions and ranges of them, "),
+        (None, {"startingOffset": "x"}, "option startingOffset must be a whole number, not 'x'"),
+        (None, {"followSymlinks": "y"}, "option followSymlinks must be true or false, not 'y'"),
+        (None, {"mode": "dropmalformed"}, "option mode must be one of permissive, failfast, not "),
+        (None, {"table": "batches", "endingOffset": "1"}, "startingOffset, endingOffset, startingTimes"),
+        (None, {"topics": "none"}, "no segment in "),
+        ("offse bigint", {}, "records has no column offse; did you mean offset?"),
+        ("position bigint", {}, "records has no column position"),
+        ("generation bigint", {}, "records has no column generation"),
+        ("offset int", {}, "column offset is bigint, the schema says int"),
+        ("value binary NOT NULL", {}, "column value must be nullable in the schema: leave out NOT NULL"),
+    ],
+)
+def test_wrong_options_and_schemas_give_one_line(
+    spark: SparkSession, logs: Path, schema: str | None, options: dict[str, str], said: str
+) -> None:
+    with pytest.raises(AnalysisException) as raised:
+        load(spark, logs, schema, **options).collect()
+    assert len(str(raised.value).splitlines()) <= 6
+    assert message(lambda: load(spark, logs, schema, **options).collect()).startswith(said)
+
+
+def test_paths_that_hold_nothing_give_one_line(spark: SparkSession, logs: Path, tmp_path: Path) -> None:
+    missing, empty = tmp_path / "missing", tmp_path / "empty"
+    empty.mkdir()
+    assert message(lambda: load(spark, missing)) == f"no such path: {missing}"  # before anything is read
+    assert message(lambda: load(spark, empty).collect()).startswith("no segments (")
+    assert message(lambda: load(spark, logs / "a-0" / "x.log")).startswith("no such path")
+    assert "s3://" in message(lambda: load(spark, "s3://bucket/logs").collect())
+    assert message(lambda: spark.read.format("kafka_log").load()).startswith("no path: ")
+
+
+def test_a_segment_that_changed_since_it_was_planned_is_told(spark: SparkSession, logs: Path) -> None:
+    read = load(spark, logs / "a-0", sliceBytes=300)
+    assert read.rdd.getNumPartitions() > 1
+    segment = logs / "a-0" / f"{60:020d}.log"
+    segment.write_bytes(segment.read_bytes()[:-10])
+    assert message(read.collect).startswith(f"file://{segment} can't be read as it was planned: ")
+    segment.unlink()
+    assert message(read.collect).endswith("it can't be opened: No such file or directory")
+
+
+def test_a_slice_that_ends_elsewhere_than_planned_is_told(logs: Path) -> None:
+    schema = StructType([StructField("offset", LongType())])
+    options, read = asked({"path": str(logs / "b-3")}, schema)
+    (slices,) = plan_read(options)
+    assert sum(part.num_rows for part in read_table(read, slices)) == 6
+    (row,) = slices.to_pylist()
+    end = len(batch(0, 3))
+    wrong = pa.RecordBatch.from_pylist([{**row, "stop": end - 1}], schema=slices.schema)
+    with pytest.raises(ReadFailed, match=rf"from position 0 on end at {end}, planned at {end - 1}: the file"):
+        list(read_table(read, wrong))
+
+
+class _Numbers(DataSourceReader):
+    """0 to 9, a partition each; filters choose partitions."""
+
+    def __init__(self) -> None:
+        self.least = 0
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        self.least = max((one.value for one in filters if isinstance(one, GreaterThanOrEqual)), default=0)
+        return filters
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(number) for number in range(self.least, 10)]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
+        yield (partition.value,)
+
+
+class _NumbersSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "numbers_by_filter"
+
+    def schema(self) -> str:
+        return "number int"
+
+    def reader(self, schema: StructType) -> _Numbers:
+        return _Numbers()
+
+
+def test_spark_keeps_a_filtered_reader(spark: SparkSession) -> None:
+    """Why kafka_log takes no filters: Spark plans once a DataFrame, with the filters of its first query.
+
+    If this fails, Spark plans every query by itself: then filters can prune folders and segments.
+    """
+    spark.dataSource.register(_NumbersSource)
+    with configured(spark, {"spark.sql.python.filterPushdown.enabled": "true"}):
+        numbers = spark.read.format("numbers_by_filter").load()
+        assert numbers.where("number >= 7").count() == 3
+        assert numbers.count() == 3  # of 10
+
+
+def test_filters_and_later_queries_of_a_frame_are_exact(spark: SparkSession, logs: Path) -> None:
+    with configured(spark, {"spark.sql.python.filterPushdown.enabled": "true"}):
+        read = load(spark, logs)
+        assert offsets(read.where("topic = 'a' AND offset >= 118")) == [118, 119]
+        assert read.count() == 126
+        assert read.where("partition = 3").unionAll(read).count() == 132
+
+
+# --- Where batches begin ---
+
+
+def _found(path: Path, index: np.ndarray, cuts: list[int]) -> list[int]:
+    source = FileSource(str(path))
+    try:
+        return boundaries(source, index, int(path.stem), path.stat().st_size, cuts)
+    finally:
+        source.close()
+
+
+def _indexed(folder: Path) -> tuple[Path, list[int]]:
+    """A segment of 100 batches with an index entry for every tenth, and where its batches begin."""
+    made = [batch(1000 + 3 * i, 3) for i in range(100)]
+    path = put(folder, 1000, *made)
+    begins = [sum(map(len, made[:i])) for i in range(100)]
+    entries = [(3 * i + 2, begins[i]) for i in range(10, 100, 10)]
+    path.with_suffix(".index").write_bytes(b"".join(struct.pack(">ii", *e) for e in entries) + bytes(80))
+    return path, begins
+
+
+def test_boundaries_are_the_first_batches_at_or_past_each_cut(tmp_path: Path) -> None:
+    path, begins = _indexed(tmp_path / "a-0")
+    index, cuts = read_index(f"file://{path}"), [begins[10], begins[33] + 1, begins[57] - 1, begins[99]]
+    expected = [begins[10], begins[34], begins[57], begins[99]]
+    assert len(index) == 9
+    assert _found(path, index, cuts) == _found(path, index[:0], cuts) == expected
+
+
+def test_an_index_saves_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = put(tmp_path / "a-0", 0, *[batch(i, 1, text="x" * 5000) for i in range(100)])
+    begins = [h.position for h in headers(FileSource(str(path)), 0, path.stat().st_size)]
+    index = np.array([(i, begins[i]) for i in range(1, 100)])
+    positions: list[int] = []
+    read_into = FileSource.read_into
+
+    def counted(self: FileSource, position: int, view: np.ndarray) -> int:
+        positions.append(position)
+        return read_into(self, position, view)
+
+    monkeypatch.setattr(FileSource, "read_into", counted)
+    assert _found(path, index, [begins[90]]) == [begins[90]]
+    by_index = len(positions)
+    assert _found(path, index[:0], [begins[90]]) == [begins[90]]
+    assert by_index < 4 < 90 < len(positions) - by_index
+
+
+@pytest.mark.parametrize("change", ["positions", "offsets", "other segment", "cut"])
+def test_a_wrong_index_is_not_believed(tmp_path: Path, change: str) -> None:
+    path, begins = _indexed(tmp_path / "a-0")
+    index = read_index(f"file://{path}")
+    if change == "positions":
+        index[:, 1] += 1
+    elif change == "offsets":
+        index[:, 0] += 30
+    elif change == "other segment":
+        index[:, 1] = np.linspace(100, begins[99], len(index)).astype(int)
+    else:
+        path.with_suffix(".index").write_bytes(b"\x00\x01\x02")
+        index = read_index(f"file://{path}")
+    assert _found(path, index, [begins[41] + 1, begins[70]]) == [begins[42], begins[70]]
+
+
+def test_behind_a_header_that_is_none_there_is_no_boundary(tmp_path: Path) -> None:
+    path, begins = _indexed(tmp_path / "a-0")
+    data = bytearray(path.read_bytes())
+    data[begins[50] + 16] = 9  # its magic
+    path.write_bytes(data)
+    path.with_suffix(".index").unlink()
+    index = read_index(f"file://{path}")
+    assert _found(path, index, [begins[20], begins[60], begins[80]]) == [begins[20]]
+
+
+@pytest.mark.parametrize("path", corpus.segments()[::7], ids=corpus.identity)
+def test_headers_of_real_segments_are_those_of_kafkas_library(path: Path) -> None:
+    found = list(headers(FileSource(str(path)), 0, path.stat().st_size))
+    expected = corpus.oracle_batches(path)
+    assert [(h.position, h.size, h.magic) for h in found] == [
+        (line["position"], line["sizeInBytes"], line["magic"]) for line in expected
+    ]
+    assert [h.timestamp for h in found if h.magic] == [
+        line["maxTimestamp"] for line in expected if line["magic"]
+    ]

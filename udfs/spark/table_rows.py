@@ -1,0 +1,124 @@
+"""Rows of a table for Spark: decoded columns with what is the same in every row of a slice.
+
+``read_table`` is the executors' side of the data source: slices in, rows of one table out. No driver looks at
+them afterwards, so it verifies itself that a slice ends where the next one starts.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from udfs.arrow.batch_columns import batch_columns, damage_columns
+from udfs.decoded import Damage, Group
+from udfs.format.schema import BATCHES, QUARANTINE, RECORDS, Table
+from udfs.source.byte_source import SourceError
+from udfs.spark.protocol import ArrowBatches, TableRead
+from udfs.spark.task_input import TaskSlice, slices_of
+
+log = logging.getLogger(__name__)
+
+_SPARK_ROWS = 1 << 14  # rows of one Arrow batch handed to Spark
+_SPARK_BYTES = 64 << 20
+_OF_A_SLICE = ("topic", "partition", "segment", "generation")
+
+
+class ReadFailed(Exception):
+    """A slice can't be read as it was planned, or is damaged under failfast."""
+
+
+def placed(table: Table, row: Mapping[str, Any], columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    """All columns of a table: what is the same in every row of a slice is repeated."""
+    schema = table.arrow_schema()
+    return _rows(schema, schema.names, row, columns)
+
+
+def _rows(
+    schema: pa.Schema, names: Collection[str], row: Mapping[str, Any], columns: Mapping[str, pa.Array]
+) -> pa.RecordBatch:
+    """Columns of a table by name, in the order of a schema. row: of SLICE_SCHEMA."""
+    n = len(next(iter(columns.values())))
+    arrays = [
+        pa.repeat(pa.scalar(row[name], field.type), n) if name in _OF_A_SLICE else columns[name]
+        for name, field in zip(names, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def cut_for_spark(batch: pa.RecordBatch) -> ArrowBatches:
+    """Cut a batch so that no part of it is more than Spark takes well."""
+    parts = max(1, batch.nbytes // _SPARK_BYTES, batch.num_rows // _SPARK_ROWS)
+    step = max(1, -(-batch.num_rows // parts))
+    for begin in range(0, batch.num_rows, step):
+        yield batch.slice(begin, step)
+
+
+def read_table(read: TableRead, slices: pa.RecordBatch) -> ArrowBatches:
+    """Rows of slices (SLICE_SCHEMA), in their order. Raises ReadFailed in one line."""
+    for slice_ in slices_of(iter([slices])):
+        segment = slice_.row["segment"]
+        damages: list[Damage] = []
+        try:
+            for group in _groups(read, slice_):
+                damages += group.damages
+                if read.failfast and damages:
+                    raise ReadFailed(f"{segment} is damaged: {damages[0].reason}: {_place(damages[0])}")
+                yield from _table_rows(read, slice_.row, group)
+        except SourceError as error:
+            raise ReadFailed(f"{segment} can't be read as it was planned: {error}") from None
+        if damages and read.table != QUARANTINE.name:
+            log.warning(
+                "kafka_log skipped %d bytes in %d damaged ranges of %s, the first: %s: %s "
+                "(option table=quarantine reads them)",
+                sum(damage.size for damage in damages),
+                len(damages),
+                segment,
+                damages[0].reason,
+                _place(damages[0]),
+            )
+
+
+def _place(damage: Damage) -> str:
+    return f"{damage.size} bytes at position {damage.position}: {damage.detail}"
+
+
+def _groups(read: TableRead, slice_: TaskSlice) -> Iterator[Group]:
+    """The decoded groups of a slice. Raises ReadFailed where it does not end at the start of the next one."""
+    decoder = slice_.decoder(read.options, columns=read.table == RECORDS.name)
+    decoder.content_crc = False
+    yield from decoder
+    row, reached = slice_.row, decoder.totals.end + decoder.totals.tail_bytes
+    if reached != row["stop"]:
+        raise ReadFailed(
+            f"{row['segment']}: batches from position {row['start']} on end at {reached}, planned at "
+            f"{row['stop']}: the file changed, or damage hides where batches begin; read it again, or in one "
+            f"task with option sliceBytes={row['length']}"
+        )
+
+
+def _table_rows(read: TableRead, row: Mapping[str, Any], group: Group) -> ArrowBatches:
+    """A group's rows of the table, none without any."""
+    columns: Mapping[str, pa.Array] = {}
+    if read.table == RECORDS.name and group.records is not None:
+        records = _within(group.records, read.bounds)
+        columns = dict(zip(records.schema.names, records.columns, strict=True))
+    elif read.table == BATCHES.name and len(group.batches):
+        columns = batch_columns(group.batches)
+    elif read.table == QUARANTINE.name and group.damages:
+        columns = damage_columns(group.damages, read.options.run_id)
+    if columns:
+        yield from cut_for_spark(_rows(read.schema, read.names, row, columns))
+
+
+def _within(records: pa.RecordBatch, bounds: list[tuple[str, int | None, int | None]]) -> pa.RecordBatch:
+    """The records of which each bounded column lies within its bounds."""
+    for name, low, high in bounds:
+        if low is not None:
+            records = records.filter(pc.greater_equal(records.column(name), low))
+        if high is not None:
+            records = records.filter(pc.less(records.column(name), high))
+    return records
