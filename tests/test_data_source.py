@@ -26,6 +26,7 @@ from pipelines.data_source.source import asked
 from tests.support import corpus
 from tests.support.logs import batch, batches, put
 from udfs.source.byte_source import FileSource
+from udfs.spark.protocol import SLICE_SCHEMA
 from udfs.spark.table_rows import ReadFailed, read_table
 
 HOSTILE = corpus.ROOT / "hostile"
@@ -244,13 +245,30 @@ def test_paths_that_hold_nothing_give_one_line(spark: SparkSession, logs: Path, 
 
 
 def test_a_segment_that_changed_since_it_was_planned_is_told(spark: SparkSession, logs: Path) -> None:
-    read = load(spark, logs / "a-0", sliceBytes=300)
-    assert read.rdd.getNumPartitions() > 1
-    segment = logs / "a-0" / f"{60:020d}.log"
+    frame = load(spark, logs / "b-3")
+    assert frame.count() == 6
+    segment = logs / "b-3" / f"{0:020d}.log"
     segment.write_bytes(segment.read_bytes()[:-10])
-    assert message(read.collect).startswith(f"file://{segment} can't be read as it was planned: ")
+    assert message(frame.collect).startswith(f"file://{segment} can't be read as it was planned: it has ")
+
+
+def test_a_file_that_took_the_name_between_two_tasks_is_told(logs: Path) -> None:
+    segment = logs / "a-0" / f"{60:020d}.log"
+    options, read = asked(
+        {"path": str(segment), "sliceBytes": "1000"}, StructType([StructField("offset", LongType())])
+    )
+    slices = pa.Table.from_batches(plan_read(options)).to_pylist()
+    assert len(slices) > 1
+    other = b"".join(batch(60 + 3 * i, 3, text="w") for i in range(20))
+    assert len(other) == segment.stat().st_size
+    segment.write_bytes(other)
+    for row in slices:
+        one = pa.RecordBatch.from_pylist([row], schema=SLICE_SCHEMA)
+        with pytest.raises(ReadFailed, match="it does not begin as what was decoded of it before"):
+            list(read_table(read, one))
     segment.unlink()
-    assert message(read.collect).endswith("it can't be opened: No such file or directory")
+    with pytest.raises(ReadFailed, match=r"it can't be opened: No such file or directory"):
+        list(read_table(read, one))
 
 
 def test_a_slice_that_ends_elsewhere_than_planned_is_told(logs: Path) -> None:

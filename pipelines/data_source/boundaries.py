@@ -21,9 +21,10 @@ from udfs.source.byte_source import FileSource, local_path
 
 _HEADER = struct.Struct(">qi4xb")  # offset, length, leader epoch or checksum, magic
 _LEAST = {f.MAGIC_V0: f.V0_MIN_SIZE, f.MAGIC_V1: f.V1_MIN_SIZE, f.MAGIC_V2: f.V2_HEADER_SIZE}
-_INT64 = struct.Struct(">q")
+_INT64, _INT32 = struct.Struct(">q"), struct.Struct(">i")
 _BLOCK = 4096  # a page: small batches share a read, a larger one costs no more than its header does
 _MOST_INDEX_BYTES = 1 << 27
+NO_INDEX = np.zeros((0, 2), dtype=np.int64)
 
 
 class Header(NamedTuple):
@@ -33,7 +34,12 @@ class Header(NamedTuple):
     size: int
     magic: int
     offset: int
+    last_offset: int
     timestamp: int
+
+    @property
+    def end(self) -> int:
+        return self.position + self.size
 
 
 def headers(source: FileSource, start: int, length: int) -> Iterator[Header]:
@@ -51,30 +57,33 @@ def headers(source: FileSource, start: int, length: int) -> Iterator[Header]:
         size += f.LOG_OVERHEAD
         if size < _LEAST.get(magic, 1 << 32) or size > length - at:
             return
-        timestamp = f.NO_TIMESTAMP
+        timestamp, last_offset = f.NO_TIMESTAMP, offset
+        if magic == f.MAGIC_V2:
+            last_offset += _INT32.unpack_from(buf, at - begin + f.LAST_OFFSET_DELTA_POS)[0]
         if magic:
             place = f.MAX_TIMESTAMP_POS if magic == f.MAGIC_V2 else f.V1_TIMESTAMP_POS
             (timestamp,) = _INT64.unpack_from(buf, at - begin + place)
-        yield Header(at, size, magic, offset, timestamp)
+        yield Header(at, size, magic, offset, last_offset, timestamp)
         at += size
 
 
 def boundaries(
-    source: FileSource, index: np.ndarray, base: int, length: int, cuts: Sequence[int]
+    source: FileSource, index: np.ndarray, base: int, length: int, cuts: Sequence[int], start: int = 0
 ) -> list[int]:
     """For each cut the first batch at or past it; none for cuts past the last batch that headers lead to.
 
-    index: int64[n, 2] of ``read_index``. base: the offset in the segment's name. cuts: ascending.
+    index: int64[n, 2] of ``read_index``. base: the offset in the segment's name. cuts: ascending, past
+    ``start``, where a batch begins.
     """
     found: list[int] = []
-    known = 0  # a batch begins here
+    known = start  # a batch begins here
     for cut in cuts:
         if found and found[-1] >= cut:
             continue
         boundary = _by_index(source, index, base, length, cut)
         if boundary < 0:
             boundary = _walk(source, known, length, cut)
-        if not 0 < boundary < length:
+        if not start < boundary < length:
             break
         found.append(boundary)
         known = boundary
@@ -116,11 +125,11 @@ def read_index(segment: str) -> np.ndarray:
     path = (local_path(segment) or "").removesuffix(".log") + ".index"
     try:
         if os.path.getsize(path) > _MOST_INDEX_BYTES:
-            return np.zeros((0, 2), dtype=np.int64)
+            return NO_INDEX
         with open(path, "rb") as file:
             data = file.read()
     except OSError:
-        return np.zeros((0, 2), dtype=np.int64)
+        return NO_INDEX
     pairs = np.frombuffer(data[: len(data) // 8 * 8], dtype=">i4").reshape(-1, 2).astype(np.int64)
     rises = (np.diff(pairs[:, 0], prepend=-1) > 0) & (np.diff(pairs[:, 1], prepend=-1) > 0)
     return pairs if rises.all() else pairs[: int(np.argmin(rises))]
@@ -130,5 +139,5 @@ def highest_timestamp(source: FileSource, length: int) -> int | None:
     """The highest timestamp in a segment's headers, ms; -1 none. None if headers do not lead to its end."""
     highest, end = f.NO_TIMESTAMP, 0
     for header in headers(source, 0, length):
-        highest, end = max(highest, header.timestamp), header.position + header.size
+        highest, end = max(highest, header.timestamp), header.end
     return highest if end == length else None

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from pipelines.command.errors import UserError
-from pipelines.data_source.boundaries import boundaries, highest_timestamp, read_index
+from pipelines.data_source.boundaries import NO_INDEX, boundaries, highest_timestamp, read_index
 from pipelines.data_source.options import Options
 from pipelines.plan.slice_input import slice_row
-from pipelines.plan.slices import Segment, Slice, cut, make_slices, pack
+from pipelines.plan.slices import Segment, Slice, cut, pack
 from pipelines.source.listing import Listing, TopicFilter, list_segments, no_segments_error
 from pipelines.source.naming import parse_folder
 from udfs.source.byte_source import FileSource, SourceError, local_path
@@ -22,10 +24,18 @@ from udfs.spark.protocol import SLICE_SCHEMA
 _CORES = 16
 
 
+class Span(NamedTuple):
+    """The batches of a segment that begin in [start, stop); batches begin at both, or the segment ends."""
+
+    segment: Segment
+    start: int
+    stop: int
+
+
 def list_asked(options: Options) -> list[Segment]:
     """The segments of the topics and partitions that are asked for, by folder and base offset.
 
-    Raises a UserError where there is none, and where one of them, or its folder, can't be listed.
+    Raises a UserError where the path holds no segment, and where one of them, or its folder, can't be listed.
     """
     listing = list_segments(
         options.path,
@@ -34,14 +44,11 @@ def list_asked(options: Options) -> list[Segment]:
         exclude_topics=options.exclude_topics,
     )
     _refuse_unreadable(listing, options)
-    wanted = listing.segments.filter(listing.segments.column("wanted")).drop_columns(["wanted"])
-    segments = [Segment(**row) for row in wanted.to_pylist()]
-    asked = [segment for segment in segments if options.takes(segment.partition)]
-    if not asked and not (listing.unasked or segments):
+    if not (listing.segments.num_rows or listing.unasked):
         raise no_segments_error(options.path)
-    if not asked:
-        raise UserError(f"no segment in {', '.join(options.path)} is of the topics and partitions asked for")
-    return asked
+    wanted = listing.segments.filter(listing.segments.column("wanted")).drop_columns(["wanted"])
+    segments = (Segment(**row) for row in wanted.to_pylist())
+    return [segment for segment in segments if options.takes(segment.partition)]
 
 
 def _refuse_unreadable(listing: Listing, options: Options) -> None:
@@ -54,21 +61,53 @@ def _refuse_unreadable(listing: Listing, options: Options) -> None:
 
 
 def plan_read(options: Options) -> list[pa.RecordBatch]:
-    """What each task decodes: batches of SLICE_SCHEMA. Slices of one segment fit together."""
-    segments = list(_pruned(list_asked(options), options))
-    slices, marks = _cut(segments, options.slice_bytes)
-    return (
-        [to_batch(task.slices, marks) for task in pack(slices, _CORES, options.slice_bytes)] if slices else []
-    )
+    """What each task of a read decodes. Raises a UserError where no segment is asked for."""
+    segments = list_asked(options)
+    if not segments:
+        raise UserError(f"no segment in {', '.join(options.path)} is of the topics and partitions asked for")
+    spans = [Span(segment, 0, segment.length) for segment in _pruned(segments, options)]
+    return make_tasks(spans, options.slice_bytes)
 
 
-def to_batch(slices: Iterable[Slice], marks: dict[str, dict[int, str]]) -> pa.RecordBatch:
-    """Slices as rows of SLICE_SCHEMA. marks: of ``_cut``."""
-    rows = [
-        {**slice_row(one, 0), "fingerprint": marks.get(one.segment.segment, {}).get(one.start)}
-        for one in slices
+def make_tasks(spans: Sequence[Span], slice_bytes: int) -> list[pa.RecordBatch]:
+    """What each task decodes: rows of SLICE_SCHEMA, all spans cut where batches begin."""
+    rows: list[dict[str, Any]] = []
+    slices: list[Slice] = []
+    for span in spans:
+        edges, marks = _edges(span, slice_bytes)
+        for (start, stop), marked in zip(itertools.pairwise(edges), marks, strict=True):
+            slices.append(Slice(len(slices), span.segment, start, stop, exact_start=True))
+            rows.append({**slice_row(slices[-1], 0), "fingerprint": marked})
+    tasks = pack(slices, _CORES, slice_bytes) if slices else []
+    return [
+        pa.RecordBatch.from_pylist([rows[one.group_id] for one in task.slices], schema=SLICE_SCHEMA)
+        for task in tasks
     ]
-    return pa.RecordBatch.from_pylist(rows, schema=SLICE_SCHEMA)
+
+
+def _edges(span: Span, slice_bytes: int) -> tuple[list[int], list[str | None]]:
+    """Where the slices of a span start, and the last one stops; of each slice what the file has to hold.
+
+    That is a fingerprint of the headers at the segment's begin and at the slice's start: another file may
+    have taken the name between planning and reading, or between two tasks. A segment that one task opens once
+    needs none.
+    """
+    segment, start, stop = span
+    parts = cut(replace(segment, length=stop - start), slice_bytes)
+    if len(parts) == 1 and start == 0:
+        return [start, stop], [None]
+    source = open_segment(segment)
+    try:
+        cuts = [start + edge for edge, _ in parts[1:]]
+        index = read_index(segment.segment) if cuts else NO_INDEX
+        inner = boundaries(source, index, segment.file_base_offset, stop, cuts, start)
+        edges = [start, *inner, stop]
+        first = mark(source, 0, segment.length)
+        return edges, [f"{first}/{mark(source, edge, segment.length)}" for edge in edges[:-1]]
+    except SourceError as error:
+        raise UserError(f"{segment.segment}: {error}") from None
+    finally:
+        source.close()
 
 
 def _pruned(segments: Sequence[Segment], options: Options) -> Iterator[Segment]:
@@ -91,7 +130,7 @@ def _pruned(segments: Sequence[Segment], options: Options) -> Iterator[Segment]:
 
 def _is_older(segment: Segment, timestamp: int) -> bool:
     """Whether the headers of all batches name timestamps below ``timestamp``, ms."""
-    source = _open(segment)
+    source = open_segment(segment)
     try:
         highest = highest_timestamp(source, segment.length)
     finally:
@@ -99,41 +138,8 @@ def _is_older(segment: Segment, timestamp: int) -> bool:
     return highest is not None and highest < timestamp
 
 
-def _cut(segments: Sequence[Segment], slice_bytes: int) -> tuple[list[Slice], dict[str, dict[int, str]]]:
-    """Slices that start and end where batches do, and for segments of several slices what lies at each start.
-
-    Marks, segment -> start -> fingerprint: headers that a task has to find there, since another file may have
-    taken the name between planning and reading, or between two tasks.
-    """
-    large = [segment for segment in segments if len(cut(segment, slice_bytes)) > 1]
-    small = [segment for segment in segments if len(cut(segment, slice_bytes)) == 1]
-    slices = make_slices(small, slice_bytes)
-    group = max((one.group_id for one in slices), default=-1) + 1
-    marks: dict[str, dict[int, str]] = {}
-    for segment in large:
-        source = _open(segment)
-        try:
-            edges = [0, *_edges(source, segment, slice_bytes), segment.length]
-            first = mark(source, 0, segment.length)
-            marks[segment.segment] = {
-                start: f"{first}/{mark(source, start, segment.length)}" for start in edges[:-1]
-            }
-        except SourceError as error:
-            raise UserError(f"{segment.segment}: {error}") from None
-        finally:
-            source.close()
-        for start, stop in itertools.pairwise(edges):
-            slices.append(Slice(group, segment, start, stop, exact_start=True))
-            group += 1
-    return slices, marks
-
-
-def _edges(source: FileSource, segment: Segment, slice_bytes: int) -> list[int]:
-    cuts = [start for start, _ in cut(segment, slice_bytes)[1:]]
-    return boundaries(source, read_index(segment.segment), segment.file_base_offset, segment.length, cuts)
-
-
-def _open(segment: Segment) -> FileSource:
+def open_segment(segment: Segment) -> FileSource:
+    """The file of a segment. Raises a UserError."""
     try:
         return FileSource(local_path(segment.segment) or segment.segment)
     except SourceError as error:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pipelines.data_source.options import Options
+    from pipelines.data_source.stream import KafkaLogStreamReader
     from udfs.spark.protocol import TableRead
 
 
@@ -57,6 +58,12 @@ class KafkaLogSource(DataSource):
     @one_line
     def reader(self, schema: StructType) -> KafkaLogReader:
         return KafkaLogReader(*asked(self.options, schema))
+
+    @one_line
+    def streamReader(self, schema: StructType) -> KafkaLogStreamReader:  # noqa: N802
+        from pipelines.data_source.stream import KafkaLogStreamReader
+
+        return KafkaLogStreamReader(*asked(self.options, schema))
 
 
 def asked(given: Mapping[str, str], schema: StructType) -> tuple[Options, TableRead]:
