@@ -65,9 +65,7 @@ _POSITIONS = {
 }
 _LEDGER = schema.SEGMENTS.name
 # Hadoop's names of the levels 1 to 9 of gzip
-_GZIP_LEVELS = tuple(
-    ["BEST_SPEED", "TWO", "THREE", "FOUR", "FIVE", "SIX", "SEVEN", "EIGHT", "BEST_COMPRESSION"]
-)
+_GZIP_LEVELS = "BEST_SPEED TWO THREE FOUR FIVE SIX SEVEN EIGHT BEST_COMPRESSION"
 _LOGS_PER_DELETE = 200  # a longer condition takes long to parse
 
 
@@ -384,7 +382,7 @@ def writing_conf(settings: Settings) -> dict[str, str]:
     if level is not None and codec == "zstd":
         conf["parquet.compression.codec.zstd.level"] = str(level)
     elif level is not None:
-        conf["zlib.compress.level"] = _GZIP_LEVELS[level - 1]
+        conf["zlib.compress.level"] = _GZIP_LEVELS.split()[level - 1]
     return conf
 
 
