@@ -12,7 +12,7 @@ import platform
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -167,7 +167,7 @@ class Pairs:
         return Spread.of([a / b for a, b in pairs])
 
 
-def paired(rounds: int, runs: dict[str, Callable[[], float]]) -> Pairs:
+def paired(rounds: int, runs: Mapping[str, Callable[[], float]]) -> Pairs:
     """Every run once a round, in the order given; each returns its figure, seconds as a rule."""
     pairs = Pairs({name: [] for name in runs})
     for _ in range(rounds):

@@ -1,0 +1,112 @@
+"""What people ask of ``records`` afterwards, beside the same rows as Spark's own writer lays them out.
+
+Both tables are Delta, partitioned alike, and asked by one Spark session in turn. A table's files that a query
+reads are those that are left after Delta compared its condition with the statistics of each file.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.harness import Row, Scale, paired, part_main, say
+from benchmarks.job_server import LAKES, clear_lakes
+from benchmarks.segments import PLAIN, partition_dir
+from pipelines.command.session import session
+from pipelines.command.settings import Settings
+from pipelines.decode_batches import run
+
+_SEGMENTS = 8
+_GOAL = 1.15  # as fast as Spark's own, with room for what a machine's speed drifts by
+
+
+@dataclass(frozen=True)
+class Question:
+    """name: in the report. where: condition. what: the aggregates that are asked for."""
+
+    name: str
+    where: str
+    what: str = "count(*), max(length(value))"
+
+
+def _questions(records: DataFrame) -> list[Question]:
+    """Questions about what lies in the middle of the table."""
+    last = records.selectExpr("max(offset)").first()
+    assert last is not None
+    offset = last[0] // 2
+    found = records.where(f"offset = {offset}").selectExpr("hex(key)").first()
+    assert found is not None
+    return [
+        Question("one offset", f"offset = {offset}"),
+        Question("one key", f"key = X'{found[0]}'"),
+        Question("a thousand offsets", f"offset BETWEEN {offset} AND {offset + 999}"),
+        Question("count by topic", "true", "topic, count(*)"),
+        Question("all values", "true", "sum(length(value)), max(value)"),
+    ]
+
+
+def _seconds(records: DataFrame, question: Question) -> float:
+    began = time.perf_counter()
+    asked = records.where(question.where)
+    if question.what.startswith("topic"):
+        asked.groupBy("topic").count().collect()
+    else:
+        asked.selectExpr(*question.what.split(", ")).collect()
+    return time.perf_counter() - began
+
+
+def _read(records: DataFrame, question: Question) -> str:
+    """How many files a question reads, and their bytes."""
+    files = [Path(unquote(urlparse(uri).path)) for uri in records.where(question.where).inputFiles()]
+    size = sum(file.stat().st_size for file in files)
+    return f"{len(files)} files, {size / 1e6:,.0f} MB"
+
+
+def _tables(spark: SparkSession, scale: Scale) -> dict[str, DataFrame]:
+    source = partition_dir("reads", PLAIN, 1, scale.job_bytes // _SEGMENTS, _SEGMENTS)
+    run(spark, Settings(source=(str(source),), lake=str(LAKES / "reads")))
+    ours = spark.read.format("delta").load(str(LAKES / "reads" / "records"))
+    path = str(LAKES / "spark" / "records")
+    ours.write.format("delta").partitionBy("topic", "partition", "magic").save(path)
+    return {"ours": ours, "spark": spark.read.format("delta").load(path)}
+
+
+def measure(scale: Scale) -> list[Row]:
+    clear_lakes()
+    rows = []
+    with session(Settings(driver_memory="4g")) as spark:
+        tables = _tables(spark, scale)
+        for question in _questions(tables["ours"]):
+            say(f"  {question.name}")
+            ways = {name: partial(_seconds, table, question) for name, table in tables.items()}
+            for way in ways.values():
+                way()
+            pairs = paired(scale.job_rounds, ways)
+            note = f"reads {_read(tables['ours'], question)}; Spark's {_read(tables['spark'], question)}"
+            ours, theirs = pairs.spread("ours"), pairs.spread("spark")
+            ratio = pairs.ratio("ours", "spark")
+            rows.append(
+                Row(
+                    question.name,
+                    "s",
+                    ours,
+                    "Spark's layout",
+                    theirs,
+                    ratio,
+                    _GOAL,
+                    at_least=False,
+                    note=note,
+                )
+            )
+    shutil.rmtree(LAKES, ignore_errors=True)
+    return rows
+
+
+if __name__ == "__main__":
+    part_main("reads", measure)
