@@ -1,7 +1,8 @@
 """``decode_batches`` on ten small segments from a cold process, against an empty Spark + Delta session.
 
-Also what the first run pays for compiling the kernels, and whether a later run, or an import, compiles
-anything: Numba's cache lies in a folder made for this, and what is added to it is counted.
+The same with the archive of Java's classes against itself without, and a session and a query alike. Also
+what the first run pays for compiling the kernels, and whether a later run, or an import, compiles anything:
+Numba's cache lies in a folder made for this, and what is added to it is counted.
 """
 
 from __future__ import annotations
@@ -11,12 +12,18 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+
+import pyspark
 
 from benchmarks.harness import ROOT, Row, Scale, Spread, paired, part_main
 from benchmarks.job_server import LAKES, clear_lakes
 from benchmarks.segments import KIB, PLAIN, WORK, partition_dir
+from pipelines.command.class_archive import find_archive
+from pipelines.command.java import java_command
 
 _GOAL = 1.5
 _CACHE = WORK / "numba"
@@ -32,16 +39,29 @@ assert not DeltaTable.isDeltaTable(spark, "/nonexistent/table")
 spark.sql("SELECT 1").collect()
 spark.stop()
 """
+_OUR_SESSION = """
+from pipelines.command.session import session
+from pipelines.command.settings import Settings
+with session(Settings()) as spark:
+    spark.sql("SELECT 1").collect()
+"""
+_QUERY = "SELECT topic, partition, count(*) FROM records GROUP BY ALL"
 _IMPORTS = """
 import udfs, pipelines.decode_batches
 udfs.decode_segment
 """
 
 
-def timed(*arguments: str) -> float:
-    """Seconds of a Python process from its start to its end."""
+def timed(*arguments: str, archive: bool = True) -> float:
+    """Seconds of a Python process from its start to its end.
+
+    archive: whether sessions of the project may use the archive of Java's classes, where there is one.
+    """
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(_CACHE), "PYSPARK_PYTHON": sys.executable}
-    environment.pop("SPARK_HOME", None)
+    for name in ("SPARK_HOME", "SPARK_CONF_DIR"):
+        environment.pop(name, None)
+    if not archive:
+        environment["SPARK_CONF_DIR"] = str(Path(pyspark.__file__).parent / "conf")
     began = time.perf_counter()
     done = subprocess.run(
         [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
@@ -52,10 +72,29 @@ def timed(*arguments: str) -> float:
     return seconds
 
 
-def _decode(source: Path) -> float:
+def _decode(source: Path, archive: bool = True) -> float:
     shutil.rmtree(LAKES / "startup", ignore_errors=True)
     lake = str(LAKES / "startup")
-    return timed("-m", "pipelines.decode_batches", "--source", str(source), "--lake", lake)
+    return timed("-m", "pipelines.decode_batches", "--source", str(source), "--lake", lake, archive=archive)
+
+
+def _archive_rows(rounds: int, source: Path) -> list[Row]:
+    """Session, job and query, each with the archive of Java's classes against itself without."""
+    if find_archive(Path(pyspark.__file__).parent.resolve(), java_command() or "java") is None:
+        return []
+    query = ("-m", "pipelines.query", "--lake", str(LAKES / "startup"), _QUERY)
+    runs: dict[str, Callable[[bool], float]] = {
+        "session": lambda archive: timed("-c", _OUR_SESSION, archive=archive),
+        "ten small segments": lambda archive: _decode(source, archive),
+        "query": lambda archive: timed(*query, archive=archive),
+    }
+    rows = []
+    for name, run in runs.items():
+        pairs = paired(rounds, {"with": partial(run, True), "without": partial(run, False)})
+        ratio = pairs.ratio("with", "without")
+        figures = (pairs.spread("with"), "without", pairs.spread("without"), ratio)
+        rows.append(Row(f"{name}, archive of Java's classes", "s", *figures))
+    return rows
 
 
 def _compiled() -> int:
@@ -94,6 +133,7 @@ def measure(scale: Scale) -> list[Row]:
         Row("without Numba's cache", "s", Spread.of([first]), note=f"{by_first} kernels compiled"),
         _count("compiled by a second run", later),
         _count("compiled by imports", by_import),
+        *_archive_rows(scale.job_rounds, source),
     ]
     clear_lakes()
     return rows

@@ -40,8 +40,8 @@ def archive_key(home: Path, java: str) -> str | None:
     conf = sorted((home / "conf").iterdir())
     if {file.name for file in conf} != _OUR_CONF:
         return None
-    parts = [java_build(java), str(home)]
-    for file in (*conf, *sorted((home / "jars").glob("*.jar"))):
+    parts = [java_build(java), str(home), *(f"{file.name} {file.read_text()}" for file in conf)]
+    for file in sorted((home / "jars").glob("*.jar")):
         found = file.stat()
         parts.append(f"{file.name} {found.st_size} {found.st_mtime_ns}")
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
