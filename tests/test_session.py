@@ -16,6 +16,7 @@ from pipelines.command.java import java_major, java_problem
 from pipelines.command.session import get_session
 from pipelines.command.settings import Settings
 from tests.support.logs import batch, put
+from udfs.spark.protocol import StageOptions, stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,6 +54,24 @@ def test_workers_run_this_python_and_find_the_packages(spark: SparkSession) -> N
 
     told = [row["told"] for row in spark.range(1).mapInArrow(tell, "told string").collect()]
     assert told == [sys.executable, str(ROOT / "udfs" / "__init__.py")]
+
+
+def test_a_worker_collects_no_garbage_among_its_modules(spark: SparkSession) -> None:
+    """pyspark collects after each task; with all modules that is most of the time of a small task."""
+    verify = stage("verify", StageOptions("run", 0, 1, 1, 1, "", "zstd"))
+
+    def tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import gc
+        import sys
+
+        import pyarrow
+
+        list(verify(iter(())))
+        left = sum(1 for one in gc.get_objects() if one is vars(sys.modules["udfs.segment_decoder"]))
+        for _ in batches:
+            yield pyarrow.record_batch({"left": [left]})
+
+    assert [row["left"] for row in spark.range(1).mapInArrow(tell, "left long").collect()] == [0]
 
 
 @pytest.mark.parametrize(
