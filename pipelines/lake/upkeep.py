@@ -6,6 +6,7 @@ meanwhile.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
@@ -40,15 +41,17 @@ def upkeep(address: str, vacuum_hours: int) -> Iterator[Upkept]:
 
     vacuum_hours: a reader that began longer ago than this may lose the files it reads.
     """
-    for table in tables_of(address):
-        delta = DeltaTable(table_path(address, table.name))
-        before, _ = _size(delta)
-        if table.name not in _NOT_MERGED:
+    tables = {table.name: DeltaTable(table_path(address, table.name)) for table in tables_of(address)}
+    before = {name: _size(delta)[0] for name, delta in tables.items()}
+    for name, delta in tables.items():
+        if name not in _NOT_MERGED:
             delta.optimize.compact(writer_properties=WriterProperties(compression="ZSTD"))
+    if "://" not in address:
+        os.sync()  # a power cut must not take the merged files after those they were made of are deleted
+    for name, delta in tables.items():
         deleted = delta.vacuum(vacuum_hours, dry_run=False, enforce_retention_duration=False, full=True)
         delta.create_checkpoint()
-        files, size = _size(delta)
-        yield Upkept(table.name, before, files, size, len(deleted))
+        yield Upkept(name, before[name], *_size(delta), len(deleted))
 
 
 def _size(delta: DeltaTable) -> tuple[int, int]:
