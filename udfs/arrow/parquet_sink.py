@@ -2,8 +2,8 @@
 
 One file a group of slices and table (and magic). Until the driver commits them to the table's log the
 files are invisible, so a task that fails or runs twice leaves nothing behind but files for VACUUM.
-The log tells the values of partition columns, so a file lies in no folder ``topic=...``: those folders would
-cost as much time as the rows of a small file. The 256 folders in their place keep each of them short.
+The log tells the values of partition columns, so a file lies in no folder ``topic=...``: making one for
+each small file takes time. The 256 folders in their place keep each of them short.
 Values are written PLAIN: they seldom repeat, and a dictionary of them costs more than it saves. Offsets,
 timestamps and what is constant in a batch are delta-encoded (measured in docs/performance.md).
 """
