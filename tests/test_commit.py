@@ -247,7 +247,7 @@ def test_names_from_hostile_folders_stay_data(spark: SparkSession, lake: str, tm
     found = [(r["topic"], r["offset"]) for r in rows(lake, "records")]
     wanted = [(name, offset) for name in names for offset in (3, 4, 5)] + [("kept", o) for o in range(6)]
     assert sorted(found) == sorted(wanted)
-    assert {p.name for p in Path(lake).iterdir()} == {*versions(lake), "_runs"}
+    assert {p.name for p in Path(lake).iterdir()} == {*versions(lake), "_runs", "runs"}
     assert spark.read.format("delta").load(f"{lake}/records").count() == len(wanted)
 
 
