@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import struct
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +25,7 @@ from pipelines import decode_batches
 from pipelines.command.session import configured
 from pipelines.command.settings import Settings
 from pipelines.data_source.boundaries import boundaries, headers, read_index
+from pipelines.data_source.options import Options, option_name
 from pipelines.data_source.slices import plan_read
 from pipelines.data_source.source import asked
 from tests.support import corpus
@@ -29,6 +34,7 @@ from udfs.source.byte_source import FileSource
 from udfs.spark.protocol import SLICE_SCHEMA
 from udfs.spark.table_rows import ReadFailed, read_table
 
+ROOT = Path(__file__).parent.parent
 HOSTILE = corpus.ROOT / "hostile"
 HEADERS = "array<struct<key:string,value:binary>>"
 
@@ -193,6 +199,26 @@ def test_a_session_may_register_it(spark: SparkSession, logs: Path) -> None:
     assert load(spark, logs).count() == 126
 
 
+def test_a_plain_session_finds_it_by_name(logs: Path, tmp_path: Path) -> None:
+    """Without Delta and without a job's session: all that it needs is to be importable."""
+    code = (
+        "from pyspark.sql import SparkSession\n"
+        "spark = SparkSession.builder.master('local[2]').config('spark.ui.enabled', 'false').getOrCreate()\n"
+        f"print(spark.read.format('kafka_log').load({str(logs)!r}).count(), 'records')"
+    )
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK", "PYSPARK"))}
+    environment = {**kept, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "126 records" in done.stdout, done.stderr[-3000:]
+
+
 def test_links_are_followed_only_on_demand(spark: SparkSession, logs: Path, tmp_path: Path) -> None:
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked" / "b-3").symlink_to(logs / "b-3")
@@ -330,6 +356,18 @@ def test_filters_and_later_queries_of_a_frame_are_exact(spark: SparkSession, log
         assert offsets(read.where("topic = 'a' AND offset >= 118")) == [118, 119]
         assert read.count() == 126
         assert read.where("partition = 3").unionAll(read).count() == 132
+
+
+def test_the_page_has_every_option() -> None:
+    page = (ROOT / "docs" / "data_source.md").read_text()
+    table = page.partition("## Options")[2].partition("\n## ")[0]
+    written = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[6:]]
+    for field, (name, default, meaning) in zip(
+        dataclasses.fields(Options), filter(any, written), strict=True
+    ):
+        assert (name, meaning) == (f"`{option_name(field.name)}`", field.metadata["meaning"])
+        parsed = field.metadata["parse"](default.strip("`")) if default else field.default or None
+        assert parsed == (field.default if default else None)
 
 
 # --- Where batches begin ---

@@ -86,7 +86,9 @@ def test_every_record_comes_once_over_many_triggers_and_restarts(
     stream = Stream(spark, logs, tmp_path, maxBytesPerTrigger=400, sliceBytes=300)
     assert stream.run() > 3
     assert stream.rows() == expected(a_0=60, b_3=6)
+    planned = len(list((tmp_path / "checkpoint" / "offsets").iterdir()))
     assert stream.run() == 0
+    assert len(list((tmp_path / "checkpoint" / "offsets").iterdir())) == planned
     active = logs / "a-0" / f"{30:020d}.log"
     append(active, batch(60) + batch(63)[:-5])  # the last one is torn
     assert stream.run() == 1

@@ -61,7 +61,7 @@ def environment(folder: Path, wheel: Path, extra: str, constraints: Path) -> Pat
 def test_it_holds_the_packages_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names if not name.split("/")[0].endswith(".dist-info")}
-    assert tops == {"kafka_log_lake", "pipelines", "udfs"}
+    assert tops == {"kafka_log_lake", "pipelines", "pyspark_kafka_log", "udfs"}
     sources = {
         str(path.relative_to(ROOT))
         for package in tops

@@ -68,12 +68,14 @@ class Options:
     starting_timestamp: int | None = _option(None, whole, "the lowest `timestamp_ms` to read")
     ending_timestamp: int | None = _option(None, whole, "the `timestamp_ms` to stay below")
     table: str = _option(
-        RECORDS, one_of(RECORDS, BATCHES, QUARANTINE), "rows of which table: records, batches or quarantine"
+        RECORDS,
+        one_of(RECORDS, BATCHES, QUARANTINE),
+        "rows of which table: `records`, `batches` or `quarantine`",
     )
     mode: str = _option(
         PERMISSIVE,
         one_of(PERMISSIVE, FAILFAST),
-        "permissive skips damage, failfast fails at the first",
+        "`permissive` skips damaged ranges, `failfast` fails at the first",
     )
     max_batch_uncompressed: int = _option(
         256 * MIB, byte_count, "a batch that decompresses to more than this is damaged"
