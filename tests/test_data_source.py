@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import struct
 import subprocess
@@ -22,11 +23,12 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 import pyspark_kafka_log
 from pipelines import decode_batches
+from pipelines.command.errors import UserError
 from pipelines.command.session import configured
 from pipelines.command.settings import Settings
 from pipelines.data_source.boundaries import boundaries, headers, read_index
 from pipelines.data_source.options import Options, option_name
-from pipelines.data_source.slices import plan_read
+from pipelines.data_source.slices import list_asked, plan_read
 from pipelines.data_source.source import asked
 from tests.support import corpus
 from tests.support.logs import batch, batches, put
@@ -199,6 +201,7 @@ def test_a_session_may_register_it(spark: SparkSession, logs: Path) -> None:
     assert load(spark, logs).count() == 126
 
 
+@pytest.mark.spark
 def test_a_plain_session_finds_it_by_name(logs: Path, tmp_path: Path) -> None:
     """Without Delta and without a job's session: all that it needs is to be importable."""
     code = (
@@ -258,6 +261,20 @@ def test_wrong_options_and_schemas_give_one_line(
         load(spark, logs, schema, **options).collect()
     assert len(str(raised.value).splitlines()) <= 6
     assert message(lambda: load(spark, logs, schema, **options).collect()).startswith(said)
+
+
+def test_a_folder_that_cannot_be_listed_is_told(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scandir = os.scandir
+
+    def refusing(path: str) -> Any:
+        if str(path).endswith("a-0"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    with pytest.raises(UserError, match=r"/a-0 can't be read: Permission denied"):
+        list_asked(Options(path=(str(logs),)))
+    assert len(list_asked(Options(path=(str(logs),), topics="b"))) == 1
 
 
 def test_paths_that_hold_nothing_give_one_line(spark: SparkSession, logs: Path, tmp_path: Path) -> None:

@@ -210,6 +210,28 @@ def test_deleted_segments_are_tolerated(logs: Path, caplog: pytest.LogCaptureFix
     assert "is gone: the stream goes on at offset 90, not at 60" in caplog.text
 
 
+def test_a_planned_micro_batch_is_found_by_offset_in_other_files(
+    logs: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log cleaner came between a micro-batch's plan and its second reading."""
+    before = advance(folder(logs), None, limit=3 * SIZE)
+    after = advance(folder(logs), before, limit=5 * SIZE)
+    assert (before.next_offset, after.next_offset) == (9, 24)
+    put(logs / "a-0", 0, batch(3), batch(12), batch(21), batch(27))
+    assert read(logs, before, after) == [(0, SIZE, 3 * SIZE)]
+    assert "has other files than when this micro-batch was planned" in caplog.text
+    assert read(logs, after, advance(folder(logs), after)) == [(0, 3 * SIZE, 4 * SIZE), (30, 0, 10 * SIZE)]
+    with pytest.raises(UserError, match="other files"):
+        spans("a-0", folder(logs), before, after, failfast=True)
+
+
+def test_a_planned_micro_batch_reads_what_retention_left(logs: Path) -> None:
+    place = advance(folder(logs), None)
+    (logs / "a-0" / f"{0:020d}.log").unlink()
+    assert read(logs, None, place) == [(30, 0, 10 * SIZE)]
+    assert spans("a-0", [], None, place) == []
+
+
 def test_a_merged_segment_is_found_by_offset(logs: Path, caplog: pytest.LogCaptureFixture) -> None:
     place = advance(folder(logs), None, limit=12 * SIZE)
     assert (place.segment, place.next_offset) == (30, 36)

@@ -32,7 +32,7 @@ class Place:
     position: byte in it, where a batch begins or may come. next_offset: the first that was not read.
     marks: fingerprint of the headers of the first batch and the last one before position; "" at position 0.
     topic_id: of the folder; "" unknown.
-    from_segment, from_position: where this micro-batch began; -1 if it was where the one before ended.
+    from_segment, from_position, from_marks: where this micro-batch began; -1 if where the one before ended.
     """
 
     segment: int
@@ -42,6 +42,7 @@ class Place:
     topic_id: str = ""
     from_segment: int = -1
     from_position: int = -1
+    from_marks: str = ""
 
 
 def advance(
@@ -56,26 +57,36 @@ def advance(
     begin = _begin(folder, before, failfast)
     after = _read_on(folder, begin, limit)
     if before is None or begin is not before:
-        return replace(after, from_segment=begin.segment, from_position=begin.position)
+        return replace(
+            after, from_segment=begin.segment, from_position=begin.position, from_marks=begin.marks
+        )
     return before if (after.segment, after.position) == (before.segment, before.position) else after
 
 
-def spans(name: str, folder: Sequence[Segment], before: Place | None, after: Place) -> list[Span]:
+def spans(
+    name: str, folder: Sequence[Segment], before: Place | None, after: Place, failfast: bool = False
+) -> list[Span]:
     """What a micro-batch reads of a folder: from the end of the one before up to ``after``.
 
-    Raises a UserError if a file of a planned micro-batch is gone.
+    A micro-batch is read again after a failure. If a file at one of its ends is another one meanwhile, or
+    gone, both ends are found by offset. Raises a UserError as ``advance`` does.
     """
-    first, position = after.from_segment, after.from_position
-    if first < 0 and before is not None:
-        first, position = before.segment, before.position
-    found, bases = [], {segment.file_base_offset for segment in folder}
-    if first not in bases or after.segment not in bases:
-        raise UserError(f"{name}: a segment that this micro-batch has to read is gone")
+    begin = before
+    if after.from_segment >= 0:
+        wanted = before.next_offset if before is not None else after.from_segment
+        begin = Place(after.from_segment, after.from_position, wanted, after.from_marks)
+    if begin is None or not folder:
+        _tell(f"{name} is gone: a micro-batch that has to read it again gives no rows of it", failfast)
+        return []
+    if not (_holds(folder, begin) and _holds(folder, after)):
+        _tell(f"{name} has other files than when this micro-batch was planned", failfast)
+        begin, after = _by_offset(folder, begin, failfast), _by_offset(folder, after, failfast)
+    found = []
     for segment in folder:
         base = segment.file_base_offset
-        start = position if base == first else 0
+        start = begin.position if base == begin.segment else 0
         stop = after.position if base == after.segment else segment.length
-        if first <= base <= after.segment and start < stop:
+        if begin.segment <= base <= after.segment and start < stop:
             # behind the last whole batch the last segment is not read: its end is where the batch ends
             length = segment.length if segment.has_successor else stop
             found.append(Span(replace(segment, length=length), start, stop))
@@ -96,10 +107,7 @@ def _begin(folder: Sequence[Segment], before: Place | None, failfast: bool) -> P
     if topic_id and before.topic_id and topic_id != before.topic_id:
         _tell(f"{folder[0].partition_dir} is of another topic id than before: it is read anew", failfast)
         return _start_of(folder[0])
-    own = next((one for one in folder if one.file_base_offset == before.segment), None)
-    if own is not None and _is_as_it_was(own, before):
-        return before
-    return _by_offset(folder, before, own is not None, failfast)
+    return before if _holds(folder, before) else _by_offset(folder, before, failfast)
 
 
 def _start_of(segment: Segment) -> Place:
@@ -107,7 +115,15 @@ def _start_of(segment: Segment) -> Place:
     return Place(base, 0, base, topic_id=segment.topic_id or "")
 
 
-def _is_as_it_was(segment: Segment, place: Place) -> bool:
+def _own(folder: Sequence[Segment], place: Place) -> Segment | None:
+    return next((one for one in folder if one.file_base_offset == place.segment), None)
+
+
+def _holds(folder: Sequence[Segment], place: Place) -> bool:
+    """Whether the file at a place is the one that it was."""
+    segment = _own(folder, place)
+    if segment is None:
+        return False
     if segment.length <= place.position or not place.marks:
         return segment.length >= place.position
     source = open_segment(segment)
@@ -117,8 +133,9 @@ def _is_as_it_was(segment: Segment, place: Place) -> bool:
         source.close()
 
 
-def _by_offset(folder: Sequence[Segment], before: Place, is_there: bool, failfast: bool) -> Place:
+def _by_offset(folder: Sequence[Segment], before: Place, failfast: bool) -> Place:
     """The place of the first batch that holds, or follows, the offset at which the stream goes on."""
+    is_there = _own(folder, before) is not None
     wanted, where = before.next_offset, f"{folder[0].partition_dir}/{before.segment:020d}.log"
     if folder[0].file_base_offset > wanted:
         text = f"{where} is gone: the stream goes on at offset {folder[0].file_base_offset}, not at {wanted}"

@@ -34,6 +34,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: Options, read: TableRead) -> None:
         self._options, self._read = options, read
+        self._failfast = options.mode == FAILFAST
         self._folders: Folders | None = None  # as the last offset saw them
         self._target: dict[str, tuple[int, int]] | None = None  # folder -> last segment, its length
 
@@ -60,9 +61,8 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             name: segments for name, segments in folders.items() if may_have_more(segments, places.get(name))
         }
         share = limit.max_bytes // max(1, len(pending)) if isinstance(limit, ReadMaxBytes) else None
-        failfast = self._options.mode == FAILFAST
         for name, segments in pending.items():
-            places[name] = advance(segments, places.get(name), share and max(1, share), failfast)
+            places[name] = advance(segments, places.get(name), share and max(1, share), self._failfast)
         return {name: asdict(places[name]) for name in sorted(places)}
 
     @one_line
@@ -73,7 +73,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for name, fields in end.items():
             if fields != start.get(name):
                 before = Place(**start[name]) if name in start else None
-                found += spans(name, folders.get(name, []), before, Place(**fields))
+                found += spans(name, folders.get(name, []), before, Place(**fields), self._failfast)
         return [InputPartition(task) for task in make_tasks(found, self._options.slice_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

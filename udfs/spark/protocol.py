@@ -16,7 +16,7 @@ from typing import Literal
 import pyarrow as pa
 
 from udfs.decoded import Totals
-from udfs.format.schema import BATCHES, QUARANTINE
+from udfs.format.schema import BATCHES, QUARANTINE, RECORDS
 
 ArrowBatches = Iterator[pa.RecordBatch]
 Stage = Callable[[ArrowBatches], ArrowBatches]
@@ -131,6 +131,13 @@ class TableRead:
     ending_offset: int | None = None
     starting_timestamp: int | None = None
     ending_timestamp: int | None = None
+
+    @property
+    def decoded(self) -> set[str]:
+        """Columns of ``records`` to build of bytes, at least one; none for the rows of another table."""
+        if self.table != RECORDS.name:
+            return set()
+        return {"offset", *self.names, *(name for name, _, _ in self.bounds)}
 
     @property
     def bounds(self) -> list[tuple[str, int | None, int | None]]:
