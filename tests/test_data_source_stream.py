@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from pyspark.sql import SparkSession
 from pipelines.command.errors import UserError
 from pipelines.data_source.follow import Place, advance, spans
 from pipelines.data_source.options import Options
-from pipelines.data_source.slices import list_asked
+from pipelines.data_source.slices import Span, list_asked
 from tests.support.logs import put
 from tests.support.segment_maker import Batch, Record
 
@@ -262,3 +263,75 @@ def test_a_topic_that_was_made_anew_is_read_from_its_start(
     after = advance(folder(logs), place)
     assert read(logs, place, after) == [(0, 0, SIZE)]
     assert "another topic id" in caplog.text
+
+
+class Broker:
+    """Writes one log: batches in pieces of any size, new segments, and deletes or compacts old ones."""
+
+    def __init__(self, folder: Path, random: Random) -> None:
+        self.folder, self.random, self.next, self.unwritten = folder, random, 0, b""
+        self.path = put(folder, 0)
+
+    def write(self) -> None:
+        for _ in range(self.random.randint(0, 4)):
+            self.unwritten += batch(self.next)
+            self.next += 3
+        size = self.random.randint(0, len(self.unwritten))
+        append(self.path, self.unwritten[:size])
+        self.unwritten = self.unwritten[size:]
+
+    def flush(self) -> None:
+        append(self.path, self.unwritten)
+        self.unwritten = b""
+
+    def roll(self) -> None:
+        self.flush()
+        if self.path.stat().st_size:
+            self.path = put(self.folder, self.next)
+
+    def compact(self) -> None:
+        """Keeps some batches of an old segment."""
+        old = sorted(path for path in self.folder.glob("*.log") if path != self.path)
+        if old:
+            path = self.random.choice(old)
+            data = path.read_bytes()
+            kept = [data[i : i + SIZE] for i in range(0, len(data), SIZE) if self.random.random() < 0.6]
+            path.unlink()
+            put(self.folder, int(path.stem), *kept)
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("compacts", [False, True])
+def test_whatever_a_broker_does_no_offset_comes_twice(logs: Path, seed: int, compacts: bool) -> None:
+    """Without compaction each comes, in order; with it all that were there when the stream came by."""
+    random = Random(seed)
+    broker = Broker(logs / "x-0", random)
+    place, got, gone = None, list[int](), set[int]()
+    for _ in range(60):
+        step = random.choice([broker.write, broker.write, broker.roll, broker.compact])
+        if step != broker.compact or compacts:
+            before = _offsets_on_disk(logs)
+            step()
+            gone |= before - _offsets_on_disk(logs)
+        limit = random.choice([None, 1, 5 * SIZE])
+        after = advance(folder(logs, "x-0"), place, limit)
+        if after is not place:
+            found = spans("x-0", folder(logs, "x-0"), place, after)
+            got += [offset for span in found for offset in _offsets(span)]
+        place = after
+    broker.flush()
+    after = advance(folder(logs, "x-0"), place)
+    got += [o for span in spans("x-0", folder(logs, "x-0"), place, after) for o in _offsets(span)]
+    assert got == sorted(set(got))
+    assert set(range(broker.next)) - gone <= set(got)
+
+
+def _offsets(span: Span) -> list[int]:
+    data = Path(span.segment.segment.removeprefix("file://")).read_bytes()[span.start : span.stop]
+    bases = [int.from_bytes(data[i : i + 8], "big") for i in range(0, len(data), SIZE)]
+    return [base + i for base in bases for i in range(3)]
+
+
+def _offsets_on_disk(logs: Path) -> set[int]:
+    found = [Span(one, 0, one.length - one.length % SIZE) for one in folder(logs, "x-0")]
+    return {offset for span in found for offset in _offsets(span)}
