@@ -295,7 +295,7 @@ class Broker:
         if old:
             path = self.random.choice(old)
             data = path.read_bytes()
-            kept = [data[i : i + SIZE] for i in range(0, len(data), SIZE) if self.random.random() < 0.6]
+            kept = [data[i : i + SIZE] for i in range(0, len(data), SIZE) if self.random.random() < 0.8]
             path.unlink()
             put(self.folder, int(path.stem), *kept)
 
@@ -313,7 +313,7 @@ def test_whatever_a_broker_does_no_offset_comes_twice(logs: Path, seed: int, com
             before = _offsets_on_disk(logs)
             step()
             gone |= before - _offsets_on_disk(logs)
-        limit = random.choice([None, 1, 5 * SIZE])
+        limit = random.choice([1, 1, 3 * SIZE, 9 * SIZE])  # it often lags behind
         after = advance(folder(logs, "x-0"), place, limit)
         if after is not place:
             found = spans("x-0", folder(logs, "x-0"), place, after)
