@@ -3,5 +3,5 @@
 Planning runs in a Python process of Spark without a session and without a JVM: ``options`` checks what the
 user asks for, ``columns`` the schema, ``boundaries`` finds where batches begin, ``slices`` makes input
 partitions. ``udfs.spark.table_rows`` decodes them on the executors. ``source`` is what Spark calls,
-``stream`` its reader for ``readStream``.
+``stream`` its reader for ``readStream``, and ``follow`` says how far a stream has read each log.
 """
