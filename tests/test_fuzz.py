@@ -25,7 +25,7 @@ from tests.support import corpus, reference_decoder
 from tests.support.agreement import check_entry
 from tests.support.damage import sound
 from tests.support.fast import decode
-from udfs import segment_decoder
+from udfs.kernels.record_builder import RecordBuilder
 from udfs.recovery.range_checksums import RangeChecksums
 
 SEED = 20_130
@@ -192,14 +192,14 @@ def test_lengths_that_claim_a_little_cost_no_more_than_they_may(monkeypatch: pyt
 def test_a_decoder_that_holds_more_than_it_may_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     data = sound(0)
     assert costs.broken_by_memory(data, len(data)) == {}
-    own = vars(segment_decoder)["build_columns"]
+    own = RecordBuilder.group
     held: list[np.ndarray] = []
 
     def wasteful(*arguments: Any) -> Any:
         held.append(np.zeros(8 << 20, dtype=np.uint8))
         return own(*arguments)
 
-    monkeypatch.setattr(segment_decoder, "build_columns", wasteful)
+    monkeypatch.setattr(RecordBuilder, "group", wasteful)
     assert list(costs.broken_by_memory(data, len(data))) == ["holds too much"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Literal
 
 import numpy as np
@@ -43,17 +43,21 @@ def decode_segment(
     start: int = 0,
     window_bytes: int = WINDOW_BYTES,
     max_batch_uncompressed: int = MAX_BATCH_UNCOMPRESSED,
+    columns: Collection[str] | None = None,
     on_damage: OnDamage = "warn",
 ) -> Iterator[pa.RecordBatch]:
     """Decode one segment file: the columns of ``records`` that the file alone knows, without Spark.
 
-    start: byte where a batch begins. window_bytes: read at a time. on_damage: "warn" issues a DamageWarning
-    for each damaged range, "raise" raises a DamageError at the first, "ignore" says nothing; a callable gets
-    each Damage. Yields record batches in the order of the log, a single one without rows if there is no
-    record. Raises FileNotFoundError, PermissionError, and ValueError for another on_damage.
+    start: byte where a batch begins. window_bytes: read at a time. columns: names of those that are wanted,
+    which come in the table's order; the others are not built. None: all. on_damage: "warn" issues a
+    DamageWarning for each damaged range, "raise" raises a DamageError at the first, "ignore" says nothing; a
+    callable gets each Damage. Yields record batches in the order of the log, a single one without rows if
+    there is no record. Raises FileNotFoundError, PermissionError, and ValueError for another on_damage or
+    column, or for no column.
     """
     if not callable(on_damage) and on_damage not in _WAYS:
         raise ValueError(f"on_damage must be one of {', '.join(_WAYS)}, or a callable, not {on_damage!r}")
+    schema = SCHEMA if columns is None else _selected(columns)
     with open(path, "rb") as file:
         length = os.fstat(file.fileno()).st_size
     source = FileSource(os.fspath(path))
@@ -61,18 +65,21 @@ def decode_segment(
     limits = (window_bytes, max_batch_uncompressed)
     rows = batches = 0
     try:
-        for group in SegmentDecoder(source, Range(length, start), *limits, content_crc=False):
+        decoder = SegmentDecoder(
+            source, Range(length, start), *limits, columns=schema.names, content_crc=False
+        )
+        for group in decoder:
             batches += len(group.batches)
             for damage in group.damages:
                 is_whole = batches == 0 and damage.position == 0 and damage.next_position >= length
                 _tell(os.fspath(path), damage, is_whole, on_damage)
             if group.records is not None:
                 rows += group.records.num_rows
-                yield _with_segment(group.records, segment)
+                yield _with_segment(group.records, segment, schema.get_field_index("segment"))
     finally:
         source.close()
     if not rows:
-        yield pa.RecordBatch.from_arrays([pa.array([], each.type) for each in SCHEMA], schema=SCHEMA)
+        yield pa.RecordBatch.from_arrays([pa.array([], each.type) for each in schema], schema=schema)
 
 
 def _tell(path: str, damage: Damage, is_whole: bool, on_damage: OnDamage) -> None:
@@ -87,10 +94,20 @@ def _tell(path: str, damage: Damage, is_whole: bool, on_damage: OnDamage) -> Non
         warnings.warn(DamageWarning(message), stacklevel=3)
 
 
-def _with_segment(records: pa.RecordBatch, segment: pa.Array) -> pa.RecordBatch:
+def _selected(columns: Collection[str]) -> pa.Schema:
+    unknown = [name for name in columns if name not in SCHEMA.names]
+    if isinstance(columns, str) or unknown or not columns:
+        raise ValueError(f"columns must name one or more of {', '.join(SCHEMA.names)}, not {columns!r}")
+    return pa.schema([each for each in SCHEMA if each.name in columns])
+
+
+def _with_segment(records: pa.RecordBatch, segment: pa.Array, at: int) -> pa.RecordBatch:
+    """at: place of the column; -1: it is not wanted."""
+    if at < 0:
+        return records
     codes = np.zeros(records.num_rows, dtype=np.int32)
     column = pa.DictionaryArray.from_arrays(codes, segment, safe=False)
-    return records.add_column(records.schema.get_field_index("batch_position"), "segment", column)
+    return records.add_column(at, "segment", column)
 
 
 def read_segment(path: str | os.PathLike[str], **options: object) -> pa.Table:

@@ -7,7 +7,7 @@ One decoder serves the Spark stage, ``decode_segment`` and the tests alike.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,15 +16,16 @@ from udfs.decoded import Damage, Group, Range, Totals
 from udfs.format import faults
 from udfs.format import layout as f
 from udfs.format.explain import explain
+from udfs.kernels import arena as a
 from udfs.kernels import framing
+from udfs.kernels import record_cursor as c
 from udfs.kernels.checksums import crc32c, crc32c_combine
 from udfs.kernels.codecs import Scratch, expand
 from udfs.kernels.fast_payloads import GROUP_ENDS, PROGRESS, expand_regular
 from udfs.kernels.framing import BATCH, scan_batches
 from udfs.kernels.libraries import contexts
-from udfs.kernels.record_columns import build_columns
-from udfs.kernels.record_index import group_end, index_batch, index_batches, most_records, set_sums
-from udfs.kernels.record_rows import CURSOR, TOTALS, named, new_rows, start_cursor
+from udfs.kernels.record_batches import group_end, most_records
+from udfs.kernels.record_builder import CHUNK_BYTES, MOST_ROWS, Built, Data, RecordBuilder
 from udfs.recovery.resync import Resynchronizer
 from udfs.source.byte_source import ByteSource, ChunkSource, SourceChanged, Unreadable
 
@@ -32,8 +33,6 @@ WINDOW_BYTES = 2 << 20
 MAX_BATCH_UNCOMPRESSED = 256 << 20
 QUARANTINE_CONTENT_BYTES = 1 << 20
 _BATCHES = 1 << 13  # batches a scan takes at most
-_ROWS = 1 << 17  # rows a group of batches has at most; a batch that can have more goes in chunks
-_CHUNK_BYTES = 1 << 26  # expanded bytes above which a batch goes in chunks: a column of Arrow holds 2 GiB
 _GROUP_BYTES = 4 << 20  # expanded bytes after which a group of batches ends
 
 
@@ -41,8 +40,9 @@ _GROUP_BYTES = 4 << 20  # expanded bytes after which a group of batches ends
 class SegmentDecoder:
     """Decodes a range of one segment; iterate once, then read ``totals``.
 
-    columns: whether the columns of ``records`` are built. Without them every record is still checked and
-    counted, and ``totals`` tells no offsets and timestamps of records.
+    columns: names of columns of ``records``; of these, those are built that the bytes alone tell. None: all.
+    With no name at all groups have no ``records``: every record is still checked and counted, but ``totals``
+    tells no offsets and timestamps of records.
     """
 
     source: ByteSource
@@ -50,7 +50,7 @@ class SegmentDecoder:
     window_bytes: int = WINDOW_BYTES
     max_batch_uncompressed: int = MAX_BATCH_UNCOMPRESSED
     quarantine_content_bytes: int = QUARANTINE_CONTENT_BYTES
-    columns: bool = True
+    columns: Collection[str] | None = None
     content_crc: bool = True
     totals: Totals = field(default_factory=Totals)
 
@@ -61,12 +61,10 @@ class SegmentDecoder:
         self._window = self._buf[:0]  # of that, what lies from the position on
         self._scratch = Scratch()
         self._batches = np.zeros(_BATCHES, dtype=BATCH)
-        self._rows = new_rows(_ROWS)
-        self._cursor = np.zeros(1, dtype=CURSOR)
-        self._sums = np.zeros(1, dtype=TOTALS)
+        self._builder = RecordBuilder(self.columns)
         self._progress = np.zeros(1, dtype=PROGRESS)
         self._progress["batch_bytes"] = self.max_batch_uncompressed
-        self._progress["group_rows"], self._progress["group_bytes"] = _ROWS, _GROUP_BYTES
+        self._progress["group_rows"], self._progress["group_bytes"] = MOST_ROWS, _GROUP_BYTES
         self.totals.end_offset = self.range.previous_last_offset
 
     def __iter__(self) -> Iterator[Group]:
@@ -148,7 +146,9 @@ class SegmentDecoder:
             if end == begin + 1 and _is_large(batches[begin]):
                 yield from self._in_chunks(batches[begin:end])
             else:
-                yield self._group(batches, begin, end)
+                while begin < end:
+                    begin, group = self._group(batches, begin, end)
+                    yield group
             begin = end
         if len(self._buf) > self.window_bytes:
             self._buf, self._filled = np.empty(self.window_bytes, dtype=np.uint8), (0, 0)
@@ -157,7 +157,7 @@ class SegmentDecoder:
     def _expand_group(self, batches: np.ndarray, begin: int) -> int:
         """The end of a group of batches from ``begin`` on, the compressed ones among them expanded."""
         self._scratch.clear()
-        k = int(group_end(batches, begin, _ROWS))
+        k = int(group_end(batches, begin, MOST_ROWS))
         if k > begin:
             return k
         progress, own = self._progress[0], contexts()
@@ -186,42 +186,24 @@ class SegmentDecoder:
         batch["data_at"] = self._scratch.used
         self._scratch.used += made
 
-    def _group(self, batches: np.ndarray, begin: int, end: int) -> Group:
-        group = batches[begin:end]
-        totals, scratch = np.zeros(1, dtype=TOTALS), self._scratch.data
-        n = int(index_batches(self._window, scratch, group, self._rows, self._cursor, totals, self._sums))
-        records = None
-        if n and not self.columns:
-            self.totals.records += n
-        elif n:
-            records, counts = build_columns(self._window, scratch, group, self._rows, n, totals)
-            _add_records(self.totals, counts, n)
-        return Group(group, records, self._account(group))
+    def _group(self, batches: np.ndarray, begin: int, end: int) -> tuple[int, Group]:
+        """A group of batches from ``begin`` on, as many as there is room for, and where it ends."""
+        taken, built = self._builder.group(Data(self._window, self._scratch.data), batches[begin:end])
+        _add_records(self.totals, built)
+        group = batches[begin : begin + taken]
+        return begin + taken, Group(group, built.records, self._account(group))
 
     def _in_chunks(self, batch: np.ndarray) -> Iterator[Group]:
         """A batch of very many records: checked whole first, then built a chunk of rows at a time."""
-        e, cursor = batch[0], self._cursor[0]
-        buf = self._scratch.data if e["expanded"] else self._window
-        totals = np.zeros(1, dtype=TOTALS)
-        count = 0
-        if not e["fault"]:
-            start_cursor(e, cursor)
-            cursor["row"], cursor["step"], cursor["capacity"], cursor["room"] = 0, 0, 1 << 62, 0
-            count = int(index_batch(buf, e, self._rows, cursor, totals[0]))
-            set_sums(e, max(count, 0), totals[0])
+        data = Data(self._window, self._scratch.data)
+        found = self._builder.check(data, batch)
         yield Group(batch, None, self._account(batch))
-        if not self.columns:
-            self.totals.records += max(count, 0)
+        if self.columns is not None and not self.columns:
+            _add_records(self.totals, found)
             return
-        start_cursor(e, cursor)
-        cursor["step"], cursor["capacity"], cursor["room"] = 1, _ROWS, _CHUNK_BYTES
-        while count > 0:
-            totals[:] = 0
-            n = int(index_batch(buf, e, self._rows, cursor, totals[0]))
-            records, counts = build_columns(self._window, self._scratch.data, batch, self._rows, n, totals)
-            _add_records(self.totals, counts, n)
-            yield Group(batch[:0], records, [])
-            count -= n
+        for built in self._builder.chunks(data, batch):
+            _add_records(self.totals, built)
+            yield Group(batch[:0], built.records, [])
 
     def _account(self, batches: np.ndarray) -> list[Damage]:
         """Count the batches and make damages of the faulty ones among them."""
@@ -346,7 +328,7 @@ class SegmentDecoder:
 
 def _is_large(e: np.void) -> bool:
     """Whether a batch may have more rows, or more bytes, than columns of Arrow should have at a time."""
-    return bool(most_records(e) > _ROWS or e["data_size"] > _CHUNK_BYTES)
+    return bool(most_records(e) > MOST_ROWS or e["data_size"] > CHUNK_BYTES)
 
 
 def _what_failed(failed: list[Unreadable]) -> str:
@@ -359,13 +341,16 @@ def _what_failed(failed: list[Unreadable]) -> str:
     return "the storage could not read " + ", ".join(words) + more
 
 
-def _add_records(totals: Totals, counts: dict[str, int], n: int) -> None:
-    """Count ``n`` records; ``counts``: of ``build_columns``."""
-    totals.records += n
-    low, high = counts["min_offset"], counts["max_offset"]
+def _add_records(totals: Totals, built: Built) -> None:
+    """Count records; without columns nobody has looked at their offsets and timestamps."""
+    filled = built.filled.tolist()
+    totals.records += filled[a.ROWS]
+    if built.records is None:
+        return
+    low, high = filled[c.MIN_OFFSET], filled[c.MAX_OFFSET]
     totals.first_offset = low if totals.first_offset is None else min(totals.first_offset, low)
     totals.last_offset = high if totals.last_offset is None else max(totals.last_offset, high)
-    low, high = counts["min_timestamp"], counts["max_timestamp"]
+    low, high = filled[c.MIN_TIMESTAMP], filled[c.MAX_TIMESTAMP]
     if low <= high:
         before = totals.min_timestamp_us, totals.max_timestamp_us
         totals.min_timestamp_us = low if before[0] is None else min(low, before[0])
@@ -378,7 +363,7 @@ def _add_batches(totals: Totals, batches: np.ndarray) -> int:
         return 0
     sums = np.zeros(1, dtype=framing.SUMS)
     framing.sum_up(batches, sums)
-    total = named(sums)
+    total = dict(zip(sums.dtype.names or (), sums[0].item(), strict=True))
     totals.batches += len(batches)
     totals.sound_bytes += total["sound_bytes"]
     totals.transactional += total["transactional"]

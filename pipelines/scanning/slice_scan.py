@@ -101,7 +101,7 @@ def scan_slice(slice_: Slice, max_batch_uncompressed: int) -> SliceScan:
     try:
         range_ = Range(segment.length, slice_.start, slice_.stop, slice_.exact_start, segment.has_successor)
         decoder = SegmentDecoder(
-            source, range_, max_batch_uncompressed=max_batch_uncompressed, columns=False, content_crc=False
+            source, range_, max_batch_uncompressed=max_batch_uncompressed, columns=(), content_crc=False
         )
         scan = SliceScan(SliceReport(*ids, decoder.totals))
         _Counting(scan).take(decoder)

@@ -73,10 +73,10 @@ class GuardedDecoder(SegmentDecoder):
         decoder._buf = windows.at_end(window)
         return decoder
 
-    def _group(self, entries: np.ndarray, begin: int, end: int) -> Group:
+    def _group(self, batches: np.ndarray, begin: int, end: int) -> tuple[int, Group]:
         kept = self._move_expanded()
         try:
-            return super()._group(entries, begin, end)
+            return super()._group(batches, begin, end)
         finally:
             self._scratch.data = kept
 

@@ -1,7 +1,7 @@
-"""The compiled kernels alone: an entry is changed, framed and indexed in one compiled loop.
+"""The compiled kernels alone: an entry is changed, framed and decoded into columns in one compiled loop.
 
 Compression is left out: the payload of an open seed is taken for what its codec made. Every buffer that is
-read ends, or begins, at a guard page, and so do the rows that are written.
+read ends, or begins, at a guard page, and so do the columns that are written.
 """
 
 from __future__ import annotations
@@ -10,60 +10,41 @@ from typing import Any
 
 from tests.fuzz import mutate
 from udfs.format import layout as f
+from udfs.kernels import arena as a
 from udfs.kernels.codecs import xxh32
 from udfs.kernels.framing import batch_size, scan_batches
-from udfs.kernels.jit import kernel
-from udfs.kernels.record_index import index_batches, most_records
-from udfs.kernels.record_rows import (
-    CURSOR,
-    ROW_FIELDS,
-    ROW_HEADERS,
-    ROW_HEADERS_AT,
-    ROW_KEY_AT,
-    ROW_KEY_SIZE,
-    ROW_VALUE_AT,
-    ROW_VALUE_SIZE,
-    TOTALS,
-)
+from udfs.kernels.jit import copy_bytes, kernel
+from udfs.kernels.record_batches import decode_batches, make_room, most_records
 from udfs.vectorized_varint import read_varint, read_varlong
 
 # Of the shared numbers (int64): what the watchdog reads
 INPUTS, SIZE, BEGIN, SOUND, WITH_RECORDS, RECORDS, BROKEN, PEAK, COMPARED = range(9)
+LAST = 9  # the entry that was decoded last
 NUMBERS = 16
-LAST = 23  # of the totals (int64[24]): the entry that was indexed last
 # What BROKEN names
 BROKEN_RULES = (
     "",
     "more rows than there can be",
-    "a key outside the payload",
-    "a value outside the payload",
-    "headers outside the payload",
+    "more bytes in the columns than in the payload",
+    "an entry that was not taken, though there was room for it",
+    "an entry at fault that has rows",
     "an entry that takes more bytes than there are",
     "a varint that ends outside",
 )
 
 
 @kernel
-def _check_rows(rows: Any, n: int, most: int, low: int, end: int) -> int:
-    """The broken rule (BROKEN_RULES) of ``n`` rows, whose data lie from ``low`` to ``end``; 0: none."""
-    if n > most:
+def _broken(e: Any, taken: int, filled: Any, most: int) -> int:
+    """The rule (BROKEN_RULES) that is broken by what decoding the entry ``e`` gave; 0: none."""
+    if taken != 1:
+        return 3
+    if filled[a.ROWS] > most:
         return 1
-    for i in range(n):
-        key_at, value_at, headers_at = rows[ROW_KEY_AT, i], rows[ROW_VALUE_AT, i], rows[ROW_HEADERS_AT, i]
-        if key_at < low or key_at + max(0, rows[ROW_KEY_SIZE, i]) > end:
-            return 2
-        if value_at < low or value_at + max(0, rows[ROW_VALUE_SIZE, i]) > end:
-            return 3
-        count = rows[ROW_HEADERS, i]
-        if count and (headers_at < low or headers_at + 2 * count > end):
-            return 4
-    return 0
-
-
-@kernel
-def rows_at_end(memory: Any, most: int) -> Any:
-    """Rows for ``most`` records that end where ``memory`` (int64) ends."""
-    return memory[len(memory) - ROW_FIELDS * most :].reshape((ROW_FIELDS, most))
+    found = filled[a.KEY_BYTES] + filled[a.VALUE_BYTES]
+    found += filled[a.HEADER_KEY_BYTES] + filled[a.HEADER_VALUE_BYTES]
+    if found + f.MIN_HEADER_SIZE * filled[a.HEADERS] > e["data_size"]:
+        return 2
+    return 4 if e["fault"] and filled[a.ROWS] else 0
 
 
 @kernel
@@ -79,42 +60,37 @@ def _small_reads(buf: Any, n: int, state: Any) -> int:
 
 
 @kernel
-def _index(buf: Any, expanded: Any, entries: Any, k: int, memory: Any, work: Any, numbers: Any) -> int:
-    """Index entry ``k`` alone; -1 for a broken rule, noted.
+def _decode(
+    buf: Any, expanded: Any, entries: Any, k: int, memory: Any, lines: Any, sizes: Any,
+    cursor: Any, both: Any, room: Any, at: Any,
+) -> int:  # fmt: skip
+    """Decode entry ``k`` alone into columns that end where ``memory`` (uint8) ends; the broken rule.
 
-    ``work``: cursor, totals and sums in one, and ``k`` at LAST.
+    The others: as ``decode_batches`` and ``lay_out`` take them.
     """
     e = entries[k]
-    low, end = 0, len(buf)
     if not e["fault"] and e["codec"] != f.CODEC_NONE:
         size = e["payload_size"]
         e["expanded"], e["data_at"], e["data_size"] = 1, len(expanded) - size, size
-        expanded[len(expanded) - size :] = buf[e["payload_at"] : e["payload_at"] + size]
-        low, end = len(expanded) - size, len(expanded)
+        copy_bytes(expanded, len(expanded) - size, buf, e["payload_at"], size)
+    both[:] = 0
+    make_room(e["data_size"], both[0], room)
+    a.lay_out(sizes, room, at)
+    arena = memory[len(memory) - at[a.PARTS] :]
     most = most_records(e)
-    mine = rows_at_end(memory, most)
-    work[:] = 0
-    cursor, totals, sums = work[0:10].view(CURSOR), work[10:16].view(TOTALS), work[16:22].view(TOTALS)
-    n = index_batches(buf, expanded, entries[k : k + 1], mine, cursor, totals, sums)
-    work[LAST] = k
-    broken = _check_rows(mine, n, most, low, end)
-    if e["size"] > len(buf) - e["at"]:
-        broken = 5
-    if broken:
-        numbers[BROKEN] = broken
-        return -1
-    return n
+    taken = decode_batches(buf, expanded, entries[k : k + 1], arena, at, lines, cursor, both, room)
+    return 5 if e["size"] > len(buf) - e["at"] else _broken(e, taken, both[0], most)
 
 
 @kernel
 def run(
-    seeds: Any, starts: Any, window: Any, expanded: Any, entries: Any, memory: Any, state: Any, numbers: Any,
-    work: Any, totals: Any, rounds: int,
+    seeds: Any, starts: Any, window: Any, expanded: Any, entries: Any, memory: Any, lines: Any, sizes: Any,
+    cursor: Any, both: Any, room: Any, at: Any, state: Any, numbers: Any, work: Any, rounds: int,
 ) -> int:  # fmt: skip
     """``rounds`` inputs; stops at a broken rule. Returns the records of the last entry of the last input.
 
-    ``window``, ``expanded``: uint8 between guard pages; ``memory``: int64 for rows, ends at one; ``numbers``:
-    shared; ``work``: uint8[ROOM]; ``totals``: int64[24], at last those of the last entry, sums in [10:16].
+    ``window``, ``expanded``: uint8 between guard pages; ``memory``: uint8 for columns, ends at one; ``lines``
+    to ``at``: of ``_decode``; ``numbers``: shared; ``work``: uint8[ROOM].
     """
     made = 0
     for _ in range(rounds):
@@ -123,7 +99,7 @@ def run(
         mutate.mend_mostly(work, n, state)
         begin = 0 if mutate.draw(state, 4) == 0 else len(window) - n
         buf = window[begin : begin + n]
-        buf[:] = work[:n]
+        copy_bytes(buf, 0, work, 0, n)
         numbers[SIZE], numbers[BEGIN] = n, begin
         numbers[INPUTS] += 1
         if mutate.draw(state, 16) == 0:
@@ -133,10 +109,14 @@ def run(
             numbers[BROKEN] = 5
         made = 0
         for k in range(found):
-            made = _index(buf, expanded, entries, k, memory, totals, numbers)
+            broken = _decode(buf, expanded, entries, k, memory, lines, sizes, cursor, both, room, at)
+            if broken:
+                numbers[BROKEN] = broken
+            made = both[0, a.ROWS]
+            numbers[LAST] = k
             numbers[SOUND] += 1
             numbers[WITH_RECORDS] += made > 0
-            numbers[RECORDS] += max(made, 0)
+            numbers[RECORDS] += made
         if numbers[BROKEN]:
             return -1
     return made

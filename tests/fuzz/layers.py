@@ -24,10 +24,10 @@ from tests.fuzz import checks, compared, costs, kernels, mutate, seeds
 from tests.fuzz.guarded import Guarded, GuardedDecoder
 from tests.fuzz.kernels import BEGIN, COMPARED, INPUTS, PEAK, RECORDS, SIZE, SOUND, WITH_RECORDS
 from tests.fuzz.segments import Maker
-from udfs.kernels import record_columns
+from udfs.kernels import arena
 from udfs.kernels.framing import BATCH
-from udfs.kernels.record_index import most_records
-from udfs.kernels.record_rows import ROW_FIELDS, TOTALS
+from udfs.kernels.record_builder import Data, RecordBuilder
+from udfs.kernels.record_cursor import CURSOR, FILLED, new_lines
 
 _BLOCK = 256  # inputs of a compiled loop
 _ADDRESS_SPACE = 1 << 30  # bytes that all inputs together may add to the process
@@ -102,18 +102,21 @@ def guard_arena(guarded: Guarded) -> list[int]:
 
 
 def kernels_layer(child: Child, seed: int) -> None:
-    """The kernels in a compiled loop; the columns of the last input of each block are built too."""
+    """The kernels in a compiled loop; the last input of each block is made into arrays too."""
     packed, starts = seeds.packed(seeds.opened())
-    window, expanded = child.input, Guarded(1 << 16)
-    memory = Guarded(8 * ROW_FIELDS << 12).data.view(np.int64)
+    window, expanded, memory = child.input, Guarded(1 << 16), Guarded(1 << 21)
     entries, work = np.zeros(64, dtype=BATCH), np.zeros(mutate.ROOM, dtype=np.uint8)
-    state, totals = np.array([seed], dtype=np.uint64), np.zeros(24, dtype=np.int64)
+    state = np.array([seed], dtype=np.uint64)
+    cursor, both = np.zeros(1, dtype=CURSOR), np.zeros((2, FILLED), dtype=np.int64)
+    room, at = np.zeros(arena.ROOMS, dtype=np.int64), np.zeros(arena.PARTS + 1, dtype=np.int64)
+    columns = (memory.data, new_lines(mutate.MOST), arena.part_sizes(set(range(arena.PARTS))))
     guard_arena(Guarded(1 << 22))
-    place = (packed, starts, window.data, expanded.data, entries, memory, state, child.numbers, work, totals)
-    kernels.run(*place, 1)
+    place = (packed, starts, window.data, expanded.data, entries, *columns, cursor, both, room, at)
+    shared = (state, child.numbers, work)
+    kernels.run(*place, *shared, 1)
     child.begin()
     while child.goes_on():
-        made = kernels.run(*place, _BLOCK)
+        made = kernels.run(*place, *shared, _BLOCK)
         begin, size = int(child.numbers[BEGIN]), int(child.numbers[SIZE])
         data = window.data[begin : begin + size]
         if child.numbers[kernels.BROKEN]:
@@ -121,16 +124,10 @@ def kernels_layer(child: Child, seed: int) -> None:
             child.numbers[kernels.BROKEN] = 0
             child.keep(data.tobytes(), rule, "in the compiled loop")
         elif made > 0:
-            _check_last(data, expanded.data, entries, memory, made, totals)
-
-
-def _check_last(data: Any, expanded: Any, entries: Any, memory: Any, made: int, totals: Any) -> None:
-    """Columns of the last entry that the compiled loop indexed."""
-    last = int(totals[kernels.LAST])
-    entry = entries[last : last + 1]
-    mine = kernels.rows_at_end(memory, int(most_records(entry[0])))
-    batch, _ = record_columns.build_columns(data, expanded, entry, mine, made, totals[10:16].view(TOTALS))
-    batch.validate(full=True)
+            last = int(child.numbers[kernels.LAST])
+            _, built = RecordBuilder(None).group(Data(data, expanded.data), entries[last : last + 1])
+            assert built.records is not None
+            built.records.validate(full=True)
 
 
 def segments_layer(child: Child, seed: int) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from udfs.format import layout as f
 from udfs.kernels.checksums import crc32, crc32c
-from udfs.kernels.jit import kernel, load_be32
+from udfs.kernels.jit import copy_bytes, kernel, load_be32
 
 MOST = 1 << 14  # bytes of an input
 ROOM = MOST + 64  # bytes of a working buffer
@@ -240,7 +240,7 @@ def pick(seeds: Any, starts: Any, work: Any, state: Any) -> int:
     """Copy one of the seeds (uint8, seed k from ``starts[k]`` on) to ``work``; its size."""
     k = draw(state, len(starts) - 1)
     n = starts[k + 1] - starts[k]
-    work[:n] = seeds[starts[k] : starts[k + 1]]
+    copy_bytes(work, 0, seeds, starts[k], n)
     return n
 
 

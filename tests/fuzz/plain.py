@@ -22,9 +22,8 @@ _NAMES = (
     "kernels.codecs",
     "kernels.framing",
     "kernels.legacy_record",
-    "kernels.record_index",
     "kernels.fast_payloads",
-    "kernels.record_columns",
+    "kernels.record_builder",
     "recovery.batch_search",
     "recovery.range_checksums",
     "recovery.resync",
@@ -107,16 +106,16 @@ def decoder(source: Any, window: int, limit: int, length: int, **how: Any) -> An
 class _Strictly:
     """Mixed into the plain ``SegmentDecoder``: what kernels read becomes strict before they do."""
 
-    _rows: Any
+    _builder: Any
     _buf: Any
     _scratch: Any
 
-    def _group(self, entries: Any, begin: int, end: int) -> Any:
-        self._rows = self._rows.view(Strict)
+    def _group(self, batches: Any, begin: int, end: int) -> Any:
+        self._builder._lines = self._builder._lines.view(Strict)
         kept = self._scratch.data
         self._scratch.data = kept[: self._scratch.used].view(Strict)
         try:
-            return super()._group(entries, begin, end)  # type: ignore[misc]
+            return super()._group(batches, begin, end)  # type: ignore[misc]
         finally:
             self._scratch.data = kept
 

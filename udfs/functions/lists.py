@@ -180,7 +180,7 @@ def _decode(data: np.ndarray, wants_records: bool, most_bytes: int, most_records
         window_bytes=min(WINDOW_BYTES, len(data)),
         max_batch_uncompressed=most_bytes,
         quarantine_content_bytes=0,
-        columns=wants_records,
+        columns=_RECORD_SCHEMA.names if wants_records else (),
         content_crc=False,
     )
     expanded = records = 0

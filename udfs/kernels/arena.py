@@ -1,19 +1,27 @@
-"""The one allocation that all columns of a group of batches lie in: its parts, for kernels and for Arrow."""
+"""The one allocation that all columns of a group of batches lie in: its parts, and how large each is.
+
+A part is a buffer of an Arrow array. Its size follows from the room: how many rows, headers and bytes of
+each kind there can be. A part of a column that nobody asked for has no bytes, and kernels leave it out.
+"""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
-from udfs.kernels.jit import inlined, kernel
+from udfs.kernels.jit import copy_bytes, copy_sixteen, inlined, kernel, store_i32
 
-# Parts, in their order in the arena. What varies in size has three in a row: offsets, validity, bytes.
+# What columns are filled with: indices of the room, and of what is filled
+ROWS, HEADERS, KEY_BYTES, VALUE_BYTES, HEADER_KEY_BYTES, HEADER_VALUE_BYTES = range(6)
+ROOMS = 6
+
+# Parts, in their order in the arena. What varies in size has three in a row: validity, offsets, bytes.
 (
+    NO_PART,  # the validity of a column without nulls
     OFFSET,
-    TIMESTAMP,
     TIMESTAMP_VALID,
+    TIMESTAMP,
     TIMESTAMP_TYPE,
     MAGIC,
     TIMESTAMP_MS,
@@ -24,91 +32,115 @@ from udfs.kernels.jit import inlined, kernel
     LEADER_EPOCH,
     TRANSACTIONAL,
     CONTROL,
+    CONTROL_TYPE_VALID,
+    CONTROL_TYPES,
     SIZE,
-    KEYS,
     KEY_VALID,
+    KEYS,
     KEY_DATA,
-    VALUES,
     VALUE_VALID,
+    VALUES,
     VALUE_DATA,
-    HEADER_LISTS,
     HEADER_VALID,
-    HEADER_KEYS,
+    HEADER_LISTS,
     HEADER_KEY_VALID,
+    HEADER_KEYS,
     HEADER_KEY_DATA,
-    HEADER_VALUES,
     HEADER_VALUE_VALID,
+    HEADER_VALUES,
     HEADER_VALUE_DATA,
-) = range(28)
+) = range(31)
 
 SLACK = 16  # short copies write whole words
-# What there is a number of, for ``lay_out``
-_ROWS, _HEADERS, _KEY_BYTES, _VALUE_BYTES, _HEADER_KEY_BYTES, _HEADER_VALUE_BYTES = range(6)
 # Of each part: bits of an element, what there is one for, elements more
 _SIZES = {
-    OFFSET: (64, _ROWS, 0),
-    TIMESTAMP: (64, _ROWS, 0),
-    TIMESTAMP_VALID: (1, _ROWS, 0),
-    TIMESTAMP_TYPE: (32, _ROWS, 0),
-    MAGIC: (8, _ROWS, 0),
-    TIMESTAMP_MS: (64, _ROWS, 0),
-    POSITION: (64, _ROWS, 0),
-    SEQUENCE: (32, _ROWS, 0),
-    PRODUCER_ID: (64, _ROWS, 0),
-    PRODUCER_EPOCH: (16, _ROWS, 0),
-    LEADER_EPOCH: (32, _ROWS, 0),
-    TRANSACTIONAL: (1, _ROWS, 0),
-    CONTROL: (1, _ROWS, 0),
-    SIZE: (32, _ROWS, 0),
-    KEYS: (32, _ROWS, 1),
-    KEY_VALID: (1, _ROWS, 0),
-    KEY_DATA: (8, _KEY_BYTES, SLACK),
-    VALUES: (32, _ROWS, 1),
-    VALUE_VALID: (1, _ROWS, 0),
-    VALUE_DATA: (8, _VALUE_BYTES, SLACK),
-    HEADER_LISTS: (32, _ROWS, 1),
-    HEADER_VALID: (1, _ROWS, 0),
-    HEADER_KEYS: (32, _HEADERS, 1),
-    HEADER_KEY_VALID: (0, _HEADERS, 0),  # a key is never null
-    HEADER_KEY_DATA: (8, _HEADER_KEY_BYTES, SLACK),
-    HEADER_VALUES: (32, _HEADERS, 1),
-    HEADER_VALUE_VALID: (1, _HEADERS, 0),
-    HEADER_VALUE_DATA: (8, _HEADER_VALUE_BYTES, SLACK),
+    NO_PART: (0, ROWS, 0),
+    OFFSET: (64, ROWS, 0),
+    TIMESTAMP_VALID: (1, ROWS, 0),
+    TIMESTAMP: (64, ROWS, 0),
+    TIMESTAMP_TYPE: (32, ROWS, 0),
+    MAGIC: (8, ROWS, 0),
+    TIMESTAMP_MS: (64, ROWS, 0),
+    POSITION: (64, ROWS, 0),
+    SEQUENCE: (32, ROWS, 0),
+    PRODUCER_ID: (64, ROWS, 0),
+    PRODUCER_EPOCH: (16, ROWS, 0),
+    LEADER_EPOCH: (32, ROWS, 0),
+    TRANSACTIONAL: (1, ROWS, 0),
+    CONTROL: (1, ROWS, 0),
+    CONTROL_TYPE_VALID: (1, ROWS, 0),
+    CONTROL_TYPES: (32, ROWS, 1),
+    SIZE: (32, ROWS, 0),
+    KEY_VALID: (1, ROWS, 0),
+    KEYS: (32, ROWS, 1),
+    KEY_DATA: (8, KEY_BYTES, SLACK),
+    VALUE_VALID: (1, ROWS, 0),
+    VALUES: (32, ROWS, 1),
+    VALUE_DATA: (8, VALUE_BYTES, SLACK),
+    HEADER_VALID: (1, ROWS, 0),
+    HEADER_LISTS: (32, ROWS, 1),
+    HEADER_KEY_VALID: (0, HEADERS, 0),  # a key is never null
+    HEADER_KEYS: (32, HEADERS, 1),
+    HEADER_KEY_DATA: (8, HEADER_KEY_BYTES, SLACK),
+    HEADER_VALUE_VALID: (1, HEADERS, 0),
+    HEADER_VALUES: (32, HEADERS, 1),
+    HEADER_VALUE_DATA: (8, HEADER_VALUE_BYTES, SLACK),
 }
 PARTS = len(_SIZES)
-_LAYOUT = np.array([_SIZES[part] for part in range(PARTS)], dtype=np.int64)
+
+
+def part_sizes(wanted: set[int]) -> np.ndarray:
+    """int64[PARTS, 3], what ``lay_out`` reckons with; of a part that is not ``wanted`` zeros."""
+    none = (0, 0, 0)
+    return np.array([_SIZES[part] if part in wanted else none for part in range(PARTS)], dtype=np.int64)
 
 
 @kernel
-def lay_out(n: int, totals: Any, at: Any) -> None:
-    """Where each part begins in the arena, aligned to 64 bytes, and its size: ``at`` (int64[PARTS + 1]).
+def lay_out(sizes: Any, room: Any, at: Any) -> None:
+    """Where each part begins in the arena, aligned to 64 bytes, and where the last one ends.
 
-    For ``n`` rows with the totals ``totals`` (TOTALS[1]).
+    ``sizes``: of ``part_sizes``; ``room``: int64[ROOMS], what there has to be room for; ``at``:
+    int64[PARTS + 1], written.
     """
-    total = totals[0]
     at[0] = 0
     for part in range(PARTS):
-        bits, counted, more = _LAYOUT[part, 0], _LAYOUT[part, 1], _LAYOUT[part, 2]
-        count = n
-        if counted == _HEADERS:
-            count = total["headers"]
-        elif counted == _KEY_BYTES:
-            count = total["key_bytes"]
-        elif counted == _VALUE_BYTES:
-            count = total["value_bytes"]
-        elif counted == _HEADER_KEY_BYTES:
-            count = total["header_key_bytes"]
-        elif counted == _HEADER_VALUE_BYTES:
-            count = total["header_value_bytes"]
-        at[part + 1] = at[part] + (bits * (count + more) + 511) // 512 * 64
+        bits, counted, more = sizes[part, 0], sizes[part, 1], sizes[part, 2]
+        at[part + 1] = at[part] + (bits * (room[counted] + more) + 511) // 512 * 64
 
 
 class Texts(NamedTuple):
-    """A column of varying size: offsets (int32[n + 1]), validity (uint8, bits), bytes (uint8)."""
+    """Where the parts of a text column begin in the arena. offsets: -1 for a column nobody asked for."""
 
-    offsets: Any
-    valid: Any
-    data: Any
+    valid: int
+    offsets: int
+    data: int
+
+
+class TextColumns(NamedTuple):
+    """The columns whose bytes are copied record by record. ``lists``: of headers, without bytes."""
+
+    keys: Texts
+    values: Texts
+    lists: Texts
+    header_keys: Texts
+    header_values: Texts
+
+
+@inlined
+def _texts(at: Any, valid: int, data: int) -> Texts:
+    return Texts(at[valid], at[valid + 1] if at[valid + 2] > at[valid + 1] else -1, at[data])
+
+
+@inlined
+def text_columns(at: Any) -> TextColumns:
+    """The text columns of an arena that is laid out by ``at``."""
+    return TextColumns(
+        _texts(at, KEY_VALID, KEY_DATA),
+        _texts(at, VALUE_VALID, VALUE_DATA),
+        _texts(at, HEADER_VALID, NO_PART),
+        _texts(at, HEADER_KEY_VALID, HEADER_KEY_DATA),
+        _texts(at, HEADER_VALUE_VALID, HEADER_VALUE_DATA),
+    )
 
 
 @inlined
@@ -118,28 +150,40 @@ def part_of(arena: Any, at: Any, part: int) -> Any:
 
 
 @inlined
-def texts_of(arena: Any, at: Any, part: int) -> Texts:
-    """The three parts from ``part`` on."""
-    offsets = part_of(arena, at, part).view(np.int32)
-    return Texts(offsets, part_of(arena, at, part + 1), part_of(arena, at, part + 2))
+def unset_bit(bits: Any, begin: int, i: int) -> None:
+    """Set bit ``i``, counted from the byte at ``begin`` (uint8[n], the lowest bit first), to 0."""
+    bits[begin + (i >> 3)] &= np.uint8(255 ^ (1 << (i & 7)))
 
 
-class Arena:
-    """The filled allocation, cut into Arrow arrays without a copy."""
+@kernel
+def set_bits(bits: Any, begin: int, end: int) -> None:
+    """Set the bits from ``begin`` to ``end`` to 1."""
+    while begin < end and begin & 7:
+        bits[begin >> 3] |= np.uint8(1 << (begin & 7))
+        begin += 1
+    bits[begin >> 3 : end >> 3] = 255
+    for i in range(max(begin, end & ~7), end):
+        bits[i >> 3] |= np.uint8(1 << (i & 7))
 
-    def __init__(self, buffer: pa.Buffer, at: np.ndarray) -> None:
-        """``at``: of ``lay_out``."""
-        self._buffer = buffer
-        self._at = at.tolist()
 
-    def part(self, which: int) -> pa.Buffer:
-        return self._buffer.slice(self._at[which], self._at[which + 1] - self._at[which])
+@inlined
+def put_text(arena: Any, texts: Texts, i: int, at: int, buf: Any, start: int, size: int) -> None:
+    """Write text ``i``: ``size`` bytes of ``buf`` from ``start`` on, to byte ``at``; -1 for null.
 
-    def plain(self, kind: pa.DataType, n: int, which: int, valid: int = -1, nulls: int = 0) -> pa.Array:
-        validity = self.part(valid) if nulls else None
-        return pa.Array.from_buffers(kind, n, [validity, self.part(which)], nulls)
+    The caller has made sure of the room. Nothing is written where nobody asked for the column.
+    """
+    if texts.offsets >= 0:
+        store_i32(arena, texts.offsets + 4 * i, at)
+        if size < 0:
+            unset_bit(arena, texts.valid, i)
+        elif size <= SLACK and start <= len(buf) - SLACK:
+            copy_sixteen(arena, texts.data + at, buf, start)
+        else:
+            copy_bytes(arena, texts.data + at, buf, start, size)
 
-    def sized(self, kind: pa.DataType, n: int, which: int, nulls: int) -> pa.Array:
-        """Of the three parts from ``which`` on."""
-        validity = self.part(which + 1) if nulls else None
-        return pa.Array.from_buffers(kind, n, [validity, self.part(which), self.part(which + 2)], nulls)
+
+@inlined
+def end_texts(arena: Any, texts: Texts, n: int, at: int) -> None:
+    """Write where the last of ``n`` texts ends."""
+    if texts.offsets >= 0:
+        store_i32(arena, texts.offsets + 4 * n, at)

@@ -11,23 +11,95 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from udfs.format import faults
 from udfs.format import layout as f
-from udfs.kernels import record_rows as r
-from udfs.kernels.framing import increment_sequence
-from udfs.kernels.jit import inlined, int64, kernel, load_be16, load_be32
-from udfs.kernels.record_rows import stay, stop
+from udfs.kernels import arena as a
+from udfs.kernels.jit import inlined, int64, kernel, load_be16, load_be32, load_u64
+from udfs.kernels.record_cursor import NOT_ASCII, NULL_HEADER_VALUES, Parts, has_room, put_row, stop
 from udfs.vectorized_varint import read_varint, read_varlong, varint_size
+
+_NO_ROOM = -2
+_HIGH_BITS = np.uint64(0x8080808080808080)
+
+
+class _Record(NamedTuple):
+    """Of a record but its headers: where it ends, or -1 for a fault; its deltas, marks."""
+
+    end: int
+    size: int  # of the body and its length varint at its shortest
+    timestamp_delta: int
+    offset_delta: int
+    marks: int
+
+
+_NO_PARTS = Parts(0, 0, 0, 0, 0, 0)
 
 
 @inlined
-def _headers(buf: Any, at: int, end: int, count: int, cursor: Any) -> tuple[int, int, int, int, int]:
-    """Walk ``count`` headers from ``at``, at least one.
+def _at_fault(cursor: Any, code: int, at: int) -> tuple[_Record, Parts]:
+    return _Record(stop(cursor, code, at), 0, 0, 0, 0), _NO_PARTS
 
-    Returns (position behind them, or -1; bytes of keys; bytes of values; all bytes of keys or-ed; marks).
+
+@inlined
+def _record(buf: Any, at: int, end: int, cursor: Any) -> tuple[_Record, Parts]:
+    """Read the record at ``buf[at]`` up to its headers."""
+    body, start = read_varint(buf, at, end)
+    if start < 0:
+        return _at_fault(cursor, faults.BAD_VARINT, at)
+    if body < 0 or body > end - start:
+        return _at_fault(cursor, faults.RECORD_BEYOND, at)
+    behind = start + body
+    timestamp_delta, p = read_varlong(buf, start + 1, behind)
+    offset_delta, p = read_varint(buf, p, behind)
+    key_size, key_at = read_varint(buf, p, behind)
+    if key_at < 0:
+        return _at_fault(cursor, faults.BAD_VARINT, start)
+    if key_size > behind - key_at:
+        return _at_fault(cursor, faults.KEY_BEYOND, p)
+    p = key_at + max(key_size, 0)
+    value_size, value_at = read_varint(buf, p, behind)
+    if value_at < 0:
+        return _at_fault(cursor, faults.BAD_VARINT, p)
+    if value_size > behind - value_at:
+        return _at_fault(cursor, faults.VALUE_BEYOND, p)
+    p = value_at + max(value_size, 0)
+    headers, headers_at = read_varint(buf, p, behind)
+    if headers_at < 0:
+        return _at_fault(cursor, faults.BAD_VARINT, p)
+    if headers < 0 or headers > (behind - headers_at) >> 1:  # MIN_HEADER_SIZE is 2
+        return _at_fault(cursor, faults.HEADER_COUNT, p)
+    marks = faults.UNUSED_ATTRIBUTES if buf[start] != 0 else 0
+    if key_size < -1 or value_size < -1:
+        marks |= faults.LENGTH_BELOW_NULL
+    size = start - at + body if start - at == 1 else varint_size(body) + body
+    parts = Parts(key_at, max(key_size, -1), value_at, max(value_size, -1), headers_at, headers)
+    return _Record(behind, size, timestamp_delta, offset_delta, marks), parts
+
+
+@inlined
+def _is_ascii(buf: Any, at: int, size: int) -> bool:
+    """Whether no byte of ``buf[at:at+size]`` is above 127."""
+    if 0 < size <= 8 and at + 8 <= len(buf):
+        return (load_u64(buf, at) << np.uint64(64 - 8 * size)) & _HIGH_BITS == 0
+    seen = 0
+    for i in range(at, at + size):
+        seen |= int64(buf[i])
+    return seen < 128
+
+
+@inlined
+def _headers(
+    buf: Any, parts: Parts, end: int, arena: Any, columns: Any, cursor: Any, filled: Any, room: Any
+) -> tuple[int, int]:
+    """Append the headers of a record that ends at ``end``; there is room for so many.
+
+    Returns (position behind them, -1 for a fault, _NO_ROOM where their bytes do not fit; marks).
     """
-    key_bytes, value_bytes, seen, marks = 0, 0, 0, 0
-    for _ in range(count):
+    at, marks, nulls, others = parts.headers_at, 0, 0, 0
+    header, key_end, value_end = filled[a.HEADERS], filled[a.HEADER_KEY_BYTES], filled[a.HEADER_VALUE_BYTES]
+    for _ in range(parts.headers):
         size, p = read_varint(buf, at, end)
         if p < 0:
             at = stop(cursor, faults.BAD_VARINT, at)
@@ -35,10 +107,14 @@ def _headers(buf: Any, at: int, end: int, count: int, cursor: Any) -> tuple[int,
         if size < 0 or size > end - p:
             at = stop(cursor, faults.HEADER_KEY_NULL if size < 0 else faults.HEADER_BEYOND, at)
             break
-        key_bytes += size
+        if key_end + size > room[a.HEADER_KEY_BYTES]:
+            at = _NO_ROOM
+            break
+        a.put_text(arena, columns.header_keys, header, key_end, buf, p, size)
+        key_end += size
         at = p + size
-        for i in range(p, at):
-            seen |= int64(buf[i])
+        if columns.header_keys.offsets >= 0:
+            others += not _is_ascii(buf, p, size)
         size, p = read_varint(buf, at, end)
         if p < 0:
             at = stop(cursor, faults.BAD_VARINT, at)
@@ -46,89 +122,45 @@ def _headers(buf: Any, at: int, end: int, count: int, cursor: Any) -> tuple[int,
         if size > end - p:
             at = stop(cursor, faults.HEADER_BEYOND, at)
             break
-        if size < -1:
-            marks |= faults.LENGTH_BELOW_NULL
+        if size < 0:
+            nulls += 1
+            marks |= faults.LENGTH_BELOW_NULL if size < -1 else 0
+        if value_end + size > room[a.HEADER_VALUE_BYTES]:
+            at = _NO_ROOM
+            break
+        a.put_text(arena, columns.header_values, header, value_end, buf, p, size)
         size = max(size, 0)
-        value_bytes += size
+        value_end += size
         at = p + size
-    return at, key_bytes, value_bytes, seen, marks
-
-
-@inlined
-def _record(
-    buf: Any, at: int, end: int, rows: Any, i: int, cursor: Any, totals: Any
-) -> tuple[int, int, int, int]:
-    """Read the record at ``buf[at]`` into place ``i`` of the rows.
-
-    Returns (position behind it, or -1; timestamp delta; offset delta; marks).
-    """
-    body, start = read_varint(buf, at, end)
-    if start < 0:
-        return stop(cursor, faults.BAD_VARINT, at), 0, 0, 0
-    if body < 0 or body > end - start:
-        return stop(cursor, faults.RECORD_BEYOND, at), 0, 0, 0
-    behind = start + body
-    timestamp_delta, p = read_varlong(buf, start + 1, behind)
-    delta, p = read_varint(buf, p, behind)
-    key_size, key_at = read_varint(buf, p, behind)
-    if key_at < 0:
-        return stop(cursor, faults.BAD_VARINT, start), 0, 0, 0
-    if key_size > behind - key_at:
-        return stop(cursor, faults.KEY_BEYOND, p), 0, 0, 0
-    p = key_at + max(key_size, 0)
-    value_size, value_at = read_varint(buf, p, behind)
-    if value_at < 0:
-        return stop(cursor, faults.BAD_VARINT, p), 0, 0, 0
-    if value_size > behind - value_at:
-        return stop(cursor, faults.VALUE_BEYOND, p), 0, 0, 0
-    p = value_at + max(value_size, 0)
-    headers, headers_at = read_varint(buf, p, behind)
-    if headers_at < 0:
-        return stop(cursor, faults.BAD_VARINT, p), 0, 0, 0
-    if headers < 0 or headers > (behind - headers_at) >> 1:  # MIN_HEADER_SIZE is 2
-        return stop(cursor, faults.HEADER_COUNT, p), 0, 0, 0
-    p = headers_at
-    marks = faults.UNUSED_ATTRIBUTES if buf[start] != 0 else 0
-    if headers:
-        p, key_bytes, value_bytes, seen, found = _headers(buf, p, behind, headers, cursor)
-        if p < 0:
-            return -1, 0, 0, 0
-        marks |= found
-        totals["header_key_bytes"] += key_bytes
-        totals["header_value_bytes"] += value_bytes
-        totals["not_ascii"] |= seen & 0x80
-    if p != behind:
-        return stop(cursor, faults.RECORD_SLACK, p), 0, 0, 0
-    if key_size < -1 or value_size < -1:
-        marks |= faults.LENGTH_BELOW_NULL
-    rows[r.ROW_KEY_AT, i] = key_at
-    rows[r.ROW_VALUE_AT, i] = value_at
-    rows[r.ROW_HEADERS_AT, i] = headers_at
-    rows[r.ROW_KEY_SIZE, i] = max(key_size, -1)
-    rows[r.ROW_VALUE_SIZE, i] = max(value_size, -1)
-    rows[r.ROW_HEADERS, i] = headers
-    rows[r.ROW_SIZE, i] = start - at + body if start - at == 1 else varint_size(body) + body
-    return behind, timestamp_delta, delta, marks
+        header += 1
+    if at == end:
+        filled[a.HEADERS], filled[a.HEADER_KEY_BYTES], filled[a.HEADER_VALUE_BYTES] = (
+            header,
+            key_end,
+            value_end,
+        )
+        filled[NULL_HEADER_VALUES] += nulls
+        filled[NOT_ASCII] += others
+    return at, marks
 
 
 @kernel
-def _control(buf: Any, rows: Any, i: int, first: bool, e: Any) -> int:
+def _control(buf: Any, parts: Parts, first: bool, e: Any) -> int:
     """Check a control record, note the first one's type in ``e``; the fault's code, or NO_FAULT."""
-    key_at, value_at = rows[r.ROW_KEY_AT, i], rows[r.ROW_VALUE_AT, i]
-    if rows[r.ROW_KEY_SIZE, i] < f.CONTROL_KEY_SIZE:
+    if parts.key_size < f.CONTROL_KEY_SIZE:
         return faults.CONTROL_KEY
-    if load_be16(buf, key_at) < 0:
+    if load_be16(buf, parts.key_at) < 0:
         return faults.CONTROL_VERSION
-    kind = load_be16(buf, key_at + 2)
+    kind = load_be16(buf, parts.key_at + 2)
     if kind < 0 or kind >= f.CONTROL_UNKNOWN:
         kind = f.CONTROL_UNKNOWN
     epoch = -1
     if kind == f.CONTROL_ABORT or kind == f.CONTROL_COMMIT:
-        if rows[r.ROW_VALUE_SIZE, i] < f.END_MARKER_VALUE_SIZE:
+        if parts.value_size < f.END_MARKER_VALUE_SIZE:
             return faults.CONTROL_VALUE
-        if load_be16(buf, value_at) < 0:
+        if load_be16(buf, parts.value_at) < 0:
             return faults.CONTROL_VALUE_VERSION
-        epoch = load_be32(buf, value_at + 2)
+        epoch = load_be32(buf, parts.value_at + 2)
     if first:
         e["control_type"] = kind
         e["coordinator_epoch"] = epoch
@@ -141,7 +173,6 @@ class _Base(NamedTuple):
     offset: int
     timestamp: int
     max_timestamp: int
-    sequence: int
     last_offset_delta: int
     log_append_time: bool
 
@@ -152,29 +183,26 @@ def _base(e: Any) -> _Base:
         e["base_offset"],
         e["base_timestamp"],
         e["max_timestamp"],
-        int64(e["base_sequence"]),
         int64(e["last_offset_delta"]),
         e["timestamp_type"] == f.LOG_APPEND_TIME,
     )
 
 
 @inlined
-def _place(rows: Any, i: int, base: _Base, timestamp_delta: int, delta: int, previous: int) -> int:
-    """Write offset, timestamp and sequence of place ``i``. Returns marks."""
-    marks = 0
-    timestamp = base.timestamp + timestamp_delta
-    if base.log_append_time:
-        timestamp = base.max_timestamp
-    elif timestamp > base.max_timestamp:
+def _timestamp(base: _Base, delta: int) -> int:
+    return base.max_timestamp if base.log_append_time else base.timestamp + delta
+
+
+@inlined
+def _suspect(base: _Base, record: _Record, previous: int) -> int:
+    """Marks of what deltas say against the header."""
+    marks = record.marks
+    if not base.log_append_time and base.timestamp + record.timestamp_delta > base.max_timestamp:
         marks |= faults.TIMESTAMP_ABOVE_MAX
-    if delta <= previous:
+    if record.offset_delta <= previous:
         marks |= faults.OFFSETS_NOT_RISING
-    if delta > base.last_offset_delta:
+    if record.offset_delta > base.last_offset_delta:
         marks |= faults.OFFSET_PAST_LAST
-    rows[r.ROW_OFFSET, i] = base.offset + delta
-    rows[r.ROW_TIMESTAMP, i] = timestamp
-    sequence = increment_sequence(base.sequence, delta) if base.sequence >= 0 else f.NO_SEQUENCE
-    rows[r.ROW_SEQUENCE, i] = sequence
     return marks
 
 
@@ -187,52 +215,51 @@ def _count_fault(e: Any) -> int:
 
 
 @kernel
-def index_records(buf: Any, e: Any, rows: Any, cursor: Any, totals: Any) -> int:
-    """Rows of the records of a magic 2 batch from the cursor on: how many, or -1 for a fault."""
-    made, record = 0, cursor["record"]
-    at = start = cursor["at"]
-    previous = cursor["previous"]
-    row, step, capacity, room = cursor["row"], cursor["step"], cursor["capacity"], cursor["room"]
-    count = int64(e["count"])
-    end = e["data_at"] + e["data_size"]
+def decode_records(
+    buf: Any, e: Any, arena: Any, columns: Any, lines: Any, cursor: Any, filled: Any, room: Any
+) -> None:
+    """Append the records of a magic 2 batch from the cursor on, as many as there is room for.
+
+    The cursor ends behind the last one that was appended, or at the one at fault.
+    """
+    at, record, previous = cursor["at"], cursor["record"], cursor["previous"]
+    end, count = e["data_at"] + e["data_size"], int64(e["count"])
     fault = _count_fault(e)
     if fault:
-        return stop(cursor, fault, at)
+        stop(cursor, fault, at)
+        return
     control = (e["attributes"] & f.CONTROL_MASK) != 0
-    base = _base(e)
-    key_bytes, value_bytes, headers, marks = 0, 0, 0, 0
-    while record + made < count and made < capacity:
-        if room and made:  # the next record must fit into what is left
-            body, behind = read_varint(buf, at, end)
-            if behind + body - start > room:
-                break
+    base, marks = _base(e), 0
+    while record < count:
         if at >= end:
             stop(cursor, faults.COUNT_TOO_SMALL, at)
-            return stay(cursor, at, record + made)
-        i = row + made * step
-        behind, timestamp_delta, delta, found = _record(buf, at, end, rows, i, cursor, totals)
-        if behind < 0:
-            return stay(cursor, at, record + made)
-        marks |= found | _place(rows, i, base, timestamp_delta, delta, previous)
-        previous = delta
-        key_bytes += max(0, rows[r.ROW_KEY_SIZE, i])
-        value_bytes += max(0, rows[r.ROW_VALUE_SIZE, i])
-        headers += rows[r.ROW_HEADERS, i]
+            break
+        one, parts = _record(buf, at, end, cursor)
+        if one.end < 0 or not has_room(filled, room, parts):
+            break
+        p, found = parts.headers_at, 0
+        if parts.headers:
+            p, found = _headers(buf, parts, one.end, arena, columns, cursor, filled, room)
+            if p < 0:
+                break
+        if p != one.end:
+            stop(cursor, faults.RECORD_SLACK, p)
+            break
         if control:
-            fault = _control(buf, rows, i, record + made == 0, e)
+            fault = _control(buf, parts, record == 0, e)
             if fault:
                 stop(cursor, fault, at)
-                return stay(cursor, at, record + made)
-        at = behind
-        made += 1
-    if record + made == count and at != end:
+                break
+        timestamp = _timestamp(base, one.timestamp_delta)
+        put_row(
+            arena, columns, lines, filled, buf, parts, base.offset + one.offset_delta, timestamp, one.size
+        )
+        marks |= found | _suspect(base, one, previous)
+        previous = one.offset_delta
+        at = one.end
+        record += 1
+    if record == count and at != end:
         stop(cursor, faults.PAYLOAD_LEFT, at)
-        return stay(cursor, at, record + made)
-    e["marks"] |= marks
-    totals["key_bytes"] += key_bytes
-    totals["value_bytes"] += value_bytes
-    totals["headers"] += headers
-    cursor["at"] = at
-    cursor["record"] = record + made
-    cursor["previous"] = previous
-    return made
+    if not cursor["fault"]:
+        e["marks"] |= marks
+    cursor["at"], cursor["record"], cursor["previous"] = at, record, previous

@@ -15,7 +15,6 @@ from udfs.format import layout as f
 from udfs.kernels.checksums import crc32
 from udfs.kernels.codecs import LZ4_MAGIC, LZ4_STORED, XERIAL_HEADER, XERIAL_MAGIC, xxh32
 from udfs.kernels.jit import (
-    borrowed,
     copy_bytes,
     copy_sixteen,
     inlined,
@@ -26,7 +25,7 @@ from udfs.kernels.jit import (
     load_u64,
 )
 from udfs.kernels.native import DECLINED, inflate, lz4_block, zstd_frame
-from udfs.kernels.record_index import most_records
+from udfs.kernels.record_batches import most_records
 
 # Why a call ended
 GROUP_ENDS, DECLINES = range(2)
@@ -255,7 +254,6 @@ def expand_regular(window: Any, batches: Any, scratch: Any, progress: Any, zstd:
     The group ends at a batch that needs no expanding, after its most bytes, or before its most rows would
     be passed: GROUP_ENDS. DECLINES: the next batch has to be expanded by ``codecs`` first.
     """
-    window, scratch, batches = borrowed(window), borrowed(scratch), borrowed(batches)
     group = progress[0]
     while group["next"] < len(batches):
         e = batches[group["next"]]

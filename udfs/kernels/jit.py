@@ -1,9 +1,9 @@
 """The one decorator of all kernels, and the few machine operations Numba has no word for.
 
-A kernel takes arrays and integers, gives integers, raises nothing and checks every bound itself: Numba
-checks none. ``NUMBA_DISABLE_JIT=1`` switches compilation off. ``NUMBA_BOUNDSCHECK=1`` adds checks, to array
-indices and to the operations below: what reads or writes outside its array raises IndexError. So do these
-operations in plain Python.
+A kernel takes arrays and integers, gives integers, allocates nothing, raises nothing and checks every bound
+itself: Numba checks none. ``NUMBA_DISABLE_JIT=1`` switches compilation off. ``NUMBA_BOUNDSCHECK=1`` adds
+checks, to array indices and to the operations below: what reads or writes outside its array raises
+IndexError. So do these operations in plain Python.
 
 Numba's own cache notices a change of a kernel's file, but not of the kernels that it calls. So the cache
 lies in a folder named after the bytes of all of them, after the C functions they can call, and after whether
@@ -141,6 +141,9 @@ def _lasting(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _compiled(function: Callable[..., Any], inline: bool) -> Any:
+    # Without Numba's runtime no references to arrays are counted, which an inlined kernel would do again and
+    # again in a loop. Where a kernel allocates, its compilation fails.
+    uncounted: dict[str, Any] = {"_nrt": False}
     before = config.CACHE_DIR
     config.CACHE_DIR = _CACHE
     try:
@@ -148,6 +151,7 @@ def _compiled(function: Callable[..., Any], inline: bool) -> Any:
             _lasting(function),
             cache=bool(_CACHE),
             nogil=True,
+            **uncounted,
             error_model="numpy",
             inline="always" if inline else "never",
         )
@@ -197,6 +201,12 @@ def load_be16(buf: Any, i: int) -> int:
     return _load(buf, i, 2, "big", np.int64)
 
 
+def store_i32(dst: Any, i: int, value: int) -> None:
+    """``value`` as a little-endian int32 at ``dst[i:i+4]`` (uint8); the caller has checked the bound."""
+    check(dst, i, 4)
+    dst[i : i + 4] = np.array([value], dtype="<i4").view(np.uint8)
+
+
 def copy_bytes(dst: Any, at: int, src: Any, start: int, size: int) -> None:
     """``dst[at:at+size] = src[start:start+size]``; the caller has checked both bounds."""
     check(dst, at, size)
@@ -207,15 +217,6 @@ def copy_bytes(dst: Any, at: int, src: Any, start: int, size: int) -> None:
 def copy_sixteen(dst: Any, at: int, src: Any, start: int) -> None:
     """Copy sixteen bytes, of which the caller may need fewer; it has checked that both have them."""
     copy_bytes(dst, at, src, start, 16)
-
-
-def borrowed(array: Any) -> Any:
-    """The same array without a reference count, for the time of the kernel that was called with it.
-
-    Where a kernel is inlined into a loop Numba counts references to its arguments there, one locked
-    instruction after the other; on a borrowed array that costs next to nothing.
-    """
-    return array
 
 
 def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
@@ -260,6 +261,18 @@ def _address(typingctx: Any, array: Any, i: Any) -> Any:
     return types.int64(array, types.int64), codegen
 
 
+@intrinsic
+def _store_i32(typingctx: Any, dst: Any, i: Any, value: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = ir.IntType(32)
+        at = _pointer(context, builder, signature.args[0], args[0], args[1])
+        store = builder.store(builder.trunc(args[2], kind), builder.bitcast(at, kind.as_pointer()))
+        store.align = 1
+        return context.get_dummy_value()
+
+    return types.void(dst, types.int64, types.int64), codegen
+
+
 # Where ``array[i]`` (uint8) lies in memory, as int64: what a function of a C library is given
 address: Any = _address
 
@@ -292,24 +305,6 @@ def _memcpy(typingctx: Any, dst: Any, at: Any, src: Any, start: Any, size: Any) 
     return types.void(dst, types.int64, src, types.int64, types.int64), codegen
 
 
-@intrinsic
-def _borrow(typingctx: Any, array: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        view = context.make_array(signature.args[0])(context, builder, args[0])
-        # A null that the optimizer cannot see: from a visible one it concludes more than is true
-        word = ir.IntType(64)
-        hidden = builder.asm(ir.FunctionType(word, [word]), "", "=r,0", [word(0)], True)
-        view.meminfo = builder.inttoptr(hidden, view.meminfo.type)
-        return view._getvalue()
-
-    return array(array), codegen
-
-
-@overload(borrowed)
-def _borrowed(array):  # type: ignore[no-untyped-def]
-    return lambda array: _borrow(array)
-
-
 def _offer_load(function: Any, load: Any, size: int) -> None:
     """Kernels that call ``function`` get the machine's ``load`` of ``size`` bytes."""
 
@@ -328,6 +323,17 @@ _offer_load(load_u32, _load_le32, 4)
 _offer_load(load_be64, _load_signed64, 8)
 _offer_load(load_be32, _load_signed32, 4)
 _offer_load(load_be16, _load_signed16, 2)
+
+
+@overload(store_i32)
+def _overload_store_i32(dst, i, value):  # type: ignore[no-untyped-def]
+    def checked(dst, i, value):  # type: ignore[no-untyped-def]
+        check(dst, i, 4)
+        _store_i32(dst, i, value)
+
+    if checks_bounds():
+        return checked
+    return lambda dst, i, value: _store_i32(dst, i, value)
 
 
 @overload(copy_bytes)

@@ -6,7 +6,7 @@ A slice that brings no content is read from its URI; content may come in several
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -40,8 +40,8 @@ class TaskSlice:
         """What a report names it by: group_id, segment, start."""
         return self.row["group_id"], self.row["segment"], self.row["start"]
 
-    def decoder(self, options: StageOptions, columns: bool = True) -> SegmentDecoder:
-        """columns: whether the columns of its records are built."""
+    def decoder(self, options: StageOptions, columns: Collection[str] | None = None) -> SegmentDecoder:
+        """columns: of its records, those that are built; None: all."""
         row = self.row
         return SegmentDecoder(
             self.source,

@@ -218,7 +218,7 @@ def verify(options: StageOptions) -> Stage:
     def stage(batches: ArrowBatches) -> ArrowBatches:
         for slice_ in slices_of(batches):
             row, problem, detail = slice_.row, None, ""
-            decoder = slice_.decoder(options, columns=False)
+            decoder = slice_.decoder(options, columns=())
             try:
                 for _ in decoder:
                     pass

@@ -1,0 +1,112 @@
+"""Batches -> record batches: gives the kernels memory, and goes on where it was not enough.
+
+How much there has to be room for nobody knows before the records are read. It is reckoned from what the last
+columns were filled with; what does not fit comes in the next group, and the first batch that does not fit is
+counted before. Memory follows the bytes that are there, never what they claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from udfs.kernels import arena as a
+from udfs.kernels.record_batches import decode_batches, decode_chunk, make_room
+from udfs.kernels.record_columns import NO_ARENA, RecordColumns
+from udfs.kernels.record_cursor import CURSOR, FILLED, new_lines, start_cursor
+
+MOST_ROWS = 1 << 17  # of a record batch
+CHUNK_BYTES = 1 << 26  # expanded bytes above which a batch goes in chunks: a column of Arrow holds 2 GiB
+_NO_BOUND = np.full(a.ROOMS, 1 << 62, dtype=np.int64)
+_ONE_ROW = np.where(np.arange(a.ROOMS) == a.ROWS, 1, _NO_BOUND)
+_NO_LINES = new_lines(0)
+
+
+class Data(NamedTuple):
+    """Where the data of batches lie (uint8): of plain ones in the window, of expanded ones in the scratch."""
+
+    window: np.ndarray
+    scratch: np.ndarray
+
+
+class Built(NamedTuple):
+    """Records, None without any or where no column is asked for; int64[FILLED], what they are."""
+
+    records: pa.RecordBatch | None
+    filled: np.ndarray
+
+
+class RecordBuilder:
+    """Builds the columns of ``records`` that are asked for."""
+
+    def __init__(self, names: Collection[str] | None) -> None:
+        """names: of ``RecordColumns``; no name at all: records are checked and counted, no more."""
+        self._columns = RecordColumns(names) if names is None or names else None
+        self._lines = new_lines(MOST_ROWS) if self._columns else _NO_LINES
+        self._cursor = np.zeros(1, dtype=CURSOR)
+        self._last = np.zeros(FILLED, dtype=np.int64)
+
+    def group(self, data: Data, batches: np.ndarray) -> tuple[int, Built]:
+        """The records of the first batches (BATCH[n]), one or more; how many batches these are."""
+        room = self._room(_data_size(batches))
+        taken, built = self._build(decode_batches, data, batches, room)
+        if not taken:
+            room = np.maximum(room, self._count(decode_batches, data, batches[:1], _NO_BOUND)[: a.ROOMS])
+            taken, built = self._build(decode_batches, data, batches, room)
+        return taken, built
+
+    def check(self, data: Data, batch: np.ndarray) -> Built:
+        """Check and count the records of one batch (BATCH[1]), which are not built."""
+        return Built(None, self._count(decode_batches, data, batch, _NO_BOUND))
+
+    def chunks(self, data: Data, batch: np.ndarray) -> Iterator[Built]:
+        """The records of one sound batch (BATCH[1]), so many at a time as a record batch may have."""
+        e, cursor = batch[0], self._cursor
+        start_cursor(e, cursor[0])
+        while cursor["record"][0] < e["record_count"]:
+            room = self._room(min(int(e["data_size"]), CHUNK_BYTES))
+            taken, built = self._build(decode_chunk, data, batch, room)
+            if not taken:  # a record larger than its like
+                before = cursor.copy()
+                room = np.maximum(room, self._count(decode_chunk, data, batch, _ONE_ROW)[: a.ROOMS])
+                cursor[:] = before
+                _, built = self._build(decode_chunk, data, batch, room)
+            yield built
+
+    def _room(self, size: int) -> np.ndarray:
+        if not self._columns:
+            return _NO_BOUND
+        room = np.empty(a.ROOMS, dtype=np.int64)
+        make_room(size, self._last, room)
+        room[a.ROWS] = min(room[a.ROWS], MOST_ROWS)
+        return room
+
+    def _build(self, decode: Any, data: Data, batches: np.ndarray, room: np.ndarray) -> tuple[int, Built]:
+        """How many batches, or records of one, there was room for, and their columns."""
+        arena = self._columns.allocate(room) if self._columns else NO_ARENA
+        both = np.zeros((2, FILLED), dtype=np.int64)
+        filled = both[0]
+        taken = decode(*data, batches, arena.parts, arena.at, self._lines, self._cursor, both, room)
+        records = None
+        if filled[a.ROWS] and self._columns:
+            self._last = filled
+            records = self._columns.batch(arena, filled)
+        return int(taken), Built(records, filled)
+
+    def _count(self, decode: Any, data: Data, batch: np.ndarray, room: np.ndarray) -> np.ndarray:
+        """int64[FILLED], what columns would be filled with."""
+        both = np.zeros((2, FILLED), dtype=np.int64)
+        filled = both[0]
+        decode(*data, batch, NO_ARENA.parts, NO_ARENA.at, _NO_LINES, self._cursor, both, room)
+        return filled
+
+
+def _data_size(batches: np.ndarray) -> int:
+    """Bytes of data of batches that follow each other, in one buffer as a rule."""
+    first, last = batches[0], batches[-1]
+    if first["expanded"] != last["expanded"]:
+        return int(batches["data_size"].sum())
+    return int(last["data_at"] + last["data_size"] - first["data_at"])

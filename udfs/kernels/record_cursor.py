@@ -1,0 +1,130 @@
+"""How far decoding has come: in a batch (the cursor), and in the columns of a group (what is filled).
+
+What is filled before a batch is kept, so that a fault, or a batch that there is no room for, is rolled back.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from udfs.format import faults
+from udfs.kernels import arena as a
+from udfs.kernels.jit import inlined, kernel, store_i32
+
+# How far a batch is decoded, so that one of very many records goes in chunks
+CURSOR = np.dtype(
+    [
+        ("at", "i8"),  # in the data buffer: of the next record, or of the one at fault
+        ("record", "i8"),  # records before it in the batch
+        ("fault", "i8"),  # of that record: a code of format.faults,
+        ("stopped_at", "i8"),  # and its place in the data buffer
+        ("previous", "i8"),  # offset of the record before: relative in magic 2, absolute in a wrapper
+        ("base", "i8"),  # what is added to the offsets of a wrapper's messages
+    ]
+)
+
+# What columns are filled with: int64[FILLED]. The first are counted as the room is (``arena``).
+(
+    NULL_KEYS,
+    NULL_VALUES,
+    NULL_HEADERS,
+    NULL_HEADER_VALUES,
+    NULL_TIMESTAMPS,
+    NOT_ASCII,  # keys of headers that hold other bytes than ASCII
+    DATA_BYTES,  # of the batches, expanded
+    CONTROLS,  # rows of control records
+    MIN_OFFSET,
+    MAX_OFFSET,
+    MIN_TIMESTAMP,  # us, of those not null; above the maximum where all are
+    MAX_TIMESTAMP,
+    ALWAYS_0,
+) = range(a.ROOMS, a.ROOMS + 13)
+FILLED = a.ROOMS + 13
+
+# What each row has of its own, so that columns of numbers are filled in loops over nothing else: int64
+LINE_OFFSET, LINE_TIMESTAMP, LINE_SIZE = range(3)
+_APART = 72  # places more than asked for: lines that are a power of two apart share the cache's sets
+
+_NO_OFFSET = -(1 << 62)
+
+
+def new_lines(rows: int) -> np.ndarray:
+    """int64[3, n] for ``rows`` rows or a few more; for 0 rows none, and nothing is kept in them."""
+    return np.empty((3, rows + _APART if rows else 0), dtype=np.int64)
+
+
+@kernel
+def start_cursor(e: Any, cursor: Any) -> None:
+    """Set the cursor (a row of CURSOR) to the first record of a batch."""
+    cursor["at"] = e["data_at"]
+    cursor["record"] = 0
+    cursor["fault"] = faults.NO_FAULT
+    cursor["previous"] = _NO_OFFSET
+    cursor["base"] = 0
+
+
+@kernel
+def stop(cursor: Any, code: int, at: int) -> int:
+    """Note a fault and the place where it is. Returns -1.
+
+    In a hot loop such a call, which is hardly ever made, costs less than one more value to return.
+    """
+    cursor["fault"] = code
+    cursor["stopped_at"] = at
+    return -1
+
+
+class Parts(NamedTuple):
+    """What is copied of a record: places in the data buffer, sizes in bytes (-1: null), number of headers."""
+
+    key_at: int
+    key_size: int
+    value_at: int
+    value_size: int
+    headers_at: int
+    headers: int
+
+
+@inlined
+def has_room(filled: Any, room: Any, parts: Parts) -> bool:
+    """Whether the columns have room for a row with this key, this value, and so many headers."""
+    return (
+        filled[a.ROWS] < room[a.ROWS]
+        and filled[a.KEY_BYTES] + parts.key_size <= room[a.KEY_BYTES]
+        and filled[a.VALUE_BYTES] + parts.value_size <= room[a.VALUE_BYTES]
+        and filled[a.HEADERS] + parts.headers <= room[a.HEADERS]
+    )
+
+
+@inlined
+def put_row(
+    arena: Any,
+    columns: a.TextColumns,
+    lines: Any,
+    filled: Any,
+    buf: Any,
+    parts: Parts,
+    offset: int,
+    timestamp: int,
+    size: int,
+) -> None:
+    """Append a row whose headers are written already. There is room for it."""
+    row = filled[a.ROWS]
+    a.put_text(arena, columns.keys, row, filled[a.KEY_BYTES], buf, parts.key_at, parts.key_size)
+    a.put_text(arena, columns.values, row, filled[a.VALUE_BYTES], buf, parts.value_at, parts.value_size)
+    if columns.lists.offsets >= 0:
+        store_i32(arena, columns.lists.offsets + 4 * row, filled[a.HEADERS] - parts.headers)
+        if parts.headers == 0:
+            a.unset_bit(arena, columns.lists.valid, row)
+    filled[a.KEY_BYTES] += max(parts.key_size, 0)
+    filled[a.VALUE_BYTES] += max(parts.value_size, 0)
+    filled[NULL_KEYS] += parts.key_size < 0
+    filled[NULL_VALUES] += parts.value_size < 0
+    filled[NULL_HEADERS] += parts.headers == 0
+    if lines.shape[1]:
+        lines[LINE_OFFSET, row] = offset
+        lines[LINE_TIMESTAMP, row] = timestamp
+        lines[LINE_SIZE, row] = size
+    filled[a.ROWS] = row + 1
