@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 600
 FUZZ_SEED ?=
 SIDE_BY_SIDE := -n 2 --dist loadfile
 # The tests of the decoder alone: they start no Spark
-DECODER_TESTS := varint checksums batch_search fast_payloads segment_decoder damage damage_embedded damage_framing \
+DECODER_TESTS := varint checksums batch_search fast_payloads segment_decoder record_columns damage damage_embedded damage_framing \
     damage_legacy costs jvm_text corpus fuzz
 
 # Real segments: every magic and codec, transactions, compaction, and files damaged by hand.
