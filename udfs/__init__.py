@@ -7,9 +7,9 @@ The way of a byte, one module a station::
     resync           after damage: where the log continues                 (batch_search, range_checksums)
     fast_payloads    compressed payloads as nearly all are, many a call -> their bytes (libraries, native)
     codecs           any compressed payload -> its bytes, bounded while expanding
-    record_index     payload -> one row of positions a record              (default_record, legacy_record)
+    record_batches   payloads -> columns, in one pass                      (default_record, legacy_record)
     explain          what a kernel found wrong -> what was expected, what was found
-    record_columns   rows -> Arrow columns, sized exactly                  (arena)
+    record_builder   gives them memory, makes Arrow record batches of it    (arena, record_columns)
     segment_decoder  the loop over a segment that ties these together      (decoded)
     files            one file -> Arrow record batches, without Spark
     parquet_sink     columns -> the data files of the tables
