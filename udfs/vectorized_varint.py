@@ -78,9 +78,3 @@ def varint_size(value: int) -> int:
     """Bytes of the shortest varint that holds ``value`` (int32)."""
     raw = ((value << 1) ^ (value >> 31)) & 0xFFFFFFFF
     return 1 + (raw >= 1 << 7) + (raw >= 1 << 14) + (raw >= 1 << 21) + (raw >= 1 << 28)
-
-
-@kernel
-def varint_at(buf: Any, pos: int, end: int) -> tuple[int, int]:
-    """``read_varint`` as a call of its own: in loops with little else in them this is faster."""
-    return read_varint(buf, pos, end)
