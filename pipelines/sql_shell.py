@@ -23,8 +23,8 @@ from pipelines.command.options import run_command
 from pipelines.command.session import session
 from pipelines.command.settings import Settings
 from pipelines.command.terminal import counted_noun, printable
-from pipelines.query import prepare, results
-from pipelines.views.register import SESSION_VIEWS
+from pipelines.engine.spark import prepare, results
+from pipelines.views.declared import SESSION_VIEWS
 from pipelines.views.statements import has_code, split_statements
 from udfs.format.schema import SEGMENTS, TABLES
 from udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS

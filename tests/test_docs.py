@@ -23,9 +23,10 @@ from pipelines import decode_batches, format_report, ingest_raw, quality_report,
 from pipelines.command.commands import COMMANDS as ALL_COMMANDS
 from pipelines.command.commands import DECODE, INGEST, QUALITY_REPORT
 from pipelines.command.settings import SETTING_NAMES, Settings, byte_count, option
+from pipelines.engine.spark import answer
 from pipelines.report.check import CHECKS
 from pipelines.source import naming
-from pipelines.views.register import SESSION_VIEWS, VIEWS
+from pipelines.views.declared import SESSION_VIEWS, VIEWS
 from tests.support.corpus import ORACLE
 from tests.support.corpus import ROOT as CORPUS
 from tools import tables_doc
@@ -258,7 +259,7 @@ def test_shown_queries_print_what_the_page_shows(
     shown = re.findall(r"^```sql\n(.*?)^```\n\n```text\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert len(shown) >= least
     for statement, output in shown:
-        assert "\n".join(query.answer(spark, bundled, statement, "table")) + "\n" == output
+        assert "\n".join(answer(spark, bundled, statement, "table")) + "\n" == output
 
 
 def test_queries_of_the_page_of_quality_print_what_it_shows(
@@ -269,7 +270,7 @@ def test_queries_of_the_page_of_quality_print_what_it_shows(
     shown = re.findall(r"^```sql\n(.*?)^```\n\n```text\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert len(shown) == 2
     for statement, output in shown:
-        assert "\n".join(query.answer(spark, bundled, statement, "table")) + "\n" == output
+        assert "\n".join(answer(spark, bundled, statement, "table")) + "\n" == output
 
 
 def test_query_of_the_page_on_formats_prints_what_it_shows(spark: SparkSession, bundled: str) -> None:
@@ -277,7 +278,7 @@ def test_query_of_the_page_on_formats_prints_what_it_shows(spark: SparkSession, 
     ((statement, output),) = re.findall(
         r"^```sql\n(.*?)^```\n\n```text\n(.*?)^```$", FORMATS.read_text(), re.MULTILINE | re.DOTALL
     )
-    assert "\n".join(query.answer(spark, bundled, statement, "table")) + "\n" == output
+    assert "\n".join(answer(spark, bundled, statement, "table")) + "\n" == output
 
 
 def test_committed_records_are_what_a_read_committed_consumer_got(spark: SparkSession, bundled: str) -> None:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pipelines
-from pipelines import decode_batches, query
+from pipelines import decode_batches
 from pipelines.command.settings import Settings
+from pipelines.engine.spark import answer
 from tests.support import dumps
 from tests.support.corpus import ORACLE
 from tests.support.corpus import ROOT as CORPUS
@@ -194,7 +195,7 @@ def test_queries_of_the_page_print_what_it_shows(spark: SparkSession, internal: 
     assert len(shown) == 7
     assert (SQL / "group_lag_at.sql").read_text() in PAGE.read_text()
     for statement, output in shown:
-        assert "\n".join(query.answer(spark, internal, statement, "table")) + "\n" == output
+        assert "\n".join(answer(spark, internal, statement, "table")) + "\n" == output
 
 
 def test_columns_of_the_page_are_those_of_the_views(ask: Any, spark: SparkSession) -> None:

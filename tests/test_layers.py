@@ -20,7 +20,8 @@ UDFS = (
 )
 # The driver's side: from arguments to commits. The commands beside these rooms import what they need
 PIPELINES = (
-    *("command", "source", "plan", "data_source", "lake", "functions", "views", "report", "execute"),
+    *("command", "source", "plan", "data_source", "lake", "functions", "views", "engine", "report"),
+    "execute",
     "scanning",
 )
 # vectorized_varint is a kernel that has a module of its own: users know it by that name
@@ -99,4 +100,9 @@ def test_a_scan_starts_without_spark() -> None:
 
 def test_a_quality_report_starts_without_spark() -> None:
     code = f"import sys, pipelines.quality_report; assert not {JVM} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_a_query_starts_without_spark() -> None:
+    code = f"import sys, pipelines.query, pipelines.engine.answer; assert not {JVM} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

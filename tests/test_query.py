@@ -13,7 +13,7 @@ import pytest
 
 from pipelines import query
 from pipelines.command.errors import UserError
-from pipelines.query import answer
+from pipelines.engine.spark import answer
 from pipelines.views.statements import only_reads, split_statements
 from tests.support.lake_rows import insert
 

@@ -15,7 +15,7 @@ import pipelines
 from pipelines import decode_batches, ingest_raw
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
-from pipelines.query import answer, results
+from pipelines.engine.spark import answer, results
 from tests.support import corpus
 from tests.support.logs import batch
 from udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS

@@ -20,7 +20,7 @@ from pipelines.lake.create import create_tables
 from pipelines.plan import ledger
 from pipelines.plan.ledger import LedgerRow
 from pipelines.views.catalog import register_in_catalog
-from pipelines.views.register import VIEWS
+from pipelines.views.declared import VIEWS
 from tests.support.lake_rows import insert
 from udfs.format.schema import RECORDS, TABLES
 

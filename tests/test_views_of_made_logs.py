@@ -10,7 +10,8 @@ import pytest
 
 from pipelines import decode_batches
 from pipelines.command.settings import Settings
-from pipelines.views.register import VIEWS, register
+from pipelines.views.declared import VIEWS
+from pipelines.views.register import register
 from tests.support.lake_rows import insert
 from tests.support.logs import batch, data, marker, put
 from tests.support.segment_maker import DELETE_HORIZON, Batch, Record

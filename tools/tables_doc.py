@@ -1,4 +1,4 @@
-"""Writes ``docs/tables.md`` from the declarations in ``udfs.format.schema`` and ``pipelines.views.register``.
+"""Writes ``docs/tables.md`` from the declarations in ``udfs.format.schema`` and ``pipelines.views.declared``.
 
 python -m tools.tables_doc > docs/tables.md
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-from pipelines.views.register import VIEWS, View
+from pipelines.views.declared import VIEWS, View
 from udfs.format.schema import RECORDS, TABLES, Column, Table
 
 HEAD = """\

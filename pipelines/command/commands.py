@@ -101,6 +101,11 @@ QUERY = Command(
         Argument("statement", "one SQL statement, in quotes"),
         Argument("format", "how rows are printed", choices=("table", "json", "csv")),
         Argument("writes", "a statement that changes tables", choices=("refuse", "allow")),
+        Argument(
+            "engine",
+            "who answers; auto: DuckDB, which needs no Java, wherever it gives the rows of Spark",
+            choices=("auto", "duckdb", "spark"),
+        ),
     ),
 )
 SQL = Command(

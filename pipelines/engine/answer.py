@@ -1,0 +1,86 @@
+"""Answers a statement in this process: checks its names, translates it, opens its tables, asks DuckDB."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterable, Iterator
+
+import duckdb
+import pyarrow as pa
+
+from pipelines.command.errors import UserError, one_line
+from pipelines.engine import duck
+from pipelines.engine.errors import Unsupported
+from pipelines.engine.names import check_names
+from pipelines.engine.rows import printed
+from pipelines.engine.snapshot import OpenTable, open_tables
+from pipelines.engine.text import Statement, parse
+from pipelines.engine.translate import Translated, translate
+from pipelines.lake.address import open_lake, tables_of
+from pipelines.views.declared import SESSION_VIEWS
+from udfs.format.schema import Table
+
+# What can fail in the middle: bytes that are no UTF-8, overflow, division by zero, a cast
+_MAY_FAIL = re.compile(r"decode\(|error\(|spark_|unhex\(|trunc\(|sum\(| [+*-] ")
+# Arrow passes on what fails while rows are read as errors of its own
+_FAILURES = (duckdb.Error, pa.ArrowException, OSError)
+_HELD_BYTES = 16 << 20
+
+
+def translated(statement: Statement, tables: Iterable[Table]) -> Translated:
+    """The statement for DuckDB, over tables of a lake. Raises as ``translate``."""
+    columns = {table.name: [(c.name, c.arrow_type) for c in table.columns] for table in tables}
+    return translate(statement, columns, {view.name: view for view in SESSION_VIEWS})
+
+
+def answer(
+    lake: str, statement: str, output: str, cores: int | None = None, is_asked: bool = True
+) -> Iterator[str]:
+    """Lines that print the result of one statement over a lake in a local folder.
+
+    output: table, json or csv. is_asked: whether DuckDB is to answer; else names are checked alone. Raises a
+    UserError if the statement is wrong, and Unsupported before the first line if Spark must answer.
+    """
+    address = open_lake(lake)
+    tables = {table.name: table for table in tables_of(address)}
+    parsed = parse(statement)
+    check_names(parsed, tables)
+    found = translated(parsed, tables.values())
+    if not is_asked:
+        raise Unsupported("nothing: Spark was asked")
+    opened = open_tables(address, [tables[name] for name in sorted(found.tables)])
+    fields = found.query.fields
+    lines = _rows(address, opened, found, cores)
+    yield from printed(
+        output, [one.name or "" for one in fields], [pa.types.is_binary(f.type) for f in fields], lines
+    )
+
+
+def _rows(address: str, opened: dict[str, OpenTable], found: Translated, cores: int | None) -> Iterator[str]:
+    """The rows. Those of a statement that may fail in the middle are held back until it has not."""
+    lines = duck.rows(address, opened, found, cores)
+    try:
+        if _MAY_FAIL.search(found.query.sql):
+            yield from _held(lines)
+            return
+        first = next(lines, None)
+    except _FAILURES as error:
+        raise Unsupported(f"it failed: {one_line(error)}") from None
+    if first is None:
+        return
+    yield first
+    try:
+        yield from lines
+    except _FAILURES as error:
+        raise UserError(f"the rows end here: {one_line(error)}; use --engine spark") from None
+
+
+def _held(lines: Iterable[str]) -> Iterator[str]:
+    with tempfile.SpooledTemporaryFile(
+        max_size=_HELD_BYTES, mode="w+", newline="\n", encoding="utf-8"
+    ) as held:
+        held.writelines(line + "\n" for line in lines)
+        held.seek(0)
+        for line in held:
+            yield line.removesuffix("\n")

@@ -1,0 +1,132 @@
+"""DuckDB answers a translated statement, in this process.
+
+The database is in memory and has no way to a file but to the data files of the tables that the statement
+names. It loads no extension and writes nothing but what does not fit in memory, into a folder that goes.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from decimal import ROUND_HALF_UP, Context, Decimal
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+from duckdb.func import PythonUDFType
+
+from pipelines.engine import types as t
+from pipelines.engine.expressions import text_literal
+from pipelines.engine.json_rows import json_lines
+from pipelines.engine.snapshot import OpenTable
+from pipelines.engine.translate import Translated
+from pipelines.lake.address import table_path
+
+_BATCH_ROWS = 2048
+_DIGITS = Context(prec=700)  # of any double, with decimals behind
+# A hint BROADCAST: the right side of each join is the small one, which is held in memory
+_AS_WRITTEN = "join_order,build_side_probe_side"
+_MACROS = (
+    "floor_div(a, b) AS (a - ((a % b) + b) % b) // b",
+    "spark_divide(a, b) AS CASE WHEN b = 0 THEN error('division by zero') ELSE a / b END",
+    "spark_div(a, b) AS CASE WHEN b = 0 THEN error('division by zero') ELSE a // b END",
+    "spark_mod(a, b) AS CASE WHEN b = 0 THEN error('division by zero') ELSE a % b END",
+    "spark_pmod(a, b) AS CASE WHEN b = 0 THEN error('division by zero') "
+    "WHEN a % b < 0 THEN (a % b + b) % b ELSE a % b END",
+)
+
+
+def rows(
+    address: str, tables: Mapping[str, OpenTable], translated: Translated, cores: int | None
+) -> Iterator[str]:
+    """The rows as JSON objects. Fails where Spark's ANSI mode does: ``answer`` knows with which errors."""
+    names = [one.name or "" for one in translated.query.fields]
+    types = [one.type for one in translated.query.fields]
+    with _database(address, tables, cores) as database:
+        if translated.is_hinted:
+            database.execute(f"SET disabled_optimizers = '{_AS_WRITTEN}'")
+        database.execute("SET lock_configuration = true")
+        for batch in database.sql(translated.query.sql).to_arrow_reader(_BATCH_ROWS):
+            yield from json_lines(names, types, batch)
+
+
+@contextmanager
+def _database(
+    address: str, tables: Mapping[str, OpenTable], cores: int | None
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    with tempfile.TemporaryDirectory(prefix="kafka-log-lake-") as folder:
+        # Links to the tables: a lake's own path may hold what DuckDB takes for a pattern or a partition
+        for name in tables:
+            os.symlink(table_path(address, name), Path(folder, name))
+        database = duckdb.connect(
+            config={
+                "autoinstall_known_extensions": "false",
+                "autoload_known_extensions": "false",
+                "allow_community_extensions": "false",
+                "temp_directory": f"{folder}/spill",
+                "preserve_insertion_order": "false",
+                "python_enable_replacements": "false",
+                **({"threads": str(cores)} if cores else {}),
+            }
+        )
+        try:
+            folders = [folder, *(os.path.realpath(Path(folder, name)) for name in tables)]
+            database.execute("SET allowed_directories = [" + ", ".join(map(text_literal, folders)) + "]")
+            database.execute("SET enable_external_access = false")
+            for macro in _MACROS:
+                database.execute(f"CREATE MACRO {macro}")
+            database.create_function("spark_round", rounded, ["DOUBLE", "INTEGER"], "DOUBLE")
+            for name, function in _OF_BYTES.items():
+                database.create_function(
+                    name, function, ["BLOB", "BLOB"], "BOOLEAN", type=PythonUDFType.ARROW
+                )
+            for name, table in tables.items():
+                database.execute(f"CREATE VIEW lake_{name} AS {_select(folder, table)}")
+            yield database
+        finally:
+            database.close()
+
+
+def _of_bytes(compare: Callable[..., pa.Array]) -> Callable[[pa.Array, pa.Array], pa.Array]:
+    """A condition on bytes and a constant."""
+
+    def of_columns(column: pa.Array, part: pa.Array) -> pa.Array:
+        return compare(column, part[0].as_py()) if len(part) else pa.array([], pa.bool_())
+
+    return of_columns
+
+
+_OF_BYTES = {
+    "bytes_contain": _of_bytes(pc.match_substring),
+    "bytes_start_with": _of_bytes(pc.starts_with),
+    "bytes_end_with": _of_bytes(pc.ends_with),
+}
+
+
+def _select(folder: str, table: OpenTable) -> str:
+    """The SELECT of a table: its columns are c0, c1, ..., in the types of ``types``."""
+    declared = table.declared
+    columns = [(f'"{column.name}"', column.arrow_type) for column in declared.columns]
+    if not table.files:
+        empty = ", ".join(f"CAST(NULL AS {t.duckdb_type(of)}) AS c{i}" for i, (_, of) in enumerate(columns))
+        return f"SELECT {empty} WHERE false"
+    listed = ", ".join(
+        (f"make_timestamp(epoch_us({name}))" if of == t.TIMESTAMP else name) + f" AS c{i}"
+        for i, (name, of) in enumerate(columns)
+    )
+    files = ", ".join(f"'{folder}/{declared.name}/{path}'" for path in table.files)
+    types = ", ".join(
+        f"'{column.name}': {t.duckdb_type(column.arrow_type)}"
+        for column in declared.columns
+        if column.name in declared.partitioned_by
+    )
+    hive = f", hive_partitioning = true, hive_types = {{{types}}}" if types else ", hive_partitioning = false"
+    return f"SELECT {listed} FROM read_parquet([{files}]{hive})"
+
+
+def rounded(value: float, decimals: int) -> float:
+    """Spark's round of a finite double: of its decimal digits, halves away from zero; never -0.0."""
+    return float(Decimal(repr(value)).quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP, _DIGITS)) + 0.0

@@ -1,0 +1,140 @@
+"""The views of a lake: one ``.sql`` file each beside this module.
+
+The comment on top of a file says what the view gives, and names its parameters and columns. The SELECT below
+uses the plain names of tables and of other views, so that a file can be read, run and linted by itself.
+
+A view with parameters is a table function too: ``SELECT * FROM retention_report`` takes the defaults,
+``SELECT * FROM retention_report(retention_ms => 86400000)`` other values. Views and functions are temporary
+in a session of Spark (``register``), permanent in a catalog (``catalog``); ``pipelines.engine`` translates
+them for DuckDB. Those in ``session/`` call functions in Python: no catalog has them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from importlib import resources
+
+from pipelines.lake.address import sql_name, sql_string
+from udfs.format.report_tables import REPORT_TABLES
+from udfs.format.schema import TABLES, Column
+
+_COLUMNS = {table.name: table.columns for table in (*TABLES, *REPORT_TABLES)}
+_PARAMETER = re.compile(r"  (\w+) (\w+)(?: DEFAULT (\S+))?: (.+)")
+_COLUMN = re.compile(r"  (\w+) ([\w<>,:]+): (.+)")
+_COLUMNS_OF = re.compile(r"Columns: those of (\w+)(, then)?")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a view. default: a literal of SQL; None if a value must be given."""
+
+    name: str
+    sql_type: str
+    default: str | None
+    comment: str
+
+    def declaration(self) -> str:
+        default = "" if self.default is None else f" DEFAULT {self.default}"
+        return f"{self.name} {self.sql_type}{default} COMMENT {sql_string(self.comment)}"
+
+
+@dataclass(frozen=True)
+class View:
+    """A view: what it gives, and the SELECT over the plain names of tables and views.
+
+    in_session_only: whether it calls functions in Python, which no catalog holds.
+    """
+
+    name: str
+    comment: str
+    parameters: tuple[Parameter, ...]
+    columns: tuple[Column, ...]
+    select: str
+    in_session_only: bool
+
+    @property
+    def has_defaults(self) -> bool:
+        """Whether it can be read without arguments; else it is a table function alone."""
+        return all(one.default is not None for one in self.parameters)
+
+    def statements(self, keyword: str, select: str, prefix: str = "") -> Iterator[str]:
+        """SQL that creates the view, and the function where it has parameters.
+
+        keyword: TEMPORARY or nothing. select: the SELECT, with the names that the session or catalog knows.
+        """
+        name = f"{prefix}{self.name}"
+        if self.parameters:
+            listed = ", ".join(one.declaration() for one in self.parameters)
+            columns = ", ".join(f"{sql_name(c.name)} {c.sql_type}" for c in self.columns)
+            yield (
+                f"CREATE OR REPLACE {keyword} FUNCTION {name}({listed}) RETURNS TABLE({columns}) "
+                f"COMMENT {sql_string(self.comment)} RETURN {select}"
+            )
+            select = f"SELECT * FROM {name}()"
+        if not self.has_defaults:
+            return
+        commented = ", ".join(f"{sql_name(c.name)} COMMENT {sql_string(c.comment)}" for c in self.columns)
+        yield (
+            f"CREATE OR REPLACE {keyword} VIEW {name} ({commented}) COMMENT {sql_string(self.comment)} "
+            f"AS {select}"
+        )
+
+
+def _read(name: str, text: str, in_session_only: bool) -> View:
+    """A view from its file. The comment on top has the parts: comment, ``Parameters:``, ``Columns:``."""
+    lines = text.splitlines()
+    head = next(i for i, line in enumerate(lines) if not line.startswith("--"))
+    comment: list[str] = []
+    parameters: list[Parameter] = []
+    columns: list[Column] = []
+    part = ""
+    for line in (line.removeprefix("--").removeprefix(" ") for line in lines[:head]):
+        if (of := _COLUMNS_OF.fullmatch(line)) is not None:
+            columns += _COLUMNS[of[1]]
+            part = "Columns:"
+        elif line in ("Parameters:", "Columns:"):
+            part = line
+        elif part == "Parameters:" and (parameter := _PARAMETER.fullmatch(line)) is not None:
+            parameters.append(Parameter(parameter[1], parameter[2], parameter[3], parameter[4]))
+        elif part == "Columns:" and (column := _COLUMN.fullmatch(line)) is not None:
+            columns.append(Column(column[1], column[2], column[3]))
+        else:
+            comment.append(line)
+    select = "\n".join(lines[head:])
+    return View(name, " ".join(comment), tuple(parameters), tuple(columns), select, in_session_only)
+
+
+def _named(text: str, names: Iterable[str]) -> set[str]:
+    """The tables and views that a SELECT reads."""
+    return set(re.findall(r"\b(?:FROM|JOIN) (\w+)\b", text)).intersection(names)
+
+
+def _read_all() -> tuple[View, ...]:
+    """Every view, each after those that it reads."""
+    own = resources.files("pipelines.views")
+    views: dict[str, View] = {}
+    for folder, in_session_only in ((own, False), (own / "session", True)):
+        for file in folder.iterdir():
+            name, _, suffix = file.name.partition(".")
+            if suffix == "sql":
+                views[name] = _read(name, file.read_text(), in_session_only)
+    reads = {name: sorted(_named(views[name].select, views)) for name in sorted(views)}
+    return tuple(views[name] for name in TopologicalSorter(reads).static_order())
+
+
+SESSION_VIEWS = _read_all()
+VIEWS = tuple(view for view in SESSION_VIEWS if not view.in_session_only)
+
+
+def needed_names(statement: str, tables: Iterable[str]) -> set[str]:
+    """The tables and views that a statement names, and those that they read; all if it names none."""
+    views = {view.name: view for view in SESSION_VIEWS}
+    known = {*views, *tables}
+    needed = known.intersection(re.findall(r"\w+", statement.lower())) or known
+    for view in reversed(SESSION_VIEWS):
+        if view.name in needed:
+            needed |= _named(view.select, known)
+    return needed
