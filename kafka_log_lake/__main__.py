@@ -26,7 +26,17 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 # The packages of kafka-log-lake[spark] and kafka-log-lake[report]
-_OF_EXTRAS = ("pyspark", "py4j", "delta", "deltalake", "duckdb", "jinja2", "markupsafe", "vl_convert")
+_OF_EXTRAS = (
+    "pyspark",
+    "py4j",
+    "delta",
+    "deltalake",
+    "duckdb",
+    "sqlglot",
+    "jinja2",
+    "markupsafe",
+    "vl_convert",
+)
 _FIELDS = {field.name: field for field in dataclasses.fields(Settings)}
 
 

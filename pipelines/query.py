@@ -19,6 +19,7 @@ from pipelines.command.commands import QUERY
 from pipelines.command.errors import UserError
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
+from pipelines.engine.answer import answer as answer_without_java
 from pipelines.engine.errors import Unsupported
 from pipelines.source.uris import local_path
 from pipelines.views.statements import only_reads
@@ -68,9 +69,7 @@ def _without_java(lake: str, statement: str, output: str, cores: int | None, eng
         raise Unsupported("a lake that is no local folder")
     if any(name in os.environ for name in _OF_A_CLUSTER) or _has_session():
         raise Unsupported("a session or a cluster that is configured elsewhere")
-    from pipelines.engine.answer import answer
-
-    yield from answer(lake, statement, output, cores, is_asked=engine != "spark")
+    yield from answer_without_java(lake, statement, output, cores, is_asked=engine != "spark")
 
 
 def _has_session() -> bool:

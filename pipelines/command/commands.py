@@ -103,7 +103,7 @@ QUERY = Command(
         Argument("writes", "a statement that changes tables", choices=("refuse", "allow")),
         Argument(
             "engine",
-            "who answers; auto: DuckDB, which needs no Java, wherever it gives the rows of Spark",
+            "who answers; auto: DuckDB, without Java, wherever it is known to give the rows of Spark",
             choices=("auto", "duckdb", "spark"),
         ),
     ),
