@@ -24,7 +24,7 @@ from deltalake import write_deltalake
 from benchmarks.job_server import LAKES
 from benchmarks.memory import peak_mib
 from benchmarks.segments import KIB, PLAIN, WORK, entries, segment
-from pipelines.command.engine import Engine
+from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.session import session
 from pipelines.command.settings import Settings
 from pipelines.decode_batches import run
@@ -114,7 +114,7 @@ def main(count: int, rounds: int) -> None:
             raise RuntimeError(f"{summary.unchanged} of {count} segments are unchanged")
 
         def plan_new() -> None:
-            runs = plan_afresh(Engine(settings, given=spark), settings).runs(
+            runs = plan_afresh(SparkOnDemand(settings, given=spark), settings).runs(
                 settings.max_files_per_run, settings.max_bytes_per_run
             )
             assert sum(map(len, runs)) == count

@@ -18,8 +18,8 @@ if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the i
 from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.command.commands import DECODE
-from pipelines.command.engine import Engine
 from pipelines.command.errors import DamageFound, UserError
+from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings, make_settings
 from pipelines.execute import job
@@ -38,14 +38,14 @@ from udfs.spark import protocol
 
 def run(spark: SparkSession, settings: Settings) -> Summary:
     """Decodes new and changed segments of the sources into the lake. Raises a JobError if it fails."""
-    return _run(Engine(settings, given=spark), settings)
+    return _run(SparkOnDemand(settings, given=spark), settings)
 
 
-def _run(engine: Engine, settings: Settings) -> Summary:
+def _run(on_demand: SparkOnDemand, settings: Settings) -> Summary:
     if settings.from_raw:
-        open_lake(settings.require_lake(), job_scheme(engine))
+        open_lake(settings.require_lake(), job_scheme(on_demand))
     return job.run(
-        engine,
+        on_demand,
         settings,
         job.Work(
             app_id=DECODE_APP,
@@ -94,7 +94,7 @@ def decode_segments(spark: SparkSession, source: str | Sequence[str], **settings
     settings: fields of ``Settings`` (topics, max_batch_uncompressed, ...). Every segment is one slice.
     """
     checked = make_settings({**settings, "source": source})
-    plan = job.plan_afresh(Engine(checked, given=spark), checked)
+    plan = job.plan_afresh(SparkOnDemand(checked, given=spark), checked)
     segments = [segment for bounded_run in plan.runs(plan.found, 1 << 62) for segment in bounded_run]
     slices = make_slices(segments, checked.slice_bytes, split=False)
     rows = job.reader(spark, checked, segments).rows(slices, 0)
@@ -102,12 +102,12 @@ def decode_segments(spark: SparkSession, source: str | Sequence[str], **settings
     return rows.mapInArrow(protocol.stage("read_records", options), schema.RECORDS.ddl())
 
 
-def _job(engine: Engine, settings: Settings) -> None:
+def _job(on_demand: SparkOnDemand, settings: Settings) -> None:
     told = False
 
     def once() -> None:
         nonlocal told
-        summary = _run(engine, settings)
+        summary = _run(on_demand, settings)
         if summary.segments or not told:
             print_summary(summary, settings.json)
             told = True

@@ -17,7 +17,7 @@ if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the i
 from pyspark.sql import SparkSession
 
 from pipelines.command.commands import FORMAT_REPORT
-from pipelines.command.engine import Engine
+from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.report import format_savings, savings_text
@@ -26,12 +26,12 @@ from pipelines.report.format_savings import Report
 
 def run(spark: SparkSession, settings: Settings) -> Report:
     """Computes the report and commits it, if the lake or the settings changed since the latest run."""
-    return format_savings.run(Engine(settings, given=spark), settings)
+    return format_savings.run(SparkOnDemand(settings, given=spark), settings)
 
 
-def _job(engine: Engine, settings: Settings) -> None:
+def _job(on_demand: SparkOnDemand, settings: Settings) -> None:
     began = time.monotonic()
-    report = format_savings.run(engine, settings)
+    report = format_savings.run(on_demand, settings)
     seconds = time.monotonic() - began
     print(savings_text.to_json(report, seconds) if settings.json else savings_text.to_text(report, seconds))
 

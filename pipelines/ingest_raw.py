@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from pipelines.command.commands import INGEST
-from pipelines.command.engine import Engine
+from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.execute import job
@@ -32,12 +32,12 @@ from udfs.format import schema
 
 def run(spark: SparkSession, settings: Settings) -> Summary:
     """Lands new bytes of the sources. Raises a JobError if it fails."""
-    return _run(Engine(settings, given=spark), settings)
+    return _run(SparkOnDemand(settings, given=spark), settings)
 
 
-def _run(engine: Engine, settings: Settings) -> Summary:
+def _run(on_demand: SparkOnDemand, settings: Settings) -> Summary:
     work = job.Work(INGEST_APP, _known, Lander, _count)
-    summary = job.run(engine, settings, work)
+    summary = job.run(on_demand, settings, work)
     summary.chunks = summary.chunks or 0
     return summary
 
@@ -60,8 +60,8 @@ def _known(lake: LakeWriter) -> pa.Table:
     return Landed(lake.path(schema.RAW_SEGMENTS.name)).known()
 
 
-def _job(engine: Engine, settings: Settings) -> None:
-    print_summary(_run(engine, settings), settings.json)
+def _job(on_demand: SparkOnDemand, settings: Settings) -> None:
+    print_summary(_run(on_demand, settings), settings.json)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -14,8 +14,8 @@ if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the i
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from pipelines.command.commands import MAINTAIN
-from pipelines.command.engine import Engine
 from pipelines.command.errors import UserError
+from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.status import phase
@@ -45,11 +45,13 @@ class Maintained:
     seconds: float
 
 
-def run(engine: Engine, settings: Settings, vacuum_hours: str = "168", keep_days: str | None = None) -> None:
+def run(
+    on_demand: SparkOnDemand, settings: Settings, vacuum_hours: str = "168", keep_days: str | None = None
+) -> None:
     """Maintains a lake, and prints what was done. Raises a UserError while a job writes to the lake."""
     hours = _whole_number("--vacuum-hours", vacuum_hours)
     days = None if keep_days is None else _whole_number("--keep-days", keep_days)
-    done = maintain(engine, settings, hours, days)
+    done = maintain(on_demand, settings, hours, days)
     if settings.json:
         print(json.dumps(asdict(done)))
     else:
@@ -57,7 +59,7 @@ def run(engine: Engine, settings: Settings, vacuum_hours: str = "168", keep_days
 
 
 def maintain(
-    engine: Engine, settings: Settings, vacuum_hours: int = 168, keep_days: int | None = None
+    on_demand: SparkOnDemand, settings: Settings, vacuum_hours: int = 168, keep_days: int | None = None
 ) -> Maintained:
     """Finishes killed runs, drops old rows, merges small files and deletes files that are not needed.
 
@@ -65,25 +67,25 @@ def maintain(
     newest record is older than this; None drops none.
     """
     began = time.monotonic()
-    address = open_lake(settings.require_lake(), job_scheme(engine))
+    address = open_lake(settings.require_lake(), job_scheme(on_demand))
     intents = Intents(address)
     with intents.lock():
-        decoded, landed = (LakeWriter(engine, address, intents, app) for app in (DECODE_APP, INGEST_APP))
+        decoded, landed = (LakeWriter(on_demand, address, intents, app) for app in (DECODE_APP, INGEST_APP))
         decoded.recover()
         dropped = 0
         if keep_days is not None:
             with phase("dropping old rows"):
-                dropped = _drop_old(engine, decoded, landed, keep_days)
+                dropped = _drop_old(on_demand, decoded, landed, keep_days)
         with phase("merging and deleting files"):
             tables = list(upkeep.upkeep(address, vacuum_hours))
     return Maintained(address, dropped, tables, time.monotonic() - began)
 
 
-def _drop_old(engine: Engine, decoded: LakeWriter, landed: LakeWriter, keep_days: int) -> int:
+def _drop_old(on_demand: SparkOnDemand, decoded: LakeWriter, landed: LakeWriter, keep_days: int) -> int:
     """Drops old segments whose files are gone: the next job would decode a file that is there again."""
     known = list(ledger.rows(decoded.ledger()))
     old = upkeep.expired(known, time.time_ns() // 1000, keep_days)
-    gone = [row for row in old if is_gone(engine, row.segment)]
+    gone = [row for row in old if is_gone(on_demand, row.segment)]
     names = {row.segment for row in gone}
     raw = [row for row in ledger.rows(Landed(landed.path(RAW_SEGMENTS.name)).known()) if row.segment in names]
     run_id = uuid.uuid4().hex

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipelines.command.engine import Engine
 from pipelines.command.errors import UserError
+from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.settings import Settings
 from pipelines.source import hadoop, naming
 from pipelines.source.listing import Listing, list_segments
@@ -312,7 +312,7 @@ def test_a_source_that_leads_nowhere(root: Path, source: str, said: str) -> None
 
 def test_a_uri_that_spark_cannot_open_is_told(spark: SparkSession) -> None:
     with pytest.raises(UserError, match="can't be opened"):
-        list_segments("nosuch://host/logs", engine=Engine(Settings(), given=spark))
+        list_segments("nosuch://host/logs", on_demand=SparkOnDemand(Settings(), given=spark))
 
 
 def test_files_that_spark_lists_are_named_alike(spark: SparkSession, root: Path) -> None:

@@ -52,7 +52,7 @@ def load_classes() -> None:
             for key in ONLY_PLANS:
                 if key.startswith("spark.sql."):
                     spark.conf.unset(key)
-            codes += [query.main([*lake, statement]) for statement in _QUERIES]
+            codes += [query.main([*lake, "--engine", "spark", statement]) for statement in _QUERIES]
             codes += [ingest_raw.main([*source, *lake])]
             codes += [decode_batches.main([*source, "--lake", f"{folder}/spark", "--sink", "spark"])]
     if any(codes) or gateway is None:

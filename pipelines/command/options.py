@@ -169,7 +169,7 @@ def run_command(
 ) -> int:
     """Parses the arguments, runs the command, stops the Spark that it started. Returns the exit code.
 
-    run: takes the ``Engine`` if ``with_spark``, the settings, and the other arguments by name.
+    run: takes the ``SparkOnDemand`` if ``with_spark``, the settings, and the other arguments by name.
     """
     set_up_logging()
 
@@ -181,10 +181,14 @@ def run_command(
         if not with_spark:
             run(settings, **others)
             return
-        from pipelines.command.engine import engine  # imports Spark, which --help and a typo do not need
+        from pipelines.command.on_demand import (
+            spark_on_demand,  # imports Spark, which --help and a typo do not need
+        )
 
         # With the arrow sink Python workers decode and write; the JVM only plans
-        with engine(settings, only_plans=command.is_configurable and settings.sink == "arrow") as started:
+        with spark_on_demand(
+            settings, only_plans=command.is_configurable and settings.sink == "arrow"
+        ) as started:
             run(started, settings, **others)
 
     return exit_code_of(job)

@@ -21,8 +21,8 @@ import pyarrow as pa
 from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines.command.engine import Engine
 from pipelines.command.errors import UserError
+from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.session import configured
 from pipelines.command.settings import Settings
 from pipelines.command.terminal import first_names
@@ -85,30 +85,30 @@ class Work:
     landed: Callable[[LakeWriter], tuple[Listing, CheckFiles]] | None = None
 
 
-def run(engine: Engine, settings: Settings, work: Work) -> Summary:
+def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
     """Executes a job on the new and changed segments of its sources. Raises a JobError if it fails."""
     began = time.monotonic()
     began_us = time.time_ns() // 1000
-    address = lake_address(settings.require_lake(), hadoop.job_scheme(engine))
+    address = lake_address(settings.require_lake(), hadoop.job_scheme(on_demand))
     _refuse_lake_in_source(address, settings.source)
-    progress = Progress(engine)
+    progress = Progress(on_demand)
     listing = None
     if work.landed is None and not check_place(address):
         # Before the lake is created: wrong sources must leave no empty lake
-        listing = _list(engine, settings, progress)
-    with _open_for_writing(engine, address, settings.catalog_schema, work.app_id) as lake:
-        check: CheckFiles = functools.partial(_check, engine)
+        listing = _list(on_demand, settings, progress)
+    with _open_for_writing(on_demand, address, settings.catalog_schema, work.app_id) as lake:
+        check: CheckFiles = functools.partial(_check, on_demand)
         if work.landed is not None:
             listing, check = work.landed(lake)
         elif listing is None:
-            listing = _list(engine, settings, progress)  # under the lock: another job may just have ended
+            listing = _list(on_demand, settings, progress)  # under the lock: another job may just have ended
         summary = Summary(run_id=uuid.uuid4().hex, lake=lake.address)
         options = stage_options(settings, lake.address, summary.run_id, began_us)
         with progress.phase("planning"):
-            plan = make_plan(listing, work.known(lake), _rules(engine, settings, listing, check))
+            plan = make_plan(listing, work.known(lake), _rules(on_demand, settings, listing, check))
         if not plan.found and not listing.unreadable:
             raise _nothing_found(settings, listing)
-        _run_all(engine, settings, work, lake, listing, plan, options, summary, progress)
+        _run_all(on_demand, settings, work, lake, listing, plan, options, summary, progress)
         summary.seconds, summary.phases = time.monotonic() - began, dict(progress.seconds)
         if summary.segments:
             create_table(lake.address, RUNS)
@@ -128,22 +128,22 @@ def _refuse_lake_in_source(address: str, sources: Sequence[str]) -> None:
 
 @contextmanager
 def _open_for_writing(
-    engine: Engine, address: str, catalog_schema: str | None, app_id: str
+    on_demand: SparkOnDemand, address: str, catalog_schema: str | None, app_id: str
 ) -> Iterator[LakeWriter]:
     """Opens a lake: locks it, creates missing tables, finishes runs that were killed."""
     intents = Intents(address)
     with intents.lock():
         create_tables(address)
         if catalog_schema:
-            register_in_catalog(engine.spark, address, catalog_schema)
-        lake = LakeWriter(engine, address, intents, app_id)
+            register_in_catalog(on_demand.spark, address, catalog_schema)
+        lake = LakeWriter(on_demand, address, intents, app_id)
         for intent in lake.recover():
             log.info("finished the commits of run %s, which had been cut short", intent.run_id)
         yield lake
 
 
 def _run_all(
-    engine: Engine,
+    on_demand: SparkOnDemand,
     settings: Settings,
     work: Work,
     lake: LakeWriter,
@@ -161,12 +161,12 @@ def _run_all(
     progress.planned = plan.planned
     if plan.planned:
         with progress.phase("starting Spark"):
-            _ = engine.spark
+            _ = on_demand.spark
     for segments in plan.runs(settings.max_files_per_run, settings.max_bytes_per_run):
         raw = lake.table(schema.RAW_SEGMENTS.name) if settings.from_raw else None
-        read = reader(engine.spark, settings, segments, raw)
+        read = reader(on_demand.spark, settings, segments, raw)
         runner = work.runner(lake, read, settings.sink, options, progress, plan.obsolete)
-        with configured(engine.spark, _stage_conf(settings, read.mode, segments)):
+        with configured(on_demand.spark, _stage_conf(settings, read.mode, segments)):
             decoded = runner.run(segments)
         work.count(summary, decoded, lake)
         warnings.update(decoded.warnings)
@@ -191,11 +191,13 @@ def _drop_rest(lake: LakeWriter, obsolete: Obsolete, options: StageOptions) -> N
         obsolete.done([], [], rest)
 
 
-def plan_afresh(engine: Engine, settings: Settings) -> Plan:
+def plan_afresh(on_demand: SparkOnDemand, settings: Settings) -> Plan:
     """The plan of a job without a ledger, to which all segments are new."""
-    listing = _list(engine, settings, Progress(engine))
+    listing = _list(on_demand, settings, Progress(on_demand))
     nothing = ledger.to_arrow([]).cast(ledger.SCHEMA)
-    return make_plan(listing, nothing, _rules(engine, settings, listing, functools.partial(_check, engine)))
+    return make_plan(
+        listing, nothing, _rules(on_demand, settings, listing, functools.partial(_check, on_demand))
+    )
 
 
 def reader(
@@ -206,14 +208,14 @@ def reader(
     return Reader(spark, mode, settings.slice_bytes, raw)
 
 
-def _list(engine: Engine, settings: Settings, progress: Progress) -> Listing:
+def _list(on_demand: SparkOnDemand, settings: Settings, progress: Progress) -> Listing:
     """The listing of ``--source``. Raises a UserError if a source can't be opened."""
     if not settings.source:
         raise UserError("--source is missing: name a log directory, partition folder, .log file or glob")
     with progress.phase("listing"):
         return list_segments(
             settings.source,
-            engine=engine,
+            on_demand=on_demand,
             follow_symlinks=settings.follow_symlinks,
             topics=settings.topics,
             exclude_topics=settings.exclude_topics,
@@ -243,24 +245,24 @@ def _warnings(listing: Listing, settings: Settings) -> list[str]:
     return warnings
 
 
-def _rules(engine: Engine, settings: Settings, listing: Listing, check: CheckFiles) -> Rules:
+def _rules(on_demand: SparkOnDemand, settings: Settings, listing: Listing, check: CheckFiles) -> Rules:
     redecode = compiled(settings.redecode, "--redecode") if settings.redecode else None
     landed = set(listing.segments.column("segment").to_pylist()) if settings.from_raw else set()
     landed |= set(listing.segments.column("partition_dir").to_pylist()) if settings.from_raw else set()
     return Rules(
         check=check,
-        is_gone=lambda uri: uri not in landed and is_gone(engine, uri),
+        is_gone=lambda uri: uri not in landed and is_gone(on_demand, uri),
         is_asked=lambda segment: redecode is not None and redecode.search(segment) is not None,
         compare_all=settings.verify_content or settings.from_raw,
         one_copy=settings.one_copy,
     )
 
 
-def is_gone(engine: Engine, uri: str) -> bool:
+def is_gone(on_demand: SparkOnDemand, uri: str) -> bool:
     """Whether a file or folder no longer exists. If that can't be found out, it counts as existing."""
     path = local_path(uri)
     if path is None:
-        return not hadoop.exists(engine.spark, uri)
+        return not hadoop.exists(on_demand.spark, uri)
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -270,7 +272,7 @@ def is_gone(engine: Engine, uri: str) -> bool:
     return False
 
 
-def _check(engine: Engine, to_check: pa.Table) -> list[Marks]:
+def _check(on_demand: SparkOnDemand, to_check: pa.Table) -> list[Marks]:
     """Whether files still begin with the decoded bytes. The workers check them if there are many.
 
     Of a file that only Spark can open, length and time alone are compared: it counts as SAME.
@@ -280,7 +282,7 @@ def _check(engine: Engine, to_check: pa.Table) -> list[Marks]:
     rows = to_check.filter(opened)
     if rows.num_rows > _CHECKED_HERE:
         checked = (
-            engine.spark.createDataFrame(rows).mapInArrow(fingerprint.check_stage(), CHECKED_DDL).collect()
+            on_demand.spark.createDataFrame(rows).mapInArrow(fingerprint.check_stage(), CHECKED_DDL).collect()
         )
         by_segment = {row.segment: Marks(row.marks) for row in checked}
     else:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from pipelines.command import status
-from pipelines.command.engine import Engine
+from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.tables import size_text
 from pipelines.plan.slices import Segment
 
@@ -16,8 +16,8 @@ from pipelines.plan.slices import Segment
 class Progress:
     """planned: segments of the whole job, over all its bounded runs. seconds: phase -> how long it took."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, on_demand: SparkOnDemand) -> None:
+        self._on_demand = on_demand
         self.planned = 0
         self.seconds: dict[str, float] = defaultdict(float)
         self._done: set[str] = set()
@@ -54,7 +54,7 @@ class Progress:
 
     def _finished_share(self) -> float:
         """The share of finished tasks in the running stage, 0 to 1."""
-        tracker = self._engine.spark.sparkContext.statusTracker()
+        tracker = self._on_demand.spark.sparkContext.statusTracker()
         infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
         counts = [(i.numCompletedTasks, i.numTasks) for i in infos if i is not None]
         finished, tasks = max(counts, key=lambda pair: pair[1], default=(0, 1))

@@ -39,7 +39,7 @@ from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipelines.command.engine import Engine
+from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.session import configured
 from pipelines.command.settings import Settings
 from pipelines.lake import transactions
@@ -84,15 +84,15 @@ class Outcome:
 class LakeWriter:
     """The tables of one lake, and the commits of one app (DECODE_APP or INGEST_APP) to them."""
 
-    def __init__(self, engine: Engine, address: str, intents: Intents, app_id: str) -> None:
-        self._engine, self.address, self.intents, self.app_id = engine, address, intents, app_id
+    def __init__(self, on_demand: SparkOnDemand, address: str, intents: Intents, app_id: str) -> None:
+        self._on_demand, self.address, self.intents, self.app_id = on_demand, address, intents, app_id
         self._opened: dict[str, DeltaTable] = {}
 
     def path(self, table: str) -> str:
         return table_path(self.address, table)
 
     def table(self, name: str) -> DataFrame:
-        return self._engine.spark.read.format("delta").load(self.path(name))
+        return self._on_demand.spark.read.format("delta").load(self.path(name))
 
     def ledger(self, where: str = "") -> pa.Table:
         """The ledger (``pipelines.plan.ledger.read``). where: a condition on rows, "" for all."""
@@ -118,7 +118,7 @@ class LakeWriter:
 
     def staged(self, name: str) -> DataFrame:
         """The rows of a folder of staged rows, columns of STAGED_DDL."""
-        return self._engine.spark.read.schema(STAGED_DDL).parquet(escape(self.staged_path(name)))
+        return self._on_demand.spark.read.schema(STAGED_DDL).parquet(escape(self.staged_path(name)))
 
     def committed(self, table: str) -> int:
         """The version of this app's last commit to a table; 0 for none."""
@@ -145,7 +145,7 @@ class LakeWriter:
         finished = [
             intent
             for intent in self.intents.pending()
-            if LakeWriter(self._engine, self.address, self.intents, intent.app_id)._recover(intent)
+            if LakeWriter(self._on_demand, self.address, self.intents, intent.app_id)._recover(intent)
         ]
         for folder in self.intents.staged_folders():
             self.intents.remove_folder(folder)
@@ -250,7 +250,7 @@ class LakeWriter:
         if self.committed(table.name) < intent.version:
             writer = rows.write.format("delta").mode("append")
             writer = writer.option("txnAppId", intent.app_id).option("txnVersion", intent.version)
-            with configured(self._engine.spark, writing_conf(self._engine.settings)):
+            with configured(self._on_demand.spark, writing_conf(self._on_demand.settings)):
                 writer.save(self.path(table.name))
 
     def _publish(self, intent: Intent) -> Outcome:

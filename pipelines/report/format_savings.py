@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from pipelines.command.engine import Engine
 from pipelines.command.errors import UserError
+from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.settings import Settings
 from pipelines.lake.address import open_lake, table_path, table_version
 from pipelines.lake.create import create_table
@@ -91,12 +91,12 @@ class Report:
     rows: pa.Table
 
 
-def run(engine: Engine, settings: Settings) -> Report:
+def run(on_demand: SparkOnDemand, settings: Settings) -> Report:
     """Computes and commits the report, or reads the latest one if its inputs were the same.
 
     Raises a UserError if there is no lake, or nothing in it to report on.
     """
-    address = open_lake(settings.require_lake(), job_scheme(engine))
+    address = open_lake(settings.require_lake(), job_scheme(on_demand))
     ledger = _ledger(address, settings)
     if not ledger.num_rows:
         raise UserError(f"no segments to report on in {settings.lake}: decode some first, or change --topics")
@@ -106,7 +106,7 @@ def run(engine: Engine, settings: Settings) -> Report:
         return Report(address, latest.column("run_id")[0].as_py(), False, latest)
     began, run_id = datetime.now(UTC), uuid.uuid4().hex
     levels = parse_levels(settings.codec_levels)
-    found = measure(engine.spark, address, ledger, settings.sample_batches, levels)
+    found = measure(on_demand.spark, address, ledger, settings.sample_batches, levels)
     if not found:
         raise UserError(f"no sound batches to report on in {settings.lake}")
     prices = Prices(settings.price_per_gb_month, settings.replication_factor, settings.retention_days)

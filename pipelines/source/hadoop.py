@@ -9,17 +9,17 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.command.engine import Engine
 from pipelines.command.errors import UserError, one_line
+from pipelines.command.on_demand import SparkOnDemand
 from pipelines.source.naming import SEGMENT_SUFFIX
 from pipelines.source.uris import escape
 
 FILES_SCHEMA = pa.schema([("path", pa.string()), ("length", pa.int64()), ("modified", pa.int64())])
 
 
-def job_scheme(engine: Engine) -> str:
+def job_scheme(on_demand: SparkOnDemand) -> str:
     """``default_scheme``, without starting Spark where its answer is known."""
-    return "file" if engine.is_plain else default_scheme(engine.spark)
+    return "file" if on_demand.is_plain else default_scheme(on_demand.spark)
 
 
 def default_scheme(spark: SparkSession) -> str:

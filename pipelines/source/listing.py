@@ -33,7 +33,7 @@ from pipelines.source.naming import (
 from pipelines.source.uris import canonical, resolve
 
 if TYPE_CHECKING:
-    from pipelines.command.engine import Engine
+    from pipelines.command.on_demand import SparkOnDemand
 
 LISTING_SCHEMA = pa.schema(
     [
@@ -121,7 +121,7 @@ def compiled(expression: str, option: str) -> regex.Pattern[str]:
 def list_segments(
     sources: str | Sequence[str],
     *,
-    engine: Engine | None = None,
+    on_demand: SparkOnDemand | None = None,
     follow_symlinks: bool = False,
     topics: str | None = None,
     exclude_topics: str | None = None,
@@ -129,16 +129,16 @@ def list_segments(
 ) -> Listing:
     """The segments of all sources, each once. Raises a UserError if a source can't be opened or holds none.
 
-    engine: its Spark lists file systems that are not local; None if all sources are local.
+    on_demand: its Spark lists file systems that are not local; None if all sources are local.
     null_topic: whether a topic with the name that Spark's writer reads as null may be decoded.
     """
     sources = [sources] if isinstance(sources, str) else list(sources)
     topic_filter = TopicFilter(topics, exclude_topics)
-    resolved = resolve(sources, _default_scheme(engine))
+    resolved = resolve(sources, _default_scheme(on_demand))
     listing = Listing()
     rows = _Rows()
     local = _local_folders(resolved.folders, resolved.files, follow_symlinks, listing)
-    for folder in _merged([*local, *_remote_folders(engine, resolved.remote)]):
+    for folder in _merged([*local, *_remote_folders(on_demand, resolved.remote)]):
         _add_folder(folder, topic_filter, null_topic, listing, rows)
     listing.segments = rows.table().sort_by(
         [("partition_dir", "ascending"), ("file_base_offset", "ascending")]
@@ -338,22 +338,22 @@ def _named_file(path: str, listing: Listing) -> Iterator[Folder]:
 # Other file systems
 
 
-def _default_scheme(engine: Engine | None) -> str:
+def _default_scheme(on_demand: SparkOnDemand | None) -> str:
     """The URI scheme of a path without one."""
-    if engine is None:
+    if on_demand is None:
         return "file"
     from pipelines.source.hadoop import job_scheme
 
-    return job_scheme(engine)
+    return job_scheme(on_demand)
 
 
-def _remote_folders(engine: Engine | None, uris: Iterable[str]) -> Iterator[Folder]:
+def _remote_folders(on_demand: SparkOnDemand | None, uris: Iterable[str]) -> Iterator[Folder]:
     for uri in uris:
-        if engine is None:
+        if on_demand is None:
             raise UserError(f"{uri} can't be listed without Spark: name a local folder")
         from pipelines.source import hadoop  # imports Spark
 
-        files, named = hadoop.list_files(engine.spark, uri)
+        files, named = hadoop.list_files(on_demand.spark, uri)
         by_folder: dict[str, list[File]] = {}
         for batch in files.to_batches(_ROWS):
             for row in batch.to_pylist():

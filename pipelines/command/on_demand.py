@@ -21,7 +21,7 @@ from pipelines.command.settings import Settings
 _CONFIGURATION = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
 
-class Engine:
+class SparkOnDemand:
     """The Spark of one job. given: the user's session; None to start one, or to take the active one.
 
     only_plans: see ``get_session``.
@@ -52,9 +52,9 @@ class Engine:
 
 
 @contextmanager
-def engine(settings: Settings, *, only_plans: bool = False) -> Iterator[Engine]:
-    """An ``Engine`` for one command; its session is stopped at the end, unless it was active before."""
-    one = Engine(settings, only_plans=only_plans)
+def spark_on_demand(settings: Settings, *, only_plans: bool = False) -> Iterator[SparkOnDemand]:
+    """A ``SparkOnDemand`` for one command; its session is stopped at the end, unless it was active before."""
+    one = SparkOnDemand(settings, only_plans=only_plans)
     try:
         if is_submitted():
             _ = one.spark  # a cluster takes a program that never joins its session for a failed one
