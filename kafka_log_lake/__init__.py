@@ -15,6 +15,8 @@ from __future__ import annotations
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
+import pipelines  # noqa: F401  # says so where the packages are missing
+
 if TYPE_CHECKING:
     from pipelines import register
     from pipelines.command.session import get_session

@@ -6,7 +6,17 @@ functions alone.
 
 from __future__ import annotations
 
+import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
+
+if sys.argv[:1] == ["-m"] and find_spec("pyarrow") is None:  # Python looks for the module of a command
+    print(
+        "error: this Python does not have the packages of kafka-log-lake: run `make setup` and use "
+        ".venv/bin/python, or install the wheel",
+        file=sys.stderr,
+    )
+    sys.exit(2)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -96,3 +96,13 @@ def test_without_spark_one_line_says_what_to_install() -> None:
     done = run("-c", code)
     assert done.returncode == 2
     assert done.stderr == "error: decode needs Spark: pip install 'kafka-log-lake[spark]'\n"
+
+
+@pytest.mark.parametrize("module", ["pipelines.decode_batches", "pipelines.query", "kafka_log_lake"])
+def test_a_python_without_the_packages_says_so_in_one_line(module: str) -> None:
+    command = [sys.executable, "-S", "-m", module, "--help"]  # -S: without installed packages
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith(
+        "error: this Python does not have the packages of kafka-log-lake: run `make setup`"
+    )
