@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from duckdb.func import PythonUDFType
 
 from pipelines.engine import types as t
+from pipelines.engine.errors import Unsupported
 from pipelines.engine.expressions import text_literal
 from pipelines.engine.json_rows import json_lines
 from pipelines.engine.snapshot import OpenTable
@@ -58,9 +59,9 @@ def _database(
     address: str, tables: Mapping[str, OpenTable], cores: int | None
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     with tempfile.TemporaryDirectory(prefix="kafka-log-lake-") as folder:
-        # Links to the tables: a lake's own path may hold what DuckDB takes for a pattern or a partition
-        for name in tables:
-            os.symlink(table_path(address, name), Path(folder, name))
+        # A path of the lake may hold what DuckDB takes for a pattern, and does not name partitions
+        for name, table in tables.items():
+            _link_files(Path(folder, name), table_path(address, name), table.files)
         database = duckdb.connect(
             config={
                 "autoinstall_known_extensions": "false",
@@ -73,7 +74,7 @@ def _database(
             }
         )
         try:
-            folders = [folder, *(os.path.realpath(Path(folder, name)) for name in tables)]
+            folders = [folder, *(os.path.realpath(table_path(address, name)) for name in tables)]
             database.execute("SET allowed_directories = [" + ", ".join(map(text_literal, folders)) + "]")
             database.execute("SET enable_external_access = false")
             for macro in _MACROS:
@@ -88,6 +89,18 @@ def _database(
             yield database
         finally:
             database.close()
+
+
+def _link_files(folder: Path, table: str, files: Mapping[str, str]) -> None:
+    """Makes a link for each data file of a table. Raises Unsupported for one that is not there."""
+    for parent in {os.path.dirname(path) for path in files}:
+        os.makedirs(folder / parent)
+    for path, file in files.items():
+        if not os.path.isfile(f"{table}/{file}"):
+            raise Unsupported(
+                f"the file {file}, which is not where the log of {os.path.basename(table)} says"
+            )
+        os.symlink(os.path.realpath(f"{table}/{file}"), folder / path)
 
 
 def _of_bytes(compare: Callable[..., pa.Array]) -> Callable[[pa.Array, pa.Array], pa.Array]:

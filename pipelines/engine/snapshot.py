@@ -1,7 +1,7 @@
 """Opens tables of a lake without Spark: one version of each, all of the same moment.
 
 Only what every reader of Delta's first protocol reads alike is opened here: local files, no deletion vectors,
-no column mapping, the columns that are declared, and files whose folders are named by their partition values.
+no column mapping, and the columns that are declared.
 """
 
 from __future__ import annotations
@@ -24,10 +24,14 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"  # a null in the name of a folder, for Duck
 
 @dataclass(frozen=True)
 class OpenTable:
-    """One version of a table. files: its data files, as paths below its folder."""
+    """One version of a table.
+
+    files: path -> a data file below the table's folder. The path is one with folders of partition values, as
+    DuckDB reads them: the values are those of the log, wherever the file lies.
+    """
 
     declared: Table
-    files: tuple[str, ...]
+    files: dict[str, str]
 
 
 def open_tables(address: str, tables: Iterable[Table]) -> dict[str, OpenTable]:
@@ -69,14 +73,16 @@ def _opened(table: DeltaTable, declared: Table) -> OpenTable:
     actions = pa.table(table.get_add_actions(flatten=True))
     files = actions.column("path").to_pylist()
     values = [actions.column(f"partition.{name}").to_pylist() for name in declared.partitioned_by]
-    for path, *own in zip(files, *values, strict=True):
+    paths = {}
+    for number, (file, *own) in enumerate(zip(files, *values, strict=True)):
+        if any(re.fullmatch(r"[\w.-]+", str(value), re.ASCII) is None or value == _NULL for value in own):
+            raise Unsupported(f"values of partitions of the table {declared.name} that no folder is named by")
         folders = "".join(
             f"{name}={_NULL if value is None else value}/"
             for name, value in zip(declared.partitioned_by, own, strict=True)
         )
-        if re.fullmatch(re.escape(folders) + r"[\w.=%-]+", path, re.ASCII) is None or "%" in folders:
-            raise Unsupported(f"files of the table {declared.name} in folders of other names")
-    return OpenTable(declared, tuple(files))
+        paths[f"{folders}{number}.parquet"] = file
+    return OpenTable(declared, paths)
 
 
 def _plain(of: pa.DataType) -> str:
