@@ -131,8 +131,8 @@ def without_java(folder: Path, job: str, *arguments: str) -> subprocess.Complete
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
 
 
-def test_job_without_java_exits_with_2(tmp_path: Path) -> None:
-    done = without_java(tmp_path, "query", "--lake", str(tmp_path), "SELECT 1")
+def test_job_without_java_exits_with_2(lake: str, tmp_path: Path) -> None:
+    done = without_java(tmp_path, "query", "--lake", lake, "--engine", "spark", "SELECT 1")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert done.stderr.startswith("error: JAVA_HOME has no bin/java: install a Java 17 or 21")
 

@@ -55,7 +55,7 @@ def test_a_sector_that_cannot_be_read_is_damage_of_its_own_kind(lake: str, tmp_p
     (site / "sitecustomize.py").write_text(BAD_SECTOR.format(begin=3 * PAGE, end=4 * PAGE, path=str(path)))
     done = decode(lake, logs, "--fail-on-damage", "--sink", sink, "--read", "direct", PYTHONPATH=str(site))
     assert done.returncode == 3, done.stderr
-    assert "1 range in quarantine" in done.stdout
+    assert "damage: 1 damaged range: see the table quarantine" in done.stdout
     assert f"warning: 4,096 bytes of file://{path} could not be read from the storage" in done.stderr
     (damage,) = rows(lake, "quarantine")
     assert damage["reason"] == "unreadable"
