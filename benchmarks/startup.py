@@ -21,11 +21,12 @@ import pyspark
 
 from benchmarks.harness import ROOT, Row, Scale, Spread, paired, part_main
 from benchmarks.job_server import LAKES, clear_lakes
-from benchmarks.segments import KIB, PLAIN, WORK, partition_dir
+from benchmarks.segments import KIB, MIB, PLAIN, WORK, partition_dir, size_of
 from pipelines.command.class_archive import find_archive
 from pipelines.command.java import java_command
 
-_GOAL = 1.5
+_GOAL = 0.75
+_LARGE_BYTES, _LARGE_SECONDS = 256 * MIB, 5.0
 _CACHE = WORK / "numba"
 
 EMPTY_SESSION = """
@@ -82,7 +83,7 @@ def _archive_rows(rounds: int, source: Path) -> list[Row]:
     """Session, job and query, each with the archive of Java's classes against itself without."""
     if find_archive(Path(pyspark.__file__).parent.resolve(), java_command() or "java") is None:
         return []
-    query = ("-m", "pipelines.query", "--lake", str(LAKES / "startup"), _QUERY)
+    query = (*_query(), "--engine", "spark")
     runs: dict[str, Callable[[bool], float]] = {
         "session": lambda archive: timed("-c", _OUR_SESSION, archive=archive),
         "ten small segments": lambda archive: _decode(source, archive),
@@ -95,6 +96,25 @@ def _archive_rows(rounds: int, source: Path) -> list[Row]:
         figures = (pairs.spread("with"), "without", pairs.spread("without"), ratio)
         rows.append(Row(f"{name}, archive of Java's classes", "s", *figures))
     return rows
+
+
+def _query() -> tuple[str, ...]:
+    return ("-m", "pipelines.query", "--lake", str(LAKES / "startup"), _QUERY)
+
+
+def _command_rows(rounds: int) -> list[Row]:
+    """What a person types, in a process of its own: a query without Java, a job over two large segments."""
+    query = _query()
+    spark = (*query, "--engine", "spark")
+    pairs = paired(rounds, {"ours": lambda: timed(*query), "spark": lambda: timed(*spark)})
+    figures = (pairs.spread("ours"), "--engine spark", pairs.spread("spark"), pairs.ratio("ours", "spark"))
+    large = partition_dir("large", PLAIN, 2, _LARGE_BYTES)
+    seconds = Spread.of([_decode(large) for _ in range(rounds)])
+    note = f"{size_of(large) / 1e6:,.0f} MB in two segments"
+    return [
+        Row("query, cold", "s", *figures),
+        Row("two large segments, cold", "s", seconds, goal=_LARGE_SECONDS, at_least=False, note=note),
+    ]
 
 
 def _compiled() -> int:
@@ -134,6 +154,7 @@ def measure(scale: Scale) -> list[Row]:
         _count("compiled by a second run", later),
         _count("compiled by imports", by_import),
         *_archive_rows(scale.job_rounds, source),
+        *_command_rows(scale.job_rounds),
     ]
     clear_lakes()
     return rows
