@@ -113,6 +113,16 @@ PAYLOADS = {
 }
 
 
+@pytest.mark.parametrize("window", range(16))
+def test_a_zstd_frame_whose_window_is_too_small_is_what_a_stream_makes_of_it(window: int) -> None:
+    payload = bytearray(PAYLOADS[ZSTD, ""])
+    assert payload[4] == 0  # no size of the content: a window descriptor follows (RFC 8878, 3.1.1.1)
+    payload[5] = window
+    content = by_python(ZSTD, 2, bytes(payload))
+    assert (content is None) == (window < 12)  # 1024 + window * 128 bytes, from 8 on twice as many
+    assert regular(ZSTD, 2, bytes(payload)) == content
+
+
 @pytest.mark.parametrize(("codec", "style"), PAYLOADS)
 @given(st.data())
 def test_a_changed_payload_is_declined_or_gives_what_python_makes_of_it(

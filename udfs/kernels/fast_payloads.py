@@ -200,7 +200,11 @@ def _snappy(src: Any, at: int, size: int, dst: Any, to: int, room: int) -> int:
 
 @kernel
 def _zstd(context: int, src: Any, at: int, size: int, dst: Any, to: int, room: int) -> int:
-    """One frame without a dictionary whose window is one that zstd takes in a stream (RFC 8878)."""
+    """One frame without a dictionary whose window is one that zstd takes in a stream (RFC 8878).
+
+    In one piece zstd also takes content past the window, with blocks larger than it, which a stream refuses:
+    content that does not fit in the window is declined.
+    """
     if size < 9 or _word(src, at) != _ZSTD_MAGIC:
         return DECLINED
     descriptor = _byte(src, at + 4)
@@ -209,8 +213,13 @@ def _zstd(context: int, src: Any, at: int, size: int, dst: Any, to: int, room: i
     if descriptor & 0x20:  # the content in one piece: its size is the window's
         if room > 1 << _ZSTD_LARGEST_WINDOW_LOG:
             room = 1 << _ZSTD_LARGEST_WINDOW_LOG
-    elif 10 + (src[at + 5] >> 3) >= _ZSTD_LARGEST_WINDOW_LOG:
-        return DECLINED
+    else:
+        log = 10 + (_byte(src, at + 5) >> 3)
+        if log >= _ZSTD_LARGEST_WINDOW_LOG:
+            return DECLINED
+        window = (1 << log) + (1 << log - 3) * (_byte(src, at + 5) & 7)
+        if room > window:
+            room = window
     return zstd_frame(context, src, at, size, dst, to, room)
 
 
