@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -47,9 +48,14 @@ class JobServer:
         self._ask({})
 
     def decode(self, source: Path, lake: str, **settings: Any) -> float:
-        """Seconds from sources to committed tables; the lake is ``LAKES / lake``, new, and stays."""
+        """Seconds from sources to committed tables; the lake is ``LAKES / lake``, new, and stays.
+
+        A lake of that name before is put aside, to be removed with all others at the end: for a minute
+        after files are deleted, ext4 takes longer to make new ones.
+        """
         path = LAKES / lake
-        shutil.rmtree(path, ignore_errors=True)
+        if path.exists():
+            path.rename(path.with_name(f"{lake}-{uuid.uuid4().hex[:8]}"))
         answer = self._ask({"source": str(source), "lake": str(path), **settings})
         return float(answer["seconds"])
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
-from pipelines.command.session import get_session, is_submitted
+from pipelines.command.session import get_session, is_submitted, stop_session
 from pipelines.command.settings import Settings
 
 # Variables that name folders with configuration of Spark or Hadoop
@@ -48,7 +48,7 @@ class SparkOnDemand:
     def stop(self) -> None:
         """Stops the session if this job started it."""
         if self._given is None and "spark" in vars(self):
-            self.spark.stop()
+            stop_session(self.spark)
 
 
 @contextmanager

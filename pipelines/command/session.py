@@ -103,7 +103,19 @@ def session(settings: Settings, *, only_plans: bool = False) -> Iterator[SparkSe
         yield spark
     finally:
         if not was_active:
-            spark.stop()
+            stop_session(spark)
+
+
+def stop_session(spark: SparkSession) -> None:
+    """Stops a session that this process started.
+
+    PySpark would wait for its thread that takes accumulators' values, which looks once a second whether it
+    has to end; that thread keeps no process alive.
+    """
+    server: Any = spark.sparkContext._accumulatorServer
+    spark.sparkContext._accumulatorServer = None  # type: ignore[assignment]
+    spark.stop()
+    threading.Thread(target=server.shutdown, daemon=True).start()
 
 
 @contextmanager

@@ -43,6 +43,7 @@ _DICTIONARY = (
 )
 _TOLD = ("segment", "generation")  # their bounds are known without a look at the rows
 _FLUSH_BYTES = 32 << 20
+_SMALL_BYTES = 256 << 10  # below, numbers are not compressed: starting zstd for each column takes longer
 _FLUSHES = 16  # files at a time
 _LEVELS = {"zstd": 1}  # where none is given: pyarrow's own otherwise
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -83,18 +84,29 @@ class Origin(NamedTuple):
     rows: int
 
 
+class Codec(NamedTuple):
+    """Compression of a Parquet file, and its level; None for the default of the codec."""
+
+    compression: str
+    level: int | None
+
+
 @dataclass
 class _File:
-    """One Parquet file being written, with a row group pending.
+    """One Parquet file being written, with a row group pending; it is made with the first one.
 
-    codes: of each pending row, the place of its segment in ``segments``, int32; generations: int64.
+    place: its path in the file system. codes: of each pending row, the place of its segment in ``segments``,
+    int32; generations: int64.
     """
 
     table: Table
     path: str
     partition_values: dict[str, str]
-    writer: pq.ParquetWriter
-    collected: list[Any]
+    system: fs.FileSystem
+    place: str
+    codec: Codec
+    writer: pq.ParquetWriter | None = None
+    collected: list[Any] = field(default_factory=list)
     pending: list[pa.RecordBatch] = field(default_factory=list)
     pending_bytes: int = 0
     codes: list[np.ndarray] = field(default_factory=list)
@@ -126,12 +138,22 @@ class _File:
         )
         if self.pending_generations:
             columns["generation"] = pa.array(np.concatenate(self.pending_generations))
-        schema = self.writer.schema
-        table = pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
-        self.writer.write_table(table, row_group_size=table.num_rows)
+        writer = self.writer = self.writer or self._open()
+        table = pa.Table.from_arrays([columns[name] for name in writer.schema.names], schema=writer.schema)
+        writer.write_table(table, row_group_size=table.num_rows)
         for each in (self.pending, self.codes, self.pending_generations):
             each.clear()
         self.pending_bytes = 0
+
+    def _open(self) -> pq.ParquetWriter:
+        is_small = self.pending_bytes < _SMALL_BYTES
+        return pq.ParquetWriter(
+            self.place,
+            filesystem=self.system,
+            metadata_collector=self.collected,
+            **_compression(self.table, self.codec, is_small),
+            **_writer_options(self.table),
+        )
 
 
 def flush(path: str) -> None:
@@ -192,8 +214,7 @@ class GroupWriter:
     def __init__(self, folders: Folders, name: str, compression: str, level: int | None = None) -> None:
         self._folders = folders
         self._name = name
-        self._compression = compression
-        self._level = _LEVELS.get(compression) if level is None else level
+        self._codec = Codec(compression, _LEVELS.get(compression) if level is None else level)
         self._files: dict[tuple[str, str, int, int | None], _File] = {}
 
     def write(
@@ -220,16 +241,8 @@ class GroupWriter:
             if magic is not None:
                 values["magic"] = str(magic)
             path = f"{self._folders.of(table)}/part-{self._name}-{uuid.uuid4().hex[:12]}.parquet"
-            collected: list[Any] = []
-            writer = pq.ParquetWriter(
-                self._folders.path(table, path),
-                filesystem=self._folders.system,
-                compression=self._compression,
-                compression_level=self._level,
-                metadata_collector=collected,
-                **_writer_options(table),
-            )
-            self._files[key] = _File(table, path, values, writer, collected)
+            place = self._folders.path(table, path)
+            self._files[key] = _File(table, path, values, self._folders.system, place, self._codec)
         return self._files[key]
 
     def close(self) -> list[DataFile]:
@@ -238,19 +251,21 @@ class GroupWriter:
 
     def _finish(self, file: _File) -> DataFile:
         file.flush()
+        assert file.writer is not None  # a file has rows
         file.writer.close()
-        path = self._folders.path(file.table, file.path)
-        info = self._folders.system.get_file_info(path)
-        self._folders.add(path)
+        info = file.system.get_file_info(file.place)
+        self._folders.add(file.place)
         return DataFile(file.table.name, file.path, file.partition_values, info.size, _statistics(file))
 
     def abandon(self) -> None:
         """Close and remove the files of a group that can't be committed, on a full disk too."""
         for file in self._files.values():
+            if file.writer is None:
+                continue
             with suppress(OSError, RuntimeError):  # pyarrow's RuntimeError: closed before, and that failed
                 file.writer.close()
             file.writer.is_open = False  # else its destructor closes it once more, and prints the error
-            self._folders.system.delete_file(self._folders.path(file.table, file.path))
+            file.system.delete_file(file.place)
         self._files.clear()
 
 
@@ -270,6 +285,36 @@ def _writer_options(table: Table) -> dict[str, Any]:
         "write_statistics": [name for name in table.bounded if name not in _TOLD],
         "store_schema": False,
     }
+
+
+@cache
+def _leaves(table: Table) -> tuple[pq.ColumnSchema, ...]:
+    """The columns of a Parquet file of the table, those of nested ones too, in their order."""
+    file = pa.BufferOutputStream()
+    pq.write_table(_writer_options(table)["schema"].empty_table(), file, store_schema=False)
+    schema = pq.read_metadata(pa.BufferReader(file.getvalue())).schema
+    return tuple(schema.column(j) for j in range(len(schema)))
+
+
+@cache
+def _compression(table: Table, codec: Codec, is_small: bool) -> dict[str, Any]:
+    """Options of pyarrow's Parquet writer. Of a small file texts and bytes alone are compressed."""
+    if not is_small:
+        return {"compression": codec.compression, "compression_level": codec.level}
+    texts = {leaf.path for leaf in _leaves(table) if leaf.physical_type == "BYTE_ARRAY"}
+    return {
+        "compression": {
+            leaf.path: codec.compression if leaf.path in texts else "none" for leaf in _leaves(table)
+        },
+        "compression_level": None if codec.level is None else dict.fromkeys(texts, codec.level),
+    }
+
+
+@cache
+def _bounded(table: Table) -> tuple[tuple[int, str], ...]:
+    """Which columns of a Parquet file have statistics: places and names."""
+    gathered = _writer_options(table)["write_statistics"]
+    return tuple((j, leaf.path) for j, leaf in enumerate(_leaves(table)) if leaf.path in gathered)
 
 
 def _runs(magic: pa.Array | None, rows: int) -> list[tuple[int, int, int | None]]:
@@ -297,18 +342,13 @@ def _statistics(file: _File) -> dict[str, Any]:
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
     nulls: dict[str, int] = {}
-    gathered = frozenset(_writer_options(file.table)["write_statistics"])
-    for metadata in file.collected:
-        names = [metadata.schema.column(j).path for j in range(metadata.num_columns)]
-        for j, name in enumerate(names):
-            if name not in gathered:
-                continue
-            for i in range(metadata.num_row_groups):
-                stats = metadata.row_group(i).column(j).statistics
-                nulls[name] = nulls.get(name, 0) + stats.null_count
-                if stats.has_min_max:
-                    low[name] = min(low.get(name, stats.min), stats.min)
-                    high[name] = max(high.get(name, stats.max), stats.max)
+    groups = [metadata.row_group(i) for metadata in file.collected for i in range(metadata.num_row_groups)]
+    for group, (j, name) in itertools.product(groups, _bounded(file.table)):
+        stats = group.column(j).statistics
+        nulls[name] = nulls.get(name, 0) + stats.null_count
+        if stats.has_min_max:
+            least, most = stats.min, stats.max
+            low[name], high[name] = min(low.get(name, least), least), max(high.get(name, most), most)
     told: tuple[tuple[str, Collection[Any]], ...]
     told = (("segment", file.segments), ("generation", file.generations))
     for name, values in told:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from udfs.kernels import arena as a
 from udfs.kernels.record_batches import decode_batches, decode_chunk, make_room
-from udfs.kernels.record_columns import NO_ARENA, RecordColumns
+from udfs.kernels.record_columns import NO_ARENA, record_columns
 from udfs.kernels.record_cursor import CURSOR, FILLED, new_lines, start_cursor
 
 MOST_ROWS = 1 << 17  # of a record batch
@@ -44,7 +44,8 @@ class RecordBuilder:
 
     def __init__(self, names: Collection[str] | None) -> None:
         """names: of ``RecordColumns``; no name at all: records are checked and counted, no more."""
-        self._columns = RecordColumns(names) if names is None or names else None
+        wanted = None if names is None else frozenset(names)
+        self._columns = None if wanted == frozenset() else record_columns(wanted)
         self._lines = new_lines(MOST_ROWS) if self._columns else _NO_LINES
         self._cursor = np.zeros(1, dtype=CURSOR)
         self._last = np.zeros(FILLED, dtype=np.int64)

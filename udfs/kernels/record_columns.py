@@ -8,7 +8,7 @@ Arrow itself; of each group only the sizes are written into it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -137,7 +137,7 @@ NO_ARENA = Arena(pa.py_buffer(b""), np.empty(0, dtype=np.uint8), np.zeros(PARTS 
 class RecordColumns:
     """The columns of ``records`` that are asked for, of those that the bytes alone tell (NAMES)."""
 
-    def __init__(self, names: Collection[str] | None) -> None:
+    def __init__(self, names: frozenset[str] | None) -> None:
         """names: of columns, also others than NAMES; None: all. Without any, a batch still has its rows."""
         wanted = {name: column for name, column in _COLUMNS.items() if names is None or name in names}
         self._is_bare = not wanted
@@ -179,6 +179,12 @@ class RecordColumns:
         if filled[c.NOT_ASCII] and "headers" in found.schema.names:
             found = _replaced(found, "headers", _repaired(found.column("headers")))
         return found.select([]) if self._is_bare else found
+
+
+@cache
+def record_columns(names: frozenset[str] | None) -> RecordColumns:
+    """The ``RecordColumns`` of these names, the same one each time: small segments have a decoder each."""
+    return RecordColumns(names)
 
 
 def _replaced(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:

@@ -140,9 +140,19 @@ class _GroupTables:
 
     def flush(self) -> None:
         if self._rows:
-            columns = pa.RecordBatch.from_pydict(batch_columns(np.concatenate(self._batches)))
+            columns = pa.RecordBatch.from_pydict(batch_columns(_joined(self._batches, self._rows)))
             self._writer.write(BATCHES, *self._partition, self._origins, columns)
             self._batches, self._origins, self._rows = [], [], 0
+
+
+def _joined(parts: list[np.ndarray], rows: int) -> np.ndarray:
+    """BATCH[n] of several. NumPy's ``concatenate`` works out a common type for each pair, field by field."""
+    joined = np.empty(rows, dtype=parts[0].dtype)
+    at = 0
+    for part in parts:
+        joined[at : at + len(part)] = part
+        at += len(part)
+    return joined
 
 
 def stage_rows(options: StageOptions) -> Stage:
