@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -179,3 +180,21 @@ def test_commits_are_on_the_disk_before_the_ledger_and_the_end_rely_on_them(
         assert (str(path), path.stat().st_size) in order
     if sink == "spark":
         assert first(order, ".staged/part-") < first(order, ".json.tmp")
+
+
+def test_a_file_tells_by_its_indexes_where_a_key_and_an_offset_may_be(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake, logs = tmp_path / "lake", tmp_path / "logs"
+    texts = ["x" * 4000 + str(i) for i in range(128)]
+    put(logs / "a-0", 0, *(batch(3 * i, text=text) for i, text in enumerate(texts)))
+    decode_batches.run(spark, Settings(lake=str(lake), source=(str(logs),)))
+    (path,) = data_files(lake)
+    row_group = pq.read_metadata(path).row_group(0)
+    columns = {row_group.column(j).path_in_schema: row_group.column(j) for j in range(row_group.num_columns)}
+    assert columns["offset"].has_column_index
+    assert all(column.has_offset_index for column in columns.values())
+    (key,) = duckdb.execute("SELECT any_value(key) FROM read_parquet($1)", [path]).fetchall()[0]
+    excludes = "SELECT bool_and(bloom_filter_excludes) FROM parquet_bloom_probe($1, 'key', $2)"
+    assert duckdb.execute(excludes, [path, key]).fetchall() == [(False,)]
+    assert duckdb.execute(excludes, [path, b"there is no such key"]).fetchall() == [(True,)]

@@ -43,7 +43,9 @@ _DICTIONARY = (
 )
 _TOLD = ("segment", "generation")  # their bounds are known without a look at the rows
 _FLUSH_BYTES = 32 << 20
-_SMALL_BYTES = 256 << 10  # below, numbers are not compressed: starting zstd for each column takes longer
+_SMALL_BYTES = 256 << 10  # a file below has no indexes, and numbers in it are not compressed: both cost time
+_KEY = "key"  # looked for by value, and without bounds in Delta's log
+_FALSE_POSITIVES = 0.1  # of its Bloom filter: a byte a key, more or less
 _FLUSHES = 16  # files at a time
 _LEVELS = {"zstd": 1}  # where none is given: pyarrow's own otherwise
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -151,9 +153,19 @@ class _File:
             self.place,
             filesystem=self.system,
             metadata_collector=self.collected,
+            write_page_index=not is_small,
+            bloom_filter_options=None if is_small else self._bloom_filter(),
             **_compression(self.table, self.codec, is_small),
             **_writer_options(self.table),
         )
+
+    def _bloom_filter(self) -> dict[str, Any] | None:
+        """Of the column ``key``, for as many keys as the first row group has: all have as many bytes."""
+        if _KEY not in self.pending[0].schema.names:
+            return None
+        columns = [batch.column(_KEY) for batch in self.pending]
+        keys = sum(len(column) - column.null_count for column in columns)
+        return {_KEY: {"ndv": keys, "fpp": _FALSE_POSITIVES}} if keys else None
 
 
 def flush(path: str) -> None:
