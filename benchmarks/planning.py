@@ -52,6 +52,7 @@ def _opening(scale: Scale) -> list[Row]:
     note = f"{files:,} data files in its log"
     return [
         Row("opening a table", "s", Spread.of([found["seconds"]]), note=note),
+        Row("one commit to it, opened", "s", Spread.of([found["commit"]]), note=note),
         Row("opening a table, memory", "MiB", Spread.of([found["mib"]]), note=note),
     ]
 

@@ -1,4 +1,5 @@
-"""How long the driver takes to open a Delta table of very many data files, and how much memory that is.
+"""How long the driver takes to open a Delta table of very many data files, how much memory that is, and how
+long the commit of one more file to the opened table takes.
 
 ``python -m benchmarks.table_log FILES``: prints JSON. The files are named in the table's log alone: opening a
 table reads no data file. ``benchmarks.planning`` runs it.
@@ -23,6 +24,7 @@ _TABLE = WORK / "table_log"
 _APP = "benchmark"
 _FILES_A_COMMIT = 8192
 _PARTITIONS = 1000
+_PARTITIONED_BY = ("topic", "partition", "magic")
 _STATISTICS = json.dumps(
     {
         "numRecords": 1_000_000,
@@ -44,22 +46,25 @@ def _add(number: int) -> AddAction:
     )
 
 
+def _commit(table: DeltaTable, numbers: range, version: int) -> None:
+    table.create_write_transaction(
+        [_add(number) for number in numbers],
+        mode="append",
+        schema=table.schema(),
+        partition_by=list(_PARTITIONED_BY),
+        commit_properties=CommitProperties(app_transactions=[Transaction(_APP, version)]),
+    )
+    table.update_incremental()
+
+
 def _make(files: int) -> None:
     shutil.rmtree(_TABLE, ignore_errors=True)
-    names = ("topic", "partition", "magic")
     schema = pa.schema([("offset", pa.int64()), ("timestamp", pa.timestamp("us", "UTC"))])
-    schema = pa.schema([*schema, *(pa.field(name, pa.string()) for name in names)])
-    write_deltalake(_TABLE, schema.empty_table(), partition_by=list(names))
+    schema = pa.schema([*schema, *(pa.field(name, pa.string()) for name in _PARTITIONED_BY)])
+    write_deltalake(_TABLE, schema.empty_table(), partition_by=list(_PARTITIONED_BY))
     table = DeltaTable(_TABLE)
     for version, first in enumerate(range(0, files, _FILES_A_COMMIT), start=1):
-        table.create_write_transaction(
-            [_add(number) for number in range(first, min(first + _FILES_A_COMMIT, files))],
-            mode="append",
-            schema=table.schema(),
-            partition_by=list(names),
-            commit_properties=CommitProperties(app_transactions=[Transaction(_APP, version)]),
-        )
-        table.update_incremental()
+        _commit(table, range(first, min(first + _FILES_A_COMMIT, files)), version)
     DeltaTable(_TABLE).create_checkpoint()
 
 
@@ -70,9 +75,13 @@ def main(files: int, prepared: bool = False) -> None:
         shutil.rmtree(_TABLE)
         return
     before, began = peak_mib("self"), time.perf_counter()
-    DeltaTable(_TABLE).transaction_version(_APP)
-    seconds = time.perf_counter() - began
-    print(json.dumps({"seconds": seconds, "mib": peak_mib("self") - before}), flush=True)
+    table = DeltaTable(_TABLE)
+    version = table.transaction_version(_APP)
+    opened = time.perf_counter()
+    _commit(table, range(files, files + 1), (version or 0) + 1)
+    committed = time.perf_counter()
+    figures = {"seconds": opened - began, "mib": peak_mib("self") - before, "commit": committed - opened}
+    print(json.dumps(figures), flush=True)
 
 
 if __name__ == "__main__":
