@@ -72,11 +72,11 @@ def test_runs_stay_beside_each_other_and_the_same_run_writes_nothing(
 def test_a_sample_is_spread_over_all_batches(spark: SparkSession, lake: str, tmp_path: Path) -> None:
     """The second half of the batches is random: a sample of the first ones would miss that kind."""
     chance = random.Random(1)
-    entries = []
+    written = []
     for i in range(40):
         texts = chance.randbytes(600).hex() if i >= 20 else "a" * 1200
-        entries.append(logs.batch(i * 3, 3, text=texts))
-    logs.put(tmp_path / "logs" / "t-0", 0, *entries)
+        written.append(logs.batch(i * 3, 3, text=texts))
+    logs.put(tmp_path / "logs" / "t-0", 0, *written)
     decode_batches.run(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake))
     sizes = {}
     for batches in (4, 40):

@@ -22,7 +22,7 @@ from tests.fuzz import compared, costs, plain, run, watchdog
 from tests.fuzz.run import past_findings
 from tests.fuzz.segments import Maker
 from tests.support import corpus, reference_decoder
-from tests.support.agreement import check_entry
+from tests.support.agreement import check_batch_and_records
 from tests.support.damage import sound
 from tests.support.fast import decode
 from udfs.kernels.record_builder import RecordBuilder
@@ -58,7 +58,7 @@ def test_compiled_equals_plain(data: bytes, window: int, has_successor: bool) ->
     compared.check_plain(data, window, has_successor=has_successor)
 
 
-def test_changed_entries_are_judged_as_kafka_judges_them() -> None:
+def test_changed_batches_are_judged_as_kafka_judges_them() -> None:
     verdicts, differing = compared.kafka_round(SEED, 1000)
     assert not differing
     assert verdicts["read"] > 250
@@ -83,8 +83,8 @@ def test_a_past_finding_is_mended(path: Path) -> None:
         records = [record for record in decoded.records if record["batch_position"] == position]
         assert row["crc_ok"] == want["crc_ok"]
         if row["crc_ok"]:
-            check_entry(
-                row, records, reference_decoder.decode_entry(data[position : position + size], position)
+            check_batch_and_records(
+                row, records, reference_decoder.decode_batch(data[position : position + size], position)
             )
     for window in (64, 100, 333, len(data)):
         compared.check_plain(data, window)

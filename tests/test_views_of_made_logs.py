@@ -194,7 +194,7 @@ def test_tombstones_expire_at_the_delete_horizon_of_their_batch(ask_of: Any, tmp
 
 
 def test_gaps_name_markers_and_transactions(ask_of: Any, tmp_path: Path) -> None:
-    entries = (
+    batches = (
         data(0, 7, 2),
         marker(2, 7, commit=False),
         data(3, 8),
@@ -202,7 +202,7 @@ def test_gaps_name_markers_and_transactions(ask_of: Any, tmp_path: Path) -> None
         data(5, 9, 3),
         batch(8, 1),
     )
-    put(tmp_path / "src" / "t-0", 0, *entries)
+    put(tmp_path / "src" / "t-0", 0, *batches)
     rows = ask_of(tmp_path / "src")("SELECT * FROM offset_gaps ORDER BY first_offset")
     assert [(r["first_offset"], r["last_offset"], r["offsets"], r["cause"]) for r in rows] == [
         (0, 1, 2, "aborted_transaction"),
@@ -256,8 +256,8 @@ def test_two_damages_without_a_sound_batch_between_them_are_one_loss(ask_of: Any
 def test_keys_in_another_partition_than_murmur2_gives(ask_of: Any, tmp_path: Path) -> None:
     """Of Kafka's own vectors: murmur2("21") is -973932308, so that it lies in partition 0 of 3."""
     keyed = [Batch((Record(key=b"21"), Record()), base_offset=0).encode() for _ in range(3)]
-    for partition, entry in enumerate(keyed):
-        put(tmp_path / "src" / f"t-{partition}", 0, entry)
+    for partition, log in enumerate(keyed):
+        put(tmp_path / "src" / f"t-{partition}", 0, log)
     (row,) = ask_of(tmp_path / "src")("SELECT * FROM key_partitions")
     assert (row["partitions"], row["keyed_records"], row["elsewhere_records"]) == (3, 3, 2)
     assert (row["first_partition"], row["first_offset"]) == (1, 0)

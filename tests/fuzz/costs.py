@@ -264,7 +264,7 @@ def _expanding(maker: Maker) -> Piece:
 
 
 def _changed(maker: Maker) -> Piece:
-    return Piece("a changed batch", _rising(maker.entry().ljust(8, b"\x00")))
+    return Piece("a changed batch", _rising(maker.batch().ljust(8, b"\x00")))
 
 
 def _plain(maker: Maker) -> Piece:
