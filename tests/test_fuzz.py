@@ -165,7 +165,7 @@ LYING: costs.Recipe = (
 def test_a_decoder_that_reads_a_range_again_for_each_length_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("udfs.recovery.resync._HEADERS", costs.BLOCK)
+    monkeypatch.setattr("udfs.recovery.headers._HEADERS", costs.BLOCK)
     data = costs.build(LYING, costs.SMALL)
     assert "reads too much" not in costs.broken(costs.cost(data))
 
@@ -181,7 +181,7 @@ def test_a_decoder_that_reads_a_range_again_for_each_length_is_found(
 
 # 1 MiB takes 43 s, 2 MiB 162 s: behind each damaged range other chains are followed to the end of the segment
 def test_lengths_that_claim_a_little_cost_no_more_than_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("udfs.recovery.resync._HEADERS", costs.BLOCK)
+    monkeypatch.setattr("udfs.recovery.headers._HEADERS", costs.BLOCK)
     pairs = []
     for offset in range(0, 3000, 2):
         lying = sound(offset + 1, 1)

@@ -38,13 +38,13 @@ def _broken(e: Any, taken: int, filled: Any, most: int) -> int:
     """The rule (BROKEN_RULES) that is broken by what decoding the batch ``e`` gave; 0: none."""
     if taken != 1:
         return 3
-    if filled[a.ROWS] > most:
+    if filled["rows"] > most:
         return 1
-    found = filled[a.KEY_BYTES] + filled[a.VALUE_BYTES]
-    found += filled[a.HEADER_KEY_BYTES] + filled[a.HEADER_VALUE_BYTES]
-    if found + f.MIN_HEADER_SIZE * filled[a.HEADERS] > e["data_size"]:
+    found = filled["key_bytes"] + filled["value_bytes"]
+    found += filled["header_key_bytes"] + filled["header_value_bytes"]
+    if found + f.MIN_HEADER_SIZE * filled["headers"] > e["data_size"]:
         return 2
-    return 4 if e["fault"] and filled[a.ROWS] else 0
+    return 4 if e["fault"] and filled["rows"] else 0
 
 
 @kernel
@@ -66,16 +66,16 @@ def _decode(
 ) -> int:  # fmt: skip
     """Decode batch ``k`` alone into columns that end where ``memory`` (uint8) ends; the broken rule.
 
-    The others: as ``decode_batches`` and ``lay_out`` take them.
+    The others: as ``decode_batches`` and ``lay_out`` take them, but for a third row of ``both``, of zeros.
     """
     e = batches[k]
     if not e["fault"] and e["codec"] != f.CODEC_NONE:
         size = e["payload_size"]
         e["expanded"], e["data_at"], e["data_size"] = 1, len(expanded) - size, size
         copy_bytes(expanded, len(expanded) - size, buf, e["payload_at"], size)
-    both[:] = 0
-    make_room(e["data_size"], both[0], room)
-    a.lay_out(sizes, room, at)
+    both[0] = both[2]
+    make_room(e["data_size"], both[0], room[0])
+    a.lay_out(sizes, room[0], at)
     arena = memory[len(memory) - at[a.PARTS] :]
     most = most_records(e)
     taken = decode_batches(buf, expanded, batches[k : k + 1], arena, at, lines, cursor, both, room)
@@ -112,7 +112,7 @@ def run(
             broken = _decode(buf, expanded, batches, k, memory, lines, sizes, cursor, both, room, at)
             if broken:
                 numbers[BROKEN] = broken
-            made = both[0, a.ROWS]
+            made = both[0]["rows"]
             numbers[LAST] = k
             numbers[SOUND] += 1
             numbers[WITH_RECORDS] += made > 0
