@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import pipelines
 from pipelines import decode_batches, format_report
 from pipelines.command.settings import Settings
 from pipelines.report.format_savings import Report
+from pipelines.views.register import register
 from tests.kafka.writer import Form, Written, write_segments
 from tests.support import logs
 from tests.support.corpus import ROOT as CORPUS
@@ -261,7 +261,7 @@ def test_batches_of_brokers_take_as_v2_what_they_expand_to(spark: SparkSession, 
     lake = str(tmp_path / "lake")
     decode_batches.run(spark, Settings(source=tuple(sources), lake=lake))
     format_report.run(spark, Settings(lake=lake, codec_levels="gzip"))
-    pipelines.register(spark, lake)
+    register(spark, lake, "batches, format_savings")
     expanded = spark.sql(
         "SELECT topic, partition, sum(61 + uncompressed_bytes) AS bytes, count(*) AS batches FROM batches "
         "WHERE NOT is_control AND status IN ('ok', 'suspect') GROUP BY ALL"

@@ -19,8 +19,8 @@ from pipelines import decode_batches
 from pipelines.command.settings import Settings
 from pipelines.engine import answer as without_java
 from pipelines.engine import spark as with_spark
-from pipelines.engine.errors import Unsupported
 from pipelines.views.declared import VIEWS, View
+from tests.support.answers import answer
 from tests.support.lake_rows import insert
 from tests.support.logs import batch, data, marker, put
 from tests.support.segment_maker import DELETE_HORIZON, Batch, Record
@@ -49,15 +49,8 @@ def rows_of(lines: Any) -> Rows:
 
 
 def asking(spark: SparkSession, lake: str) -> Ask:
-    """What answers statements about a lake: DuckDB, and Spark what DuckDB does not."""
-
-    def ask(statement: str) -> Rows:
-        try:
-            return rows_of(list(without_java.answer(lake, statement, "json")))
-        except Unsupported:
-            return rows_of(with_spark.answer(spark, lake, statement, "json"))
-
-    return ask
+    """What answers statements about a lake."""
+    return lambda statement: rows_of(answer(spark, lake, statement))
 
 
 def sizes(partition_dir: Path) -> list[int]:
