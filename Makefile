@@ -10,7 +10,7 @@ READY := $(VENV)/.ready
 LAKE ?= lake
 FUZZ_SECONDS ?= 600
 FUZZ_SEED ?=
-SIDE_BY_SIDE := -n 2 --dist loadfile
+SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 # The tests of the decoder alone: they start no Spark
 DECODER_TESTS := varint checksums batch_search fast_payloads segment_decoder record_columns damage damage_embedded damage_framing \
     damage_legacy costs jvm_text corpus fuzz

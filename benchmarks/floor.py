@@ -35,16 +35,16 @@ _WINDOW = MIB
 def measure(path: Path, passes: int) -> float:
     """Seconds of the fastest pass over a segment: expanding + checksum + copy, each timed alone."""
     data = np.fromfile(path, dtype=np.uint8)
-    entries = scan_all(path)
-    codec = int(entries["codec"][0])
-    blocks, expanded = list(_blocks(data, entries, codec)), len(data)
+    batches = scan_all(path)
+    codec = int(batches["codec"][0])
+    blocks, expanded = list(_blocks(data, batches, codec)), len(data)
     seconds = 0.0
     if codec != f.CODEC_NONE:
         out = np.empty(16 * MIB, dtype=np.uint8)
         expand = _EXPAND[codec]
         expanded = sum(expand(block, out) for block in blocks)
         seconds += _best(passes, lambda: [expand(block, out) for block in blocks])
-    kernel = crc32 if entries["magic"][0] < f.MAGIC_V2 else crc32c
+    kernel = crc32 if batches["magic"][0] < f.MAGIC_V2 else crc32c
     seconds += _best(passes, lambda: [kernel(data, a, b) for a, b in _windows(len(data))])
     source = np.ones(_WINDOW, dtype=np.uint8)
     target = np.empty_like(source)
@@ -53,7 +53,7 @@ def measure(path: Path, passes: int) -> float:
 
 
 def scan_all(path: Path) -> np.ndarray:
-    """BATCH[n]: every entry of a segment; ``payload_at`` is a position in the file."""
+    """BATCH[n]: every batch of a segment; ``payload_at`` is a position in the file."""
     size = path.stat().st_size
     window = np.empty(size, dtype=np.uint8)
     source = FileSource(str(path))
@@ -91,9 +91,9 @@ def _best(passes: int, run: Callable[[], Any]) -> float:
     return min(taken)
 
 
-def _blocks(data: np.ndarray, entries: np.ndarray, codec: int) -> Iterator[np.ndarray]:
+def _blocks(data: np.ndarray, batches: np.ndarray, codec: int) -> Iterator[np.ndarray]:
     """What the library takes in one call: a payload, or for lz4 and snappy a block of it."""
-    for at, size in zip(entries["payload_at"].tolist(), entries["payload_size"].tolist(), strict=True):
+    for at, size in zip(batches["payload_at"].tolist(), batches["payload_size"].tolist(), strict=True):
         payload = data[at : at + size]
         if codec == f.CODEC_LZ4:
             yield from _lz4_blocks(payload)

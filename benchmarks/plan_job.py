@@ -23,7 +23,7 @@ from deltalake import write_deltalake
 
 from benchmarks.job_server import LAKES
 from benchmarks.memory import peak_mib
-from benchmarks.segments import KIB, PLAIN, WORK, entries, segment
+from benchmarks.segments import KIB, PLAIN, WORK, batches, segment
 from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.session import session
 from pipelines.command.settings import Settings
@@ -74,7 +74,7 @@ def _link(content: Path, folder: Path, number: int) -> None:
 
 def _known(listed: pa.Table, content: Path) -> pa.Table:
     """The rows of the ledger for listed segments that all hold the same bytes."""
-    size, last = content.stat().st_size, entries(content.read_bytes())[-1][0]
+    size, last = content.stat().st_size, batches(content.read_bytes())[-1][0]
     source = FileSource(str(content))
     row = LedgerRow(
         topic="planned",

@@ -1,6 +1,6 @@
 """Segment files to measure with, made once by Kafka's own library and kept in ``benchmarks/work/data``.
 
-A file above ``DISTINCT_BYTES`` is a shorter one repeated with rising offsets: an entry's base offset lies
+A file above ``DISTINCT_BYTES`` is a shorter one repeated with rising offsets: a batch's base offset lies
 outside its checksum, so every repeat stays sound, and expanding, parsing and writing it costs the same.
 """
 
@@ -57,8 +57,8 @@ def segment(kind: Kind, total_bytes: int) -> Path:
     return path
 
 
-def entries(data: bytes | bytearray) -> list[tuple[int, int, int]]:
-    """(position, size, last offset) of every entry."""
+def batches(data: bytes | bytearray) -> list[tuple[int, int, int]]:
+    """(position, size, last offset) of every batch."""
     found = []
     position = 0
     while position < len(data):
@@ -71,18 +71,18 @@ def entries(data: bytes | bytearray) -> list[tuple[int, int, int]]:
 
 
 def shifted(data: bytes, by: int) -> bytearray:
-    """The same entries with all offsets raised by ``by``."""
+    """The same batches with all offsets raised by ``by``."""
     moved = bytearray(data)
-    for position, _, _ in entries(data):
+    for position, _, _ in batches(data):
         (offset,) = struct.unpack_from(">q", data, position)
         struct.pack_into(">q", moved, position, offset + by)
     return moved
 
 
 def repeat(base: Path, out: Path, total_bytes: int) -> None:
-    """``base`` again and again with rising offsets, up to the last entry that fits ``total_bytes``."""
+    """``base`` again and again with rising offsets, up to the last batch that fits ``total_bytes``."""
     data = base.read_bytes()
-    listed = entries(data)
+    listed = batches(data)
     step = listed[-1][2] + 1
     written = 0
     with out.open("wb") as file:
@@ -106,7 +106,7 @@ def partition_dir(name: str, kind: Kind, partitions: int, segment_bytes: int, se
     shutil.rmtree(made, ignore_errors=True)
     source = segment(kind, segment_bytes)
     base = source.read_bytes() if segments > 1 else b""
-    step = entries(base)[-1][2] + 1 if base else 0
+    step = batches(base)[-1][2] + 1 if base else 0
     for partition in range(partitions):
         folder = made / f"{name}-{partition}"
         folder.mkdir(parents=True)

@@ -3,6 +3,8 @@
 A test is marked by what it needs: ``spark`` by the fixture of that name, or where it starts Spark itself in
 other processes; ``cluster``, ``kafka`` (Kafka's own library, in Java) and ``slow`` alike. ``make check`` runs
 what has none of these marks, and of the tests over the whole corpus every eighth.
+
+Files with a mark come first: where two run side by side, short ones are left to fill up the end.
 """
 
 from __future__ import annotations
@@ -49,6 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     quick: list[pytest.Item] = []
     others: list[pytest.Item] = []
+    long_ones: set[Path] = set()
     for item in items:
         module = item.path.stem
         fixtures = getattr(item, "fixturenames", ())
@@ -61,11 +64,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if module in _SLOW:
             item.add_marker(pytest.mark.slow)
         marked = any(item.get_closest_marker(mark) for mark in ("spark", "cluster", "kafka", "slow"))
+        if marked:
+            long_ones.add(item.path)
         sampled = module not in _OVER_ALL or zlib.crc32(item.nodeid.encode()) % _SAMPLE == 0
         (quick if sampled and not marked else others).append(item)
     if config.getoption("quick"):
         config.hook.pytest_deselected(items=others)
         items[:] = quick
+    items.sort(key=lambda item: item.path not in long_ones)
 
 
 @pytest.fixture(scope="session")

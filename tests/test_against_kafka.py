@@ -82,8 +82,8 @@ def sound() -> Judged:
 
 @pytest.fixture(scope="module")
 def lying() -> Judged:
-    """Entries with a right checksum around damaged content, with Kafka's reading of each."""
-    made = _drawn(mutations.lying_entries(), 700)
+    """Batches with a right checksum around damaged content, with Kafka's reading of each."""
+    made = _drawn(mutations.lying_batches(), 700)
     return list(zip(made, read_segments(made), strict=True))
 
 
@@ -107,7 +107,7 @@ def _check_same_records(decoded: Decoded, kafka: list[dict[str, Any]]) -> None:
 
 
 def _check_judged_alike(decoded: Decoded, kafka: list[dict[str, Any]], data: bytes) -> None:
-    """One entry: refused by Kafka, it gives no record; read by Kafka, the same ones."""
+    """One batch: refused by Kafka, it gives no record; read by Kafka, the same ones."""
     refused = [batch["refused"] for batch in kafka if batch["refused"]]
     if refused:
         assert not decoded.records, (refused, data.hex())

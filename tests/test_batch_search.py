@@ -1,4 +1,4 @@
-"""The search for an entry that proves itself, against a look at every byte; in pieces of any size."""
+"""The search for a batch that proves itself, against a look at every byte; in pieces of any size."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _proven(data: bytes) -> list[int]:
 
 
 def _near_miss(leads: int, magic: int) -> bytes:
-    """An entry as far as its length and magic go, ``leads`` bytes long by what it says."""
+    """A batch as far as its length and magic go, ``leads`` bytes long by what it says."""
     body = struct.pack(">qiibI", 5, leads - 12, 0, magic, 0xBAD)
     return body + bytes(5)
 
@@ -66,7 +66,7 @@ def _pieces() -> st.SearchStrategy[bytes]:
 
 @pytest.fixture(params=["one piece", "small pieces"])
 def _sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small enough that most entries end outside the bytes in view, and that more wait than may."""
+    """Small enough that most batches end outside the bytes in view, and that more wait than may."""
     if request.param == "small pieces":
         for name, size in {
             "_REGION": 96,
@@ -80,7 +80,7 @@ def _sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.usefixtures("_sizes")
 @settings(max_examples=300)
 @given(st.lists(_pieces(), min_size=1, max_size=12).map(b"".join), st.lists(st.integers(0, 5000), max_size=6))
-def test_the_first_entry_from_any_place_on_is_found(data: bytes, starts: list[int]) -> None:
+def test_the_first_batch_from_any_place_on_is_found(data: bytes, starts: list[int]) -> None:
     search, proven = _search(_Bytes(data), len(data)), _proven(data)
     for start in [0, *starts]:
         assert search.first_from(start) == next((c for c in proven if c >= start), -1)

@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 THEN = 1_700_000_000
 
 
-def make(folder: Path, base: int, *entries: bytes) -> Path:
+def make(folder: Path, base: int, *batches: bytes) -> Path:
     """A segment of a certain time: the ledger keeps it, and the cleaner does."""
-    path = put(folder, base, *entries)
+    path = put(folder, base, *batches)
     os.utime(path, (THEN, THEN))
     return path
 
 
-def replace(path: Path, *entries: bytes) -> None:
+def replace(path: Path, *batches: bytes) -> None:
     """Another file in this one's place, as the cleaner does it."""
-    make(path.parent.parent / "being-made", 0, *entries).replace(path)
+    make(path.parent.parent / "being-made", 0, *batches).replace(path)
 
 
 def before(logs: Path) -> None:

@@ -36,7 +36,7 @@ def loaded(folder: Path) -> str:
     "command",
     [
         ("pipelines.decode_batches", "--source", corpus.ROOT / "v2-codec-zstd"),
-        ("pipelines.query", "--engine", "spark", "SELECT 1 AS one"),
+        ("pipelines.query", "--engine", "spark", "SELECT count(*) FROM records"),
     ],
     ids=lambda command: command[0],
 )

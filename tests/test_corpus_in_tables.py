@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 
 from pipelines import decode_batches, ingest_raw
 from pipelines.command.settings import Settings
+from pipelines.views.register import register
 from tests.support import corpus
 from tests.support.logs import rows
 
@@ -110,9 +111,7 @@ def consumed() -> Iterator[tuple[str, int, list[int]]]:
 
 
 def test_committed_records_are_what_consumers_got(spark: SparkSession, lake: str) -> None:
-    from pipelines import register
-
-    register(spark, lake)
+    register(spark, lake, "committed_records")
     found: dict[str, list[int]] = defaultdict(list)
     statement = "SELECT regexp_replace(segment, '/[^/]*$', '') AS folder, offset FROM committed_records"
     for folder, offset in spark.sql(statement).toArrow().to_pandas().itertuples(index=False):

@@ -53,17 +53,17 @@ def test_a_sound_batch_is_ok(decode: Decode, codec: int) -> None:
 
 @codecs
 def test_a_changed_byte_of_the_payload_is_corrupt(decode: Decode, codec: int) -> None:
-    entry = flip(_batch(codec).encode(), -3)
-    check_refused(judge(decode, entry), entry, "corrupt", "crc_mismatch")
+    batch = flip(_batch(codec).encode(), -3)
+    check_refused(judge(decode, batch), batch, "corrupt", "crc_mismatch")
 
 
 @codecs
 def test_a_changed_checksum_is_corrupt(decode: Decode, codec: int) -> None:
-    entry = flip(_batch(codec).encode(), 17)
-    verdict = judge(decode, entry)
-    check_refused(verdict, entry, "corrupt", "crc_mismatch")
+    batch = flip(_batch(codec).encode(), 17)
+    verdict = judge(decode, batch)
+    check_refused(verdict, batch, "corrupt", "crc_mismatch")
     assert verdict.batch is not None
-    assert verdict.batch["crc_stored"] == struct.unpack_from(">I", entry, 17)[0]
+    assert verdict.batch["crc_stored"] == struct.unpack_from(">I", batch, 17)[0]
     assert verdict.batch["crc_computed"] == verdict.batch["crc_stored"] ^ 0x01000000
     assert verdict.batch["crc_ok"] is False
 
@@ -76,9 +76,9 @@ def test_a_changed_byte_outside_the_checksum_is_not_noticed(decode: Decode, name
 @codecs
 @pytest.mark.parametrize("count", [-1, -(1 << 31), 0, 1, 2, 4, 1000, (1 << 31) - 1])
 def test_a_wrong_record_count_is_invalid(decode: Decode, codec: int, count: int) -> None:
-    entry = _batch(codec, count=count).encode()
-    verdict = judge(decode, entry)
-    check_refused(verdict, entry, "invalid", "invalid_record")
+    batch = _batch(codec, count=count).encode()
+    verdict = judge(decode, batch)
+    check_refused(verdict, batch, "invalid", "invalid_record")
     assert verdict.batch is not None
     assert verdict.batch["declared_count"] == count
 
@@ -109,44 +109,44 @@ def test_a_wrong_record_count_is_invalid(decode: Decode, codec: int, count: int)
 def test_a_record_that_lies_makes_its_whole_batch_invalid(
     decode: Decode, codec: int, wrong: dict[str, Any]
 ) -> None:
-    entry = _batch(codec, [RECORDS[0], replace(RECORDS[1], **wrong), RECORDS[2]]).encode()
-    check_refused(judge(decode, entry), entry, "invalid", "invalid_record")
+    batch = _batch(codec, [RECORDS[0], replace(RECORDS[1], **wrong), RECORDS[2]]).encode()
+    check_refused(judge(decode, batch), batch, "invalid", "invalid_record")
 
 
 @codecs
 @pytest.mark.parametrize("cut", range(1, 18))
 def test_a_last_record_that_is_cut_is_invalid(decode: Decode, codec: int, cut: int) -> None:
     payload = b"".join(record.encode(place) for place, record in enumerate(RECORDS))
-    entry = _batch(codec, payload=payload[:-cut]).encode()
-    check_refused(judge(decode, entry), entry, "invalid", "invalid_record")
+    batch = _batch(codec, payload=payload[:-cut]).encode()
+    check_refused(judge(decode, batch), batch, "invalid", "invalid_record")
 
 
 @codecs
 def test_a_varint_of_six_bytes_is_invalid(decode: Decode, codec: int) -> None:
     body = b"\x00\x00\x00" + varint(3, size=6) + b"key" + varint(-1) + b"\x00"
-    entry = _batch(codec, [Record()], payload=_payload(body)).encode()
-    check_refused(judge(decode, entry), entry, "invalid", "invalid_record")
+    batch = _batch(codec, [Record()], payload=_payload(body)).encode()
+    check_refused(judge(decode, batch), batch, "invalid", "invalid_record")
 
 
 @codecs
 def test_a_varlong_of_eleven_bytes_is_invalid(decode: Decode, codec: int) -> None:
     body = b"\x00" + varlong(5, size=11) + b"\x00\x01\x01\x00"
-    entry = _batch(codec, [Record()], payload=_payload(body)).encode()
-    check_refused(judge(decode, entry), entry, "invalid", "invalid_record")
+    batch = _batch(codec, [Record()], payload=_payload(body)).encode()
+    check_refused(judge(decode, batch), batch, "invalid", "invalid_record")
 
 
 @codecs
 def test_bytes_behind_the_last_record_are_invalid(decode: Decode, codec: int) -> None:
     payload = b"".join(record.encode(place) for place, record in enumerate(RECORDS))
-    entry = _batch(codec, payload=payload + b"\x00").encode()
-    check_refused(judge(decode, entry), entry, "invalid", "invalid_record")
+    batch = _batch(codec, payload=payload + b"\x00").encode()
+    check_refused(judge(decode, batch), batch, "invalid", "invalid_record")
 
 
 @pytest.mark.parametrize("code", [5, 6, 7])
 def test_an_unassigned_codec_is_unsupported(decode: Decode, code: int) -> None:
-    entry = _batch(codec=code).encode()
-    verdict = judge(decode, entry)
-    check_refused(verdict, entry, "unsupported", "unknown_codec")
+    batch = _batch(codec=code).encode()
+    verdict = judge(decode, batch)
+    check_refused(verdict, batch, "unsupported", "unknown_codec")
     assert verdict.batch is not None
     assert verdict.batch["compression"] == "unknown"
 
@@ -155,15 +155,15 @@ def test_an_unassigned_codec_is_unsupported(decode: Decode, code: int) -> None:
 def test_a_compressed_stream_that_is_cut_is_refused(decode: Decode, codec: int) -> None:
     payload = b"".join(record.encode(place) for place, record in enumerate(RECORDS))
     stored = compress(codec, payload)
-    entry = _batch(codec, stored=stored[: len(stored) * 2 // 3]).encode()
-    check_refused(judge(decode, entry), entry, "invalid", "decompression_failed")
+    batch = _batch(codec, stored=stored[: len(stored) * 2 // 3]).encode()
+    check_refused(judge(decode, batch), batch, "invalid", "decompression_failed")
 
 
 @compressed
 def test_a_payload_that_is_not_compressed_is_refused(decode: Decode, codec: int) -> None:
     payload = b"".join(record.encode(place) for place, record in enumerate(RECORDS))
-    entry = _batch(codec, stored=payload).encode()
-    check_refused(judge(decode, entry), entry, "invalid", "decompression_failed")
+    batch = _batch(codec, stored=payload).encode()
+    check_refused(judge(decode, batch), batch, "invalid", "decompression_failed")
 
 
 @compressed
@@ -171,26 +171,26 @@ def test_a_payload_that_is_not_compressed_is_refused(decode: Decode, codec: int)
 def test_expansion_stops_at_the_limit(decode: Decode, codec: int, over: bool) -> None:
     record = Record(value=bytes(3_000_000))
     size = len(record.encode())
-    entry = _batch(codec, [record]).encode()
-    verdict = judge(decode, entry, limit=size - over)
+    batch = _batch(codec, [record]).encode()
+    verdict = judge(decode, batch, limit=size - over)
     if over:
-        check_refused(verdict, entry, "invalid", "decompressed_too_large")
+        check_refused(verdict, batch, "invalid", "decompressed_too_large")
     else:
         check_kept(verdict, "ok", [bytes(3_000_000)])
 
 
 @pytest.mark.parametrize("key", [None, b"", b"\x00", b"\x00\x00\x00", b"\xff\xff\x00\x01"])
 def test_a_control_record_with_a_bad_key_is_invalid(decode: Decode, key: bytes | None) -> None:
-    entry = _batch(records=[Record(key=key, value=bytes(6))], flags=CONTROL).encode()
-    check_refused(judge(decode, entry), entry, "invalid", "invalid_record")
+    batch = _batch(records=[Record(key=key, value=bytes(6))], flags=CONTROL).encode()
+    check_refused(judge(decode, batch), batch, "invalid", "invalid_record")
 
 
 @pytest.mark.parametrize("kind", [0, 1], ids=["ABORT", "COMMIT"])
 @pytest.mark.parametrize("value", [None, b"", bytes(5), b"\xff\xff\x00\x00\x00\x01"])
 def test_an_end_marker_with_a_bad_value_is_invalid(decode: Decode, kind: int, value: bytes | None) -> None:
     record = Record(key=struct.pack(">hh", 0, kind), value=value)
-    entry = _batch(records=[record], flags=CONTROL | TRANSACTIONAL).encode()
-    check_refused(judge(decode, entry), entry, "invalid", "invalid_record")
+    batch = _batch(records=[record], flags=CONTROL | TRANSACTIONAL).encode()
+    check_refused(judge(decode, batch), batch, "invalid", "invalid_record")
 
 
 CONTROL_NAMES = {

@@ -1,4 +1,4 @@
-"""Where entries end and what is none: lengths, magics, garbage, torn and zero tails, the way back.
+"""Where batches end and what is none: lengths, magics, garbage, torn and zero tails, the way back.
 
 The cases are the contract's, and those of Kafka's own ByteBufferLogInputStreamTest.
 """
@@ -21,16 +21,16 @@ V0 = Message(magic=0, offset=100, value=b"value").encode()
 V1 = Message(magic=1, offset=100, value=b"value").encode()
 WRAPPER = wrap([Message(magic=1, offset=o, value=b"v") for o in (100, 101)], codec=GZIP).encode()
 V2 = sound(100)
-ENTRIES = {"magic 0": V0, "magic 1": V1, "wrapper": WRAPPER, "magic 2": V2}
-entries = pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES.keys())
+BATCHES = {"magic 0": V0, "magic 1": V1, "wrapper": WRAPPER, "magic 2": V2}
+batches = pytest.mark.parametrize("batch", BATCHES.values(), ids=BATCHES.keys())
 
 
-def _with_length(entry: bytes, length: int) -> bytes:
-    return entry[:8] + struct.pack(">i", length) + entry[12:]
+def _with_length(batch: bytes, length: int) -> bytes:
+    return batch[:8] + struct.pack(">i", length) + batch[12:]
 
 
-def _with_magic(entry: bytes, magic: int) -> bytes:
-    return entry[:16] + bytes([magic]) + entry[17:]
+def _with_magic(batch: bytes, magic: int) -> bytes:
+    return batch[:16] + bytes([magic]) + batch[17:]
 
 
 def _ranges(decoded: Decoded) -> list[tuple[int, int]]:
@@ -44,57 +44,57 @@ def _offsets(decoded: Decoded) -> list[int]:
 # Lengths and magics, with sound batches before and behind
 
 
-@entries
+@batches
 @pytest.mark.parametrize("length", [-(1 << 31), -1, 0, 1, 13, 100_000, (1 << 31) - 1])
-def test_a_length_that_can_not_be_costs_one_entry(decode: Decode, entry: bytes, length: int) -> None:
-    broken = _with_length(entry, length)
+def test_a_length_that_can_not_be_costs_one_batch(decode: Decode, batch: bytes, length: int) -> None:
+    broken = _with_length(batch, length)
     verdict = judge(decode, broken)
     assert verdict.reasons == ["invalid_header"]
     assert not verdict.records
     (row,) = verdict.quarantine
-    assert row["size_bytes"] == len(entry)
+    assert row["size_bytes"] == len(batch)
 
 
-@pytest.mark.parametrize(("entry", "length"), [(V0, 13), (V1, 21), (V2, 48)], ids=["0", "1", "2"])
-def test_one_byte_less_than_the_least_length_is_no_entry(decode: Decode, entry: bytes, length: int) -> None:
-    verdict = judge(decode, _with_length(entry, length))
+@pytest.mark.parametrize(("batch", "length"), [(V0, 13), (V1, 21), (V2, 48)], ids=["0", "1", "2"])
+def test_one_byte_less_than_the_least_length_is_no_batch(decode: Decode, batch: bytes, length: int) -> None:
+    verdict = judge(decode, _with_length(batch, length))
     assert (verdict.reasons, verdict.batch) == (["invalid_header"], None)
 
 
-@entries
+@batches
 @pytest.mark.parametrize("change", [-10, -1, 1, 10, 60])
-def test_a_length_that_is_a_little_wrong_costs_one_entry(decode: Decode, entry: bytes, change: int) -> None:
-    (length,) = struct.unpack_from(">i", entry, 8)
-    verdict = judge(decode, _with_length(entry, length + change))
+def test_a_length_that_is_a_little_wrong_costs_one_batch(decode: Decode, batch: bytes, change: int) -> None:
+    (length,) = struct.unpack_from(">i", batch, 8)
+    verdict = judge(decode, _with_length(batch, length + change))
     assert not verdict.records
-    assert sum(row["size_bytes"] for row in verdict.quarantine) == len(entry)
+    assert sum(row["size_bytes"] for row in verdict.quarantine) == len(batch)
 
 
-@entries
+@batches
 @pytest.mark.parametrize("magic", [3, 4, 127, 128, 255])
-def test_an_unknown_magic_is_passed_over_by_its_length(decode: Decode, entry: bytes, magic: int) -> None:
-    verdict = judge(decode, _with_magic(entry, magic))
+def test_an_unknown_magic_is_passed_over_by_its_length(decode: Decode, batch: bytes, magic: int) -> None:
+    verdict = judge(decode, _with_magic(batch, magic))
     assert verdict.reasons == ["unknown_magic"]
     assert (verdict.batch, verdict.records) == (None, [])
     (row,) = verdict.quarantine
-    assert row["size_bytes"] == len(entry)
+    assert row["size_bytes"] == len(batch)
 
 
-@pytest.mark.parametrize(("entry", "magic"), [(V2, 1), (V2, 0), (V1, 0)], ids=["2 as 1", "2 as 0", "1 as 0"])
-def test_a_magic_of_another_format_fails_by_its_checksum(decode: Decode, entry: bytes, magic: int) -> None:
-    verdict = judge(decode, _with_magic(entry, magic))
+@pytest.mark.parametrize(("batch", "magic"), [(V2, 1), (V2, 0), (V1, 0)], ids=["2 as 1", "2 as 0", "1 as 0"])
+def test_a_magic_of_another_format_fails_by_its_checksum(decode: Decode, batch: bytes, magic: int) -> None:
+    verdict = judge(decode, _with_magic(batch, magic))
     assert (verdict.reasons, verdict.status) == (["crc_mismatch"], "corrupt")
 
 
 @pytest.mark.parametrize("size", [1, 16, 17, 61, 1000])
-def test_garbage_between_entries_costs_no_entry(decode: Decode, size: int) -> None:
+def test_garbage_between_batches_costs_no_batch(decode: Decode, size: int) -> None:
     verdict = judge(decode, b"\xee" * size)
     assert sum(row["size_bytes"] for row in verdict.quarantine) == size
     assert not verdict.records
 
 
 @pytest.mark.parametrize("size", [1, 17, 200])
-def test_zeros_between_entries_are_damage(decode: Decode, size: int) -> None:
+def test_zeros_between_batches_are_damage(decode: Decode, size: int) -> None:
     verdict = judge(decode, bytes(size))
     assert sum(row["size_bytes"] for row in verdict.quarantine) == size
 
@@ -115,7 +115,7 @@ def test_damage_at_the_start_of_a_segment(decode: Decode) -> None:
     assert _offsets(decoded) == [90, 91, 92, 93, 94, 95]
 
 
-def test_damage_behind_an_entry_whose_offset_is_far_too_high(decode: Decode) -> None:
+def test_damage_behind_a_batch_whose_offset_is_far_too_high(decode: Decode) -> None:
     """The base offset lies outside the checksum: a wrong one must not hide what follows."""
     high = flip(sound(100), 1, 0x10)
     broken = _with_length(sound(103), 1 << 20)
@@ -141,18 +141,18 @@ ODD: dict[str, Batch | Message] = {  # read by Kafka, made by none
 
 
 @pytest.mark.parametrize("size", [1, 300, 70_000])
-@pytest.mark.parametrize("entry", ODD.values(), ids=ODD.keys())
-def test_an_entry_with_an_odd_header_is_found_where_no_other_is_left(
-    decode: Decode, entry: Batch | Message, size: int
+@pytest.mark.parametrize("batch", ODD.values(), ids=ODD.keys())
+def test_a_batch_with_an_odd_header_is_found_where_no_other_is_left(
+    decode: Decode, batch: Batch | Message, size: int
 ) -> None:
-    decoded = decode(START + b"\xee" * size + entry.encode())
+    decoded = decode(START + b"\xee" * size + batch.encode())
     assert _ranges(decoded) == [(len(START), size)]
     assert decoded.batches[-1]["position"] == len(START) + size
 
 
-@pytest.mark.parametrize("entry", ODD.values(), ids=ODD.keys())
-def test_an_entry_with_an_odd_header_is_not_passed_over(decode: Decode, entry: Batch | Message) -> None:
-    broken, odd = _with_length(sound(100), 1 << 24), entry.encode()
+@pytest.mark.parametrize("batch", ODD.values(), ids=ODD.keys())
+def test_a_batch_with_an_odd_header_is_not_passed_over(decode: Decode, batch: Batch | Message) -> None:
+    broken, odd = _with_length(sound(100), 1 << 24), batch.encode()
     decoded = decode(START + broken + odd + b"".join(AFTER))
     assert _ranges(decoded) == [(len(START), len(broken))]
     assert len(START) + len(broken) in [row["position"] for row in decoded.batches]
@@ -190,13 +190,13 @@ def test_messages_inside_the_last_value_are_not_taken_for_the_log(decode: Decode
 # Tails
 
 
-@entries
+@batches
 @pytest.mark.parametrize("has_successor", [False, True])
-def test_an_entry_cut_anywhere_is_a_torn_tail_or_truncated(
-    decode: Decode, entry: bytes, has_successor: bool
+def test_a_batch_cut_anywhere_is_a_torn_tail_or_truncated(
+    decode: Decode, batch: bytes, has_successor: bool
 ) -> None:
-    for kept in range(1, len(entry)):
-        rest = entry[:kept]
+    for kept in range(1, len(batch)):
+        rest = batch[:kept]
         decoded = decode(START + rest, has_successor=has_successor)
         assert _offsets(decoded) == [90, 91, 92, 93, 94, 95]
         if not rest.strip(b"\0"):
@@ -216,13 +216,13 @@ def test_zeros_to_the_end_are_a_tail(decode: Decode, size: int, has_successor: b
     assert not decoded.quarantine
 
 
-def test_zeros_behind_a_corrupt_entry_are_a_tail(decode: Decode) -> None:
+def test_zeros_behind_a_corrupt_batch_are_a_tail(decode: Decode) -> None:
     decoded = decode(START + flip(V2, -1) + bytes(500))
     assert _ranges(decoded) == [(len(START), len(V2))]
     assert (decoded.tail, decoded.tail_bytes) == ("zeros", 500)
 
 
-def test_a_torn_tail_behind_a_corrupt_entry_stays_one(decode: Decode) -> None:
+def test_a_torn_tail_behind_a_corrupt_batch_stays_one(decode: Decode) -> None:
     decoded = decode(START + flip(V2, -1) + sound(103)[:40])
     assert _ranges(decoded) == [(len(START), len(V2))]
     assert (decoded.tail, decoded.tail_bytes) == ("torn", 40)
@@ -248,7 +248,7 @@ def test_an_illegal_length_at_the_end_is_damage(decode: Decode) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", bytes(1000)], ids=["nothing", "one zero", "zeros"])
-def test_a_segment_without_an_entry(decode: Decode, data: bytes) -> None:
+def test_a_segment_without_a_batch(decode: Decode, data: bytes) -> None:
     decoded = decode(data)
     assert (decoded.batches, decoded.records, decoded.quarantine) == ([], [], [])
     assert (decoded.tail, decoded.tail_bytes) == ("zeros" if data else "none", len(data))

@@ -61,23 +61,23 @@ def test_a_sound_wrapper_is_ok(decode: Decode, magic: int, codec: int) -> None:
 
 @pytest.mark.parametrize("position", [12, 17, -1], ids=["checksum", "attributes", "value"])
 def test_a_changed_byte_of_a_message_is_corrupt(decode: Decode, magic: int, position: int) -> None:
-    entry = flip(_message(magic).encode(), position, 0x40)
-    check_refused(judge(decode, entry), entry, "corrupt", "crc_mismatch")
+    batch = flip(_message(magic).encode(), position, 0x40)
+    check_refused(judge(decode, batch), batch, "corrupt", "crc_mismatch")
 
 
 @codecs
 def test_a_changed_byte_of_a_wrapper_is_corrupt(decode: Decode, magic: int, codec: int) -> None:
-    entry = flip(_wrapper(magic, codec).encode(), -5)
-    check_refused(judge(decode, entry), entry, "corrupt", "crc_mismatch")
+    batch = flip(_wrapper(magic, codec).encode(), -5)
+    check_refused(judge(decode, batch), batch, "corrupt", "crc_mismatch")
 
 
 @codecs
 def test_a_wrong_inner_checksum_is_corrupt_though_the_wrapper_s_is_right(
     decode: Decode, magic: int, codec: int
 ) -> None:
-    entry = _wrapper(magic, codec, _message(magic, offset=101, crc=12345)).encode()
-    verdict = judge(decode, entry)
-    check_refused(verdict, entry, "corrupt", "crc_mismatch")
+    batch = _wrapper(magic, codec, _message(magic, offset=101, crc=12345)).encode()
+    verdict = judge(decode, batch)
+    check_refused(verdict, batch, "corrupt", "crc_mismatch")
     assert verdict.batch is not None
     assert verdict.batch["crc_ok"] is True
 
@@ -93,8 +93,8 @@ def test_a_wrong_inner_checksum_is_corrupt_though_the_wrapper_s_is_right(
     ids=str,
 )
 def test_a_length_past_the_message_is_invalid(decode: Decode, magic: int, wrong: dict[str, int]) -> None:
-    entry = _message(magic, **wrong).encode()
-    check_refused(judge(decode, entry), entry, "invalid", "invalid_record")
+    batch = _message(magic, **wrong).encode()
+    check_refused(judge(decode, batch), batch, "invalid", "invalid_record")
 
 
 @codecs
@@ -102,49 +102,49 @@ def test_a_length_past_the_message_is_invalid(decode: Decode, magic: int, wrong:
 def test_a_length_past_an_inner_message_is_invalid(
     decode: Decode, magic: int, codec: int, wrong: dict[str, int]
 ) -> None:
-    entry = _wrapper(magic, codec, _message(magic, offset=101, **wrong)).encode()
-    check_refused(judge(decode, entry), entry, "invalid", "invalid_record")
+    batch = _wrapper(magic, codec, _message(magic, offset=101, **wrong)).encode()
+    check_refused(judge(decode, batch), batch, "invalid", "invalid_record")
 
 
 @codecs
 def test_a_wrapper_without_a_value_is_invalid(decode: Decode, magic: int, codec: int) -> None:
-    entry = replace(_wrapper(magic, codec), value=None).encode()
-    check_refused(judge(decode, entry), entry, "invalid", "invalid_record")
+    batch = replace(_wrapper(magic, codec), value=None).encode()
+    check_refused(judge(decode, batch), batch, "invalid", "invalid_record")
 
 
 @codecs
 def test_a_wrapper_without_messages_is_invalid(decode: Decode, magic: int, codec: int) -> None:
-    entry = wrap([], codec=codec, magic=magic, outer_offset=FIRST_OFFSET).encode()
-    check_refused(judge(decode, entry), entry, "invalid", "invalid_record")
+    batch = wrap([], codec=codec, magic=magic, outer_offset=FIRST_OFFSET).encode()
+    check_refused(judge(decode, batch), batch, "invalid", "invalid_record")
 
 
 @codecs
 def test_a_wrapper_inside_a_wrapper_is_invalid(decode: Decode, magic: int, codec: int) -> None:
     nested = replace(_wrapper(magic, GZIP), offset=101)
-    entry = _wrapper(magic, codec, nested).encode()
-    check_refused(judge(decode, entry), entry, "invalid", "invalid_record")
+    batch = _wrapper(magic, codec, nested).encode()
+    check_refused(judge(decode, batch), batch, "invalid", "invalid_record")
 
 
 @codecs
 @pytest.mark.parametrize("cut", [1, 4, 20, 30])
 def test_a_cut_inner_message_is_invalid(decode: Decode, magic: int, codec: int, cut: int) -> None:
     plain = b"".join(message.encode() for message in _inner(magic))
-    entry = _wrapper(magic, codec, inner=plain[:-cut]).encode()
-    check_refused(judge(decode, entry), entry, "invalid", "invalid_record")
+    batch = _wrapper(magic, codec, inner=plain[:-cut]).encode()
+    check_refused(judge(decode, batch), batch, "invalid", "invalid_record")
 
 
 @codecs
 @pytest.mark.parametrize("length", [-(1 << 31), -3, 0, 13, 1 << 30])
 def test_an_inner_length_that_lies_is_invalid(decode: Decode, magic: int, codec: int, length: int) -> None:
-    entry = _wrapper(magic, codec, _message(magic, offset=101, length=length)).encode()
-    check_refused(judge(decode, entry), entry, "invalid", "invalid_record")
+    batch = _wrapper(magic, codec, _message(magic, offset=101, length=length)).encode()
+    check_refused(judge(decode, batch), batch, "invalid", "invalid_record")
 
 
 @pytest.mark.parametrize("code", [4, 5, 6, 7], ids=["zstd", "5", "6", "7"])
 def test_a_codec_that_these_formats_lack_is_unsupported(decode: Decode, magic: int, code: int) -> None:
-    entry = replace(_wrapper(magic, GZIP), attributes=code).encode()
-    verdict = judge(decode, entry)
-    check_refused(verdict, entry, "unsupported", "unknown_codec")
+    batch = replace(_wrapper(magic, GZIP), attributes=code).encode()
+    verdict = judge(decode, batch)
+    check_refused(verdict, batch, "unsupported", "unknown_codec")
     assert verdict.batch is not None
     assert verdict.batch["compression"] == ("zstd" if code == 4 else "unknown")
 
@@ -153,18 +153,18 @@ def test_a_codec_that_these_formats_lack_is_unsupported(decode: Decode, magic: i
 def test_a_wrapper_s_stream_that_is_cut_is_refused(decode: Decode, magic: int, codec: int) -> None:
     wrapper = _wrapper(magic, codec)
     value = wrapper.value or b""
-    entry = replace(wrapper, value=value[: len(value) * 2 // 3]).encode()
-    check_refused(judge(decode, entry), entry, "invalid", "decompression_failed")
+    batch = replace(wrapper, value=value[: len(value) * 2 // 3]).encode()
+    check_refused(judge(decode, batch), batch, "invalid", "decompression_failed")
 
 
 @codecs
 @pytest.mark.parametrize("over", [False, True])
 def test_a_wrapper_s_expansion_stops_at_the_limit(decode: Decode, magic: int, codec: int, over: bool) -> None:
     large = _message(magic, value=bytes(2_000_000))
-    entry = wrap([large], codec=codec, magic=magic).encode()
-    verdict = judge(decode, entry, limit=len(large.encode()) - over)
+    batch = wrap([large], codec=codec, magic=magic).encode()
+    verdict = judge(decode, batch, limit=len(large.encode()) - over)
     if over:
-        check_refused(verdict, entry, "invalid", "decompressed_too_large")
+        check_refused(verdict, batch, "invalid", "decompressed_too_large")
     else:
         check_kept(verdict, "ok", [bytes(2_000_000)])
 
@@ -173,10 +173,10 @@ def test_a_wrapper_s_expansion_stops_at_the_limit(decode: Decode, magic: int, co
 @pytest.mark.parametrize("outer", [-1, 1, 3])
 def test_an_outer_offset_below_the_last_inner_one(decode: Decode, magic: int, codec: int, outer: int) -> None:
     """Magic 1 can't tell the offsets then; magic 0 holds them, and its header contradicts them."""
-    entry = _wrapper(magic, codec, outer_offset=outer).encode()
-    verdict = judge(decode, entry)
+    batch = _wrapper(magic, codec, outer_offset=outer).encode()
+    verdict = judge(decode, batch)
     if magic == 1:
-        check_refused(verdict, entry, "invalid", "invalid_record")
+        check_refused(verdict, batch, "invalid", "invalid_record")
     else:
         check_kept(verdict, "suspect", VALUES)
         assert [row["offset"] for row in verdict.records] == OFFSETS
@@ -254,12 +254,12 @@ def test_log_append_time_of_a_wrapper_holds_for_all_that_lies_in_it(
 
 
 def test_an_lz4_header_checksum_matters_for_magic_1_alone(decode: Decode, magic: int) -> None:
-    entry = _wrapper(magic, LZ4, style="historic").encode()
-    verdict = judge(decode, entry)
+    batch = _wrapper(magic, LZ4, style="historic").encode()
+    verdict = judge(decode, batch)
     if magic == 0:
         check_kept(verdict, "ok", VALUES)
     else:
-        check_refused(verdict, entry, "invalid", "decompression_failed")
+        check_refused(verdict, batch, "invalid", "decompression_failed")
 
 
 @pytest.mark.parametrize("style", ["raw", "twice"])
@@ -268,6 +268,6 @@ def test_snappy_comes_raw_and_framed(decode: Decode, magic: int, style: str) -> 
 
 
 def test_the_smallest_message_is_ok(decode: Decode, magic: int) -> None:
-    entry = Message(magic=magic, offset=FIRST_OFFSET).encode()
-    assert len(entry) == (26, 34)[magic]
-    check_kept(judge(decode, entry), "ok", [None])
+    batch = Message(magic=magic, offset=FIRST_OFFSET).encode()
+    assert len(batch) == (26, 34)[magic]
+    check_kept(judge(decode, batch), "ok", [None])

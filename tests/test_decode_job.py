@@ -87,7 +87,7 @@ def test_a_segment_that_grew_goes_on_where_it_stopped(
     assert contents(lake) == fresh(spark, lake_template, logs)
 
 
-def test_a_torn_entry_becomes_damage_once_the_segment_has_a_successor(
+def test_a_torn_batch_becomes_damage_once_the_segment_has_a_successor(
     spark: SparkSession, lake_template: str, lake: str, logs: Path
 ) -> None:
     put(logs / "a-0", 0, *batches(0, 3), batch(9)[:50])
@@ -113,11 +113,11 @@ def test_a_tail_that_goes_away_leaves_the_ledger(
 def test_a_rewritten_segment_replaces_its_rows(
     spark: SparkSession, lake_template: str, lake: str, logs: Path, sink: str
 ) -> None:
-    entries = batches(0, 4)
-    put(logs / "a-0", 0, *entries)
-    put(logs / "a-1", 0, *entries)
+    written = batches(0, 4)
+    put(logs / "a-0", 0, *written)
+    put(logs / "a-1", 0, *written)
     decode(spark, lake, logs, sink=sink)
-    put(logs / "a-0", 0, entries[0], entries[3], batch(12))
+    put(logs / "a-0", 0, written[0], written[3], batch(12))
     put(logs / "a-2", 0, batch(0))
     summary = decode(spark, lake, logs, sink=sink)
     assert summary.segments == 2
@@ -219,7 +219,7 @@ def mixed_logs(logs: Path) -> None:
     put(logs / "a-0", 100, *batches(100, 3), batch(109)[:30])
     put(logs / "__t-1", 0, batch(0, flags=0x10, producer_id=5, producer_epoch=0, base_sequence=0), bytes(64))
     put(logs / "empty-0", 0)
-    put(logs / "garbage-0", 0, b"no entry at all, " * 9)
+    put(logs / "garbage-0", 0, b"no batch at all, " * 9)
 
 
 @pytest.mark.parametrize(
@@ -271,8 +271,8 @@ def test_a_query_for_a_range_reads_only_the_files_that_hold_it(
         found = records.where(condition)
         assert [row.offset for row in found.collect()] == [21, 22, 23], condition
         assert len(found.inputFiles()) == 1, condition
-    entries = spark.read.format("delta").load(f"{lake}/batches").where("base_offset = 21")
-    assert (entries.count(), len(entries.inputFiles())) == (1, 1)
+    found = spark.read.format("delta").load(f"{lake}/batches").where("base_offset = 21")
+    assert (found.count(), len(found.inputFiles())) == (1, 1)
 
 
 @pytest.mark.parametrize("sink", ["arrow", "spark"])

@@ -23,10 +23,10 @@ from pipelines import decode_batches, format_report, ingest_raw, quality_report,
 from pipelines.command.commands import COMMANDS as ALL_COMMANDS
 from pipelines.command.commands import DECODE, INGEST, QUALITY_REPORT
 from pipelines.command.settings import SETTING_NAMES, Settings, byte_count, option
-from pipelines.engine.spark import answer
 from pipelines.report.check import CHECKS
 from pipelines.source import naming
 from pipelines.views.declared import SESSION_VIEWS, VIEWS
+from tests.support.answers import answer
 from tests.support.corpus import ORACLE
 from tests.support.corpus import ROOT as CORPUS
 from tools import tables_doc
@@ -283,13 +283,16 @@ def test_query_of_the_page_on_formats_prints_what_it_shows(spark: SparkSession, 
 
 def test_committed_records_are_what_a_read_committed_consumer_got(spark: SparkSession, bundled: str) -> None:
     """Reliability.md's promise, for every bundled partition that a broker served."""
-    pipelines.register(spark, bundled)
+
+    def ask(statement: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in answer(spark, bundled, statement)]
+
     found: dict[Path, list[int]] = {}
-    for row in spark.sql("SELECT segment, offset FROM committed_records ORDER BY offset").collect():
-        found.setdefault(Path(row.segment.removeprefix("file://")).parent, []).append(row.offset)
+    for row in ask("SELECT segment, offset FROM committed_records ORDER BY offset"):
+        found.setdefault(Path(row["segment"].removeprefix("file://")).parent, []).append(row["offset"])
     checked = 0
-    for segments in spark.sql("SELECT DISTINCT partition_dir FROM segments").collect():
-        folder = Path(segments.partition_dir.removeprefix("file://"))
+    for segment in ask("SELECT DISTINCT partition_dir FROM segments"):
+        folder = Path(segment["partition_dir"].removeprefix("file://"))
         oracle = ORACLE / folder.relative_to(CORPUS)
         if not (oracle / "read_committed.jsonl").exists():
             continue

@@ -40,22 +40,22 @@ TEXTS = texts()
 def regular(codec: int, magic: int, payload: bytes, room: int = LIMIT) -> bytes | None:
     """What the kernel makes of a payload; None where it declines."""
     window = np.frombuffer(b"\xee" * BEFORE + payload, dtype=np.uint8)
-    entries = np.zeros(1, dtype=BATCH)
-    entry = entries[0]
-    entry["codec"], entry["magic"], entry["count"] = codec, magic, 1
-    entry["payload_at"], entry["payload_size"] = BEFORE, len(payload)
+    batches = np.zeros(1, dtype=BATCH)
+    batch = batches[0]
+    batch["codec"], batch["magic"], batch["count"] = codec, magic, 1
+    batch["payload_at"], batch["payload_size"] = BEFORE, len(payload)
     scratch = np.full(BEFORE + room + 64, 0xEE, dtype=np.uint8)
     progress = np.zeros(1, dtype=PROGRESS)
     progress["used"], progress["batch_bytes"] = BEFORE, room
     progress["group_rows"] = progress["group_bytes"] = 1 << 30
     own = libraries.contexts()
-    why = expand_regular(window, entries, scratch, progress, own.zstd, own.inflate)
+    why = expand_regular(window, batches, scratch, progress, own.zstd, own.inflate)
     assert scratch[:BEFORE].tobytes() == b"\xee" * BEFORE
     if why == DECLINES:
         return None
-    assert entry["expanded"] == 1
+    assert batch["expanded"] == 1
     used = int(progress["used"][0])
-    assert (entry["data_at"], used) == (BEFORE, BEFORE + entry["data_size"])
+    assert (batch["data_at"], used) == (BEFORE, BEFORE + batch["data_size"])
     return bytes(scratch[BEFORE:used].tobytes())
 
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
-import pipelines
 from pipelines import decode_batches, format_report
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
 from pipelines.lake.create import create_tables
 from pipelines.report.savings_text import by_topic, to_json, to_text
+from pipelines.views.register import register
 from tests.support import logs
 from tests.support.segment_maker import Batch, Record
 from udfs.format.report_tables import FORMAT_SAVINGS
@@ -62,7 +62,7 @@ def test_runs_stay_beside_each_other_and_the_same_run_writes_nothing(
     grown = format_report.run(spark, replace(asked, price_per_gb_month=1.0))
     assert dearer.is_new
     assert grown.is_new
-    pipelines.register(spark, lake)
+    register(spark, lake, "format_savings")
     latest = "created_at = (SELECT max(created_at) FROM format_savings)"
     told = spark.sql(f"SELECT DISTINCT run_id, records FROM format_savings WHERE {latest}").collect()
     assert [tuple(row) for row in told] == [(grown.run_id, 45)]
@@ -72,11 +72,11 @@ def test_runs_stay_beside_each_other_and_the_same_run_writes_nothing(
 def test_a_sample_is_spread_over_all_batches(spark: SparkSession, lake: str, tmp_path: Path) -> None:
     """The second half of the batches is random: a sample of the first ones would miss that kind."""
     chance = random.Random(1)
-    entries = []
+    written = []
     for i in range(40):
         texts = chance.randbytes(600).hex() if i >= 20 else "a" * 1200
-        entries.append(logs.batch(i * 3, 3, text=texts))
-    logs.put(tmp_path / "logs" / "t-0", 0, *entries)
+        written.append(logs.batch(i * 3, 3, text=texts))
+    logs.put(tmp_path / "logs" / "t-0", 0, *written)
     decode_batches.run(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake))
     sizes = {}
     for batches in (4, 40):
@@ -115,7 +115,7 @@ def test_the_lake_stays_whole(spark: SparkSession, lake: str, tmp_path: Path) ->
     assert decode_batches.run(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake)).segments == 0
     metadata = DeltaTable(f"{lake}/format_savings").metadata()
     assert metadata.description == FORMAT_SAVINGS.comment
-    pipelines.register(spark, lake)
+    register(spark, lake, "format_savings")
     fields = [(f.name, f.dataType.simpleString()) for f in spark.table("format_savings").schema.fields]
     assert fields == [(column.name, column.sql_type) for column in FORMAT_SAVINGS.columns]
 

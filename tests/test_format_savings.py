@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import pipelines
 from pipelines import decode_batches, format_report
 from pipelines.command.settings import Settings
 from pipelines.report.format_savings import Report
+from pipelines.views.register import register
 from tests.kafka.writer import Form, Written, write_segments
 from tests.support import logs
 from tests.support.corpus import ROOT as CORPUS
@@ -261,7 +261,7 @@ def test_batches_of_brokers_take_as_v2_what_they_expand_to(spark: SparkSession, 
     lake = str(tmp_path / "lake")
     decode_batches.run(spark, Settings(source=tuple(sources), lake=lake))
     format_report.run(spark, Settings(lake=lake, codec_levels="gzip"))
-    pipelines.register(spark, lake)
+    register(spark, lake, "batches, format_savings")
     expanded = spark.sql(
         "SELECT topic, partition, sum(61 + uncompressed_bytes) AS bytes, count(*) AS batches FROM batches "
         "WHERE NOT is_control AND status IN ('ok', 'suspect') GROUP BY ALL"
@@ -275,16 +275,16 @@ def test_batches_of_brokers_take_as_v2_what_they_expand_to(spark: SparkSession, 
 
 
 def test_control_batches_are_apart(spark: SparkSession, lake: str, tmp_path: Path) -> None:
-    entries = [logs.data(0, 7, records=3), logs.marker(3, 7), logs.data(4, 7, records=1)]
-    logs.put(tmp_path / "logs" / "t-0", 0, *entries)
+    batches = [logs.data(0, 7, records=3), logs.marker(3, 7), logs.data(4, 7, records=1)]
+    logs.put(tmp_path / "logs" / "t-0", 0, *batches)
     decode_batches.run(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake))
     rows = format_report.run(spark, Settings(lake=lake, codec_levels="gzip")).rows.to_pylist()
     (control,) = [row for row in rows if row["layout"] == "control"]
-    assert (control["records"], control["batches"], control["bytes"]) == (1, 1, len(entries[1]))
+    assert (control["records"], control["batches"], control["bytes"]) == (1, 1, len(batches[1]))
     assert control["saved_bytes"] is None
     assert {row["records"] for row in rows if row["layout"] != "control"} == {4}
     (stored,) = [row for row in rows if row["layout"] == "stored"]
-    assert stored["bytes"] == len(entries[0]) + len(entries[2])
+    assert stored["bytes"] == len(batches[0]) + len(batches[2])
 
 
 def test_batches_end_with_their_segment(spark: SparkSession, lake: str, tmp_path: Path) -> None:

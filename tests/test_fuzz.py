@@ -22,7 +22,7 @@ from tests.fuzz import compared, costs, plain, run, watchdog
 from tests.fuzz.run import past_findings
 from tests.fuzz.segments import Maker
 from tests.support import corpus, reference_decoder
-from tests.support.agreement import check_entry
+from tests.support.agreement import check_batch_and_records
 from tests.support.damage import sound
 from tests.support.fast import decode
 from udfs.kernels.record_builder import RecordBuilder
@@ -58,7 +58,7 @@ def test_compiled_equals_plain(data: bytes, window: int, has_successor: bool) ->
     compared.check_plain(data, window, has_successor=has_successor)
 
 
-def test_changed_entries_are_judged_as_kafka_judges_them() -> None:
+def test_changed_batches_are_judged_as_kafka_judges_them() -> None:
     verdicts, differing = compared.kafka_round(SEED, 1000)
     assert not differing
     assert verdicts["read"] > 250
@@ -83,8 +83,8 @@ def test_a_past_finding_is_mended(path: Path) -> None:
         records = [record for record in decoded.records if record["batch_position"] == position]
         assert row["crc_ok"] == want["crc_ok"]
         if row["crc_ok"]:
-            check_entry(
-                row, records, reference_decoder.decode_entry(data[position : position + size], position)
+            check_batch_and_records(
+                row, records, reference_decoder.decode_batch(data[position : position + size], position)
             )
     for window in (64, 100, 333, len(data)):
         compared.check_plain(data, window)
@@ -165,7 +165,7 @@ LYING: costs.Recipe = (
 def test_a_decoder_that_reads_a_range_again_for_each_length_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("udfs.recovery.resync._HEADERS", costs.BLOCK)
+    monkeypatch.setattr("udfs.recovery.headers._HEADERS", costs.BLOCK)
     data = costs.build(LYING, costs.SMALL)
     assert "reads too much" not in costs.broken(costs.cost(data))
 
@@ -181,7 +181,7 @@ def test_a_decoder_that_reads_a_range_again_for_each_length_is_found(
 
 # 1 MiB takes 43 s, 2 MiB 162 s: behind each damaged range other chains are followed to the end of the segment
 def test_lengths_that_claim_a_little_cost_no_more_than_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("udfs.recovery.resync._HEADERS", costs.BLOCK)
+    monkeypatch.setattr("udfs.recovery.headers._HEADERS", costs.BLOCK)
     pairs = []
     for offset in range(0, 3000, 2):
         lying = sound(offset + 1, 1)

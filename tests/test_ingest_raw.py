@@ -51,7 +51,7 @@ def on_disk(logs: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("sink", ["arrow", "spark"])
 def test_files_land_byte_for_byte_once(spark: SparkSession, lake: str, logs: Path, sink: str) -> None:
     put(logs / "a-0", 0, *batches(0, 3), batch(9)[:40])
-    put(logs / "a-1", 5, b"no entry at all")
+    put(logs / "a-1", 5, b"no batch at all")
     summary = ingest(spark, lake, logs, sink=sink)
     assert (summary.segments, summary.chunks) == (2, len(rows(lake, "raw_segments")))
     assert landed(lake) == on_disk(logs)

@@ -12,6 +12,7 @@ import pytest
 import pipelines
 from pipelines import decode_batches, quality_report
 from pipelines.command.settings import Settings
+from pipelines.views.register import register
 from tests.support import corpus
 from tests.support.page import Page, check_structure
 from tests.support.quality import measured, over_partitions
@@ -142,6 +143,6 @@ def test_page_of_all_bundled_segments(spark: SparkSession, bundled: str, tmp_pat
     check_structure(page)
     assert len(page.of("svg")) == 4
     assert (tmp_path / "quality.html").stat().st_size < 500_000
-    pipelines.register(spark, bundled)
+    register(spark, bundled, "quality_metrics")
     rows = spark.sql("SELECT DISTINCT topic FROM quality_metrics WHERE `check` = 'torn_tails' AND NOT passed")
     assert {row.topic for row in rows.collect()} == failed(bundled, "torn_tails")

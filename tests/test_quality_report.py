@@ -115,8 +115,8 @@ def test_hostile_records_are_not_in_the_page(lake: str, tmp_path: Path) -> None:
     """Keys, values and header keys of sound and of damaged batches."""
     text = MARKUP.encode()
     record = Record(key=text, value=text, headers=((text, text),))
-    entries = [Batch((record,), base_offset=base).encode() for base in (0, 1, 2)]
-    add_log(lake, "orders", {0: entries[0] + flip(entries[1], -1) + text + entries[2]})
+    batches = [Batch((record,), base_offset=base).encode() for base in (0, 1, 2)]
+    add_log(lake, "orders", {0: batches[0] + flip(batches[1], -1) + text + batches[2]})
     page, _, _ = report(lake, tmp_path)
     check_structure(page)
     assert "<script" not in (tmp_path / "quality.html").read_text()

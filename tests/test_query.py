@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pipelines import query
+from pipelines import query, sql_shell
 from pipelines.command.errors import UserError
-from pipelines.engine.spark import answer
+from pipelines.command.session import configured
+from pipelines.engine.spark import answer, prepare, results
 from pipelines.views.statements import only_reads, split_statements
 from tests.support.lake_rows import insert
 
@@ -33,8 +36,18 @@ def ask(spark: SparkSession, lake: str, statement: str, output: str) -> list[str
     return list(answer(spark, lake, statement, output))
 
 
-def test_json_is_one_object_a_row(spark: SparkSession, lake: str) -> None:
-    (line,) = ask(spark, lake, ONE_OF_EACH, "json")
+Prepared = Callable[[str, str], list[str]]
+
+
+@pytest.fixture(scope="module")
+def prepared(spark: SparkSession, lake_template: str) -> Prepared:
+    """Asks in a session that knows all tables and views: to make them takes longer than most statements."""
+    prepare(spark, lake_template)
+    return lambda statement, output: list(results(spark, statement, output))
+
+
+def test_json_is_one_object_a_row(prepared: Prepared) -> None:
+    (line,) = prepared(ONE_OF_EACH, "json")
     assert json.loads(line) == {
         "bytes": "AP8=",
         "word": "aGk=",
@@ -50,8 +63,8 @@ def test_json_is_one_object_a_row(spark: SparkSession, lake: str) -> None:
     }
 
 
-def test_csv_tells_null_from_empty(spark: SparkSession, lake: str) -> None:
-    head, row = ask(spark, lake, ONE_OF_EACH, "csv")
+def test_csv_tells_null_from_empty(prepared: Prepared) -> None:
+    head, row = prepared(ONE_OF_EACH, "csv")
     assert head == "bytes,word,empty,nothing,at,big,exact,yes,headers,text,blank"
     assert row == (
         'AP8=,aGk=,"",,2020-01-01T00:00:00.123000Z,9007199254740993,1.50,true,'
@@ -59,10 +72,8 @@ def test_csv_tells_null_from_empty(spark: SparkSession, lake: str) -> None:
     )
 
 
-def test_table_shows_bytes_as_a_person_reads_them(spark: SparkSession, lake: str) -> None:
-    lines = ask(
-        spark, lake, "SELECT x'00ff' AS b, x'6869' AS b, NULL AS n UNION ALL SELECT x'', x'', NULL", "table"
-    )
+def test_table_shows_bytes_as_a_person_reads_them(prepared: Prepared) -> None:
+    lines = prepared("SELECT x'00ff' AS b, x'6869' AS b, NULL AS n UNION ALL SELECT x'', x'', NULL", "table")
     assert lines == ["b       b   n", "------  --  ----", "0x00ff  hi  NULL", "            NULL", "(2 rows)"]
 
 
@@ -92,9 +103,9 @@ def test_tables_and_views_by_name(spark: SparkSession, lake: str) -> None:
         ("SELECT raise_error(string(id)) FROM range(1)", r"SQL: \[USER_RAISED_EXCEPTION\] 0"),
     ],
 )
-def test_wrong_statements_are_one_line(spark: SparkSession, lake: str, statement: str, message: str) -> None:
+def test_wrong_statements_are_one_line(prepared: Prepared, statement: str, message: str) -> None:
     with pytest.raises(UserError, match=message) as caught:
-        ask(spark, lake, statement, "json")
+        prepared(statement, "json")
     assert "\n" not in str(caught.value)
 
 
@@ -137,14 +148,16 @@ def test_a_statement_that_writes_is_refused_before_anything_starts(
         "EXPLAIN SELECT 1",
     ],
 )
-def test_statements_that_read_are_run(spark: SparkSession, lake: str, statement: str) -> None:
+def test_statements_that_read_are_run(prepared: Prepared, statement: str) -> None:
     assert only_reads(statement)
-    list(answer(spark, lake, statement, "json"))  # that it is a statement
+    prepared(statement, "json")  # that it is a statement
 
 
-def test_upkeep_is_possible_where_it_is_asked_for(lake: str, tmp_path: Path) -> None:
-    done = in_process(tmp_path, "pipelines.query", "--lake", lake, "--writes", "allow", "DELETE FROM records")
-    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+def test_upkeep_is_possible_where_it_is_asked_for(spark: SparkSession, lake: str) -> None:
+    insert(lake, "records", [{"topic": "t", "partition": 0, "magic": 2, "offset": n} for n in range(3)])
+    statement = "DELETE FROM records WHERE offset < 2"
+    assert query.main(["--lake", lake, "--writes", "allow", statement]) == 0
+    assert ask(spark, lake, "SELECT offset FROM records", "csv") == ["offset", "2"]
 
 
 def in_process(folder: Path, *command: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -188,19 +201,26 @@ def test_shell_knows_tables_and_views_and_leaves_nothing(lake: str, tmp_path: Pa
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
 
 
-def test_shell_goes_on_after_a_wrong_statement(lake: str, tmp_path: Path) -> None:
+def test_shell_goes_on_after_a_wrong_statement(
+    spark: SparkSession,
+    lake: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     statements = (
         "-- a comment; with a semicolon\nSELECT ';' AS a,\n  /* ; */ crc32c('123456789') AS crc;\n"
         "SELECT * FROM recods; SET spark.sql.session.timeZone=Asia/Tokyo;\nEXPLAIN SELECT 1;"
         "SELECT string(timestamp_seconds(0)) AS at;\n\nSELECT 5 AS last"
     )
-    done = in_process(tmp_path, "pipelines.sql_shell", "--lake", lake, stdin=statements)
-    assert done.returncode == 1
-    assert done.stdout.startswith("a  crc\n-  ----------\n;  3808858755\n(1 row)\n")
-    assert "1970-01-01 09:00:00" in done.stdout
-    assert "\n== Physical Plan ==\n" in done.stdout
-    assert done.stdout.endswith("last\n----\n5\n(1 row)\n")
-    first, last = done.stderr.splitlines()
+    monkeypatch.setattr(sys, "stdin", io.StringIO(statements))
+    with configured(spark, {"spark.sql.session.timeZone": "UTC"}):
+        assert sql_shell.main(["--lake", lake]) == 1
+    said = capsys.readouterr()
+    assert said.out.startswith("a  crc\n-  ----------\n;  3808858755\n(1 row)\n")
+    assert "1970-01-01 09:00:00" in said.out
+    assert "\n== Physical Plan ==\n" in said.out
+    assert said.out.endswith("last\n----\n5\n(1 row)\n")
+    first, last = said.err.splitlines()
     assert first.startswith("error: SQL: [TABLE_OR_VIEW_NOT_FOUND]")
     assert first.endswith("; did you mean records?")
     assert last == "error: 1 statement failed"

@@ -40,9 +40,9 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def broken(entry: bytes) -> bytes:
+def broken(batch: bytes) -> bytes:
     """A batch with one wrong bit in its last byte."""
-    return entry[:-1] + bytes([entry[-1] ^ 1])
+    return batch[:-1] + bytes([batch[-1] ^ 1])
 
 
 def test_counts_are_those_of_kafka_s_own_library() -> None:

@@ -36,7 +36,7 @@ def test_sound_segments_equal_the_reference_through_any_window(data: bytes, wind
 
 
 @settings(max_examples=150)
-@given(st.lists(mutations.lying_entries(), min_size=1, max_size=4).map(b"".join), windows)
+@given(st.lists(mutations.lying_batches(), min_size=1, max_size=4).map(b"".join), windows)
 def test_content_that_lies_equals_the_reference(data: bytes, window: int) -> None:
     _check_equal(
         fast.decode(data, window_bytes=window, limit=LIMIT), reference_decoder.decode(data, limit=LIMIT)
@@ -87,9 +87,9 @@ def test_slices_of_an_ordinary_segment_chain_wherever_it_is_cut(codec: str) -> N
 
 @QUICK
 @given(strategies.segments(), st.data())
-def test_going_on_at_an_entry_gives_the_rest(entries: list[bytes], draw: st.DataObject) -> None:
-    data = b"".join(entries)
-    start = len(b"".join(entries[: draw.draw(st.integers(0, len(entries)))]))
+def test_going_on_at_a_batch_gives_the_rest(batches: list[bytes], draw: st.DataObject) -> None:
+    data = b"".join(batches)
+    start = len(b"".join(batches[: draw.draw(st.integers(0, len(batches)))]))
     whole, rest = fast.decode(data), fast.decode(data, start=start)
     assert rest.batches == [row for row in whole.batches if row["position"] >= start]
     assert rest.records == [row for row in whole.records if row["batch_position"] >= start]
@@ -97,13 +97,13 @@ def test_going_on_at_an_entry_gives_the_rest(entries: list[bytes], draw: st.Data
 
 @st.composite
 def broken(draw: st.DrawFn) -> tuple[list[bytes], bytes]:
-    """The entries of a segment, and its bytes with some changed in place."""
-    entries = draw(strategies.segments())
-    data = bytearray(b"".join(entries))
+    """The batches of a segment, and its bytes with some changed in place."""
+    batches = draw(strategies.segments())
+    data = bytearray(b"".join(batches))
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(data) - 1))
         data[at] ^= draw(st.sampled_from([1, 0x80, 0xFF]) | st.integers(1, 255))
-    return entries, bytes(data)
+    return batches, bytes(data)
 
 
 @settings(max_examples=200)
@@ -138,14 +138,14 @@ def test_every_byte_of_a_broken_segment_is_accounted_for(
 @given(broken(), windows)
 def test_damage_costs_only_the_batches_that_it_hits(made: tuple[list[bytes], bytes], window: int) -> None:
     """But for a torn tail: a header that claims more than the segment has may hide what follows."""
-    entries, data = made
+    batches, data = made
     decoded = fast.decode(data, window_bytes=window, limit=LIMIT)
     found = {row["position"] for row in decoded.batches if row["crc_ok"]}
     position = 0
-    for entry in entries:
-        if data[position : position + len(entry)] == entry:
+    for batch in batches:
+        if data[position : position + len(batch)] == batch:
             assert position in found or position >= len(data) - decoded.tail_bytes
-        position += len(entry)
+        position += len(batch)
 
 
 @QUICK
@@ -195,7 +195,7 @@ def test_a_late_fault_in_a_batch_of_very_many_records_lets_none_through() -> Non
 
 
 @pytest.mark.parametrize("window", [100, 5000, WINDOW_BYTES])
-def test_an_entry_larger_than_the_window_is_read(window: int) -> None:
+def test_a_batch_larger_than_the_window_is_read(window: int) -> None:
     value = bytes(range(256)) * 40
     data = b"".join(Batch([Record(value=value)], base_offset=offset).encode() for offset in range(3))
     decoded = fast.decode(data, window_bytes=window)
@@ -204,8 +204,8 @@ def test_an_entry_larger_than_the_window_is_read(window: int) -> None:
     ]
 
 
-def test_offsets_that_go_back_between_entries_are_counted_and_are_no_damage() -> None:
-    entries = [Batch([Record()], base_offset=offset).encode() for offset in (5, 6, 6, 2, 9)]
-    decoded = fast.decode(b"".join(entries))
+def test_offsets_that_go_back_between_batches_are_counted_and_are_no_damage() -> None:
+    batches = [Batch([Record()], base_offset=offset).encode() for offset in (5, 6, 6, 2, 9)]
+    decoded = fast.decode(b"".join(batches))
     assert decoded.totals.offset_regressions == 2
     assert {row["status"] for row in decoded.batches} == {"ok"}

@@ -15,12 +15,14 @@ from deltalake import DeltaTable, write_deltalake
 
 import pipelines
 from pipelines.command.errors import UserError
+from pipelines.command.session import ONLY_PLANS
 from pipelines.lake.address import sql_table
 from pipelines.lake.create import create_tables
 from pipelines.plan import ledger
 from pipelines.plan.ledger import LedgerRow
 from pipelines.views.catalog import register_in_catalog
 from pipelines.views.declared import VIEWS
+from pipelines.views.register import register
 from tests.support.lake_rows import insert
 from udfs.format.schema import RECORDS, TABLES
 
@@ -134,7 +136,12 @@ def test_catalog_schema_holds_tables_and_views_of_one_lake(
     folder.mkdir()
     (folder / "register.py").write_text(REGISTER)
     submit = str(Path(sys.executable).with_name("spark-submit"))
-    conf = ["--conf", "spark.sql.catalogImplementation=hive", "--conf", f"spark.sql.warehouse.dir={folder}/w"]
+    kept = {
+        "spark.sql.catalogImplementation": "hive",
+        "spark.sql.warehouse.dir": f"{folder}/w",
+        "spark.hadoop.javax.jdo.option.ConnectionURL": "jdbc:derby:memory:metastore;create=true",
+    }
+    conf = [word for pair in {**ONLY_PLANS, **kept}.items() for word in ("--conf", "=".join(pair))]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parent.parent)}
     done = subprocess.run(
         [submit, *conf, "register.py", lake, lake_template],
@@ -203,7 +210,7 @@ def transaction(producer_id: int, first: int | None, marker: int | None, outcome
 
 
 def offsets(spark: SparkSession, lake: str, view: str, where: str = "true") -> list[int]:
-    pipelines.register(spark, lake)
+    register(spark, lake, view)
     return [row[0] for row in spark.sql(f"SELECT offset FROM {view} WHERE {where} ORDER BY offset").collect()]
 
 
@@ -270,6 +277,7 @@ def test_views_give_what_the_ledger_names_and_nothing_else(spark: SparkSession, 
     batch = {"topic": "t", "partition": 0, "magic": 2, "segment": SEGMENT, "size_bytes": 7, "crc_ok": True}
     insert(lake, "batches", [{**batch, "position": 1, "generation": g} for g in (2, 3, 4)])
     insert(lake, "quarantine", [{**batch, "position": p, "generation": 3} for p in (5, 10)])
+    register(spark, lake, "crc_report")
     report = spark.sql("SELECT magic, batches, bytes, damaged_bytes FROM crc_report ORDER BY magic").collect()
     assert [tuple(row) for row in report] == [(None, 0, 0, 7), (2, 1, 7, 0)]
 
@@ -302,7 +310,7 @@ def test_messages_are_text_where_the_bytes_are_text(spark: SparkSession, lake: s
         record(3, is_control=True),
     ]
     insert(lake, "records", rows)
-    pipelines.register(spark, lake)
+    register(spark, lake, "messages")
     found = spark.table("messages").orderBy("offset").collect()
     assert [(r.key_text, r.value_text, r.headers_text) for r in found] == [
         ("clé", '{"a": 1}', {"h": "new", "n": None}),
@@ -324,7 +332,7 @@ def test_crc_report_counts_failures_and_damage(spark: SparkSession, lake: str) -
     insert(lake, "batches", found)
     damage = {"topic": "t", "partition": 0, "segment": SEGMENT, "size_bytes": 100, "generation": 0}
     insert(lake, "quarantine", [{**damage, "position": 100}, {**damage, "position": 200}])
-    pipelines.register(spark, lake)
+    register(spark, lake, "crc_report")
     report = [tuple(row) for row in spark.sql("SELECT * FROM crc_report ORDER BY magic").collect()]
     assert report == [
         ("t", 0, None, 0, 0, 0, None, 100),

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.logs import batch, batches, put, rows
 from tests.support.processes import as_anybody
+from tests.support.served import Jobs, jobs
 
-ROOT = Path(__file__).parent.parent
+DECODE = "pipelines.decode_batches"
 PAGE = 4096
+TOPIC = "bad-sector"
 
-# Of one file, in every process of the job, one page gives EIO
-BAD_SECTOR = """
+# Of the files of a topic, in every process of the jobs, one page gives EIO
+BAD_SECTOR = f"""
 import errno, os
 _read = os.preadv
 
 def preadv(file, buffers, offset, *more):
-    begin, end = {begin}, {end}
-    of_it = os.path.samestat(os.fstat(file), os.stat({path!r}))
+    begin, end = {3 * PAGE}, {4 * PAGE}
+    of_it = "/{TOPIC}-0/" in os.readlink(f"/proc/self/fd/{{file}}")
     if of_it and offset < end and offset + sum(len(buffer) for buffer in buffers) > begin:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
     return _read(file, buffers, offset, *more)
@@ -31,29 +33,25 @@ os.preadv = preadv
 """
 
 
-def decode(lake: str, logs: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return run("pipelines.decode_batches", lake, logs, *options, **environment)
-
-
-def run(
-    job: str, lake: str, logs: Path | None, *options: str, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    source = ["--source", str(logs)] if logs else []
-    arguments = ["-m", job, "--lake", lake, *source, *options]
-    command = as_anybody(*arguments) if os.geteuid() == 0 else [sys.executable, *arguments]
-    return subprocess.run(
-        command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, timeout=300
-    )
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
+    """Jobs of a user who is held to the modes of files, on a machine with that sector."""
+    site = tmp_path_factory.mktemp("site")
+    (site / "sitecustomize.py").write_text(BAD_SECTOR)
+    python = as_anybody() if os.geteuid() == 0 else [sys.executable]
+    with jobs(python, PYTHONPATH=str(site)) as started:
+        yield started
 
 
 @pytest.mark.parametrize("sink", ["arrow", "spark"])
-def test_a_sector_that_cannot_be_read_is_damage_of_its_own_kind(lake: str, tmp_path: Path, sink: str) -> None:
-    logs, site = tmp_path / "logs", tmp_path / "site"
-    path = put(logs / "a-0", 0, *[batch(offset, 1, text="x" * 1000) for offset in range(40)])
+def test_a_sector_that_cannot_be_read_is_damage_of_its_own_kind(
+    served: Jobs, lake: str, tmp_path: Path, sink: str
+) -> None:
+    logs = tmp_path / "logs"
+    path = put(logs / f"{TOPIC}-0", 0, *[batch(offset, 1, text="x" * 1000) for offset in range(40)])
     put(logs / "b-0", 0, *batches(0, 3))
-    site.mkdir()
-    (site / "sitecustomize.py").write_text(BAD_SECTOR.format(begin=3 * PAGE, end=4 * PAGE, path=str(path)))
-    done = decode(lake, logs, "--fail-on-damage", "--sink", sink, "--read", "direct", PYTHONPATH=str(site))
+    options = ("--fail-on-damage", "--sink", sink, "--read", "direct")
+    done = served.run(DECODE, "--lake", lake, "--source", str(logs), *options)
     assert done.returncode == 3, done.stderr
     assert "damage: 1 damaged range: see the table quarantine" in done.stdout
     assert f"warning: 4,096 bytes of file://{path} could not be read from the storage" in done.stderr
@@ -63,41 +61,42 @@ def test_a_sector_that_cannot_be_read_is_damage_of_its_own_kind(lake: str, tmp_p
     assert damage["position"] <= 3 * PAGE < 4 * PAGE <= damage["next_position"]
     size = len(batch(0, 1, text="x" * 1000))
     assert damage["size_bytes"] < 2 * size + PAGE
-    before = {row["offset"] for row in rows(lake, "records") if row["topic"] == "a"}
+    before = {row["offset"] for row in rows(lake, "records") if row["topic"] == TOPIC}
     lost = set(range(40)) - before
     assert lost == set(range(min(lost), max(lost) + 1))
     assert len(lost) <= 2 + PAGE // size
     assert len([row for row in rows(lake, "records") if row["topic"] == "b"]) == 9
 
 
-def test_landed_zeros_for_a_sector_are_told(lake: str, tmp_path: Path) -> None:
-    logs, site = tmp_path / "logs", tmp_path / "site"
-    path = put(logs / "a-0", 0, *[batch(offset, 1, text="x" * 1000) for offset in range(40)])
-    site.mkdir()
-    (site / "sitecustomize.py").write_text(BAD_SECTOR.format(begin=3 * PAGE, end=4 * PAGE, path=str(path)))
-    done = run("pipelines.ingest_raw", lake, logs, PYTHONPATH=str(site))
+def test_landed_zeros_for_a_sector_are_told(served: Jobs, lake: str, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    path = put(logs / f"{TOPIC}-0", 0, *[batch(offset, 1, text="x" * 1000) for offset in range(40)])
+    done = served.run("pipelines.ingest_raw", "--lake", lake, "--source", str(logs))
     assert done.returncode == 0, done.stderr
     assert f"warning: not all bytes of file://{path} from 11," in done.stderr
     before, chunk = sorted(rows(lake, "raw_segments"), key=lambda row: row["chunk_position"])
     assert before["crc32c"] is not None
     begin = 3 * PAGE - chunk["chunk_position"]
     assert (chunk["crc32c"], chunk["content"][begin : begin + PAGE]) == (None, bytes(PAGE))
-    decoded = run("pipelines.decode_batches", lake, None, "--from-raw", "--fail-on-damage")
+    decoded = served.run(DECODE, "--lake", lake, "--from-raw", "--fail-on-damage")
     assert decoded.returncode == 3, decoded.stderr
-    again = run("pipelines.decode_batches", lake, None, "--from-raw")
+    again = served.run(DECODE, "--lake", lake, "--from-raw")
     assert "nothing new to decode" in again.stdout
 
 
-def test_a_file_and_a_folder_that_are_closed_to_us_stop_no_other(lake: str, tmp_path: Path) -> None:
+def test_a_file_and_a_folder_that_are_closed_to_us_stop_no_other(
+    served: Jobs, lake: str, tmp_path: Path
+) -> None:
     logs = tmp_path / "logs"
+    arguments = (DECODE, "--lake", lake, "--source", str(logs))
     closed = put(logs / "a-0", 0, *batches(0, 3))
     put(logs / "a-0", 9, *batches(9, 3))
     folder = put(logs / "b-0", 0, *batches(0, 3)).parent
     closed.chmod(0)
     folder.chmod(0)
     try:
-        first = decode(lake, logs)
-        again = decode(lake, logs, "--fail-on-damage")
+        first = served.run(*arguments)
+        again = served.run(*arguments, "--fail-on-damage")
     finally:
         folder.chmod(0o755)
     for done, code in ((first, 0), (again, 3)):
@@ -109,21 +108,24 @@ def test_a_file_and_a_folder_that_are_closed_to_us_stop_no_other(lake: str, tmp_
         assert "Traceback" not in done.stderr
     assert sorted(row["offset"] for row in rows(lake, "records")) == list(range(9, 18))
     closed.chmod(0o644)
-    assert decode(lake, logs, "--fail-on-damage").returncode == 0
+    assert served.run(*arguments, "--fail-on-damage").returncode == 0
     assert len(rows(lake, "records")) == 27
 
 
-def test_a_known_file_that_is_closed_now_keeps_its_rows_and_stops_no_other(lake: str, tmp_path: Path) -> None:
+def test_a_known_file_that_is_closed_now_keeps_its_rows_and_stops_no_other(
+    served: Jobs, lake: str, tmp_path: Path
+) -> None:
     logs = tmp_path / "logs"
+    arguments = (DECODE, "--lake", lake, "--source", str(logs))
     closed = put(logs / "a-0", 0, *batches(0, 3))
     put(logs / "b-0", 0, *batches(0, 3))
     shut = put(logs / "c-0", 0, *batches(0, 3)).parent
-    assert decode(lake, logs).returncode == 0
+    assert served.run(*arguments).returncode == 0
     put(logs / "b-0", 0, *batches(0, 4))
     closed.chmod(0)
     shut.chmod(0o444)  # its names can be listed, its files can't be reached
     try:
-        done = decode(lake, logs, "--fail-on-damage")
+        done = served.run(*arguments, "--fail-on-damage")
     finally:
         shut.chmod(0o755)
     assert done.returncode == 3, done.stderr

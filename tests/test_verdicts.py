@@ -54,7 +54,7 @@ def test_slices_that_chain_are_sound() -> None:
     assert verdict(report(40, 45, 100), report(0, 0, 45)).row is not None
 
 
-def test_a_slice_without_an_entry_of_its_own_is_passed_over() -> None:
+def test_a_slice_without_a_batch_of_its_own_is_passed_over() -> None:
     assert verdict(report(0, 0, 80), report(40, None, 60), report(60, 80, 100)).row is not None
 
 

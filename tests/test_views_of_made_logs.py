@@ -1,47 +1,107 @@
-"""The views over logs that a test makes, where it knows every fact."""
+"""The views over logs that a test makes, where it knows every fact.
+
+Each test has topics of its own, and all of them one lake. DuckDB answers where it can, as it does for users;
+that Spark gives the same rows is asked once of each view.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from deltalake import DeltaTable
 
 from pipelines import decode_batches
 from pipelines.command.settings import Settings
-from pipelines.views.declared import VIEWS
-from pipelines.views.register import register
+from pipelines.engine import answer as without_java
+from pipelines.engine import spark as with_spark
+from pipelines.views.declared import VIEWS, View
+from tests.support.answers import answer
 from tests.support.lake_rows import insert
 from tests.support.logs import batch, data, marker, put
 from tests.support.segment_maker import DELETE_HORIZON, Batch, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
 
-    Ask = Callable[[str], list[dict[str, Any]]]
+Rows = list[dict[str, Any]]
+Ask = Callable[[str], Rows]
 
 NOW = 1_700_000_000_000  # 2023-11-14
 HOUR = 3_600_000
 
 
-@pytest.fixture
-def ask_of(spark: SparkSession, tmp_path: Path) -> Callable[[Path], Ask]:
-    """Decodes a log directory, and gives what answers statements about it."""
+WRITERS: list[Callable[[Path], Any]] = []
 
-    def ask_of(source: Path) -> Ask:
-        lake = str(tmp_path / "lake")
-        decode_batches.run(spark, Settings(source=(str(source),), lake=lake))
 
-        def ask(statement: str) -> list[dict[str, Any]]:
-            register(spark, lake, statement)
-            return [row.asDict() for row in spark.sql(statement).collect()]
+def logs(write: Callable[[Path], Any]) -> Callable[[Path], Any]:
+    """Marks a function that writes logs into the folder that all of them are decoded from."""
+    WRITERS.append(write)
+    return write
 
-        return ask
 
-    return ask_of
+def rows_of(lines: Any) -> Rows:
+    return [json.loads(line) for line in lines]
+
+
+def asking(spark: SparkSession, lake: str) -> Ask:
+    """What answers statements about a lake."""
+    return lambda statement: rows_of(answer(spark, lake, statement))
+
+
+def sizes(partition_dir: Path) -> list[int]:
+    """Bytes of the segments of a log, in their order."""
+    return [path.stat().st_size for path in sorted(partition_dir.glob("*.log"))]
+
+
+def in_spark(spark: SparkSession, lake: str, statement: str) -> list[str]:
+    return sorted(map(repr, rows_of(with_spark.answer(spark, lake, statement, "json"))))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log directory with the logs of all tests."""
+    made = tmp_path_factory.mktemp("made") / "logs"
+    for write in WRITERS:
+        write(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def made_lake(spark: SparkSession, folder: Path) -> str:
+    lake = str(folder.parent / "lake")
+    decode_batches.run(spark, Settings(source=(str(folder),), lake=lake))
+    return lake
+
+
+@pytest.fixture(scope="module")
+def ask(spark: SparkSession, made_lake: str) -> Ask:
+    return asking(spark, made_lake)
+
+
+@pytest.mark.parametrize(
+    "relation",
+    [
+        "producers",
+        "timestamp_anomalies",
+        f"timestamp_anomalies(max_future_ms => {3 * HOUR + 1}, max_disorder_ms => {2 * HOUR})",
+        f"retention_report(retention_ms => {HOUR}, at_ms => {NOW + 4 * HOUR})",
+        f"retention_report(retention_ms => -1, retention_bytes => 100, at_ms => {NOW})",
+        f"compaction_report(at_ms => {NOW + 1})",
+        "offset_gaps",
+        "lost_offsets",
+        "hanging_transactions(timeout_ms => -1)",
+    ],
+)
+def test_spark_gives_the_same_rows(spark: SparkSession, made_lake: str, relation: str) -> None:
+    statement = f"SELECT * FROM {relation}"
+    found = sorted(map(repr, rows_of(without_java.answer(made_lake, statement, "json"))))
+    assert found
+    assert in_spark(spark, made_lake, statement) == found
 
 
 def written(base: int, at: int, *after: int, **values: Any) -> bytes:
@@ -54,44 +114,56 @@ def sent(base: int, sequence: int, records: int = 2, epoch: int = 0) -> bytes:
     return batch(base, records, producer_id=9, producer_epoch=epoch, base_sequence=sequence)
 
 
-def test_sequence_numbers_that_wrap_are_no_gap(ask_of: Any, tmp_path: Path) -> None:
-    put(tmp_path / "src" / "t-0", 0, sent(0, 2**31 - 2), sent(2, 0), sent(4, 2))
-    put(tmp_path / "src" / "t-1", 0, sent(0, 2**31 - 1, 1), sent(1, 0))
-    put(tmp_path / "src" / "t-2", 0, sent(0, 2**31 - 1, 2), sent(2, 1))  # the wrap lies inside a batch
-    rows = ask_of(tmp_path / "src")("SELECT * FROM producers")
+@logs
+def sequences_that_wrap(folder: Path) -> None:
+    put(folder / "wraps-0", 0, sent(0, 2**31 - 2), sent(2, 0), sent(4, 2))
+    put(folder / "wraps-1", 0, sent(0, 2**31 - 1, 1), sent(1, 0))
+    put(folder / "wraps-2", 0, sent(0, 2**31 - 1, 2), sent(2, 1))  # the wrap lies inside a batch
+
+
+def test_sequence_numbers_that_wrap_are_no_gap(ask: Ask) -> None:
+    rows = ask("SELECT * FROM producers WHERE topic = 'wraps'")
     found = [(r["sequence_gaps"], r["duplicates"], r["resets"]) for r in rows]
     assert found == [(0, 0, 0)] * 3
 
 
-@pytest.mark.parametrize(
-    ("sequences", "expected"),
-    [
-        ((0, 2, 7), {"sequence_gaps": 1, "missing_sequences": 3}),
-        ((0, 2, 2), {"duplicates": 1}),
-        ((4, 6, 0), {"resets": 1}),
-        ((2**31 - 4, 2**31 - 2, 3), {"sequence_gaps": 1, "missing_sequences": 3}),  # over the wrap
-        ((0, 2, 4), {}),
-    ],
-)
-def test_gaps_duplicates_and_resets_of_sequence_numbers(
-    ask_of: Any, tmp_path: Path, sequences: tuple[int, ...], expected: dict[str, int]
-) -> None:
-    put(tmp_path / "src" / "t-0", 0, *(sent(2 * i, each) for i, each in enumerate(sequences)))
-    (row,) = ask_of(tmp_path / "src")("SELECT * FROM producers")
+SEQUENCES: list[tuple[tuple[int, ...], dict[str, int]]] = [
+    ((0, 2, 7), {"sequence_gaps": 1, "missing_sequences": 3}),
+    ((0, 2, 2), {"duplicates": 1}),
+    ((4, 6, 0), {"resets": 1}),
+    ((2**31 - 4, 2**31 - 2, 3), {"sequence_gaps": 1, "missing_sequences": 3}),  # over the wrap
+    ((0, 2, 4), {}),
+]
+
+
+@logs
+def sequences_of_all_kinds(folder: Path) -> None:
+    for partition, (sequences, _) in enumerate(SEQUENCES):
+        made = (sent(2 * i, each) for i, each in enumerate(sequences))
+        put(folder / f"sequences-{partition}", 0, *made)
+
+
+@pytest.mark.parametrize("partition", range(len(SEQUENCES)))
+def test_gaps_duplicates_and_resets_of_sequence_numbers(ask: Ask, partition: int) -> None:
+    (row,) = ask(f"SELECT * FROM producers WHERE topic = 'sequences' AND partition = {partition}")
     counted = ("sequence_gaps", "missing_sequences", "duplicates", "resets")
-    assert {name: row[name] for name in counted} == dict.fromkeys(counted, 0) | expected
+    assert {name: row[name] for name in counted} == dict.fromkeys(counted, 0) | SEQUENCES[partition][1]
 
 
-def test_an_epoch_is_followed_by_the_next_one(ask_of: Any, tmp_path: Path) -> None:
-    put(tmp_path / "src" / "t-0", 0, sent(0, 0), sent(2, 0, epoch=3), sent(4, 2, epoch=3))
-    rows = ask_of(tmp_path / "src")("SELECT * FROM producers ORDER BY producer_epoch")
+@logs
+def epochs(folder: Path) -> None:
+    put(folder / "epochs-0", 0, sent(0, 0), sent(2, 0, epoch=3), sent(4, 2, epoch=3))
+
+
+def test_an_epoch_is_followed_by_the_next_one(ask: Ask) -> None:
+    rows = ask("SELECT * FROM producers WHERE topic = 'epochs' ORDER BY producer_epoch")
     assert [(r["producer_epoch"], r["next_epoch"], r["resets"]) for r in rows] == [(0, 3, 0), (3, None, 0)]
 
 
-def test_timestamps_in_a_wrong_unit_in_the_future_and_out_of_order(ask_of: Any, tmp_path: Path) -> None:
-    folder = tmp_path / "src" / "t-0"
+@logs
+def odd_timestamps(folder: Path) -> None:
     first = put(
-        folder,
+        folder / "odd-0",
         0,
         written(0, NOW),
         written(1, NOW // 1000),  # seconds
@@ -101,12 +173,14 @@ def test_timestamps_in_a_wrong_unit_in_the_future_and_out_of_order(ask_of: Any, 
         written(5, NOW - HOUR),  # just within the bound
         written(6, -1),  # none
     )
-    second = put(folder, 7, written(7, NOW), written(8, NOW + 3 * HOUR, 1))
-    third = put(folder, 10, written(10, NOW))
+    second = put(folder / "odd-0", 7, written(7, NOW), written(8, NOW + 3 * HOUR, 1))
+    third = put(folder / "odd-0", 10, written(10, NOW))
     for path in (first, second, third):
         os.utime(path, (NOW / 1000, NOW / 1000))
-    ask = ask_of(tmp_path / "src")
-    rows = {row["anomaly"]: row for row in ask("SELECT * FROM timestamp_anomalies")}
+
+
+def test_timestamps_in_a_wrong_unit_in_the_future_and_out_of_order(ask: Ask, folder: Path) -> None:
+    rows = {row["anomaly"]: row for row in ask("SELECT * FROM timestamp_anomalies WHERE topic = 'odd'")}
     found = {name: (row["first_offset"], row["records"], row["off_by_ms"]) for name, row in rows.items()}
     assert found == {
         "seconds": (1, 1, NOW // 1000 - NOW),
@@ -116,35 +190,42 @@ def test_timestamps_in_a_wrong_unit_in_the_future_and_out_of_order(ask_of: Any, 
         "none": (6, 1, None),
         "future": (8, 2, 3 * HOUR + 1),
     }
-    behind = second.stat().st_size + third.stat().st_size
-    assert rows["future"]["blocked_bytes"] == behind
-    assert rows["microseconds"]["blocked_bytes"] == first.stat().st_size + behind
+    first, second, third = sizes(folder / "odd-0")
+    assert rows["future"]["blocked_bytes"] == second + third
+    assert rows["microseconds"]["blocked_bytes"] == first + second + third
     assert rows["seconds"]["blocked_bytes"] is rows["none"]["blocked_bytes"] is None
-    later = ask(f"SELECT * FROM timestamp_anomalies(max_future_ms => {3 * HOUR + 1})")
+    later = ask(f"SELECT * FROM timestamp_anomalies(max_future_ms => {3 * HOUR + 1}) WHERE topic = 'odd'")
     assert "future" not in {row["anomaly"] for row in later}
-    wider = ask(f"SELECT * FROM timestamp_anomalies(max_disorder_ms => {2 * HOUR})")
+    wider = ask(f"SELECT * FROM timestamp_anomalies(max_disorder_ms => {2 * HOUR}) WHERE topic = 'odd'")
     assert {row["anomaly"] for row in wider} == found.keys() - {"out_of_order"}
 
 
-def test_a_timestamp_out_of_order_in_a_later_segment_is_seen(ask_of: Any, tmp_path: Path) -> None:
-    put(tmp_path / "src" / "t-0", 0, written(0, NOW))
-    put(tmp_path / "src" / "t-0", 1, written(1, NOW - 3 * HOUR))
-    (row,) = ask_of(tmp_path / "src")("SELECT * FROM timestamp_anomalies")
+@logs
+def a_later_segment(folder: Path) -> None:
+    put(folder / "later-0", 0, written(0, NOW))
+    put(folder / "later-0", 1, written(1, NOW - 3 * HOUR))
+
+
+def test_a_timestamp_out_of_order_in_a_later_segment_is_seen(ask: Ask) -> None:
+    (row,) = ask("SELECT * FROM timestamp_anomalies WHERE topic = 'later'")
     assert (row["anomaly"], row["first_offset"], row["off_by_ms"]) == ("out_of_order", 1, 3 * HOUR)
 
 
-def test_retention_by_time_deletes_from_the_start_alone(ask_of: Any, tmp_path: Path) -> None:
-    """A segment goes once now - largest timestamp > retention.ms, and all before it go."""
-    folder = tmp_path / "src" / "t-0"
+@logs
+def segments_that_expire(folder: Path) -> None:
     for base, at in ((0, NOW), (1, NOW + 5 * HOUR), (2, NOW + HOUR), (3, NOW + 9 * HOUR)):
-        put(folder, base, written(base, at))
-    bare = put(folder, 4, written(4, -1))  # expires by the file's time
+        put(folder / "expires-0", base, written(base, at))
+    bare = put(folder / "expires-0", 4, written(4, -1))  # expires by the file's time
     os.utime(bare, ((NOW + 10 * HOUR) / 1000,) * 2)
-    ask = ask_of(tmp_path / "src")
+
+
+def test_retention_by_time_deletes_from_the_start_alone(ask: Ask) -> None:
+    """A segment goes once now - largest timestamp > retention.ms, and all before it go."""
 
     def report(now: int) -> list[tuple[bool, str | None]]:
         call = f"retention_report(retention_ms => {HOUR}, at_ms => {now})"
-        return [(r["can_go"], r["held_by"]) for r in ask(f"SELECT * FROM {call} ORDER BY file_base_offset")]
+        rows = ask(f"SELECT * FROM {call} WHERE topic = 'expires' ORDER BY file_base_offset")
+        return [(r["can_go"], r["held_by"]) for r in rows]
 
     own, earlier = "its own timestamp", "an earlier segment"
     assert report(NOW + HOUR)[0] == (False, own)
@@ -158,52 +239,57 @@ def test_retention_by_time_deletes_from_the_start_alone(ask_of: Any, tmp_path: P
     ]
     assert report(NOW + 6 * HOUR + 1)[:4] == [(True, None)] * 3 + [(False, own)]
     assert report(NOW + 11 * HOUR + 1) == [(True, None)] * 5
-    (last,) = ask("SELECT * FROM retention_report(retention_ms => 5) WHERE file_base_offset = 4")
+    where = "topic = 'expires' AND file_base_offset = 4"
+    (last,) = ask(f"SELECT * FROM retention_report(retention_ms => 5) WHERE {where}")
     assert last["expires_ms"] == NOW + 10 * HOUR + 5
 
 
-def test_retention_by_size_keeps_at_least_so_many_bytes(ask_of: Any, tmp_path: Path) -> None:
-    folder = tmp_path / "src" / "t-0"
-    sizes = [put(folder, base, written(base, NOW)).stat().st_size for base in range(4)]
-    ask = ask_of(tmp_path / "src")
-    for keep in (0, 1, sizes[3], sizes[3] + 1, sum(sizes)):
+@logs
+def segments_of_known_size(folder: Path) -> None:
+    for base in range(4):
+        put(folder / "sized-0", base, written(base, NOW))
+
+
+def test_retention_by_size_keeps_at_least_so_many_bytes(ask: Ask, folder: Path) -> None:
+    lengths = sizes(folder / "sized-0")
+    for keep in (0, 1, lengths[3], lengths[3] + 1, sum(lengths)):
         call = f"retention_report(retention_ms => -1, retention_bytes => {keep})"
-        found = [r["can_go"] for r in ask(f"SELECT * FROM {call} ORDER BY file_base_offset")]
-        spare = sum(sizes) - keep
+        rows = ask(f"SELECT * FROM {call} WHERE topic = 'sized' ORDER BY file_base_offset")
+        spare = sum(lengths) - keep
         expected: list[bool] = []
-        for size in sizes:  # UnifiedLog.deleteRetentionSizeBreachedSegments
+        for size in lengths:  # UnifiedLog.deleteRetentionSizeBreachedSegments
             expected.append(spare - size >= 0 and (not expected or expected[-1]))
             spare -= size
-        assert found == expected, keep
-    rows = ask("SELECT * FROM retention_report(retention_ms => -1)")
+        assert [r["can_go"] for r in rows] == expected, keep
+    rows = ask("SELECT * FROM retention_report(retention_ms => -1) WHERE topic = 'sized'")
     assert {(r["can_go"], r["held_by"], r["expires_ms"]) for r in rows} == {(False, "no limit", None)}
 
 
-def test_tombstones_expire_at_the_delete_horizon_of_their_batch(ask_of: Any, tmp_path: Path) -> None:
+@logs
+def tombstones(folder: Path) -> None:
     """KIP-534: the cleaner stores the horizon in place of the base timestamp, and sets bit 6."""
     gone = (Record(key=b"a", value=None), Record(key=b"b", value=None), Record(key=b"c", value=b""))
     cleaned = Batch(gone, base_offset=0, base_timestamp=NOW, flags=DELETE_HORIZON).encode()
     dirty = Batch((Record(key=b"d", value=None), Record(key=b"b", value=b"v")), base_offset=3).encode()
-    put(tmp_path / "src" / "t-0", 0, cleaned, dirty)
-    ask = ask_of(tmp_path / "src")
+    put(folder / "tombstones-0", 0, cleaned, dirty)
+
+
+def test_tombstones_expire_at_the_delete_horizon_of_their_batch(ask: Ask) -> None:
     for at, expired in ((NOW, 0), (NOW + 1, 1)):
-        (row,) = ask(f"SELECT * FROM compaction_report(at_ms => {at})")
+        (row,) = ask(f"SELECT * FROM compaction_report(at_ms => {at}) WHERE topic = 'tombstones'")
         assert (row["tombstones"], row["expired_tombstones"]) == (2, expired)
-    (row,) = ask("SELECT * FROM compaction_report")
+    (row,) = ask("SELECT * FROM compaction_report WHERE topic = 'tombstones'")
     assert (row["expired_tombstones"], row["superseded_records"], row["first_dirty_offset"]) == (1, 1, 4)
 
 
-def test_gaps_name_markers_and_transactions(ask_of: Any, tmp_path: Path) -> None:
-    entries = (
-        data(0, 7, 2),
-        marker(2, 7, commit=False),
-        data(3, 8),
-        marker(4, 8),
-        data(5, 9, 3),
-        batch(8, 1),
-    )
-    put(tmp_path / "src" / "t-0", 0, *entries)
-    rows = ask_of(tmp_path / "src")("SELECT * FROM offset_gaps ORDER BY first_offset")
+@logs
+def gaps_of_transactions(folder: Path) -> None:
+    ended = (data(0, 7, 2), marker(2, 7, commit=False), data(3, 8), marker(4, 8))
+    put(folder / "gaps-0", 0, *ended, data(5, 9, 3), batch(8, 1))
+
+
+def test_gaps_name_markers_and_transactions(ask: Ask) -> None:
+    rows = ask("SELECT * FROM offset_gaps WHERE topic = 'gaps' ORDER BY first_offset")
     assert [(r["first_offset"], r["last_offset"], r["offsets"], r["cause"]) for r in rows] == [
         (0, 1, 2, "aborted_transaction"),
         (2, 2, 1, "transaction_marker"),
@@ -212,21 +298,23 @@ def test_gaps_name_markers_and_transactions(ask_of: Any, tmp_path: Path) -> None
     ]
 
 
-def test_losses_in_a_compacted_log_are_only_possible(ask_of: Any, tmp_path: Path) -> None:
+@logs
+def damage_in_a_compacted_log(folder: Path) -> None:
+    put(folder / "compacted-0", 0, batch(0, 2), batch(5, 2))
+    put(folder / "compacted-0", 9, b"\xff" * 100, batch(20, 2))
+    put(folder / "compacted-0", 40, batch(40, 2))
+
+
+def test_losses_in_a_compacted_log_are_only_possible(ask: Ask) -> None:
     """A hole in front of a segment may be what the cleaner removed, as it did elsewhere in the log."""
-    folder = tmp_path / "src" / "t-0"
-    put(folder, 0, batch(0, 2), batch(5, 2))
-    put(folder, 9, b"\xff" * 100, batch(20, 2))
-    put(folder, 40, batch(40, 2))
-    ask = ask_of(tmp_path / "src")
-    (lost,) = ask("SELECT * FROM lost_offsets")
+    (lost,) = ask("SELECT * FROM lost_offsets WHERE topic = 'compacted'")
     assert (lost["first_lost"], lost["last_lost"], lost["cause"], lost["is_certain"]) == (
         7,
         19,
         "damage",
         False,
     )
-    gaps = ask("SELECT * FROM offset_gaps ORDER BY first_offset")
+    gaps = ask("SELECT * FROM offset_gaps WHERE topic = 'compacted' ORDER BY first_offset")
     assert [(g["first_offset"], g["last_offset"], g["cause"]) for g in gaps] == [
         (2, 4, "compaction"),
         (7, 19, "damage"),
@@ -234,68 +322,79 @@ def test_losses_in_a_compacted_log_are_only_possible(ask_of: Any, tmp_path: Path
     ]
 
 
-def test_a_wrong_base_offset_is_no_compaction(ask_of: Any, tmp_path: Path) -> None:
+@logs
+def a_wrong_base_offset(folder: Path) -> None:
+    put(folder / "jumps-0", 0, batch(0, 2), batch(65_538, 2), batch(4, 2))
+
+
+def test_a_wrong_base_offset_is_no_compaction(ask: Ask) -> None:
     """The base offset lies outside the checksum: a batch that jumps ahead of those behind it shows it."""
-    put(tmp_path / "src" / "t-0", 0, batch(0, 2), batch(65_538, 2), batch(4, 2))
-    ask = ask_of(tmp_path / "src")
-    (gap,) = ask("SELECT * FROM offset_gaps")
+    (gap,) = ask("SELECT * FROM offset_gaps WHERE topic = 'jumps'")
     assert (gap["first_offset"], gap["last_offset"], gap["cause"]) == (2, 65_537, "wrong_base_offset")
-    assert ask("SELECT * FROM lost_offsets") == []
+    assert ask("SELECT * FROM lost_offsets WHERE topic = 'jumps'") == []
 
 
-def test_two_damages_without_a_sound_batch_between_them_are_one_loss(ask_of: Any, tmp_path: Path) -> None:
+@logs
+def two_damages(folder: Path) -> None:
     good = [batch(base, 2) for base in (0, 2, 4, 6)]
     for at in (1, 2):
         good[at] = good[at][:-1] + bytes([good[at][-1] ^ 1])
-    put(tmp_path / "src" / "t-0", 0, *good)
-    (lost,) = ask_of(tmp_path / "src")("SELECT * FROM lost_offsets")
+    put(folder / "damages-0", 0, *good)
+
+
+def test_two_damages_without_a_sound_batch_between_them_are_one_loss(ask: Ask) -> None:
+    (lost,) = ask("SELECT * FROM lost_offsets WHERE topic = 'damages'")
     assert (lost["first_lost"], lost["last_lost"], lost["damaged_ranges"]) == (2, 5, 2)
     assert (lost["is_certain"], lost["next_offset"]) == (True, 6)
 
 
-def test_keys_in_another_partition_than_murmur2_gives(ask_of: Any, tmp_path: Path) -> None:
+@logs
+def keys_elsewhere(folder: Path) -> None:
+    for partition in range(3):
+        put(folder / f"keyed-{partition}", 0, Batch((Record(key=b"21"), Record()), base_offset=0).encode())
+
+
+def test_keys_in_another_partition_than_murmur2_gives(ask: Ask) -> None:
     """Of Kafka's own vectors: murmur2("21") is -973932308, so that it lies in partition 0 of 3."""
-    keyed = [Batch((Record(key=b"21"), Record()), base_offset=0).encode() for _ in range(3)]
-    for partition, entry in enumerate(keyed):
-        put(tmp_path / "src" / f"t-{partition}", 0, entry)
-    (row,) = ask_of(tmp_path / "src")("SELECT * FROM key_partitions")
+    (row,) = ask("SELECT * FROM key_partitions WHERE topic = 'keyed'")
     assert (row["partitions"], row["keyed_records"], row["elsewhere_records"]) == (3, 3, 2)
     assert (row["first_partition"], row["first_offset"]) == (1, 0)
 
 
-def test_commands_quote_a_hostile_topic(ask_of: Any, tmp_path: Path) -> None:
-    bad = batch(0, 1)
+def test_commands_quote_a_hostile_topic(spark: SparkSession, tmp_path: Path) -> None:
+    bad, lake = batch(0, 1), str(tmp_path / "lake")
     put(tmp_path / "src" / "it's; rm-0", 0, data(0, 7), bad[:-1] + bytes([bad[-1] ^ 1]), batch(5, 1))
-    ask = ask_of(tmp_path / "src")
+    decode_batches.run(spark, Settings(source=(str(tmp_path / "src"),), lake=lake))
+    ask = asking(spark, lake)  # Spark: no folder has that topic's name
     (lost,) = ask("SELECT reset_command FROM lost_offsets")
     assert "--topic 'it'\\''s; rm:0' --reset-offsets" in lost["reset_command"]
     (hanging,) = ask("SELECT abort_command FROM hanging_transactions(timeout_ms => -1)")
     assert "abort --topic 'it'\\''s; rm' --partition 0" in hanging["abort_command"]
 
 
-def test_views_see_nothing_that_the_ledger_does_not_name(
-    spark: SparkSession, ask_of: Any, tmp_path: Path
-) -> None:
+def test_views_see_nothing_that_the_ledger_does_not_name(spark: SparkSession, tmp_path: Path) -> None:
     """Rows that a run is committing, or left behind when it was killed, change no view."""
-    bad = batch(9, 2)
+    bad, lake = batch(9, 2), str(tmp_path / "lake")
     ended = (data(0, 7, 2), marker(2, 7, commit=False))
     open_ = (data(20, 8, base_timestamp=NOW), written(21, NOW + HOUR), written(22, -1))
     put(tmp_path / "src" / "t-0", 0, *ended, sent(3, 0), batch(7, 2), bad[:-1] + b"~", *open_)
-    ask = ask_of(tmp_path / "src")
+    decode_batches.run(spark, Settings(source=(str(tmp_path / "src"),), lake=lake))
+    ask = asking(spark, lake)
+    given = {"at_ms": NOW + 99 * HOUR}  # a default that is the time of asking would differ
 
-    def answers() -> dict[str, list[str]]:
-        register(spark, str(tmp_path / "lake"))
-        return {view.name: sorted(map(repr, spark.table(view.name).collect())) for view in VIEWS}
+    def relation(view: View) -> str:
+        arguments = ", ".join(f"{p.name} => {given[p.name]}" for p in view.parameters if p.name in given)
+        return f"SELECT * FROM {view.name}" + (f"({arguments})" if view.parameters else "")
 
-    before = answers()
-    assert all(before[name] for name in before), [name for name in before if not before[name]]
-    lake = str(tmp_path / "lake")
+    asked = {view.name: relation(view) for view in VIEWS}
+    before = {name: sorted(map(repr, ask(statement))) for name, statement in asked.items()}
+    assert all(before.values()), [name for name in before if not before[name]]
     for table in ("records", "batches", "quarantine", "transactions"):
-        rows = ask(f"SELECT * FROM {table}")
+        rows = DeltaTable(f"{lake}/{table}").to_pyarrow_table().to_pylist()
         insert(lake, table, [{**row, "generation": row["generation"] + 1} for row in rows])
         if table != "transactions":
             position = "batch_position" if table == "records" else "position"
             insert(lake, table, [{**row, position: 10**9} for row in rows])
             insert(lake, table, [{**row, "segment": "file:///elsewhere/t-0/0.log"} for row in rows])
-    after = answers()
-    assert {name for name in before if before[name] != after[name]} == set()
+    assert {name: sorted(map(repr, ask(statement))) for name, statement in asked.items()} == before
+    assert {name: in_spark(spark, lake, statement) for name, statement in asked.items()} == before

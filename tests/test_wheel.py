@@ -50,11 +50,12 @@ def constraints(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def environment(folder: Path, wheel: Path, extra: str, constraints: Path) -> Path:
-    """The bin folder of a fresh environment into which the wheel was installed."""
-    run(sys.executable, "-m", "venv", folder, cwd=folder.parent)
+def install(folder: Path, wheel: Path, extra: str, constraints: Path) -> Path:
+    """The bin folder of an environment, a fresh one if there is none yet, with the wheel and an extra."""
+    if not folder.exists():
+        run(sys.executable, "-m", "venv", folder, cwd=folder.parent)
     pip = (folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-    run(*pip, "-c", constraints, f"{wheel}{extra}", cwd=folder.parent)
+    run(*pip, "--no-compile", "-c", constraints, f"{wheel}{extra}", cwd=folder.parent)
     return folder / "bin"
 
 
@@ -71,10 +72,14 @@ def test_it_holds_the_packages_and_nothing_else(wheel: Path) -> None:
     assert sources == {name for name in names if name.split("/")[0] in tops}
 
 
-def test_scan_and_decode_segment_need_no_spark(wheel: Path, constraints: Path, tmp_path: Path) -> None:
-    bin_folder = environment(tmp_path / "env", wheel, "", constraints)
-    done = run(bin_folder / "kafka-log-lake", "scan", SOURCE, "--json", cwd=tmp_path)
-    records = json.loads(done.stdout)["records"]
+def test_scan_and_decode_segment_need_no_spark_and_decode_and_query_fetch_what_they_need(
+    wheel: Path, constraints: Path, tmp_path: Path
+) -> None:
+    """One environment: the wheel alone first, then its extra for Spark."""
+    bin_folder = install(tmp_path / "env", wheel, "", constraints)
+    command = bin_folder / "kafka-log-lake"
+    assert "spark" not in packages(bin_folder)
+    records = json.loads(run(command, "scan", SOURCE, "--json", cwd=tmp_path).stdout)["records"]
     assert records > 0
     code = (
         "import glob, sys; from kafka_log_lake import decode_segment\n"
@@ -82,28 +87,27 @@ def test_scan_and_decode_segment_need_no_spark(wheel: Path, constraints: Path, t
     )
     assert int(run(bin_folder / "python", "-c", code, SOURCE, cwd=tmp_path).stdout) == records
 
-
-def test_decode_and_query_fetch_what_spark_needs_for_delta(
-    wheel: Path, constraints: Path, tmp_path: Path
-) -> None:
-    bin_folder = environment(tmp_path / "env", wheel, "[spark]", constraints)
-    command = bin_folder / "kafka-log-lake"
-    scanned = json.loads(run(command, "scan", SOURCE, "--json", cwd=tmp_path).stdout)
+    install(tmp_path / "env", wheel, "[spark]", constraints)
     arguments = ("--source", SOURCE, "--lake", tmp_path / "lake", "--json")
     decoded = json.loads(run(command, "decode", *arguments, cwd=tmp_path).stdout.splitlines()[-1])
-    assert decoded["records"] == scanned["records"]
+    assert decoded["records"] == records
     statement = "SELECT count(*) AS n FROM committed_records"
     answer = run(
         command, "query", "--lake", tmp_path / "lake", "--format", "json", statement, cwd=tmp_path
     ).stdout
-    assert json.loads(answer.splitlines()[-1]) == {"n": decoded["records"]}
+    assert json.loads(answer.splitlines()[-1]) == {"n": records}
+
+
+def packages(bin_folder: Path) -> str:
+    """The names of what is installed."""
+    listed = run(bin_folder / "python", "-m", "pip", "list", "--format=freeze", cwd=bin_folder).stdout
+    return listed.lower()
 
 
 def test_a_quality_report_needs_no_spark(wheel: Path, constraints: Path, lake: str, tmp_path: Path) -> None:
     add_log(lake, "orders", {0: batch(0, 100) + b"\xff" * 40 + batch(100)})
-    bin_folder = environment(tmp_path / "env", wheel, "[report]", constraints)
-    installed = run(bin_folder / "python", "-m", "pip", "list", "--format=freeze", cwd=tmp_path).stdout
-    assert "spark" not in installed.lower()
+    bin_folder = install(tmp_path / "env", wheel, "[report]", constraints)
+    assert "spark" not in packages(bin_folder)
     arguments = ("--lake", lake, "--output", tmp_path / "out", "--json")
     done = run(bin_folder / "kafka-log-lake", "quality-report", *arguments, cwd=tmp_path)
     assert json.loads(done.stdout)["errors"] == ["damaged_bytes"]

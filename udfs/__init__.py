@@ -4,7 +4,7 @@ The way of a byte, one module a station::
 
     byte_source      a file, an object or landed chunks, read in windows
     framing          window -> batches, each with its checksum verdict     (checksums)
-    resync           after damage: where the log continues                 (batch_search, range_checksums)
+    resync           after damage: where the log continues                 (headers, batch_search)
     fast_payloads    compressed payloads as nearly all are, many a call -> their bytes (libraries, native)
     codecs           any compressed payload -> its bytes, bounded while expanding
     record_batches   payloads -> columns, in one pass                      (default_record, legacy_record)

@@ -16,9 +16,7 @@ from udfs.decoded import Damage, Group, Range, Totals
 from udfs.format import faults
 from udfs.format import layout as f
 from udfs.format.explain import explain
-from udfs.kernels import arena as a
 from udfs.kernels import framing
-from udfs.kernels import record_cursor as c
 from udfs.kernels.checksums import crc32c, crc32c_combine
 from udfs.kernels.codecs import Scratch, expand
 from udfs.kernels.fast_payloads import GROUP_ENDS, PROGRESS, expand_regular
@@ -56,6 +54,7 @@ class SegmentDecoder:
 
     def __post_init__(self) -> None:
         self._resync = Resynchronizer(self.source, self.range.start, self.range.length, self.range.stop)
+        self._headers = self._resync.headers
         self._buf = np.empty(self.window_bytes, dtype=np.uint8)
         self._filled = (0, 0)  # the range of the segment that lies in it
         self._window = self._buf[:0]  # of that, what lies from the position on
@@ -83,9 +82,9 @@ class SegmentDecoder:
                 last = self.totals.last_position  # its header makes the fingerprint's last mark
                 self.source.keep_from(position if last is None else min(last, position))
             self._view(position, refill)
-            work = (self._window, len(self._window), position, stop, self._resync.trusted, self._batches)
+            work = (self._window, len(self._window), position, stop, self._headers.trusted, self._batches)
             count, used, why, trusted = scan_batches(*work)
-            self._resync.trust(trusted)
+            self._headers.trust(trusted)
             self._count_bytes(used)
             if count:
                 yield from self._sound_batches(self._batches[:count])
@@ -125,12 +124,12 @@ class SegmentDecoder:
 
         Before the window grows for it the checksum is read block by block: no length that lies does that.
         """
-        size, room = self._resync.size_at(position), self.range.length - position
+        size, room = self._headers.size_at(position), self.range.length - position
         if size > room:
             return False
         if size <= len(self._buf):
             return len(self._window) < min(len(self._buf), room)
-        header = self._resync.header_at(position)[0]
+        header = self._headers.header_at(position)[0]
         if header["crc_stored"] != header["crc_computed"]:
             return False
         self._buf = np.empty(size, dtype=np.uint8)
@@ -247,11 +246,11 @@ class SegmentDecoder:
 
     def _damaged(self, position: int) -> tuple[int, Group]:
         """Where decoding goes on after ``position``, where no sound batch begins: a tail, or damage."""
-        size, length = self._resync.size_at(position), self.range.length
+        size, length = self._headers.size_at(position), self.range.length
         room = length - position
         if 0 < size <= room:
             return self._corrupt_batch(position, size)
-        if self._resync.is_zero(position) and not self.source.unreadable(position, length):
+        if self._headers.is_zero(position) and not self.source.unreadable(position, length):
             return self._tail(position, "zeros")
         end = self._claimed_end(position) if size < 0 else -1
         if end < 0:
@@ -272,7 +271,7 @@ class SegmentDecoder:
 
     def _corrupt_batch(self, position: int, size: int) -> tuple[int, Group]:
         """A batch with a wrong checksum; its length is believed where the log goes on at its end."""
-        batch = self._resync.header_at(position)
+        batch = self._headers.header_at(position)
         end = self._resync.end_of(position, size)
         if end < 0:
             end = self._resync.next_batch(position, self._last_offset())
@@ -301,7 +300,7 @@ class SegmentDecoder:
         end = position + f.LOG_OVERHEAD + size
         if head[f.MAGIC_POS] <= f.MAGIC_V2 or size < f.V0_MIN_SIZE - f.LOG_OVERHEAD:
             return -1
-        return end if end <= self.range.length and self._resync.leads_on(end) else -1
+        return end if end <= self.range.length and self._headers.leads_on(end) else -1
 
     def _no_batch(self, position: int, size: int, end: int) -> Damage:
         head = self._header(position)
@@ -343,14 +342,14 @@ def _what_failed(failed: list[Unreadable]) -> str:
 
 def _add_records(totals: Totals, built: Built) -> None:
     """Count records; without columns nobody has looked at their offsets and timestamps."""
-    filled = built.filled.tolist()
-    totals.records += filled[a.ROWS]
+    filled = dict(zip(built.filled.dtype.names or (), built.filled[0].item(), strict=True))
+    totals.records += filled["rows"]
     if built.records is None:
         return
-    low, high = filled[c.MIN_OFFSET], filled[c.MAX_OFFSET]
+    low, high = filled["min_offset"], filled["max_offset"]
     totals.first_offset = low if totals.first_offset is None else min(totals.first_offset, low)
     totals.last_offset = high if totals.last_offset is None else max(totals.last_offset, high)
-    low, high = filled[c.MIN_TIMESTAMP], filled[c.MAX_TIMESTAMP]
+    low, high = filled["min_timestamp"], filled["max_timestamp"]
     if low <= high:
         before = totals.min_timestamp_us, totals.max_timestamp_us
         totals.min_timestamp_us = low if before[0] is None else min(low, before[0])

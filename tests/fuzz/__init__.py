@@ -1,6 +1,6 @@
 """Fuzzing: inputs made by the million, and what must hold for each of them.
 
-seeds    real entries of every magic and codec, small ones
+seeds    real batches of every magic and codec, small ones
 mutate   changes them, compiled: bytes, fields, lengths, varints, with the checksum made right again
 guarded  buffers that end where memory that must not be touched begins
 checks   what must hold for an input: no exception, every byte accounted for, the reference decoder agrees

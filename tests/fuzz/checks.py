@@ -1,7 +1,7 @@
 """What must hold for an input, whatever its bytes: asked of the whole decoder.
 
 No exception. Every byte lies in a sound batch, a damaged range or the tail, and nothing overlaps. Arrow finds
-its columns valid. Every entry with a right checksum is what the plain reference decoder says of it.
+its columns valid. Every batch with a right checksum is what the plain reference decoder says of it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from tests.support import fast, reference_decoder
-from tests.support.agreement import check_entry
+from tests.support.agreement import check_batch_and_records
 from tests.support.fast import BytesSource
 from udfs.arrow.batch_columns import batch_columns, damage_columns
 from udfs.decoded import Damage, Range, Totals
@@ -51,10 +51,10 @@ def check_bytes(found: Outcome, length: int) -> None:
     ranges = [(d.position, d.next_position) for d in found.damages]
     damaged = {d.position for d in found.damages}
     sound = 0
-    for entries in found.batches:
-        for position, size, fault in entries[["position", "size", "fault"]].tolist():
+    for batches in found.batches:
+        for position, size, fault in batches[["position", "size", "fault"]].tolist():
             if position not in damaged:
-                assert not fault, "a faulty entry without a damaged range"
+                assert not fault, "a faulty batch without a damaged range"
                 ranges.append((position, position + size))
                 sound += size
     position = 0
@@ -68,11 +68,11 @@ def check_bytes(found: Outcome, length: int) -> None:
 
 
 def check_slice(data: bytes, start: int, stop: int, window: int) -> None:
-    """What a task does that begins in the middle of a segment: it looks for its first entry itself."""
+    """What a task does that begins in the middle of a segment: it looks for its first batch itself."""
     what = Range(len(data), start, stop, exact=False)
     totals = outcome(SegmentDecoder(BytesSource(data), what, window, LIMIT)).totals
     if totals.begin is None or totals.begin >= stop:
-        assert not totals.batches, "entries of a slice that has none"
+        assert not totals.batches, "batches of a slice that has none"
     else:
         assert start <= totals.begin <= totals.end <= len(data)
         assert totals.sound_bytes + totals.quarantined_bytes == totals.end - totals.begin
@@ -83,37 +83,37 @@ def check_columns(found: Outcome) -> None:
     for batch in found.records:
         batch.validate(full=True)
     rows = sum(batch.num_rows for batch in found.records)
-    entries = np.concatenate([np.zeros(0, dtype=BATCH), *found.batches])
+    batches = np.concatenate([np.zeros(0, dtype=BATCH), *found.batches])
     assert rows == found.totals.records
-    assert len(entries) == found.totals.batches
-    if len(entries):
-        assert rows == int(entries["record_count"].sum())
-        pa.table(batch_columns(entries)).validate(full=True)
+    assert len(batches) == found.totals.batches
+    if len(batches):
+        assert rows == int(batches["record_count"].sum())
+        pa.table(batch_columns(batches)).validate(full=True)
     pa.table(damage_columns(found.damages, "run")).validate(full=True)
 
 
 def check_reference(found: Outcome, data: bytes, limit: int = LIMIT) -> int:
-    """Each entry with a right checksum, against the reference decoder's reading of it; how many they were.
+    """Each batch with a right checksum, against the reference decoder's reading of it; how many they were.
 
-    Where damage ends is not compared: both decoders search for the next entry in their own way.
+    Where damage ends is not compared: both decoders search for the next batch in their own way.
     """
     records: dict[int, list[dict[str, Any]]] = {}
     for batch in found.records:
         for row in fast.record_rows(batch):
             records.setdefault(row["batch_position"], []).append(row)
     compared = 0
-    for entries in found.batches:
-        for row in fast.batch_rows(entries) if len(entries) else ():
+    for batches in found.batches:
+        for row in fast.batch_rows(batches) if len(batches) else ():
             position = row["position"]
             if not row["crc_ok"]:
-                assert position not in records, "records of an entry whose checksum is wrong"
+                assert position not in records, "records of a batch whose checksum is wrong"
                 continue
-            entry = data[position : position + row["size_bytes"]]
-            check_entry(
-                row, records.pop(position, []), reference_decoder.decode_entry(entry, position, limit)
+            stored = data[position : position + row["size_bytes"]]
+            check_batch_and_records(
+                row, records.pop(position, []), reference_decoder.decode_batch(stored, position, limit)
             )
             compared += 1
-    assert not records, "records of no entry"
+    assert not records, "records of no batch"
     return compared
 
 

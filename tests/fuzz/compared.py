@@ -14,7 +14,7 @@ from tests.fuzz.segments import Maker
 from tests.kafka.reader import read_segments
 from tests.support import fast, mutations, strategies
 from tests.support.fast import BytesSource
-from tests.support.reference_decoder import Decoded, entry_size
+from tests.support.reference_decoder import Decoded, batch_size
 from udfs.decoded import Range
 from udfs.segment_decoder import SegmentDecoder
 
@@ -24,7 +24,7 @@ _CUT = ("inner message:", "inner message length:")  # at the end of a wrapper
 
 
 def check_plain(data: bytes, window: int = 1 << 20, **how: Any) -> None:
-    """Compiled and plain give the same entries, columns, damages and sums."""
+    """Compiled and plain give the same batches, columns, damages and sums."""
     window = max(1, min(window, len(data)))
     compiled = checks.outcome(
         SegmentDecoder(BytesSource(data), Range(len(data), **how), window, checks.LIMIT)
@@ -46,7 +46,7 @@ def _changed(draw: st.DrawFn) -> bytes:
 
 inputs = (
     strategies.segments().map(b"".join)
-    | st.lists(mutations.lying_entries(), min_size=1, max_size=3).map(b"".join)
+    | st.lists(mutations.lying_batches(), min_size=1, max_size=3).map(b"".join)
     | _changed()
     | st.binary(max_size=200)
 )
@@ -86,16 +86,16 @@ def _stricter(batch: dict[str, Any], decoded: Decoded) -> bool:
 
 
 def check_kafka(data: bytes, kafka: list[dict[str, Any]]) -> str:
-    """One entry, against what Kafka's library made of it: "read", "refused", "stricter" or "unframed".
+    """One batch, against what Kafka's library made of it: "read", "refused", "stricter" or "unframed".
 
-    Unframed: the entry's length is wrong. Kafka gives up on the rest of the file, this project looks for
+    Unframed: the batch's length is wrong. Kafka gives up on the rest of the file, this project looks for
     what follows; that the bytes are accounted for is all there is to check.
     """
     decoded = fast.decode(data, limit=KAFKA_LIMIT)
     accounted = decoded.totals.sound_bytes + decoded.totals.quarantined_bytes + decoded.tail_bytes
     assert accounted == len(data)
     known = len(data) > 16 and data[16] <= 2
-    if len(kafka) != 1 or kafka[0].get("size_bytes") != len(data) or (known and not entry_size(data, 0)):
+    if len(kafka) != 1 or kafka[0].get("size_bytes") != len(data) or (known and not batch_size(data, 0)):
         return "unframed"
     (batch,) = kafka
     if batch["refused"]:
@@ -113,9 +113,9 @@ def check_kafka(data: bytes, kafka: list[dict[str, Any]]) -> str:
 
 
 def kafka_round(seed_number: int, count: int) -> tuple[dict[str, int], list[tuple[bytes, str]]]:
-    """``count`` changed entries, judged by Kafka in one run: how many of each verdict, and what differs."""
+    """``count`` changed batches, judged by Kafka in one run: how many of each verdict, and what differs."""
     maker = Maker(seed_number)
-    made = [maker.entry() for _ in range(count)]
+    made = [maker.batch() for _ in range(count)]
     verdicts = dict.fromkeys(("read", "refused", "stricter", "unframed"), 0)
     differing = []
     for data, kafka in zip(made, read_segments(made), strict=True):

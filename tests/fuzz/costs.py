@@ -36,7 +36,7 @@ from tests.support.segment_maker import (
     varint,
 )
 from udfs.decoded import Range
-from udfs.recovery import resync
+from udfs.recovery import headers
 from udfs.segment_decoder import SegmentDecoder
 
 SMALL, LARGE = 1 << 18, 1 << 21  # bytes of an input
@@ -264,7 +264,7 @@ def _expanding(maker: Maker) -> Piece:
 
 
 def _changed(maker: Maker) -> Piece:
-    return Piece("a changed batch", _rising(maker.entry().ljust(8, b"\x00")))
+    return Piece("a changed batch", _rising(maker.batch().ljust(8, b"\x00")))
 
 
 def _plain(maker: Maker) -> Piece:
@@ -350,7 +350,7 @@ class Search:
 
 def prepare() -> None:
     """Small blocks; and what is compiled or loaded on first use is, so that no input pays for it."""
-    resync._HEADERS = BLOCK
+    headers._HEADERS = BLOCK
     maker = Maker(0)
     for kind in _KINDS:
         for _ in range(8):

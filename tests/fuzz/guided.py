@@ -23,7 +23,7 @@ from tests.fuzz import checks, plain, seeds
 from tests.fuzz.layers import Child, read_arguments, rule_of
 from tests.support import reference_codecs
 from tests.support.fast import BytesSource
-from tests.support.reference_decoder import entry_size
+from tests.support.reference_decoder import batch_size
 from tests.support.segment_maker import SNAPPY, Batch, Message, wrap
 
 MODES = 5
@@ -37,9 +37,9 @@ _NO_LIMITS = ("-timeout=0", "-rss_limit_mb=0")
 
 
 def mended(data: bytes) -> bytes:
-    """The segment with the checksum of each entry made right, as far as lengths lead."""
+    """The segment with the checksum of each batch made right, as far as lengths lead."""
     out, at = bytearray(data), 0
-    while size := entry_size(bytes(out), at):
+    while size := batch_size(bytes(out), at):
         end = at + size
         if out[at + 16] == 2:
             struct.pack_into(">I", out, at + 17, crc32c.crc32c(bytes(out[at + 21 : end])))
@@ -107,17 +107,17 @@ def check(data: bytes) -> None:
 
 def first_inputs() -> list[bytes]:
     """Seeds in each mode."""
-    found = [bytes([MENDED]) + entry for entry in seeds.stored()]
-    for entry in seeds.opened():
-        if entry[16] == 2:
-            found.append(bytes([RECORDS, entry[60], entry[22] & 0x38]) + entry[61:])
-        elif entry[17] & 7:
-            at = 30 if entry[16] == 1 else 22
-            found.append(bytes([WRAPPER, entry[16], entry[7]]) + entry[at + 4 :])
-    for entry in seeds.stored():
-        codec = entry[22] & 7
-        if entry[16] == 2 and 0 < codec < 5:
-            found.append(bytes([PAYLOAD, codec - 1 + 8]) + entry[61:])
+    found = [bytes([MENDED]) + batch for batch in seeds.stored()]
+    for batch in seeds.opened():
+        if batch[16] == 2:
+            found.append(bytes([RECORDS, batch[60], batch[22] & 0x38]) + batch[61:])
+        elif batch[17] & 7:
+            at = 30 if batch[16] == 1 else 22
+            found.append(bytes([WRAPPER, batch[16], batch[7]]) + batch[at + 4 :])
+    for batch in seeds.stored():
+        codec = batch[22] & 7
+        if batch[16] == 2 and 0 < codec < 5:
+            found.append(bytes([PAYLOAD, codec - 1 + 8]) + batch[61:])
     return [data[:_MOST] for data in found]
 
 

@@ -1,4 +1,4 @@
-"""The compiled kernels alone: an entry is changed, framed and decoded into columns in one compiled loop.
+"""The compiled kernels alone: a batch is changed, framed and decoded into columns in one compiled loop.
 
 Compression is left out: the payload of an open seed is taken for what its codec made. Every buffer that is
 read ends, or begins, at a guard page, and so do the columns that are written.
@@ -19,32 +19,32 @@ from udfs.vectorized_varint import read_varint, read_varlong
 
 # Of the shared numbers (int64): what the watchdog reads
 INPUTS, SIZE, BEGIN, SOUND, WITH_RECORDS, RECORDS, BROKEN, PEAK, COMPARED = range(9)
-LAST = 9  # the entry that was decoded last
+LAST = 9  # the batch that was decoded last
 NUMBERS = 16
 # What BROKEN names
 BROKEN_RULES = (
     "",
     "more rows than there can be",
     "more bytes in the columns than in the payload",
-    "an entry that was not taken, though there was room for it",
-    "an entry at fault that has rows",
-    "an entry that takes more bytes than there are",
+    "a batch that was not taken, though there was room for it",
+    "a batch at fault that has rows",
+    "a batch that takes more bytes than there are",
     "a varint that ends outside",
 )
 
 
 @kernel
 def _broken(e: Any, taken: int, filled: Any, most: int) -> int:
-    """The rule (BROKEN_RULES) that is broken by what decoding the entry ``e`` gave; 0: none."""
+    """The rule (BROKEN_RULES) that is broken by what decoding the batch ``e`` gave; 0: none."""
     if taken != 1:
         return 3
-    if filled[a.ROWS] > most:
+    if filled["rows"] > most:
         return 1
-    found = filled[a.KEY_BYTES] + filled[a.VALUE_BYTES]
-    found += filled[a.HEADER_KEY_BYTES] + filled[a.HEADER_VALUE_BYTES]
-    if found + f.MIN_HEADER_SIZE * filled[a.HEADERS] > e["data_size"]:
+    found = filled["key_bytes"] + filled["value_bytes"]
+    found += filled["header_key_bytes"] + filled["header_value_bytes"]
+    if found + f.MIN_HEADER_SIZE * filled["headers"] > e["data_size"]:
         return 2
-    return 4 if e["fault"] and filled[a.ROWS] else 0
+    return 4 if e["fault"] and filled["rows"] else 0
 
 
 @kernel
@@ -61,33 +61,33 @@ def _small_reads(buf: Any, n: int, state: Any) -> int:
 
 @kernel
 def _decode(
-    buf: Any, expanded: Any, entries: Any, k: int, memory: Any, lines: Any, sizes: Any,
+    buf: Any, expanded: Any, batches: Any, k: int, memory: Any, lines: Any, sizes: Any,
     cursor: Any, both: Any, room: Any, at: Any,
 ) -> int:  # fmt: skip
-    """Decode entry ``k`` alone into columns that end where ``memory`` (uint8) ends; the broken rule.
+    """Decode batch ``k`` alone into columns that end where ``memory`` (uint8) ends; the broken rule.
 
-    The others: as ``decode_batches`` and ``lay_out`` take them.
+    The others: as ``decode_batches`` and ``lay_out`` take them, but for a third row of ``both``, of zeros.
     """
-    e = entries[k]
+    e = batches[k]
     if not e["fault"] and e["codec"] != f.CODEC_NONE:
         size = e["payload_size"]
         e["expanded"], e["data_at"], e["data_size"] = 1, len(expanded) - size, size
         copy_bytes(expanded, len(expanded) - size, buf, e["payload_at"], size)
-    both[:] = 0
-    make_room(e["data_size"], both[0], room)
-    a.lay_out(sizes, room, at)
+    both[0] = both[2]
+    make_room(e["data_size"], both[0], room[0])
+    a.lay_out(sizes, room[0], at)
     arena = memory[len(memory) - at[a.PARTS] :]
     most = most_records(e)
-    taken = decode_batches(buf, expanded, entries[k : k + 1], arena, at, lines, cursor, both, room)
+    taken = decode_batches(buf, expanded, batches[k : k + 1], arena, at, lines, cursor, both, room)
     return 5 if e["size"] > len(buf) - e["at"] else _broken(e, taken, both[0], most)
 
 
 @kernel
 def run(
-    seeds: Any, starts: Any, window: Any, expanded: Any, entries: Any, memory: Any, lines: Any, sizes: Any,
+    seeds: Any, starts: Any, window: Any, expanded: Any, batches: Any, memory: Any, lines: Any, sizes: Any,
     cursor: Any, both: Any, room: Any, at: Any, state: Any, numbers: Any, work: Any, rounds: int,
 ) -> int:  # fmt: skip
-    """``rounds`` inputs; stops at a broken rule. Returns the records of the last entry of the last input.
+    """``rounds`` inputs; stops at a broken rule. Returns the records of the last batch of the last input.
 
     ``window``, ``expanded``: uint8 between guard pages; ``memory``: uint8 for columns, ends at one; ``lines``
     to ``at``: of ``_decode``; ``numbers``: shared; ``work``: uint8[ROOM].
@@ -104,15 +104,15 @@ def run(
         numbers[INPUTS] += 1
         if mutate.draw(state, 16) == 0:
             numbers[BROKEN] = _small_reads(buf, n, state)
-        found, used, _, _ = scan_batches(buf, n, 0, n, 0, entries)
+        found, used, _, _ = scan_batches(buf, n, 0, n, 0, batches)
         if used > n:
             numbers[BROKEN] = 5
         made = 0
         for k in range(found):
-            broken = _decode(buf, expanded, entries, k, memory, lines, sizes, cursor, both, room, at)
+            broken = _decode(buf, expanded, batches, k, memory, lines, sizes, cursor, both, room, at)
             if broken:
                 numbers[BROKEN] = broken
-            made = both[0, a.ROWS]
+            made = both[0]["rows"]
             numbers[LAST] = k
             numbers[SOUND] += 1
             numbers[WITH_RECORDS] += made > 0

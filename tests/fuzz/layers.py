@@ -105,13 +105,13 @@ def kernels_layer(child: Child, seed: int) -> None:
     """The kernels in a compiled loop; the last input of each block is made into arrays too."""
     packed, starts = seeds.packed(seeds.opened())
     window, expanded, memory = child.input, Guarded(1 << 16), Guarded(1 << 21)
-    entries, work = np.zeros(64, dtype=BATCH), np.zeros(mutate.ROOM, dtype=np.uint8)
+    batches, work = np.zeros(64, dtype=BATCH), np.zeros(mutate.ROOM, dtype=np.uint8)
     state = np.array([seed], dtype=np.uint64)
-    cursor, both = np.zeros(1, dtype=CURSOR), np.zeros((2, FILLED), dtype=np.int64)
-    room, at = np.zeros(arena.ROOMS, dtype=np.int64), np.zeros(arena.PARTS + 1, dtype=np.int64)
+    cursor, both = np.zeros(1, dtype=CURSOR), np.zeros(3, dtype=FILLED)
+    room, at = np.zeros(1, dtype=arena.ROOM), np.zeros(arena.PARTS + 1, dtype=np.int64)
     columns = (memory.data, new_lines(mutate.MOST), arena.part_sizes(set(range(arena.PARTS))))
     guard_arena(Guarded(1 << 22))
-    place = (packed, starts, window.data, expanded.data, entries, *columns, cursor, both, room, at)
+    place = (packed, starts, window.data, expanded.data, batches, *columns, cursor, both, room, at)
     shared = (state, child.numbers, work)
     kernels.run(*place, *shared, 1)
     child.begin()
@@ -125,7 +125,7 @@ def kernels_layer(child: Child, seed: int) -> None:
             child.keep(data.tobytes(), rule, "in the compiled loop")
         elif made > 0:
             last = int(child.numbers[kernels.LAST])
-            _, built = RecordBuilder(None).group(Data(data, expanded.data), entries[last : last + 1])
+            _, built = RecordBuilder(None).group(Data(data, expanded.data), batches[last : last + 1])
             assert built.records is not None
             built.records.validate(full=True)
 
@@ -231,7 +231,7 @@ def hypothesis_layer(child: Child, seed: int) -> None:
 
 
 def kafka_layer(child: Child, seed: int) -> None:
-    """Changed entries, judged by Kafka's own library, many in one run of it."""
+    """Changed batches, judged by Kafka's own library, many in one run of it."""
     child.begin(bounded=False)  # a limit on memory would be one on Java too
     while child.goes_on():
         verdicts, differing = compared.kafka_round(seed, min(child.count or 5000, 5000))

@@ -1,6 +1,6 @@
-"""Changes to entries, drawn from a counter: compiled, so that they cost little and repeat by their seed.
+"""Changes to batches, drawn from a counter: compiled, so that they cost little and repeat by their seed.
 
-An entry is changed in a few places, blindly (bits, bytes, cuts) and knowingly (header fields, big-endian
+A batch is changed in a few places, blindly (bits, bytes, cuts) and knowingly (header fields, big-endian
 lengths, varints). Most are mended afterwards: their length is made right and their checksum, also that of
 inner messages, so that what is wrong with them is met where checksums end.
 """
@@ -200,7 +200,7 @@ def _change(work: Any, n: int, state: Any) -> int:
 
 @kernel
 def mend(work: Any, n: int) -> None:
-    """Make the length and the checksum of the entry ``work[0:n]`` right."""
+    """Make the length and the checksum of the batch ``work[0:n]`` right."""
     if n < f.V0_MIN_SIZE:
         return
     _put(work, f.LENGTH_POS, 4, n - f.LOG_OVERHEAD)
@@ -254,7 +254,7 @@ def change(work: Any, n: int, state: Any) -> int:
 
 @kernel
 def mend_mostly(work: Any, n: int, state: Any) -> None:
-    """Seven of eight entries get a right length and checksum, most of their inner messages too."""
+    """Seven of eight batches get a right length and checksum, most of their inner messages too."""
     if draw(state, 8) == 0:
         return
     if draw(state, 4):

@@ -26,6 +26,7 @@ _NAMES = (
     "kernels.record_builder",
     "recovery.batch_search",
     "recovery.range_checksums",
+    "recovery.headers",
     "recovery.resync",
 )
 

@@ -20,12 +20,12 @@ PAST = ROOT / "tests" / "data" / "findings"
 FOUND = ROOT / "build" / "fuzz"
 # layer -> its share of the time, what an input of it is
 LAYERS = {
-    "kernels": (0.15, "entries, through the kernels between guard pages"),
+    "kernels": (0.15, "batches, through the kernels between guard pages"),
     "segments": (0.32, "segments, through the whole decoder between guard pages"),
     "costs": (0.08, "segments made to be costly: bytes read, memory held, CPU time"),
     "guided": (0.20, "inputs, guided by coverage, through the plain form (atheris)"),
     "hypothesis": (0.10, "segments, compiled equals plain (Hypothesis)"),
-    "kafka": (0.15, "entries, judged by Kafka's own library"),
+    "kafka": (0.15, "batches, judged by Kafka's own library"),
 }
 _HANG = {"kafka": 200.0}
 
@@ -42,7 +42,7 @@ def _line(report: Report, what: str) -> str:
     if report.records:
         told += f"; {report.records:,} records of {report.with_records:,}"
     if report.compared:
-        told += f"; {report.compared:,} entries compared"
+        told += f"; {report.compared:,} batches compared"
     if report.edges:
         told += f"; {report.edges:,} edges of the code"
     if report.peak_kb:

@@ -1,6 +1,6 @@
-"""Whole segments of a few changed entries: bytes for the whole decoder, made from a seed.
+"""Whole segments of a few changed batches: bytes for the whole decoder, made from a seed.
 
-Half of the changed entries are changed as they lie in a file, so their compressed payloads too; half are
+Half of the changed batches are changed as they lie in a file, so their compressed payloads too; half are
 changed open and compressed again, so that what is wrong lies behind a sound compressed stream.
 """
 
@@ -35,8 +35,8 @@ class Maker:
         n = mutate.pick(*self._stored, self._work, self.state)
         return self._work[:n].tobytes()
 
-    def entry(self) -> bytes:
-        """A changed entry."""
+    def batch(self) -> bytes:
+        """A changed batch."""
         work, state = self._work, self.state
         if self.number(2):
             n = mutate.change(work, mutate.pick(*self._stored, work, state), state)
@@ -55,16 +55,16 @@ class Maker:
             at = int(mutate.value_of(work, n))
         if not 0 < at < n:
             return int(n)
-        entry = seeds.close(work[:n].tobytes(), at)[: mutate.MOST]
-        work[: len(entry)] = np.frombuffer(entry, dtype=np.uint8)
-        mutate.mend(work, len(entry))
-        return len(entry)
+        batch = seeds.close(work[:n].tobytes(), at)[: mutate.MOST]
+        work[: len(batch)] = np.frombuffer(batch, dtype=np.uint8)
+        mutate.mend(work, len(batch))
+        return len(batch)
 
     def segment(self) -> bytes:
-        """One to three entries, some of them changed, now and then with something else between or cut off."""
+        """One to three batches, some of them changed, now and then with something else between or cut off."""
         parts = []
         for _ in range(1 + self.number(3)):
-            parts.append(self.entry() if self.number(3) else self._sound())
+            parts.append(self.batch() if self.number(3) else self._sound())
             if self.number(16) == 0:
                 parts.append(bytes([self.number(2) * self.number(256)]) * (1 + self.number(80)))
         data = b"".join(parts)

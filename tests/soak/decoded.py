@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from tests.support import reference_decoder
-from tests.support.reference_decoder import entry_size, proves_itself
+from tests.support.reference_decoder import batch_size, proves_itself
 
 RECORD = (
     "offset",
@@ -98,14 +98,14 @@ def landed_end(data: bytes) -> tuple[int, int | None]:
     A last batch that does not prove itself is not whole yet.
     """
     ends, at = [0], 0
-    while (size := entry_size(data, at)) is not None:
+    while (size := batch_size(data, at)) is not None:
         at += size
         ends.append(at)
     while len(ends) > 1 and ends[-1] == len(data) and not proves_itself(data, ends[-2]):
         ends.pop()
     if len(ends) == 1:
         return 0, None
-    batch = reference_decoder.decode_entry(data[ends[-2] : ends[-1]], 0).batches[0]
+    batch = reference_decoder.decode_batch(data[ends[-2] : ends[-1]], 0).batches[0]
     return ends[-1], batch["last_offset"]
 
 

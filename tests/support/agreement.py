@@ -1,4 +1,4 @@
-"""When an entry that the decoder under test read is the one that the reference decoder read."""
+"""When a batch that the decoder under test read is the one that the reference decoder read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from udfs.format.schema import BATCHES, RECORDS
 
 _BATCH_COLUMNS = {column.name for column in BATCHES.columns} - {"error"}
 _RECORD_COLUMNS = {column.name for column in RECORDS.columns}
-# Of a damaged entry nothing is said of what lies in it; a wrapper's base offset lies in it too. Which of
+# Of a damaged batch nothing is said of what lies in it; a wrapper's base offset lies in it too. Which of
 # several faults is named, and so the status, is open: test_damage has one fault a test
 _OF_CONTENT = {
     "uncompressed_bytes",
@@ -41,8 +41,8 @@ def check_record(row: dict[str, Any], want: dict[str, Any]) -> None:
     assert set(row) <= _RECORD_COLUMNS
 
 
-def check_entry(batch: dict[str, Any], records: list[dict[str, Any]], expected: Decoded) -> None:
-    """One entry with a right checksum: its row of batches and its records."""
+def check_batch_and_records(batch: dict[str, Any], records: list[dict[str, Any]], expected: Decoded) -> None:
+    """One batch with a right checksum: its row of batches and its records."""
     check_batch(batch, batch_to_compare(expected.batches[0]))
     for row, want in zip(records, expected.records, strict=True):
         check_record(row, want)

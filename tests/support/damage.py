@@ -1,4 +1,4 @@
-"""One entry between sound ones, decoded by both decoders: what each rule of damage comes to."""
+"""One batch between sound ones, decoded by both decoders: what each rule of damage comes to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.segment_maker import Batch, Record
 
 Decode = Callable[..., Decoded]
 DECODERS = [pytest.param(fast.decode, id="fast"), pytest.param(reference_decoder.decode, id="reference")]
-FIRST_OFFSET = 100  # of the entry between
+FIRST_OFFSET = 100  # of the batch between
 
 
 def sound(base_offset: int, count: int = 3) -> bytes:
@@ -29,7 +29,7 @@ AFTER = [sound(200), sound(203)]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of the entry between: its row of batches if any, its records, its quarantine rows."""
+    """What became of the batch between: its row of batches if any, its records, its quarantine rows."""
 
     batch: dict[str, Any] | None
     records: list[dict[str, Any]]
@@ -56,35 +56,35 @@ def check_neighbours(decoded: Decoded, position: int, size: int) -> None:
         assert position <= row["position"] < position + size
 
 
-def judge(decode: Decode, entry: bytes, *, limit: int = DEFAULT_LIMIT) -> Verdict:
-    """Decode the entry between sound batches, whose records must come out all the same."""
+def judge(decode: Decode, batch: bytes, *, limit: int = DEFAULT_LIMIT) -> Verdict:
+    """Decode the batch between sound batches, whose records must come out all the same."""
     before = b"".join(BEFORE)
-    decoded = decode(before + entry + b"".join(AFTER), limit=limit)
+    decoded = decode(before + batch + b"".join(AFTER), limit=limit)
     position = len(before)
-    check_neighbours(decoded, position, len(entry))
+    check_neighbours(decoded, position, len(batch))
     rows = [row for row in decoded.batches if row["position"] == position]
     records = [row for row in decoded.records if row["batch_position"] == position]
     return Verdict(rows[0] if rows else None, records, decoded.quarantine)
 
 
-def check_refused(verdict: Verdict, entry: bytes, status: str, reason: str) -> None:
-    """The whole entry is in quarantine with that reason, none of its records came through."""
+def check_refused(verdict: Verdict, batch: bytes, status: str, reason: str) -> None:
+    """The whole batch is in quarantine with that reason, none of its records came through."""
     assert (verdict.status, verdict.reasons) == (status, [reason])
     assert verdict.batch is not None
     assert verdict.batch["record_count"] == 0
     assert verdict.batch["error"]
     assert not verdict.records
     (row,) = verdict.quarantine
-    assert (row["position"], row["size_bytes"]) == (verdict.batch["position"], len(entry))
-    assert row["base_offset"] == int.from_bytes(entry[:8], "big", signed=True)
+    assert (row["position"], row["size_bytes"]) == (verdict.batch["position"], len(batch))
+    assert row["base_offset"] == int.from_bytes(batch[:8], "big", signed=True)
     if "content" in row:  # the reference decoder leaves these out
-        assert row["content"] == entry
-        assert row["next_position"] == row["position"] + len(entry)
+        assert row["content"] == batch
+        assert row["next_position"] == row["position"] + len(batch)
         assert row["detail"] == verdict.batch["error"]
 
 
 def check_kept(verdict: Verdict, status: str, values: Sequence[bytes | None]) -> None:
-    """All records of the entry came through, and its status is that."""
+    """All records of the batch came through, and its status is that."""
     assert not verdict.quarantine
     assert verdict.status == status
     assert [row["value"] for row in verdict.records] == list(values)

@@ -1,6 +1,6 @@
-"""Entries by hand, each odd in one way, for Kafka's own library to judge: where codecs and text have corners.
+"""Batches by hand, each odd in one way, for Kafka's own library to judge: where codecs and text have corners.
 
-``CASES``: name -> bytes of one entry with a right checksum. Whether Kafka reads or refuses it is not written
+``CASES``: name -> bytes of one batch with a right checksum. Whether Kafka reads or refuses it is not written
 here; Kafka says so when the tests run.
 """
 
@@ -179,7 +179,7 @@ def _zstd_cut_cases() -> dict[str, bytes]:
     for size in (_ZSTD_READ - 1, _ZSTD_READ, _ZSTD_READ + 1):
         whole = _zstd_frame_of(size)
         cases[f"behind {size} bytes"] = replace(whole, stored=(whole.stored or b"") + frame[:7]).encode()
-    return {f"frame cut {name}": entry for name, entry in cases.items()}
+    return {f"frame cut {name}": batch for name, batch in cases.items()}
 
 
 def _zstd_cases() -> dict[str, bytes]:

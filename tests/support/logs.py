@@ -24,7 +24,7 @@ _OF_A_RUN = {
 
 
 def batch(base: int, records: int = 3, text: str = "v", **values: Any) -> bytes:
-    """One entry of magic 2: offsets base, base + 1, ..."""
+    """One batch of magic 2: offsets base, base + 1, ..."""
     made = tuple(Record(key=b"k%d" % i, value=f"{text}{base + i}".encode()) for i in range(records))
     return Batch(records=made, base_offset=base, **values).encode()
 
@@ -46,11 +46,11 @@ def marker(base: int, producer: int, commit: bool = True, epoch: int = 0) -> byt
     return made.encode()
 
 
-def put(folder: Path, base: int, *entries: bytes) -> Path:
-    """A segment of these entries; its folder is made where it is missing."""
+def put(folder: Path, base: int, *batches: bytes) -> Path:
+    """A segment of these batches; its folder is made where it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{base:020d}.log"
-    path.write_bytes(b"".join(entries))
+    path.write_bytes(b"".join(batches))
     return path
 
 

@@ -1,4 +1,4 @@
-"""Hypothesis strategies of entries that lie: their checksum is right, their content is not.
+"""Hypothesis strategies of batches that lie: their checksum is right, their content is not.
 
 Bytes are changed before the checksum is taken, so that a decoder meets the damage where checksums end: in a
 compressed stream, a varint, a length, a count, an inner message.
@@ -61,7 +61,7 @@ def lying_records(draw: st.DrawFn) -> Record:
 
 
 @st.composite
-def lying_batches(draw: st.DrawFn) -> bytes:
+def lying_v2_batches(draw: st.DrawFn) -> bytes:
     batch = draw(sound.batches())
     payload = b"".join(record.encode(place) for place, record in enumerate(batch.records))
     match draw(st.sampled_from(["payload", "payload", "stored", "record", "count", "flags", "control"])):
@@ -125,11 +125,11 @@ def lying_wrappers(draw: st.DrawFn) -> bytes:
 
 
 @st.composite
-def lying_entries(draw: st.DrawFn) -> bytes:
-    """One entry with a right checksum and a content that lies, or that merely looks as if it did."""
+def lying_batches(draw: st.DrawFn) -> bytes:
+    """One batch with a right checksum and a content that lies, or that merely looks as if it did."""
     match draw(st.sampled_from(["batch", "batch", "batch", "wrapper", "message"])):
         case "batch":
-            return draw(lying_batches())
+            return draw(lying_v2_batches())
         case "wrapper":
             return draw(lying_wrappers())
     message = draw(lying_messages(draw(st.sampled_from([0, 1]))))

@@ -4,7 +4,7 @@
 columns' names, the damaged ranges, and the tail. It shares no line and no constant with ``udfs``; its own
 judge is Kafka's Java library (``test_reference_decoder``, ``test_against_kafka``).
 
-Entries, all three formats: offset int64, length int32, ... magic int8 at 16. Size on disk = 12 + length.
+Batches, all three formats: offset int64, length int32, ... magic int8 at 16. Size on disk = 12 + length.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Decoded:
     tail_bytes: int = 0
 
 
-def entry_size(data: bytes, position: int) -> int | None:
-    """Size of the entry that starts at position, None where no entry of magic 0 to 2 fits there."""
+def batch_size(data: bytes, position: int) -> int | None:
+    """Size of the batch that starts at position, None where no batch of magic 0 to 2 fits there."""
     if position + 17 > len(data):
         return None
     length, magic = struct.unpack_from(">i", data, position + 8)[0], data[position + 16]
@@ -66,25 +66,25 @@ def entry_size(data: bytes, position: int) -> int | None:
     return 12 + int(length)
 
 
-def _checksums(entry: bytes) -> tuple[int, int]:
-    """(stored, computed) of a whole entry."""
-    if entry[16] == 2:
-        return struct.unpack_from(">I", entry, 17)[0], crc32c.crc32c(entry[21:])
-    return struct.unpack_from(">I", entry, 12)[0], zlib.crc32(entry[16:])
+def _checksums(raw: bytes) -> tuple[int, int]:
+    """(stored, computed) of a whole batch."""
+    if raw[16] == 2:
+        return struct.unpack_from(">I", raw, 17)[0], crc32c.crc32c(raw[21:])
+    return struct.unpack_from(">I", raw, 12)[0], zlib.crc32(raw[16:])
 
 
 def proves_itself(data: bytes, position: int) -> bool:
-    """Whether a whole entry with a right checksum starts at position."""
-    size = entry_size(data, position)
+    """Whether a whole batch with a right checksum starts at position."""
+    size = batch_size(data, position)
     if size is None:
         return False
     stored, computed = _checksums(data[position : position + size])
     return stored == computed
 
 
-def read_v2_header(entry: bytes) -> dict[str, Any]:
+def read_v2_header(raw: bytes) -> dict[str, Any]:
     """Columns of a V2 batch that its header alone gives (and ``last_offset_delta``, ``length``)."""
-    batch: dict[str, Any] = dict(zip(_V2_FIELDS, _V2_HEADER.unpack_from(entry), strict=True))
+    batch: dict[str, Any] = dict(zip(_V2_FIELDS, _V2_HEADER.unpack_from(raw), strict=True))
     attributes = batch["attributes"]
     batch["timestampType"] = attributes >> 3 & 1
     batch["is_transactional"] = bool(attributes & 0x10)
@@ -93,15 +93,15 @@ def read_v2_header(entry: bytes) -> dict[str, Any]:
     batch["last_offset"] = wrap64(batch["base_offset"] + batch["last_offset_delta"])
     base = batch["base_sequence"]
     batch["last_sequence"] = -1 if base == -1 else sequence_after(base, batch["last_offset_delta"])
-    batch["payload_bytes"] = len(entry) - V2_HEADER_SIZE
+    batch["payload_bytes"] = len(raw) - V2_HEADER_SIZE
     return batch
 
 
-def read_legacy_header(entry: bytes) -> dict[str, Any]:
-    """Columns of a V0 or V1 entry that its first bytes give (and ``offset``)."""
-    magic, attributes = entry[16], entry[17]
-    timestamp = struct.unpack_from(">q", entry, 18)[0] if magic == 1 else -1
-    offset = struct.unpack_from(">q", entry)[0]
+def read_legacy_header(raw: bytes) -> dict[str, Any]:
+    """Columns of a V0 or V1 batch that its first bytes give (and ``offset``)."""
+    magic, attributes = raw[16], raw[17]
+    timestamp = struct.unpack_from(">q", raw, 18)[0] if magic == 1 else -1
+    offset = struct.unpack_from(">q", raw)[0]
     return {
         "magic": magic,
         "offset": offset,
@@ -124,8 +124,8 @@ def read_legacy_header(entry: bytes) -> dict[str, Any]:
     }
 
 
-def _read_v2(entry: bytes, batch: dict[str, Any], limit: int) -> Content:
-    codec, payload = batch["attributes"] & 7, entry[V2_HEADER_SIZE:]
+def _read_v2(raw: bytes, batch: dict[str, Any], limit: int) -> Content:
+    codec, payload = batch["attributes"] & 7, raw[V2_HEADER_SIZE:]
     if codec > 4:
         raise UnsupportedError(f"codec {codec}")
     stored = payload
@@ -142,13 +142,13 @@ def _read_v2(entry: bytes, batch: dict[str, Any], limit: int) -> Content:
     return content
 
 
-def _read_legacy(entry: bytes, batch: dict[str, Any], limit: int) -> Content:
+def _read_legacy(raw: bytes, batch: dict[str, Any], limit: int) -> Content:
     codec = batch["attributes"] & 7
     if codec > 3:
         raise UnsupportedError(f"codec {codec} under magic {batch['magic']}")
-    outer = Content(uncompressed_bytes=len(entry))
-    message = reference_records.read_message(entry[12:], outer)
-    batch["payload_bytes"] = len(entry)
+    outer = Content(uncompressed_bytes=len(raw))
+    message = reference_records.read_message(raw[12:], outer)
+    batch["payload_bytes"] = len(raw)
     if not codec:
         outer.records.append({**message, "offset": batch["offset"], "sequence": -1, "headers": None})
         return outer
@@ -171,12 +171,12 @@ _VERDICTS: dict[type[Exception], tuple[str, str]] = {
 }
 
 
-def decode_entry(entry: bytes, position: int, limit: int = DEFAULT_LIMIT) -> Decoded:
-    """One whole entry: its row of batches, and its records or its row of quarantine."""
-    batch = read_v2_header(entry) if entry[16] == 2 else read_legacy_header(entry)
-    batch |= {"position": position, "size_bytes": len(entry), "record_count": 0, "error": None}
+def decode_batch(raw: bytes, position: int, limit: int = DEFAULT_LIMIT) -> Decoded:
+    """One whole batch: its row of batches, and its records or its row of quarantine."""
+    batch = read_v2_header(raw) if raw[16] == 2 else read_legacy_header(raw)
+    batch |= {"position": position, "size_bytes": len(raw), "record_count": 0, "error": None}
     batch |= {"compression": CODECS[batch["attributes"] & 7], "status": "ok", "control_type": None}
-    batch["crc_stored"], batch["crc_computed"] = _checksums(entry)
+    batch["crc_stored"], batch["crc_computed"] = _checksums(raw)
     batch["crc_ok"] = batch["crc_stored"] == batch["crc_computed"]
     decoded = Decoded(batches=[batch])
     reason, content = None, Content()
@@ -185,7 +185,7 @@ def decode_entry(entry: bytes, position: int, limit: int = DEFAULT_LIMIT) -> Dec
     else:
         try:
             read = _read_v2 if batch["magic"] == 2 else _read_legacy
-            content = read(entry, batch, limit)
+            content = read(raw, batch, limit)
         except tuple(_VERDICTS) as error:
             batch["status"], reason = _VERDICTS[type(error)]
             batch["error"] = str(error)
@@ -195,9 +195,9 @@ def decode_entry(entry: bytes, position: int, limit: int = DEFAULT_LIMIT) -> Dec
     _sum_up(batch, content.records)
     decoded.records = [_record_row(record, batch) for record in content.records]
     if reason:
-        base_offset = struct.unpack_from(">q", entry)[0]
+        base_offset = struct.unpack_from(">q", raw)[0]
         decoded.quarantine.append(
-            {"position": position, "size_bytes": len(entry), "base_offset": base_offset, "reason": reason}
+            {"position": position, "size_bytes": len(raw), "base_offset": base_offset, "reason": reason}
         )
     return decoded
 
@@ -229,10 +229,10 @@ def _record_row(record: dict[str, Any], batch: dict[str, Any]) -> dict[str, Any]
 
 
 def _leads_on(data: bytes, position: int) -> bool:
-    """Whether entries follow each other from position to a sound one, or to the end: a length that led there
-    does not lie. A torn or zero end counts, where it is the end: where no sound entry follows."""
+    """Whether batches follow each other from position to a sound one, or to the end: a length that led there
+    does not lie. A torn or zero end counts, where it is the end: where no sound batch follows."""
     while position < len(data) and not proves_itself(data, position):
-        size = entry_size(data, position)
+        size = batch_size(data, position)
         if size is None:
             rest = data[position:]
             return not rest.strip(b"\0") or (_torn(rest) and _search(data, position, -1) is None)
@@ -240,8 +240,8 @@ def _leads_on(data: bytes, position: int) -> bool:
     return True
 
 
-def _next_entry(data: bytes, position: int, above: int) -> int | None:
-    """Where decoding goes on after what is no entry: the target of its length, else what a search finds.
+def _next_batch(data: bytes, position: int, above: int) -> int | None:
+    """Where decoding goes on after what is no batch: the target of its length, else what a search finds.
 
     above: the last offset so far.
     """
@@ -254,7 +254,7 @@ def _next_entry(data: bytes, position: int, above: int) -> int | None:
 
 
 def _search(data: bytes, position: int, above: int) -> int | None:
-    """The first sound entry from which entries lead on to the end; where none does, the first sound one.
+    """The first sound batch from which batches lead on to the end; where none does, the first sound one.
 
     So a batch inside a value is not taken for the log: its chain ends with the value. Where no chain leads to
     the end, offsets above those before go first, since offsets rise; but a base offset lies outside the
@@ -269,13 +269,13 @@ def _search(data: bytes, position: int, above: int) -> int | None:
 
 
 def _leads_to_the_end(data: bytes, position: int) -> bool:
-    while (size := entry_size(data, position)) is not None:
+    while (size := batch_size(data, position)) is not None:
         position += size
     return _torn(data[position:]) or not data[position:].strip(b"\0")
 
 
 def _torn(rest: bytes) -> bool:
-    """Whether rest can be the start of an entry that goes on past it."""
+    """Whether rest can be the start of a batch that goes on past it."""
     if len(rest) < 17:
         return True
     length, magic = struct.unpack_from(">i", rest, 8)[0], rest[16]
@@ -283,7 +283,7 @@ def _torn(rest: bytes) -> bool:
 
 
 def _finish(decoded: Decoded, data: bytes, position: int, has_successor: bool) -> None:
-    """Judge the bytes behind the last entry, which no sound entry follows: a tail, or damage."""
+    """Judge the bytes behind the last batch, which no sound batch follows: a tail, or damage."""
     rest = data[position:]
     if not rest.strip(b"\0"):
         decoded.tail, decoded.tail_bytes = "zeros", len(rest)
@@ -307,22 +307,22 @@ def decode(data: bytes, *, has_successor: bool = False, limit: int = DEFAULT_LIM
     decoded = Decoded()
     position, above = 0, -1
     while position < len(data):
-        size = entry_size(data, position)
+        size = batch_size(data, position)
         if size is not None:
-            entry = decode_entry(data[position : position + size], position, limit)
+            part = decode_batch(data[position : position + size], position, limit)
             after = position + size
-            if entry.batches[0]["crc_ok"]:
-                above = entry.batches[0]["last_offset"]
+            if part.batches[0]["crc_ok"]:
+                above = part.batches[0]["last_offset"]
             elif not _leads_on(data, position + size):
                 found = _search(data, position, above)
                 after = len(data) if found is None else found
-                entry.quarantine[0]["size_bytes"] = after - position
-            decoded.batches += entry.batches
-            decoded.records += entry.records
-            decoded.quarantine += entry.quarantine
+                part.quarantine[0]["size_bytes"] = after - position
+            decoded.batches += part.batches
+            decoded.records += part.records
+            decoded.quarantine += part.quarantine
             position = after
             continue
-        following = _next_entry(data, position, above)
+        following = _next_batch(data, position, above)
         if following is None:
             _finish(decoded, data, position, has_successor)
             break

@@ -1,4 +1,4 @@
-"""Plain-Python reading of what lies inside one entry: a V2 payload's records, a V0/V1 message set.
+"""Plain-Python reading of what lies inside one batch: a V2 payload's records, a V0/V1 message set.
 
 Written for the eye, a field at a time, as Kafka's ``DefaultRecord``, ``LegacyRecord`` and
 ``AbstractLegacyRecordBatch`` read them. Numbers are Python's own and made to wrap where Java's do.
@@ -98,7 +98,7 @@ def varint_size(value: int) -> int:
 
 @dataclass
 class Content:
-    """What an entry holds: its records, and how its content breaks the format though Kafka reads it."""
+    """What a batch holds: its records, and how its content breaks the format though Kafka reads it."""
 
     records: list[dict[str, Any]] = field(default_factory=list)
     suspicions: list[str] = field(default_factory=list)
@@ -233,7 +233,7 @@ def read_message(message: bytes, content: Content) -> dict[str, Any]:
 def read_message_set(data: bytes, wrapper: dict[str, Any]) -> Content:
     """The inner messages of a wrapper, offsets made absolute.
 
-    wrapper: magic, offset, timestamp_ms, timestampType of the entry.
+    wrapper: magic, offset, timestamp_ms, timestampType of the batch.
     """
     content = Content(uncompressed_bytes=len(data))
     cursor = Cursor(data)

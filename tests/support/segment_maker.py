@@ -1,11 +1,11 @@
 """Builds segments byte by byte from plain descriptions, right ones and wrong ones.
 
-    Batch(records=(Record(value=b"a"),), codec=GZIP).encode()      an entry of magic 2
-    Message(magic=1, offset=5, value=b"a").encode()                a plain entry of magic 0 or 1
+    Batch(records=(Record(value=b"a"),), codec=GZIP).encode()      a batch of magic 2
+    Message(magic=1, offset=5, value=b"a").encode()                a plain message of magic 0 or 1
     wrap(messages, codec=LZ4, magic=0).encode()                    a wrapper
 
 Every field that the format derives (counts, lengths, checksums) is right unless a description names
-another value. A segment is entries joined by ``b"".join``.
+another value. A segment is batches joined by ``b"".join``.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Batch:
-    """An entry of magic 2. What is None is derived."""
+    """A batch of magic 2. What is None is derived."""
 
     records: Sequence[Record] = ()
     codec: int = NONE
@@ -179,7 +179,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Message:
-    """An entry, or an inner message, of magic 0 or 1. What is None is derived."""
+    """A plain message, a wrapper or an inner message of magic 0 or 1. What is None is derived."""
 
     magic: int = 1
     offset: int = 0

@@ -127,20 +127,20 @@ def wrappers(draw: st.DrawFn, magic: int, base_offset: int) -> Message:
 
 @st.composite
 def segments(draw: st.DrawFn) -> list[bytes]:
-    """The entries of a segment, of one magic or of several, offsets rising from entry to entry."""
-    entries: list[bytes] = []
+    """The batches of a segment, of one magic or of several, offsets rising from batch to batch."""
+    segment: list[bytes] = []
     offset = draw(st.sampled_from([0, 1, 5_000_000_000]))
     for _ in range(draw(st.integers(1, 5))):
         kind = draw(st.sampled_from(["batch", "batch", "control", "v0", "v1", "wrapper0", "wrapper1"]))
-        entry: Batch | Message
+        batch: Batch | Message
         if kind == "batch":
-            entry = draw(batches(offset))
+            batch = draw(batches(offset))
         elif kind == "control":
-            entry = draw(control_batches(offset))
+            batch = draw(control_batches(offset))
         elif kind.startswith("v"):
-            entry = draw(messages(int(kind[-1]), offset))
+            batch = draw(messages(int(kind[-1]), offset))
         else:
-            entry = draw(wrappers(int(kind[-1]), offset))
-        entries.append(entry.encode())
-        offset = (entry.next_offset() if isinstance(entry, Batch) else entry.offset + 1) % (1 << 60)
-    return entries
+            batch = draw(wrappers(int(kind[-1]), offset))
+        segment.append(batch.encode())
+        offset = (batch.next_offset() if isinstance(batch, Batch) else batch.offset + 1) % (1 << 60)
+    return segment

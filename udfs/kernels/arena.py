@@ -12,9 +12,9 @@ import numpy as np
 
 from udfs.kernels.jit import copy_bytes, copy_sixteen, inlined, kernel, store_i32
 
-# What columns are filled with: indices of the room, and of what is filled
-ROWS, HEADERS, KEY_BYTES, VALUE_BYTES, HEADER_KEY_BYTES, HEADER_VALUE_BYTES = range(6)
-ROOMS = 6
+# What there has to be room for
+COUNTED = ("rows", "headers", "key_bytes", "value_bytes", "header_key_bytes", "header_value_bytes")
+ROOM = np.dtype([(name, "i8") for name in COUNTED])
 
 # Parts, in their order in the arena. What varies in size has three in a row: validity, offsets, bytes.
 (
@@ -54,58 +54,68 @@ ROOMS = 6
 SLACK = 16  # short copies write whole words
 # Of each part: bits of an element, what there is one for, elements more
 _SIZES = {
-    NO_PART: (0, ROWS, 0),
-    OFFSET: (64, ROWS, 0),
-    TIMESTAMP_VALID: (1, ROWS, 0),
-    TIMESTAMP: (64, ROWS, 0),
-    TIMESTAMP_TYPE: (32, ROWS, 0),
-    MAGIC: (8, ROWS, 0),
-    TIMESTAMP_MS: (64, ROWS, 0),
-    POSITION: (64, ROWS, 0),
-    SEQUENCE: (32, ROWS, 0),
-    PRODUCER_ID: (64, ROWS, 0),
-    PRODUCER_EPOCH: (16, ROWS, 0),
-    LEADER_EPOCH: (32, ROWS, 0),
-    TRANSACTIONAL: (1, ROWS, 0),
-    CONTROL: (1, ROWS, 0),
-    CONTROL_TYPE_VALID: (1, ROWS, 0),
-    CONTROL_TYPES: (32, ROWS, 1),
-    SIZE: (32, ROWS, 0),
-    KEY_VALID: (1, ROWS, 0),
-    KEYS: (32, ROWS, 1),
-    KEY_DATA: (8, KEY_BYTES, SLACK),
-    VALUE_VALID: (1, ROWS, 0),
-    VALUES: (32, ROWS, 1),
-    VALUE_DATA: (8, VALUE_BYTES, SLACK),
-    HEADER_VALID: (1, ROWS, 0),
-    HEADER_LISTS: (32, ROWS, 1),
-    HEADER_KEY_VALID: (0, HEADERS, 0),  # a key is never null
-    HEADER_KEYS: (32, HEADERS, 1),
-    HEADER_KEY_DATA: (8, HEADER_KEY_BYTES, SLACK),
-    HEADER_VALUE_VALID: (1, HEADERS, 0),
-    HEADER_VALUES: (32, HEADERS, 1),
-    HEADER_VALUE_DATA: (8, HEADER_VALUE_BYTES, SLACK),
+    NO_PART: (0, "rows", 0),
+    OFFSET: (64, "rows", 0),
+    TIMESTAMP_VALID: (1, "rows", 0),
+    TIMESTAMP: (64, "rows", 0),
+    TIMESTAMP_TYPE: (32, "rows", 0),
+    MAGIC: (8, "rows", 0),
+    TIMESTAMP_MS: (64, "rows", 0),
+    POSITION: (64, "rows", 0),
+    SEQUENCE: (32, "rows", 0),
+    PRODUCER_ID: (64, "rows", 0),
+    PRODUCER_EPOCH: (16, "rows", 0),
+    LEADER_EPOCH: (32, "rows", 0),
+    TRANSACTIONAL: (1, "rows", 0),
+    CONTROL: (1, "rows", 0),
+    CONTROL_TYPE_VALID: (1, "rows", 0),
+    CONTROL_TYPES: (32, "rows", 1),
+    SIZE: (32, "rows", 0),
+    KEY_VALID: (1, "rows", 0),
+    KEYS: (32, "rows", 1),
+    KEY_DATA: (8, "key_bytes", SLACK),
+    VALUE_VALID: (1, "rows", 0),
+    VALUES: (32, "rows", 1),
+    VALUE_DATA: (8, "value_bytes", SLACK),
+    HEADER_VALID: (1, "rows", 0),
+    HEADER_LISTS: (32, "rows", 1),
+    HEADER_KEY_VALID: (0, "headers", 0),  # a key is never null
+    HEADER_KEYS: (32, "headers", 1),
+    HEADER_KEY_DATA: (8, "header_key_bytes", SLACK),
+    HEADER_VALUE_VALID: (1, "headers", 0),
+    HEADER_VALUES: (32, "headers", 1),
+    HEADER_VALUE_DATA: (8, "header_value_bytes", SLACK),
 }
 PARTS = len(_SIZES)
 
 
 def part_sizes(wanted: set[int]) -> np.ndarray:
     """int64[PARTS, 3], what ``lay_out`` reckons with; of a part that is not ``wanted`` zeros."""
-    none = (0, 0, 0)
-    return np.array([_SIZES[part] if part in wanted else none for part in range(PARTS)], dtype=np.int64)
+    sizes = np.zeros((PARTS, 3), dtype=np.int64)
+    for part in wanted:
+        bits, counted, more = _SIZES[part]
+        sizes[part] = bits, COUNTED.index(counted), more
+    return sizes
 
 
 @kernel
 def lay_out(sizes: Any, room: Any, at: Any) -> None:
     """Where each part begins in the arena, aligned to 64 bytes, and where the last one ends.
 
-    ``sizes``: of ``part_sizes``; ``room``: int64[ROOMS], what there has to be room for; ``at``:
-    int64[PARTS + 1], written.
+    ``sizes``: of ``part_sizes``; ``room``: a row of ROOM; ``at``: int64[PARTS + 1], written.
     """
+    most = (
+        room["rows"],
+        room["headers"],
+        room["key_bytes"],
+        room["value_bytes"],
+        room["header_key_bytes"],
+        room["header_value_bytes"],
+    )
     at[0] = 0
     for part in range(PARTS):
         bits, counted, more = sizes[part, 0], sizes[part, 1], sizes[part, 2]
-        at[part + 1] = at[part] + (bits * (room[counted] + more) + 511) // 512 * 64
+        at[part + 1] = at[part] + (bits * (most[counted] + more) + 511) // 512 * 64
 
 
 class Texts(NamedTuple):

@@ -17,7 +17,7 @@ from udfs.format import faults
 from udfs.format import layout as f
 from udfs.kernels import arena as a
 from udfs.kernels.jit import inlined, int64, kernel, load_be16, load_be32, load_u64
-from udfs.kernels.record_cursor import NOT_ASCII, NULL_HEADER_VALUES, Parts, has_room, put_row, stop
+from udfs.kernels.record_cursor import Parts, has_room, put_row, stop
 from udfs.vectorized_varint import read_varint, read_varlong, varint_size
 
 _NO_ROOM = -2
@@ -98,7 +98,7 @@ def _headers(
     Returns (position behind them, -1 for a fault, _NO_ROOM where their bytes do not fit; marks).
     """
     at, marks, nulls, others = parts.headers_at, 0, 0, 0
-    header, key_end, value_end = filled[a.HEADERS], filled[a.HEADER_KEY_BYTES], filled[a.HEADER_VALUE_BYTES]
+    header, key_end, value_end = filled["headers"], filled["header_key_bytes"], filled["header_value_bytes"]
     for _ in range(parts.headers):
         size, p = read_varint(buf, at, end)
         if p < 0:
@@ -107,7 +107,7 @@ def _headers(
         if size < 0 or size > end - p:
             at = stop(cursor, faults.HEADER_KEY_NULL if size < 0 else faults.HEADER_BEYOND, at)
             break
-        if key_end + size > room[a.HEADER_KEY_BYTES]:
+        if key_end + size > room["header_key_bytes"]:
             at = _NO_ROOM
             break
         a.put_text(arena, columns.header_keys, header, key_end, buf, p, size)
@@ -125,7 +125,7 @@ def _headers(
         if size < 0:
             nulls += 1
             marks |= faults.LENGTH_BELOW_NULL if size < -1 else 0
-        if value_end + size > room[a.HEADER_VALUE_BYTES]:
+        if value_end + size > room["header_value_bytes"]:
             at = _NO_ROOM
             break
         a.put_text(arena, columns.header_values, header, value_end, buf, p, size)
@@ -134,13 +134,13 @@ def _headers(
         at = p + size
         header += 1
     if at == end:
-        filled[a.HEADERS], filled[a.HEADER_KEY_BYTES], filled[a.HEADER_VALUE_BYTES] = (
+        filled["headers"], filled["header_key_bytes"], filled["header_value_bytes"] = (
             header,
             key_end,
             value_end,
         )
-        filled[NULL_HEADER_VALUES] += nulls
-        filled[NOT_ASCII] += others
+        filled["null_header_values"] += nulls
+        filled["not_ascii"] += others
     return at, marks
 
 

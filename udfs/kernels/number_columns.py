@@ -19,13 +19,13 @@ _MOST = (1 << 63) - 1
 @kernel
 def _fill_offsets(lines: Any, offset: Any, size: Any, filled: Any) -> None:
     """Offset (int64) and size (int32) of each row, if asked for, and the bounds of the offsets."""
-    n = filled[a.ROWS]
+    n = filled["rows"]
     lowest, highest = lines[c.LINE_OFFSET, 0], lines[c.LINE_OFFSET, 0]
     for i in range(n):
         value = lines[c.LINE_OFFSET, i]
         lowest = min(lowest, value)
         highest = max(highest, value)
-    filled[c.MIN_OFFSET], filled[c.MAX_OFFSET] = lowest, highest
+    filled["min_offset"], filled["max_offset"] = lowest, highest
     if len(offset):
         for i in range(n):
             offset[i] = lines[c.LINE_OFFSET, i]
@@ -42,7 +42,7 @@ def _is_null(timestamp: int) -> bool:
 @kernel
 def _fill_timestamps(lines: Any, milliseconds: Any, microseconds: Any, valid: Any, filled: Any) -> None:
     """The timestamp of each row in ms, in us where SQL holds it, and the bounds of the latter."""
-    n = filled[a.ROWS]
+    n = filled["rows"]
     earliest, latest, nulls = _MOST, -_MOST, 0
     for i in range(n):
         timestamp = lines[c.LINE_TIMESTAMP, i]
@@ -50,8 +50,8 @@ def _fill_timestamps(lines: Any, milliseconds: Any, microseconds: Any, valid: An
         nulls += null
         earliest = min(earliest, _MOST if null else timestamp * 1000)
         latest = max(latest, -_MOST if null else timestamp * 1000)
-    filled[c.NULL_TIMESTAMPS] = nulls
-    filled[c.MIN_TIMESTAMP], filled[c.MAX_TIMESTAMP] = earliest, latest
+    filled["null_timestamps"] = nulls
+    filled["min_timestamp"], filled["max_timestamp"] = earliest, latest
     if len(milliseconds):
         for i in range(n):
             milliseconds[i] = lines[c.LINE_TIMESTAMP, i]
@@ -98,7 +98,7 @@ def _fill_runs(batches: Any, lines: Any, arena: Any, at: Any, filled: Any) -> No
     control = part_of(arena, at, a.CONTROL)
     transactional[:] = 0
     control[:] = 0
-    begin, n = 0, filled[a.ROWS]
+    begin, n = 0, filled["rows"]
     for k in range(len(batches)):
         e = batches[k]
         if e["fault"] or e["record_count"] == 0:
@@ -116,7 +116,7 @@ def _fill_runs(batches: Any, lines: Any, arena: Any, at: Any, filled: Any) -> No
             if e["attributes"] & f.TRANSACTIONAL_MASK and len(transactional):
                 set_bits(transactional, begin, end)
             if e["attributes"] & f.CONTROL_MASK:
-                filled[c.CONTROLS] += end - begin
+                filled["controls"] += end - begin
                 if len(control):
                     set_bits(control, begin, end)
         begin = end
@@ -126,10 +126,10 @@ def _fill_runs(batches: Any, lines: Any, arena: Any, at: Any, filled: Any) -> No
 def fill_numbers(batches: Any, lines: Any, arena: Any, at: Any, filled: Any) -> None:
     """Fill the columns of numbers of an arena (uint8), laid out by ``at``, for the rows of ``batches``.
 
-    ``lines``: of ``new_lines``; without any, nothing is filled. ``filled``: int64[FILLED], rows given, nulls
-    and bounds written.
+    ``lines``: of ``new_lines``; without any, nothing is filled. ``filled``: a row of FILLED, rows given,
+    nulls and bounds written.
     """
-    if filled[a.ROWS] == 0 or lines.shape[1] == 0:
+    if filled["rows"] == 0 or lines.shape[1] == 0:
         return
     offset = part_of(arena, at, a.OFFSET).view(np.int64)
     _fill_offsets(lines, offset, part_of(arena, at, a.SIZE).view(np.int32), filled)

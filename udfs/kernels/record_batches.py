@@ -17,7 +17,7 @@ from udfs.kernels.framing import set_fault
 from udfs.kernels.jit import inlined, int64, kernel
 from udfs.kernels.legacy_record import decode_message, decode_wrapper
 from udfs.kernels.number_columns import fill_numbers
-from udfs.kernels.record_cursor import DATA_BYTES, FILLED, start_cursor
+from udfs.kernels.record_cursor import start_cursor
 
 _VALID = (a.KEY_VALID, a.VALUE_VALID, a.HEADER_VALID, a.HEADER_VALUE_VALID)
 _FEW, _FEW_BYTES = 1 << 10, 1 << 14  # rows and headers, bytes: room for what is not like the last
@@ -50,41 +50,35 @@ def _begin(arena: Any, at: Any) -> None:
 @inlined
 def _end(arena: Any, columns: Any, filled: Any) -> None:
     """Where the last text ends."""
-    rows, headers = filled[a.ROWS], filled[a.HEADERS]
-    a.end_texts(arena, columns.keys, rows, filled[a.KEY_BYTES])
-    a.end_texts(arena, columns.values, rows, filled[a.VALUE_BYTES])
+    rows, headers = filled["rows"], filled["headers"]
+    a.end_texts(arena, columns.keys, rows, filled["key_bytes"])
+    a.end_texts(arena, columns.values, rows, filled["value_bytes"])
     a.end_texts(arena, columns.lists, rows, headers)
-    a.end_texts(arena, columns.header_keys, headers, filled[a.HEADER_KEY_BYTES])
-    a.end_texts(arena, columns.header_values, headers, filled[a.HEADER_VALUE_BYTES])
-
-
-@inlined
-def _copy(to: Any, of: Any) -> None:
-    for i in range(FILLED):
-        to[i] = of[i]
+    a.end_texts(arena, columns.header_keys, headers, filled["header_key_bytes"])
+    a.end_texts(arena, columns.header_values, headers, filled["header_value_bytes"])
 
 
 @kernel
-def _roll_back(e: Any, arena: Any, at: Any, filled: Any, before: Any) -> None:
+def _roll_back(e: Any, arena: Any, at: Any, both: Any) -> None:
     """Take back what was filled of a batch: so many rows and headers as its bytes allow, at most."""
     for part in _VALID:
         valid = part_of(arena, at, part)
-        counted, least = a.ROWS, f.MIN_RECORD_SIZE
+        begin, least = both[1]["rows"], f.MIN_RECORD_SIZE
         if part == a.HEADER_VALUE_VALID:
-            counted, least = a.HEADERS, f.MIN_HEADER_SIZE
-        end = before[counted] + e["data_size"] // least + 1
-        set_bits(valid, before[counted], min(end, 8 * len(valid)))
-    _copy(filled, before)
+            begin, least = both[1]["headers"], f.MIN_HEADER_SIZE
+        end = begin + e["data_size"] // least + 1
+        set_bits(valid, begin, min(end, 8 * len(valid)))
+    both[0] = both[1]
 
 
 @inlined
 def _note_sums(e: Any, filled: Any, before: Any) -> None:
     """Note in the batch what its records came to."""
-    e["record_count"] = filled[a.ROWS] - before[a.ROWS]
-    e["key_bytes"] = filled[a.KEY_BYTES] - before[a.KEY_BYTES]
-    e["value_bytes"] = filled[a.VALUE_BYTES] - before[a.VALUE_BYTES]
-    header_bytes = filled[a.HEADER_KEY_BYTES] - before[a.HEADER_KEY_BYTES]
-    e["header_bytes"] = header_bytes + filled[a.HEADER_VALUE_BYTES] - before[a.HEADER_VALUE_BYTES]
+    e["record_count"] = filled["rows"] - before["rows"]
+    e["key_bytes"] = filled["key_bytes"] - before["key_bytes"]
+    e["value_bytes"] = filled["value_bytes"] - before["value_bytes"]
+    header_bytes = filled["header_key_bytes"] - before["header_key_bytes"]
+    e["header_bytes"] = header_bytes + filled["header_value_bytes"] - before["header_value_bytes"]
 
 
 @kernel
@@ -102,9 +96,9 @@ def decode_batches(
     """Fill the columns with the records of ``batches`` (BATCH[n]); how many batches there was room for.
 
     ``window``, ``scratch``: uint8, where the data of plain and of expanded batches lie; ``arena``: uint8,
-    laid out by ``at`` for ``room``; ``lines``: of ``new_lines``, for as many rows or none; ``cursor``:
-    CURSOR[1] to work in; ``both``: int64[2, FILLED] of zeros: what is filled, written, and a line to work in.
-    A batch that has a fault already is passed over.
+    laid out by ``at`` for ``room`` (ROOM[1]); ``lines``: of ``new_lines``, for as many rows or none;
+    ``cursor``: CURSOR[1] to work in; ``both``: FILLED[2] of zeros: what is filled, written, and a row to work
+    in. A batch that has a fault already is passed over.
     """
     columns = text_columns(at)
     _begin(arena, at)
@@ -113,18 +107,18 @@ def decode_batches(
     while k < len(batches):
         e = batches[k]
         if not e["fault"]:
-            _copy(before, filled)
+            both[1] = both[0]
             start_cursor(e, place)
-            _decode(scratch if e["expanded"] else window, e, arena, columns, lines, place, filled, room)
+            _decode(scratch if e["expanded"] else window, e, arena, columns, lines, place, filled, room[0])
             if _is_whole(e, place):
                 _note_sums(e, filled, before)
             else:
-                _roll_back(e, arena, at, filled, before)
+                _roll_back(e, arena, at, both)
                 if not place["fault"]:
                     break
                 set_fault(e, place["fault"], place["stopped_at"], place["at"])
                 e["stopped_after"] = place["record"]
-        filled[DATA_BYTES] += e["data_size"]
+        filled["data_bytes"] += e["data_size"]
         k += 1
     _end(arena, columns, filled)
     fill_numbers(batches[:k], lines, arena, at, filled)
@@ -150,24 +144,33 @@ def decode_chunk(
     columns = text_columns(at)
     _begin(arena, at)
     e, filled = batch[0], both[0]
-    _decode(scratch if e["expanded"] else window, e, arena, columns, lines, cursor[0], filled, room)
+    _decode(scratch if e["expanded"] else window, e, arena, columns, lines, cursor[0], filled, room[0])
     _end(arena, columns, filled)
     fill_numbers(batch, lines, arena, at, filled)
-    return filled[a.ROWS]
+    return filled["rows"]
+
+
+@inlined
+def _room(size: int, filled: int, data_bytes: int, least: int) -> int:
+    """Room for what ``size`` bytes of data may hold of a kind whose smallest has ``least`` bytes."""
+    more = _FEW if least > 1 else _FEW_BYTES
+    return min(int64(filled / max(1, data_bytes) * size * 1.125) + more, size // least)
 
 
 @kernel
 def make_room(size: int, last: Any, room: Any) -> None:
-    """What columns need room for (``room``: int64[ROOMS], written) by what the last were filled with.
+    """What columns need room for (``room``: a row of ROOM, written) by what the last were filled with.
 
-    ``size``: bytes of data, expanded; ``last``: int64[FILLED]. An eighth more, and a little, but no more than
-    these bytes can make.
+    ``size``: bytes of data, expanded; ``last``: a row of FILLED. An eighth more, and a little, but no more
+    than these bytes can make.
     """
-    for i in range(a.ROOMS):
-        least = f.MIN_RECORD_SIZE if i == a.ROWS else (f.MIN_HEADER_SIZE if i == a.HEADERS else 1)
-        rate = last[i] / max(1, last[DATA_BYTES])
-        more = _FEW if least > 1 else _FEW_BYTES
-        room[i] = min(int64(rate * size * 1.125) + more, size // least)
+    data_bytes = last["data_bytes"]
+    room["rows"] = _room(size, last["rows"], data_bytes, f.MIN_RECORD_SIZE)
+    room["headers"] = _room(size, last["headers"], data_bytes, f.MIN_HEADER_SIZE)
+    room["key_bytes"] = _room(size, last["key_bytes"], data_bytes, 1)
+    room["value_bytes"] = _room(size, last["value_bytes"], data_bytes, 1)
+    room["header_key_bytes"] = _room(size, last["header_key_bytes"], data_bytes, 1)
+    room["header_value_bytes"] = _room(size, last["header_value_bytes"], data_bytes, 1)
 
 
 @kernel

@@ -20,8 +20,9 @@ from udfs.kernels.record_cursor import CURSOR, FILLED, new_lines, start_cursor
 
 MOST_ROWS = 1 << 17  # of a record batch
 CHUNK_BYTES = 1 << 26  # expanded bytes above which a batch goes in chunks: a column of Arrow holds 2 GiB
-_NO_BOUND = np.full(a.ROOMS, 1 << 62, dtype=np.int64)
-_ONE_ROW = np.where(np.arange(a.ROOMS) == a.ROWS, 1, _NO_BOUND)
+_NO_BOUND = np.full(len(a.COUNTED), 1 << 62, dtype=np.int64).view(a.ROOM)
+_ONE_ROW = _NO_BOUND.copy()
+_ONE_ROW["rows"] = 1
 _NO_LINES = new_lines(0)
 
 
@@ -33,7 +34,7 @@ class Data(NamedTuple):
 
 
 class Built(NamedTuple):
-    """Records, None without any or where no column is asked for; int64[FILLED], what they are."""
+    """Records, None without any or where no column is asked for; FILLED[1], what they are."""
 
     records: pa.RecordBatch | None
     filled: np.ndarray
@@ -48,14 +49,14 @@ class RecordBuilder:
         self._columns = None if wanted == frozenset() else record_columns(wanted)
         self._lines = new_lines(MOST_ROWS) if self._columns else _NO_LINES
         self._cursor = np.zeros(1, dtype=CURSOR)
-        self._last = np.zeros(FILLED, dtype=np.int64)
+        self._last = np.zeros(1, dtype=FILLED)
 
     def group(self, data: Data, batches: np.ndarray) -> tuple[int, Built]:
         """The records of the first batches (BATCH[n]), one or more; how many batches these are."""
         room = self._room(_data_size(batches))
         taken, built = self._build(decode_batches, data, batches, room)
         if not taken:
-            room = np.maximum(room, self._count(decode_batches, data, batches[:1], _NO_BOUND)[: a.ROOMS])
+            room = _larger(room, self._count(decode_batches, data, batches[:1], _NO_BOUND))
             taken, built = self._build(decode_batches, data, batches, room)
         return taken, built
 
@@ -72,7 +73,7 @@ class RecordBuilder:
             taken, built = self._build(decode_chunk, data, batch, room)
             if not taken:  # a record larger than its like
                 before = cursor.copy()
-                room = np.maximum(room, self._count(decode_chunk, data, batch, _ONE_ROW)[: a.ROOMS])
+                room = _larger(room, self._count(decode_chunk, data, batch, _ONE_ROW))
                 cursor[:] = before
                 _, built = self._build(decode_chunk, data, batch, room)
             yield built
@@ -80,29 +81,34 @@ class RecordBuilder:
     def _room(self, size: int) -> np.ndarray:
         if not self._columns:
             return _NO_BOUND
-        room = np.empty(a.ROOMS, dtype=np.int64)
-        make_room(size, self._last, room)
-        room[a.ROWS] = min(room[a.ROWS], MOST_ROWS)
+        room = np.empty(1, dtype=a.ROOM)
+        make_room(size, self._last[0], room[0])
+        room["rows"] = np.minimum(room["rows"], MOST_ROWS)
         return room
 
     def _build(self, decode: Any, data: Data, batches: np.ndarray, room: np.ndarray) -> tuple[int, Built]:
         """How many batches, or records of one, there was room for, and their columns."""
         arena = self._columns.allocate(room) if self._columns else NO_ARENA
-        both = np.zeros((2, FILLED), dtype=np.int64)
-        filled = both[0]
+        both = np.zeros(2, dtype=FILLED)
+        filled = both[:1]
         taken = decode(*data, batches, arena.parts, arena.at, self._lines, self._cursor, both, room)
         records = None
-        if filled[a.ROWS] and self._columns:
+        if filled["rows"][0] and self._columns:
             self._last = filled
             records = self._columns.batch(arena, filled)
         return int(taken), Built(records, filled)
 
     def _count(self, decode: Any, data: Data, batch: np.ndarray, room: np.ndarray) -> np.ndarray:
-        """int64[FILLED], what columns would be filled with."""
-        both = np.zeros((2, FILLED), dtype=np.int64)
-        filled = both[0]
+        """FILLED[1], what columns would be filled with."""
+        both = np.zeros(2, dtype=FILLED)
+        filled = both[:1]
         decode(*data, batch, NO_ARENA.parts, NO_ARENA.at, _NO_LINES, self._cursor, both, room)
         return filled
+
+
+def _larger(room: np.ndarray, filled: np.ndarray) -> np.ndarray:
+    """ROOM[1], room for as much as ``room`` (ROOM[1]) and ``filled`` (FILLED[1]) have, whichever has more."""
+    return np.maximum(room.view(np.int64), filled.view(np.int64)[: len(a.COUNTED)]).view(a.ROOM)
 
 
 def _data_size(batches: np.ndarray) -> int:

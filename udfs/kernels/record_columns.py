@@ -17,42 +17,42 @@ import pyarrow as pa
 from udfs.format import layout as f
 from udfs.format.schema import HEADER_TYPE
 from udfs.kernels import arena as a
-from udfs.kernels import record_cursor as c
 from udfs.kernels.arena import PARTS, lay_out, part_sizes
 from udfs.kernels.jvm_text import repair_utf8
+from udfs.kernels.record_cursor import FILLED
 
 
 class _Column(NamedTuple):
     """How a column lies in the arena: its type; of its arrays, outer ones first, lengths, nulls and buffers.
 
-    arrays: (how many values, how many nulls): indices of what is filled. parts: of the arena.
+    arrays: (how many values, how many nulls): fields of FILLED. parts: of the arena.
     """
 
     type: pa.DataType
-    arrays: tuple[tuple[int, int], ...]
+    arrays: tuple[tuple[str, str], ...]
     parts: tuple[int, ...]
 
 
 def _numbers(kind: pa.DataType, part: int) -> _Column:
-    return _Column(kind, ((a.ROWS, c.ALWAYS_0),), (a.NO_PART, part))
+    return _Column(kind, (("rows", "always_0"),), (a.NO_PART, part))
 
 
 _CONTROL_PARTS = (a.CONTROL, a.KEY_VALID, a.KEYS, a.KEY_DATA)  # what control types are read from
 _COLUMNS = {
-    "key": _Column(pa.binary(), ((a.ROWS, c.NULL_KEYS),), (a.KEY_VALID, a.KEYS, a.KEY_DATA)),
-    "value": _Column(pa.binary(), ((a.ROWS, c.NULL_VALUES),), (a.VALUE_VALID, a.VALUES, a.VALUE_DATA)),
+    "key": _Column(pa.binary(), (("rows", "null_keys"),), (a.KEY_VALID, a.KEYS, a.KEY_DATA)),
+    "value": _Column(pa.binary(), (("rows", "null_values"),), (a.VALUE_VALID, a.VALUES, a.VALUE_DATA)),
     "offset": _numbers(pa.int64(), a.OFFSET),
     "timestamp": _Column(
-        pa.timestamp("us", "UTC"), ((a.ROWS, c.NULL_TIMESTAMPS),), (a.TIMESTAMP_VALID, a.TIMESTAMP)
+        pa.timestamp("us", "UTC"), (("rows", "null_timestamps"),), (a.TIMESTAMP_VALID, a.TIMESTAMP)
     ),
     "timestampType": _numbers(pa.int32(), a.TIMESTAMP_TYPE),
     "headers": _Column(
         HEADER_TYPE,
         (
-            (a.ROWS, c.NULL_HEADERS),
-            (a.HEADERS, c.ALWAYS_0),
-            (a.HEADERS, c.ALWAYS_0),
-            (a.HEADERS, c.NULL_HEADER_VALUES),
+            ("rows", "null_headers"),
+            ("headers", "always_0"),
+            ("headers", "always_0"),
+            ("headers", "null_header_values"),
         ),
         (
             *(a.HEADER_VALID, a.HEADER_LISTS),
@@ -72,11 +72,12 @@ _COLUMNS = {
     "is_control": _numbers(pa.bool_(), a.CONTROL),
     # null in all rows, until there are control records
     "control_type": _Column(
-        pa.string(), ((a.ROWS, a.ROWS),), (a.CONTROL_TYPE_VALID, a.CONTROL_TYPES, a.NO_PART)
+        pa.string(), (("rows", "rows"),), (a.CONTROL_TYPE_VALID, a.CONTROL_TYPES, a.NO_PART)
     ),
     "size_bytes": _numbers(pa.int32(), a.SIZE),
 }
 NAMES = tuple(_COLUMNS)
+_FIELDS = FILLED.names or ()
 _CONTROL_NAMES = pa.array([*f.CONTROL_TYPES, "UNKNOWN"])
 
 
@@ -149,34 +150,35 @@ class RecordColumns:
         self._sizes = part_sizes(parts)
         self._head = _head(self._schema)
         self._arrays = np.array(
-            [ends for column in wanted.values() for ends in column.arrays], dtype=np.int64
+            [_FIELDS.index(n) for column in wanted.values() for ends in column.arrays for n in ends],
+            dtype=np.int64,
         )
         self._buffers = np.array(
             [part for column in wanted.values() for part in column.parts], dtype=np.int64
         )
 
     def allocate(self, room: np.ndarray) -> Arena:
-        """An arena with room for ``room`` (int64[ROOMS])."""
+        """An arena with room for ``room`` (ROOM[1])."""
         at = np.empty(PARTS + 1, dtype=np.int64)
-        lay_out(self._sizes, room, at)
+        lay_out(self._sizes, room[0], at)
         head = self._head.words.nbytes
         buffer = pa.allocate_buffer(head + int(at[PARTS]))
         return Arena(buffer, np.frombuffer(buffer, dtype=np.uint8)[head:], at)
 
     def batch(self, arena: Arena, filled: np.ndarray) -> pa.RecordBatch:
-        """The columns of a filled arena, in the order of NAMES; at least a row. ``filled``: int64[FILLED]."""
+        """The columns of a filled arena, in the order of NAMES; at least a row. ``filled``: FILLED[1]."""
         head, at = self._head, arena.at
         words = np.frombuffer(arena.buffer, dtype=np.int64, count=len(head.words))
         words[:] = head.words
-        words[head.rows], words[head.body] = filled[a.ROWS], at[PARTS]
-        words[head.arrays] = filled[self._arrays].ravel()
+        words[head.rows], words[head.body] = filled["rows"][0], at[PARTS]
+        words[head.arrays] = filled.view(np.int64)[self._arrays]
         buffers = words[head.buffers].reshape(-1, 2)
         buffers[:, 0] = at[self._buffers]
         buffers[:, 1] = at[self._buffers + 1] - at[self._buffers]
         found = pa.ipc.read_record_batch(arena.buffer, self._schema)
-        if filled[c.CONTROLS] and "control_type" in found.schema.names:
+        if filled["controls"][0] and "control_type" in found.schema.names:
             found = _replaced(found, "control_type", _control_types(arena, filled))
-        if filled[c.NOT_ASCII] and "headers" in found.schema.names:
+        if filled["not_ascii"][0] and "headers" in found.schema.names:
             found = _replaced(found, "headers", _repaired(found.column("headers")))
         return found.select([]) if self._is_bare else found
 
@@ -204,14 +206,14 @@ def _repaired(lists: pa.ListArray) -> pa.Array:
 
 def _control_types(arena: Arena, filled: np.ndarray) -> pa.Array:
     """Control types from the keys of control records: int16 version, int16 type."""
-    n, at = int(filled[a.ROWS]), arena.at
+    n, at = int(filled["rows"][0]), arena.at
 
     def array(kind: pa.DataType, nulls: int, *parts: int) -> list[object]:
         buffers = [pa.py_buffer(arena.parts[at[part] : at[part + 1]]) for part in parts]
         values: list[object] = pa.Array.from_buffers(kind, n, buffers, nulls).to_pylist()
         return values
 
-    keys = array(pa.binary(), int(filled[c.NULL_KEYS]), a.KEY_VALID, a.KEYS, a.KEY_DATA)
+    keys = array(pa.binary(), int(filled["null_keys"][0]), a.KEY_VALID, a.KEYS, a.KEY_DATA)
     is_control = array(pa.bool_(), 0, a.NO_PART, a.CONTROL)
     codes = [
         min(int.from_bytes(key[2:4], "big"), f.CONTROL_UNKNOWN) if control else None  # type: ignore[index]

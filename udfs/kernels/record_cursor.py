@@ -25,23 +25,25 @@ CURSOR = np.dtype(
     ]
 )
 
-# What columns are filled with: int64[FILLED]. The first are counted as the room is (``arena``).
-(
-    NULL_KEYS,
-    NULL_VALUES,
-    NULL_HEADERS,
-    NULL_HEADER_VALUES,
-    NULL_TIMESTAMPS,
-    NOT_ASCII,  # keys of headers that hold other bytes than ASCII
-    DATA_BYTES,  # of the batches, expanded
-    CONTROLS,  # rows of control records
-    MIN_OFFSET,
-    MAX_OFFSET,
-    MIN_TIMESTAMP,  # us, of those not null; above the maximum where all are
-    MAX_TIMESTAMP,
-    ALWAYS_0,
-) = range(a.ROOMS, a.ROOMS + 13)
-FILLED = a.ROOMS + 13
+# What columns are filled with
+FILLED = np.dtype(
+    [
+        *a.ROOM.descr,
+        ("null_keys", "i8"),
+        ("null_values", "i8"),
+        ("null_headers", "i8"),
+        ("null_header_values", "i8"),
+        ("null_timestamps", "i8"),
+        ("not_ascii", "i8"),  # keys of headers that hold other bytes than ASCII
+        ("data_bytes", "i8"),  # of the batches, expanded
+        ("controls", "i8"),  # rows of control records
+        ("min_offset", "i8"),
+        ("max_offset", "i8"),
+        ("min_timestamp", "i8"),  # us, of those not null; above the maximum where all are
+        ("max_timestamp", "i8"),
+        ("always_0", "i8"),
+    ]
+)
 
 # What each row has of its own, so that columns of numbers are filled in loops over nothing else: int64
 LINE_OFFSET, LINE_TIMESTAMP, LINE_SIZE = range(3)
@@ -91,10 +93,10 @@ class Parts(NamedTuple):
 def has_room(filled: Any, room: Any, parts: Parts) -> bool:
     """Whether the columns have room for a row with this key, this value, and so many headers."""
     return (
-        filled[a.ROWS] < room[a.ROWS]
-        and filled[a.KEY_BYTES] + parts.key_size <= room[a.KEY_BYTES]
-        and filled[a.VALUE_BYTES] + parts.value_size <= room[a.VALUE_BYTES]
-        and filled[a.HEADERS] + parts.headers <= room[a.HEADERS]
+        filled["rows"] < room["rows"]
+        and filled["key_bytes"] + parts.key_size <= room["key_bytes"]
+        and filled["value_bytes"] + parts.value_size <= room["value_bytes"]
+        and filled["headers"] + parts.headers <= room["headers"]
     )
 
 
@@ -111,20 +113,20 @@ def put_row(
     size: int,
 ) -> None:
     """Append a row whose headers are written already. There is room for it."""
-    row = filled[a.ROWS]
-    a.put_text(arena, columns.keys, row, filled[a.KEY_BYTES], buf, parts.key_at, parts.key_size)
-    a.put_text(arena, columns.values, row, filled[a.VALUE_BYTES], buf, parts.value_at, parts.value_size)
+    row = filled["rows"]
+    a.put_text(arena, columns.keys, row, filled["key_bytes"], buf, parts.key_at, parts.key_size)
+    a.put_text(arena, columns.values, row, filled["value_bytes"], buf, parts.value_at, parts.value_size)
     if columns.lists.offsets >= 0:
-        store_i32(arena, columns.lists.offsets + 4 * row, filled[a.HEADERS] - parts.headers)
+        store_i32(arena, columns.lists.offsets + 4 * row, filled["headers"] - parts.headers)
         if parts.headers == 0:
             a.unset_bit(arena, columns.lists.valid, row)
-    filled[a.KEY_BYTES] += max(parts.key_size, 0)
-    filled[a.VALUE_BYTES] += max(parts.value_size, 0)
-    filled[NULL_KEYS] += parts.key_size < 0
-    filled[NULL_VALUES] += parts.value_size < 0
-    filled[NULL_HEADERS] += parts.headers == 0
+    filled["key_bytes"] += max(parts.key_size, 0)
+    filled["value_bytes"] += max(parts.value_size, 0)
+    filled["null_keys"] += parts.key_size < 0
+    filled["null_values"] += parts.value_size < 0
+    filled["null_headers"] += parts.headers == 0
     if lines.shape[1]:
         lines[LINE_OFFSET, row] = offset
         lines[LINE_TIMESTAMP, row] = timestamp
         lines[LINE_SIZE, row] = size
-    filled[a.ROWS] = row + 1
+    filled["rows"] = row + 1

@@ -11,27 +11,17 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from udfs.format import layout as f
-from udfs.kernels.framing import (
-    BATCH,
-    NO_BATCH,
-    STOPPED,
-    TOO_SHORT,
-    batch_size,
-    follow_to_sound,
-    read_header,
-)
-from udfs.kernels.jit import kernel, load_be32, load_be64
+from udfs.kernels.framing import BATCH, batch_size, read_header
+from udfs.kernels.jit import load_be32
 from udfs.recovery.batch_search import BatchSearch
+from udfs.recovery.headers import Chain, Headers
 from udfs.recovery.range_checksums import RangeChecksums, without
-from udfs.source.byte_source import ByteSource, read_at
+from udfs.source.byte_source import ByteSource
 
-_HEADERS = 1 << 16  # bytes read to follow headers, at most
-_LEAP = 1 << 10  # and for the first header after a large batch
 _AHEAD = 1 << 16  # chains known ahead, at most
 _LONGEST = 64  # of those the longest, kept as measures where no chain leads to the end
 # Whether the checksum of a damaged batch holds up to a chain is tried for so many of them, and for one more
@@ -40,39 +30,6 @@ _TRIED = 1 << 17
 _BYTES_A_TRY = 256
 _MANY = 64  # headers that lead on: enough to start a slice there, as the driver looks whether slices fit
 _BEYOND = 32 << 20  # how far past its end a slice looks for the end of its first batch
-
-
-@kernel
-def _follow(buf: Any, end: int, room: int, limit: int, most: int, e: Any) -> tuple[int, int, bool]:
-    """Follow headers in ``buf[:end]`` (uint8), ``room`` bytes before the segment's end, ``most`` at most.
-
-    Gives the first place at or past ``limit`` that they lead to, or where they end before; how many they are;
-    whether no batch follows. ``e``: the last header (BATCH) out.
-    """
-    at = steps = 0
-    while steps < most and at < limit and (at + f.V2_HEADER_SIZE <= end or end == room):
-        size = batch_size(buf, at, end)
-        if size < 0 or size > room - at:
-            return at, steps, True
-        read_header(buf, at, size, 0, e)
-        at += size
-        steps += 1
-    return at, steps, False
-
-
-@dataclass(frozen=True)
-class _Chain:
-    """Batches that follow each other by their headers.
-
-    stop: where no more follows. first, last: offsets. crc32c, crc32: of all bytes before it.
-    """
-
-    begin: int
-    stop: int
-    first: int
-    last: int
-    crc32c: int
-    crc32: int
 
 
 @dataclass(frozen=True)
@@ -101,72 +58,15 @@ class Resynchronizer:
         self._horizon = length if stop is None else min(length, stop + _BEYOND)
         self._checksums = RangeChecksums(source, origin, length)
         self._search = BatchSearch(source, origin, length, self._checksums)
-        self._head = np.zeros(f.V2_HEADER_SIZE, dtype=np.uint8)
-        self._block = np.zeros(_HEADERS + f.V2_HEADER_SIZE, dtype=np.uint8)
-        self._block_at, self._block_size = 0, 0  # the bytes of the segment that it holds
-        self._step = _LEAP
-        self._row = np.zeros(1, dtype=BATCH)
-        self._trusted = -1  # headers lead on to a sound batch up to here,
-        self._ending: dict[int, bool] = {}  # from here they lead to the end: to its last byte, or near it,
-        self._broken: set[int] = set()  # and from here to neither
-        self._passed: dict[int, _Chain] = {}  # places on chains that were followed, one in each block
-        self._ahead: list[_Chain] = []  # chains behind the last damage, the nearest last
-        self._to_end: _Chain | None = None  # the chain that leads to the end of the segment
-        self._longest: list[_Chain] = []  # where there is none
+        self.headers = Headers(source, length, self._checksums, self._search)
+        self._ahead: list[Chain] = []  # chains behind the last damage, the nearest last
+        self._to_end: Chain | None = None  # the chain that leads to the end of the segment
+        self._longest: list[Chain] = []  # where there is none
         self._tried = 0
-
-    def _read(self, position: int, view: np.ndarray) -> int:
-        return read_at(self._source, position, view, self._length)
-
-    # One batch
-
-    def size_at(self, position: int) -> int:
-        """Size of the batch at ``position`` by its length field, or a negative code of ``framing``."""
-        if position >= self._length:
-            return TOO_SHORT
-        got = self._read(position, self._head)
-        return int(batch_size(self._head, 0, got))
-
-    def header_at(self, position: int) -> np.ndarray:
-        """The header at ``position`` as a BATCH[1] row; the caller knows that a batch fits there."""
-        size = self.size_at(position)
-        row = np.zeros(1, dtype=BATCH)
-        read_header(self._head, 0, size, position, row[0])
-        row["crc_computed"][0] = self._checksum(position, size, int(row["magic"][0]))
-        return row
-
-    def _checksum(self, position: int, size: int, magic: int) -> int:
-        v2 = magic == f.MAGIC_V2
-        begin = position + (f.V2_ATTRIBUTES_POS if v2 else f.MAGIC_POS)
-        return self._checksums.of(begin, position + size, v2)
 
     def content_crc(self, start: int, end: int) -> int:
         """CRC-32C of the segment's bytes from ``start`` to ``end``."""
         return self._checksums.of(start, end, True)
-
-    def is_zero(self, position: int) -> bool:
-        """Whether nothing but zeros lies from ``position`` to the end of the segment."""
-        return position >= self._search.zeros()
-
-    def is_sound(self, position: int) -> bool:
-        """Whether a batch with a right checksum begins at ``position``."""
-        size = self.size_at(position)
-        if size <= 0 or size > self._length - position:
-            return False
-        read_header(self._head, 0, size, position, self._row[0])
-        magic, stored = int(self._row["magic"][0]), int(self._row["crc_stored"][0])
-        return self._checksum(position, size, magic) == stored
-
-    # Batches that follow each other
-
-    @property
-    def trusted(self) -> int:
-        """Up to here headers are known to lead to a sound batch."""
-        return self._trusted
-
-    def trust(self, position: int) -> None:
-        """Notes that headers lead to a sound batch at ``position``."""
-        self._trusted = max(self._trusted, position)
 
     def end_of(self, position: int, size: int) -> int:
         """Where a batch with a wrong checksum ends, or -1 where its length is not believed.
@@ -176,103 +76,20 @@ class Resynchronizer:
         holds up to a sound batch.
         """
         end = position + size
-        if not self.leads_on(end):
+        if not self.headers.leads_on(end):
             return -1
-        if end <= self._trusted:
+        if end <= self.headers.trusted:
             return end
         self._look_ahead(position)
         if not self._ahead:  # nothing but damage up to the end
-            self._trusted = self._length
+            self.headers.trust(self._length)
             return end
-        to_last_byte = end == self._length or self._ending[end]
+        to_last_byte = self.headers.leads_to_the_last_byte(end)
         if not to_last_byte and self._to_end is not None and self._to_end.stop == self._length:
             return -1
         host = self._host(position, -1)
         real = -1 if host is None else self._end_of(host, end)
         return end if real < 0 else real
-
-    def leads_on(self, position: int) -> bool:
-        """Whether headers lead from ``position`` to a sound batch or to the end, without a break.
-
-        Damaged batches whose lengths are right are so told from a length that lies. A header whose batch ends
-        past the segment is its torn end only where no batch proves itself behind it.
-        """
-        passed: list[int] = []
-        while position > self._trusted and position != self._length and position not in self._ending:
-            if position in self._broken:
-                break
-            block, _ = self._block_from(position)
-            place, why = follow_to_sound(block, 0, len(block))
-            passed.append(position)
-            position += int(place)
-            if why == STOPPED:
-                self._trusted = position
-            elif why == NO_BATCH or place == 0:
-                size = self.size_at(position)
-                if 0 < size <= self._length - position:  # larger than a block
-                    if self.is_sound(position):
-                        self._trusted = position
-                    else:
-                        position += size
-                elif self._is_end(position, size):
-                    self._ending.update(dict.fromkeys(passed, False))
-                    return True
-                else:
-                    break
-        else:
-            if position > self._trusted:
-                self._ending.update(dict.fromkeys(passed, self._ending.get(position, True)))
-            return True
-        self._broken.update(passed, [position])
-        return False
-
-    def _is_end(self, position: int, size: int) -> bool:
-        """Whether the segment ends at ``position``, where no whole batch begins: torn, or in zeros."""
-        if size == TOO_SHORT or self.is_zero(position):
-            return True
-        return size > 0 and self._search.first_from(position + 1) < 0
-
-    def _block_from(self, position: int) -> tuple[np.ndarray, int]:
-        """Bytes from ``position`` on, and how far the next multiple of _HEADERS is.
-
-        They end a header past it at most, so that whoever follows headers comes by the same places. Headers
-        that follow each other closely are read more and more at a time, after a leap only a few.
-        """
-        limit = _HEADERS - position % _HEADERS
-        at, size = self._block_at, self._block_size
-        if not at <= position <= at + size - f.V2_HEADER_SIZE or position // _HEADERS != at // _HEADERS:
-            near = at <= position <= at + size
-            self._step = min(2 * self._step, _HEADERS) if near else _LEAP
-            size = self._read(position, self._block[: min(self._step, limit) + f.V2_HEADER_SIZE])
-            self._block_at, self._block_size = at, size = position, size
-        return self._block[position - at : size], limit
-
-    def _chain(self, position: int) -> _Chain:
-        """Follow headers from ``position`` until none follows. No chain is followed twice."""
-        begin, first = position, self._base_offset(position)
-        last = first
-        passed: list[int] = []
-        ends = False
-        while not ends and position < self._length and position not in self._passed:
-            block, limit = self._block_from(position)
-            work = (len(block), self._length - position, limit, 1 << 30, self._row[0])
-            size, steps, ends = _follow(block, *work)
-            position += int(size)
-            last = int(self._row["last_offset"][0]) if steps else last
-            passed.append(position)
-        known = self._passed.get(position) if not ends else None
-        if known is not None:
-            position, last = known.stop, known.last
-        sums = self._checksums.running(begin, True), self._checksums.running(begin, False)
-        chain = _Chain(begin, position, first, last, *sums)
-        self._passed.update(dict.fromkeys(passed, chain))
-        return chain
-
-    def _base_offset(self, position: int) -> int:
-        self.size_at(position)
-        return int(load_be64(self._head, 0))
-
-    # The way back
 
     def next_batch(self, position: int, above: int) -> int:
         """Where the log continues after damage at ``position``, or -1. above: the last offset before."""
@@ -280,7 +97,7 @@ class Resynchronizer:
         host = self._host(position, above)
         if host is not None:
             end = self._end_of(host, self._length)
-            if end < 0 and host.value_end > host.begin and self.is_sound(host.value_end):
+            if end < 0 and host.value_end > host.begin and self.headers.is_sound(host.value_end):
                 end = host.value_end
             if end >= 0:
                 return end if end < self._length else -1
@@ -299,18 +116,18 @@ class Resynchronizer:
             self._ahead.pop()
         known = self._ahead[-1].begin if self._ahead else self._horizon
         found = self._search.first_from(position + 1)
-        near: list[_Chain] = []
+        near: list[Chain] = []
         while 0 <= found < known and len(near) < _AHEAD:
-            near.append(self._chain(found))
+            near.append(self.headers.chain(found))
             found = self._search.first_from(near[-1].stop)
         if near:
             self._measure(near)
             self._ahead += reversed(near)
 
-    def _measure(self, chains: list[_Chain]) -> None:
+    def _measure(self, chains: list[Chain]) -> None:
         """Notes which chains to measure others by."""
         last = chains[-1]
-        if last.stop == self._length or self._is_end(last.stop, self.size_at(last.stop)):
+        if last.stop == self._length or self.headers.is_end(last.stop, self.headers.size_at(last.stop)):
             self._to_end = last
         self._longest = heapq.nlargest(_LONGEST, self._longest + chains, key=lambda c: c.stop - c.begin)
 
@@ -347,11 +164,11 @@ class Resynchronizer:
         room = (chain.begin - host.begin) // f.MIN_RECORD_SIZE if chain is self._ahead[-1] else 0
         position, before = chain.begin, None
         for _ in range(_MANY):
-            offset = self._base_offset(position)
+            offset = self.headers.base_offset(position)
             if 0 <= offset - host.last - 1 <= room and offset - 1 != before:
                 return position
-            size = self.size_at(position)
-            if self._head[f.MAGIC_POS] >= f.MAGIC_V2 or size <= 0 or position + size >= chain.stop:
+            size = self.headers.size_at(position)
+            if self.headers.head[f.MAGIC_POS] >= f.MAGIC_V2 or size <= 0 or position + size >= chain.stop:
                 break
             position, before = position + size, offset
         return -1
@@ -362,7 +179,7 @@ class Resynchronizer:
         got = self._source.read_into(position, head[: max(0, self._length - position)])
         if got < len(head) or head[f.MAGIC_POS] > f.MAGIC_V2:
             return None
-        e = self._row[0]
+        e = np.zeros(1, dtype=BATCH)[0]
         read_header(head, 0, len(head), position, e)
         v2 = bool(head[f.MAGIC_POS] == f.MAGIC_V2)
         last, count = int(e["last_offset"]), int(e["count"])
@@ -414,21 +231,8 @@ class Resynchronizer:
         search = BatchSearch(self._source, start, limit, RangeChecksums(self._source, start, limit))
         found = search.first_from(start)
         while 0 <= found < stop:
-            end = self._steps_on(found, limit)
+            end = self.headers.break_of(found, limit, _MANY)
             if end < 0:
                 return found
             found = search.first_from(end + 1)
-        return -1
-
-    def _steps_on(self, position: int, limit: int) -> int:
-        """Where the headers from ``position`` break off before there are many, or -1 where they do not."""
-        steps = 0
-        while steps < _MANY and position < limit:
-            block, reach = self._block_from(position)
-            work = (self._length - position, reach, _MANY - steps, self._row[0])
-            size, more, ends = _follow(block, len(block), *work)
-            position, steps = position + int(size), steps + int(more)
-            if ends:
-                torn = self.size_at(position) == TOO_SHORT or self.is_zero(position)
-                return -1 if torn else position
         return -1
