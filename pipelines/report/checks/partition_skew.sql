@@ -1,6 +1,6 @@
--- Of several copies of a partition the largest counts. Topics below 1 MiB are left out
+-- Of several copies of a partition the largest counts, whatever of it was decoded. Topics below 1 MiB are left out
 WITH logs AS (
-  SELECT topic, partition, log, sum(length) AS bytes FROM log_segments GROUP BY ALL
+  SELECT topic, partition, partition_dir, sum(length) AS bytes FROM segments GROUP BY ALL
 ), partitions AS (
   SELECT topic, partition, max(bytes) AS bytes FROM logs GROUP BY ALL
 )
