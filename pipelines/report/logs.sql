@@ -18,6 +18,11 @@ SELECT * EXCLUDE (is_apart), dense_rank() OVER (ORDER BY topic, partition, parti
 FROM ordered
 QUALIFY coalesce(left_out, 0) >= 0;
 
+-- What the files of each log are, whatever of it was decoded. in_part: segments of which records, or all, are left out
+CREATE TABLE log_files AS
+SELECT topic, partition, partition_dir, sum(length) AS bytes, count(*) FILTER (left_out <> 0) AS in_part
+FROM segments GROUP BY ALL;
+
 CREATE TABLE log_batches AS
 SELECT s.log, s.file, s.stretch, b.* EXCLUDE (topic, partition, segment, generation, base_offset, last_offset,
     base_timestamp_ms, max_timestamp_ms),
