@@ -142,9 +142,8 @@ class Plan:
             for row in chunk.drop_columns(["wanted"]).to_pylist():
                 known, action = row.pop("known"), _ACTIONS[row.pop("action")]
                 before = next(was) if known >= 0 else None
-                moves = (row["topic"], row["partition"]) in self.moving and action is not Action.GO_ON
-                scope = ALL if moves else _scope(before, self.scope)
-                yield Segment(**row, action=action, was=before, scope=scope)
+                asked = ALL if (row["topic"], row["partition"]) in self.moving else self.scope
+                yield Segment(**row, action=action, was=before, scope=_scope(before, asked))
 
 
 def make_plan(listing: Listing, known: pa.Table, rules: Rules) -> Plan:
@@ -156,19 +155,20 @@ def make_plan(listing: Listing, known: pa.Table, rules: Rules) -> Plan:
             pc.is_in(wanted.column("partition_dir"), pa.array(sorted(copies.kept), pa.string()))
         )
     places = _places(wanted.column("segment"), known.column("segment"))
+    gone = [one for one in gone_segments(listing, known) if rules.is_gone(one.row.segment)]
+    moving = {one.row.log[:2] for one in gone} | {row.log[:2] for row in copies.leaving}
     is_outside = outside(wanted, places, listing, known, rules.scope)
-    actions, unreadable = _actions(wanted, known, np.where(is_outside, -1, places), rules)
+    is_outside[_are_of(wanted, moving)] = False
+    actions, unreadable = _actions(wanted, known, np.where(is_outside, -1, places), rules, moving)
     landed = np.flatnonzero((actions == _NEW) & wanted.column("landed_at").is_valid().to_numpy())
     if len(landed):
         over = landed[outlived(wanted.take(pa.array(landed)), known)]
         actions[over], is_outside[over] = _UNCHANGED, False
     actions[is_outside] = _UNCHANGED
     segments = wanted.append_column("action", pa.array(actions)).append_column("known", pa.array(places))
-    gone = [one for one in gone_segments(listing, known) if rules.is_gone(one.row.segment)]
     for row, start in overlapping(listing, known):
         if rules.is_gone(row.segment):
             copies.warnings.append(twice_warning(row, start))
-    moving = {one.row.log[:2] for one in gone} | {row.log[:2] for row in copies.leaving}
     unchanged = pa.array(places[(actions == _UNCHANGED) & (places >= 0)])
     obsolete = Obsolete(gone, copies, staying(unchanged, known, moving))
     left_out = segments.filter(pa.array(is_outside))
@@ -182,11 +182,19 @@ def _places(names: pa.ChunkedArray, among: pa.ChunkedArray) -> np.ndarray:
     return np.asarray(found.fill_null(-1).to_numpy(), dtype=np.int64)
 
 
+def _are_of(wanted: pa.Table, partitions: set[Partition]) -> np.ndarray:
+    """bool[n]: the segments of some topic-partitions."""
+    if not partitions:
+        return np.zeros(wanted.num_rows, dtype=bool)
+    columns = (wanted.column(name).to_pylist() for name in ("topic", "partition"))
+    return np.array([place in partitions for place in zip(*columns, strict=True)], dtype=bool)
+
+
 # What each segment needs
 
 
 def _actions(
-    wanted: pa.Table, known: pa.Table, places: np.ndarray, rules: Rules
+    wanted: pa.Table, known: pa.Table, places: np.ndarray, rules: Rules, moving: set[Partition]
 ) -> tuple[np.ndarray, dict[str, str]]:
     """int8[n]: a place in Action for each wanted segment; and those that can't be read, with the reason."""
     actions = np.full(wanted.num_rows, _ACTIONS.index(Action.NEW), dtype=np.int8)
@@ -200,7 +208,8 @@ def _actions(
         for place, one, row, mark in zip(chunk, seen, was, marks, strict=True):
             if mark is Marks.UNREADABLE:
                 unreadable[row.segment] = "it can't be opened"
-            is_asked = rules.is_asked(row.segment) or _asks_more(row, rules.scope)
+            asked = ALL if row.log[:2] in moving else rules.scope
+            is_asked = rules.is_asked(row.segment) or _asks_more(row, asked)
             actions[place] = _ACTIONS.index(next_action(one, row, mark, is_asked))
     return actions, unreadable
 
