@@ -81,6 +81,7 @@ def _count(summary: Summary, decoded: Decoded, lake: LakeWriter) -> None:
         summary.add(segment.topic, segment.partition, counts)
         if totals.damaged:
             summary.damaged_segments[segment.segment] = totals.damaged
+        summary.in_part += verdict.row is not None and verdict.row.left_out > 0
         summary.regressing += totals.offset_regressions > 0
         if totals.unreadable_bytes:
             summary.unreadable[segment.segment] = totals.unreadable_bytes

@@ -26,10 +26,11 @@ from pipelines import decode_batches
 from pipelines.command.errors import UserError
 from pipelines.command.session import configured
 from pipelines.command.settings import Settings
-from pipelines.data_source.boundaries import boundaries, headers, read_index
+from pipelines.data_source.boundaries import boundaries
 from pipelines.data_source.options import Options, option_name
 from pipelines.data_source.slices import list_asked, plan_read
 from pipelines.data_source.source import asked
+from pipelines.plan.headers import headers, read_index
 from tests.support import corpus
 from tests.support.logs import batch, batches, put
 from udfs.source.byte_source import FileSource

@@ -28,11 +28,12 @@ def test_defaults_are_those_of_the_contract() -> None:
 
 
 def test_every_setting_has_its_option() -> None:
+    values = {"driver_memory": "3g", "since": "2026-01-31", "until": "2026-01-31", "offsets": "7:"}
     for field in dataclasses.fields(Settings):
         option = "--" + field.name.replace("_", "-")
-        value = [] if field.type == "bool" else ["7"]
-        if field.name in ("read", "sink", "parquet_compression", "driver_memory", "codec_levels"):
-            value = [{"driver_memory": "3g"}.get(field.name, str(field.default))]
+        value = [] if field.type == "bool" else [values.get(field.name, "7")]
+        if field.name in ("read", "sink", "parquet_compression", "codec_levels"):
+            value = [str(field.default)]
         command = DECODE if field.name in DECODE.settings else FORMAT_REPORT
         assert getattr(parse(option, *value, command=command), field.name) not in (None, False, ())
 
@@ -46,6 +47,7 @@ def test_command_line_overrides_the_file(tmp_path: Path) -> None:
 
 def test_printed_settings_give_the_same_settings(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     argv = ["--source", "a: b", "--source", "ü", "--topics", "x|y", "--cores", "3", "--fail-on-damage"]
+    argv += ["--since", "2026-01-31", "--offsets", "10:20"]  # 620 to YAML, without quotes
     assert parse_arguments(DECODE, [*argv, "--print-config"]) is None
     config = tmp_path / "printed.yml"
     config.write_text(capsys.readouterr().out)

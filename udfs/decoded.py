@@ -5,10 +5,82 @@ Plain values, without a kernel: the driver reads totals too, and must not load t
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+
+_TERM = re.compile(r"(\w+) (>=|<) (-?\d+)")
+
+
+class Bounds(NamedTuple):
+    """Bounds of a column: ``low`` is inclusive, ``high`` exclusive; None: no bound."""
+
+    low: int | None = None
+    high: int | None = None
+
+    def hull(self, other: Bounds) -> Bounds:
+        """The narrowest bounds that contain both."""
+        low = None if None in (self.low, other.low) else min(self.low, other.low)  # type: ignore[type-var]
+        high = None if None in (self.high, other.high) else max(self.high, other.high)  # type: ignore[type-var]
+        return Bounds(low, high)
+
+
+NO_BOUNDS = Bounds()
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The records that are asked for, by bounds of their columns; ``timestamp_ms`` is -1 for none."""
+
+    offset: Bounds = NO_BOUNDS
+    timestamp_ms: Bounds = NO_BOUNDS
+
+    @classmethod
+    def parse(cls, condition: str | None) -> Scope:
+        """The scope that ``condition`` gives as text; None: all records."""
+        found: dict[str, Bounds] = {}
+        for name, operator, value in _TERM.findall(condition or ""):
+            bound = {"low" if operator == ">=" else "high": int(value)}
+            found[name] = found.get(name, NO_BOUNDS)._replace(**bound)
+        return cls(**found)
+
+    @property
+    def bounds(self) -> dict[str, Bounds]:
+        """The columns that are bounded."""
+        return {name: bounds for name, bounds in vars(self).items() if bounds != NO_BOUNDS}
+
+    @property
+    def condition(self) -> str | None:
+        """The scope as an SQL condition on records; None: all records."""
+        terms = [
+            f"{name} {operator} {value}"
+            for name, bounds in self.bounds.items()
+            for operator, value in zip((">=", "<"), bounds, strict=True)
+            if value is not None
+        ]
+        return " AND ".join(terms) or None
+
+    def hull(self, other: Scope) -> Scope:
+        """The narrowest scope that contains both."""
+        return Scope(self.offset.hull(other.offset), self.timestamp_ms.hull(other.timestamp_ms))
+
+    def within(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        """The records that lie in the scope. They have the columns that are bounded."""
+        for name, (low, high) in self.bounds.items():
+            column = records.column(name)
+            above = True if low is None else pc.greater_equal(column, low)
+            below = True if high is None else pc.less(column, high)
+            inside = pc.and_(above, below)
+            if not pc.all(inside).as_py():  # a copy of all values is not for nothing
+                records = records.filter(inside)
+        return records
+
+
+ALL = Scope()
 
 
 @dataclass(frozen=True)
@@ -16,7 +88,8 @@ class Range:
     """What to decode of a segment: the batches that begin in [start, stop).
 
     ``exact``: a batch begins at ``start``; else the first that proves itself is looked for. ``length``:
-    bytes of the segment that count. ``has_successor``: the folder holds a later segment.
+    bytes of the segment that count. ``has_successor``: the folder holds a later segment. ``scope``: the
+    records to give; all batches are checked, and given, in any case.
     """
 
     length: int
@@ -25,6 +98,7 @@ class Range:
     exact: bool = True
     has_successor: bool = False
     previous_last_offset: int | None = None
+    scope: Scope = ALL
 
 
 @dataclass(frozen=True)
@@ -57,6 +131,8 @@ class Group:
 class Totals:
     """Totals of a decoded range. Offsets and timestamps (us) are over records; None without any.
 
+    records: those in the scope; left_out: the others, of sound batches too.
+
     begin: where its first batch begins, None where it holds none. end: where its last batch, or damage, ends.
     sound_end: where the last sound batch ends; the range's start without one. last_position: of the last
     batch. first_base_offset, end_offset: of its first and last batch.
@@ -67,6 +143,7 @@ class Totals:
     sound_end: int = 0
     batches: int = 0
     records: int = 0
+    left_out: int = 0
     damaged: int = 0
     sound_bytes: int = 0
     quarantined_bytes: int = 0
@@ -83,3 +160,23 @@ class Totals:
     max_timestamp_us: int | None = None
     content_crc32c: int = 0
     last_position: int | None = None
+
+    def add_bounds(
+        self, first: int | None, last: int | None, earliest: int | None, latest: int | None
+    ) -> None:
+        """Widen the bounds of offsets and of timestamps (us) by those of more records; None: of none."""
+        if first is not None and last is not None:
+            self.first_offset = first if self.first_offset is None else min(self.first_offset, first)
+            self.last_offset = last if self.last_offset is None else max(self.last_offset, last)
+        if earliest is not None and latest is not None:
+            before = self.min_timestamp_us, self.max_timestamp_us
+            self.min_timestamp_us = earliest if before[0] is None else min(earliest, before[0])
+            self.max_timestamp_us = latest if before[1] is None else max(latest, before[1])
+
+
+def min_max(records: pa.RecordBatch, name: str) -> tuple[int | None, int | None]:
+    """Lowest and highest value of a column, int64 or timestamp[us]; None where there is none."""
+    if name not in records.schema.names:
+        return None, None
+    found = pc.min_max(records.column(name).cast(pa.int64()))
+    return found["min"].as_py(), found["max"].as_py()

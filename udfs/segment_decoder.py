@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 
-from udfs.decoded import Damage, Group, Range, Totals
+from udfs.decoded import Damage, Group, Range, Totals, min_max
 from udfs.format import faults
 from udfs.format import layout as f
 from udfs.format.explain import explain
@@ -188,9 +189,9 @@ class SegmentDecoder:
     def _group(self, batches: np.ndarray, begin: int, end: int) -> tuple[int, Group]:
         """A group of batches from ``begin`` on, as many as there is room for, and where it ends."""
         taken, built = self._builder.group(Data(self._window, self._scratch.data), batches[begin:end])
-        _add_records(self.totals, built)
+        records = self._in_scope(built)
         group = batches[begin : begin + taken]
-        return begin + taken, Group(group, built.records, self._account(group))
+        return begin + taken, Group(group, records, self._account(group))
 
     def _in_chunks(self, batch: np.ndarray) -> Iterator[Group]:
         """A batch of very many records: checked whole first, then built a chunk of rows at a time."""
@@ -201,8 +202,21 @@ class SegmentDecoder:
             _add_records(self.totals, found)
             return
         for built in self._builder.chunks(data, batch):
+            yield Group(batch[:0], self._in_scope(built), [])
+
+    def _in_scope(self, built: Built) -> pa.RecordBatch | None:
+        """The records that are asked for, None without any; they are counted, and those that are left out."""
+        records = built.records
+        if records is None or not self.range.scope.bounds:
             _add_records(self.totals, built)
-            yield Group(batch[:0], built.records, [])
+            return records
+        kept = self.range.scope.within(records)
+        self.totals.records += kept.num_rows
+        self.totals.left_out += records.num_rows - kept.num_rows
+        if not kept.num_rows:
+            return None
+        self.totals.add_bounds(*min_max(kept, "offset"), *min_max(kept, "timestamp"))
+        return kept
 
     def _account(self, batches: np.ndarray) -> list[Damage]:
         """Count the batches and make damages of the faulty ones among them."""
@@ -346,14 +360,9 @@ def _add_records(totals: Totals, built: Built) -> None:
     totals.records += filled["rows"]
     if built.records is None:
         return
-    low, high = filled["min_offset"], filled["max_offset"]
-    totals.first_offset = low if totals.first_offset is None else min(totals.first_offset, low)
-    totals.last_offset = high if totals.last_offset is None else max(totals.last_offset, high)
-    low, high = filled["min_timestamp"], filled["max_timestamp"]
-    if low <= high:
-        before = totals.min_timestamp_us, totals.max_timestamp_us
-        totals.min_timestamp_us = low if before[0] is None else min(low, before[0])
-        totals.max_timestamp_us = high if before[1] is None else max(high, before[1])
+    earliest, latest = filled["min_timestamp"], filled["max_timestamp"]
+    times = (earliest, latest) if earliest <= latest else (None, None)
+    totals.add_bounds(filled["min_offset"], filled["max_offset"], *times)
 
 
 def _add_batches(totals: Totals, batches: np.ndarray) -> int:

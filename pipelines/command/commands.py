@@ -51,6 +51,9 @@ class Command:
 
 _ONLY_FOR_DECODING = (
     "from_raw",
+    "since",
+    "until",
+    "offsets",
     "redecode",
     "verify_content",
     "max_batch_uncompressed",

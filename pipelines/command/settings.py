@@ -11,7 +11,9 @@ import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +21,14 @@ import regex
 import yaml
 
 from pipelines.command.errors import UserError
+from udfs.decoded import Bounds, Scope
 from udfs.format.levels import parse_levels
 
 MIB = 1024 * 1024
 REGEX_FLAGS = regex.DOTALL  # the name of a folder may contain a newline
 # Codecs of Parquet that have levels, with the levels
 PARQUET_LEVELS = {"zstd": range(-7, 23), "gzip": range(1, 10)}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = {"": 1, "k": 1024, "m": MIB, "g": 1024 * MIB, "t": 1024 * 1024 * MIB}
 
 
@@ -116,6 +120,40 @@ def whole_number(value: object) -> int:
     return value
 
 
+def moment(value: object) -> int:
+    """A time in milliseconds since 1970 UTC, given so or as a date (its midnight) or time of ISO 8601.
+
+    A time that does not say its zone is UTC.
+    """
+    at = value
+    if isinstance(value, str) and re.fullmatch("[0-9]{12,18}", value):
+        return int(value)
+    if isinstance(value, str) and "-" in value:
+        with suppress(ValueError):
+            at = datetime.fromisoformat(value)
+    elif isinstance(value, date) and not isinstance(value, datetime):  # of a YAML file
+        at = datetime(value.year, value.month, value.day)
+    if isinstance(at, datetime):
+        return ((at if at.tzinfo else at.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
+    if isinstance(at, bool) or not isinstance(at, int) or abs(at) >= 10**18:
+        raise ValueError(
+            "must be a date, a time or milliseconds since 1970, such as 2026-01-31, 2026-01-31T06:00:00Z or "
+            f"1769839200000, not {value!r}"
+        )
+    return at
+
+
+def offset_range(value: object) -> str:
+    """``FROM:TO``; one of both may be missing."""
+    match = re.fullmatch("([0-9]{0,18}):([0-9]{0,18})", value) if isinstance(value, str) else None
+    if match is None or match[0] == ":" or (match[1] and match[2] and int(match[1]) >= int(match[2])):
+        raise ValueError(
+            "must be FROM:TO, such as 100:200 for 100 to 199, 100: or :200 (in quotes in a file), "
+            f"not {value!r}"
+        )
+    return match[0]
+
+
 def one_of(*choices: str) -> Callable[[object], str]:
     def parse(value: object) -> str:
         if value not in choices:
@@ -142,6 +180,13 @@ class Settings:
     from_raw: bool = _setting(False, flag, "decode the bytes that ingest_raw landed in the lake, not files")
     topics: str | None = _setting(None, pattern, "decode only topics whose whole name matches", "REGEX")
     exclude_topics: str | None = _setting(None, pattern, "leave out topics whose whole name matches", "REGEX")
+    since: int | None = _setting(
+        None, moment, "decode only records with this timestamp or a later one: a date, a time or ms", "TIME"
+    )
+    until: int | None = _setting(None, moment, "decode only records with an earlier timestamp", "TIME")
+    offsets: str | None = _setting(
+        None, offset_range, "decode only records with offsets from FROM up to, not with, TO", "FROM:TO"
+    )
     one_copy: bool = _setting(
         False, flag, "of several copies of a partition, keep only the one that reaches the highest offset"
     )
@@ -211,6 +256,8 @@ class Settings:
                 raise UserError(f"{option(field.name)} {error}") from None
             object.__setattr__(self, field.name, parsed)
         self._check_compression_level()
+        if self.since is not None and self.until is not None and self.since >= self.until:
+            raise UserError("--until must be later than --since")
 
     def _check_compression_level(self) -> None:
         """Raises a UserError for a level that the codec of the data files does not have."""
@@ -224,6 +271,13 @@ class Settings:
             raise UserError(
                 f"--parquet-compression-level of {codec} must be {levels[0]} to {levels[-1]}, not {level}"
             )
+
+    @property
+    def scope(self) -> Scope:
+        """The records to decode."""
+        low, _, high = (self.offsets or ":").partition(":")
+        offsets = Bounds(int(low) if low else None, int(high) if high else None)
+        return Scope(offsets, Bounds(self.since, self.until))
 
     def require_lake(self) -> str:
         """The lake. Raises a UserError if it is not set."""

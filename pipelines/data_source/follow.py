@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pipelines.command.errors import UserError
-from pipelines.data_source.boundaries import Header, headers
 from pipelines.data_source.slices import Span, open_segment
+from pipelines.plan.headers import Header, headers
 from pipelines.plan.slices import Segment
 from udfs.source.byte_source import FileSource
 from udfs.source.fingerprint import Marks, compare, mark

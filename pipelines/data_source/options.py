@@ -12,6 +12,7 @@ from typing import Any
 
 from pipelines.command.errors import UserError
 from pipelines.command.settings import MIB, byte_count, pattern, texts
+from udfs.decoded import Bounds, Scope
 
 PERMISSIVE, FAILFAST = "permissive", "failfast"
 RECORDS, BATCHES, QUARANTINE = "records", "batches", "quarantine"
@@ -87,8 +88,10 @@ class Options:
     )
 
     @property
-    def selects_rows(self) -> bool:
-        return any(getattr(self, field) is not None for field in ROW_BOUNDS)
+    def scope(self) -> Scope:
+        """The records that are asked for."""
+        timestamps = Bounds(self.starting_timestamp, self.ending_timestamp)
+        return Scope(Bounds(self.starting_offset, self.ending_offset), timestamps)
 
     def takes(self, partition: int) -> bool:
         """Whether the option ``partitions`` asks for a partition."""
@@ -124,7 +127,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
     if "path" not in values:
         raise UserError("no path: load(path) takes one log directory, partition folder, .log file or glob")
     options = Options(**values)
-    if options.table != RECORDS and options.selects_rows:
+    if options.table != RECORDS and options.scope.bounds:
         bounds = ", ".join(map(option_name, ROW_BOUNDS))
         raise UserError(f"{bounds} are for records; option table is {options.table}")
     return options

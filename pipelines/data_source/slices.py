@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from pipelines.command.errors import UserError
-from pipelines.data_source.boundaries import NO_INDEX, boundaries, highest_timestamp, read_index
+from pipelines.data_source.boundaries import boundaries
 from pipelines.data_source.options import Options
+from pipelines.plan.headers import NO_INDEX, is_older, read_index
+from pipelines.plan.scope import outside_by_name
 from pipelines.plan.slice_input import slice_row
 from pipelines.plan.slices import Segment, Slice, cut, pack
 from pipelines.source.listing import Listing, TopicFilter, list_segments, no_segments_error
@@ -47,7 +49,7 @@ def list_asked(options: Options) -> list[Segment]:
     if not (listing.segments.num_rows or listing.unasked):
         raise no_segments_error(options.path)
     wanted = listing.segments.filter(listing.segments.column("wanted")).drop_columns(["wanted"])
-    segments = (Segment(**row) for row in wanted.to_pylist())
+    segments = (Segment(**row, scope=options.scope) for row in wanted.to_pylist())
     return [segment for segment in segments if options.takes(segment.partition)]
 
 
@@ -111,31 +113,22 @@ def _edges(span: Span, slice_bytes: int) -> tuple[list[int], list[str | None]]:
 
 
 def _pruned(segments: Sequence[Segment], options: Options) -> Iterator[Segment]:
-    """Segments that may hold offsets and timestamps within the options' bounds.
-
-    Offsets by the names, as Kafka finds a segment: it holds those from its own name up to the next one's.
-    """
-    low, high, since = options.starting_offset, options.ending_offset, options.starting_timestamp
-    for _, of_folder in itertools.groupby(segments, lambda segment: segment.partition_dir):
-        own = list(of_folder)
-        for segment, successor in itertools.zip_longest(own, own[1:]):
-            if high is not None and segment.file_base_offset >= high:
-                continue
-            if low is not None and successor is not None and successor.file_base_offset <= low:
-                continue
-            if since is not None and _is_older(segment, since):
-                continue
+    """Segments that may hold offsets and timestamps within the options' bounds."""
+    folders = pa.array([segment.partition_dir for segment in segments])
+    bases = pa.array([segment.file_base_offset for segment in segments])
+    outside = outside_by_name(folders, bases, options.scope)
+    since = options.starting_timestamp
+    for segment, is_outside in zip(segments, outside, strict=True):
+        if not is_outside and (since is None or not _is_older(segment, since)):
             yield segment
 
 
 def _is_older(segment: Segment, timestamp: int) -> bool:
-    """Whether the headers of all batches name timestamps below ``timestamp``, ms."""
     source = open_segment(segment)
     try:
-        highest = highest_timestamp(source, segment.length)
+        return is_older(source, segment.segment, segment.file_base_offset, segment.length, timestamp)
     finally:
         source.close()
-    return highest is not None and highest < timestamp
 
 
 def open_segment(segment: Segment) -> FileSource:

@@ -70,7 +70,7 @@ def asked(given: Mapping[str, str], schema: StructType) -> tuple[Options, TableR
     """Checked options, and what tasks need to know of them. Raises a UserError."""
     from pipelines.command.settings import Settings
     from pipelines.data_source.columns import asked_columns
-    from pipelines.data_source.options import FAILFAST, ROW_BOUNDS, parse_options
+    from pipelines.data_source.options import FAILFAST, parse_options
     from udfs.spark.protocol import StageOptions, TableRead
 
     options, defaults = parse_options(given), Settings()
@@ -84,8 +84,8 @@ def asked(given: Mapping[str, str], schema: StructType) -> tuple[Options, TableR
         lake="",
         parquet_compression="",
     )
-    bounds = {name: getattr(options, name) for name in ROW_BOUNDS}
-    return options, TableRead(options.table, names, arrow_schema, options.mode == FAILFAST, stage, **bounds)
+    failfast = options.mode == FAILFAST
+    return options, TableRead(options.table, names, arrow_schema, failfast, stage, options.scope)
 
 
 class KafkaLogReader(DataSourceReader):

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from deltalake import write_deltalake
@@ -106,7 +106,7 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
         options = stage_options(settings, lake.address, summary.run_id, began_us)
         with progress.phase("planning"):
             plan = make_plan(listing, work.known(lake), _rules(on_demand, settings, listing, check))
-        if not plan.found and not listing.unreadable:
+        if not (plan.found or plan.left_out.num_rows or listing.unreadable):
             raise _nothing_found(settings, listing)
         _run_all(on_demand, settings, work, lake, listing, plan, options, summary, progress)
         summary.seconds, summary.phases = time.monotonic() - began, dict(progress.seconds)
@@ -159,6 +159,7 @@ def _run_all(
         warnings.update(plan.warnings)
     unreadable = {**listing.unreadable, **plan.unreadable}
     progress.planned = plan.planned
+    _note_left_out(lake, plan, options, settings.max_files_per_run)
     if plan.planned:
         with progress.phase("starting Spark"):
             _ = on_demand.spark
@@ -175,11 +176,22 @@ def _run_all(
     warnings.update(plan.obsolete.warnings())
     warnings.update(f"{name} can't be read: {why}" for name, why in sorted(unreadable.items()))
     summary.known_damage = plan.known_damage()
+    in_part, summary.undecoded = plan.known_in_part()
+    summary.in_part += in_part
     summary.unchanged, summary.skipped = plan.unchanged, dict(sorted(listing.skipped.items()))
     files = len(unreadable.keys() - listing.unreadable.keys())
     if files:
         summary.skipped[UNREADABLE] = summary.skipped.get(UNREADABLE, 0) + files
     summary.warnings = counted(warnings) + summary.own_warnings()
+
+
+def _note_left_out(lake: LakeWriter, plan: Plan, options: StageOptions, max_files: int) -> None:
+    """Writes the ledger rows of segments that are left out: a log has no gap where they are."""
+    rows = list(plan.new_left_out(options.run_id, options.began_us))
+    for begin in range(0, len(rows), max_files):
+        version = lake.next_version()
+        put = [replace(row, generation=version) for row in rows[begin : begin + max_files]]
+        lake.commit(Intent(lake.app_id, version, options.run_id, put=put, only_new=True))
 
 
 def _drop_rest(lake: LakeWriter, obsolete: Obsolete, options: StageOptions) -> None:
@@ -255,6 +267,7 @@ def _rules(on_demand: SparkOnDemand, settings: Settings, listing: Listing, check
         is_asked=lambda segment: redecode is not None and redecode.search(segment) is not None,
         compare_all=settings.verify_content or settings.from_raw,
         one_copy=settings.one_copy,
+        scope=settings.scope,
     )
 
 

@@ -47,6 +47,7 @@ class Summary:
     skipped: reason -> number of files or folders.
     unreadable: segment -> bytes of it that the storage could not read.
     unreadable_chunks: (segment, position) of landed chunks with such bytes.
+    in_part: segments of which records are left out. undecoded: those that hold nothing that was asked for.
     regressing: number of segments in which offsets go backwards.
     uncertain: partition_dir of logs whose last stable offset is held by a transaction of uncertain outcome.
     unknown_outcomes: number of transactions whose outcome can't be known.
@@ -68,6 +69,8 @@ class Summary:
     known_damage: dict[str, int] = field(default_factory=dict)
     skipped: dict[str, int] = field(default_factory=dict)
     unreadable: dict[str, int] = field(default_factory=dict)
+    in_part: int = 0
+    undecoded: int = 0
     regressing: int = 0
     unreadable_chunks: list[tuple[str, int]] = field(default_factory=list)
     uncertain: set[str] = field(default_factory=set)
@@ -107,6 +110,11 @@ class Summary:
             "zeros were landed for them (raw_segments.crc32c is null)"
             for segment, position in sorted(self.unreadable_chunks)
         ]
+        if self.in_part or self.undecoded:
+            asked = "as --since, --until or --offsets ask: a run without them completes the tables"
+            parts = [f"{counted_noun(self.in_part, 'segment')} decoded in part"] if self.in_part else []
+            parts += [f"{counted_noun(self.undecoded, 'segment')} not at all"] if self.undecoded else []
+            warnings.append(f"{' and '.join(parts)}, {asked} (segments.left_out)")
         if self.regressing:
             where = counted_noun(self.regressing, "segment")
             warnings.append(f"offsets go backwards in {where} (segments.offset_regressions)")
@@ -118,7 +126,8 @@ class Summary:
         if self.unknown_outcomes:
             warnings.append(
                 f"the outcome of {counted_noun(self.unknown_outcomes, 'transaction')} can't be known: "
-                "the markers were deleted before they were decoded (transactions.outcome_uncertain)"
+                "the markers are in segments that were deleted before they were decoded, or left out "
+                "(transactions.outcome_uncertain)"
             )
         return warnings
 
@@ -133,6 +142,8 @@ class Summary:
                 "segments": self.segments,
                 **counted,
                 "damaged_before": sum(self.known_damage.values()),
+                "in_part": self.in_part,
+                "undecoded": self.undecoded,
                 "bytes": self.bytes,
                 "seconds": round(self.seconds, 3),
                 "phases": {name: round(seconds, 3) for name, seconds in self.phases.items()},

@@ -23,6 +23,7 @@ from udfs.spark.protocol import Problem, SliceReport
 _COUNTS = (
     "batches",
     "records",
+    "left_out",
     "damaged",
     "unreadable_bytes",
     "offset_regressions",
@@ -166,6 +167,8 @@ def ledger_row(segment: Segment, reports: Sequence[SliceReport], run: Run) -> Le
         end_offset=ends[-1] if ends else was.end_offset,
         ends_in_damage=last.end > last.sound_end,
         topic_id=segment.topic_id,
+        scope=segment.scope.condition,
+        left_out=was.left_out + sum(t.left_out for t in totals),
         generation=segment.generation(run.version),
         run_id=run.run_id,
         decoded_at=run.began_us,

@@ -16,7 +16,7 @@ from udfs.format.report_tables import REPORT_TABLES
 from udfs.format.schema import SEGMENTS, TABLES, Table
 
 # A property of every table; the columns differ between versions
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 VERSION_PROPERTY = "kafkaLogLake.schemaVersion"
 
 

@@ -4,18 +4,21 @@
 -- A transaction is the transactional data of one producer in one log up to the producer's next marker. Data and
 -- marker match by producer id alone, because newer brokers raise the marker's epoch above the data's. Two things
 -- show that a transaction has ended although its marker is not seen:
---   a gap      retention deleted segments before they were decoded: the marker may have been there
+--   a gap      segments that retention deleted before they were decoded, or that are left out: the marker may
+--              have been there
 --   an epoch   data of a higher producer epoch: the broker has ended the transaction of the old epoch
 -- The outcome of such a transaction is unknown, but it does not hold back the last stable offset.
 WITH logs AS (
   SELECT *, lag(coalesce(end_offset, file_base_offset - 1)) OVER log AS end_before,
-    lag(file_base_offset) OVER log AS base_before
+    lag(file_base_offset) OVER log AS base_before,
+    left_out < 0 OR lag(left_out < 0, 1, false) OVER log AS is_apart
   FROM ledger
   WINDOW log AS (PARTITION BY topic, partition, partition_dir ORDER BY file_base_offset)
 ), stretches AS (
   -- Stretch: segments without a gap between them. There is a gap before a segment if the one before it was
-  -- already deleted when this one was first listed
-  SELECT *, sum(CASE WHEN end_before + 1 < file_base_offset AND base_before < log_start_offset THEN 1 ELSE 0 END)
+  -- already deleted when this one was first listed, or if one of both is left out
+  SELECT *, sum(CASE WHEN is_apart OR (end_before + 1 < file_base_offset AND base_before < log_start_offset)
+      THEN 1 ELSE 0 END)
     OVER (PARTITION BY topic, partition, partition_dir ORDER BY file_base_offset) AS stretch
   FROM logs
 ), last_stretches AS (

@@ -111,7 +111,7 @@ class Landed:
         nullable = ("first_offset", "last_offset", "min_timestamp", "max_timestamp", "content_crc32c")
         zero, null = pa.scalar(0, pa.int64()), pa.scalar(None, pa.int64())
         missing = {name: pa.repeat(null if name in nullable else zero, found.num_rows) for name in NAMES}
-        missing |= {"run_id": pa.repeat("", found.num_rows)}
+        missing |= {"run_id": pa.repeat("", found.num_rows), "scope": pa.nulls(found.num_rows, pa.string())}
         return pa.table({name: (missing | columns)[name] for name in NAMES})
 
     def check(self, to_check: pa.Table) -> list[Marks]:

@@ -18,6 +18,7 @@ Log = tuple[str, int, str]  # topic, partition, partition_dir
 
 _TIMESTAMPS = tuple(c.name for c in SEGMENTS.columns if c.sql_type == "timestamp")
 _ROWS = 1 << 14
+NOTHING_DECODED = -1  # value of left_out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,8 @@ class LedgerRow:
     ends_in_damage: bool = False
     log_start_offset: int = 0
     topic_id: str | None = None
+    scope: str | None = None
+    left_out: int = 0
     generation: int = 0
     transactions_generation: int = 0
     run_id: str = ""
@@ -57,6 +60,11 @@ class LedgerRow:
     def log(self) -> Log:
         """The log that the segment belongs to: topic, partition, partition_dir."""
         return self.topic, self.partition, self.partition_dir
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether nothing of the segment was decoded, as it holds nothing of ``scope``."""
+        return self.left_out == NOTHING_DECODED
 
     @property
     def reach(self) -> int:

@@ -12,6 +12,9 @@ files that retention deleted. So the content of a file decides, not its name or 
       decoded bytes       |   |       or it ended in damage and the file changed
                           +---+-- the bytes differ
 
+    outside of --since or --offsets      a row alone, left_out -1: new to the run that asks for it
+    decoded in part, and more asked for  decode all of it again
+
     file gone, no earlier segment left in its folder   deleted by retention: its rows stay
     file gone, an earlier segment left in its folder   merged, compacted or truncated: its rows are deleted
 
@@ -52,8 +55,11 @@ def next_action(seen: Seen, was: LedgerRow, marks: Marks, is_asked: bool = False
     """The action for a segment that the ledger knows.
 
     was: its ledger row. marks: the result of its fingerprint check; if ``must_compare`` is true, the caller
-    compares all decoded bytes first, and passes CHANGED if they differ. is_asked: ``--redecode`` matches it.
+    compares all decoded bytes first, and passes CHANGED if they differ. is_asked: ``--redecode`` matches it,
+    or records of it are asked for that were left out.
     """
+    if was.is_left_out:
+        return Action.NEW
     if marks is Marks.UNREADABLE:
         return Action.UNCHANGED  # without the file, its rows are the best there is
     if seen.landed_at is not None and seen.landed_at <= was.decoded_at:

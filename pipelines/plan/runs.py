@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from pipelines.plan import ledger
 from pipelines.plan.landed import outlived
-from pipelines.plan.ledger import LedgerRow
+from pipelines.plan.ledger import NOTHING_DECODED, LedgerRow, Partition
 from pipelines.plan.life import Action, Seen, must_compare, next_action
 from pipelines.plan.obsolete import (
     Copies,
@@ -26,13 +26,20 @@ from pipelines.plan.obsolete import (
     staying,
     twice_warning,
 )
+from pipelines.plan.scope import outside
 from pipelines.plan.slices import Segment
 from pipelines.source.listing import Listing
+from udfs.decoded import ALL, Scope
 from udfs.source.fingerprint import TO_CHECK_SCHEMA, Marks
 
 _CHUNK = 1 << 14
 _ACTIONS = tuple(Action)
-_UNCHANGED, _GO_ON = _ACTIONS.index(Action.UNCHANGED), _ACTIONS.index(Action.GO_ON)
+_NEW, _UNCHANGED, _GO_ON = (_ACTIONS.index(a) for a in (Action.NEW, Action.UNCHANGED, Action.GO_ON))
+# What a ledger row tells of a segment that nothing was decoded of
+_OF_SEGMENT = (
+    *("topic", "partition", "partition_dir", "segment", "file_base_offset"),
+    *("length", "modified", "log_start_offset", "topic_id"),
+)
 
 # TO_CHECK_SCHEMA -> Marks of each row, in its order
 Check = Callable[[pa.Table], list[Marks]]
@@ -43,7 +50,8 @@ class Rules:
     """How a job plans.
 
     check: compares files with fingerprints. is_gone: whether a file or folder is there no more, by its URI.
-    is_asked: whether ``--redecode`` names a segment. compare_all: ``--verify-content``.
+    is_asked: whether ``--redecode`` names a segment. compare_all: ``--verify-content``. scope: the records
+    that are asked for.
     """
 
     check: Check
@@ -51,6 +59,7 @@ class Rules:
     is_asked: Callable[[str], bool] = lambda segment: False
     compare_all: bool = False
     one_copy: bool = False
+    scope: Scope = ALL
 
 
 @dataclass
@@ -58,12 +67,16 @@ class Plan:
     """What a job has to do.
 
     segments: the wanted rows of the listing, columns ``action`` (a place in Action) and ``known`` (a row of
-    the ledger, -1 for none) beside. unreadable: URI -> why.
+    the ledger, -1 for none) beside. left_out: the same, those that hold nothing of ``scope``. moving: where
+    rows of gone segments may go, and nothing is left out of what takes their place. unreadable: URI -> why.
     """
 
     segments: pa.Table
+    left_out: pa.Table
     known: pa.Table
     obsolete: Obsolete
+    scope: Scope = ALL
+    moving: set[Partition] = field(default_factory=set)
     warnings: list[str] = field(default_factory=list)
     unreadable: dict[str, str] = field(default_factory=dict)
 
@@ -92,6 +105,22 @@ class Plan:
         damaged = rows.filter(pc.greater(rows.column("damaged"), 0)).to_pydict()
         return dict(zip(damaged["segment"], damaged["damaged"], strict=True))
 
+    def known_in_part(self) -> tuple[int, int]:
+        """Segments that stay decoded in part, and those of which nothing is decoded."""
+        every = pa.concat_tables([self.segments, self.left_out])
+        stays = every.filter(pc.equal(every.column("action"), _UNCHANGED)).column("known")
+        left_out = self.known.column("left_out").take(stays.filter(pc.greater_equal(stays, 0)))
+        new = pc.sum(pc.less(self.left_out.column("known"), 0)).as_py() or 0
+        undecoded = pc.sum(pc.equal(left_out, NOTHING_DECODED)).as_py() or 0
+        return pc.sum(pc.greater(left_out, 0)).as_py() or 0, undecoded + new
+
+    def new_left_out(self, run_id: str, decoded_at: int) -> Iterator[LedgerRow]:
+        """Ledger rows of segments that are left out, and that the ledger does not know yet."""
+        new = self.left_out.filter(pc.less(self.left_out.column("known"), 0))
+        for row in new.select(_OF_SEGMENT).to_pylist():
+            row |= {"run_id": run_id, "decoded_at": decoded_at, "scope": self.scope.condition}
+            yield LedgerRow(**row, left_out=NOTHING_DECODED)
+
     def runs(self, max_files: int, max_bytes: int) -> Iterator[list[Segment]]:
         """The segments to decode, a bounded run at a time, by folder and base offset; at least one a run."""
         run: list[Segment] = []
@@ -112,7 +141,9 @@ class Plan:
             was = ledger.rows(self.known.take(places.filter(pc.greater_equal(places, 0))))
             for row in chunk.drop_columns(["wanted"]).to_pylist():
                 known, action = row.pop("known"), _ACTIONS[row.pop("action")]
-                yield Segment(**row, action=action, was=next(was) if known >= 0 else None)
+                before = next(was) if known >= 0 else None
+                asked = ALL if (row["topic"], row["partition"]) in self.moving else self.scope
+                yield Segment(**row, action=action, was=before, scope=_scope(before, asked))
 
 
 def make_plan(listing: Listing, known: pa.Table, rules: Rules) -> Plan:
@@ -124,19 +155,25 @@ def make_plan(listing: Listing, known: pa.Table, rules: Rules) -> Plan:
             pc.is_in(wanted.column("partition_dir"), pa.array(sorted(copies.kept), pa.string()))
         )
     places = _places(wanted.column("segment"), known.column("segment"))
-    actions, unreadable = _actions(wanted, known, places, rules)
-    landed = np.flatnonzero((places < 0) & wanted.column("landed_at").is_valid().to_numpy())
-    if len(landed):
-        actions[landed[outlived(wanted.take(pa.array(landed)), known)]] = _UNCHANGED
-    segments = wanted.append_column("action", pa.array(actions)).append_column("known", pa.array(places))
     gone = [one for one in gone_segments(listing, known) if rules.is_gone(one.row.segment)]
+    moving = {one.row.log[:2] for one in gone} | {row.log[:2] for row in copies.leaving}
+    is_outside = outside(wanted, places, listing, known, rules.scope)
+    is_outside[_are_of(wanted, moving)] = False
+    actions, unreadable = _actions(wanted, known, np.where(is_outside, -1, places), rules, moving)
+    landed = np.flatnonzero((actions == _NEW) & wanted.column("landed_at").is_valid().to_numpy())
+    if len(landed):
+        over = landed[outlived(wanted.take(pa.array(landed)), known)]
+        actions[over], is_outside[over] = _UNCHANGED, False
+    actions[is_outside] = _UNCHANGED
+    segments = wanted.append_column("action", pa.array(actions)).append_column("known", pa.array(places))
     for row, start in overlapping(listing, known):
         if rules.is_gone(row.segment):
             copies.warnings.append(twice_warning(row, start))
-    moving = {one.row.log[:2] for one in gone} | {row.log[:2] for row in copies.leaving}
     unchanged = pa.array(places[(actions == _UNCHANGED) & (places >= 0)])
     obsolete = Obsolete(gone, copies, staying(unchanged, known, moving))
-    return Plan(segments, known, obsolete, copies.warnings, unreadable)
+    left_out = segments.filter(pa.array(is_outside))
+    segments = segments.filter(pa.array(~is_outside))
+    return Plan(segments, left_out, known, obsolete, rules.scope, moving, copies.warnings, unreadable)
 
 
 def _places(names: pa.ChunkedArray, among: pa.ChunkedArray) -> np.ndarray:
@@ -145,11 +182,19 @@ def _places(names: pa.ChunkedArray, among: pa.ChunkedArray) -> np.ndarray:
     return np.asarray(found.fill_null(-1).to_numpy(), dtype=np.int64)
 
 
+def _are_of(wanted: pa.Table, partitions: set[Partition]) -> np.ndarray:
+    """bool[n]: the segments of some topic-partitions."""
+    if not partitions:
+        return np.zeros(wanted.num_rows, dtype=bool)
+    columns = (wanted.column(name).to_pylist() for name in ("topic", "partition"))
+    return np.array([place in partitions for place in zip(*columns, strict=True)], dtype=bool)
+
+
 # What each segment needs
 
 
 def _actions(
-    wanted: pa.Table, known: pa.Table, places: np.ndarray, rules: Rules
+    wanted: pa.Table, known: pa.Table, places: np.ndarray, rules: Rules, moving: set[Partition]
 ) -> tuple[np.ndarray, dict[str, str]]:
     """int8[n]: a place in Action for each wanted segment; and those that can't be read, with the reason."""
     actions = np.full(wanted.num_rows, _ACTIONS.index(Action.NEW), dtype=np.int8)
@@ -163,8 +208,20 @@ def _actions(
         for place, one, row, mark in zip(chunk, seen, was, marks, strict=True):
             if mark is Marks.UNREADABLE:
                 unreadable[row.segment] = "it can't be opened"
-            actions[place] = _ACTIONS.index(next_action(one, row, mark, rules.is_asked(row.segment)))
+            asked = ALL if row.log[:2] in moving else rules.scope
+            is_asked = rules.is_asked(row.segment) or _asks_more(row, asked)
+            actions[place] = _ACTIONS.index(next_action(one, row, mark, is_asked))
     return actions, unreadable
+
+
+def _scope(was: LedgerRow | None, asked: Scope) -> Scope:
+    """The scope to decode a segment in: records that an earlier run was asked for stay."""
+    return asked if was is None or was.is_left_out else Scope.parse(was.scope).hull(asked)
+
+
+def _asks_more(was: LedgerRow, asked: Scope) -> bool:
+    """Whether records may be asked for that were left out when the segment was decoded."""
+    return was.left_out > 0 and _scope(was, asked) != Scope.parse(was.scope)
 
 
 def _seen(listed: pa.Table) -> list[Seen]:

@@ -38,6 +38,7 @@ def slice_row(slice_: Slice, version: int) -> dict[str, Any]:
         "has_successor": segment.has_successor,
         "previous_last_offset": previous.end_offset if previous else None,
         "expected_crc32c": slice_.expected_crc32c,
+        "scope": segment.scope.condition,
         "fingerprint": continued.fingerprint if continued else None,
         "chunk_position": 0,
     }

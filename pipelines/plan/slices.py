@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from pipelines.plan.ledger import LedgerRow
 from pipelines.plan.life import Action
+from udfs.decoded import ALL, Scope
 
 # The cost of opening a segment, in decoded bytes: keeps many empty segments from filling one task
 SEGMENT_COST = 256 * 1024
@@ -35,6 +36,7 @@ class Segment:
     landed_at: when its bytes were landed, microseconds since 1970 UTC; None for a file.
     action: NEW, GO_ON (continue at the ledger's decoded_bytes) or REPLACE.
     was: its ledger row, to which GO_ON adds; None if the ledger does not know it.
+    scope: the records of it that are asked for.
     """
 
     topic: str
@@ -50,6 +52,7 @@ class Segment:
     landed_at: int | None = None
     action: Action = Action.NEW
     was: LedgerRow | None = field(default=None, compare=False)
+    scope: Scope = ALL
 
     @property
     def start(self) -> int:

@@ -159,13 +159,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that a report shows."""
+    """Everything that a report shows. in_part: segments that the lake holds in part, or not at all."""
 
     lake: str
     run_id: str
     created_at: datetime
     results: list[Result]
     partitions: list[Partition]
+    in_part: int
     failures: list[Failure]
     worst: list[Worst]
     formats: list[Format]
@@ -194,6 +195,7 @@ def gather(
         created_at=created_at,
         results=_results(database, checks),
         partitions=[Partition(*row) for row in _query(database, "partitions")],
+        in_part=_query(database, "in_part")[0][0],
         failures=[Failure(*row) for row in _query(database, "failures")],
         worst=[_worst(database, address, row) for row in _query(database, "worst", shown=_WORST)],
         formats=[Format(*row) for row in _query(database, "formats")],

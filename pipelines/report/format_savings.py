@@ -99,7 +99,9 @@ def run(on_demand: SparkOnDemand, settings: Settings) -> Report:
     address = open_lake(settings.require_lake(), job_scheme(on_demand))
     ledger = _ledger(address, settings)
     if not ledger.num_rows:
-        raise UserError(f"no segments to report on in {settings.lake}: decode some first, or change --topics")
+        raise UserError(
+            f"no segments to report on in {settings.lake}: decode some in full, or change --topics"
+        )
     inputs = _inputs(ledger, settings)
     latest = _latest(address)
     if latest is not None and latest.column("inputs")[0].as_py() == inputs:
@@ -119,9 +121,9 @@ def run(on_demand: SparkOnDemand, settings: Settings) -> Report:
 
 
 def _ledger(address: str, settings: Settings) -> pa.Table:
-    """The wanted rows of ``segments``, in order."""
+    """The wanted rows of ``segments``, in order; only with all its records can a segment be measured."""
     path = table_path(address, SEGMENTS.name)
-    rows = read_rows(path, SEGMENTS.arrow_schema(), _LEDGER_COLUMNS).sort_by("segment")
+    rows = read_rows(path, SEGMENTS.arrow_schema(), _LEDGER_COLUMNS, "left_out = 0").sort_by("segment")
     wanted = TopicFilter(settings.topics, settings.exclude_topics)
     return rows.filter(pa.array([wanted(topic) for topic in rows.column("topic").to_pylist()], pa.bool_()))
 

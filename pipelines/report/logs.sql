@@ -3,18 +3,25 @@
 -- header: HUGEINT, so that a difference of two does not overflow.
 
 -- A log is one copy of a partition. Stretch: segments between which retention deleted nothing before they were
--- decoded (the same rule as in transactions.sql)
+-- decoded, and none is left out (the same rule as in transactions.sql). Segments that are left out are not here
 CREATE TABLE log_segments AS
 WITH ordered AS (
   SELECT *, lag(coalesce(end_offset, file_base_offset - 1)) OVER log AS end_before,
-    lag(file_base_offset) OVER log AS base_before
+    lag(file_base_offset) OVER log AS base_before,
+    left_out < 0 OR lag(left_out < 0, 1, false) OVER log AS is_apart
   FROM segments WINDOW log AS (PARTITION BY topic, partition, partition_dir ORDER BY file_base_offset)
 )
-SELECT *, dense_rank() OVER (ORDER BY topic, partition, partition_dir) AS log,
+SELECT * EXCLUDE (is_apart), dense_rank() OVER (ORDER BY topic, partition, partition_dir) AS log,
   row_number() OVER (ORDER BY topic, partition, partition_dir, file_base_offset) AS file,
-  sum(CASE WHEN end_before + 1 < file_base_offset AND base_before < log_start_offset THEN 1 ELSE 0 END)
+  sum(CASE WHEN is_apart OR (end_before + 1 < file_base_offset AND base_before < log_start_offset) THEN 1 ELSE 0 END)
     OVER (PARTITION BY topic, partition, partition_dir ORDER BY file_base_offset) AS stretch
-FROM ordered;
+FROM ordered
+QUALIFY coalesce(left_out, 0) >= 0;
+
+-- What the files of each log are, whatever of it was decoded. in_part: segments of which records, or all, are left out
+CREATE TABLE log_files AS
+SELECT topic, partition, partition_dir, sum(length) AS bytes, count(*) FILTER (left_out <> 0) AS in_part
+FROM segments GROUP BY ALL;
 
 CREATE TABLE log_batches AS
 SELECT s.log, s.file, s.stretch, b.* EXCLUDE (topic, partition, segment, generation, base_offset, last_offset,

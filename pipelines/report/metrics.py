@@ -27,7 +27,7 @@ _COLUMNS = {
     SEGMENTS: (
         *("topic", "partition", "partition_dir", "segment", "file_base_offset", "length", "modified"),
         *("decoded_bytes", "records", "tail", "tail_bytes", "end_offset", "log_start_offset"),
-        *("generation", "transactions_generation"),
+        *("left_out", "generation", "transactions_generation"),
     ),
     BATCHES: (
         *("topic", "partition", "magic", "segment", "position", "size_bytes", "base_offset", "last_offset"),

@@ -80,6 +80,14 @@ def outcome(result: Result) -> str:
 
 def verdict(report: Report) -> tuple[str, str]:
     """(sound, warning, error or empty; the sentence on top of the report)."""
+    kind, sentence = _verdict(report)
+    if report.in_part:
+        many = "is" if report.in_part == 1 else "are"
+        sentence += f" {counted_noun(report.in_part, 'segment')} {many} not in the lake, or only in part."
+    return kind, sentence
+
+
+def _verdict(report: Report) -> tuple[str, str]:
     partitions = report.partitions
     if not partitions:
         return "empty", "Nothing to judge: the lake holds no segments."

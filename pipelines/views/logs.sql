@@ -16,6 +16,7 @@
 --   damaged_ranges bigint: Rows in quarantine
 --   damaged_bytes bigint: Their bytes
 --   tail_bytes bigint: Bytes of torn or zeroed tails
+--   segments_in_part bigint: Segments of which records, or all, are left out, as --since, --until or --offsets asked
 WITH held AS (
   SELECT topic, partition, partition_dir, min(first_offset) AS last_stable_offset
   FROM current_transactions WHERE holds_last_stable_offset GROUP BY topic, partition, partition_dir
@@ -26,12 +27,12 @@ WITH held AS (
   SELECT topic, partition, partition_dir, count(*) AS segments, sum(length) AS bytes, sum(batches) AS batches,
     sum(records) AS records, min(file_base_offset) AS log_start_offset, max(end_offset) AS last_offset,
     min(min_timestamp) AS first_timestamp, max(max_timestamp) AS last_timestamp, sum(damaged) AS damaged_ranges,
-    sum(tail_bytes) AS tail_bytes
+    sum(tail_bytes) AS tail_bytes, count_if(left_out <> 0) AS segments_in_part
   FROM segments GROUP BY topic, partition, partition_dir
 )
 SELECT s.topic, s.partition, s.partition_dir, s.segments, s.bytes, s.batches, s.records, s.log_start_offset, s.last_offset,
   h.last_stable_offset, s.first_timestamp, s.last_timestamp, s.damaged_ranges, coalesce(d.damaged_bytes, 0) AS damaged_bytes,
-  s.tail_bytes
+  s.tail_bytes, s.segments_in_part
 FROM listed s
 LEFT JOIN held h ON h.topic = s.topic AND h.partition = s.partition AND h.partition_dir = s.partition_dir
 LEFT JOIN damage d ON d.topic = s.topic AND d.partition = s.partition AND d.partition_dir = s.partition_dir

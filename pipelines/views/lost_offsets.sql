@@ -1,5 +1,5 @@
 -- Offsets that are lost: their bytes are damaged, or a segment is missing in the middle of a log. A consumer that stops
--- there can go on at the next sound offset
+-- there can go on at the next sound offset. Segments that are left out count as sound
 -- Columns:
 --   topic string: Topic
 --   partition int: Partition

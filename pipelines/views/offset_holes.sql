@@ -21,6 +21,14 @@ WITH events AS (
   SELECT topic, partition, partition_dir, segment, file_base_offset, position, NULL, NULL, false, size_bytes
   FROM published_quarantine
   UNION ALL
+  -- a segment that is left out: as far as is known, it has the offsets up to the next one's name
+  SELECT topic, partition, partition_dir, segment, file_base_offset, 0, file_base_offset, next_base_offset - 1, false, NULL
+  FROM (
+    SELECT *, lead(file_base_offset) OVER (PARTITION BY topic, partition, partition_dir ORDER BY file_base_offset)
+      AS next_base_offset
+    FROM segments
+  ) WHERE left_out < 0
+  UNION ALL
   -- the end of each log
   SELECT topic, partition, partition_dir, NULL, 9223372036854775807, 0, NULL, NULL, false, NULL
   FROM segments GROUP BY topic, partition, partition_dir

@@ -1,6 +1,6 @@
 -- What each producer id and epoch wrote into each log, and whether its sequence numbers follow each other. Batches of
 -- producers without an id (-1) are one row for each way of encoding. Where the log cleaner removed batches, their
--- sequence numbers show as a gap
+-- sequence numbers show as a gap. Where segments are left out, sequence numbers are not compared
 -- Columns:
 --   topic string: Topic
 --   partition int: Partition
@@ -23,15 +23,21 @@
 --   next_epoch smallint: The next higher epoch of the producer id in this log: brokers refuse this one from then on; null for the newest
 --   client string: The client library, where its encoding is known to be its own; else null
 --   client_reason string: What shows it
-WITH sound AS (
-  SELECT topic, partition, partition_dir, file_base_offset, position, producer_id, producer_epoch, base_offset, last_offset,
-    base_timestamp_ms, max_timestamp_ms, record_count, base_sequence, last_sequence, is_transactional,
-    producer_id = -1 AND base_sequence = 0 AS has_sequence_without_id
-  FROM published_batches
-  WHERE status IN ('ok', 'suspect') AND NOT is_control
+WITH stretches AS (
+  SELECT topic, partition, segment, sum(CASE WHEN left_out < 0 THEN 1 ELSE 0 END) OVER (
+    PARTITION BY topic, partition, partition_dir ORDER BY file_base_offset) AS stretch
+  FROM segments
+), sound AS (
+  SELECT b.topic, b.partition, b.partition_dir, b.file_base_offset, b.position, b.producer_id, b.producer_epoch,
+    b.base_offset, b.last_offset, b.base_timestamp_ms, b.max_timestamp_ms, b.record_count, b.base_sequence,
+    b.last_sequence, b.is_transactional, s.stretch,
+    b.producer_id = -1 AND b.base_sequence = 0 AS has_sequence_without_id
+  FROM published_batches b JOIN stretches s ON s.topic = b.topic AND s.partition = b.partition
+    AND s.segment = b.segment
+  WHERE b.status IN ('ok', 'suspect') AND NOT b.is_control
 ), followed AS (
   SELECT *, CASE WHEN producer_id >= 0 THEN lag(last_sequence) OVER (
-    PARTITION BY topic, partition, partition_dir, producer_id, producer_epoch
+    PARTITION BY topic, partition, partition_dir, stretch, producer_id, producer_epoch
     ORDER BY base_offset, file_base_offset, position) END AS sequence_before
   FROM sound
 ), stepped AS (

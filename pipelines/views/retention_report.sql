@@ -11,7 +11,7 @@
 --   segment string: Canonical URI of the segment file
 --   file_base_offset bigint: Base offset in the file's name
 --   length bigint: Length of the file
---   largest_timestamp_ms bigint: What the segment expires by: its highest timestamp, or the file's modification time where no record has one
+--   largest_timestamp_ms bigint: What the segment expires by: its highest timestamp, or the file's modification time where no record has one, or none was decoded
 --   expires_ms bigint: When the broker can delete it, together with those before it; null with no limit of time
 --   can_go boolean: The broker deletes it at the given time
 --   held_by string: null if it can go; its own timestamp; an earlier segment: the segment has expired, one before it has not; no limit

@@ -1,9 +1,9 @@
 -- How a topic is written: batching, codecs, sizes of keys, values and headers, formats, and how evenly its partitions
--- are filled. Data records alone, of all folders
+-- are filled. Data records alone, of all folders. Of segments that were decoded in part, all batches count
 -- Columns:
 --   topic string: Topic
 --   partitions bigint: Partitions with data
---   records bigint: Data records
+--   records bigint: Data records; of segments that were decoded in part, those in the table records
 --   bytes bigint: Bytes of their batches on disk
 --   batches bigint: Their batches
 --   records_per_batch double: Records a batch
@@ -55,15 +55,15 @@ WITH sized AS (
   FROM (SELECT topic, timestampType, sum(record_count) AS records FROM written GROUP BY topic, timestampType)
   WHERE records > 0 GROUP BY topic
 ), stored AS (
-  SELECT topic, sum(bytes) AS bytes, sum(batches) AS batches, sum(uncompressed) / sum(payload) AS compression_ratio,
+  SELECT topic, sum(bytes) AS bytes, sum(batches) AS batches, sum(records) AS records, sum(uncompressed) / sum(payload) AS compression_ratio,
     map_from_entries(sort_array(collect_list(struct(compression, bytes)))) AS codecs
   FROM (
-    SELECT topic, compression, sum(size_bytes) AS bytes, count(*) AS batches, sum(uncompressed_bytes) AS uncompressed,
+    SELECT topic, compression, sum(size_bytes) AS bytes, count(*) AS batches, sum(record_count) AS records, sum(uncompressed_bytes) AS uncompressed,
       sum(payload_bytes) AS payload
     FROM written GROUP BY topic, compression
   ) GROUP BY topic
 )
-SELECT g.topic, p.partitions, g.records, b.bytes, b.batches, g.records / CAST(b.batches AS DOUBLE) AS records_per_batch,
+SELECT g.topic, p.partitions, g.records, b.bytes, b.batches, b.records / CAST(b.batches AS DOUBLE) AS records_per_batch,
   b.codecs, b.compression_ratio, k.magics, t.timestamp_types, g.key_quantiles[0] AS key_bytes_median,
   g.key_quantiles[1] AS key_bytes_p99, g.key_bytes_max, g.value_quantiles[0] AS value_bytes_median,
   g.value_quantiles[1] AS value_bytes_p99, g.value_bytes_max, g.null_keys, g.null_values, g.header_bytes,

@@ -250,6 +250,16 @@ SEGMENTS = Table(
         ),
         ("topic_id", "string", "Topic id in the folder's partition.metadata; null where there is none"),
         (
+            "scope",
+            "string",
+            "The records that --since, --until and --offsets asked for, as a condition on records; null: all",
+        ),
+        (
+            "left_out",
+            "bigint",
+            "Its records outside of scope, which are not in records; -1: nothing of it was decoded",
+        ),
+        (
             "generation",
             "bigint",
             "Decoding that counts: rows of records, batches and quarantine with another number do not",
@@ -314,7 +324,7 @@ TRANSACTIONS = Table(
             "outcome_uncertain",
             "boolean",
             "The marker may lie where it can't be seen: in quarantined bytes, or in segments that were "
-            "deleted before they were decoded",
+            "deleted before they were decoded, or are left out",
         ),
         (
             "holds_last_stable_offset",

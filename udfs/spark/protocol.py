@@ -15,7 +15,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from udfs.decoded import Totals
+from udfs.decoded import ALL, Scope, Totals
 from udfs.format.schema import BATCHES, QUARANTINE, RECORDS
 
 ArrowBatches = Iterator[pa.RecordBatch]
@@ -41,6 +41,7 @@ SLICE_SCHEMA = pa.schema(
         ("previous_last_offset", pa.int64()),
         ("fingerprint", pa.string()),
         ("expected_crc32c", pa.int64()),
+        ("scope", pa.string()),
         ("content", pa.binary()),
         ("chunk_position", pa.int64()),
     ]
@@ -117,9 +118,7 @@ class TableRead:
     """What to read of slices.
 
     table: ``records``, ``batches`` or ``quarantine``. names: its columns in the order of the rows; schema:
-    the rows, under the user's names. failfast: whether damage fails the read.
-    starting_offset, ending_offset, starting_timestamp, ending_timestamp (ms): bounds of records, the ending
-    ones exclusive; None without.
+    the rows, under the user's names. failfast: whether damage fails the read. scope: of records.
     """
 
     table: str
@@ -127,26 +126,14 @@ class TableRead:
     schema: pa.Schema
     failfast: bool
     options: StageOptions
-    starting_offset: int | None = None
-    ending_offset: int | None = None
-    starting_timestamp: int | None = None
-    ending_timestamp: int | None = None
+    scope: Scope = ALL
 
     @property
     def decoded(self) -> set[str]:
         """Columns of ``records`` to build of bytes, at least one; none for the rows of another table."""
         if self.table != RECORDS.name:
             return set()
-        return {"offset", *self.names, *(name for name, _, _ in self.bounds)}
-
-    @property
-    def bounds(self) -> list[tuple[str, int | None, int | None]]:
-        """Column, lowest value, value to stay below: those that are bounded at all."""
-        bounds = [
-            ("offset", self.starting_offset, self.ending_offset),
-            ("timestamp_ms", self.starting_timestamp, self.ending_timestamp),
-        ]
-        return [one for one in bounds if one[1] is not None or one[2] is not None]
+        return {"offset", *self.names, *self.scope.bounds}
 
 
 StageName = Literal[

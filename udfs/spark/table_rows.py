@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from udfs.arrow.batch_columns import batch_columns, damage_columns
 from udfs.decoded import Damage, Group
@@ -104,21 +103,10 @@ def _table_rows(read: TableRead, row: Mapping[str, Any], group: Group) -> ArrowB
     """A group's rows of the table, none without any."""
     columns: Mapping[str, pa.Array] = {}
     if read.table == RECORDS.name and group.records is not None:
-        records = _within(group.records, read.bounds)
-        columns = dict(zip(records.schema.names, records.columns, strict=True))
+        columns = dict(zip(group.records.schema.names, group.records.columns, strict=True))
     elif read.table == BATCHES.name and len(group.batches):
         columns = batch_columns(group.batches)
     elif read.table == QUARANTINE.name and group.damages:
         columns = damage_columns(group.damages, read.options.run_id)
     if columns:
         yield from cut_for_spark(_rows(read.schema, read.names, row, columns))
-
-
-def _within(records: pa.RecordBatch, bounds: list[tuple[str, int | None, int | None]]) -> pa.RecordBatch:
-    """The records of which each bounded column lies within its bounds."""
-    for name, low, high in bounds:
-        if low is not None:
-            records = records.filter(pc.greater_equal(records.column(name), low))
-        if high is not None:
-            records = records.filter(pc.less(records.column(name), high))
-    return records

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from udfs.decoded import Range
+from udfs.decoded import Range, Scope
 from udfs.segment_decoder import SegmentDecoder
 from udfs.source.byte_source import (
     ByteSource,
@@ -52,6 +52,7 @@ class TaskSlice:
                 exact=row["exact_start"],
                 has_successor=row["has_successor"],
                 previous_last_offset=row["previous_last_offset"],
+                scope=Scope.parse(row["scope"]),
             ),
             options.window_bytes,
             options.max_batch_uncompressed,

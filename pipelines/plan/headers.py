@@ -1,0 +1,130 @@
+"""What the headers of a segment's batches tell without a look at its records, and the indexes beside it.
+
+A header is a few bytes, and its length leads to the next one. Nothing here computes a checksum. An index may
+be of another file, or damaged: what it says counts only where headers agree.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import struct
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from udfs.format import layout as f
+from udfs.source.byte_source import FileSource, local_path
+
+_HEADER = struct.Struct(">qi4xb")  # offset, length, leader epoch or checksum, magic
+_LEAST = {f.MAGIC_V0: f.V0_MIN_SIZE, f.MAGIC_V1: f.V1_MIN_SIZE, f.MAGIC_V2: f.V2_HEADER_SIZE}
+_INT64, _INT32 = struct.Struct(">q"), struct.Struct(">i")
+_BLOCK = 4096  # a page: small batches share a read, a larger one costs no more than its header does
+_MOST_INDEX_BYTES = 1 << 27
+NO_INDEX = np.zeros((0, 2), dtype=np.int64)
+
+
+class Header(NamedTuple):
+    """One batch by its header. offset: as stored. timestamp: the highest of the batch; -1 none."""
+
+    position: int
+    size: int
+    magic: int
+    offset: int
+    last_offset: int
+    timestamp: int
+
+    @property
+    def end(self) -> int:
+        return self.position + self.size
+
+
+def headers(source: FileSource, start: int, length: int) -> Iterator[Header]:
+    """Batches from ``start`` on, as far as plausible headers follow each other up to ``length``."""
+    buf = bytearray(_BLOCK)
+    block, begin, end = np.frombuffer(buf, dtype=np.uint8), 0, 0
+    at = start
+    while at + f.HEADER_UP_TO_MAGIC <= length:
+        if at < begin or at + min(f.V2_HEADER_SIZE, length - at) > end:
+            got = source.read_into(at, block[: min(_BLOCK, length - at)])
+            begin, end = at, at + got
+            if got < f.HEADER_UP_TO_MAGIC:
+                return
+        offset, size, magic = _HEADER.unpack_from(buf, at - begin)
+        size += f.LOG_OVERHEAD
+        if size < _LEAST.get(magic, 1 << 32) or size > length - at:
+            return
+        timestamp, last_offset = f.NO_TIMESTAMP, offset
+        if magic == f.MAGIC_V2:
+            last_offset += _INT32.unpack_from(buf, at - begin + f.LAST_OFFSET_DELTA_POS)[0]
+        if magic:
+            place = f.MAX_TIMESTAMP_POS if magic == f.MAGIC_V2 else f.V1_TIMESTAMP_POS
+            (timestamp,) = _INT64.unpack_from(buf, at - begin + place)
+        yield Header(at, size, magic, offset, last_offset, timestamp)
+        at += size
+
+
+def is_older(source: FileSource, segment: str, base: int, length: int, timestamp: int) -> bool:
+    """Whether the headers of all batches have timestamps below ``timestamp``, ms; False where it is not sure.
+
+    base: the offset in the segment's name. The last entry of the time index names the batch that was the
+    newest when it was added: only the headers from that batch on are followed, if it has that timestamp.
+    """
+    times = read_time_index(segment)
+    if len(times):
+        newest, offset = times[-1].tolist()
+        if newest >= timestamp:
+            return False
+        index = read_index(segment)
+        place = int(np.searchsorted(index[:, 0], offset, side="right")) - 1
+        start = int(index[place, 1]) if place >= 0 else 0
+        found = (h for h in headers(source, start, length) if h.last_offset >= base + offset)
+        first = next(found, None)
+        if first is not None and first.offset <= base + offset and first.timestamp == newest:
+            return _are_older(itertools.chain([first], found), length, timestamp)
+    return _are_older(headers(source, 0, length), length, timestamp)
+
+
+def _are_older(found: Iterable[Header], length: int, timestamp: int) -> bool:
+    """Whether these headers lead to the end of the segment, all with timestamps below ``timestamp``."""
+    end = 0
+    for header in found:
+        if header.timestamp >= timestamp:
+            return False
+        end = header.end
+    return 0 < end == length
+
+
+def read_index(segment: str) -> np.ndarray:
+    """The entries of the ``.index`` beside a segment: int64[n, 2] of relative offset and position.
+
+    Without a readable one there is none: n is 0.
+    """
+    return _read_entries(segment, ".index", ">i4,>i4")
+
+
+def read_time_index(segment: str) -> np.ndarray:
+    """The entries of the ``.timeindex`` beside a segment: int64[n, 2] of timestamp, ms, and relative offset.
+
+    Kafka's ``TimeIndex``: big-endian int64 and int32, ascending; zeros behind them while the segment is
+    active. Without a readable one there is none: n is 0.
+    """
+    return _read_entries(segment, ".timeindex", ">i8,>i4")
+
+
+def _read_entries(segment: str, suffix: str, kind: str) -> np.ndarray:
+    """int64[n, 2]: the entries of an index as far as both numbers rise."""
+    path = (local_path(segment) or "").removesuffix(".log") + suffix
+    try:
+        if os.path.getsize(path) > _MOST_INDEX_BYTES:
+            return NO_INDEX
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError:
+        return NO_INDEX
+    entry = np.dtype(kind)
+    stored = np.frombuffer(data[: len(data) // entry.itemsize * entry.itemsize], dtype=entry)
+    pairs = np.stack([stored["f0"], stored["f1"]], axis=1).astype(np.int64)
+    rises = (np.diff(pairs, axis=0, prepend=[[-1, -1]]) > 0).all(axis=1)
+    return pairs if rises.all() else pairs[: int(np.argmin(rises))]

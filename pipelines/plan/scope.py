@@ -1,0 +1,93 @@
+"""Which segments can hold nothing that ``--since``, ``--until`` and ``--offsets`` ask for.
+
+By its name, as Kafka finds a segment: it holds the offsets from its own name up to that of the next one. By
+the timestamps of its headers, which tell that all its records are older than asked for. None can be told to
+be newer: the lowest timestamp of a batch stands nowhere.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.plan import ledger
+from pipelines.plan.headers import is_older
+from pipelines.plan.ledger import LedgerRow
+from pipelines.source.listing import Listing
+from udfs.decoded import NO_BOUNDS, Scope
+from udfs.source.byte_source import FileSource, SourceError, local_path
+
+_THREADS = 8
+_CHUNK = 1 << 14
+_COLUMNS = ("segment", "file_base_offset", "length", "modified")
+
+
+def outside_by_name(folders: pa.Array, bases: pa.Array, scope: Scope) -> np.ndarray:
+    """bool[n]: the segments that hold no offset of the scope. They are in the order of folders and names.
+
+    folders: string[n], the partition folders. bases: int64[n], the offsets in the names.
+    """
+    low, high = scope.offset
+    first, outside = bases.to_numpy(), np.zeros(len(bases), dtype=bool)
+    if low is not None:
+        followed = pc.equal(folders[1:], folders[:-1]).to_numpy(zero_copy_only=False)
+        outside[:-1] = followed & (first[1:] <= low)
+    if high is not None:
+        outside |= first >= high
+    return outside
+
+
+def outside(
+    wanted: pa.Table, places: np.ndarray, listing: Listing, known: pa.Table, scope: Scope
+) -> np.ndarray:
+    """bool[n]: the wanted segments that can hold nothing of the scope, and are left as they are.
+
+    places: int64[n], the row of each segment in the ledger, ``known``; -1 for none.
+    """
+    found = np.zeros(wanted.num_rows, dtype=bool)
+    if scope.offset != NO_BOUNDS:
+        names = ("partition_dir", "file_base_offset", "segment")
+        folders, bases, segments = (listing.segments.column(name).combine_chunks() for name in names)
+        named = segments.filter(pa.array(outside_by_name(folders, bases, scope)))
+        found = np.array(pc.is_in(wanted.column("segment"), value_set=named).to_numpy())
+    since = scope.timestamp_ms.low
+    if since is not None:
+        # of a complete segment nothing is missing; landed bytes have no headers here
+        complete = np.isin(places, np.flatnonzero(pc.equal(known.column("left_out"), 0).to_numpy()))
+        asked = np.flatnonzero(~found & ~complete & wanted.column("landed_at").is_null().to_numpy())
+        with ThreadPoolExecutor(_THREADS) as threads:
+            for begin in range(0, len(asked), _CHUNK):
+                chunk = asked[begin : begin + _CHUNK]
+                rows = wanted.select(_COLUMNS).take(pa.array(chunk)).to_pylist()
+                was = _rows(known, places[chunk])
+                found[chunk] = list(threads.map(partial(_is_older, scope, since), rows, was))
+    return found
+
+
+def _rows(known: pa.Table, places: np.ndarray) -> list[LedgerRow | None]:
+    rows = ledger.rows(known.take(pa.array(places[places >= 0])))
+    return [next(rows) if place >= 0 else None for place in places]
+
+
+def _is_older(scope: Scope, since: int, row: dict[str, Any], was: LedgerRow | None) -> bool:
+    """Whether all records of a segment are older than ``since``, ms; False where it is not sure."""
+    if was is not None and was.is_left_out and (was.length, was.modified) == (row["length"], row["modified"]):
+        before = Scope.parse(was.scope)
+        if before.hull(scope) == before:
+            return True  # as it was found then: the headers need not be read by every run
+    path = local_path(row["segment"])
+    try:
+        source = FileSource(path or "")
+    except SourceError:
+        return False
+    try:
+        return is_older(source, row["segment"], row["file_base_offset"], row["length"], since)
+    except SourceError:
+        return False
+    finally:
+        source.close()
