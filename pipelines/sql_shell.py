@@ -22,7 +22,7 @@ from pipelines.command.errors import JobError, RunFailed, UserError, one_line
 from pipelines.command.options import run_command
 from pipelines.command.session import session
 from pipelines.command.settings import Settings
-from pipelines.command.terminal import counted_noun, printable
+from pipelines.command.terminal import counted_noun, printable, room_of_lines
 from pipelines.engine.spark import prepare, results
 from pipelines.views.declared import SESSION_VIEWS
 from pipelines.views.statements import has_code, split_statements
@@ -88,7 +88,7 @@ def run_statement(spark: SparkSession, statement: str) -> bool:
     Ctrl-C stops the statement, and on a terminal not the shell.
     """
     try:
-        for line in results(spark, statement, "table"):
+        for line in results(spark, statement, "table", room_of_lines()):
             print(line)
     except KeyboardInterrupt:
         spark.sparkContext.cancelAllJobs()

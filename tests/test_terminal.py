@@ -13,7 +13,7 @@ import pytest
 from pipelines.command.errors import DamageFound, UserError
 from pipelines.command.options import exit_code_of, set_up_logging
 from pipelines.command.terminal import invocation
-from pipelines.engine.rows import csv_lines, table_lines
+from pipelines.engine.rows import Column, csv_lines, table_lines
 from pipelines.execute.summary import Summary, TopicTotals
 
 # ESC and a colour, BEL, CR, a C1 character (CSI in one byte), right-to-left override, line separator
@@ -23,7 +23,7 @@ SHOWN = r"a\x1b[31mb\x07c\rd\x9b2Je\u202ef\u2028g\nh"
 
 def test_a_table_shows_them_in_cells_and_in_names() -> None:
     row = json.dumps({HOSTILE: HOSTILE, "bytes": "G1s="})
-    head, _, cells, _ = table_lines([HOSTILE, "bytes"], [False, True], [row])
+    head, _, cells, _ = table_lines([Column(HOSTILE), Column("bytes", is_binary=True)], [row])
     assert head == f"{SHOWN}  bytes"
     assert cells == f"{SHOWN}  0x1b5b"
 
@@ -51,7 +51,7 @@ def test_commands_to_paste_name_the_interpreter_that_works(
 
 def test_csv_keeps_the_data() -> None:
     row = json.dumps({"text": HOSTILE})
-    assert list(csv_lines(["text"], [row])) == ["text", f'"{HOSTILE}"']
+    assert list(csv_lines([Column("text")], [row])) == ["text", f'"{HOSTILE}"']
 
 
 def test_a_summary_shows_them_in_topics_and_in_the_name_of_the_lake() -> None:

@@ -96,6 +96,8 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
     if work.landed is None and not check_place(address):
         # Before the lake is created: wrong sources must leave no empty lake
         listing = _list(on_demand, settings, progress)
+        if not listing.segments.num_rows and not listing.unreadable:
+            raise no_segments_error(settings.source, listing)
     with _open_for_writing(on_demand, address, settings.catalog_schema, work.app_id) as lake:
         check: CheckFiles = functools.partial(_check, on_demand)
         if work.landed is not None:
@@ -219,6 +221,8 @@ def _list(on_demand: SparkOnDemand, settings: Settings, progress: Progress) -> L
             follow_symlinks=settings.follow_symlinks,
             topics=settings.topics,
             exclude_topics=settings.exclude_topics,
+            topic=settings.topic,
+            partition=settings.partition,
             null_topic=settings.sink == "arrow",
         )
 
@@ -226,12 +230,7 @@ def _list(on_demand: SparkOnDemand, settings: Settings, progress: Progress) -> L
 def _nothing_found(settings: Settings, listing: Listing) -> UserError:
     if settings.from_raw:
         return UserError("nothing was landed in the lake: run pipelines.ingest_raw first, or name --source")
-    skipped = [f"{n} x {reason}" for reason, n in sorted(listing.skipped.items())]
-    if listing.unasked:
-        topics = first_names(sorted(listing.unasked))
-        skipped.append(f"topics that do not match --topics, or match --exclude-topics: {topics}")
-    error = no_segments_error(settings.source)
-    return UserError(f"{error}; skipped: {', '.join(skipped)}" if skipped else str(error))
+    return no_segments_error(settings.source, listing)
 
 
 def _warnings(listing: Listing, settings: Settings) -> list[str]:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipelines.command.errors import UserError
 from pipelines.plan import ledger
 from pipelines.plan.landed import outlived
 from pipelines.plan.ledger import LedgerRow
@@ -124,6 +125,7 @@ def make_plan(listing: Listing, known: pa.Table, rules: Rules) -> Plan:
             pc.is_in(wanted.column("partition_dir"), pa.array(sorted(copies.kept), pa.string()))
         )
     places = _places(wanted.column("segment"), known.column("segment"))
+    _check_partitions(wanted, known, places)
     actions, unreadable = _actions(wanted, known, places, rules)
     landed = np.flatnonzero((places < 0) & wanted.column("landed_at").is_valid().to_numpy())
     if len(landed):
@@ -137,6 +139,22 @@ def make_plan(listing: Listing, known: pa.Table, rules: Rules) -> Plan:
     unchanged = pa.array(places[(actions == _UNCHANGED) & (places >= 0)])
     obsolete = Obsolete(gone, copies, staying(unchanged, known, moving))
     return Plan(segments, known, obsolete, copies.warnings, unreadable)
+
+
+def _check_partitions(wanted: pa.Table, known: pa.Table, places: np.ndarray) -> None:
+    """Raises a UserError for a segment that the ledger knows as one of another topic or partition.
+
+    Only ``--topic`` and ``--partition`` can name a segment anew: its rows would count for both.
+    """
+    at = np.flatnonzero(places >= 0)
+    columns = ["topic", "partition", "segment"]
+    now, was = wanted.select(columns).take(pa.array(at)), known.select(columns).take(pa.array(places[at]))
+    same = pc.and_(*(pc.equal(now.column(name), was.column(name)) for name in columns[:2]))
+    for row in was.filter(pc.invert(same)).slice(0, 1).to_pylist():
+        raise UserError(
+            f"{row['segment']} is in this lake as topic {row['topic']}, partition {row['partition']}: "
+            "name it so, or decode it into another lake"
+        )
 
 
 def _places(names: pa.ChunkedArray, among: pa.ChunkedArray) -> np.ndarray:

@@ -71,9 +71,13 @@ class Log:
 
 @dataclass
 class Findings:
-    """All findings of a scan. skipped: reason -> number of files or folders. unreadable: URI -> why."""
+    """All findings of a scan. skipped: reason -> number of files or folders. unreadable: URI -> why.
+
+    named: topic and partition that were given for all segments; None if their folders tell them.
+    """
 
     sources: tuple[str, ...]
+    named: tuple[str, int] | None = None
     logs: list[Log] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
     unreadable: dict[str, str] = field(default_factory=dict)

@@ -159,6 +159,8 @@ def _time(milliseconds: int | None) -> str:
 def next_steps(findings: Findings) -> list[str]:
     """Commands to run next, complete with arguments, each below a comment that says what it does."""
     sources = " ".join(f"--source {shlex.quote(source)}" for source in findings.sources)
+    if findings.named is not None:
+        sources += " --topic {} --partition {}".format(*findings.named)
     steps = [
         "# decode all records, batches and damaged ranges into tables",
         f"{invocation()} decode {sources} --lake lake",
