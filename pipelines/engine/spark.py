@@ -23,6 +23,7 @@ from pipelines.command.settings import nearest
 from pipelines.command.terminal import printable
 from pipelines.engine.arrow_rows import arrow_type, typed
 from pipelines.engine.rows import Column, as_text, parse, printed
+from pipelines.engine.text import check_colons
 from pipelines.views.declared import SESSION_VIEWS
 from pipelines.views.register import register
 from udfs.format.schema import TABLES
@@ -96,6 +97,7 @@ def answer(
 
 def results(spark: SparkSession, statement: str, output: str, room: int | None = None) -> Iterator[str]:
     """``answer`` in a session that ``prepare`` has seen."""
+    check_colons(statement)
     with _wrong_statements_in_one_line(spark):
         frame = spark.sql(statement)
         if not frame.columns:
