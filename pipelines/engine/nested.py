@@ -85,3 +85,11 @@ def _valid_utf_8(self: Expressions, node: exp.Anonymous) -> Value:
     (argument,) = node.expressions
     found = self.of_type(argument, t.STRING)
     return Value(f"try(decode({found.raw}))" if found.raw else found.sql, t.STRING)
+
+
+@rule(exp.MapKeys, arguments="this")
+def _keys(self: Expressions, node: exp.MapKeys) -> Value:
+    found = self.value(node.this)
+    if not pa.types.is_map(found.type):
+        raise Unsupported(f"{kind(node)} of {found.type}")
+    return Value(f"map_keys({found.sql})", pa.list_(found.type.key_type))
