@@ -11,7 +11,7 @@
 # MAGIC | widget | value | |
 # MAGIC |---|---|---|
 # MAGIC | `source` | `tests/data/corpus/v2-*` | log directory, partition folder, `.log` file or glob |
-# MAGIC | `lake` | `lake` | folder or URI of the lake; created if it is missing |
+# MAGIC | `lake` | `lake` | folder or URI of the lake; created if missing |
 # MAGIC | `topics` | `.*` | regular expression over whole topic names |
 # MAGIC | `land_raw` | `no` | `yes` copies the bytes to `raw_segments` first |
 

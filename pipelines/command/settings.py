@@ -161,14 +161,14 @@ class Settings:
     source: tuple[str, ...] = _setting(
         (), texts, "log directory, partition folder, .log file or glob; may be given several times", "PATH"
     )
-    lake: str | None = _setting(None, text, "folder or URI of the lake; created if it is missing", "PATH")
+    lake: str | None = _setting(None, text, "folder or URI of the lake; created if missing", "PATH")
     from_raw: bool = _setting(False, flag, "decode the bytes that ingest_raw landed in the lake, not files")
     topic: str | None = _setting(
         None, topic_name, "topic of the segments, where the name of their folder does not tell it", "NAME"
     )
     partition: int | None = _setting(None, number_from_0, "their partition; given together with --topic", "N")
     topics: str | None = _setting(None, pattern, "decode only topics whose whole name matches", "REGEX")
-    exclude_topics: str | None = _setting(None, pattern, "leave out topics whose whole name matches", "REGEX")
+    exclude_topics: str | None = _setting(None, pattern, "skip topics whose whole name matches", "REGEX")
     one_copy: bool = _setting(
         False, flag, "of several copies of a partition, keep only the one that reaches the highest offset"
     )
@@ -222,7 +222,7 @@ class Settings:
     interval: float = _setting(
         10.0, amount, "seconds from the end of a run to the next, with --watch", "SECONDS"
     )
-    cores: int | None = _setting(None, count, "cores of the embedded Spark or of scan; all by default", "N")
+    cores: int | None = _setting(None, count, "parallel tasks, of Spark or of scan (default: all cores)", "N")
     driver_memory: str = _setting("2g", memory, "Java heap of the embedded Spark", "SIZE")
     fail_on_damage: bool = _setting(False, flag, "exit with code 3 if damage was found")
     json: bool = _setting(False, flag, "print one JSON object as the last line of standard output")

@@ -109,7 +109,8 @@ class Summary:
         ]
         if self.regressing:
             where = counted_noun(self.regressing, "segment")
-            warnings.append(f"offsets go backwards in {where} (segments.offset_regressions)")
+            verb = "contains" if self.regressing == 1 else "contain"
+            warnings.append(f"{where} {verb} offsets that go backwards (segments.offset_regressions)")
         warnings += [
             f"a transaction of uncertain outcome holds the last stable offset of {folder}: "
             "its marker may lie in damaged bytes"
