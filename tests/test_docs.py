@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
 import pyarrow.parquet as pq
 import pytest
@@ -26,11 +27,12 @@ from pipelines.command.commands import DECODE, INGEST, QUALITY_REPORT
 from pipelines.command.settings import SETTING_NAMES, Settings, byte_count, option
 from pipelines.engine.spark import answer
 from pipelines.report.check import CHECKS
+from pipelines.scan import scan
 from pipelines.source import naming
 from pipelines.views.declared import SESSION_VIEWS, VIEWS
 from tests.support.corpus import ORACLE
 from tests.support.corpus import ROOT as CORPUS
-from tools import tables_doc
+from tools import picture, tables_doc
 from udfs.format.report_tables import QUALITY_METRICS
 from udfs.format.schema import RECORDS, TABLES
 
@@ -301,6 +303,29 @@ def test_committed_records_are_what_a_read_committed_consumer_got(spark: SparkSe
         ]
         checked += 1
     assert checked > 30
+
+
+def test_the_picture_of_a_session_shows_what_the_commands_print(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails: python -m tools.picture"""
+    for name, sample in picture.LOGS.items():
+        shutil.copytree(CORPUS / sample, tmp_path / "kafka-logs" / name)
+    monkeypatch.setenv("COLUMNS", str(picture.WIDTH))
+    found = scan(Settings(source=(str(tmp_path / "kafka-logs"),)))
+    lake = str(tmp_path / "lake")
+    decode_batches.run(spark, Settings(source=(str(tmp_path / "kafka-logs"),), lake=lake))
+    drawn = ElementTree.parse(picture.PICTURE).iter("{http://www.w3.org/2000/svg}text")
+    words = " ".join(" ".join(element.itertext()) for element in drawn).split()
+    for topic in found.logs:
+        assert topic.topic in words
+        assert f"{topic.records:,}" in words
+    for _, damage in found.damages:
+        assert {f"{damage.position:,}", damage.reason, str(damage.next_offset)} <= set(words)
+    for line in answer(spark, lake, picture.QUERY, "table"):
+        assert set(line.split()) <= set(words), line
+    assert "http://www.w3.org/2000/svg" in picture.PICTURE.read_text()
+    assert "url(http" not in picture.PICTURE.read_text()
 
 
 def test_python_of_the_readme_runs(

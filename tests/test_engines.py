@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipelines import decode_batches, format_report, quality_report
@@ -18,6 +20,7 @@ from pipelines.command.settings import Settings
 from pipelines.engine import answer as without_java
 from pipelines.engine import spark as with_spark
 from pipelines.engine.errors import Unsupported
+from pipelines.engine.files import write_parquet
 from pipelines.engine.names import spark_functions
 from pipelines.views.declared import SESSION_VIEWS, View
 from tests.support.corpus import ROOT as CORPUS
@@ -316,3 +319,21 @@ def test_a_topic_of_a_strange_name_is_answered_all_the_same(compare: Both, lake:
     insert(lake, "records", [{"topic": name, "partition": 0, "magic": 2, "offset": 1} for name in names])
     with pytest.raises(Unsupported, match="that no folder is named by"):
         compare(lake, "SELECT topic FROM records")
+
+
+def test_both_engines_write_the_same_parquet_file(spark: SparkSession, edges: str, tmp_path: Path) -> None:
+    statement = (
+        "SELECT key, CAST(value AS STRING) AS text, headers, timestamp, CAST(timestamp AS DATE) AS day, "
+        "magic, control_type, is_control, offset, producer_epoch, CAST(offset AS DOUBLE) AS real, "
+        "NULL AS nothing, map_from_arrays(array_distinct(headers.key), array_distinct(headers.key)) AS names "
+        "FROM records ORDER BY offset, timestamp, control_type, key, sequence, value"
+    )
+    for name, (schema, batches) in {
+        "duckdb": without_java.arrow(edges, statement),
+        "spark": with_spark.arrow(spark, edges, statement),
+    }.items():
+        assert write_parquet(str(tmp_path / name), schema, batches) == 156
+    assert pq.read_table(tmp_path / "duckdb").equals(pq.read_table(tmp_path / "spark"))
+    assert pq.read_schema(tmp_path / "duckdb").field("timestamp").type == pa.timestamp("us", "UTC")
+    with pytest.raises(UserError, match="two columns are named a"):
+        write_parquet(str(tmp_path / "twice"), *without_java.arrow(edges, "SELECT 1 AS a, 2 AS a"))

@@ -239,7 +239,10 @@ class Settings:
             object.__setattr__(self, field.name, parsed)
         self._check_compression_level()
         if (self.topic is None) != (self.partition is None):
-            raise UserError("--topic and --partition are given together: --topic orders --partition 0")
+            raise UserError(
+                "--topic and --partition are given together, to name the segments of a folder; "
+                "--topics selects topics"
+            )
         if self.topic is not None and self.from_raw:
             raise UserError("--topic and --partition are for files: what was landed has its own")
 
