@@ -139,7 +139,7 @@ def _pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as stream:
             stream.write_batch(batch)
-        yield pa.RecordBatch.from_arrays([pa.array([sink.getvalue()], pa.binary())], ["content"])
+        yield pa.RecordBatch.from_arrays([pa.array([sink.getvalue().to_pybytes()], pa.binary())], ["content"])
 
 
 @contextmanager

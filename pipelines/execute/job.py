@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
@@ -35,6 +36,7 @@ from pipelines.lake.commit import LakeWriter, writing_conf
 from pipelines.lake.create import check_place, create_table, create_tables
 from pipelines.lake.intents import Intent, Intents
 from pipelines.plan import ledger
+from pipelines.plan.missing import Missing
 from pipelines.plan.obsolete import Obsolete
 from pipelines.plan.runs import Plan, Rules, make_plan
 from pipelines.plan.slices import Segment
@@ -75,6 +77,7 @@ class Work:
     known: gives the segments that earlier runs decoded or landed, in columns of the ledger.
     runner: executes the bounded runs.
     count: adds the results of a bounded run to the summary.
+    find_missing: gives the offsets that no segment of these logs has, from their rows of the ledger.
     landed: lists landed bytes and gives the check of their fingerprints; None if files are decoded.
     """
 
@@ -83,6 +86,7 @@ class Work:
     runner: type[Runner]
     count: Callable[[Summary, Decoded, LakeWriter], None]
     landed: Callable[[LakeWriter], tuple[Listing, CheckFiles]] | None = None
+    find_missing: Callable[[pa.Table], list[tuple[str, Missing]]] = lambda _: []
 
 
 def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
@@ -177,6 +181,9 @@ def _run_all(
     warnings.update(plan.obsolete.warnings())
     warnings.update(f"{name} can't be read: {why}" for name, why in sorted(unreadable.items()))
     summary.known_damage = plan.known_damage()
+    known = work.known(lake) if plan.planned else plan.known
+    folders = pc.unique(plan.segments.column("partition_dir"))
+    summary.missing = work.find_missing(known.filter(pc.is_in(known.column("partition_dir"), folders)))
     summary.unchanged, summary.skipped = plan.unchanged, dict(sorted(listing.skipped.items()))
     files = len(unreadable.keys() - listing.unreadable.keys())
     if files:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from pipelines.command.tables import Section, print_table, shortened, size_text, text_lines
 from pipelines.command.terminal import counted_noun, invocation, printable
+from pipelines.plan.missing import Missing
 from pipelines.source.naming import UNREADABLE, UNREADABLE_FOLDER
 from udfs.format.report_tables import RUNS
 
@@ -50,6 +51,7 @@ class Summary:
     regressing: number of segments in which offsets go backwards.
     uncertain: partition_dir of logs whose last stable offset is held by a transaction of uncertain outcome.
     unknown_outcomes: number of transactions whose outcome can't be known.
+    missing: offsets that no segment of the logs has, each range with ``<topic>-<partition>``.
     """
 
     run_id: str
@@ -72,6 +74,7 @@ class Summary:
     unreadable_chunks: list[tuple[str, int]] = field(default_factory=list)
     uncertain: set[str] = field(default_factory=set)
     unknown_outcomes: int = 0
+    missing: list[tuple[str, Missing]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -83,6 +86,11 @@ class Summary:
             or UNREADABLE in self.skipped
             or UNREADABLE_FOLDER in self.skipped
         )
+
+    @property
+    def missing_offsets(self) -> int:
+        """The number of offsets that no segment has."""
+        return sum(one.last - one.first + 1 for _, one in self.missing)
 
     def damage(self) -> str:
         """The damage in one line."""
@@ -134,6 +142,7 @@ class Summary:
                 "segments": self.segments,
                 **counted,
                 "damaged_before": sum(self.known_damage.values()),
+                "missing_offsets": self.missing_offsets,
                 "bytes": self.bytes,
                 "seconds": round(self.seconds, 3),
                 "phases": {name: round(seconds, 3) for name, seconds in self.phases.items()},
@@ -200,10 +209,12 @@ class Summary:
             for found, by_segment in (("this run", self.damaged_segments), ("before", self.known_damage))
             for segment, ranges in sorted(by_segment.items())
         ]
+        missing = [(printable(log), f"{one.first:,}", f"{one.last:,}", one.why) for log, one in self.missing]
         yield from shortened(
             [
                 Section("", columns, rows, tuple(range(1, len(columns)))),
                 Section("damage", ("segment", "ranges", "found by"), damage, (1,)),
+                Section("missing", ("log", "first lost", "last lost", "why"), missing, (1, 2)),
             ]
         )
 
@@ -216,7 +227,13 @@ class Summary:
 
     def damage_line(self) -> str:
         """The last word on damage."""
-        return f"damage: {self.damage() if self.is_damaged else 'none found'}"
+        found = f"damage: {self.damage() if self.is_damaged else 'none found'}"
+        missing = self.missing_offsets
+        return (
+            f"{found}; {counted_noun(missing, 'offset')} in no segment: see lost_offsets"
+            if missing
+            else found
+        )
 
     def next_lines(self) -> list[str]:
         """Where the tables are, and what to do next."""
@@ -268,7 +285,11 @@ def _print_rich(summary: Summary) -> None:
     for line in summary.other_lines():
         console.print(Text(line))
     if summary.chunks is None:
-        console.print(Text(summary.damage_line(), style="bold red" if summary.is_damaged else "green"))
+        console.print(
+            Text(
+                summary.damage_line(), style="bold red" if summary.is_damaged or summary.missing else "green"
+            )
+        )
     for line in summary.next_lines():
         console.print(Text(line), soft_wrap=True)
 
