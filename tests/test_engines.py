@@ -326,14 +326,16 @@ def test_both_engines_write_the_same_parquet_file(spark: SparkSession, edges: st
         "SELECT key, CAST(value AS STRING) AS text, headers, timestamp, CAST(timestamp AS DATE) AS day, "
         "magic, control_type, is_control, offset, producer_epoch, CAST(offset AS DOUBLE) AS real, "
         "NULL AS nothing, map_from_arrays(array_distinct(headers.key), array_distinct(headers.key)) AS names "
-        "FROM records ORDER BY offset, timestamp, control_type, key, sequence, value"
+        "FROM records"
     )
     for name, (schema, batches) in {
         "duckdb": without_java.arrow(edges, statement),
         "spark": with_spark.arrow(spark, edges, statement),
     }.items():
         assert write_parquet(str(tmp_path / name), schema, batches) == 156
-    assert pq.read_table(tmp_path / "duckdb").equals(pq.read_table(tmp_path / "spark"))
+    ours, sparks = (pq.read_table(tmp_path / name) for name in ("duckdb", "spark"))
+    assert ours.schema == sparks.schema
+    assert sorted(map(repr, ours.to_pylist())) == sorted(map(repr, sparks.to_pylist()))
     assert pq.read_schema(tmp_path / "duckdb").field("timestamp").type == pa.timestamp("us", "UTC")
     with pytest.raises(UserError, match="two columns are named a"):
         write_parquet(str(tmp_path / "twice"), *without_java.arrow(edges, "SELECT 1 AS a, 2 AS a"))

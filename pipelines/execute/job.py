@@ -77,8 +77,9 @@ class Work:
     known: gives the segments that earlier runs decoded or landed, in columns of the ledger.
     runner: executes the bounded runs.
     count: adds the results of a bounded run to the summary.
-    find_missing: gives the offsets that no segment of these logs has, from their rows of the ledger.
     landed: lists landed bytes and gives the check of their fingerprints; None if files are decoded.
+    find_missing: gives the offsets that no segment of some logs has, from their rows of the ledger; None for a
+    job without a ledger.
     """
 
     app_id: str
@@ -86,7 +87,7 @@ class Work:
     runner: type[Runner]
     count: Callable[[Summary, Decoded, LakeWriter], None]
     landed: Callable[[LakeWriter], tuple[Listing, CheckFiles]] | None = None
-    find_missing: Callable[[pa.Table], list[tuple[str, Missing]]] = lambda _: []
+    find_missing: Callable[[pa.Table], list[tuple[str, Missing]]] | None = None
 
 
 def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
@@ -181,9 +182,10 @@ def _run_all(
     warnings.update(plan.obsolete.warnings())
     warnings.update(f"{name} can't be read: {why}" for name, why in sorted(unreadable.items()))
     summary.known_damage = plan.known_damage()
-    known = work.known(lake) if plan.planned else plan.known
-    folders = pc.unique(plan.segments.column("partition_dir"))
-    summary.missing = work.find_missing(known.filter(pc.is_in(known.column("partition_dir"), folders)))
+    if work.find_missing is not None:
+        known = work.known(lake) if plan.planned else plan.known
+        folders = pc.unique(plan.segments.column("partition_dir"))
+        summary.missing = work.find_missing(known.filter(pc.is_in(known.column("partition_dir"), folders)))
     summary.unchanged, summary.skipped = plan.unchanged, dict(sorted(listing.skipped.items()))
     files = len(unreadable.keys() - listing.unreadable.keys())
     if files:
