@@ -78,8 +78,8 @@ class Work:
     runner: executes the bounded runs.
     count: adds the results of a bounded run to the summary.
     landed: lists landed bytes and gives the check of their fingerprints; None if files are decoded.
-    find_missing: gives the offsets that no segment of some logs has, from their rows of the ledger; None for a
-    job without a ledger.
+    find_missing: gives the offsets that no segment of some logs has, from their rows of the ledger; None: not
+    looked for.
     """
 
     app_id: str
