@@ -35,6 +35,7 @@ _BROKER = f"org.apache.kafka:kafka_2.13:{VERSION}"
 _SOURCE = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 _TOKENS = "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0"
 _FOLDER = WORK / "broker"
+LOGS = _FOLDER / "logs"  # the broker's log directory
 _CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
 _START_SECONDS = 60
 _READER_MEMORY = "4g"
@@ -82,7 +83,7 @@ def broker() -> Iterator[str]:
     port = _free_port()
     properties = _FOLDER / "server.properties"
     ports = {"port": port, "controller": _free_port()}
-    properties.write_text(_PROPERTIES.format(logs=_FOLDER / "logs", partitions=_PARTITIONS, **ports))
+    properties.write_text(_PROPERTIES.format(logs=LOGS, partitions=_PARTITIONS, **ports))
     java = [java_command() or "java", "-cp", broker_classpath()]
     storage = ["kafka.tools.StorageTool", "format", "--cluster-id", _CLUSTER, "--config", str(properties)]
     done = subprocess.run([*java, *storage], capture_output=True, text=True, check=False)

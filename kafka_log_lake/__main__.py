@@ -67,6 +67,8 @@ def _of_argument(argument: Argument) -> inspect.Parameter:
             str | None,
             typer.Option(None, option(argument.name), help=help_text, autocompletion=_choices(argument)),
         )
+    if argument.is_switch:
+        return _parameter(argument.name, bool, typer.Option(False, option(argument.name), help=argument.help))
     if argument.metavar:
         default = f" (default {argument.default})" if argument.default else ""
         declared = typer.Option(
@@ -111,9 +113,10 @@ def _parameters(command: Command) -> list[inspect.Parameter]:
 def _argv(command: Command, given: dict[str, Any]) -> list[str]:
     """The given values as arguments of ``python -m pipelines.<module>``."""
     positional = [argument.name for argument in command.arguments if not argument.is_option]
+    switches = {argument.name for argument in command.arguments if argument.is_switch} | {"print_config"}
     argv: list[str] = []
     for name, value in given.items():
-        if name in positional or value is None or (name == "print_config" and not value):
+        if name in positional or value is None or (name in switches and not value):
             continue
         if isinstance(value, bool):
             argv.append(option(name) if value else f"--no-{name.replace('_', '-')}")

@@ -11,7 +11,7 @@
 # MAGIC | widget | value | |
 # MAGIC |---|---|---|
 # MAGIC | `source` | `tests/data/corpus/v2-*` | log directory, partition folder, `.log` file or glob |
-# MAGIC | `lake` | `lake` | folder or URI of the lake; created if it is missing |
+# MAGIC | `lake` | `lake` | folder or URI of the lake; created if missing |
 # MAGIC | `topics` | `.*` | regular expression over whole topic names |
 # MAGIC | `land_raw` | `no` | `yes` copies the bytes to `raw_segments` first |
 
@@ -21,16 +21,16 @@ import sys
 from pathlib import Path
 
 if "dbutils" not in globals():  # Databricks puts the root of the repository on sys.path by itself
-    here = Path(globals().get("__file__", "notebooks/this.py")).resolve()
-    sys.path.insert(0, str(here.parent.parent))
+    here = Path(globals().get("__file__", "this.ipynb")).resolve()
+    sys.path[:0] = [str(folder) for folder in here.parents if (folder / "pipelines").is_dir()][:1]
 
 from pipelines import decode_batches, ingest_raw, register
-from pipelines.command.notebooks import widget
+from pipelines.command.notebooks import path_widget, widget
 from pipelines.command.session import get_session
 from pipelines.command.settings import Settings
 
-source = widget(globals(), "source", "tests/data/corpus/v2-*")
-lake = widget(globals(), "lake", "lake")
+source = path_widget(globals(), "source", "tests/data/corpus/v2-*")
+lake = path_widget(globals(), "lake", "lake")
 topics = widget(globals(), "topics", ".*")
 land_raw = widget(globals(), "land_raw", "no") == "yes"
 spark = get_session()

@@ -16,17 +16,17 @@ import tempfile
 from pathlib import Path
 
 if "dbutils" not in globals():  # Databricks puts the root of the repository on sys.path by itself
-    here = Path(globals().get("__file__", "notebooks/this.py")).resolve()
-    sys.path.insert(0, str(here.parent.parent))
+    here = Path(globals().get("__file__", "this.ipynb")).resolve()
+    sys.path[:0] = [str(folder) for folder in here.parents if (folder / "pipelines").is_dir()][:1]
 
 import matplotlib.pyplot as plt
 
 from pipelines import quality_report, register
-from pipelines.command.notebooks import show, widget
+from pipelines.command.notebooks import path_widget, show, widget
 from pipelines.command.session import get_session
 from pipelines.command.settings import Settings
 
-lake = widget(globals(), "lake", "lake")
+lake = path_widget(globals(), "lake", "lake")
 output = widget(globals(), "output", "") or tempfile.mkdtemp(prefix="quality-report-")
 spark = get_session()
 register(spark, lake)

@@ -16,16 +16,16 @@ import sys
 from pathlib import Path
 
 if "dbutils" not in globals():  # Databricks puts the root of the repository on sys.path by itself
-    here = Path(globals().get("__file__", "notebooks/this.py")).resolve()
-    sys.path.insert(0, str(here.parent.parent))
+    here = Path(globals().get("__file__", "this.ipynb")).resolve()
+    sys.path[:0] = [str(folder) for folder in here.parents if (folder / "pipelines").is_dir()][:1]
 
 import matplotlib.pyplot as plt
 
 from pipelines import register
-from pipelines.command.notebooks import show, widget
+from pipelines.command.notebooks import path_widget, show, widget
 from pipelines.command.session import get_session
 
-lake = widget(globals(), "lake", "lake")
+lake = path_widget(globals(), "lake", "lake")
 topic = widget(globals(), "topic", "")
 spark = get_session()
 register(spark, lake)

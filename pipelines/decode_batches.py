@@ -28,6 +28,7 @@ from pipelines.execute.summary import Summary, TopicTotals, print_summary
 from pipelines.execute.watch import watch
 from pipelines.lake.address import open_lake
 from pipelines.lake.commit import DECODE_APP, LakeWriter
+from pipelines.plan import missing
 from pipelines.plan.landed import Landed
 from pipelines.plan.slices import make_slices
 from pipelines.source.hadoop import job_scheme
@@ -53,6 +54,7 @@ def _run(on_demand: SparkOnDemand, settings: Settings) -> Summary:
             runner=Decoder,
             count=_count,
             landed=_landed(settings) if settings.from_raw else None,
+            find_missing=missing.of_ledger,
         ),
     )
 

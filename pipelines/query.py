@@ -9,8 +9,11 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+
+import pyarrow as pa
 
 if not __package__:  # spark-submit puts pipelines/ on sys.path; the imports need its parent
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
@@ -19,12 +22,17 @@ from pipelines.command.commands import QUERY
 from pipelines.command.errors import UserError
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
-from pipelines.engine.answer import answer as answer_without_java
+from pipelines.command.terminal import counted_noun, room_of_lines
+from pipelines.engine import answer as without_java
 from pipelines.engine.errors import Unsupported
+from pipelines.engine.files import CSV, check_output, write_csv, write_parquet
 from pipelines.source.uris import local_path
 from pipelines.views.statements import only_reads
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("pipelines.query")  # under "python -m" its own name is another
+
+Lines = Callable[..., Iterator[str]]  # takes output and room
+Arrow = Callable[[], tuple[pa.Schema, Iterator[pa.RecordBatch]]]
 
 # Where these are set, paths, tables and functions may be others than this process can know
 _OF_A_CLUSTER = ("PYSPARK_GATEWAY_PORT", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
@@ -34,19 +42,27 @@ def run(
     settings: Settings,
     statement: str,
     format: str,  # noqa: A002  # the option's name
+    full: bool = False,
+    output: str | None = None,
     writes: str = "refuse",
     engine: str = "auto",
 ) -> None:
-    """Prints the result of one statement. Raises a UserError for one that writes; writes: "allow" runs it.
+    """Prints the result of one statement, or writes it to a file.
 
-    engine: duckdb, spark, or auto for DuckDB wherever it is known to give Spark's rows.
+    full: whether long values are printed whole. output: the file, .csv or .parquet. writes: "allow" runs a
+    statement that writes. engine: duckdb, spark, or auto for DuckDB wherever it is known to give Spark's
+    rows. Raises a UserError for a wrong statement, one that writes, or a file that can't be written.
     """
     lake = settings.require_lake()
     if writes == "refuse" and not only_reads(statement):
         raise UserError("query only reads; for upkeep of the tables add --writes allow")
+    give = _Printed(format, room_of_lines(full)) if output is None else _Written(output, lake)
     try:
-        for line in _without_java(lake, statement, format, settings.cores, engine):
-            print(line)
+        _check_place(lake)
+        give(
+            partial(without_java.answer, lake, statement, cores=settings.cores, is_asked=engine != "spark"),
+            partial(without_java.arrow, lake, statement, settings.cores, engine != "spark"),
+        )
         return
     except Unsupported as reason:
         if engine == "duckdb":
@@ -56,20 +72,46 @@ def run(
         if engine == "auto":
             logger.info("Spark answers, which takes longer; not done by DuckDB: %s", reason)
     from pipelines.command.session import session  # imports Spark, which the other engine does not need
-    from pipelines.engine.spark import answer
+    from pipelines.engine import spark as with_spark
 
     with session(settings) as spark:
-        for line in answer(spark, lake, statement, format):
+        give(
+            partial(with_spark.answer, spark, lake, statement),
+            partial(with_spark.arrow, spark, lake, statement),
+        )
+
+
+class _Printed:
+    """Prints the lines of an answer. room: see ``rows.printed``."""
+
+    def __init__(self, output: str, room: int | None) -> None:
+        self._output, self._room = output, room
+
+    def __call__(self, lines: Lines, _: Arrow) -> None:
+        for line in lines(output=self._output, room=self._room):
             print(line)
 
 
-def _without_java(lake: str, statement: str, output: str, cores: int | None, engine: str) -> Iterator[str]:
-    """Lines that print the result. Raises Unsupported before the first one if Spark must answer."""
+class _Written:
+    """Writes an answer to a file. Raises a UserError at once for a name that can't be one."""
+
+    def __init__(self, path: str, lake: str) -> None:
+        self._path, self._suffix = path, check_output(path, lake)
+
+    def __call__(self, lines: Lines, arrow: Arrow) -> None:
+        if self._suffix == CSV:
+            rows = write_csv(self._path, lines(output="csv"))
+        else:
+            rows = write_parquet(self._path, *arrow())
+        logger.info("%s written to %s", counted_noun(rows, "row"), self._path)
+
+
+def _check_place(lake: str) -> None:
+    """Raises Unsupported where this process may not know all files, or all names."""
     if local_path(lake) is None:
         raise Unsupported("a lake that is no local folder")
     if any(name in os.environ for name in _OF_A_CLUSTER) or _has_session():
         raise Unsupported("a session or a cluster that is configured elsewhere")
-    yield from answer_without_java(lake, statement, output, cores, is_asked=engine != "spark")
 
 
 def _has_session() -> bool:

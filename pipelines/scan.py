@@ -16,7 +16,7 @@ if __package__ in (None, ""):  # Python puts pipelines/ on sys.path; the imports
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from pipelines.command.commands import SCAN
-from pipelines.command.errors import DamageFound, UserError
+from pipelines.command.errors import DamageFound
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.status import say, show
@@ -25,7 +25,7 @@ from pipelines.plan.slices import Segment
 from pipelines.scanning import report
 from pipelines.scanning.findings import Findings, collect
 from pipelines.scanning.pool import scan_segments
-from pipelines.source.listing import list_segments
+from pipelines.source.listing import list_segments, no_segments_error
 
 _STEP = 1.0  # seconds between two lines of progress
 
@@ -38,17 +38,21 @@ def scan(settings: Settings) -> Findings:
         follow_symlinks=settings.follow_symlinks,
         topics=settings.topics,
         exclude_topics=settings.exclude_topics,
+        topic=settings.topic,
+        partition=settings.partition,
     )
     wanted = listing.segments.filter(listing.segments.column("wanted")).drop_columns(["wanted"])
     segments = [Segment(**row) for row in wanted.to_pylist()]
     if not segments and not listing.unreadable:
-        raise UserError(f"no segments to scan in {', '.join(settings.source)}")
+        raise no_segments_error(settings.source, listing)
     progress = _Progress(sum(segment.length for segment in segments))
     scanned = scan_segments(
         segments, settings.cores, settings.slice_bytes, settings.max_batch_uncompressed, progress.add
     )
     findings = collect(settings.source, listing, scanned)
     progress.close()
+    if settings.topic is not None and settings.partition is not None:
+        findings.named = settings.topic, settings.partition
     findings.seconds = time.monotonic() - began
     return findings
 

@@ -7,8 +7,10 @@ cannot hold functions in Python.
 
 from __future__ import annotations
 
+import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,8 +24,10 @@ from pipelines.command.errors import JobError, RunFailed, UserError, one_line
 from pipelines.command.options import run_command
 from pipelines.command.session import session
 from pipelines.command.settings import Settings
-from pipelines.command.terminal import counted_noun, printable
+from pipelines.command.terminal import counted_noun, printable, room_of_lines
 from pipelines.engine.spark import prepare, results
+from pipelines.lake.address import open_lake, tables_of
+from pipelines.source.hadoop import default_scheme
 from pipelines.views.declared import SESSION_VIEWS
 from pipelines.views.statements import has_code, split_statements
 from udfs.format.schema import SEGMENTS, TABLES
@@ -31,6 +35,24 @@ from udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS
 
 _PROMPT, _GOES_ON = "sql> ", "...> "
 _LEAVE = ("exit", "quit")
+
+
+QUERIES = (
+    "SELECT * FROM topics;",
+    "SELECT timestamp, topic, key_text, value_text FROM messages ORDER BY timestamp DESC LIMIT 10;",
+    "SELECT topic, partition, first_lost, last_lost, cause, next_offset FROM lost_offsets;",
+)
+_KEYS = "A statement ends with ;   DESCRIBE topics; names columns   Tab completes   Ctrl-D leaves"
+
+
+def banner(tables: Iterable[str], width: int) -> str:
+    """What an analyst sees first: the tables, the views, three queries, the keys. width: of a line."""
+    views = [view.name for view in SESSION_VIEWS if view.has_defaults]
+    blocks = [
+        textwrap.fill(", ".join(sorted(names)), width, initial_indent=f"{title:8}", subsequent_indent=" " * 8)
+        for title, names in (("tables", tables), ("views", views))
+    ]
+    return "\n".join([*blocks, "try", *(f"        {query}" for query in QUERIES), _KEYS])
 
 
 def read_statements(read: Callable[[str], str]) -> Iterator[str]:
@@ -88,7 +110,7 @@ def run_statement(spark: SparkSession, statement: str) -> bool:
     Ctrl-C stops the statement, and on a terminal not the shell.
     """
     try:
-        for line in results(spark, statement, "table"):
+        for line in results(spark, statement, "table", room_of_lines()):
             print(line)
     except KeyboardInterrupt:
         spark.sparkContext.cancelAllJobs()
@@ -117,7 +139,8 @@ def run(settings: Settings) -> None:
         prepare(spark, lake)
         if interactive:
             _set_up_terminal(spark)
-            print("Statements end with ;   SHOW TABLES; lists what is here   Tab completes   Ctrl-D leaves")
+            names = (table.name for table in tables_of(open_lake(lake, default_scheme(spark))))
+            print(banner(names, shutil.get_terminal_size().columns))
         failed = 0
         for statement in read_statements(input if interactive else _line_of_pipe):
             if statement.lower() in _LEAVE:

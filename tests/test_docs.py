@@ -13,7 +13,9 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -24,12 +26,13 @@ from pipelines.command.commands import COMMANDS as ALL_COMMANDS
 from pipelines.command.commands import DECODE, INGEST, QUALITY_REPORT
 from pipelines.command.settings import SETTING_NAMES, Settings, byte_count, option
 from pipelines.report.check import CHECKS
+from pipelines.scan import scan
 from pipelines.source import naming
 from pipelines.views.declared import SESSION_VIEWS, VIEWS
 from tests.support.answers import answer
 from tests.support.corpus import ORACLE
 from tests.support.corpus import ROOT as CORPUS
-from tools import tables_doc
+from tools import picture, tables_doc
 from udfs.format.report_tables import QUALITY_METRICS
 from udfs.format.schema import RECORDS, TABLES
 
@@ -305,6 +308,29 @@ def test_committed_records_are_what_a_read_committed_consumer_got(spark: SparkSe
     assert checked > 30
 
 
+def test_the_picture_of_a_session_shows_what_the_commands_print(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails: python -m tools.picture"""
+    for name, sample in picture.LOGS.items():
+        shutil.copytree(CORPUS / sample, tmp_path / "kafka-logs" / name)
+    monkeypatch.setenv("COLUMNS", str(picture.WIDTH))
+    found = scan(Settings(source=(str(tmp_path / "kafka-logs"),)))
+    lake = str(tmp_path / "lake")
+    decode_batches.run(spark, Settings(source=(str(tmp_path / "kafka-logs"),), lake=lake))
+    drawn = ElementTree.parse(picture.PICTURE).iter("{http://www.w3.org/2000/svg}text")
+    words = " ".join(" ".join(element.itertext()) for element in drawn).split()
+    for topic in found.logs:
+        assert topic.topic in words
+        assert f"{topic.records:,}" in words
+    for _, damage in found.damages:
+        assert {f"{damage.position:,}", damage.reason, str(damage.next_offset)} <= set(words)
+    for line in answer(spark, lake, picture.QUERY, "table"):
+        assert set(line.split()) <= set(words), line
+    assert "http://www.w3.org/2000/svg" in picture.PICTURE.read_text()
+    assert "url(http" not in picture.PICTURE.read_text()
+
+
 def test_python_of_the_readme_runs(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -333,15 +359,18 @@ def test_every_answer_on_the_page_of_questions_runs(
     for statement in blocks(page, "sql"):
         spark.sql(statement).collect()
     assert len(spark.sql(blocks(page, "sql")[-1]).collect()) > 0
-    commands = [shlex.split(block.split(" > ")[0]) for block in blocks(page, "sh")]
+    commands = [shlex.split(block) for block in blocks(page, "sh")]
     assert [command[0] for command in commands] == ["kafka-log-lake"] * len(commands)
     assert {command[1] for command in commands} >= {"scan", "decode", "query", "maintain", "quality-report"}
     for command in commands:
         assert console.main(command[1:]) == 0, command
+    names: dict[str, Any] = {}
     for block in blocks(page, "python"):
-        names: dict[str, Any] = {}
-        exec(block, names)
-    assert len(names["committed"]) > 0
+        if "sys.argv" not in block:  # a file of its own: test_recipe runs it
+            exec(block, names)
+    assert len(names["committed"]) == len(names["frame"]) > 0
+    assert set(names["loose"].column("topic").to_pylist()) == {"clicks"}
+    assert pq.read_table("records.parquet").num_rows > 0
 
 
 def test_python_alone_needs_no_spark() -> None:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipelines import decode_batches, format_report, quality_report
@@ -18,6 +20,7 @@ from pipelines.command.settings import Settings
 from pipelines.engine import answer as without_java
 from pipelines.engine import spark as with_spark
 from pipelines.engine.errors import Unsupported
+from pipelines.engine.files import write_parquet
 from pipelines.engine.names import spark_functions
 from pipelines.views.declared import SESSION_VIEWS, View
 from tests.support.corpus import ROOT as CORPUS
@@ -35,13 +38,13 @@ STATEMENTS = Path(__file__).resolve().parent / "data" / "engines"
 # Views and functions that need Spark: another algorithm in DuckDB, or Arrow functions of Spark's workers
 OF_SPARK: tuple[str, ...] = (
     "topic_profile",
-    "messages",
     "current_date",
     "percentile_approx",
     "kafka_",
     "crc32",
     "confluent_",
     "get_json_object",
+    "from_json",
 )
 OF_SPARK += tuple(
     view.name for view in SESSION_VIEWS if view.in_session_only and view.name != "internal_records"
@@ -156,7 +159,7 @@ def test_most_documented_queries_need_no_java() -> None:
     ]
     assert len(pages) > 20
     assert [one for one in pages if needs_spark(str(one))] == [
-        one for one in pages if re.search("topic_profile|messages|key_partitions", str(one))
+        one for one in pages if re.search("topic_profile|key_partitions", str(one))
     ]
 
 
@@ -196,6 +199,7 @@ def test_bytes_that_are_no_utf_8(compare: Both, lake: str) -> None:
     compare(lake, "SELECT offset, CAST(key AS STRING) AS key FROM records")
     compare(lake, "SELECT CAST(key AS STRING) AS key, count(*) FROM records GROUP BY CAST(key AS STRING)")
     compare(lake, "SELECT count(*) FROM records WHERE CAST(key AS STRING) LIKE '%aé%'")
+    compare(lake, "SELECT offset, try_validate_utf8(CAST(key AS STRING)) AS key_text FROM records")
 
 
 @pytest.mark.parametrize(
@@ -257,6 +261,10 @@ def test_what_fails_in_spark_is_left_to_spark(lake: str, expression: str) -> Non
         "SELECT topic FROM records r WHERE EXISTS (SELECT 1 FROM segments s WHERE s.topic = r.topic)",
         "SELECT offset FROM records WHERE offset > '5'",
         "SELECT sum(1.5)",
+        "SELECT element_at(headers, 1) FROM records",
+        "SELECT transform(headers, (h, i) -> i) FROM records",
+        "SELECT map('a', 1)",
+        "SELECT parse_json('{}'):a",
     ],
 )
 def test_what_is_not_known_to_be_alike_never_reaches_duckdb(lake: str, statement: str) -> None:
@@ -274,6 +282,8 @@ def test_what_is_not_known_to_be_alike_never_reaches_duckdb(lake: str, statement
         ("SELECT r.ofset FROM records r", r"Did you mean one of the following\? \[`offset`"),
         ("SELECT topic FROM records WHERE partitoin = 1", r"\[`partition`"),
         ("SELECT * FROM quality_metrics", r"\[TABLE_OR_VIEW_NOT_FOUND\]"),
+        ("SELECT CAST(value AS STRING):name FROM records", r"a colon reads no field .* get_json_object\("),
+        ("SELECT value:name::int FROM records", r"from_json\(CAST\(value AS STRING\), 'name STRING'\)\.name"),
     ],
 )
 def test_an_unknown_name_is_told_with_the_nearest_ones(lake: str, statement: str, message: str) -> None:
@@ -309,3 +319,23 @@ def test_a_topic_of_a_strange_name_is_answered_all_the_same(compare: Both, lake:
     insert(lake, "records", [{"topic": name, "partition": 0, "magic": 2, "offset": 1} for name in names])
     with pytest.raises(Unsupported, match="that no folder is named by"):
         compare(lake, "SELECT topic FROM records")
+
+
+def test_both_engines_write_the_same_parquet_file(spark: SparkSession, edges: str, tmp_path: Path) -> None:
+    statement = (
+        "SELECT key, CAST(value AS STRING) AS text, headers, timestamp, CAST(timestamp AS DATE) AS day, "
+        "magic, control_type, is_control, offset, producer_epoch, CAST(offset AS DOUBLE) AS real, "
+        "NULL AS nothing, map_from_arrays(array_distinct(headers.key), array_distinct(headers.key)) AS names "
+        "FROM records"
+    )
+    for name, (schema, batches) in {
+        "duckdb": without_java.arrow(edges, statement),
+        "spark": with_spark.arrow(spark, edges, statement),
+    }.items():
+        assert write_parquet(str(tmp_path / name), schema, batches) == 156
+    ours, sparks = (pq.read_table(tmp_path / name) for name in ("duckdb", "spark"))
+    assert ours.schema == sparks.schema
+    assert sorted(map(repr, ours.to_pylist())) == sorted(map(repr, sparks.to_pylist()))
+    assert pq.read_schema(tmp_path / "duckdb").field("timestamp").type == pa.timestamp("us", "UTC")
+    with pytest.raises(UserError, match="two columns are named a"):
+        write_parquet(str(tmp_path / "twice"), *without_java.arrow(edges, "SELECT 1 AS a, 2 AS a"))

@@ -11,7 +11,8 @@ import pytest
 from kafka_log_lake import decode_folder
 from pipelines.command.errors import UserError
 from tests.support.corpus import ROOT, oracle_records, segments
-from tests.support.logs import batch, put
+from tests.support.logs import batch, data, marker, put
+from tests.test_corpus_in_tables import consumed
 from udfs import read_segment
 from udfs.decoded import Damage
 from udfs.files import SCHEMA, DamageError, DamageWarning
@@ -96,3 +97,41 @@ def test_a_folder_gives_every_record_with_its_topic_and_partition(tmp_path: Path
         list(decode_folder(tmp_path, on_damage="raise"))
     with pytest.raises(UserError, match="no such path"):
         next(decode_folder(tmp_path / "nope"))
+
+
+def test_committed_records_are_what_consumers_got() -> None:
+    partitions = list(consumed())
+    assert len(partitions) == 143
+    for folder, start, offsets in partitions:
+        found = pa.Table.from_batches(
+            decode_folder(folder, committed=True, columns=["offset"], on_damage="raise")
+        )
+        assert found.schema.names == ["topic", "partition", "offset"]
+        assert [one for one in found.column("offset").to_pylist() if one >= start] == offsets, folder
+
+
+def test_the_marker_in_a_later_segment_decides_for_an_earlier_one(tmp_path: Path) -> None:
+    first = put(tmp_path / "a-0", 0, data(0, 1), data(1, 2), batch(2, 1), data(3, 1), data(4, 3))
+    put(tmp_path / "a-0", 5, marker(5, 1, commit=False), marker(6, 2), batch(7, 1))
+    assert read_segment(first, committed=True).column("offset").to_pylist() == [1, 2]  # 4 is open: 3 holds
+    assert "producer_id" not in read_segment(first, committed=True, columns=["value"]).schema.names
+    put(tmp_path / "a-0", 8, marker(8, 3))
+    whole = pa.Table.from_batches(decode_folder(tmp_path, committed=True))
+    assert whole.column("offset").to_pylist() == [1, 2, 4, 7]
+    assert whole.schema.names == ["topic", "partition", *SCHEMA.names]
+    assert read_segment(first).column("offset").to_pylist() == [0, 1, 2, 3, 4]
+
+
+def test_a_loose_file_takes_the_topic_and_partition_that_are_given(tmp_path: Path) -> None:
+    path = put(tmp_path / "incoming", 0, batch(0))
+    with pytest.raises(UserError, match=r"folder is not a partition; .* --topic NAME --partition NUMBER$"):
+        next(decode_folder(path))
+    table = pa.Table.from_batches(decode_folder(path, topic="orders", partition=4))
+    assert set(zip(*table.select(["topic", "partition"]).to_pydict().values(), strict=True)) == {
+        ("orders", 4)
+    }
+    put(tmp_path / "other", 0, batch(0))
+    with pytest.raises(UserError, match="are for the segments of one folder, and here are 2: file:///"):
+        next(decode_folder(tmp_path, topic="orders", partition=4))
+    with pytest.raises(UserError, match="--topic and --partition are given together"):
+        next(decode_folder(path, topic="orders"))

@@ -11,7 +11,7 @@ import pytest
 from pipelines import decode_batches
 from pipelines.command.settings import Settings
 from pipelines.source.uris import escape
-from tests.support.logs import batch, put
+from tests.support.logs import batch, put, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,3 +74,20 @@ def test_a_redecode_that_matches_nothing_says_so(spark: SparkSession, lake: str,
     summary = decode_batches.run(spark, replace(asked, redecode="nothing"))
     assert summary.warnings == [f"--redecode 'nothing' matches no segment: file://{path}"]
     assert decode_batches.run(spark, replace(asked, redecode="a-0")).warnings == []
+
+
+def test_a_loose_file_says_what_to_type_and_is_one_topic_s_alone(
+    spark: SparkSession, lake: str, logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--source", str(put(logs, 0, batch(0))), "--lake", lake]
+    assert decode_batches.main(asked) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert line.endswith("say what a folder of another name holds: --topic NAME --partition NUMBER")
+    assert decode_batches.main([*asked, "--topic", "orders", "--partition", "3"]) == 0
+    found = {(row["topic"], row["partition"], row["offset"]) for row in rows(lake, "records")}
+    assert found == {("orders", 3, 0), ("orders", 3, 1), ("orders", 3, 2)}
+    capsys.readouterr()
+    assert decode_batches.main([*asked, "--topic", "order", "--partition", "3"]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "is in this lake as topic orders, partition 3: name it so, or decode it into another lake" in line
+    assert decode_batches.main([*asked, "--topic", "orders", "--partition", "3"]) == 0

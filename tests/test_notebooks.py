@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
+from pipelines.command import notebooks as widgets_elsewhere
 from tests.support import corpus
 from tools import notebooks
 
@@ -176,11 +177,16 @@ def test_landing_first_gives_the_same_records(run: Any, logs: Path, lake: str, t
     assert records(tmp_path / "raw") == [row for row in records(Path(lake)) if row["topic"].startswith("tx-")]
 
 
-def test_defaults_serve_where_there_are_no_widgets(
+def test_defaults_serve_from_any_folder_and_leave_nothing_in_it(
     run: Any, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(logs / "tx-open-0", tmp_path / "tests" / "data" / "corpus" / "v2-txn-open" / "tx-open-0")
-    monkeypatch.chdir(tmp_path)
+    checkout, elsewhere = tmp_path / "checkout", tmp_path / "elsewhere"
+    open_log = checkout / "tests" / "data" / "corpus" / "v2-txn-open" / "tx-open-0"
+    shutil.copytree(logs / "tx-open-0", open_log)
+    (checkout / "notebooks").mkdir()
+    elsewhere.mkdir()
+    monkeypatch.setattr(widgets_elsewhere, "ROOT", checkout)
+    monkeypatch.chdir(elsewhere)
     assert run(INGEST)["decoded"].segments == 1
     for notebook in (EXPLORE, QUALITY):  # their widgets had other values above than the defaults
         run(notebook, display=lambda figure: None)
@@ -188,8 +194,9 @@ def test_defaults_serve_where_there_are_no_widgets(
         settings = notebook.read_text().partition("get_session()")
         names: dict[str, Any] = {"__file__": str(notebook)}
         exec("".join(settings[:2]), names)
-        assert names["lake"] == "lake"
-    assert {path.name for path in tmp_path.iterdir()} == {"tests", "lake"}
+        assert names["lake"] == str(checkout / "lake")
+    assert list(elsewhere.iterdir()) == []
+    assert {path.name for path in checkout.iterdir()} == {"tests", "notebooks", "lake"}
 
 
 def test_each_notebook_can_be_converted_to_jupyter_s_format(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -158,6 +159,51 @@ def test_upkeep_is_possible_where_it_is_asked_for(spark: SparkSession, lake: str
     statement = "DELETE FROM records WHERE offset < 2"
     assert query.main(["--lake", lake, "--writes", "allow", statement]) == 0
     assert ask(spark, lake, "SELECT offset FROM records", "csv") == ["offset", "2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("x.txt", "must end in .csv or .parquet"),
+        ("none/x.csv", "there is no folder "),
+        ("{lake}/records/x.parquet", "lies in the lake: choose a folder outside it"),
+        ("folder.csv", "is a folder"),
+    ],
+)
+def test_a_file_that_cannot_be_is_refused_before_anything_starts(
+    lake: str, tmp_path: Path, name: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    path = name.format(lake=lake) if "{" in name else str(tmp_path / name)
+    assert query.main(["--lake", lake, "--output", path, "SELECT 1 AS a"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: --output {path}")
+    assert message in line
+
+
+def test_an_answer_is_saved_whole_or_not_at_all(
+    spark: SparkSession, lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "answer.csv"
+    asked = ["--lake", lake, "--output", str(path)]
+    assert query.main([*asked, "SELECT 1 AS a, '' AS b UNION ALL SELECT 2, NULL ORDER BY a"]) == 0
+    said = capsys.readouterr()
+    assert (said.out, said.err.splitlines()[-1]) == ("", f"2 rows written to {path}")
+    assert path.read_text() == 'a,b\n1,""\n2,\n'
+    assert query.main([*asked, "SELECT raise_error(string(id)) AS a FROM range(3)"]) == 2
+    assert path.read_text() == 'a,b\n1,""\n2,\n'
+    assert query.main([*asked, "SELECT 3 AS a"]) == 0
+    assert path.read_text() == "a\n3\n"
+    assert [one.name for one in tmp_path.glob("answer*")] == ["answer.csv"]
+
+
+def test_the_shell_s_banner_names_what_is_there_and_queries_that_run(spark: SparkSession, lake: str) -> None:
+    text = sql_shell.banner(["records", "segments"], 60)
+    assert max(map(len, text.split("try")[0].splitlines())) <= 60
+    assert {"records", "segments", "messages", "topics"} <= set(re.findall(r"\w+", text))
+    assert all(query in text for query in sql_shell.QUERIES)
+    for statement in sql_shell.QUERIES:
+        assert ask(spark, lake, statement, "table")[-1] == "(0 rows)"
 
 
 def in_process(folder: Path, *command: str, stdin: str = "") -> subprocess.CompletedProcess[str]:

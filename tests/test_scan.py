@@ -222,3 +222,22 @@ def test_no_segment_is_one_line(tmp_path: Path) -> None:
     done = run(str(tmp_path / "nothing"))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"error: no such path: {tmp_path}/nothing\n"
+
+
+def test_offsets_that_no_segment_has_are_told(tmp_path: Path) -> None:
+    put(tmp_path / "a-0", 0, batch(0))
+    put(tmp_path / "a-0", 3)  # lost its bytes
+    put(tmp_path / "a-0", 9, batch(9))
+    put(tmp_path / "a-0", 20, batch(20), broken(batch(23)))
+    put(tmp_path / "a-0", 30, batch(30))  # 23 to 29 may be in the damage
+    put(tmp_path / "a-0", 33)  # just rolled
+    put(tmp_path / "compacted-0", 0, batch(0), batch(5))
+    put(tmp_path / "compacted-0", 20, batch(20))
+    findings = found(tmp_path)
+    assert [(log.topic, one.first, one.last, one.why) for log, one in findings.missing] == [
+        ("a", 3, 8, "1 segment without a batch"),
+        ("a", 12, 19, "no segment has them"),
+    ]
+    text = list(report.to_text(findings))
+    assert "damage: 1 range; 14 offsets in no segment" in text
+    assert report.to_json(findings)["logs"][0]["missing"][0] == {"first": 3, "last": 8, "empty": 1}

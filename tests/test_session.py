@@ -16,6 +16,7 @@ from pipelines.command.java import java_major, java_problem
 from pipelines.command.session import get_session
 from pipelines.command.settings import Settings
 from tests.support.logs import batch, put
+from tools.spark_ready import SPARK_ENV
 from udfs.spark.protocol import StageOptions, stage
 
 if TYPE_CHECKING:
@@ -174,6 +175,23 @@ def test_bare_spark_submit_runs_a_job(lake: str, tmp_path: Path) -> None:
     done = bare_submit(folder, job, "--lake", lake, "--format", "csv", "SELECT count(*) AS n FROM records")
     assert (done.returncode, done.stdout) == (0, "n\n0\n"), done.stderr
     assert list(folder.iterdir()) == []
+
+
+def test_pyspark_s_own_shell_runs_the_python_of_the_environment(tmp_path: Path) -> None:
+    """With the configuration that ``make setup`` writes, whichever python3 is first on PATH."""
+    bin_folder = Path(sys.executable).parent
+    (tmp_path / "spark-env.sh").write_text(SPARK_ENV.format(bin_folder=bin_folder))
+    kept = {name: os.environ[name] for name in ("HOME", "JAVA_HOME") if name in os.environ}
+    path = os.pathsep.join(one for one in os.environ["PATH"].split(os.pathsep) if one != str(bin_folder))
+    done = subprocess.run(
+        [str(bin_folder / "pyspark")],
+        cwd=tmp_path,
+        env={**kept, "PATH": path, "SPARK_CONF_DIR": str(tmp_path)},
+        input="import sys, pyspark.util; print(sys.prefix)\n",
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == f"{sys.prefix}\n", done.stderr
 
 
 def test_spark_without_delta_is_told_which_package_to_add(tmp_path: Path) -> None:

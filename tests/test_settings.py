@@ -11,7 +11,15 @@ import yaml
 from pipelines.command.commands import DECODE, FORMAT_REPORT, Command
 from pipelines.command.errors import DamageFound, RunFailed, UserError
 from pipelines.command.options import exit_code_of, parse_arguments
-from pipelines.command.settings import MIB, SETTING_NAMES, Settings, make_settings, read_yaml, to_yaml
+from pipelines.command.settings import (
+    MIB,
+    SETTING_NAMES,
+    Settings,
+    byte_text,
+    make_settings,
+    read_yaml,
+    to_yaml,
+)
 
 
 def parse(*argv: str, command: Command = DECODE) -> Settings:
@@ -34,6 +42,7 @@ def test_every_setting_has_its_option() -> None:
         value = [] if field.type == "bool" else [values.get(field.name, "7")]
         if field.name in ("read", "sink", "parquet_compression", "codec_levels"):
             value = [str(field.default)]
+        value += {"topic": ["--partition", "7"], "partition": ["--topic", "7"]}.get(field.name, [])
         command = DECODE if field.name in DECODE.settings else FORMAT_REPORT
         assert getattr(parse(option, *value, command=command), field.name) not in (None, False, ())
 
@@ -52,6 +61,17 @@ def test_printed_settings_give_the_same_settings(capsys: pytest.CaptureFixture[s
     config = tmp_path / "printed.yml"
     config.write_text(capsys.readouterr().out)
     assert parse("--config", str(config)) == parse(*argv)
+
+
+def test_sizes_are_shown_as_a_person_writes_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert parse_arguments(DECODE, ["--slice-bytes", "65536000", "--print-config"]) is None
+    printed = capsys.readouterr().out
+    assert "\nslice_bytes: 64000KiB\n" in printed
+    assert "\nmax_batch_uncompressed: 256MiB\n" in printed
+    with pytest.raises(SystemExit):
+        parse("--help")
+    assert "(default 256MiB)" in " ".join(capsys.readouterr().out.split())
+    assert [byte_text(size) for size in (1, 1000, 1024, 3 << 30)] == ["1", "1000", "1KiB", "3GiB"]
 
 
 def test_shipped_configuration_is_all_defaults() -> None:
@@ -108,7 +128,8 @@ def test_wrong_arguments_are_one_line(argv: list[str], message: str) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("topic: x", r"unknown setting 'topic'; did you mean topics\?"),
+        ("topcs: x", r"unknown setting 'topcs'; did you mean topics\?"),
+        ("topic: x", "--topic and --partition are given together, .*; --topics selects topics$"),
         ("one-copy: true", r"unknown setting 'one-copy'; did you mean one_copy\?"),
         ("zzz: 1", "unknown setting 'zzz'; known settings: source, lake"),
         ("one_copy: 'yes'", "--one-copy must be true or false, not 'yes'"),
@@ -117,7 +138,8 @@ def test_wrong_arguments_are_one_line(argv: list[str], message: str) -> None:
         ("cores: true", "--cores must be a whole number above 0, not True"),
         ("source: {a: b}", "--source must be a string or a list of strings"),
         ("lake: [", "is not valid YAML"),
-        ("- a", "must consist of `name: value` lines"),
+        ("- a", "is a list: write `name: value` lines, without the dashes"),
+        ("a", "must consist of `name: value` lines"),
         ("lake: !!python/object:os.system x", "is not valid YAML"),
     ],
 )

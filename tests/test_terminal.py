@@ -13,7 +13,7 @@ import pytest
 from pipelines.command.errors import DamageFound, UserError
 from pipelines.command.options import exit_code_of, set_up_logging
 from pipelines.command.terminal import invocation
-from pipelines.engine.rows import csv_lines, table_lines
+from pipelines.engine.rows import UNCUT, Column, csv_lines, table_lines
 from pipelines.execute.summary import Summary, TopicTotals
 
 # ESC and a colour, BEL, CR, a C1 character (CSI in one byte), right-to-left override, line separator
@@ -23,7 +23,7 @@ SHOWN = r"a\x1b[31mb\x07c\rd\x9b2Je\u202ef\u2028g\nh"
 
 def test_a_table_shows_them_in_cells_and_in_names() -> None:
     row = json.dumps({HOSTILE: HOSTILE, "bytes": "G1s="})
-    head, _, cells, _ = table_lines([HOSTILE, "bytes"], [False, True], [row])
+    head, _, cells, _ = table_lines([Column(HOSTILE), Column("bytes", is_binary=True)], [row])
     assert head == f"{SHOWN}  bytes"
     assert cells == f"{SHOWN}  0x1b5b"
 
@@ -51,7 +51,7 @@ def test_commands_to_paste_name_the_interpreter_that_works(
 
 def test_csv_keeps_the_data() -> None:
     row = json.dumps({"text": HOSTILE})
-    assert list(csv_lines(["text"], [row])) == ["text", f'"{HOSTILE}"']
+    assert list(csv_lines([Column("text")], [row])) == ["text", f'"{HOSTILE}"']
 
 
 def test_a_summary_shows_them_in_topics_and_in_the_name_of_the_lake() -> None:
@@ -76,3 +76,31 @@ def test_warnings_and_errors_are_one_line_that_shows_them(capsys: pytest.Capture
     said = capsys.readouterr().err
     assert said.split("\n")[:3] == [f"warning: {SHOWN} was left", f"error: {SHOWN}", SHOWN]
     assert set(said) & set("\x1b\x07\r\x9b\u202e\u2028") == set()
+
+
+ROW = json.dumps({"name": "日本 e\u0301 🎈", "offset": 7, "value": "x" * 100}, ensure_ascii=False)
+OTHER = json.dumps({"name": "plain", "offset": 12345, "value": None})
+OF_ROWS = [Column("name"), Column("offset", is_number=True), Column("value")]
+
+
+def test_numbers_stand_to_the_right_and_wide_characters_take_two_columns() -> None:
+    lines = list(
+        table_lines(OF_ROWS[:2], ['{"name":"日本 e\u0301 🎈","offset":7}', '{"name":"a","offset":12345}'])
+    )
+    assert lines == [
+        "name       offset",
+        "---------  ------",
+        "日本 e\u0301 🎈       7",
+        "a           12345",
+        "(2 rows)",
+    ]
+
+
+@pytest.mark.parametrize(("room", "widest"), [(None, 80), (UNCUT, 100), (60, 41), (30, 12), (500, 100)])
+def test_lines_fit_the_terminal_and_are_cut_in_a_pipe(room: int | None, widest: int) -> None:
+    head, rule, first, second, _ = table_lines(OF_ROWS, [ROW, OTHER], room)
+    assert [len(one) for one in rule.split()] == [9, 6, widest]
+    assert first.endswith("x" * 100 if widest == 100 else "x" * (widest - 1) + "…")
+    assert second.split() == ["plain", "12345", "NULL"]  # numbers are never cut
+    assert room in (None, UNCUT, 30) or len(rule) <= room
+    assert head.split() == ["name", "offset", "value"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from pipelines.lake import transactions
 from pipelines.plan import ledger
 from pipelines.plan.ledger import LedgerRow
 from tests.support.lake_rows import insert
+from udfs.committed import delivery
 
 PARTITION_DIR = "file:///logs/it's a topic-0"
 FIRST, SECOND = f"{PARTITION_DIR}/{0:020d}.log", f"{PARTITION_DIR}/{100:020d}.log"
@@ -251,3 +253,41 @@ def test_other_partitions_are_left_alone(lake: str) -> None:
     insert(lake, "batches", [batch(0), batch(0, partition=1), batch(0, topic="b")])
     assert len(rows(lake)) == 1
     assert transactions.with_rows(lake) == set()
+
+
+def test_delivery_without_a_lake_is_by_the_same_rule(lake: str) -> None:
+    """``udfs.committed`` against the table, over logs at random: each is a partition of its own."""
+    pick = random.Random(5)
+    events: dict[int, list[tuple[int, int, int, int, int]]] = {}
+    stored: list[dict[str, Any]] = []
+    for number in range(300):
+        offset, own = 0, events.setdefault(number, [])
+        for _ in range(pick.randint(1, 14)):
+            control = pick.choice([-1, -1, -1, 0, 1])
+            last = offset if control >= 0 else offset + pick.randint(0, 3)
+            own.append((pick.randint(1, 3), pick.randint(0, 2), offset, last, control))
+            values = dict(zip(("producer_id", "producer_epoch"), own[-1], strict=False))
+            place = {"partition": number, "segment": FIRST.replace("topic-0", f"topic-{number}")}
+            kind = {"is_control": control >= 0, "control_type": {0: "ABORT", 1: "COMMIT"}.get(control)}
+            stored.append(batch(offset, last, **values, **place, **kind))
+            offset = last + 1
+    insert(lake, "batches", stored)
+    logs = [segment(FIRST.replace("topic-0", f"topic-{n}"), partition=n) for n in events]
+    found = transactions.compute(lake, {(TOPIC, n) for n in events}, ledger.to_arrow(logs)).rows.to_pylist()
+    for number, own in events.items():
+        rows = [row for row in found if row["partition"] == number and row["first_offset"] is not None]
+        held = [row["first_offset"] for row in rows if row["holds_last_stable_offset"]]
+        left_out = {
+            (row["producer_id"], offset)
+            for row in rows
+            if row["outcome"] != "committed" and not row["holds_last_stable_offset"]
+            for offset in range(row["first_offset"], max(row["last_offset"], row["marker_offset"] or 0) + 1)
+        }
+        delivered = delivery(own)
+        ours = {
+            (producer, offset)
+            for producer, ranges in delivered.left_out.items()
+            for first, last in ranges.tolist()
+            for offset in range(first, last + 1)
+        }
+        assert (delivered.last_stable_offset, ours) == (min(held, default=None), left_out), own

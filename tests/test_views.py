@@ -14,6 +14,8 @@ import pytest
 import pipelines
 from pipelines import decode_batches
 from pipelines.command.settings import Settings
+from pipelines.plan import ledger, missing
+from pipelines.scan import scan
 from tests.support.corpus import ORACLE, ROOT, case, hostile_facts, oracle_batches, oracle_records, segments
 
 if TYPE_CHECKING:
@@ -103,6 +105,19 @@ def test_a_missing_segment_is_told_with_its_offsets(ask: Any) -> None:
     (lost,) = ask("SELECT * FROM lost_offsets WHERE topic = 'holed'")
     assert (lost["first_lost"], lost["last_lost"], lost["max_records"]) == (65, 122, 58)
     assert (lost["cause"], lost["is_certain"], lost["next_offset"]) == ("missing_segment", True, 123)
+
+
+def test_scan_and_summary_tell_the_missing_offsets_of_the_view(ask: Any, lake: str) -> None:
+    rows = ask(
+        "SELECT topic, partition, first_lost, last_lost FROM lost_offsets WHERE cause = 'missing_segment'"
+    )
+    expected = {(f"{row['topic']}-{row['partition']}", row["first_lost"], row["last_lost"]) for row in rows}
+    found = missing.of_ledger(ledger.read(f"{lake}/segments"))
+    assert {(log, one.first, one.last) for log, one in found} == expected == {("holed-0", 65, 122)}
+    folders = ask("SELECT DISTINCT partition_dir FROM segments")
+    scanned = scan(Settings(source=tuple(row["partition_dir"] for row in folders), cores=1))
+    told = {(f"{log.topic}-{log.partition}", one.first, one.last) for log, one in scanned.missing}
+    assert told == expected
 
 
 @pytest.mark.parametrize("name", DAMAGED[:4])

@@ -1,7 +1,7 @@
 """Prepares the environment's Spark: Delta's jars, the environment's Python, a quiet log.
 
-``make setup`` runs it once with the environment's Python. After that ``.venv/bin/spark-submit`` works without
-settings and without activating the environment:
+``make setup`` runs it once with the environment's Python. After that ``.venv/bin/spark-submit`` and
+``.venv/bin/pyspark`` work without settings and without activating the environment:
 
 * Delta's jars, resolved by Spark's own package resolution, are in ``pyspark/jars``. The jars that pyspark
 ships
@@ -32,6 +32,10 @@ REPLACED = {"commons-logging"}
 SPARK_ENV = """\
 if [ -z "${{PYSPARK_PYTHON:-}}" ]; then
   PYSPARK_PYTHON="$(cd -P "$(dirname "${{BASH_SOURCE[0]}}")" && cd -P "{bin_folder}" && pwd)/python"
+fi
+# find-spark-home has set python3, which may be any
+if [ "${{PYSPARK_DRIVER_PYTHON:-python3}}" = python3 ]; then
+  PYSPARK_DRIVER_PYTHON=$PYSPARK_PYTHON
 fi
 """
 

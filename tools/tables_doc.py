@@ -35,8 +35,8 @@ columns have the comments below as their own comments.
   content; `corrupt`, the checksum of the batch or of a message in it is wrong; `invalid`, the
   checksum is right, but the content is wrong; `unsupported`, Kafka does not have the codec for this
   magic. No record of the last three is kept; their bytes are in `quarantine`.
-- A filter on a column with statistics, named below, skips data files; inside a large file it skips pages. A filter
-  `key = ...` skips parts of large files by their Bloom filters.
+- A filter on a column with statistics, named below, skips data files; inside a large file it skips pages.
+  A filter `key = ...` skips parts of large files by their Bloom filters.
 
 ## Tables
 """

@@ -10,6 +10,8 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
+from udfs.committed import COLUMNS as DECISIVE
+from udfs.committed import Delivery, delivery_of
 from udfs.decoded import Damage, Range
 from udfs.format.schema import HEADER_TYPE, RECORDS
 from udfs.kernels.record_columns import NAMES
@@ -44,12 +46,15 @@ def decode_segment(
     window_bytes: int = WINDOW_BYTES,
     max_batch_uncompressed: int = MAX_BATCH_UNCOMPRESSED,
     columns: Collection[str] | None = None,
+    committed: bool | Delivery = False,
     on_damage: OnDamage = "warn",
 ) -> Iterator[pa.RecordBatch]:
     """Decode one segment file: the columns of ``records`` that the file alone knows, without Spark.
 
     start: byte where a batch begins. window_bytes: read at a time. columns: names of those that are wanted,
-    which come in the table's order; the others are not built. None: all. on_damage: "warn" issues a
+    which come in the table's order; the others are not built. None: all. committed: whether to give only what
+    a READ_COMMITTED consumer gets of the log in the file's folder, whose other segments are read too, as the
+    marker may be in a later one; a ``Delivery`` spares that. on_damage: "warn" issues a
     DamageWarning for each damaged range, "raise" raises a DamageError at the first, "ignore" says nothing; a
     callable gets each Damage. Yields record batches in the order of the log, a single one without rows if
     there is no record. Raises FileNotFoundError, PermissionError, and ValueError for another on_damage or
@@ -58,6 +63,14 @@ def decode_segment(
     if not callable(on_damage) and on_damage not in _WAYS:
         raise ValueError(f"on_damage must be one of {', '.join(_WAYS)}, or a callable, not {on_damage!r}")
     schema = SCHEMA if columns is None else _selected(columns)
+    wanted = schema
+    if committed:
+        delivery = (
+            committed
+            if isinstance(committed, Delivery)
+            else delivery_of(os.path.dirname(os.path.abspath(path)))
+        )
+        schema = _selected({*schema.names, *DECISIVE})
     with open(path, "rb") as file:
         length = os.fstat(file.fileno()).st_size
     source = FileSource(os.fspath(path))
@@ -73,13 +86,18 @@ def decode_segment(
             for damage in group.damages:
                 is_whole = batches == 0 and damage.position == 0 and damage.next_position >= length
                 _tell(os.fspath(path), damage, is_whole, on_damage)
-            if group.records is not None:
-                rows += group.records.num_rows
-                yield _with_segment(group.records, segment, schema.get_field_index("segment"))
+            if group.records is None:
+                continue
+            records = _with_segment(group.records, segment, schema.get_field_index("segment"))
+            if committed:
+                records = delivery.select(records).select(wanted.names)
+            if records.num_rows:
+                rows += records.num_rows
+                yield records
     finally:
         source.close()
     if not rows:
-        yield pa.RecordBatch.from_arrays([pa.array([], each.type) for each in schema], schema=schema)
+        yield pa.RecordBatch.from_arrays([pa.array([], each.type) for each in wanted], schema=wanted)
 
 
 def _tell(path: str, damage: Damage, is_whole: bool, on_damage: OnDamage) -> None:

@@ -15,8 +15,8 @@ from pipelines.command.settings import SETTING_NAMES
 class Argument:
     """An argument that is not a setting: an option if it has choices or a metavar, else positional.
 
-    many: whether it may be given several times. default: an option's value where it is not given; of choices
-    it is the first.
+    is_switch: an option without a value. many: whether it may be given several times. default: an option's
+    value where it is not given; of choices it is the first.
     """
 
     name: str
@@ -25,10 +25,11 @@ class Argument:
     choices: tuple[str, ...] = ()
     metavar: str | None = None
     default: str | None = None
+    is_switch: bool = False
 
     @property
     def is_option(self) -> bool:
-        return bool(self.choices or self.metavar)
+        return bool(self.choices or self.metavar or self.is_switch)
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,15 @@ SCAN = Command(
     "scan",
     "Show what a log directory holds: formats, damage, open transactions. Needs no Java, writes nothing.",
     (
-        *("topics", "exclude_topics", "follow_symlinks", "max_batch_uncompressed", "slice_bytes"),
+        *(
+            "topic",
+            "partition",
+            "topics",
+            "exclude_topics",
+            "follow_symlinks",
+            "max_batch_uncompressed",
+            "slice_bytes",
+        ),
         *("cores", "fail_on_damage", "json"),
     ),
     (Argument("path", "log directory, partition folder, .log file or glob", many=True),),
@@ -103,6 +112,8 @@ QUERY = Command(
     (
         Argument("statement", "one SQL statement, in quotes"),
         Argument("format", "how rows are printed", choices=("table", "json", "csv")),
+        Argument("full", "print long values whole", is_switch=True),
+        Argument("output", "write the rows to a file, .csv or .parquet, and print none", metavar="FILE"),
         Argument("writes", "a statement that changes tables", choices=("refuse", "allow")),
         Argument(
             "engine",

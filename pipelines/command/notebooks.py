@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def widget(names: Mapping[str, Any], name: str, default: str) -> str:
@@ -13,6 +16,12 @@ def widget(names: Mapping[str, Any], name: str, default: str) -> str:
         return default
     dbutils.widgets.text(name, default)
     return str(dbutils.widgets.get(name))
+
+
+def path_widget(names: Mapping[str, Any], name: str, default: str) -> str:
+    """``widget`` for a path: in a checkout the default lies below it, wherever the notebook runs."""
+    value = widget(names, name, default)
+    return value if "dbutils" in names or not (ROOT / "notebooks").is_dir() else str(ROOT / value)
 
 
 def show(names: Mapping[str, Any], figure: Any) -> None:

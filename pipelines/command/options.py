@@ -105,6 +105,8 @@ def add_argument(parser: argparse.ArgumentParser, argument: Argument) -> None:
     if argument.choices:
         choices = argument.choices
         parser.add_argument(option(argument.name), choices=choices, default=choices[0], help=argument.help)
+    elif argument.is_switch:
+        parser.add_argument(option(argument.name), action="store_true", help=argument.help)
     elif argument.metavar:
         default = f" (default {argument.default})" if argument.default else ""
         parser.add_argument(

@@ -64,11 +64,28 @@ def byte_count(value: object) -> int:
     return value
 
 
+def byte_text(value: int) -> str:
+    """A number of bytes as ``byte_count`` takes it, in the largest unit that divides it: ``64MiB``."""
+    for unit in ("t", "g", "m", "k"):
+        if value % _UNITS[unit] == 0:
+            return f"{value // _UNITS[unit]}{unit.upper()}iB"
+    return str(value)
+
+
 def count(value: object) -> int:
     if isinstance(value, str) and re.fullmatch(r"\d+", value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"must be a whole number above 0, not {value!r}")
+    return value
+
+
+def number_from_0(value: object) -> int:
+    """The number of a partition."""
+    if isinstance(value, str) and re.fullmatch(r"\d+", value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 31:
+        raise ValueError(f"must be a whole number from 0 to 2147483647, not {value!r}")
     return value
 
 
@@ -96,6 +113,12 @@ def pattern(value: object) -> str:
         regex.compile(text(value), REGEX_FLAGS)
     except regex.error as error:
         raise ValueError(f"must be a regular expression; {value!r} does not compile: {error}") from None
+    return text(value)
+
+
+def topic_name(value: object) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", text(value), re.ASCII):
+        raise ValueError(f"must be a topic's name, of letters, digits, '.', '_' and '-', not {value!r}")
     return text(value)
 
 
@@ -176,10 +199,14 @@ class Settings:
     source: tuple[str, ...] = _setting(
         (), texts, "log directory, partition folder, .log file or glob; may be given several times", "PATH"
     )
-    lake: str | None = _setting(None, text, "folder or URI of the lake; created if it is missing", "PATH")
+    lake: str | None = _setting(None, text, "folder or URI of the lake; created if missing", "PATH")
     from_raw: bool = _setting(False, flag, "decode the bytes that ingest_raw landed in the lake, not files")
+    topic: str | None = _setting(
+        None, topic_name, "topic of the segments, where the name of their folder does not tell it", "NAME"
+    )
+    partition: int | None = _setting(None, number_from_0, "their partition; given together with --topic", "N")
     topics: str | None = _setting(None, pattern, "decode only topics whose whole name matches", "REGEX")
-    exclude_topics: str | None = _setting(None, pattern, "leave out topics whose whole name matches", "REGEX")
+    exclude_topics: str | None = _setting(None, pattern, "skip topics whose whole name matches", "REGEX")
     since: int | None = _setting(
         None, moment, "decode only records with this timestamp or a later one: a date, a time or ms", "TIME"
     )
@@ -240,7 +267,7 @@ class Settings:
     interval: float = _setting(
         10.0, amount, "seconds from the end of a run to the next, with --watch", "SECONDS"
     )
-    cores: int | None = _setting(None, count, "cores of the embedded Spark or of scan; all by default", "N")
+    cores: int | None = _setting(None, count, "parallel tasks, of Spark or of scan (default: all cores)", "N")
     driver_memory: str = _setting("2g", memory, "Java heap of the embedded Spark", "SIZE")
     fail_on_damage: bool = _setting(False, flag, "exit with code 3 if damage was found")
     json: bool = _setting(False, flag, "print one JSON object as the last line of standard output")
@@ -258,6 +285,13 @@ class Settings:
         self._check_compression_level()
         if self.since is not None and self.until is not None and self.since >= self.until:
             raise UserError("--until must be later than --since")
+        if (self.topic is None) != (self.partition is None):
+            raise UserError(
+                "--topic and --partition are given together, to name the segments of a folder; "
+                "--topics selects topics"
+            )
+        if self.topic is not None and self.from_raw:
+            raise UserError("--topic and --partition are for files: what was landed has its own")
 
     def _check_compression_level(self) -> None:
         """Raises a UserError for a level that the codec of the data files does not have."""
@@ -292,7 +326,12 @@ SETTING_NAMES = tuple(field.name for field in dataclasses.fields(Settings))
 def help_of(field: dataclasses.Field[Any]) -> str:
     """What ``--help`` says of a setting, with its default."""
     text: str = field.metadata["help"]
-    return text if field.default in (None, (), False) else f"{text} (default {field.default})"
+    return text if field.default in (None, (), False) else f"{text} (default {_shown(field, field.default)})"
+
+
+def _shown(field: dataclasses.Field[Any], value: Any) -> Any:
+    """The value of a setting as a person writes it."""
+    return byte_text(value) if field.metadata["parse"] is byte_count else value
 
 
 def metavar_of(field: dataclasses.Field[Any]) -> str:
@@ -331,6 +370,8 @@ def read_yaml(path: str, named_by: str = "--config") -> dict[str, Any]:
         raise UserError(f"{named_by}: {path} is not valid YAML: {' '.join(str(error).split())}") from None
     if loaded is None:
         return {}
+    if isinstance(loaded, list):
+        raise UserError(f"{named_by}: {path} is a list: write `name: value` lines, without the dashes")
     if not isinstance(loaded, dict):
         raise UserError(f"{named_by}: {path} must consist of `name: value` lines")
     return loaded
@@ -342,7 +383,7 @@ def to_yaml(settings: Settings, names: Iterable[str] = SETTING_NAMES) -> str:
     lines = []
     for name in names:
         value = getattr(settings, name)
-        plain = list(value) if isinstance(value, tuple) else value
+        plain = list(value) if isinstance(value, tuple) else _shown(fields[name], value)
         lines.append(f"# {fields[name].metadata['help']}")
         lines.append(yaml.safe_dump({name: plain}, allow_unicode=True, width=10_000).rstrip())
     return "\n".join(lines)

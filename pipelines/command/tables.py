@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pipelines.command.terminal import aligned, width_of
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -35,10 +37,10 @@ def text_lines(section: Section, rest: str = "") -> Iterator[str]:
     """Lines for a pipe or a file: no colour, no box. rest: where the rows are that are not shown."""
     if section.title:
         yield section.title
-    widths = [max(map(len, column)) for column in zip(section.columns, *section.rows, strict=True)]
+    widths = [max(map(width_of, column)) for column in zip(section.columns, *section.rows, strict=True)]
     for row in (section.columns, *section.rows):
         cells = [
-            cell.rjust(width) if at in section.right else cell.ljust(width)
+            aligned(cell, width, at in section.right)
             for at, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         yield "  " + "  ".join(cells).rstrip()

@@ -8,6 +8,8 @@ import shutil
 import sys
 from collections.abc import Sequence
 
+from rich.cells import cell_len, set_cell_size
+
 
 def printable(text: str) -> str:
     r"""The text, with characters that are not printable escaped as in Python: ``\x1b``, ``\u202e``, ``\n``.
@@ -18,6 +20,29 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def width_of(text: str) -> int:
+    """The columns that a text takes on a terminal: two for CJK and emoji, none for a combining mark."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def aligned(text: str, width: int, to_right: bool = False) -> str:
+    """The text with blanks up to a width."""
+    blanks = " " * (width - width_of(text))
+    return blanks + text if to_right else text + blanks
+
+
+def shortened_to(text: str, width: int) -> str:
+    """The text, or its beginning and an ellipsis where it is wider."""
+    return text if width_of(text) <= width else set_cell_size(text, width - 1).rstrip() + "…"
+
+
+def room_of_lines(is_full: bool = False) -> int | None:
+    """The columns of the terminal that standard output is; None if it is none, 0 to cut no line."""
+    if is_full:
+        return 0
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def counted_noun(count: int, noun: str) -> str:

@@ -10,13 +10,15 @@ import duckdb
 import pyarrow as pa
 
 from pipelines.command.errors import UserError, one_line
-from pipelines.engine import duck
+from pipelines.engine.arrow_rows import arrow_type, typed
+from pipelines.engine.duck import Database
 from pipelines.engine.errors import Unsupported
 from pipelines.engine.names import check_names
-from pipelines.engine.rows import printed
-from pipelines.engine.snapshot import OpenTable, open_tables
+from pipelines.engine.rows import Column, printed
+from pipelines.engine.snapshot import open_tables
 from pipelines.engine.text import Statement, parse
 from pipelines.engine.translate import Translated, translate
+from pipelines.engine.types import is_number
 from pipelines.lake.address import open_lake, tables_of
 from pipelines.views.declared import SESSION_VIEWS
 from udfs.format.schema import Table
@@ -35,13 +37,38 @@ def translated(statement: Statement, tables: Iterable[Table]) -> Translated:
 
 
 def answer(
-    lake: str, statement: str, output: str, cores: int | None = None, is_asked: bool = True
+    lake: str,
+    statement: str,
+    output: str,
+    cores: int | None = None,
+    is_asked: bool = True,
+    room: int | None = None,
 ) -> Iterator[str]:
     """Lines that print the result of one statement over a lake in a local folder.
 
-    output: table, json or csv. is_asked: whether DuckDB is to answer; else names are checked alone. Raises a
-    UserError if the statement is wrong, and Unsupported before the first line if Spark must answer.
+    output: table, json or csv. is_asked: whether DuckDB is to answer; else names are checked alone. room: see
+    ``rows.printed``. Raises a UserError if the statement is wrong, and Unsupported before the first line if
+    Spark must answer.
     """
+    database = _database(lake, statement, cores, is_asked)
+    columns = [Column(f.name or "", pa.types.is_binary(f.type), is_number(f.type)) for f in database.fields]
+    yield from printed(output, columns, _lines(database), room)
+
+
+def arrow(
+    lake: str, statement: str, cores: int | None = None, is_asked: bool = True
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """The schema and the rows of ``answer`` as Arrow, in Spark's types; raises as it does.
+
+    Where a row cannot be given, Unsupported is raised at that row: what came before is not to be kept.
+    """
+    database = _database(lake, statement, cores, is_asked)
+    schema = pa.schema([pa.field(one.name or "", arrow_type(one.type)) for one in database.fields])
+    return schema, _batches(database, schema)
+
+
+def _database(lake: str, statement: str, cores: int | None, is_asked: bool) -> Database:
+    """A database in which the statement can be asked. Raises as ``answer``."""
     address = open_lake(lake)
     tables = {table.name: table for table in tables_of(address)}
     parsed = parse(statement)
@@ -49,19 +76,24 @@ def answer(
     found = translated(parsed, tables.values())
     if not is_asked:
         raise Unsupported("nothing: Spark was asked")
-    opened = open_tables(address, [tables[name] for name in sorted(found.tables)])
-    fields = found.query.fields
-    lines = _rows(address, opened, found, cores)
-    yield from printed(
-        output, [one.name or "" for one in fields], [pa.types.is_binary(f.type) for f in fields], lines
+    return Database(
+        address, open_tables(address, [tables[name] for name in sorted(found.tables)]), found, cores
     )
 
 
-def _rows(address: str, opened: dict[str, OpenTable], found: Translated, cores: int | None) -> Iterator[str]:
-    """The rows. Those of a statement that may fail in the middle are held back until it has not."""
-    lines = duck.rows(address, opened, found, cores)
+def _batches(database: Database, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     try:
-        if _MAY_FAIL.search(found.query.sql):
+        for batch in database.batches():
+            yield typed(batch, schema)
+    except _FAILURES as error:
+        raise Unsupported(f"it failed: {one_line(error)}") from None
+
+
+def _lines(database: Database) -> Iterator[str]:
+    """The rows as JSON. Those of a statement that may fail in the middle are held back until it has not."""
+    lines = database.json_lines()
+    try:
+        if _MAY_FAIL.search(database.translated.query.sql):
             yield from _held(lines)
             return
         first = next(lines, None)

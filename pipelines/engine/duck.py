@@ -10,6 +10,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from pipelines.engine import types as t
 from pipelines.engine.errors import Unsupported
 from pipelines.engine.expressions import text_literal
 from pipelines.engine.json_rows import json_lines
+from pipelines.engine.scope import Field
 from pipelines.engine.snapshot import OpenTable
 from pipelines.engine.translate import Translated
 from pipelines.lake.address import table_path
@@ -40,17 +42,33 @@ _MACROS = (
 )
 
 
-def rows(
-    address: str, tables: Mapping[str, OpenTable], translated: Translated, cores: int | None
-) -> Iterator[str]:
-    """The rows as JSON objects. Fails where Spark's ANSI mode does: ``answer`` knows with which errors."""
-    names = [one.name or "" for one in translated.query.fields]
-    types = [one.type for one in translated.query.fields]
-    with _database(address, tables, cores) as database:
-        if translated.is_hinted:
-            database.execute(f"SET disabled_optimizers = '{_AS_WRITTEN}'")
-        database.execute("SET lock_configuration = true")
-        for batch in database.sql(translated.query.sql).to_arrow_reader(_BATCH_ROWS):
+@dataclass(frozen=True)
+class Database:
+    """A translated statement and the opened tables that it names; cores: threads, None for all."""
+
+    address: str
+    tables: Mapping[str, OpenTable]
+    translated: Translated
+    cores: int | None
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The columns of the result."""
+        return self.translated.query.fields
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows as DuckDB gives them. Fails where Spark's ANSI mode does: ``answer`` knows the errors."""
+        with _database(self.address, self.tables, self.cores) as database:
+            if self.translated.is_hinted:
+                database.execute(f"SET disabled_optimizers = '{_AS_WRITTEN}'")
+            database.execute("SET lock_configuration = true")
+            yield from database.sql(self.translated.query.sql).to_arrow_reader(_BATCH_ROWS)
+
+    def json_lines(self) -> Iterator[str]:
+        """The rows as JSON objects."""
+        names = [one.name or "" for one in self.fields]
+        types = [one.type for one in self.fields]
+        for batch in self.batches():
             yield from json_lines(names, types, batch)
 
 

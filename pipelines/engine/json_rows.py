@@ -40,10 +40,15 @@ def encoded(array: pa.Array, of: pa.DataType) -> list[str]:
     return ["null" if value is None else encode(value) for value in array.to_pylist()]
 
 
+def as_utf_8(content: bytes) -> str:
+    """Bytes as text, with U+FFFD for what is not UTF-8, as Java does it."""
+    return _SURROGATE.sub(_REPLACEMENT, content).decode(errors="replace")
+
+
 def _quoted(text: str | bytes) -> str:
     """A JSON string: control characters as \\u001F, in capitals as Jackson writes them."""
     if isinstance(text, bytes):
-        text = _SURROGATE.sub(_REPLACEMENT, text).decode(errors="replace")
+        text = as_utf_8(text)
     quoted = _text(text)
     return quoted if "\\u" not in quoted else _capitals(text)
 

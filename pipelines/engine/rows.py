@@ -2,7 +2,7 @@
 
 A row arrives as a JSON object, the same from either engine: binary as Base64, timestamps as ISO 8601 in UTC,
 nulls kept. The formats differ only in how these objects are printed. Rows are printed as they arrive, so that
-a large result needs little memory.
+a large result needs little memory. The lines of a table fit the terminal; a pipe gets long values cut alike.
 """
 
 from __future__ import annotations
@@ -11,20 +11,40 @@ import base64
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from pipelines.command.terminal import printable
+from pipelines.command.terminal import aligned, printable, shortened_to, width_of
 
-# The first _SAMPLE rows decide how wide a column is; a cell longer than _WIDEST characters is cut
+# The first _SAMPLE rows decide how wide a column is
 _SAMPLE = 200
-_WIDEST = 80
+_WIDEST = 80  # of a cell, where the lines go to no terminal
+_NARROWEST = 12  # of a cell, however narrow the terminal is
+_GAP = "  "
+
+UNCUT = 0  # a room in which nothing is cut
 
 
-def printed(output: str, names: Sequence[str], binary: Sequence[bool], lines: Iterable[str]) -> Iterable[str]:
-    """The lines that print rows. output: table, json or csv. binary: whether a column holds Base64."""
+@dataclass(frozen=True)
+class Column:
+    """A column of a result. is_binary: its values arrive as Base64. is_number: it is aligned to the right."""
+
+    name: str
+    is_binary: bool = False
+    is_number: bool = False
+
+
+def printed(
+    output: str, columns: Sequence[Column], lines: Iterable[str], room: int | None = None
+) -> Iterable[str]:
+    """The lines that print rows. output: table, json or csv.
+
+    lines: rows as JSON objects. room: columns of the terminal that a table's line should fit in; None if
+    there is no terminal, UNCUT to cut nothing.
+    """
     if output == "table":
-        return table_lines(names, binary, lines)
-    return csv_lines(names, lines) if output == "csv" else lines
+        return table_lines(columns, lines, room)
+    return csv_lines(columns, lines) if output == "csv" else lines
 
 
 def parse(line: str) -> list[tuple[str, Any]]:
@@ -80,35 +100,61 @@ def readable(encoded: str | None) -> str | None:
     return text if text.isprintable() else "0x" + content.hex()
 
 
-def table_lines(names: Sequence[str], binary: Sequence[bool], lines: Iterable[str]) -> Iterator[str]:
+def table_lines(columns: Sequence[Column], lines: Iterable[str], room: int | None = None) -> Iterator[str]:
     """Lines of a table. The first rows decide how wide a column is; control characters are escaped.
 
-    binary: whether a column holds Base64. lines: rows as JSON objects.
+    lines, room: see ``printed``. Numbers are never cut.
     """
 
     def cells(line: str) -> list[str]:
         values = [value for _, value in parse(line)]
-        shown = [readable(value) if encoded else value for value, encoded in zip(values, binary, strict=True)]
-        texts = [printable(as_text(value)) for value in shown]
-        return [text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…" for text in texts]
+        shown = [readable(v) if c.is_binary else v for v, c in zip(values, columns, strict=True)]
+        return [printable(as_text(value)) for value in shown]
 
-    names = list(map(printable, names))
+    names = [printable(column.name) for column in columns]
     rows = map(cells, lines)
     sample = list(itertools.islice(rows, _SAMPLE))
-    widths = [max(map(len, column)) for column in zip(names, *sample, strict=True)]
-    yield from (_table_line(row, widths) for row in (names, ["-" * width for width in widths]))
+    widest = [max(map(width_of, column)) for column in zip(names, *sample, strict=True)]
+    least = [
+        width if c.is_number else width_of(n) for n, c, width in zip(names, columns, widest, strict=True)
+    ]
+    widths = _fitted(widest, least, room)
+
+    def table_line(row: Sequence[str]) -> str:
+        shown = [
+            aligned(
+                cell if column.is_number or room == UNCUT else shortened_to(cell, width),
+                width,
+                column.is_number,
+            )
+            for cell, width, column in zip(row, widths, columns, strict=True)
+        ]
+        return _GAP.join(shown).rstrip()
+
+    yield from (table_line(row) for row in (names, ["-" * width for width in widths]))
     count = 0
     for row in itertools.chain(sample, rows):
         count += 1
-        yield _table_line(row, widths)
+        yield table_line(row)
     yield f"({count} row{'' if count == 1 else 's'})"
 
 
-def _table_line(row: Sequence[str], widths: Sequence[int]) -> str:
-    return "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+def _fitted(widest: Sequence[int], least: Sequence[int], room: int | None) -> list[int]:
+    """Widths of columns. least: what each needs in any case; the widest columns give up theirs first."""
+    if room == UNCUT:
+        return list(widest)
+
+    def widths(limit: int) -> list[int]:
+        return [min(width, max(limit, floor)) for width, floor in zip(widest, least, strict=True)]
+
+    if room is None:
+        return widths(_WIDEST)
+    room -= len(_GAP) * (len(widest) - 1)
+    limits = range(max([_NARROWEST, *widest]), _NARROWEST, -1)
+    return widths(next((limit for limit in limits if sum(widths(limit)) <= room), _NARROWEST))
 
 
-def csv_lines(names: Sequence[str], lines: Iterable[str]) -> Iterator[str]:
-    yield ",".join(map(csv_cell, names))
+def csv_lines(columns: Sequence[Column], lines: Iterable[str]) -> Iterator[str]:
+    yield ",".join(csv_cell(column.name) for column in columns)
     for line in lines:
         yield ",".join(csv_cell(value) for _, value in parse(line))

@@ -95,8 +95,12 @@ class Scope:
 
 
 def struct_field(value: Value, names: Iterable[str]) -> Value:
-    """A field of a struct, or the field of a field."""
+    """A field of a struct, or the field of a field; of an array of structs the array of the field."""
     for name in names:
+        if pa.types.is_list(value.type) and pa.types.is_struct(value.type.value_type):
+            of_one = struct_field(Value("e", value.type.value_type), [name])
+            value = Value(f"list_transform({value.sql}, lambda e: {of_one.sql})", pa.list_(of_one.type))
+            continue
         if not pa.types.is_struct(value.type):
             raise Unsupported(f"the field {name} of what is no struct")
         matching = [one for one in value.type if one.name.lower() == name.lower()]

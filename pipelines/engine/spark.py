@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType
+from pyspark.sql.types import BinaryType, NumericType
 
 from pipelines.command.errors import UserError, one_line
+from pipelines.command.session import configured
 from pipelines.command.settings import nearest
 from pipelines.command.terminal import printable
-from pipelines.engine.rows import as_text, parse, printed
+from pipelines.engine.arrow_rows import arrow_type, typed
+from pipelines.engine.rows import Column, as_text, parse, printed
+from pipelines.engine.text import check_colons
 from pipelines.views.declared import SESSION_VIEWS
 from pipelines.views.register import register
 from udfs.format.schema import TABLES
@@ -30,6 +35,8 @@ _JSON = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.
 _NOT_STATEMENT_ERRORS = ("[FAILED_READ_FILE", "[INTERNAL_ERROR")
 # The project's own functions raise a TypeError for wrong arguments
 _STATEMENT_ERRORS = r"\[[A-Z]|TypeError: "
+
+_BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 # Statements whose result is one text of several lines
 _TEXT_STATEMENTS = r"\s*(EXPLAIN|SHOW\s+CREATE)\b"
@@ -77,18 +84,21 @@ def prepare(spark: SparkSession, lake: str, statement: str = "") -> None:
     spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
-def answer(spark: SparkSession, lake: str, statement: str, output: str) -> Iterator[str]:
+def answer(
+    spark: SparkSession, lake: str, statement: str, output: str, room: int | None = None
+) -> Iterator[str]:
     """Lines that print the result of one statement over a lake. Raises a UserError if the statement is wrong.
 
-    output: table, json or csv.
+    output: table, json or csv. room: see ``rows.printed``.
     """
     prepare(spark, lake, statement)
-    yield from results(spark, statement, output)
+    yield from results(spark, statement, output, room)
 
 
-def results(spark: SparkSession, statement: str, output: str) -> Iterator[str]:
+def results(spark: SparkSession, statement: str, output: str, room: int | None = None) -> Iterator[str]:
     """``answer`` in a session that ``prepare`` has seen."""
-    try:
+    check_colons(statement)
+    with _wrong_statements_in_one_line(spark):
         frame = spark.sql(statement)
         if not frame.columns:
             return
@@ -96,9 +106,47 @@ def results(spark: SparkSession, statement: str, output: str) -> Iterator[str]:
         if output == "table" and re.match(_TEXT_STATEMENTS, statement, re.IGNORECASE):
             lines = (printable(text) for line in lines for text in as_text(parse(line)[0][1]).splitlines())
         else:
-            binary = [isinstance(field.dataType, BinaryType) for field in frame.schema.fields]
-            lines = printed(output, frame.columns, binary, lines)
+            columns = [
+                Column(f.name, isinstance(f.dataType, BinaryType), isinstance(f.dataType, NumericType))
+                for f in frame.schema.fields
+            ]
+            lines = printed(output, columns, lines, room)
         yield from lines
+
+
+def arrow(spark: SparkSession, lake: str, statement: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """The schema and the rows of ``answer`` as Arrow, partition by partition. Raises as it does."""
+    prepare(spark, lake, statement)
+    with _wrong_statements_in_one_line(spark):
+        frame = spark.sql(statement)
+        empty = frame.limit(0).toArrow().schema
+    schema = pa.schema([pa.field(one.name, arrow_type(one.type)) for one in empty])
+    return schema, _arrow_batches(spark, frame, schema)
+
+
+def _arrow_batches(spark: SparkSession, frame: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    # An Arrow stream in a binary column: ``toArrow`` would hold the whole result in memory
+    packed = frame.mapInArrow(_pack, "content binary")
+    with _wrong_statements_in_one_line(spark), configured(spark, {_BATCH_BYTES: str(16 << 20)}):
+        for row in packed.toLocalIterator(prefetchPartitions=True):
+            for batch in pa.ipc.open_stream(row.content):
+                yield typed(batch, schema)
+
+
+def _pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Each batch as the bytes of an Arrow stream; runs in a worker."""
+    for batch in batches:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as stream:
+            stream.write_batch(batch)
+        yield pa.RecordBatch.from_arrays([pa.array([sink.getvalue().to_pybytes()], pa.binary())], ["content"])
+
+
+@contextmanager
+def _wrong_statements_in_one_line(spark: SparkSession) -> Iterator[None]:
+    """Raises a UserError for what Spark says of a wrong statement."""
+    try:
+        yield
     except (PySparkException, Py4JJavaError) as error:
         line = one_line(error)
         if not re.match(_STATEMENT_ERRORS, line) or line.startswith(_NOT_STATEMENT_ERRORS):

@@ -14,6 +14,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from pipelines.command.errors import UserError
 from pipelines.engine.errors import Unsupported
 
 # sqlglot warns of what it cannot parse; then Spark answers
@@ -36,6 +37,8 @@ _ESCAPES = {
     "_": r"\_",
 }
 _PREFIX = "text "
+# A colon is written in the types of structs, and behind a VARIANT, which none of the tables have
+_WITH_COLONS = {"struct", "variant", "parse_json", "try_parse_json", "to_variant_object"}
 
 
 @dataclass(frozen=True)
@@ -58,9 +61,10 @@ class Statement:
 
 
 def parse(sql: str) -> Statement:
-    """Parses one statement. Raises Unsupported if it cannot be read here."""
+    """Parses one statement. Raises Unsupported if it cannot be read here, a UserError for a colon."""
     if "${" in sql or "|>" in sql:
         raise Unsupported("a variable or a pipe")
+    check_colons(sql)
     texts: list[str] = []
     words: set[str] = set()
     pieces: list[str] = []
@@ -83,6 +87,17 @@ def parse(sql: str) -> Statement:
     if len(trees) != 1 or trees[0] is None:
         raise Unsupported("not one statement")
     return Statement(trees[0], tuple(texts), frozenset(words))
+
+
+def check_colons(sql: str) -> None:
+    """Raises a UserError for ``text:name``, which reads a field of JSON in other dialects alone."""
+    pieces = [m.group() for m in _TOKENS.finditer(sql) if m.lastgroup in ("name", "word", "other")]
+    code = "".join("`" if piece[0] == "`" else piece for piece in pieces)
+    if re.search(r"(?<!:):(?!:)", code) and not _WITH_COLONS & {piece.lower() for piece in pieces}:
+        raise UserError(
+            "SQL: a colon reads no field of JSON here: write get_json_object(CAST(value AS STRING), "
+            "'$.name') or from_json(CAST(value AS STRING), 'name STRING').name"
+        )
 
 
 def _unescaped(literal: str) -> str:

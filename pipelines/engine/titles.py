@@ -72,6 +72,8 @@ def _text(statement: Statement, node: exp.Expr) -> str:
     # ``10L`` is read as a cast too, and ``string(a)`` as one of another class
     if isinstance(node, exp.TryCast) and not isinstance(node.this, exp.Literal):
         return f"CAST({_text(statement, node.this)} AS {_TYPES[t.parsed_type(node.to)]})"
+    if isinstance(node, exp.Bracket) and node.args.get("offset") is None:
+        return f"{_text(statement, node.this)}[{_text(statement, node.expressions[0])}]"
     if isinstance(node, exp.Count):
         return _count(statement, node)
     if type(node) in _NAMED and not statement.words & _OTHER_NAMES:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from sqlglot import exp
 
-import pipelines.engine.functions  # noqa: F401  # its rules
+import pipelines.engine.functions  # its rules
+import pipelines.engine.nested  # noqa: F401  # its rules
 from pipelines.engine import types as t
 from pipelines.engine.aggregates import direction
 from pipelines.engine.casts import cast

@@ -46,6 +46,11 @@ _PARSED = {
 }
 
 
+def is_number(of: pa.DataType) -> bool:
+    """Whether values of a type are numbers, decimals too."""
+    return pa.types.is_integer(of) or pa.types.is_floating(of) or pa.types.is_decimal(of)
+
+
 def duckdb_type(of: pa.DataType) -> str:
     """The type's name in DuckDB."""
     if pa.types.is_list(of):

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
@@ -35,6 +36,7 @@ from pipelines.lake.commit import LakeWriter, writing_conf
 from pipelines.lake.create import check_place, create_table, create_tables
 from pipelines.lake.intents import Intent, Intents
 from pipelines.plan import ledger
+from pipelines.plan.missing import Missing
 from pipelines.plan.obsolete import Obsolete
 from pipelines.plan.runs import Plan, Rules, make_plan
 from pipelines.plan.slices import Segment
@@ -76,6 +78,8 @@ class Work:
     runner: executes the bounded runs.
     count: adds the results of a bounded run to the summary.
     landed: lists landed bytes and gives the check of their fingerprints; None if files are decoded.
+    find_missing: gives the offsets that no segment of some logs has, from their rows of the ledger; None: not
+    looked for.
     """
 
     app_id: str
@@ -83,6 +87,7 @@ class Work:
     runner: type[Runner]
     count: Callable[[Summary, Decoded, LakeWriter], None]
     landed: Callable[[LakeWriter], tuple[Listing, CheckFiles]] | None = None
+    find_missing: Callable[[pa.Table], list[tuple[str, Missing]]] | None = None
 
 
 def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
@@ -96,6 +101,8 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
     if work.landed is None and not check_place(address):
         # Before the lake is created: wrong sources must leave no empty lake
         listing = _list(on_demand, settings, progress)
+        if not listing.segments.num_rows and not listing.unreadable:
+            raise no_segments_error(settings.source, listing)
     with _open_for_writing(on_demand, address, settings.catalog_schema, work.app_id) as lake:
         check: CheckFiles = functools.partial(_check, on_demand)
         if work.landed is not None:
@@ -178,6 +185,10 @@ def _run_all(
     summary.known_damage = plan.known_damage()
     in_part, summary.undecoded = plan.known_in_part()
     summary.in_part += in_part
+    if work.find_missing is not None:
+        known = work.known(lake) if plan.planned else plan.known
+        folders = pc.unique(plan.segments.column("partition_dir"))
+        summary.missing = work.find_missing(known.filter(pc.is_in(known.column("partition_dir"), folders)))
     summary.unchanged, summary.skipped = plan.unchanged, dict(sorted(listing.skipped.items()))
     files = len(unreadable.keys() - listing.unreadable.keys())
     if files:
@@ -231,6 +242,8 @@ def _list(on_demand: SparkOnDemand, settings: Settings, progress: Progress) -> L
             follow_symlinks=settings.follow_symlinks,
             topics=settings.topics,
             exclude_topics=settings.exclude_topics,
+            topic=settings.topic,
+            partition=settings.partition,
             null_topic=settings.sink == "arrow",
         )
 
@@ -238,12 +251,7 @@ def _list(on_demand: SparkOnDemand, settings: Settings, progress: Progress) -> L
 def _nothing_found(settings: Settings, listing: Listing) -> UserError:
     if settings.from_raw:
         return UserError("nothing was landed in the lake: run pipelines.ingest_raw first, or name --source")
-    skipped = [f"{n} x {reason}" for reason, n in sorted(listing.skipped.items())]
-    if listing.unasked:
-        topics = first_names(sorted(listing.unasked))
-        skipped.append(f"topics that do not match --topics, or match --exclude-topics: {topics}")
-    error = no_segments_error(settings.source)
-    return UserError(f"{error}; skipped: {', '.join(skipped)}" if skipped else str(error))
+    return no_segments_error(settings.source, listing)
 
 
 def _warnings(listing: Listing, settings: Settings) -> list[str]:

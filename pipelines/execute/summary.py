@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from pipelines.command.tables import Section, print_table, shortened, size_text, text_lines
 from pipelines.command.terminal import counted_noun, invocation, printable
+from pipelines.plan.missing import Missing
 from pipelines.source.naming import UNREADABLE, UNREADABLE_FOLDER
 from udfs.format.report_tables import RUNS
 
@@ -51,6 +52,7 @@ class Summary:
     regressing: number of segments in which offsets go backwards.
     uncertain: partition_dir of logs whose last stable offset is held by a transaction of uncertain outcome.
     unknown_outcomes: number of transactions whose outcome can't be known.
+    missing: offsets that no segment of the logs has, each range with ``<topic>-<partition>``.
     """
 
     run_id: str
@@ -75,6 +77,7 @@ class Summary:
     unreadable_chunks: list[tuple[str, int]] = field(default_factory=list)
     uncertain: set[str] = field(default_factory=set)
     unknown_outcomes: int = 0
+    missing: list[tuple[str, Missing]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -86,6 +89,11 @@ class Summary:
             or UNREADABLE in self.skipped
             or UNREADABLE_FOLDER in self.skipped
         )
+
+    @property
+    def missing_offsets(self) -> int:
+        """The number of offsets that no segment has."""
+        return sum(one.last - one.first + 1 for _, one in self.missing)
 
     def damage(self) -> str:
         """The damage in one line."""
@@ -117,7 +125,8 @@ class Summary:
             warnings.append(f"{' and '.join(parts)}, {asked} (segments.left_out)")
         if self.regressing:
             where = counted_noun(self.regressing, "segment")
-            warnings.append(f"offsets go backwards in {where} (segments.offset_regressions)")
+            verb = "contains" if self.regressing == 1 else "contain"
+            warnings.append(f"{where} {verb} offsets that go backwards (segments.offset_regressions)")
         warnings += [
             f"a transaction of uncertain outcome holds the last stable offset of {folder}: "
             "its marker may lie in damaged bytes"
@@ -142,6 +151,7 @@ class Summary:
                 "segments": self.segments,
                 **counted,
                 "damaged_before": sum(self.known_damage.values()),
+                "missing_offsets": self.missing_offsets,
                 "in_part": self.in_part,
                 "undecoded": self.undecoded,
                 "bytes": self.bytes,
@@ -210,10 +220,12 @@ class Summary:
             for found, by_segment in (("this run", self.damaged_segments), ("before", self.known_damage))
             for segment, ranges in sorted(by_segment.items())
         ]
+        missing = [(printable(log), f"{one.first:,}", f"{one.last:,}", one.why) for log, one in self.missing]
         yield from shortened(
             [
                 Section("", columns, rows, tuple(range(1, len(columns)))),
                 Section("damage", ("segment", "ranges", "found by"), damage, (1,)),
+                Section("missing", ("log", "first lost", "last lost", "why"), missing, (1, 2)),
             ]
         )
 
@@ -226,7 +238,13 @@ class Summary:
 
     def damage_line(self) -> str:
         """The last word on damage."""
-        return f"damage: {self.damage() if self.is_damaged else 'none found'}"
+        found = f"damage: {self.damage() if self.is_damaged else 'none found'}"
+        missing = self.missing_offsets
+        return (
+            f"{found}; {counted_noun(missing, 'offset')} in no segment: see lost_offsets"
+            if missing
+            else found
+        )
 
     def next_lines(self) -> list[str]:
         """Where the tables are, and what to do next."""
@@ -278,7 +296,11 @@ def _print_rich(summary: Summary) -> None:
     for line in summary.other_lines():
         console.print(Text(line))
     if summary.chunks is None:
-        console.print(Text(summary.damage_line(), style="bold red" if summary.is_damaged else "green"))
+        console.print(
+            Text(
+                summary.damage_line(), style="bold red" if summary.is_damaged or summary.missing else "green"
+            )
+        )
     for line in summary.next_lines():
         console.print(Text(line), soft_wrap=True)
 

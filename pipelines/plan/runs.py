@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipelines.command.errors import UserError
 from pipelines.plan import ledger
 from pipelines.plan.landed import outlived
 from pipelines.plan.ledger import NOTHING_DECODED, LedgerRow, Partition
@@ -155,6 +156,7 @@ def make_plan(listing: Listing, known: pa.Table, rules: Rules) -> Plan:
             pc.is_in(wanted.column("partition_dir"), pa.array(sorted(copies.kept), pa.string()))
         )
     places = _places(wanted.column("segment"), known.column("segment"))
+    _check_partitions(wanted, known, places)
     gone = [one for one in gone_segments(listing, known) if rules.is_gone(one.row.segment)]
     moving = {one.row.log[:2] for one in gone} | {row.log[:2] for row in copies.leaving}
     is_outside = outside(wanted, places, listing, known, rules.scope)
@@ -174,6 +176,22 @@ def make_plan(listing: Listing, known: pa.Table, rules: Rules) -> Plan:
     left_out = segments.filter(pa.array(is_outside))
     segments = segments.filter(pa.array(~is_outside))
     return Plan(segments, left_out, known, obsolete, rules.scope, moving, copies.warnings, unreadable)
+
+
+def _check_partitions(wanted: pa.Table, known: pa.Table, places: np.ndarray) -> None:
+    """Raises a UserError for a segment that the ledger knows as one of another topic or partition.
+
+    Only ``--topic`` and ``--partition`` can name a segment anew: its rows would count for both.
+    """
+    at = np.flatnonzero(places >= 0)
+    columns = ["topic", "partition", "segment"]
+    now, was = wanted.select(columns).take(pa.array(at)), known.select(columns).take(pa.array(places[at]))
+    same = pc.and_(*(pc.equal(now.column(name), was.column(name)) for name in columns[:2]))
+    for row in was.filter(pc.invert(same)).slice(0, 1).to_pylist():
+        raise UserError(
+            f"{row['segment']} is in this lake as topic {row['topic']}, partition {row['partition']}: "
+            "name it so, or decode it into another lake"
+        )
 
 
 def _places(names: pa.ChunkedArray, among: pa.ChunkedArray) -> np.ndarray:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from pipelines.plan.missing import Extent, Missing, missing_ranges
 from pipelines.plan.slices import Segment
 from pipelines.scanning.slice_scan import DamagedRange, Format, FormatCount, SliceScan, highest, lowest
 from pipelines.source.listing import Listing
@@ -53,6 +54,7 @@ class Log:
     offset_regressions: int = 0
     formats: dict[Format, FormatCount] = field(default_factory=dict)
     damages: list[DamagedRange] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
     open_transactions: list[OpenTransaction] = field(default_factory=list)
 
     @property
@@ -71,9 +73,13 @@ class Log:
 
 @dataclass
 class Findings:
-    """All findings of a scan. skipped: reason -> number of files or folders. unreadable: URI -> why."""
+    """All findings of a scan. skipped: reason -> number of files or folders. unreadable: URI -> why.
+
+    named: topic and partition that were given for all segments; None if their folders tell them.
+    """
 
     sources: tuple[str, ...]
+    named: tuple[str, int] | None = None
     logs: list[Log] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
     unreadable: dict[str, str] = field(default_factory=dict)
@@ -87,6 +93,11 @@ class Findings:
     @property
     def damages(self) -> list[tuple[Log, DamagedRange]]:
         return [(log, damage) for log in self.logs for damage in log.damages]
+
+    @property
+    def missing(self) -> list[tuple[Log, Missing]]:
+        """Offsets that no segment of their log has."""
+        return [(log, one) for log in self.logs for one in log.missing]
 
     @property
     def is_damaged(self) -> bool:
@@ -124,6 +135,7 @@ def _log(scanned: list[tuple[Segment, list[SliceScan]]]) -> Log:
     for at, (segment, slices) in enumerate(scanned):
         following = scanned[at + 1][0].file_base_offset if at + 1 < len(scanned) else None
         _add_segment(log, segment, slices, following)
+    log.missing = missing_ranges([_extent(segment, slices) for segment, slices in scanned])
     log.open_transactions = _open_transactions(scanned, log.damages)
     return log
 
@@ -146,6 +158,19 @@ def _add_segment(log: Log, segment: Segment, slices: list[SliceScan], following:
         for key, count in scan.formats.items():
             log.formats.setdefault(key, FormatCount()).add(count)
     log.damages += _damages(segment, slices, following)
+
+
+def _extent(segment: Segment, slices: list[SliceScan]) -> Extent:
+    """What a segment covers, from its slices in order."""
+    totals = [scan.report.totals for scan in slices]
+    return Extent(
+        segment.file_base_offset,
+        lowest(*(one.first_base_offset for one in totals)),
+        highest(*(one.end_offset for one in totals)),
+        sum(one.records for one in totals),
+        any(scan.damages for scan in slices),
+        any(one.next_offset is None for one in slices[-1].damages),
+    )
 
 
 def _damages(segment: Segment, slices: list[SliceScan], following: int | None) -> list[DamagedRange]:

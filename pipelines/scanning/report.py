@@ -46,6 +46,12 @@ def sections(findings: Findings) -> Iterator[Section]:
             (2, 3, 6),
         ),
         Section(
+            "missing",
+            ("log", "first lost", "last lost", "why"),
+            [(_name(log), f"{one.first:,}", f"{one.last:,}", one.why) for log, one in findings.missing],
+            (1, 2),
+        ),
+        Section(
             "open transactions",
             ("log", "producer id", "epoch", "first offset", "began", "state"),
             [
@@ -159,6 +165,8 @@ def _time(milliseconds: int | None) -> str:
 def next_steps(findings: Findings) -> list[str]:
     """Commands to run next, complete with arguments, each below a comment that says what it does."""
     sources = " ".join(f"--source {shlex.quote(source)}" for source in findings.sources)
+    if findings.named is not None:
+        sources += " --topic {} --partition {}".format(*findings.named)
     steps = [
         "# decode all records, batches and damaged ranges into tables",
         f"{invocation()} decode {sources} --lake lake",
@@ -220,7 +228,7 @@ def to_text(findings: Findings) -> Iterator[str]:
         yield ""
         yield from text_lines(section, _REST)
     yield ""
-    yield "damage: none found" if not findings.is_damaged else f"damage: {damage(findings)}"
+    yield _verdict(findings)
     yield "next:"
     yield from (f"  {step}" for step in next_steps(findings))
 
@@ -236,6 +244,13 @@ def damage(findings: Findings) -> str:
     return ", ".join(parts)
 
 
+def _verdict(findings: Findings) -> str:
+    """The last word on damage, and on offsets that are in no segment."""
+    found = f"damage: {damage(findings) if findings.is_damaged else 'none found'}"
+    missing = sum(one.last - one.first + 1 for _, one in findings.missing)
+    return f"{found}; {counted_noun(missing, 'offset')} in no segment" if missing else found
+
+
 def print_rich(findings: Findings) -> None:
     """Prints the findings on a terminal, with ``rich``."""
     from rich.console import Console
@@ -245,10 +260,8 @@ def print_rich(findings: Findings) -> None:
     console.print(Text(headline(findings), style="bold"))
     for section in sections(findings):
         print_table(console, section, _REST)
-    if findings.is_damaged:
-        console.print(Text(f"damage: {damage(findings)}", style="bold red"))
-    else:
-        console.print(Text("damage: none found", style="green"))
+    lost = findings.is_damaged or findings.missing
+    console.print(Text(_verdict(findings), style="bold red" if lost else "green"))
     console.print(Text("next:", style="bold"))
     for step in next_steps(findings):
         console.print(Text(f"  {step}", style="dim" if step.startswith("#") else ""), soft_wrap=True)

@@ -17,13 +17,16 @@ import regex
 
 from pipelines.command.errors import UserError
 from pipelines.command.settings import REGEX_FLAGS
+from pipelines.command.terminal import first_names
 from pipelines.source.naming import (
     LEFT_BEHIND,
+    NO_PARTITION,
     NULL_TO_SPARK,
     NULL_TOPIC,
     SEGMENT_SUFFIX,
     UNREADABLE,
     UNREADABLE_FOLDER,
+    PartitionFolder,
     counts_folders,
     left_behind,
     parse_file,
@@ -125,11 +128,14 @@ def list_segments(
     follow_symlinks: bool = False,
     topics: str | None = None,
     exclude_topics: str | None = None,
+    topic: str | None = None,
+    partition: int | None = None,
     null_topic: bool = True,
 ) -> Listing:
     """The segments of all sources, each once. Raises a UserError if a source can't be opened or holds none.
 
     on_demand: its Spark lists file systems that are not local; None if all sources are local.
+    topic, partition: of the segments, whatever their folder is called; then all have to be in one folder.
     null_topic: whether a topic with the name that Spark's writer reads as null may be decoded.
     """
     sources = [sources] if isinstance(sources, str) else list(sources)
@@ -138,8 +144,12 @@ def list_segments(
     listing = Listing()
     rows = _Rows()
     local = _local_folders(resolved.folders, resolved.files, follow_symlinks, listing)
-    for folder in _merged([*local, *_remote_folders(on_demand, resolved.remote)]):
-        _add_folder(folder, topic_filter, null_topic, listing, rows)
+    folders = list(_merged([*local, *_remote_folders(on_demand, resolved.remote)]))
+    if topic is not None:
+        _check_one_folder(folders)
+    for folder in folders:
+        place = parse_folder(folder.uri if topic is None else f"{topic}-{partition}")
+        _add_folder(folder, place, topic_filter, null_topic, listing, rows)
     listing.segments = rows.table().sort_by(
         [("partition_dir", "ascending"), ("file_base_offset", "ascending")]
     )
@@ -148,9 +158,29 @@ def list_segments(
     return listing
 
 
-def no_segments_error(sources: Iterable[str]) -> UserError:
-    """The error if the sources hold no segment at all."""
-    return UserError(f"no segments (<topic>-<partition>/<20 digits>.log) in {', '.join(sources)}")
+def no_segments_error(sources: Iterable[str], listing: Listing | None = None) -> UserError:
+    """The error if the sources hold no segment. listing: what was skipped and left out of them."""
+    text = f"no segments (<topic>-<partition>/<20 digits>.log) in {', '.join(sources)}"
+    listing = listing or Listing()
+    skipped = [f"{n} x {reason}" for reason, n in sorted(listing.skipped.items())]
+    if listing.unasked:
+        topics = first_names(sorted(listing.unasked))
+        skipped.append(f"topics that do not match --topics, or match --exclude-topics: {topics}")
+    if skipped:
+        text += f"; skipped: {', '.join(skipped)}"
+    if NO_PARTITION in listing.skipped:
+        text += "; say what a folder of another name holds: --topic NAME --partition NUMBER"
+    return UserError(text)
+
+
+def _check_one_folder(folders: Iterable[Folder]) -> None:
+    """Raises a UserError if the segments that sources name are in several folders."""
+    found = sorted(f.uri for f in folders if any(one.wanted for one in f.files))
+    if len(found) > 1:
+        raise UserError(
+            f"--topic and --partition are for the segments of one folder, and here are {len(found)}: "
+            f"{first_names(found, 3)}"
+        )
 
 
 class _Rows:
@@ -177,11 +207,15 @@ class _Rows:
 
 
 def _add_folder(
-    folder: Folder, topic_filter: TopicFilter, null_topic: bool, listing: Listing, rows: _Rows
+    folder: Folder,
+    place: PartitionFolder | str,
+    topic_filter: TopicFilter,
+    null_topic: bool,
+    listing: Listing,
+    rows: _Rows,
 ) -> None:
     """Adds the segments of a folder to ``rows``, or counts in ``listing`` why they are skipped."""
     wanted = sum(file.wanted for file in folder.files)
-    place = parse_folder(folder.uri)
     if not isinstance(place, str) and place.topic == NULL_TOPIC and not null_topic:
         place = NULL_TO_SPARK
     if isinstance(place, str):

@@ -20,7 +20,7 @@ SELECT topic, partition, offset, timestamp,
   map_from_arrays(
     array_distinct(headers.key),
     transform(array_distinct(headers.key), name ->
-      try_validate_utf8(CAST(element_at(filter(headers, h -> h.key = name), -1).value AS STRING)))
+      try_validate_utf8(CAST(try_element_at(filter(headers, h -> h.key = name), -1).value AS STRING)))
   ) AS headers_text,
   key, value, headers, timestampType, producer_id, size_bytes, segment
 FROM committed_records

@@ -101,3 +101,9 @@ SELECT CAST(max(key) AS STRING) AS k, count(DISTINCT CAST(key AS STRING)) AS n F
 SELECT CAST(key AS STRING), count(*) FROM records GROUP BY key;
 
 SELECT CAST(key AS STRING) AS k FROM records WHERE CAST(value AS STRING) = 'a' OR CAST(value AS STRING) LIKE 'a%' ORDER BY CAST(key AS STRING);
+
+SELECT headers.key AS a, array_distinct(headers.key) AS b, transform(headers, h -> h.value) AS c, filter(headers, h -> h.key = 'a') AS d, filter(headers, h -> h.value > x'00') AS e, try_element_at(headers, -1).value AS f, try_element_at(headers.key, 2) AS g, try_element_at(headers, 9) AS h FROM records;
+
+SELECT try_validate_utf8(CAST(key AS STRING)) AS a, try_validate_utf8(control_type) AS b, transform(filter(headers, h -> h.key <> 'a'), x -> transform(headers, y -> y.key = x.key)) AS c, map_from_arrays(array_distinct(headers.key), transform(array_distinct(headers.key), n -> try_element_at(filter(headers, h -> h.key = n), -1).value)) AS d FROM records;
+
+SELECT key_text, value_text, headers_text, headers_text['a'], element_at(headers_text, 'b') AS b, headers_text['a'] IS NULL AS c, map_keys(headers_text) AS d FROM (SELECT try_validate_utf8(CAST(key AS STRING)) AS key_text, try_validate_utf8(CAST(value AS STRING)) AS value_text, map_from_arrays(array_distinct(headers.key), transform(array_distinct(headers.key), name -> try_validate_utf8(CAST(try_element_at(filter(headers, h -> h.key = name), -1).value AS STRING)))) AS headers_text FROM records);
