@@ -20,11 +20,10 @@ from pipelines.plan.slice_input import to_arrow
 from pipelines.plan.slices import Slice, pack
 from pipelines.source.hadoop import exists
 from pipelines.source.uris import escape
+from udfs.source.store import worker_opens
 from udfs.spark.protocol import SLICE_SCHEMA
 
 DIRECT, BINARY, RAW = "direct", "binary", "raw"
-# URI schemes that a worker opens with pyarrow.fs; Spark reads all others
-_WORKER_OPENS = ("file", "s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss")
 _MAX_CONTENT = 2**31 - 1
 _ROW_ORDER = ("group_id", "partition_dir", "file_base_offset", "segment", "start", "chunk_position")
 
@@ -119,11 +118,6 @@ class Reader:
             .withColumnsRenamed({"at": "chunk_position", "bytes": "content"})
             .drop("landed", "size")
         )
-
-
-def worker_opens(uri: str) -> bool:
-    """Whether a worker can open a file itself."""
-    return uri.partition("://")[0] in _WORKER_OPENS
 
 
 def choose_mode(read: str, from_raw: bool, uris: Sequence[str]) -> str:

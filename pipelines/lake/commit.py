@@ -30,15 +30,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from pipelines.command.errors import RunFailed, one_line
 from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.session import configured
 from pipelines.command.settings import Settings
@@ -47,7 +49,8 @@ from pipelines.lake.address import table_path
 from pipelines.lake.intents import FOLDER, Intent, Intents, Place
 from pipelines.plan import ledger
 from pipelines.plan.ledger import LedgerRow, Log, Partition
-from pipelines.source.delta import read_rows, sql_in, sql_literal
+from pipelines.source.delta import open_table, read_rows, sql_in, sql_literal
+from pipelines.source.hadoop import open_to_spark
 from pipelines.source.uris import escape
 from udfs.arrow.parquet_sink import DataFile
 from udfs.format import schema
@@ -66,6 +69,7 @@ _POSITIONS = {
 _LEDGER = schema.SEGMENTS.name
 # Hadoop's names of the levels 1 to 9 of gzip
 _GZIP_LEVELS = "BEST_SPEED TWO THREE FOUR FIVE SIX SEVEN EIGHT BEST_COMPRESSION"
+_RUNS_PER_LEASE = 1_000_000
 _LOGS_PER_DELETE = 200  # a longer condition takes long to parse
 
 
@@ -92,6 +96,7 @@ class LakeWriter:
         return table_path(self.address, table)
 
     def table(self, name: str) -> DataFrame:
+        open_to_spark(self._on_demand.spark, self.address)
         return self._on_demand.spark.read.format("delta").load(self.path(name))
 
     def ledger(self, where: str = "") -> pa.Table:
@@ -125,18 +130,76 @@ class LakeWriter:
         return self._open(table).transaction_version(self.app_id) or 0
 
     def _open(self, table: str) -> DeltaTable:
-        """A table at its latest version. Opened once: a log of a million data files takes seconds to read."""
+        """A table. Opened once: a log of a million data files takes seconds to read.
+
+        At its latest version; where a lease is the lock, at the version after this job's last commit.
+        """
         opened = self._opened.get(table)
         if opened is None:
-            opened = self._opened[table] = DeltaTable(self.path(table))
-        else:
+            opened = self._opened[table] = open_table(self.path(table))
+        elif self.intents.lease is None:
             opened.update_incremental()
         return opened
 
     def next_version(self) -> int:
         """The version of the next run: above those of all tables."""
         tables = (schema.RAW_SEGMENTS,) if self.app_id == INGEST_APP else (*DECODED, schema.SEGMENTS)
-        return 1 + max(self.committed(table.name) for table in tables)
+        version = 1 + max(self.committed(table.name) for table in tables)
+        if self.intents.lease is None:
+            return version
+        self._open(schema.TRANSACTIONS.name)
+        self._check_alone()
+        return max(version, self.intents.lease.number * _RUNS_PER_LEASE + 1)
+
+    def _check_alone(self) -> None:
+        """Raises a RunFailed where another job has written since the tables were opened, or is about to."""
+        if self.intents.lease is None:
+            return
+        self.intents.lease.check()
+        published = open_table(self.path(self._publishing)).version()
+        if published != self._open(self._publishing).version() or self.intents.paths():
+            raise self._not_alone()
+
+    def _not_alone(self) -> RunFailed:
+        return RunFailed(
+            f"another run has written to {self.address} at the same time: start again once it has ended"
+        )
+
+    @property
+    def _publishing(self) -> str:
+        """The table whose commit makes a run's rows valid."""
+        return schema.RAW_SEGMENTS.name if self.app_id == INGEST_APP else _LEDGER
+
+    def _is_done(self, table: Table, intent: Intent) -> bool:
+        """Whether a table has the run's commit. Raises a RunFailed where a later run has committed to it."""
+        version = self.committed(table.name)
+        if version > intent.version and self.intents.lease is not None:
+            raise self._not_alone()
+        return version >= intent.version
+
+    def _commit(self, table: Table, intent: Intent, write: Callable[[DeltaTable], object]) -> None:
+        """Makes one commit. Where a lease is the lock: onto the version that is known, or not at all."""
+        delta = self._open(table.name)
+        if self.intents.lease is None:
+            write(delta)
+            return
+        known = delta.version()
+        try:
+            write(delta)
+        except DeltaError as error:
+            del self._opened[table.name]
+            # Of a commit that succeeded the answer may be lost; a version has one run
+            if self.committed(table.name) != intent.version:
+                raise RunFailed(f"{self._not_alone()} ({one_line(error)})") from error
+        else:
+            if delta.version() != known + 1:
+                delta.load_as_version(known + 1)
+
+    def _properties(self, intent: Intent) -> CommitProperties:
+        return CommitProperties(
+            app_transactions=[Transaction(intent.app_id, intent.version)],
+            max_commit_retries=None if self.intents.lease is None else 0,
+        )
 
     # Runs that were killed
 
@@ -149,6 +212,8 @@ class LakeWriter:
         ]
         for folder in self.intents.staged_folders():
             self.intents.remove_folder(folder)
+        self._opened.clear()
+        self._open(self._publishing)  # before anything is planned: what is published is published onto this
         return finished
 
     def _recover(self, intent: Intent) -> bool:
@@ -156,7 +221,7 @@ class LakeWriter:
         if intent.rows_by_spark and self.committed(_first_table(intent).name) < intent.version:
             self.intents.remove(intent)
             return False
-        if self._is_lost(intent):
+        if self._is_lost(intent) or self._is_outrun(intent):
             self._take_back(intent)
             return False
         self.finish(intent)
@@ -166,6 +231,17 @@ class LakeWriter:
         """Whether a data file that is not committed yet no longer exists."""
         waiting = [f for f in intent.files if self.committed(f.table) < intent.version]
         return not self.intents.holds([f"{f.table}/{f.path}" for f in waiting])
+
+    def _is_outrun(self, intent: Intent) -> bool:
+        """Whether another run has published since this one was planned: two jobs wrote at the same time."""
+        publishing = self._open(self._publishing)
+        is_published = self.committed(self._publishing) >= intent.version
+        tables = (*DECODED, schema.TRANSACTIONS) if intent.app_id == DECODE_APP else ()
+        return intent.after >= 0 and (
+            any(self.committed(table.name) > intent.version for table in tables)
+            or self.committed(self._publishing) > intent.version
+            or (not is_published and publishing.version() != intent.after)
+        )
 
     def _take_back(self, intent: Intent) -> None:
         """Deletes the rows of an intent that can't be finished. Its segments will be decoded again.
@@ -193,6 +269,9 @@ class LakeWriter:
 
         If Spark fails before it commits these rows, the intent is removed: nothing of the run is left.
         """
+        self._check_alone()
+        if self.intents.lease is not None:
+            intent = replace(intent, after=self._open(self._publishing).version())
         self.intents.write(intent)
         if rows is not None:
             try:
@@ -210,7 +289,7 @@ class LakeWriter:
             self._add_files(schema.RAW_SEGMENTS, intent)
             self._delete_landed(intent)
         else:
-            if self.committed(_LEDGER) < intent.version:
+            if not self._is_done(schema.SEGMENTS, intent):
                 self._append_rows(intent)
                 self.intents.flush_commits(intent)
                 outcome = self._publish(intent)
@@ -234,16 +313,19 @@ class LakeWriter:
     def _add_files(self, table: Table, intent: Intent) -> None:
         """Adds data files that exist already to a table's Delta log, in one commit."""
         files = [f for f in intent.files if f.table == table.name]
-        if not files or self.committed(table.name) >= intent.version:
+        if not files or self._is_done(table, intent):
             return
-        delta = self._open(table.name)
-        delta.create_write_transaction(
-            [_add_action(f) for f in files],
-            mode="append",
-            schema=delta.schema(),
-            partition_by=list(table.partitioned_by),
-            commit_properties=_properties(intent),
-        )
+
+        def add(delta: DeltaTable) -> None:
+            delta.create_write_transaction(
+                [_add_action(f) for f in files],
+                mode="append",
+                schema=delta.schema(),
+                partition_by=list(table.partitioned_by),
+                commit_properties=self._properties(intent),
+            )
+
+        self._commit(table, intent, add)
 
     def _append(self, table: Table, rows: DataFrame, intent: Intent) -> None:
         """Appends rows with Spark, unless the table has this version already."""
@@ -252,6 +334,7 @@ class LakeWriter:
             writer = writer.option("txnAppId", intent.app_id).option("txnVersion", intent.version)
             with configured(self._on_demand.spark, writing_conf(self._on_demand.settings)):
                 writer.save(self.path(table.name))
+            self._opened.pop(table.name, None)
 
     def _publish(self, intent: Intent) -> Outcome:
         """Commits ``transactions`` and then the ledger, which makes the run's rows valid."""
@@ -295,7 +378,7 @@ class LakeWriter:
 
     def _append_transactions(self, rows: pa.Table, intent: Intent) -> None:
         table = schema.TRANSACTIONS
-        if not rows.num_rows or self.committed(table.name) >= intent.version:
+        if not rows.num_rows or self._is_done(table, intent):
             return
         generation = pa.repeat(pa.scalar(intent.version, pa.int64()), rows.num_rows)
         columns = rows.append_column("generation", generation).select(table.arrow_schema().names)
@@ -303,7 +386,12 @@ class LakeWriter:
 
     def _write(self, table: Table, rows: pa.Table, intent: Intent) -> None:
         """Appends an Arrow table in one commit."""
-        write_deltalake(self.path(table.name), rows, mode="append", commit_properties=_properties(intent))
+        properties = self._properties(intent)
+        self._commit(
+            table,
+            intent,
+            lambda delta: write_deltalake(delta, rows, mode="append", commit_properties=properties),
+        )
 
     def _update_ledger(self, put: Collection[LedgerRow], intent: Intent) -> None:
         rows = ledger.to_arrow(put)
@@ -314,16 +402,20 @@ class LakeWriter:
         gone = pa.Table.from_pylist([{"segment": row.segment} for row in intent.drop], schema=rows.schema)
         flags = pa.array([False] * rows.num_rows + [True] * gone.num_rows, pa.bool_())
         changes = pa.concat_tables([rows, gone]).append_column("dropped", flags)
-        merge = self._open(_LEDGER).merge(
-            changes,
-            "old.segment = new.segment",
-            source_alias="new",
-            target_alias="old",
-            commit_properties=_properties(intent),
-        )
         values = {f'"{name}"': f'new."{name}"' for name in names}
-        merge = merge.when_matched_delete("new.dropped").when_matched_update(values)
-        merge.when_not_matched_insert(values, "NOT new.dropped").execute()
+
+        def merge(delta: DeltaTable) -> None:
+            merger = delta.merge(
+                changes,
+                "old.segment = new.segment",
+                source_alias="new",
+                target_alias="old",
+                commit_properties=self._properties(intent),
+            )
+            merger = merger.when_matched_delete("new.dropped").when_matched_update(values)
+            merger.when_not_matched_insert(values, "NOT new.dropped").execute()
+
+        self._commit(schema.SEGMENTS, intent, merge)
 
     # Rows that are not valid any more
 
@@ -351,7 +443,7 @@ class LakeWriter:
         ]
         for begin in range(0, len(obsolete), _LOGS_PER_DELETE):
             condition = " OR ".join(obsolete[begin : begin + _LOGS_PER_DELETE])
-            self._open(schema.TRANSACTIONS.name).delete(condition)
+            self._delete_where(schema.TRANSACTIONS, condition)
 
     def _delete_landed(self, intent: Intent) -> None:
         """Deletes chunks that this run replaced, and those of dropped segments."""
@@ -367,7 +459,11 @@ class LakeWriter:
 
     def _delete(self, table: Table, places: list[Place], also: str = "") -> None:
         condition = delete_predicate(table.name, places)
-        self._open(table.name).delete(f"{condition} AND {also}" if also else condition)
+        self._delete_where(table, f"{condition} AND {also}" if also else condition)
+
+    def _delete_where(self, table: Table, condition: str) -> None:
+        once = CommitProperties(max_commit_retries=None if self.intents.lease is None else 0)
+        self._open(table.name).delete(condition, commit_properties=once)
 
 
 def writing_conf(settings: Settings) -> dict[str, str]:
@@ -413,10 +509,6 @@ def _partition_predicate(partitions: Iterable[Partition]) -> str:
     topics = ", ".join(sorted({sql_literal(topic) for topic, _ in partitions}))
     numbers = ", ".join(sorted({str(int(number)) for _, number in partitions}))
     return f'topic IN ({topics}) AND "partition" IN ({numbers})'
-
-
-def _properties(intent: Intent) -> CommitProperties:
-    return CommitProperties(app_transactions=[Transaction(intent.app_id, intent.version)])
 
 
 def _add_action(file: DataFile) -> AddAction:

@@ -24,6 +24,7 @@ from pipelines.lake.address import (
 )
 from udfs.format.report_tables import REPORT_TABLES
 from udfs.format.schema import SEGMENTS, TABLES, Table
+from udfs.source.store import deltalake_options
 
 _AMBIGUOUS = re.compile(r"[][\\\x00-\x1f]|%[0-9A-Fa-f]{2}")
 
@@ -48,6 +49,8 @@ def check_place(address: str) -> bool:
     local = Path(address) if "://" not in address else None
     if local is not None:
         _check_folder(local)
+    elif "#" in address or "?" in address:
+        raise UserError(f"the lake's URI {address!r} contains '#' or '?': choose another")
     exists = is_lake(address)
     if local is not None and not exists:
         _check_nothing_else(local)
@@ -74,6 +77,7 @@ def create_table(address: str, table: Table) -> None:
             partition_by=list(table.partitioned_by),
             description=table.comment,
             configuration=properties,
+            storage_options=deltalake_options(path),
             raise_if_key_not_exists=False,
         )
     except (DeltaError, OSError) as error:
