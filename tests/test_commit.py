@@ -16,7 +16,8 @@ from deltalake import DeltaTable
 from pipelines import decode_batches, register
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
-from pipelines.lake.commit import DECODE_APP, LakeWriter, delete_predicate
+from pipelines.lake.commit import LakeWriter, delete_predicate
+from pipelines.lake.committed import DECODE_APP
 from pipelines.lake.intents import Intent, Intents, Place
 from pipelines.plan.ledger import LedgerRow
 from tests.soak import scenario

@@ -23,33 +23,33 @@ rows are replaced, none is missing and none is doubled. Why this holds if the pr
   are missing, nothing of the run was committed, and its intent is removed.
 * a VACUUM without retention may delete data files that a killed run has not committed yet: the rows that the
   run appended are deleted, and its segments are decoded again.
-* of two jobs at once, the lock admits one. It is held until the job ends.
+* of two jobs at once, the lock admits one. It is held until the job ends. Where the lock is a lease, which a
+  job may lose, ``pipelines.lake.committed`` keeps two jobs apart.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import DeltaError
+from deltalake import DeltaTable, write_deltalake
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipelines.command.errors import RunFailed, one_line
 from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.session import configured
 from pipelines.command.settings import Settings
 from pipelines.lake import transactions
 from pipelines.lake.address import table_path
+from pipelines.lake.committed import DECODED, INGEST_APP, CommittedTables
 from pipelines.lake.intents import FOLDER, Intent, Intents, Place
 from pipelines.plan import ledger
 from pipelines.plan.ledger import LedgerRow, Log, Partition
-from pipelines.source.delta import open_table, read_rows, sql_in, sql_literal
+from pipelines.source.delta import read_rows, sql_in, sql_literal
 from pipelines.source.hadoop import open_to_spark
 from pipelines.source.uris import escape
 from udfs.arrow.parquet_sink import DataFile
@@ -57,9 +57,6 @@ from udfs.format import schema
 from udfs.format.schema import Table
 from udfs.spark.protocol import BATCH_ROW, DAMAGE_ROW, STAGED_DDL
 
-DECODE_APP = "kafka-log-decode"
-INGEST_APP = "kafka-log-ingest"
-DECODED = (schema.RECORDS, schema.BATCHES, schema.QUARANTINE)
 _POSITIONS = {
     schema.RECORDS.name: "batch_position",
     schema.BATCHES.name: "position",
@@ -69,7 +66,6 @@ _POSITIONS = {
 _LEDGER = schema.SEGMENTS.name
 # Hadoop's names of the levels 1 to 9 of gzip
 _GZIP_LEVELS = "BEST_SPEED TWO THREE FOUR FIVE SIX SEVEN EIGHT BEST_COMPRESSION"
-_RUNS_PER_LEASE = 1_000_000
 _LOGS_PER_DELETE = 200  # a longer condition takes long to parse
 
 
@@ -85,15 +81,12 @@ class Outcome:
     unknown: int = 0
 
 
-class LakeWriter:
+class LakeWriter(CommittedTables):
     """The tables of one lake, and the commits of one app (DECODE_APP or INGEST_APP) to them."""
 
     def __init__(self, on_demand: SparkOnDemand, address: str, intents: Intents, app_id: str) -> None:
-        self._on_demand, self.address, self.intents, self.app_id = on_demand, address, intents, app_id
-        self._opened: dict[str, DeltaTable] = {}
-
-    def path(self, table: str) -> str:
-        return table_path(self.address, table)
+        super().__init__(address, intents, app_id)
+        self._on_demand = on_demand
 
     def table(self, name: str) -> DataFrame:
         open_to_spark(self._on_demand.spark, self.address)
@@ -125,82 +118,6 @@ class LakeWriter:
         """The rows of a folder of staged rows, columns of STAGED_DDL."""
         return self._on_demand.spark.read.schema(STAGED_DDL).parquet(escape(self.staged_path(name)))
 
-    def committed(self, table: str) -> int:
-        """The version of this app's last commit to a table; 0 for none."""
-        return self._open(table).transaction_version(self.app_id) or 0
-
-    def _open(self, table: str) -> DeltaTable:
-        """A table. Opened once: a log of a million data files takes seconds to read.
-
-        At its latest version; where a lease is the lock, at the version after this job's last commit.
-        """
-        opened = self._opened.get(table)
-        if opened is None:
-            opened = self._opened[table] = open_table(self.path(table))
-        elif self.intents.lease is None:
-            opened.update_incremental()
-        return opened
-
-    def next_version(self) -> int:
-        """The version of the next run: above those of all tables."""
-        tables = (schema.RAW_SEGMENTS,) if self.app_id == INGEST_APP else (*DECODED, schema.SEGMENTS)
-        version = 1 + max(self.committed(table.name) for table in tables)
-        if self.intents.lease is None:
-            return version
-        self._open(schema.TRANSACTIONS.name)
-        self._check_alone()
-        return max(version, self.intents.lease.number * _RUNS_PER_LEASE + 1)
-
-    def _check_alone(self) -> None:
-        """Raises a RunFailed where another job has written since the tables were opened, or is about to."""
-        if self.intents.lease is None:
-            return
-        self.intents.lease.check()
-        published = open_table(self.path(self._publishing)).version()
-        if published != self._open(self._publishing).version() or self.intents.paths():
-            raise self._not_alone()
-
-    def _not_alone(self) -> RunFailed:
-        return RunFailed(
-            f"another run has written to {self.address} at the same time: start again once it has ended"
-        )
-
-    @property
-    def _publishing(self) -> str:
-        """The table whose commit makes a run's rows valid."""
-        return schema.RAW_SEGMENTS.name if self.app_id == INGEST_APP else _LEDGER
-
-    def _is_done(self, table: Table, intent: Intent) -> bool:
-        """Whether a table has the run's commit. Raises a RunFailed where a later run has committed to it."""
-        version = self.committed(table.name)
-        if version > intent.version and self.intents.lease is not None:
-            raise self._not_alone()
-        return version >= intent.version
-
-    def _commit(self, table: Table, intent: Intent, write: Callable[[DeltaTable], object]) -> None:
-        """Makes one commit. Where a lease is the lock: onto the version that is known, or not at all."""
-        delta = self._open(table.name)
-        if self.intents.lease is None:
-            write(delta)
-            return
-        known = delta.version()
-        try:
-            write(delta)
-        except DeltaError as error:
-            del self._opened[table.name]
-            # Of a commit that succeeded the answer may be lost; a version has one run
-            if self.committed(table.name) != intent.version:
-                raise RunFailed(f"{self._not_alone()} ({one_line(error)})") from error
-        else:
-            if delta.version() != known + 1:
-                delta.load_as_version(known + 1)
-
-    def _properties(self, intent: Intent) -> CommitProperties:
-        return CommitProperties(
-            app_transactions=[Transaction(intent.app_id, intent.version)],
-            max_commit_retries=None if self.intents.lease is None else 0,
-        )
-
     # Runs that were killed
 
     def recover(self) -> list[Intent]:
@@ -212,8 +129,7 @@ class LakeWriter:
         ]
         for folder in self.intents.staged_folders():
             self.intents.remove_folder(folder)
-        self._opened.clear()
-        self._open(self._publishing)  # before anything is planned: what is published is published onto this
+        self.pin()
         return finished
 
     def _recover(self, intent: Intent) -> bool:
@@ -221,7 +137,7 @@ class LakeWriter:
         if intent.rows_by_spark and self.committed(_first_table(intent).name) < intent.version:
             self.intents.remove(intent)
             return False
-        if self._is_lost(intent) or self._is_outrun(intent):
+        if self._is_lost(intent) or self.is_outrun(intent):
             self._take_back(intent)
             return False
         self.finish(intent)
@@ -231,17 +147,6 @@ class LakeWriter:
         """Whether a data file that is not committed yet no longer exists."""
         waiting = [f for f in intent.files if self.committed(f.table) < intent.version]
         return not self.intents.holds([f"{f.table}/{f.path}" for f in waiting])
-
-    def _is_outrun(self, intent: Intent) -> bool:
-        """Whether another run has published since this one was planned: two jobs wrote at the same time."""
-        publishing = self._open(self._publishing)
-        is_published = self.committed(self._publishing) >= intent.version
-        tables = (*DECODED, schema.TRANSACTIONS) if intent.app_id == DECODE_APP else ()
-        return intent.after >= 0 and (
-            any(self.committed(table.name) > intent.version for table in tables)
-            or self.committed(self._publishing) > intent.version
-            or (not is_published and publishing.version() != intent.after)
-        )
 
     def _take_back(self, intent: Intent) -> None:
         """Deletes the rows of an intent that can't be finished. Its segments will be decoded again.
@@ -269,9 +174,7 @@ class LakeWriter:
 
         If Spark fails before it commits these rows, the intent is removed: nothing of the run is left.
         """
-        self._check_alone()
-        if self.intents.lease is not None:
-            intent = replace(intent, after=self._open(self._publishing).version())
+        intent = self.fenced(intent)
         self.intents.write(intent)
         if rows is not None:
             try:
@@ -289,7 +192,7 @@ class LakeWriter:
             self._add_files(schema.RAW_SEGMENTS, intent)
             self._delete_landed(intent)
         else:
-            if not self._is_done(schema.SEGMENTS, intent):
+            if not self.is_done(schema.SEGMENTS, intent):
                 self._append_rows(intent)
                 self.intents.flush_commits(intent)
                 outcome = self._publish(intent)
@@ -313,7 +216,7 @@ class LakeWriter:
     def _add_files(self, table: Table, intent: Intent) -> None:
         """Adds data files that exist already to a table's Delta log, in one commit."""
         files = [f for f in intent.files if f.table == table.name]
-        if not files or self._is_done(table, intent):
+        if not files or self.is_done(table, intent):
             return
 
         def add(delta: DeltaTable) -> None:
@@ -322,10 +225,10 @@ class LakeWriter:
                 mode="append",
                 schema=delta.schema(),
                 partition_by=list(table.partitioned_by),
-                commit_properties=self._properties(intent),
+                commit_properties=self.properties(intent),
             )
 
-        self._commit(table, intent, add)
+        self.commit_once(table, intent, add)
 
     def _append(self, table: Table, rows: DataFrame, intent: Intent) -> None:
         """Appends rows with Spark, unless the table has this version already."""
@@ -334,7 +237,7 @@ class LakeWriter:
             writer = writer.option("txnAppId", intent.app_id).option("txnVersion", intent.version)
             with configured(self._on_demand.spark, writing_conf(self._on_demand.settings)):
                 writer.save(self.path(table.name))
-            self._opened.pop(table.name, None)
+            self.forget(table)
 
     def _publish(self, intent: Intent) -> Outcome:
         """Commits ``transactions`` and then the ledger, which makes the run's rows valid."""
@@ -378,7 +281,7 @@ class LakeWriter:
 
     def _append_transactions(self, rows: pa.Table, intent: Intent) -> None:
         table = schema.TRANSACTIONS
-        if not rows.num_rows or self._is_done(table, intent):
+        if not rows.num_rows or self.is_done(table, intent):
             return
         generation = pa.repeat(pa.scalar(intent.version, pa.int64()), rows.num_rows)
         columns = rows.append_column("generation", generation).select(table.arrow_schema().names)
@@ -386,8 +289,8 @@ class LakeWriter:
 
     def _write(self, table: Table, rows: pa.Table, intent: Intent) -> None:
         """Appends an Arrow table in one commit."""
-        properties = self._properties(intent)
-        self._commit(
+        properties = self.properties(intent)
+        self.commit_once(
             table,
             intent,
             lambda delta: write_deltalake(delta, rows, mode="append", commit_properties=properties),
@@ -410,12 +313,12 @@ class LakeWriter:
                 "old.segment = new.segment",
                 source_alias="new",
                 target_alias="old",
-                commit_properties=self._properties(intent),
+                commit_properties=self.properties(intent),
             )
             merger = merger.when_matched_delete("new.dropped").when_matched_update(values)
             merger.when_not_matched_insert(values, "NOT new.dropped").execute()
 
-        self._commit(schema.SEGMENTS, intent, merge)
+        self.commit_once(schema.SEGMENTS, intent, merge)
 
     # Rows that are not valid any more
 
@@ -443,7 +346,7 @@ class LakeWriter:
         ]
         for begin in range(0, len(obsolete), _LOGS_PER_DELETE):
             condition = " OR ".join(obsolete[begin : begin + _LOGS_PER_DELETE])
-            self._delete_where(schema.TRANSACTIONS, condition)
+            self.delete_where(schema.TRANSACTIONS, condition)
 
     def _delete_landed(self, intent: Intent) -> None:
         """Deletes chunks that this run replaced, and those of dropped segments."""
@@ -459,11 +362,7 @@ class LakeWriter:
 
     def _delete(self, table: Table, places: list[Place], also: str = "") -> None:
         condition = delete_predicate(table.name, places)
-        self._delete_where(table, f"{condition} AND {also}" if also else condition)
-
-    def _delete_where(self, table: Table, condition: str) -> None:
-        once = CommitProperties(max_commit_retries=None if self.intents.lease is None else 0)
-        self._open(table.name).delete(condition, commit_properties=once)
+        self.delete_where(table, f"{condition} AND {also}" if also else condition)
 
 
 def writing_conf(settings: Settings) -> dict[str, str]:

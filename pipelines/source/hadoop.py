@@ -35,9 +35,9 @@ def default_scheme(spark: SparkSession) -> str:
 
 
 def open_to_spark(spark: SparkSession, uri: str) -> None:
-    """Lets a session open a canonical URI, by the variables of the environment where it has no settings.
+    """Lets a session open a canonical URI, by the environment where it has no settings.
 
-    Raises a UserError where Spark lacks the classes for it. A job over files with ``--sink arrow`` needs none.
+    Raises a UserError where Spark lacks the classes for it. Jobs over files with ``--sink arrow`` need none.
     """
     options = hadoop_options(uri)
     configuration = _configuration(spark)
