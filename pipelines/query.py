@@ -23,6 +23,7 @@ from pipelines.engine.answer import answer as answer_without_java
 from pipelines.engine.errors import Unsupported
 from pipelines.source.uris import local_path
 from pipelines.views.statements import only_reads
+from udfs.source.store import canonical, is_object_store
 
 logger = logging.getLogger(__name__)
 
@@ -65,8 +66,8 @@ def run(
 
 def _without_java(lake: str, statement: str, output: str, cores: int | None, engine: str) -> Iterator[str]:
     """Lines that print the result. Raises Unsupported before the first one if Spark must answer."""
-    if local_path(lake) is None:
-        raise Unsupported("a lake that is no local folder")
+    if local_path(lake) is None and not is_object_store(canonical(lake)):
+        raise Unsupported("a lake that is in no local folder and no object store")
     if any(name in os.environ for name in _OF_A_CLUSTER) or _has_session():
         raise Unsupported("a session or a cluster that is configured elsewhere")
     yield from answer_without_java(lake, statement, output, cores, is_asked=engine != "spark")

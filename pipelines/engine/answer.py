@@ -37,7 +37,7 @@ def translated(statement: Statement, tables: Iterable[Table]) -> Translated:
 def answer(
     lake: str, statement: str, output: str, cores: int | None = None, is_asked: bool = True
 ) -> Iterator[str]:
-    """Lines that print the result of one statement over a lake in a local folder.
+    """Lines that print the result of one statement over a lake in a local folder or an object store.
 
     output: table, json or csv. is_asked: whether DuckDB is to answer; else names are checked alone. Raises a
     UserError if the statement is wrong, and Unsupported before the first line if Spark must answer.

@@ -1,6 +1,6 @@
 """Opens tables of a lake without Spark: one version of each, all of the same moment.
 
-Only what every reader of Delta's first protocol reads alike is opened here: local files, no deletion vectors,
+Only what every reader of Delta's first protocol reads alike is opened here: no deletion vectors,
 no column mapping, and the columns that are declared.
 """
 

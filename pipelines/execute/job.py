@@ -35,6 +35,8 @@ from pipelines.lake.commit import LakeWriter, writing_conf
 from pipelines.lake.create import check_place, create_table, create_tables
 from pipelines.lake.intents import Intent, Intents
 from pipelines.plan import ledger
+from pipelines.plan.ledger import LedgerRow
+from pipelines.plan.life import Seen, is_touched
 from pipelines.plan.obsolete import Obsolete
 from pipelines.plan.runs import Plan, Rules, make_plan
 from pipelines.plan.slices import Segment
@@ -59,6 +61,7 @@ from udfs.spark.protocol import StageOptions
 
 log = logging.getLogger(__name__)
 
+_SAME_MOMENT_US = 60_000_000  # clocks of store and driver may differ by so much
 _BIG_CONTENT = 2**26
 _CHECKED_HERE = 4096  # if there are more files, the workers check them
 _THREADS = 8
@@ -269,7 +272,18 @@ def _rules(on_demand: SparkOnDemand, settings: Settings, listing: Listing, check
         is_asked=lambda segment: redecode is not None and redecode.search(segment) is not None,
         compare_all=settings.verify_content or settings.from_raw,
         one_copy=settings.one_copy,
+        is_known_unread=_is_same_object,
     )
+
+
+def _is_same_object(seen: Seen, was: LedgerRow) -> bool:
+    """Whether a segment is an object that was not written again since it was decoded.
+
+    A store says when an object was written, and nobody can set that time, unlike a file's. It may tell whole
+    seconds alone: of an object that was decoded right after it was written this is not known.
+    """
+    is_old = was.modified + _SAME_MOMENT_US < was.decoded_at
+    return is_object_store(was.segment) and is_old and not is_touched(seen, was)
 
 
 def is_gone(on_demand: SparkOnDemand, uri: str) -> bool:

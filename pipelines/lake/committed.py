@@ -123,6 +123,7 @@ class CommittedTables:
             # The answer to a commit that succeeded may be lost, so that its second attempt meets the first
             if self.committed(table.name) != intent.version:
                 raise self._not_alone(error) from error
+            self._lease.check()  # or another job has made it, which found the intent
         else:
             if delta.version() != version:
                 delta.load_as_version(version)

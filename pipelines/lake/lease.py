@@ -117,12 +117,14 @@ class Lease:
             return {}
 
     def _state(self, number: int) -> tuple[bool, int]:
-        """Whether a lease was given back or is gone, and when it was renewed: nanoseconds of the store."""
+        """Whether a lease was given back, and when it was taken or renewed: nanoseconds of the store.
+
+        0 where its folder is empty: it is just being taken, or removed as there is a later one.
+        """
         where = fs.FileSelector(f"{self._folder}/{self._path(number)}", recursive=True, allow_not_found=True)
         found = [f for f in self._files.get_file_info(where) if f.type == fs.FileType.File]
-        return not found or any(f.base_name == _RELEASED for f in found), max(
-            (f.mtime_ns for f in found), default=0
-        )
+        is_released = any(f.base_name == _RELEASED for f in found)
+        return is_released, max((f.mtime_ns for f in found), default=0)
 
     def _wait_for_end(self, number: int) -> None:
         """Returns when a lease has ended. Raises a UserError where its job is alive."""
@@ -131,7 +133,7 @@ class Lease:
             return
         said = self._said(number)
         seconds, owner = float(said.get("seconds", SECONDS)), said.get("owner", "another run")
-        ends = time.monotonic() + seconds - (self._now() - renewed) / 1e9
+        ends = time.monotonic() + seconds - ((self._now() - renewed) / 1e9 if renewed else 0)
         if time.monotonic() < ends:
             log.info(
                 "waiting up to %.0f s for a sign of %s, which may be writing to the lake", seconds, owner
@@ -139,7 +141,7 @@ class Lease:
         while time.monotonic() < ends:
             time.sleep(min(1.0, seconds / _RENEWALS))
             is_free, again = self._state(number)
-            if is_free:
+            if is_free or self._last() != number:
                 return
             if again != renewed:
                 raise UserError(

@@ -17,12 +17,6 @@ from pipelines.source.stores import FILES_SCHEMA
 from pipelines.source.uris import escape
 from udfs.source.store import hadoop_options
 
-# What hadoop-aws 3.5 needs and does not bring; more than 600 MB
-_S3_PACKAGES = (
-    "software.amazon.awssdk:bundle:2.35.4,"
-    "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1"
-)
-
 
 def job_scheme(on_demand: SparkOnDemand) -> str:
     """``default_scheme``, without starting Spark where its answer is known."""
@@ -49,7 +43,7 @@ def open_to_spark(spark: SparkSession, uri: str) -> None:
         loader.loadClass(options["fs.s3.impl"])
     except Py4JJavaError:
         version = _hadoop(spark).util.VersionInfo.getVersion()
-        packages = f"--packages org.apache.hadoop:hadoop-aws:{version},{_S3_PACKAGES}"
+        packages = f"--packages org.apache.hadoop:hadoop-aws:{version}"
         raise UserError(
             f"Spark can't open {uri} without Hadoop's client of S3: add {packages} to spark-submit, "
             f"elsewhere set PYSPARK_SUBMIT_ARGS='{packages} pyspark-shell'"
