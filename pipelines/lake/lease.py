@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
@@ -97,8 +97,12 @@ class Lease:
         path = f"{self._lake}/_runs/{self._path(number)}"
         said = json.dumps({"id": self._id, "owner": self._owner, "seconds": SECONDS})
         nothing = pa.schema([("nothing", pa.string())])
+        # Else deltalake would try a second creation again, onto the version after the first
+        once, options = CommitProperties(max_commit_retries=0), deltalake_options(path)
         try:
-            DeltaTable.create(path, nothing, description=said, storage_options=deltalake_options(path))
+            DeltaTable.create(
+                path, nothing, description=said, commit_properties=once, storage_options=options
+            )
         except (DeltaError, OSError):
             if self._last() < number:
                 raise  # it can't be written at all

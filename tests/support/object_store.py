@@ -18,7 +18,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -163,7 +163,8 @@ class _Handler(BaseHTTPRequestHandler):
                 answer.read()
                 self._refuse()
                 return
-            self._pass_on(answer, harm)
+            with suppress(ConnectionError):  # of a client that wants no more
+                self._pass_on(answer, harm)
         finally:
             connection.close()
 
