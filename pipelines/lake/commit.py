@@ -94,7 +94,7 @@ class LakeWriter(CommittedTables):
 
     def ledger(self, where: str = "") -> pa.Table:
         """The ledger (``pipelines.plan.ledger.read``). where: a condition on rows, "" for all."""
-        return ledger.read(self.path(_LEDGER), where)
+        return ledger.read(self._open(_LEDGER), where)
 
     def _ledger_rows(self, partitions: set[Partition]) -> list[LedgerRow]:
         """The ledger rows of some topic-partitions."""
@@ -103,7 +103,7 @@ class LakeWriter(CommittedTables):
 
     def read(self, table: Table, columns: Iterable[str], where: str = "") -> pa.Table:
         """Columns of a table, read in this process. where: a condition on rows, "" for all."""
-        return read_rows(self.path(table.name), table.arrow_schema(), columns, where)
+        return read_rows(self._open(table.name), table.arrow_schema(), columns, where)
 
     def chunks_of_run(self, run_id: str) -> pa.Table:
         """The chunks that a run landed, without their content."""

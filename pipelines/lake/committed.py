@@ -152,8 +152,9 @@ class CommittedTables:
         if self._lease is None:
             return
         self._lease.check()
-        latest = open_table(self.path(self._publishing.name)).version()
-        if latest != self._open(self._publishing.name).version() or self.intents.paths():
+        published = f"{self._publishing.name}/_delta_log"
+        following = f"{published}/{self._open(self._publishing.name).version() + 1:020d}.json"
+        if self.intents.holds([following]) or self.intents.paths():
             raise self._not_alone()
 
     def _not_alone(self, error: Exception | None = None) -> RunFailed:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,14 +29,16 @@ from udfs.source.store import deltalake_options
 
 _AMBIGUOUS = re.compile(r"[][\\\x00-\x1f]|%[0-9A-Fa-f]{2}")
 
-_LEDGER_LAST = (*(table for table in TABLES if table is not SEGMENTS), SEGMENTS)
+_BEFORE_THE_LEDGER = tuple(table for table in TABLES if table is not SEGMENTS)
 
 
 def create_tables(address: str) -> None:
     """Creates the missing tables of a lake; commits nothing if it is complete."""
     if not check_place(address):
-        for table in _LEDGER_LAST:
-            create_table(address, table)
+        # On a store each takes some ten requests, one after the other
+        with ThreadPoolExecutor() as threads:
+            list(threads.map(lambda table: create_table(address, table), _BEFORE_THE_LEDGER))
+        create_table(address, SEGMENTS)
 
 
 def check_place(address: str) -> bool:

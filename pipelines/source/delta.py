@@ -19,15 +19,18 @@ def open_table(path: str) -> DeltaTable:
     return DeltaTable(path, storage_options=deltalake_options(path))
 
 
-def read_rows(table: str, schema: pa.Schema, columns: Iterable[str], where: str = "") -> pa.Table:
+def read_rows(
+    table: str | DeltaTable, schema: pa.Schema, columns: Iterable[str], where: str = ""
+) -> pa.Table:
     """Columns of a Delta table, in the types of ``schema``.
 
-    table: its path. where: a condition on rows in deltalake's SQL; "" for all rows.
+    table: its path, or one that is open, at its version. where: a condition on rows in deltalake's SQL; ""
+    for all rows.
     """
     names = list(columns)
     selected = ", ".join(f'"{name}"' for name in names)
     condition = f" WHERE {where}" if where else ""
-    query = QueryBuilder().register("rows", open_table(table))
+    query = QueryBuilder().register("rows", open_table(table) if isinstance(table, str) else table)
     rows = pa.table(query.execute(f'SELECT {selected} FROM "rows"{condition}'))
     return rows.cast(pa.schema([schema.field(name) for name in names]))
 
