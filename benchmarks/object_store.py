@@ -55,9 +55,8 @@ def main() -> None:
         store.reset()
         remote = _decode(f"s3://{BUCKET}/one.log")
         size = path.stat().st_size / 1e6
-        print(
-            f"decoding {size:,.0f} MB: local {local:.1f} s, from the store {remote:.1f} s, {_told(store.seen)}"
-        )
+        times = f"local {local:.1f} s, from the store {remote:.1f} s"
+        print(f"decoding {size:,.0f} MB: {times}, {_told(store.seen)}")
 
 
 if __name__ == "__main__":
