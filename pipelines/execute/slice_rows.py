@@ -20,7 +20,7 @@ from pipelines.plan.slice_input import to_arrow
 from pipelines.plan.slices import Slice, pack
 from pipelines.source.hadoop import exists
 from pipelines.source.uris import escape
-from udfs.source.store import worker_opens
+from udfs.source.store import is_object_store, worker_opens
 from udfs.spark.protocol import SLICE_SCHEMA
 
 DIRECT, BINARY, RAW = "direct", "binary", "raw"
@@ -121,9 +121,14 @@ class Reader:
 
 
 def choose_mode(read: str, from_raw: bool, uris: Sequence[str]) -> str:
-    """DIRECT, BINARY or RAW for a run over these segments. read: the setting ``--read``."""
+    """DIRECT, BINARY or RAW for a run over these segments. read: the setting ``--read``.
+
+    Raises a UserError for BINARY over an object store.
+    """
     if from_raw:
         return RAW
+    if read == BINARY and any(map(is_object_store, uris)):
+        raise UserError("--read binary is for what Spark alone opens: over an object store leave it out")
     if read != "auto":
         return read
     return DIRECT if all(map(worker_opens, uris)) else BINARY
