@@ -207,7 +207,10 @@ def test_lakes_and_logs_in_a_store_are_asked_and_kept_without_java(
     ("options", "said"),
     [
         (["--sink", "spark", "--source", uri("kafka")], "use --sink arrow"),
-        (["--read", "binary", "--source", uri("kafka")], "leave it out"),
+        (
+            ["--read", "binary", "--source", uri("kafka/v2-codec-zstd")],
+            "--packages org.apache.hadoop:hadoop-aws:",
+        ),
         (["--from-raw"], "--packages org.apache.hadoop:hadoop-aws:"),
     ],
 )

@@ -18,9 +18,9 @@ from pyspark.sql import functions as F
 from pipelines.command.errors import UserError
 from pipelines.plan.slice_input import to_arrow
 from pipelines.plan.slices import Slice, pack
-from pipelines.source.hadoop import exists
+from pipelines.source.hadoop import exists, open_to_spark
 from pipelines.source.uris import escape
-from udfs.source.store import is_object_store, worker_opens
+from udfs.source.store import worker_opens
 from udfs.spark.protocol import SLICE_SCHEMA
 
 DIRECT, BINARY, RAW = "direct", "binary", "raw"
@@ -59,7 +59,8 @@ class Reader:
     def rows(self, slices: Sequence[Slice], version: int) -> DataFrame:
         """The stage's input, columns of SLICE_SCHEMA; a group's rows are in one Spark partition, in order.
 
-        version: of the run; the generation of new rows. Raises a UserError for a file too large for BINARY.
+        version: of the run; the generation of new rows. Raises a UserError for a file that is too large for
+        BINARY, or that Spark can't open.
         """
         if self.mode == BINARY:
             return self._with_content(slices, version)
@@ -80,6 +81,8 @@ class Reader:
                     "--read binary loads a file whole and can't read more than 2 GiB: "
                     f"{slice_.segment.segment} has {slice_.segment.length} bytes; use --read direct"
                 )
+        for bucket in {"/".join(s.segment.segment.split("/")[:3]) for s in slices}:
+            open_to_spark(self.spark, bucket)
         plan = self.spark.createDataFrame(to_arrow(slices, version)).drop("content")
         contents = self._files([s.segment.segment for s in slices]).select(
             F.regexp_replace("path", r"\Afile:/+", "file:///").alias("read_segment"), "content"
@@ -121,14 +124,9 @@ class Reader:
 
 
 def choose_mode(read: str, from_raw: bool, uris: Sequence[str]) -> str:
-    """DIRECT, BINARY or RAW for a run over these segments. read: the setting ``--read``.
-
-    Raises a UserError for BINARY over an object store.
-    """
+    """DIRECT, BINARY or RAW for a run over these segments. read: the setting ``--read``."""
     if from_raw:
         return RAW
-    if read == BINARY and any(map(is_object_store, uris)):
-        raise UserError("--read binary is for what Spark alone opens: over an object store leave it out")
     if read != "auto":
         return read
     return DIRECT if all(map(worker_opens, uris)) else BINARY
