@@ -27,7 +27,8 @@ from pipelines.execute.decode import Decoded, Decoder
 from pipelines.execute.summary import Summary, TopicTotals, print_summary
 from pipelines.execute.watch import watch
 from pipelines.lake.address import open_lake
-from pipelines.lake.commit import DECODE_APP, LakeWriter
+from pipelines.lake.commit import LakeWriter
+from pipelines.lake.committed import DECODE_APP
 from pipelines.plan import missing
 from pipelines.plan.landed import Landed
 from pipelines.plan.slices import make_slices

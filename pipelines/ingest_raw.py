@@ -25,7 +25,8 @@ from pipelines.execute import job
 from pipelines.execute.decode import Decoded
 from pipelines.execute.land import Lander
 from pipelines.execute.summary import Summary, TopicTotals, print_summary
-from pipelines.lake.commit import INGEST_APP, LakeWriter
+from pipelines.lake.commit import LakeWriter
+from pipelines.lake.committed import INGEST_APP
 from pipelines.plan.landed import Landed
 from udfs.format import schema
 

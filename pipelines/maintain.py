@@ -24,7 +24,8 @@ from pipelines.command.terminal import counted_noun
 from pipelines.execute.job import is_gone
 from pipelines.lake import upkeep
 from pipelines.lake.address import open_lake
-from pipelines.lake.commit import DECODE_APP, INGEST_APP, LakeWriter
+from pipelines.lake.commit import LakeWriter
+from pipelines.lake.committed import DECODE_APP, INGEST_APP
 from pipelines.lake.intents import Intents
 from pipelines.lake.upkeep import Upkept
 from pipelines.plan import ledger

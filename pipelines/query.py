@@ -28,6 +28,7 @@ from pipelines.engine.errors import Unsupported
 from pipelines.engine.files import CSV, check_output, write_csv, write_parquet
 from pipelines.source.uris import local_path
 from pipelines.views.statements import only_reads
+from udfs.source.store import canonical, is_object_store
 
 logger = logging.getLogger("pipelines.query")  # under "python -m" its own name is another
 
@@ -108,8 +109,8 @@ class _Written:
 
 def _check_place(lake: str) -> None:
     """Raises Unsupported where this process may not know all files, or all names."""
-    if local_path(lake) is None:
-        raise Unsupported("a lake that is no local folder")
+    if local_path(lake) is None and not is_object_store(canonical(lake)):
+        raise Unsupported("a lake that is in no local folder and no object store")
     if any(name in os.environ for name in _OF_A_CLUSTER) or _has_session():
         raise Unsupported("a session or a cluster that is configured elsewhere")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
-from pipelines.command.session import get_session, is_submitted, stop_session
+from pipelines.command.session import get_session, is_submitted, share_store_variables, stop_session
 from pipelines.command.settings import Settings
 
 # Variables that name folders with configuration of Spark or Hadoop
@@ -36,7 +36,9 @@ class SparkOnDemand:
     @cached_property
     def spark(self) -> SparkSession:
         """The session. Raises a UserError without a supported Java or without Delta."""
-        return self._given or get_session(self.settings, only_plans=self._only_plans)
+        spark = self._given or get_session(self.settings, only_plans=self._only_plans)
+        share_store_variables(spark)
+        return spark
 
     @property
     def is_plain(self) -> bool:

@@ -29,6 +29,7 @@ from pipelines.command.class_archive import find_archive, java_options, launch_e
 from pipelines.command.errors import UserError
 from pipelines.command.java import java_command, java_problem
 from pipelines.command.settings import Settings
+from udfs.source.store import S3_VARIABLES
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
@@ -249,3 +250,9 @@ def _show_packages_to_workers(spark: SparkSession) -> None:
     folders = environment.get("PYTHONPATH", "").split(os.pathsep)
     if str(root) not in folders:
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), *folders]))
+
+
+def share_store_variables(spark: SparkSession) -> None:
+    """Gives the workers the variables by which this process opens object stores."""
+    environment = spark.sparkContext.environment
+    environment.update({name: os.environ[name] for name in S3_VARIABLES if name in os.environ})

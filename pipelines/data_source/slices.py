@@ -20,6 +20,7 @@ from pipelines.source.listing import Listing, TopicFilter, list_segments, no_seg
 from pipelines.source.naming import parse_folder
 from udfs.source.byte_source import FileSource, SourceError, local_path
 from udfs.source.fingerprint import mark
+from udfs.source.store import canonical, is_object_store
 from udfs.spark.protocol import SLICE_SCHEMA
 
 # Planning has no session, so it does not know the cores: enough tasks for small segments, not too many
@@ -39,6 +40,11 @@ def list_asked(options: Options) -> list[Segment]:
 
     Raises a UserError where the path holds no segment, and where one of them, or its folder, can't be listed.
     """
+    for path in options.path:
+        if is_object_store(canonical(path)):
+            raise UserError(
+                f"{path} can't be read: kafka_log reads local folders, and what is mounted as one"
+            )
     listing = list_segments(
         options.path,
         follow_symlinks=options.follow_symlinks,

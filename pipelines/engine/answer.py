@@ -44,7 +44,7 @@ def answer(
     is_asked: bool = True,
     room: int | None = None,
 ) -> Iterator[str]:
-    """Lines that print the result of one statement over a lake in a local folder.
+    """Lines that print the result of one statement over a lake in a local folder or an object store.
 
     output: table, json or csv. is_asked: whether DuckDB is to answer; else names are checked alone. room: see
     ``rows.printed``. Raises a UserError if the statement is wrong, and Unsupported before the first line if

@@ -6,6 +6,8 @@ names. It loads no extension and writes nothing but what does not fit in memory,
 
 from __future__ import annotations
 
+import functools
+import operator
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +19,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from duckdb.func import PythonUDFType
 
 from pipelines.engine import types as t
@@ -27,6 +30,7 @@ from pipelines.engine.scope import Field
 from pipelines.engine.snapshot import OpenTable
 from pipelines.engine.translate import Translated
 from pipelines.lake.address import table_path
+from udfs.source.store import is_object_store, open_store
 
 _BATCH_ROWS = 2048
 _DIGITS = Context(prec=700)  # of any double, with decimals behind
@@ -77,8 +81,9 @@ def _database(
     address: str, tables: Mapping[str, OpenTable], cores: int | None
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     with tempfile.TemporaryDirectory(prefix="kafka-log-lake-") as folder:
+        is_local = not is_object_store(address)
         # A path of the lake may hold what DuckDB takes for a pattern, and does not name partitions
-        for name, table in tables.items():
+        for name, table in tables.items() if is_local else ():
             _link_files(Path(folder, name), table_path(address, name), table.files)
         database = duckdb.connect(
             config={
@@ -103,7 +108,12 @@ def _database(
                     name, function, ["BLOB", "BLOB"], "BOOLEAN", type=PythonUDFType.ARROW
                 )
             for name, table in tables.items():
-                database.execute(f"CREATE VIEW lake_{name} AS {_select(folder, table)}")
+                if is_local:
+                    rows = _parquet(folder, table)
+                else:
+                    rows = f"objects_{name}"
+                    database.register(rows, _dataset(table_path(address, name), table))
+                database.execute(f"CREATE VIEW lake_{name} AS {_select(table, rows)}")
             yield database
         finally:
             database.close()
@@ -137,8 +147,24 @@ _OF_BYTES = {
 }
 
 
-def _select(folder: str, table: OpenTable) -> str:
-    """The SELECT of a table: its columns are c0, c1, ..., in the types of ``types``."""
+def _dataset(path: str, table: OpenTable) -> ds.Dataset:
+    """The data files of a table in an object store, as DuckDB reads them through pyarrow."""
+    system, folder = open_store(path)
+    schema = table.declared.arrow_schema()
+    form = ds.ParquetFileFormat()
+    fragments = []
+    for named, file in table.files.items():
+        values = (part.partition("=") for part in named.split("/")[:-1])
+        conditions = [
+            ds.field(name) == pa.scalar(value).cast(schema.field(name).type) for name, _, value in values
+        ]
+        of_file = functools.reduce(operator.and_, conditions, ds.scalar(True))
+        fragments.append(form.make_fragment(f"{folder}/{file}", system, of_file))
+    return ds.FileSystemDataset(fragments, schema, form, system)
+
+
+def _select(table: OpenTable, rows: str) -> str:
+    """The SELECT of a table: its columns are c0, c1, ..., in the types of ``types``. rows: of its files."""
     declared = table.declared
     columns = [(f'"{column.name}"', column.arrow_type) for column in declared.columns]
     if not table.files:
@@ -148,6 +174,12 @@ def _select(folder: str, table: OpenTable) -> str:
         (f"make_timestamp(epoch_us({name}))" if of == t.TIMESTAMP else name) + f" AS c{i}"
         for i, (name, of) in enumerate(columns)
     )
+    return f"SELECT {listed} FROM {rows}"
+
+
+def _parquet(folder: str, table: OpenTable) -> str:
+    """The rows of a table's files, which lie below a local folder as ``table.files`` names them."""
+    declared = table.declared
     files = ", ".join(f"'{folder}/{declared.name}/{path}'" for path in table.files)
     types = ", ".join(
         f"'{column.name}': {t.duckdb_type(column.arrow_type)}"
@@ -155,7 +187,7 @@ def _select(folder: str, table: OpenTable) -> str:
         if column.name in declared.partitioned_by
     )
     hive = f", hive_partitioning = true, hive_types = {{{types}}}" if types else ", hive_partitioning = false"
-    return f"SELECT {listed} FROM read_parquet([{files}]{hive})"
+    return f"read_parquet([{files}]{hive})"
 
 
 def rounded(value: float, decimals: int) -> float:

@@ -1,6 +1,6 @@
 """Opens tables of a lake without Spark: one version of each, all of the same moment.
 
-Only what every reader of Delta's first protocol reads alike is opened here: local files, no deletion vectors,
+Only what every reader of Delta's first protocol reads alike is opened here: no deletion vectors,
 no column mapping, and the columns that are declared.
 """
 
@@ -16,6 +16,7 @@ from deltalake.exceptions import DeltaError
 
 from pipelines.engine.errors import Unsupported
 from pipelines.lake.address import table_path
+from pipelines.source.delta import open_table
 from udfs.format.schema import SEGMENTS, Table
 
 _OPENINGS = 5
@@ -43,14 +44,14 @@ def open_tables(address: str, tables: Iterable[Table]) -> dict[str, OpenTable]:
     by_name: Mapping[str, Table] = {table.name: table for table in tables}
     for _ in range(_OPENINGS):
         try:
-            ledger = DeltaTable(table_path(address, SEGMENTS.name))
+            ledger = open_table(table_path(address, SEGMENTS.name))
             found = {
                 name: _opened(
-                    ledger if name == SEGMENTS.name else DeltaTable(table_path(address, name)), table
+                    ledger if name == SEGMENTS.name else open_table(table_path(address, name)), table
                 )
                 for name, table in by_name.items()
             }
-            if len(found) < 2 or DeltaTable(table_path(address, SEGMENTS.name)).version() == ledger.version():
+            if len(found) < 2 or open_table(table_path(address, SEGMENTS.name)).version() == ledger.version():
                 return found
         except (DeltaError, OSError):
             raise Unsupported("a table that deltalake cannot open") from None

@@ -22,7 +22,7 @@ from pipelines.execute.progress import Progress
 from pipelines.execute.slice_rows import Reader
 from pipelines.execute.verdicts import Run, Verdict, first_byte, judge, shortened, with_batches
 from pipelines.lake.commit import LakeWriter, Outcome
-from pipelines.lake.intents import Intent, Place
+from pipelines.lake.intents import STAGED, Intent, Place
 from pipelines.plan.life import Action
 from pipelines.plan.obsolete import Obsolete
 from pipelines.plan.slices import Segment, Slice, make_slices, second_pass, whole
@@ -194,7 +194,7 @@ class Decoder(Runner):
     def _decode(self, segments: Sequence[Segment], version: int) -> tuple[Decoded, str]:
         """Runs the stage. Returns its results, and the folder of staged rows ("" for the arrow sink)."""
         run = Run(self.options.run_id, version, self.options.began_us)
-        staged = f"{self.lake.app_id}-{version:010d}.staged" if self.sink == SPARK else ""
+        staged = f"{self.lake.app_id}-{version:010d}{STAGED}" if self.sink == SPARK else ""
         if staged:
             self.lake.intents.remove_folder(staged)
 

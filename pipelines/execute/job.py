@@ -29,18 +29,21 @@ from pipelines.command.settings import Settings
 from pipelines.command.terminal import first_names
 from pipelines.execute.decode import Decoded, Runner
 from pipelines.execute.progress import Progress
-from pipelines.execute.slice_rows import BINARY, DIRECT, Reader, choose_mode, worker_opens
+from pipelines.execute.slice_rows import BINARY, DIRECT, Reader, choose_mode
 from pipelines.execute.summary import Summary, counted
 from pipelines.lake.address import lake_address
 from pipelines.lake.commit import LakeWriter, writing_conf
 from pipelines.lake.create import check_place, create_table, create_tables
 from pipelines.lake.intents import Intent, Intents
 from pipelines.plan import ledger
+from pipelines.plan.ledger import LedgerRow
+from pipelines.plan.life import Seen, is_touched
 from pipelines.plan.missing import Missing
 from pipelines.plan.obsolete import Obsolete
 from pipelines.plan.runs import Plan, Rules, make_plan
 from pipelines.plan.slices import Segment
-from pipelines.source import hadoop
+from pipelines.source import hadoop, stores
+from pipelines.source.delta import open_table
 from pipelines.source.listing import Listing, compiled, list_segments, no_segments_error
 from pipelines.source.naming import (
     NULL_TO_SPARK,
@@ -55,10 +58,12 @@ from udfs.format import schema
 from udfs.format.report_tables import RUNS
 from udfs.source import fingerprint
 from udfs.source.fingerprint import CHECKED_DDL, Marks
+from udfs.source.store import canonical, is_object_store, is_s3, worker_opens
 from udfs.spark.protocol import StageOptions
 
 log = logging.getLogger(__name__)
 
+_SAME_MOMENT_US = 60_000_000  # clocks of store and driver may differ by so much
 _BIG_CONTENT = 2**26
 _CHECKED_HERE = 4096  # if there are more files, the workers check them
 _THREADS = 8
@@ -96,6 +101,7 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
     began_us = time.time_ns() // 1000
     address = lake_address(settings.require_lake(), hadoop.job_scheme(on_demand))
     _refuse_lake_in_source(address, settings.source)
+    _refuse_commits_by_spark(address, settings.sink)
     progress = Progress(on_demand)
     listing = None
     if work.landed is None and not check_place(address):
@@ -119,7 +125,7 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
         summary.seconds, summary.phases = time.monotonic() - began, dict(progress.seconds)
         if summary.segments:
             create_table(lake.address, RUNS)
-            write_deltalake(lake.path(RUNS.name), summary.to_row(began_us), mode="append")
+            write_deltalake(open_table(lake.path(RUNS.name)), summary.to_row(began_us), mode="append")
     return summary
 
 
@@ -131,6 +137,17 @@ def _refuse_lake_in_source(address: str, sources: Sequence[str]) -> None:
             folder = os.path.realpath(path)
             if os.path.commonpath([folder, os.path.realpath(address)]) == folder:
                 raise UserError(f"--lake {address} lies in --source {source}: choose a folder outside it")
+        if path is None and f"{address}/".startswith(f"{canonical(source).rstrip('/')}/"):
+            raise UserError(f"--lake {address} lies in --source {source}: choose a folder outside it")
+
+
+def _refuse_commits_by_spark(address: str, sink: str) -> None:
+    """Raises a UserError where Spark would commit to S3: of two writers at once both succeed there."""
+    if sink == "spark" and is_s3(address):
+        raise UserError(
+            f"--sink spark can't write to {address}: on S3 a commit of Spark overwrites another writer's; "
+            "use --sink arrow"
+        )
 
 
 @contextmanager
@@ -276,12 +293,25 @@ def _rules(on_demand: SparkOnDemand, settings: Settings, listing: Listing, check
         compare_all=settings.verify_content or settings.from_raw,
         one_copy=settings.one_copy,
         scope=settings.scope,
+        is_known_unread=_is_same_object,
     )
+
+
+def _is_same_object(seen: Seen, was: LedgerRow) -> bool:
+    """Whether a segment is an object that was not written again since it was decoded.
+
+    A store says when an object was written, and nobody can set that time, unlike a file's. It may tell whole
+    seconds alone: of an object that was decoded right after it was written this is not known.
+    """
+    is_old = was.modified + _SAME_MOMENT_US < was.decoded_at
+    return is_object_store(was.segment) and is_old and not is_touched(seen, was)
 
 
 def is_gone(on_demand: SparkOnDemand, uri: str) -> bool:
     """Whether a file or folder no longer exists. If that can't be found out, it counts as existing."""
     path = local_path(uri)
+    if is_object_store(uri):
+        return stores.is_gone(uri)
     if path is None:
         return not hadoop.exists(on_demand.spark, uri)
     try:

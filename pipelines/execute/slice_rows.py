@@ -18,13 +18,12 @@ from pyspark.sql import functions as F
 from pipelines.command.errors import UserError
 from pipelines.plan.slice_input import to_arrow
 from pipelines.plan.slices import Slice, pack
-from pipelines.source.hadoop import exists
+from pipelines.source.hadoop import exists, open_to_spark
 from pipelines.source.uris import escape
+from udfs.source.store import worker_opens
 from udfs.spark.protocol import SLICE_SCHEMA
 
 DIRECT, BINARY, RAW = "direct", "binary", "raw"
-# URI schemes that a worker opens with pyarrow.fs; Spark reads all others
-_WORKER_OPENS = ("file", "s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss")
 _MAX_CONTENT = 2**31 - 1
 _ROW_ORDER = ("group_id", "partition_dir", "file_base_offset", "segment", "start", "chunk_position")
 
@@ -60,7 +59,8 @@ class Reader:
     def rows(self, slices: Sequence[Slice], version: int) -> DataFrame:
         """The stage's input, columns of SLICE_SCHEMA; a group's rows are in one Spark partition, in order.
 
-        version: of the run; the generation of new rows. Raises a UserError for a file too large for BINARY.
+        version: of the run; the generation of new rows. Raises a UserError for a file that is too large for
+        BINARY, or that Spark can't open.
         """
         if self.mode == BINARY:
             return self._with_content(slices, version)
@@ -81,6 +81,8 @@ class Reader:
                     "--read binary loads a file whole and can't read more than 2 GiB: "
                     f"{slice_.segment.segment} has {slice_.segment.length} bytes; use --read direct"
                 )
+        for bucket in {"/".join(s.segment.segment.split("/")[:3]) for s in slices}:
+            open_to_spark(self.spark, bucket)
         plan = self.spark.createDataFrame(to_arrow(slices, version)).drop("content")
         contents = self._files([s.segment.segment for s in slices]).select(
             F.regexp_replace("path", r"\Afile:/+", "file:///").alias("read_segment"), "content"
@@ -119,11 +121,6 @@ class Reader:
             .withColumnsRenamed({"at": "chunk_position", "bytes": "content"})
             .drop("landed", "size")
         )
-
-
-def worker_opens(uri: str) -> bool:
-    """Whether a worker can open a file itself."""
-    return uri.partition("://")[0] in _WORKER_OPENS
 
 
 def choose_mode(read: str, from_raw: bool, uris: Sequence[str]) -> str:

@@ -7,13 +7,14 @@ here.
 
 from __future__ import annotations
 
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pipelines.command.errors import UserError, one_line
+from pipelines.source.delta import open_table
 from pipelines.source.uris import local_path
 from udfs.format.report_tables import REPORT_TABLES
 from udfs.format.schema import SEGMENTS, TABLES, Table
+from udfs.source.store import canonical
 
 # A property of every table; the columns differ between versions
 SCHEMA_VERSION = 3
@@ -21,8 +22,8 @@ VERSION_PROPERTY = "kafkaLogLake.schemaVersion"
 
 
 def lake_address(lake: str, default_scheme: str = "file") -> str:
-    """The absolute local path, or the URI as given; without a trailing slash."""
-    return (local_path(lake, default_scheme) or lake).rstrip("/") or "/"
+    """The absolute local path, or the canonical URI; without a trailing slash."""
+    return (local_path(lake, default_scheme) or canonical(lake)).rstrip("/") or "/"
 
 
 def table_path(address: str, table: str) -> str:
@@ -47,7 +48,7 @@ def sql_string(text: str) -> str:
 def table_version(address: str, table: str) -> int | None:
     """Schema version of a table; None if there is no table, or one that this project did not create."""
     try:
-        configuration = DeltaTable(table_path(address, table)).metadata().configuration
+        configuration = open_table(table_path(address, table)).metadata().configuration
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:

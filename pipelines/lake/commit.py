@@ -23,7 +23,8 @@ rows are replaced, none is missing and none is doubled. Why this holds if the pr
   are missing, nothing of the run was committed, and its intent is removed.
 * a VACUUM without retention may delete data files that a killed run has not committed yet: the rows that the
   run appended are deleted, and its segments are decoded again.
-* of two jobs at once, the lock admits one. It is held until the job ends.
+* of two jobs at once, the lock admits one. It is held until the job ends. Where the lock is a lease, which a
+  job may lose, ``pipelines.lake.committed`` keeps two jobs apart.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -44,19 +45,18 @@ from pipelines.command.session import configured
 from pipelines.command.settings import Settings
 from pipelines.lake import transactions
 from pipelines.lake.address import table_path
+from pipelines.lake.committed import DECODED, INGEST_APP, CommittedTables
 from pipelines.lake.intents import FOLDER, Intent, Intents, Place
 from pipelines.plan import ledger
 from pipelines.plan.ledger import LedgerRow, Log, Partition
 from pipelines.source.delta import read_rows, sql_in, sql_literal
+from pipelines.source.hadoop import open_to_spark
 from pipelines.source.uris import escape
 from udfs.arrow.parquet_sink import DataFile
 from udfs.format import schema
 from udfs.format.schema import Table
 from udfs.spark.protocol import BATCH_ROW, DAMAGE_ROW, STAGED_DDL
 
-DECODE_APP = "kafka-log-decode"
-INGEST_APP = "kafka-log-ingest"
-DECODED = (schema.RECORDS, schema.BATCHES, schema.QUARANTINE)
 _POSITIONS = {
     schema.RECORDS.name: "batch_position",
     schema.BATCHES.name: "position",
@@ -81,22 +81,20 @@ class Outcome:
     unknown: int = 0
 
 
-class LakeWriter:
+class LakeWriter(CommittedTables):
     """The tables of one lake, and the commits of one app (DECODE_APP or INGEST_APP) to them."""
 
     def __init__(self, on_demand: SparkOnDemand, address: str, intents: Intents, app_id: str) -> None:
-        self._on_demand, self.address, self.intents, self.app_id = on_demand, address, intents, app_id
-        self._opened: dict[str, DeltaTable] = {}
-
-    def path(self, table: str) -> str:
-        return table_path(self.address, table)
+        super().__init__(address, intents, app_id)
+        self._on_demand = on_demand
 
     def table(self, name: str) -> DataFrame:
+        open_to_spark(self._on_demand.spark, self.address)
         return self._on_demand.spark.read.format("delta").load(self.path(name))
 
     def ledger(self, where: str = "") -> pa.Table:
         """The ledger (``pipelines.plan.ledger.read``). where: a condition on rows, "" for all."""
-        return ledger.read(self.path(_LEDGER), where)
+        return ledger.read(self._open(_LEDGER), where)
 
     def _ledger_rows(self, partitions: set[Partition]) -> list[LedgerRow]:
         """The ledger rows of some topic-partitions."""
@@ -105,7 +103,7 @@ class LakeWriter:
 
     def read(self, table: Table, columns: Iterable[str], where: str = "") -> pa.Table:
         """Columns of a table, read in this process. where: a condition on rows, "" for all."""
-        return read_rows(self.path(table.name), table.arrow_schema(), columns, where)
+        return read_rows(self._open(table.name), table.arrow_schema(), columns, where)
 
     def chunks_of_run(self, run_id: str) -> pa.Table:
         """The chunks that a run landed, without their content."""
@@ -120,24 +118,6 @@ class LakeWriter:
         """The rows of a folder of staged rows, columns of STAGED_DDL."""
         return self._on_demand.spark.read.schema(STAGED_DDL).parquet(escape(self.staged_path(name)))
 
-    def committed(self, table: str) -> int:
-        """The version of this app's last commit to a table; 0 for none."""
-        return self._open(table).transaction_version(self.app_id) or 0
-
-    def _open(self, table: str) -> DeltaTable:
-        """A table at its latest version. Opened once: a log of a million data files takes seconds to read."""
-        opened = self._opened.get(table)
-        if opened is None:
-            opened = self._opened[table] = DeltaTable(self.path(table))
-        else:
-            opened.update_incremental()
-        return opened
-
-    def next_version(self) -> int:
-        """The version of the next run: above those of all tables."""
-        tables = (schema.RAW_SEGMENTS,) if self.app_id == INGEST_APP else (*DECODED, schema.SEGMENTS)
-        return 1 + max(self.committed(table.name) for table in tables)
-
     # Runs that were killed
 
     def recover(self) -> list[Intent]:
@@ -149,6 +129,7 @@ class LakeWriter:
         ]
         for folder in self.intents.staged_folders():
             self.intents.remove_folder(folder)
+        self.pin()
         return finished
 
     def _recover(self, intent: Intent) -> bool:
@@ -156,7 +137,7 @@ class LakeWriter:
         if intent.rows_by_spark and self.committed(_first_table(intent).name) < intent.version:
             self.intents.remove(intent)
             return False
-        if self._is_lost(intent):
+        if self._is_lost(intent) or self.is_outrun(intent):
             self._take_back(intent)
             return False
         self.finish(intent)
@@ -193,6 +174,7 @@ class LakeWriter:
 
         If Spark fails before it commits these rows, the intent is removed: nothing of the run is left.
         """
+        intent = self.fenced(intent)
         self.intents.write(intent)
         if rows is not None:
             try:
@@ -210,7 +192,7 @@ class LakeWriter:
             self._add_files(schema.RAW_SEGMENTS, intent)
             self._delete_landed(intent)
         else:
-            if self.committed(_LEDGER) < intent.version:
+            if not self.is_done(schema.SEGMENTS, intent):
                 self._append_rows(intent)
                 self.intents.flush_commits(intent)
                 outcome = self._publish(intent)
@@ -234,16 +216,19 @@ class LakeWriter:
     def _add_files(self, table: Table, intent: Intent) -> None:
         """Adds data files that exist already to a table's Delta log, in one commit."""
         files = [f for f in intent.files if f.table == table.name]
-        if not files or self.committed(table.name) >= intent.version:
+        if not files or self.is_done(table, intent):
             return
-        delta = self._open(table.name)
-        delta.create_write_transaction(
-            [_add_action(f) for f in files],
-            mode="append",
-            schema=delta.schema(),
-            partition_by=list(table.partitioned_by),
-            commit_properties=_properties(intent),
-        )
+
+        def add(delta: DeltaTable) -> None:
+            delta.create_write_transaction(
+                [_add_action(f) for f in files],
+                mode="append",
+                schema=delta.schema(),
+                partition_by=list(table.partitioned_by),
+                commit_properties=self.properties(intent),
+            )
+
+        self.commit_once(table, intent, add)
 
     def _append(self, table: Table, rows: DataFrame, intent: Intent) -> None:
         """Appends rows with Spark, unless the table has this version already."""
@@ -252,6 +237,7 @@ class LakeWriter:
             writer = writer.option("txnAppId", intent.app_id).option("txnVersion", intent.version)
             with configured(self._on_demand.spark, writing_conf(self._on_demand.settings)):
                 writer.save(self.path(table.name))
+            self.forget(table)
 
     def _publish(self, intent: Intent) -> Outcome:
         """Commits ``transactions`` and then the ledger, which makes the run's rows valid."""
@@ -295,7 +281,7 @@ class LakeWriter:
 
     def _append_transactions(self, rows: pa.Table, intent: Intent) -> None:
         table = schema.TRANSACTIONS
-        if not rows.num_rows or self.committed(table.name) >= intent.version:
+        if not rows.num_rows or self.is_done(table, intent):
             return
         generation = pa.repeat(pa.scalar(intent.version, pa.int64()), rows.num_rows)
         columns = rows.append_column("generation", generation).select(table.arrow_schema().names)
@@ -303,7 +289,12 @@ class LakeWriter:
 
     def _write(self, table: Table, rows: pa.Table, intent: Intent) -> None:
         """Appends an Arrow table in one commit."""
-        write_deltalake(self.path(table.name), rows, mode="append", commit_properties=_properties(intent))
+        properties = self.properties(intent)
+        self.commit_once(
+            table,
+            intent,
+            lambda delta: write_deltalake(delta, rows, mode="append", commit_properties=properties),
+        )
 
     def _update_ledger(self, put: Collection[LedgerRow], intent: Intent) -> None:
         rows = ledger.to_arrow(put)
@@ -314,16 +305,20 @@ class LakeWriter:
         gone = pa.Table.from_pylist([{"segment": row.segment} for row in intent.drop], schema=rows.schema)
         flags = pa.array([False] * rows.num_rows + [True] * gone.num_rows, pa.bool_())
         changes = pa.concat_tables([rows, gone]).append_column("dropped", flags)
-        merge = self._open(_LEDGER).merge(
-            changes,
-            "old.segment = new.segment",
-            source_alias="new",
-            target_alias="old",
-            commit_properties=_properties(intent),
-        )
         values = {f'"{name}"': f'new."{name}"' for name in names}
-        merge = merge.when_matched_delete("new.dropped").when_matched_update(values)
-        merge.when_not_matched_insert(values, "NOT new.dropped").execute()
+
+        def merge(delta: DeltaTable) -> None:
+            merger = delta.merge(
+                changes,
+                "old.segment = new.segment",
+                source_alias="new",
+                target_alias="old",
+                commit_properties=self.properties(intent),
+            )
+            merger = merger.when_matched_delete("new.dropped").when_matched_update(values)
+            merger.when_not_matched_insert(values, "NOT new.dropped").execute()
+
+        self.commit_once(schema.SEGMENTS, intent, merge)
 
     # Rows that are not valid any more
 
@@ -351,7 +346,7 @@ class LakeWriter:
         ]
         for begin in range(0, len(obsolete), _LOGS_PER_DELETE):
             condition = " OR ".join(obsolete[begin : begin + _LOGS_PER_DELETE])
-            self._open(schema.TRANSACTIONS.name).delete(condition)
+            self.delete_where(schema.TRANSACTIONS, condition)
 
     def _delete_landed(self, intent: Intent) -> None:
         """Deletes chunks that this run replaced, and those of dropped segments."""
@@ -367,7 +362,7 @@ class LakeWriter:
 
     def _delete(self, table: Table, places: list[Place], also: str = "") -> None:
         condition = delete_predicate(table.name, places)
-        self._open(table.name).delete(f"{condition} AND {also}" if also else condition)
+        self.delete_where(table, f"{condition} AND {also}" if also else condition)
 
 
 def writing_conf(settings: Settings) -> dict[str, str]:
@@ -413,10 +408,6 @@ def _partition_predicate(partitions: Iterable[Partition]) -> str:
     topics = ", ".join(sorted({sql_literal(topic) for topic, _ in partitions}))
     numbers = ", ".join(sorted({str(int(number)) for _, number in partitions}))
     return f'topic IN ({topics}) AND "partition" IN ({numbers})'
-
-
-def _properties(intent: Intent) -> CommitProperties:
-    return CommitProperties(app_transactions=[Transaction(intent.app_id, intent.version)])
 
 
 def _add_action(file: DataFile) -> AddAction:

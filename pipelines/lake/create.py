@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,17 +25,20 @@ from pipelines.lake.address import (
 )
 from udfs.format.report_tables import REPORT_TABLES
 from udfs.format.schema import SEGMENTS, TABLES, Table
+from udfs.source.store import deltalake_options
 
 _AMBIGUOUS = re.compile(r"[][\\\x00-\x1f]|%[0-9A-Fa-f]{2}")
 
-_LEDGER_LAST = (*(table for table in TABLES if table is not SEGMENTS), SEGMENTS)
+_BEFORE_THE_LEDGER = tuple(table for table in TABLES if table is not SEGMENTS)
 
 
 def create_tables(address: str) -> None:
     """Creates the missing tables of a lake; commits nothing if it is complete."""
     if not check_place(address):
-        for table in _LEDGER_LAST:
-            create_table(address, table)
+        # On a store each takes some ten requests, one after the other
+        with ThreadPoolExecutor() as threads:
+            list(threads.map(lambda table: create_table(address, table), _BEFORE_THE_LEDGER))
+        create_table(address, SEGMENTS)
 
 
 def check_place(address: str) -> bool:
@@ -48,6 +52,8 @@ def check_place(address: str) -> bool:
     local = Path(address) if "://" not in address else None
     if local is not None:
         _check_folder(local)
+    elif "#" in address or "?" in address:
+        raise UserError(f"the lake's URI {address!r} contains '#' or '?': choose another")
     exists = is_lake(address)
     if local is not None and not exists:
         _check_nothing_else(local)
@@ -74,6 +80,7 @@ def create_table(address: str, table: Table) -> None:
             partition_by=list(table.partitioned_by),
             description=table.comment,
             configuration=properties,
+            storage_options=deltalake_options(path),
             raise_if_key_not_exists=False,
         )
     except (DeltaError, OSError) as error:

@@ -17,11 +17,14 @@ from urllib.parse import unquote
 from pyarrow import fs
 
 from pipelines.command.errors import UserError
+from pipelines.lake.lease import Lease
 from pipelines.plan.ledger import LedgerRow, Partition
-from udfs.arrow.parquet_sink import DataFile, file_system_of, flush
+from udfs.arrow.parquet_sink import DataFile, flush
 from udfs.format.schema import TABLES
+from udfs.source.store import is_object_store, open_store
 
 FOLDER = "_runs"
+STAGED = ".staged"
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class Intent:
     drop: ledger rows to remove, together with all rows of their segments.
     landed: chunks that the run replaces (ingest_raw).
     transactional: topic-partitions that got transactional batches.
+    after: version of the log of the table that publishes the run, when the run was planned; -1: not known.
     """
 
     app_id: str
@@ -64,6 +68,7 @@ class Intent:
     drop: list[LedgerRow] = field(default_factory=list)
     landed: list[Place] = field(default_factory=list)
     transactional: list[Partition] = field(default_factory=list)
+    after: int = -1
 
     @property
     def partitions(self) -> set[Partition]:
@@ -98,20 +103,25 @@ class Intents:
     def __init__(self, lake: str) -> None:
         self.local = lake if "://" not in lake else None
         try:
-            self._files, base = file_system_of(lake)
+            self._files, base = open_store(lake)
             self._base = base.rstrip("/")
             self.folder = f"{self._base}/{FOLDER}"
-            self._files.create_dir(self.folder, recursive=True)
+            self._renames = not is_object_store(lake)
+            if self._renames:
+                self._files.create_dir(self.folder, recursive=True)
         except (OSError, ValueError) as error:
             raise cannot_write(lake, error) from error
         self._lake = lake
         self._flushed: set[str] = set()
+        # Of a local lake the operating system knows who writes to it
+        self.lease = Lease(lake, self._files, self.folder) if self.local is None else None
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Locks a local lake during a job; a killed process holds no lock. Other lakes have none."""
-        if self.local is None:
-            yield
+        """Locks a lake during a job. A killed process holds no lock of a local lake; a lease ends alone."""
+        if self.lease is not None:
+            with self.lease.held():
+                yield
             return
         import fcntl
 
@@ -132,10 +142,17 @@ class Intents:
 
     def pending(self) -> list[Intent]:
         """Intents of runs that were killed, oldest first for each app."""
-        listed = self._files.get_file_info(fs.FileSelector(self.folder))
-        paths = [f.path for f in listed if f.type == fs.FileType.File and f.path.endswith(".json")]
-        intents = [self._read(path) for path in paths]
+        intents = [self._read(path) for path in self.paths()]
         return sorted(intents, key=lambda i: (i.app_id, i.version))
+
+    def paths(self) -> list[str]:
+        """The files of the intents that are there."""
+        listed = self._listed()
+        return [f.path for f in listed if f.type == fs.FileType.File and f.path.endswith(".json")]
+
+    def _listed(self) -> list[fs.FileInfo]:
+        selector = fs.FileSelector(self.folder, allow_not_found=True)
+        return list(self._files.get_file_info(selector))
 
     def write(self, intent: Intent) -> None:
         """Writes the intent atomically."""
@@ -144,11 +161,13 @@ class Intents:
             raise UserError(f"another run is writing to {self._lake}: {path} exists already")
         if self.local is not None and intent.staged:
             self._flush_staged(f"{self.folder}/{intent.staged}")
-        with self._files.open_output_stream(path + ".tmp") as out:
+        written = path + ".tmp" if self._renames else path
+        with self._files.open_output_stream(written) as out:
             out.write(intent.to_json())
         if self.local is not None:
-            flush(path + ".tmp")
-        self._files.move(path + ".tmp", path)
+            flush(written)
+        if self._renames:
+            self._files.move(written, path)
         if self.local is not None:
             flush(self.folder)
 
@@ -195,8 +214,8 @@ class Intents:
 
     def staged_folders(self) -> list[str]:
         """Folders of staged rows. If one has no intent, its run was killed before the first commit."""
-        listed = self._files.get_file_info(fs.FileSelector(self.folder))
-        return [f.base_name for f in listed if f.type == fs.FileType.Directory]
+        listed = (f for f in self._listed() if f.type == fs.FileType.Directory)
+        return [f.base_name for f in listed if f.base_name.endswith(STAGED)]
 
     def holds(self, paths: Sequence[str]) -> bool:
         """Whether all of these files exist. paths: relative to the lake."""

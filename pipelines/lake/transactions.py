@@ -15,11 +15,10 @@ from importlib import resources
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from pipelines.lake.address import table_path
 from pipelines.plan.ledger import Log, Partition
-from pipelines.source.delta import read_rows, sql_in
+from pipelines.source.delta import open_table, read_rows, sql_in
 from udfs.format.schema import BATCHES, QUARANTINE, TRANSACTIONS, Table
 
 _COLUMNS = tuple(c.name for c in TRANSACTIONS.columns if c.name != "generation")
@@ -73,7 +72,7 @@ class Computed:
 
 def with_rows(address: str) -> set[Partition]:
     """The topic-partitions that have rows in ``transactions``. Most logs have none."""
-    files = DeltaTable(table_path(address, TRANSACTIONS.name)).get_add_actions(flatten=True)
+    files = open_table(table_path(address, TRANSACTIONS.name)).get_add_actions(flatten=True)
     keys = pa.table(files).select(["partition.topic", "partition.partition"]).to_pylist()
     return {(key["partition.topic"], key["partition.partition"]) for key in keys}
 

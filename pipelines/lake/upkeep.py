@@ -18,6 +18,7 @@ from pipelines.lake.address import table_path, tables_of
 from pipelines.lake.commit import LakeWriter
 from pipelines.lake.intents import Intent
 from pipelines.plan.ledger import LedgerRow
+from pipelines.source.delta import open_table
 from udfs.format import schema
 
 # Its files are as large as its chunks allow from the beginning, and a merge would hold their bytes in memory
@@ -41,7 +42,7 @@ def upkeep(address: str, vacuum_hours: int) -> Iterator[Upkept]:
 
     vacuum_hours: a reader that began longer ago than this may lose the files it reads.
     """
-    tables = {table.name: DeltaTable(table_path(address, table.name)) for table in tables_of(address)}
+    tables = {table.name: open_table(table_path(address, table.name)) for table in tables_of(address)}
     before = {name: _size(delta)[0] for name, delta in tables.items()}
     for name, delta in tables.items():
         if name not in _NOT_MERGED:

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 from udfs.format.schema import SEGMENTS
 
@@ -79,8 +83,11 @@ SCHEMA = pa.schema(
 )
 
 
-def read(table: str, where: str = "") -> pa.Table:
-    """The ledger at a path: columns NAMES, timestamps as int64. where: condition on rows, "" for all."""
+def read(table: str | DeltaTable, where: str = "") -> pa.Table:
+    """The ledger, by its path or open: columns NAMES, timestamps as int64.
+
+    where: condition on rows, "" for all.
+    """
     from pipelines.source.delta import read_rows  # a scan needs no deltalake
 
     stored = read_rows(table, SEGMENTS.arrow_schema(), NAMES, where)

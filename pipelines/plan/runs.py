@@ -52,7 +52,8 @@ class Rules:
 
     check: compares files with fingerprints. is_gone: whether a file or folder is there no more, by its URI.
     is_asked: whether ``--redecode`` names a segment. compare_all: ``--verify-content``. scope: the records
-    that are asked for.
+    that are asked for. is_known_unread: whether the listing alone says that a segment holds the same bytes
+    as before.
     """
 
     check: Check
@@ -61,6 +62,7 @@ class Rules:
     compare_all: bool = False
     one_copy: bool = False
     scope: Scope = ALL
+    is_known_unread: Callable[[Seen, LedgerRow], bool] = lambda seen, was: False
 
 
 @dataclass
@@ -249,9 +251,13 @@ def _seen(listed: pa.Table) -> list[Seen]:
 
 def _marks(was: list[LedgerRow], seen: list[Seen], rules: Rules) -> list[Marks]:
     """What the files say of their fingerprints; all bytes are compared where they must be."""
-    marks = rules.check(_to_check(was, rules.compare_all))
     if rules.compare_all:
-        return marks
+        return rules.check(_to_check(was, True))
+    marks = [Marks.SAME] * len(was)
+    to_read = [i for i in range(len(was)) if not rules.is_known_unread(seen[i], was[i])]
+    found = rules.check(_to_check([was[i] for i in to_read], False))
+    for i, mark in zip(to_read, found, strict=True):
+        marks[i] = mark
     again = [i for i in range(len(was)) if must_compare(seen[i], was[i], marks[i])]
     if again:
         for i, mark in zip(again, rules.check(_to_check([was[i] for i in again], True)), strict=True):

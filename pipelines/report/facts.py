@@ -14,12 +14,12 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import QueryBuilder
 
 from pipelines.lake.address import table_path
 from pipelines.report import header
 from pipelines.report.check import ERROR, Check
-from pipelines.source.delta import read_rows, sql_literal
+from pipelines.source.delta import open_table, read_rows, sql_literal
 from udfs.format.report_tables import QUALITY_METRICS
 from udfs.format.schema import QUARANTINE
 
@@ -215,7 +215,7 @@ def _query(database: duckdb.DuckDBPyConnection, name: str, **parameters: Any) ->
 
 def _runs(address: str) -> list[Run]:
     """The last runs, the newest last."""
-    table = DeltaTable(table_path(address, QUALITY_METRICS.name))
+    table = open_table(table_path(address, QUALITY_METRICS.name))
     query = QueryBuilder().register("metrics", table).execute(_sql("trend").format(shown=_RUNS))
     return [Run(**row) for row in reversed(pa.table(query).to_pylist())]
 

@@ -23,7 +23,7 @@ from pipelines.command.settings import Settings
 from pipelines.lake.address import open_lake, table_path, table_version
 from pipelines.lake.create import create_table
 from pipelines.report.measure import Compressed, Key, Measured, measure
-from pipelines.source.delta import read_rows, sql_literal
+from pipelines.source.delta import open_table, read_rows, sql_literal
 from pipelines.source.hadoop import job_scheme
 from pipelines.source.listing import TopicFilter
 from udfs.format.levels import parse_levels
@@ -116,7 +116,7 @@ def run(on_demand: SparkOnDemand, settings: Settings) -> Report:
     rows = [shared | _with_costs(row, prices) for key in sorted(found) for row in rows_of(key, found[key])]
     table = pa.Table.from_pylist(rows, schema=FORMAT_SAVINGS.arrow_schema())
     create_table(address, FORMAT_SAVINGS)
-    write_deltalake(table_path(address, FORMAT_SAVINGS.name), table, mode="append")
+    write_deltalake(open_table(table_path(address, FORMAT_SAVINGS.name)), table, mode="append")
     return Report(address, run_id, True, table)
 
 

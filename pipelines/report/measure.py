@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pipelines.command.errors import RunFailed
 from pipelines.command.session import configured
 from pipelines.lake.address import table_path
+from pipelines.source.hadoop import open_to_spark
 from udfs.format.levels import CodecLevel
 from udfs.format.schema import BATCHES, RECORDS
 from udfs.format.sizes import V2_OVERHEAD, V3_FIXED_OVERHEAD, VARINT_BOUNDS, Sizes
@@ -199,6 +200,7 @@ def _recompressed(
 
 
 def _table(spark: SparkSession, address: str, name: str) -> DataFrame:
+    open_to_spark(spark, address)
     return spark.read.format("delta").load(table_path(address, name))
 
 

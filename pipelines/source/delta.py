@@ -11,16 +11,26 @@ from collections.abc import Iterable
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
+from udfs.source.store import deltalake_options
 
-def read_rows(table: str, schema: pa.Schema, columns: Iterable[str], where: str = "") -> pa.Table:
+
+def open_table(path: str) -> DeltaTable:
+    """A table at its latest version, by its local path or URI."""
+    return DeltaTable(path, storage_options=deltalake_options(path))
+
+
+def read_rows(
+    table: str | DeltaTable, schema: pa.Schema, columns: Iterable[str], where: str = ""
+) -> pa.Table:
     """Columns of a Delta table, in the types of ``schema``.
 
-    table: its path. where: a condition on rows in deltalake's SQL; "" for all rows.
+    table: its path, or one that is open, at its version. where: a condition on rows in deltalake's SQL; ""
+    for all rows.
     """
     names = list(columns)
     selected = ", ".join(f'"{name}"' for name in names)
     condition = f" WHERE {where}" if where else ""
-    query = QueryBuilder().register("rows", DeltaTable(table))
+    query = QueryBuilder().register("rows", open_table(table) if isinstance(table, str) else table)
     rows = pa.table(query.execute(f'SELECT {selected} FROM "rows"{condition}'))
     return rows.cast(pa.schema([schema.field(name) for name in names]))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -12,9 +13,9 @@ from pyspark.sql import functions as F
 from pipelines.command.errors import UserError, one_line
 from pipelines.command.on_demand import SparkOnDemand
 from pipelines.source.naming import SEGMENT_SUFFIX
+from pipelines.source.stores import FILES_SCHEMA
 from pipelines.source.uris import escape
-
-FILES_SCHEMA = pa.schema([("path", pa.string()), ("length", pa.int64()), ("modified", pa.int64())])
+from udfs.source.store import hadoop_options
 
 
 def job_scheme(on_demand: SparkOnDemand) -> str:
@@ -25,6 +26,32 @@ def job_scheme(on_demand: SparkOnDemand) -> str:
 def default_scheme(spark: SparkSession) -> str:
     """The URI scheme of a path without one: ``file``, unless Hadoop's ``fs.defaultFS`` says otherwise."""
     return str(_hadoop(spark).fs.FileSystem.getDefaultUri(_configuration(spark)).getScheme())
+
+
+def open_to_spark(spark: SparkSession, uri: str) -> None:
+    """Lets a session open a canonical URI, by the environment where it has no settings.
+
+    Raises a UserError where Spark lacks the classes for it. Jobs over files with ``--sink arrow`` need none.
+    """
+    options = hadoop_options(uri)
+    configuration = _configuration(spark)
+    if not options or configuration.get("fs.s3.impl"):
+        return
+    try:
+        jvm: Any = spark._jvm
+        loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
+        loader.loadClass(options["fs.s3.impl"])
+    except Py4JJavaError:
+        version = _hadoop(spark).util.VersionInfo.getVersion()
+        packages = f"--packages org.apache.hadoop:hadoop-aws:{version}"
+        raise UserError(
+            f"Spark can't open {uri} without Hadoop's client of S3: add {packages} to spark-submit, "
+            f"elsewhere set PYSPARK_SUBMIT_ARGS='{packages} pyspark-shell'"
+        ) from None
+    for name, value in options.items():
+        if spark.conf.get(f"spark.hadoop.{name}", None) is None:
+            spark.conf.set(name, value)
+            configuration.set(name, value)
 
 
 def list_files(spark: SparkSession, uri: str) -> tuple[pa.Table, set[str]]:

@@ -1,7 +1,7 @@
 """Lists the segments of the sources: names, lengths and times. Nothing here reads a segment's bytes.
 
-This process walks local folders, Spark lists other file systems; the rules for names are the same. A million
-files take some 150 MB, as Arrow columns.
+This process lists local folders and object stores, Spark other file systems; the rules for names are the
+same. A million files take some 150 MB, as Arrow columns.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from pipelines.source.naming import (
     parse_topic_id,
 )
 from pipelines.source.uris import canonical, resolve
+from udfs.source.store import is_object_store
 
 if TYPE_CHECKING:
     from pipelines.command.on_demand import SparkOnDemand
@@ -134,7 +135,7 @@ def list_segments(
 ) -> Listing:
     """The segments of all sources, each once. Raises a UserError if a source can't be opened or holds none.
 
-    on_demand: its Spark lists file systems that are not local; None if all sources are local.
+    on_demand: its Spark lists file systems that only it opens; None where none are among the sources.
     topic, partition: of the segments, whatever their folder is called; then all have to be in one folder.
     null_topic: whether a topic with the name that Spark's writer reads as null may be decoded.
     """
@@ -383,11 +384,16 @@ def _default_scheme(on_demand: SparkOnDemand | None) -> str:
 
 def _remote_folders(on_demand: SparkOnDemand | None, uris: Iterable[str]) -> Iterator[Folder]:
     for uri in uris:
-        if on_demand is None:
-            raise UserError(f"{uri} can't be listed without Spark: name a local folder")
-        from pipelines.source import hadoop  # imports Spark
+        if is_object_store(uri):
+            from pipelines.source import stores  # pyarrow's file systems take 0.1 s to import
 
-        files, named = hadoop.list_files(on_demand.spark, uri)
+            files, named = stores.list_files(uri)
+        elif on_demand is None:
+            raise UserError(f"{uri} can't be listed without Spark: name a local folder or an object store")
+        else:
+            from pipelines.source import hadoop  # imports Spark
+
+            files, named = hadoop.list_files(on_demand.spark, uri)
         by_folder: dict[str, list[File]] = {}
         for batch in files.to_batches(_ROWS):
             for row in batch.to_pylist():

@@ -14,10 +14,11 @@ from wcmatch import glob
 
 from pipelines.command.errors import UserError
 from pipelines.source.naming import SEGMENT_SUFFIX
+from udfs.source import store
 
 GLOB_CHARACTERS = "{}[]*?\\"
 _NO_GLOB_NEEDED = str.maketrans({c: "\\" + c for c in GLOB_CHARACTERS + ","})
-_GLOB_FLAGS = glob.BRACE | glob.DOTGLOB | glob.NODOTDIR
+GLOB_FLAGS = glob.BRACE | glob.DOTGLOB | glob.NODOTDIR
 
 
 @dataclass
@@ -25,7 +26,7 @@ class Sources:
     """The resolved sources, each once.
 
     folders, files: absolute local paths with all links resolved.
-    remote: URIs of other file systems, as the user wrote them.
+    remote: canonical URIs of other file systems.
     """
 
     folders: list[str] = field(default_factory=list)
@@ -49,7 +50,7 @@ def resolve(sources: Iterable[str], default_scheme: str = "file") -> Sources:
             raise UserError("--source is empty: name a log directory, partition folder, .log file or glob")
         path = local_path(source, default_scheme)
         if path is None:
-            resolved.remote.append(source)
+            resolved.remote.append(store.canonical(source))
         else:
             for place in _expanded(path):
                 _add_local(place, resolved)
@@ -80,7 +81,7 @@ def _expanded(path: str) -> list[str]:
     if not any(c in path for c in GLOB_CHARACTERS):
         raise UserError(f"no such path: {path}")
     try:
-        matches = glob.glob(path, flags=_GLOB_FLAGS)
+        matches = glob.glob(path, flags=GLOB_FLAGS)
     except Exception as error:
         raise UserError(
             f"no such path, and as a glob it expands to too many patterns: {path}: {error}"

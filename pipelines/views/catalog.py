@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from pipelines.command.errors import UserError, one_line
 from pipelines.lake.address import sql_name, sql_string, table_path, tables_of
+from pipelines.source.hadoop import open_to_spark
 from pipelines.views.register import permanent_views
 
 
@@ -16,6 +17,7 @@ def register_in_catalog(spark: SparkSession, address: str, schema: str) -> None:
 
     schema: a name, or catalog.schema. Raises a UserError for an in-memory catalog, and if it cannot register.
     """
+    open_to_spark(spark, address)
     catalog = schema.rpartition(".")[0] or spark.catalog.currentCatalog()
     implementation = spark.conf.get("spark.sql.catalogImplementation", "in-memory")
     if catalog == "spark_catalog" and implementation == "in-memory":

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pipelines.functions.internal_topics import register_internal_topics
 from pipelines.functions.register import register_functions
 from pipelines.lake.address import open_lake, sql_table, tables_of
-from pipelines.source.hadoop import default_scheme
+from pipelines.source.hadoop import default_scheme, open_to_spark
 from pipelines.views.declared import SESSION_VIEWS, VIEWS, needed_names
 from udfs.format.report_tables import REPORT_TABLES
 from udfs.format.schema import TABLES
@@ -33,6 +33,7 @@ def register(spark: SparkSession, lake: str, statement: str = "") -> None:
     statement: the tables, views and functions that it names are enough, as each one costs time; "" for all.
     """
     address = open_lake(lake, default_scheme(spark))
+    open_to_spark(spark, address)
     tables = {table.name for table in tables_of(address)}
     for report in REPORT_TABLES:
         if report.name not in tables:

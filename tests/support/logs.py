@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from pipelines.source.delta import open_table
 from tests.support.segment_maker import CONTROL, TRANSACTIONAL, Batch, Record
 
 TABLES = ("records", "batches", "quarantine", "segments", "transactions", "raw_segments")
@@ -61,7 +62,7 @@ def versions(lake: str) -> dict[str, int]:
 
 def rows(lake: str, table: str) -> list[dict[str, Any]]:
     """The rows of a table in an order of their own, without what names the run that wrote them."""
-    found: pa.Table = DeltaTable(f"{lake}/{table}").to_pyarrow_table()
+    found: pa.Table = open_table(f"{lake}/{table}").to_pyarrow_table()
     kept = found.select([name for name in found.column_names if name not in _OF_A_RUN])
     return sorted(kept.to_pylist(), key=repr)
 

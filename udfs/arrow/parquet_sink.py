@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from udfs.format.schema import Table
-from udfs.source.byte_source import local_path
+from udfs.source.store import is_object_store, open_store
 
 _DICTIONARY = (
     "segment",
@@ -67,15 +67,6 @@ class DataFile:
     @classmethod
     def from_json(cls, text: str) -> DataFile:
         return cls(**json.loads(text))
-
-
-def file_system_of(lake: str) -> tuple[fs.FileSystem, str]:
-    """The file system of a lake and its path there; local lakes by path or ``file:`` URI."""
-    path = local_path(lake)
-    if path is not None:
-        return fs.LocalFileSystem(), path
-    system, path = fs.FileSystem.from_uri(lake)
-    return system, path
 
 
 class Origin(NamedTuple):
@@ -184,15 +175,17 @@ class Folders:
     """The folders of a task's data files: one in each table, named at random as Delta names such folders."""
 
     def __init__(self, lake: str) -> None:
-        self.system, self._root = file_system_of(lake)
+        self.system, self._root = open_store(lake)
+        self._has_folders = not is_object_store(lake)
         self._name = uuid.uuid4().hex[:2]
         self._made: set[str] = set()
         self._written: list[str] = []
 
     def of(self, table: Table) -> str:
-        """The name of the task's folder in a table's folder; makes it."""
+        """The name of the task's folder in a table's folder; makes it where folders are made."""
         if table.name not in self._made:
-            self.system.create_dir(self.path(table, self._name), recursive=True)
+            if self._has_folders:
+                self.system.create_dir(self.path(table, self._name), recursive=True)
             self._made.add(table.name)
         return self._name
 
@@ -277,7 +270,8 @@ class GroupWriter:
             with suppress(OSError, RuntimeError):  # pyarrow's RuntimeError: closed before, and that failed
                 file.writer.close()
             file.writer.is_open = False  # else its destructor closes it once more, and prints the error
-            file.system.delete_file(file.place)
+            with suppress(FileNotFoundError):  # an object that never came to its end
+                file.system.delete_file(file.place)
         self._files.clear()
 
 

@@ -11,9 +11,12 @@ import os
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from udfs.source.object_source import ObjectSource
 
 
 class SourceError(Exception):
@@ -143,38 +146,6 @@ def _cannot(what: str, error: OSError) -> SourceError:
     return (SourceChanged if gone else SourceUnreadable)(f"it can't be {what}: {error.strerror}")
 
 
-class ObjectSource:
-    """An object of a store that pyarrow knows, by ranged reads."""
-
-    def __init__(self, uri: str) -> None:
-        from pyarrow import fs
-
-        try:
-            system, path = fs.FileSystem.from_uri(uri)
-            self._file: Any = system.open_input_file(path)
-        except FileNotFoundError as error:
-            raise SourceChanged("it is gone") from error
-        except (OSError, ValueError) as error:
-            raise SourceUnreadable(f"it can't be opened: {str(error).splitlines()[0]}") from error
-
-    def size(self) -> int:
-        return int(self._file.size())
-
-    def read_into(self, position: int, view: np.ndarray) -> int:
-        try:
-            data = self._file.read_at(len(view), position)
-        except OSError as error:
-            raise SourceUnreadable(f"it can't be read: {str(error).splitlines()[0]}") from error
-        view[: len(data)] = np.frombuffer(data, dtype=np.uint8)
-        return len(data)
-
-    def unreadable(self, position: int, end: int) -> list[Unreadable]:
-        return []
-
-    def close(self) -> None:
-        self._file.close()
-
-
 class ChunkSource:
     """Chunks (position, bytes) that follow each other, taken as they are needed.
 
@@ -221,7 +192,14 @@ class ChunkSource:
         self._held.clear()
 
 
-def open_source(uri: str) -> FileSource | ObjectSource:
-    """Open a segment by its URI: in place where it is local, else through pyarrow's file systems."""
+def open_source(uri: str, stop: int | None = None) -> FileSource | ObjectSource:
+    """Open a segment by its URI: in place where it is local, else through pyarrow's file systems.
+
+    stop: where reading ends; None for the end of the segment.
+    """
     path = local_path(uri)
-    return FileSource(path) if path is not None else ObjectSource(uri)
+    if path is not None:
+        return FileSource(path)
+    from udfs.source.object_source import ObjectSource
+
+    return ObjectSource(uri, stop)

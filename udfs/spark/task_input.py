@@ -25,6 +25,7 @@ from udfs.source.byte_source import (
     open_source,
 )
 from udfs.source.fingerprint import Marks, compare
+from udfs.source.object_source import ObjectSource
 from udfs.spark.protocol import SLICE_SCHEMA, ArrowBatches, Problem, StageOptions
 
 
@@ -39,6 +40,11 @@ class TaskSlice:
     def ids(self) -> tuple[int, str, int]:
         """What a report names it by: group_id, segment, start."""
         return self.row["group_id"], self.row["segment"], self.row["start"]
+
+    def check_unchanged(self) -> None:
+        """Raises SourceChanged where an object was written again since it was listed."""
+        if isinstance(self.source, ObjectSource):
+            self.source.check_unchanged(self.row["modified"])
 
     def decoder(self, options: StageOptions, columns: Collection[str] | None = None) -> SegmentDecoder:
         """columns: of its records, those that are built; None: all."""
@@ -86,7 +92,7 @@ def _with_source(items: Iterator[tuple[dict[str, Any], Any]]) -> TaskSlice:
     row, content = next(items)
     try:
         if content is None:
-            source = open_source(row["segment"])
+            source = open_source(row["segment"], row["stop"])
             try:
                 _check_as_planned(row, source, source.size())
             except SourceError:

@@ -62,7 +62,9 @@ def _decode(
                 first_mark = first_mark or mark(slice_.source, 0, row["length"])
             for group in decoder:
                 take(slice_, group)
-            yield _report(slice_, decoder, first_mark)
+            report = _report(slice_, decoder, first_mark)
+            slice_.check_unchanged()
+            yield report
         except SourceError as error:
             yield SliceReport(*slice_.ids, problem=problem_of(error), detail=str(error))
 
@@ -211,6 +213,7 @@ def read_records(options: StageOptions) -> Stage:
                         names = group.records.schema.names
                         columns = dict(zip(names, group.records.columns, strict=True))
                         yield from cut_for_spark(placed(RECORDS, slice_.row, columns))
+                slice_.check_unchanged()
             except SourceError as error:
                 raise RuntimeError(f"{slice_.row['segment']} changed while it was read: {error}") from None
             expected = slice_.row["expected_crc32c"]
@@ -232,6 +235,7 @@ def verify(options: StageOptions) -> Stage:
             try:
                 for _ in decoder:
                     pass
+                slice_.check_unchanged()
                 if decoder.totals.content_crc32c != row["expected_crc32c"]:
                     problem, detail = Problem.CHANGED, "other bytes than before"
             except SourceError as error:
@@ -307,6 +311,7 @@ def _land(writer: GroupWriter, slice_: TaskSlice, options: StageOptions) -> Slic
             last_offset, marks = (chunk.column(name)[0].as_py() for name in ("last_offset", "fingerprint"))
             origin = Origin(row["segment"], None, chunk.num_rows)
             writer.write(RAW_SEGMENTS, row["topic"], row["partition"], [origin], chunk)
+        slice_.check_unchanged()
     except SourceError as error:
         return SliceReport(*slice_.ids, problem=problem_of(error), detail=str(error))
     return SliceReport(*slice_.ids, Totals(end=landed, end_offset=last_offset), marks)
@@ -319,6 +324,7 @@ def read_raw(options: StageOptions) -> Stage:
         for slice_ in slices_of(batches):
             try:
                 yield from _raw_rows(slice_, options)
+                slice_.check_unchanged()
             except SourceError as error:
                 raise RuntimeError(f"{slice_.row['segment']} changed while it was read: {error}") from None
 

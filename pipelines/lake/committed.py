@@ -1,0 +1,164 @@
+"""The tables of a lake as one job commits to them, alone or not at all.
+
+On a local lake the operating system keeps a second job out. On another the lock is a lease
+(``pipelines.lake.lease``), and a job that stood still may wake up beside its successor. There it holds that
+
+* a version, which names a run and the generation of its rows, is of one job alone: it begins with the number
+  of the lease;
+* every commit is made onto the version of the table that this job opened or wrote, by a conditional put, or
+  not at all. So of two jobs one comes first at each table, and the other fails there and says so;
+* before a run writes its intent nobody has a later lease, nobody has published since the plan was made, and
+  no other intent is there;
+* the commit that publishes a run is one of these. The intent of the job that came second is not finished by
+  the next one but taken back: another run has published since it was planned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import DeltaError
+
+from pipelines.command.errors import RunFailed, one_line
+from pipelines.lake.address import table_path
+from pipelines.lake.intents import Intent, Intents
+from pipelines.source.delta import open_table
+from udfs.format import schema
+from udfs.format.schema import Table
+
+DECODE_APP = "kafka-log-decode"
+INGEST_APP = "kafka-log-ingest"
+DECODED = (schema.RECORDS, schema.BATCHES, schema.QUARANTINE)
+_RUNS_PER_LEASE = 1_000_000
+
+
+class CommittedTables:
+    """The tables of one lake, and what one app (DECODE_APP or INGEST_APP) has committed to them."""
+
+    def __init__(self, address: str, intents: Intents, app_id: str) -> None:
+        self.address, self.intents, self.app_id = address, intents, app_id
+        self._lease = intents.lease
+        self._opened: dict[str, DeltaTable] = {}
+
+    def path(self, table: str) -> str:
+        return table_path(self.address, table)
+
+    @property
+    def _publishing(self) -> Table:
+        """The table whose commit makes a run's rows valid."""
+        return schema.RAW_SEGMENTS if self.app_id == INGEST_APP else schema.SEGMENTS
+
+    def _open(self, table: str) -> DeltaTable:
+        """A table. Opened once: a log of a million data files takes seconds to read.
+
+        At its latest version; where the lock is a lease, at the version after this job's last commit.
+        """
+        opened = self._opened.get(table)
+        if opened is None:
+            opened = self._opened[table] = open_table(self.path(table))
+        elif self._lease is None:
+            opened.update_incremental()
+        return opened
+
+    def forget(self, table: Table) -> None:
+        """Has the table opened again, as Spark has committed to it."""
+        self._opened.pop(table.name, None)
+
+    def pin(self) -> None:
+        """Opens the table that publishes: what is planned after it is published onto this version of it."""
+        if self._lease is not None:
+            self._opened.clear()
+            self._open(self._publishing.name)
+
+    def committed(self, table: str) -> int:
+        """The version of this app's last commit to a table; 0 for none."""
+        return self._open(table).transaction_version(self.app_id) or 0
+
+    def next_version(self) -> int:
+        """The version of the next run: above those of all tables. Raises a RunFailed beside another job."""
+        tables = (schema.RAW_SEGMENTS,) if self.app_id == INGEST_APP else (*DECODED, schema.SEGMENTS)
+        version = 1 + max(self.committed(table.name) for table in tables)
+        if self._lease is None:
+            return version
+        self._open(schema.TRANSACTIONS.name)
+        self._check_alone()
+        return max(version, self._lease.number * _RUNS_PER_LEASE + 1)
+
+    def fenced(self, intent: Intent) -> Intent:
+        """The intent, with the version it will be published onto. Raises a RunFailed beside another job."""
+        if self._lease is None:
+            return intent
+        self._check_alone()
+        return replace(intent, after=self._open(self._publishing.name).version())
+
+    def is_outrun(self, intent: Intent) -> bool:
+        """Whether a run can't be published any more: another has published or committed since its plan."""
+        tables = (*DECODED, schema.TRANSACTIONS) if intent.app_id == DECODE_APP else ()
+        last = self.committed(self._publishing.name)
+        version = self._open(self._publishing.name).version()
+        if intent.after < 0 or last == intent.version:
+            return False
+        return version != intent.after or any(self.committed(t.name) > intent.version for t in tables)
+
+    def is_done(self, table: Table, intent: Intent) -> bool:
+        """Whether a table has the run's commit. Raises a RunFailed where a later run has committed to it."""
+        version = self.committed(table.name)
+        if version > intent.version and self._lease is not None:
+            raise self._not_alone()
+        return version >= intent.version
+
+    def commit_once(self, table: Table, intent: Intent, write: Callable[[DeltaTable], object]) -> None:
+        """Makes one commit of a run. Raises a RunFailed where another job's stands in its place."""
+        delta = self._open(table.name)
+        if self._lease is None:
+            write(delta)
+            return
+        version = delta.version() + 1
+        try:
+            write(delta)
+        except (DeltaError, OSError) as error:
+            self.forget(table)
+            # The answer to a commit that succeeded may be lost, so that its second attempt meets the first
+            if self.committed(table.name) != intent.version:
+                raise self._not_alone(error) from error
+            self._lease.check()  # or another job has made it, which found the intent
+        else:
+            if delta.version() != version:
+                delta.load_as_version(version)
+
+    def properties(self, intent: Intent) -> CommitProperties:
+        """Properties of a run's commits: its app and version, by which it is known."""
+        own = Transaction(intent.app_id, intent.version)
+        return CommitProperties(app_transactions=[own], max_commit_retries=self._retries)
+
+    def delete_where(self, table: Table, condition: str) -> None:
+        """Deletes rows. condition: in deltalake's SQL."""
+        try:
+            properties = CommitProperties(max_commit_retries=self._retries)
+            self._open(table.name).delete(condition, commit_properties=properties)
+        except (DeltaError, OSError) as error:
+            if self._lease is None:
+                raise
+            raise self._not_alone(error) from error
+
+    @property
+    def _retries(self) -> int | None:
+        """How often deltalake tries a commit onto a later version; None for its default."""
+        return None if self._lease is None else 0
+
+    def _check_alone(self) -> None:
+        if self._lease is None:
+            return
+        self._lease.check()
+        published = f"{self._publishing.name}/_delta_log"
+        following = f"{published}/{self._open(self._publishing.name).version() + 1:020d}.json"
+        if self.intents.holds([following]) or self.intents.paths():
+            raise self._not_alone()
+
+    def _not_alone(self, error: Exception | None = None) -> RunFailed:
+        told = f" ({one_line(error)})" if error else ""
+        return RunFailed(
+            f"another run is writing to {self.address} at the same time: start again once it has ended{told}"
+        )

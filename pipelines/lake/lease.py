@@ -1,0 +1,177 @@
+"""The lock of a lake that is in no local folder: a lease, which ends where its job does not renew it.
+
+Leases are numbered. Number n is taken by creating an empty Delta table of that number below ``_runs``, so by
+the same conditional put as every commit to the lake: of several jobs one gets it. The job then writes a file
+beside it again and again. A job that finds a lease waits until that file changes, so that the other job is
+alive and it leaves, or until the lease has ended, so that it may take the next number.
+
+Nothing rests on the clocks of two machines: times are those that the store gives to what is written. A job
+that stood still longer than its lease may go on beside another one: what keeps them apart then is told in
+``pipelines.lake.commit``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable
+from deltalake.exceptions import DeltaError
+from pyarrow import fs
+
+from pipelines.command.errors import RunFailed, UserError
+from pipelines.source.delta import open_table
+from udfs.source.store import deltalake_options
+
+log = logging.getLogger(__name__)
+
+SECONDS = 60.0  # a lease lasts so long after it was taken or renewed
+_RENEWALS = 4  # in that time
+_PREFIX, _RENEWED, _RELEASED = "lease-", "renewed", "released"
+
+
+class Lease:
+    """The lease of one lake. files, folder: the file system, and the path of ``_runs`` in it.
+
+    number: of the lease that is held; 0 before.
+    """
+
+    def __init__(self, lake: str, files: Any, folder: str) -> None:
+        self._lake, self._files, self._folder = lake, files, folder
+        self._owner = f"process {os.getpid()} on {socket.gethostname()}"
+        self._id = uuid.uuid4().hex
+        self._ended = threading.Event()
+        self.number = 0
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Takes the lease, renews it during a block, gives it back. Raises a UserError where a job has it."""
+        while True:
+            last = self._last()
+            if last:
+                self._wait_for_end(last)
+            if self._take(last + 1):
+                break
+        self._ended.clear()
+        renewing = threading.Thread(target=self._renew, daemon=True)
+        renewing.start()
+        try:
+            self._remove_older()
+            yield
+        finally:
+            self._ended.set()
+            renewing.join()
+            with suppress(OSError):  # then it ends by itself
+                self._write(self.number, _RELEASED)
+
+    def check(self) -> None:
+        """Raises a RunFailed where another job took the lease, as this one did not renew it in time."""
+        if self._last() > self.number:
+            raise RunFailed(
+                f"another run took over {self._lake}, as this one did not renew its lease for "
+                f"{SECONDS:.0f} s: start again once it has ended"
+            )
+
+    def _path(self, number: int) -> str:
+        return f"{_PREFIX}{number:010d}"
+
+    def _listed(self) -> dict[int, str]:
+        found = self._files.get_file_info(fs.FileSelector(self._folder, allow_not_found=True))
+        names = (f.base_name for f in found if f.type == fs.FileType.Directory)
+        return {int(n.removeprefix(_PREFIX)): n for n in names if n.startswith(_PREFIX)}
+
+    def _last(self) -> int:
+        return max(self._listed(), default=0)
+
+    def _take(self, number: int) -> bool:
+        """Whether the lease of this number is this job's."""
+        path = f"{self._lake}/_runs/{self._path(number)}"
+        said = json.dumps({"id": self._id, "owner": self._owner, "seconds": SECONDS})
+        nothing = pa.schema([("nothing", pa.string())])
+        # Else deltalake would try a second creation again, onto the version after the first
+        once, options = CommitProperties(max_commit_retries=0), deltalake_options(path)
+        try:
+            DeltaTable.create(
+                path, nothing, description=said, commit_properties=once, storage_options=options
+            )
+        except (DeltaError, OSError):
+            if self._last() < number:
+                raise  # it can't be written at all
+            # An answer that was lost: the next attempt met the own table
+            if self._said(number).get("id") != self._id:
+                return False
+        self.number = number
+        return self._last() == number
+
+    def _said(self, number: int) -> dict[str, Any]:
+        """What the job that took a lease wrote into it; nothing of one that is gone."""
+        try:
+            path = f"{self._lake}/_runs/{self._path(number)}"
+            return dict(json.loads(open_table(path).metadata().description or "{}"))
+        except (DeltaError, OSError):
+            return {}
+
+    def _state(self, number: int) -> tuple[bool, int]:
+        """Whether a lease was given back, and when it was taken or renewed: nanoseconds of the store.
+
+        0 where its folder is empty: it is just being taken, or removed as there is a later one.
+        """
+        where = fs.FileSelector(f"{self._folder}/{self._path(number)}", recursive=True, allow_not_found=True)
+        found = [f for f in self._files.get_file_info(where) if f.type == fs.FileType.File]
+        is_released = any(f.base_name == _RELEASED for f in found)
+        return is_released, max((f.mtime_ns for f in found), default=0)
+
+    def _wait_for_end(self, number: int) -> None:
+        """Returns when a lease has ended. Raises a UserError where its job is alive."""
+        is_free, renewed = self._state(number)
+        if is_free:
+            return
+        said = self._said(number)
+        seconds, owner = float(said.get("seconds", SECONDS)), said.get("owner", "another run")
+        ends = time.monotonic() + seconds - ((self._now() - renewed) / 1e9 if renewed else 0)
+        if time.monotonic() < ends:
+            log.info(
+                "waiting up to %.0f s for a sign of %s, which may be writing to the lake", seconds, owner
+            )
+        while time.monotonic() < ends:
+            time.sleep(min(1.0, seconds / _RENEWALS))
+            is_free, again = self._state(number)
+            if is_free or self._last() != number:
+                return
+            if again != renewed:
+                raise UserError(
+                    f"another run is writing to {self._lake} ({owner}): wait for it to end, then start again"
+                )
+
+    def _now(self) -> int:
+        """The time of the store, ns: when it says that a file was written now."""
+        path = f"{self._folder}/clock-{self._id}"
+        with self._files.open_output_stream(path) as out:
+            out.write(b"now")
+        now = self._files.get_file_info(path).mtime_ns
+        self._files.delete_file(path)
+        return int(now)
+
+    def _write(self, number: int, name: str) -> None:
+        with self._files.open_output_stream(f"{self._folder}/{self._path(number)}/{name}") as out:
+            out.write(self._owner.encode())
+
+    def _renew(self) -> None:
+        while not self._ended.wait(SECONDS / _RENEWALS):
+            with suppress(OSError):  # the next time
+                self._write(self.number, _RENEWED)
+
+    def _remove_older(self) -> None:
+        for number, name in self._listed().items():
+            if number < self.number:
+                with suppress(OSError):  # the next job does it
+                    self._files.delete_dir(f"{self._folder}/{name}")
