@@ -94,10 +94,11 @@ def decode_segments(spark: SparkSession, source: str | Sequence[str], **settings
     settings: fields of ``Settings`` (topics, max_batch_uncompressed, ...). Every segment is one slice.
     """
     checked = make_settings({**settings, "source": source})
-    plan = job.plan_afresh(SparkOnDemand(checked, given=spark), checked)
+    on_demand = SparkOnDemand(checked, given=spark)
+    plan = job.plan_afresh(on_demand, checked)
     segments = [segment for bounded_run in plan.runs(plan.found, 1 << 62) for segment in bounded_run]
     slices = make_slices(segments, checked.slice_bytes, split=False)
-    rows = job.reader(spark, checked, segments).rows(slices, 0)
+    rows = job.reader(on_demand.spark, checked, segments).rows(slices, 0)
     options = job.stage_options(checked, "", uuid.uuid4().hex, 0)
     return rows.mapInArrow(protocol.stage("read_records", options), schema.RECORDS.ddl())
 

@@ -27,7 +27,7 @@ from pipelines.views.statements import only_reads
 logger = logging.getLogger(__name__)
 
 # Where these are set, paths, tables and functions may be others than this process can know
-_OF_A_CLUSTER = ("PYSPARK_GATEWAY_PORT", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
+_OF_A_CLUSTER = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
 
 
 def run(

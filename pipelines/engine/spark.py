@@ -9,12 +9,12 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType
 
+from pipelines.command.driver import spark_errors
 from pipelines.command.errors import UserError, one_line
 from pipelines.command.settings import nearest
 from pipelines.command.terminal import printable
@@ -99,7 +99,7 @@ def results(spark: SparkSession, statement: str, output: str) -> Iterator[str]:
             binary = [isinstance(field.dataType, BinaryType) for field in frame.schema.fields]
             lines = printed(output, frame.columns, binary, lines)
         yield from lines
-    except (PySparkException, Py4JJavaError) as error:
+    except spark_errors() as error:
         line = one_line(error)
         if not re.match(_STATEMENT_ERRORS, line) or line.startswith(_NOT_STATEMENT_ERRORS):
             raise
