@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pipelines.command.errors import UserError
+from pipelines.command.worker_code import LOOK_DDL, look, write_zip
 
 log = logging.getLogger(__name__)
 
@@ -125,21 +125,19 @@ class Connect(Driver):
         """Sees to it that the workers have our code; returns how many tasks run at the same time."""
         if self.spark in _READY:
             return _READY[self.spark]
-        from udfs.spark.code import LIBRARIES, digest, write_zip
-
-        rows = self.spark.range(_ENOUGH_ROWS).mapInArrow(_teller(LIBRARIES), "code string, missing string")
-        told = rows.collect()
-        missing = sorted({row["missing"] for row in told if row["missing"]})
+        code, tell = look()
+        told = self.spark.range(_ENOUGH_ROWS).mapInArrow(tell, LOOK_DDL).collect()
+        missing = sorted({row["missing"] for row in told} - {""})
         if missing:
             raise UserError(
                 f"the Python of Spark's workers has no {missing[0]}: "
                 "install the wheel of kafka-log-lake there"
             )
-        ours = digest()
-        if {row["code"] for row in told} != {ours}:
+        ours = code()
+        if not ours or {row["code"] for row in told} != {ours}:
             log.info("sending the code of this project to Spark's workers, which have none or another")
             with tempfile.TemporaryDirectory() as folder:
-                made = Path(folder, f"kafka_log_lake-{ours}.zip")
+                made = Path(folder, f"kafka_log_lake-{ours or 'zip'}.zip")
                 write_zip(made)
                 self.spark.addArtifacts(str(made), pyfile=True)
         _READY[self.spark] = len(told)
@@ -170,23 +168,3 @@ def _share(stages: Iterable[tuple[int, int]]) -> float:
     """The share of finished tasks in the largest of some stages: (finished tasks, tasks)."""
     finished, tasks = max(stages, key=lambda pair: pair[1], default=(0, 1))
     return finished / max(1, tasks)
-
-
-def _teller(libraries: tuple[str, ...]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A mapInArrow callable that gives one row a task: which code of ours a worker has, what it lacks."""
-
-    def tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from importlib.util import find_spec
-
-        for _ in batches:
-            pass
-        missing = ", ".join(name for name in libraries if find_spec(name) is None)
-        try:
-            from udfs.spark.code import digest
-
-            code = digest()
-        except ImportError:
-            code = ""
-        yield pa.RecordBatch.from_pydict({"code": [code], "missing": [missing]})
-
-    return tell
