@@ -21,7 +21,7 @@ from pipelines.command.commands import DECODE
 from pipelines.command.errors import DamageFound, UserError
 from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.options import run_command
-from pipelines.command.settings import Settings, make_settings
+from pipelines.command.settings import CATALOG, Settings, make_settings
 from pipelines.execute import job
 from pipelines.execute.decode import Decoded, Decoder
 from pipelines.execute.summary import Summary, TopicTotals, print_summary
@@ -42,14 +42,14 @@ def run(spark: SparkSession, settings: Settings) -> Summary:
 
 
 def _run(on_demand: SparkOnDemand, settings: Settings) -> Summary:
-    if settings.from_raw:
+    if settings.from_raw and settings.sink != CATALOG:
         open_lake(settings.require_lake(), job_scheme(on_demand))
     return job.run(
         on_demand,
         settings,
         job.Work(
             app_id=DECODE_APP,
-            known=LakeWriter.ledger,
+            known=lambda lake: lake.ledger(),
             runner=Decoder,
             count=_count,
             landed=_landed(settings) if settings.from_raw else None,
@@ -61,7 +61,7 @@ def _landed(settings: Settings) -> Callable[[LakeWriter], tuple[Listing, job.Che
     """A function that lists the landed segments of a lake, and gives the check of their fingerprints."""
 
     def list_landed(lake: LakeWriter) -> tuple[Listing, job.CheckFiles]:
-        landed = Landed(lake.path(schema.RAW_SEGMENTS.name))
+        landed = Landed(lake.read)
         topic_filter = TopicFilter(settings.topics, settings.exclude_topics)
         return landed.listing(topic_filter, null_topic=settings.sink == "arrow"), landed.check
 

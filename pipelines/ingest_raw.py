@@ -27,7 +27,6 @@ from pipelines.execute.land import Lander
 from pipelines.execute.summary import Summary, TopicTotals, print_summary
 from pipelines.lake.commit import INGEST_APP, LakeWriter
 from pipelines.plan.landed import Landed
-from udfs.format import schema
 
 
 def run(spark: SparkSession, settings: Settings) -> Summary:
@@ -57,7 +56,7 @@ def _count(summary: Summary, landed: Decoded, lake: LakeWriter) -> None:
 
 def _known(lake: LakeWriter) -> pa.Table:
     """How far each file was landed by earlier runs, in columns of the ledger."""
-    return Landed(lake.path(schema.RAW_SEGMENTS.name)).known()
+    return Landed(lake.read).known()
 
 
 def _job(on_demand: SparkOnDemand, settings: Settings) -> None:

@@ -10,7 +10,7 @@ import pytest
 from pipelines.lake import transactions
 from pipelines.plan import ledger
 from pipelines.plan.ledger import LedgerRow
-from tests.support.lake_rows import insert
+from tests.support.lake_rows import insert, reader
 
 PARTITION_DIR = "file:///logs/it's a topic-0"
 FIRST, SECOND = f"{PARTITION_DIR}/{0:020d}.log", f"{PARTITION_DIR}/{100:020d}.log"
@@ -68,7 +68,7 @@ def damage(position: int, segment: str = FIRST) -> dict[str, Any]:
 
 def computed(lake: str, *segments: LedgerRow) -> transactions.Computed:
     table = ledger.to_arrow(segments or [segment(), segment(SECOND, 100)])
-    return transactions.compute(lake, {PARTITION}, table)
+    return transactions.compute(reader(lake), {PARTITION}, table)
 
 
 _COLUMNS = (

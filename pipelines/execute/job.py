@@ -18,21 +18,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
-from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.command.errors import UserError
 from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.session import configured
-from pipelines.command.settings import Settings
+from pipelines.command.settings import CATALOG, Settings
 from pipelines.command.terminal import first_names
 from pipelines.execute.decode import Decoded, Runner
 from pipelines.execute.progress import Progress
 from pipelines.execute.slice_rows import BINARY, DIRECT, Reader, choose_mode, worker_opens
 from pipelines.execute.summary import Summary, counted
+from pipelines.lake import catalog_lake
 from pipelines.lake.address import lake_address
 from pipelines.lake.commit import LakeWriter, writing_conf
-from pipelines.lake.create import check_place, create_table, create_tables
+from pipelines.lake.create import check_place, create_tables
 from pipelines.lake.intents import Intent, Intents
 from pipelines.plan import ledger
 from pipelines.plan.obsolete import Obsolete
@@ -49,8 +49,8 @@ from pipelines.source.naming import (
 )
 from pipelines.source.uris import local_path
 from pipelines.views.catalog import register_in_catalog
+from pipelines.views.register import permanent_views
 from udfs.format import schema
-from udfs.format.report_tables import RUNS
 from udfs.source import fingerprint
 from udfs.source.fingerprint import CHECKED_DDL, Marks
 from udfs.spark.protocol import StageOptions
@@ -89,14 +89,13 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
     """Executes a job on the new and changed segments of its sources. Raises a JobError if it fails."""
     began = time.monotonic()
     began_us = time.time_ns() // 1000
-    address = lake_address(settings.require_lake(), hadoop.job_scheme(on_demand))
-    _refuse_lake_in_source(address, settings.source)
+    address = _address(on_demand, settings)
     progress = Progress(on_demand)
     listing = None
-    if work.landed is None and not check_place(address):
+    if work.landed is None and not _is_there(on_demand, settings, address):
         # Before the lake is created: wrong sources must leave no empty lake
         listing = _list(on_demand, settings, progress)
-    with _open_for_writing(on_demand, address, settings.catalog_schema, work.app_id) as lake:
+    with _open_for_writing(on_demand, address, settings, work.app_id) as lake:
         check: CheckFiles = functools.partial(_check, on_demand)
         if work.landed is not None:
             listing, check = work.landed(lake)
@@ -111,9 +110,30 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
         _run_all(on_demand, settings, work, lake, listing, plan, options, summary, progress)
         summary.seconds, summary.phases = time.monotonic() - began, dict(progress.seconds)
         if summary.segments:
-            create_table(lake.address, RUNS)
-            write_deltalake(lake.path(RUNS.name), summary.to_row(began_us), mode="append")
+            lake.add_run(summary.to_row(began_us))
     return summary
+
+
+def _address(on_demand: SparkOnDemand, settings: Settings) -> str:
+    """The address of the lake, or its schema's name. Raises a UserError if no job may write there."""
+    lake = settings.require_lake()
+    if settings.sink != CATALOG:
+        address = lake_address(lake, hadoop.job_scheme(on_demand))
+        _refuse_lake_in_source(address, settings.source)
+        return address
+    if on_demand.is_plain:
+        raise UserError(
+            "--sink catalog needs a catalog that outlives this process: use a session of Databricks, or "
+            "spark-submit with a metastore"
+        )
+    return lake
+
+
+def _is_there(on_demand: SparkOnDemand, settings: Settings, address: str) -> bool:
+    """Whether the lake exists. Raises a UserError if none can be created there."""
+    if settings.sink == CATALOG:
+        return catalog_lake.lake_exists(on_demand.spark, address)
+    return check_place(address)
 
 
 def _refuse_lake_in_source(address: str, sources: Sequence[str]) -> None:
@@ -128,15 +148,24 @@ def _refuse_lake_in_source(address: str, sources: Sequence[str]) -> None:
 
 @contextmanager
 def _open_for_writing(
-    on_demand: SparkOnDemand, address: str, catalog_schema: str | None, app_id: str
+    on_demand: SparkOnDemand, address: str, settings: Settings, app_id: str
 ) -> Iterator[LakeWriter]:
     """Opens a lake: locks it, creates missing tables, finishes runs that were killed."""
-    intents = Intents(address)
+    in_catalog = settings.sink == CATALOG
+    intents = catalog_lake.CatalogIntents(on_demand, address) if in_catalog else Intents(address)
     with intents.lock():
-        create_tables(address)
-        if catalog_schema:
-            register_in_catalog(on_demand.spark, address, catalog_schema)
-        lake = LakeWriter(on_demand, address, intents, app_id)
+        lake: LakeWriter
+        if in_catalog:
+            if not catalog_lake.lake_exists(on_demand.spark, address):
+                catalog_lake.create_lake(on_demand.spark, address)
+                for statement in permanent_views(catalog_lake.quoted(address)):
+                    on_demand.spark.sql(statement)
+            lake = catalog_lake.CatalogLake(on_demand, address, intents, app_id)
+        else:
+            create_tables(address)
+            if settings.catalog_schema:
+                register_in_catalog(on_demand.spark, address, settings.catalog_schema)
+            lake = LakeWriter(on_demand, address, intents, app_id)
         for intent in lake.recover():
             log.info("finished the commits of run %s, which had been cut short", intent.run_id)
         yield lake

@@ -27,13 +27,13 @@ from udfs.format.schema import SEGMENTS, TABLES, Table
 
 _AMBIGUOUS = re.compile(r"[][\\\x00-\x1f]|%[0-9A-Fa-f]{2}")
 
-_LEDGER_LAST = (*(table for table in TABLES if table is not SEGMENTS), SEGMENTS)
+LEDGER_LAST = (*(table for table in TABLES if table is not SEGMENTS), SEGMENTS)
 
 
 def create_tables(address: str) -> None:
     """Creates the missing tables of a lake; commits nothing if it is complete."""
     if not check_place(address):
-        for table in _LEDGER_LAST:
+        for table in LEDGER_LAST:
             create_table(address, table)
 
 
@@ -61,11 +61,6 @@ def create_table(address: str, table: Table) -> None:
     schema = pa.schema(
         [pa.field(c.name, c.arrow_type, metadata={"comment": c.comment}) for c in table.columns]
     )
-    properties: dict[str, str | None] = {
-        "delta.enableDeletionVectors": "false",  # deltalake cannot read them
-        "delta.dataSkippingStatsColumns": ",".join(table.bounded),
-        VERSION_PROPERTY: str(SCHEMA_VERSION),
-    }
     path = table_path(address, table.name)
     try:
         DeltaTable.create(
@@ -73,7 +68,7 @@ def create_table(address: str, table: Table) -> None:
             schema,
             partition_by=list(table.partitioned_by),
             description=table.comment,
-            configuration=properties,
+            configuration={**properties(table)},
             raise_if_key_not_exists=False,
         )
     except (DeltaError, OSError) as error:
@@ -81,6 +76,15 @@ def create_table(address: str, table: Table) -> None:
             f"cannot create the table {path}: {one_line(error)}; "
             "name a new or empty folder that you may write to"
         ) from None
+
+
+def properties(table: Table) -> dict[str, str]:
+    """The properties of a table of ours."""
+    return {
+        "delta.enableDeletionVectors": "false",  # deltalake cannot read them
+        "delta.dataSkippingStatsColumns": ",".join(table.bounded),
+        VERSION_PROPERTY: str(SCHEMA_VERSION),
+    }
 
 
 def _check_folder(folder: Path) -> None:
