@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 import pyspark_kafka_log
 from pipelines import decode_batches, ingest_raw, register
@@ -158,19 +159,57 @@ def test_what_cannot_work_is_said_in_one_line(remote: SparkSession, tmp_path: Pa
     assert not (tmp_path / "lake").exists()
 
 
+def run(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own, which finds no Java."""
+    environment = {**os.environ, "SPARK_REMOTE": url, "JAVA_HOME": "/nonexistent", "PYTHONPATH": str(ROOT)}
+    environment.pop("SPARK_CONNECT_MODE_ENABLED", None)
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+
+
 def test_commands_join_the_service_that_spark_remote_names(url: str, tmp_path: Path) -> None:
     put(tmp_path / "logs" / "a-0", 0, *batches(0, 3))
-    environment = {**os.environ, "SPARK_REMOTE": url, "JAVA_HOME": "/nonexistent"}
-    environment.pop("SPARK_CONNECT_MODE_ENABLED", None)
+    lake = ("--lake", str(tmp_path / "lake"))
+    source = ("--source", str(tmp_path / "logs"))
+    decoded = run(url, "-m", "kafka_log_lake", "decode", *source, *lake, "--json")
+    assert json.loads(decoded.stdout)["records"] == 9, decoded.stderr
+    asked = run(url, "-m", "kafka_log_lake", "query", LEDGER, *lake, "--format", "csv")
+    assert asked.stdout.split() == ["n", "1"], asked.stderr
 
-    def run(*arguments: str) -> str:
-        command = [sys.executable, "-m", "kafka_log_lake", *arguments, "--lake", str(tmp_path / "lake")]
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
 
-    assert json.loads(run("decode", "--source", str(tmp_path / "logs"), "--json"))["records"] == 9
-    assert run("query", LEDGER, "--format", "csv").split() == ["n", "1"]
+def test_the_job_for_databricks(remote: SparkSession, url: str, tmp_path: Path) -> None:
+    """The tasks of the bundle, with their arguments, against a local server and Spark's own catalog."""
+    put(tmp_path / "logs" / "a-0", 0, *batches(0, 3), batch(9)[:-9] + b"\xff" * 9, batch(12))
+    bundle = yaml.safe_load((ROOT / "databricks" / "databricks.yml").read_text())
+    asked = {"${var.source}": str(tmp_path / "logs"), "${var.lake}": "spark_catalog.kafka"}
+    jobs = [target["resources"]["jobs"]["kafka_log"] for target in bundle["targets"].values()]
+    assert all(job["max_concurrent_runs"] == 1 for job in jobs)
+    done = []
+    for task in jobs[0]["tasks"]:
+        wheel, script = task.get("python_wheel_task"), task.get("spark_python_task")
+        parameters = [asked.get(value, value) for value in (wheel or script)["parameters"]]
+        program = ["-m", "kafka_log_lake"] if wheel else [f"databricks/{script['python_file']}"]
+        done.append(run(url, *program, *parameters))
+    ingested, decoded, judged = done
+    assert (ingested.returncode, ingested.stderr.count("error")) == (0, 0), ingested.stderr
+    summary = json.loads(decoded.stdout.splitlines()[-1])
+    assert (summary["records"], summary["damaged"], summary["lake"]) == (12, 1, "spark_catalog.kafka")
+    assert (judged.returncode, judged.stderr.splitlines()[-1][:15]) == (1, "there is damage")
+    assert remote.table("spark_catalog.kafka.committed_records").count() == 12
+
+
+def test_a_declarative_pipeline(remote: SparkSession, url: str, tmp_path: Path) -> None:
+    put(tmp_path / "logs" / "a-0", 0, *batches(0, 3))
+    put(tmp_path / "logs" / "b-3", 0, *batches(0, 2, records=1))
+    shutil.copytree(ROOT / "databricks" / "pipeline", tmp_path / "pipeline")
+    path = tmp_path / "pipeline" / "spark-pipeline.yml"
+    spec = yaml.safe_load(path.read_text())
+    spec["configuration"]["kafka_log.source"] = str(tmp_path / "logs")
+    path.write_text(yaml.safe_dump({**spec, "storage": (tmp_path / "storage").as_uri()}))
+    done = run(url, "-m", "pyspark.pipelines.cli", "run", "--spec", str(path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = [tuple(row) for row in remote.table("kafka_partitions").orderBy("topic").collect()]
+    assert found == [("a", 0, 3, 9, 0), ("b", 3, 2, 2, 0)]
 
 
 A_CLIENT = """
@@ -196,13 +235,7 @@ def test_workers_get_the_code_of_the_client(url: str, tmp_path: Path) -> None:
     (tmp_path / "udfs" / "functions" / "scalars.py").write_text(function)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     environment.pop("SPARK_CONNECT_MODE_ENABLED", None)
-    done = subprocess.run(
-        [sys.executable, "-c", A_CLIENT, url],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    command = [sys.executable, "-c", A_CLIENT, url]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "ValueError: as the client has it" in done.stdout

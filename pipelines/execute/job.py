@@ -49,7 +49,7 @@ from pipelines.source.naming import (
 )
 from pipelines.source.uris import local_path
 from pipelines.views.catalog import register_in_catalog
-from pipelines.views.register import permanent_views
+from pipelines.views.register import add_missing_views
 from udfs.format import schema
 from udfs.source import fingerprint
 from udfs.source.fingerprint import CHECKED_DDL, Marks
@@ -158,8 +158,7 @@ def _open_for_writing(
         if in_catalog:
             if not catalog_lake.lake_exists(on_demand.spark, address):
                 catalog_lake.create_lake(on_demand.spark, address)
-                for statement in permanent_views(catalog_lake.quoted(address)):
-                    on_demand.spark.sql(statement)
+            add_missing_views(on_demand.spark, catalog_lake.quoted(address))
             lake = catalog_lake.CatalogLake(on_demand, address, intents, app_id)
         else:
             create_tables(address)

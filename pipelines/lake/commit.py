@@ -45,6 +45,7 @@ from pipelines.command.settings import Settings
 from pipelines.lake import transactions
 from pipelines.lake.address import table_path
 from pipelines.lake.create import create_table
+from pipelines.lake.features import check_features
 from pipelines.lake.intents import FOLDER, Intent, Intents, Place
 from pipelines.plan import ledger
 from pipelines.plan.ledger import LedgerRow, Log, Partition
@@ -144,6 +145,7 @@ class LakeWriter:
         opened = self._opened.get(table)
         if opened is None:
             opened = self._opened[table] = DeltaTable(self.path(table))
+            check_features(opened, self.path(table))
         else:
             opened.update_incremental()
         return opened

@@ -81,7 +81,7 @@ def create_table(address: str, table: Table) -> None:
 def properties(table: Table) -> dict[str, str]:
     """The properties of a table of ours."""
     return {
-        "delta.enableDeletionVectors": "false",  # deltalake cannot read them
+        "delta.enableDeletionVectors": "false",  # pyarrow and DuckDB cannot read them
         "delta.dataSkippingStatsColumns": ",".join(table.bounded),
         VERSION_PROPERTY: str(SCHEMA_VERSION),
     }
