@@ -262,6 +262,9 @@ class CatalogLake(LakeWriter):
         rows.writeTo(self.path(table.name)).append()
 
     def _update_ledger(self, put: Collection[LedgerRow], intent: Intent) -> None:
+        if intent.only_new and len(put) == len(intent.put):
+            self._write(SEGMENTS, ledger.to_arrow(put), intent)  # a MERGE takes seconds
+            return
         self._spark.createDataFrame(ledger_changes(put, intent)).createOrReplaceTempView(_CHANGES)
         names = [sql_name(column.name) for column in SEGMENTS.columns]
         self._spark.sql(
