@@ -21,7 +21,7 @@ from pipelines.command.commands import DECODE
 from pipelines.command.errors import DamageFound, UserError
 from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.options import run_command
-from pipelines.command.settings import Settings, make_settings
+from pipelines.command.settings import CATALOG, Settings, make_settings
 from pipelines.execute import job
 from pipelines.execute.decode import Decoded, Decoder
 from pipelines.execute.summary import Summary, TopicTotals, print_summary
@@ -44,14 +44,14 @@ def run(spark: SparkSession, settings: Settings) -> Summary:
 
 
 def _run(on_demand: SparkOnDemand, settings: Settings) -> Summary:
-    if settings.from_raw:
+    if settings.from_raw and settings.sink != CATALOG:
         open_lake(settings.require_lake(), job_scheme(on_demand))
     return job.run(
         on_demand,
         settings,
         job.Work(
             app_id=DECODE_APP,
-            known=LakeWriter.ledger,
+            known=lambda lake: lake.ledger(),
             runner=Decoder,
             count=_count,
             landed=_landed(settings) if settings.from_raw else None,
@@ -64,7 +64,7 @@ def _landed(settings: Settings) -> Callable[[LakeWriter], tuple[Listing, job.Che
     """A function that lists the landed segments of a lake, and gives the check of their fingerprints."""
 
     def list_landed(lake: LakeWriter) -> tuple[Listing, job.CheckFiles]:
-        landed = Landed(lake.path(schema.RAW_SEGMENTS.name))
+        landed = Landed(lake.read)
         topic_filter = TopicFilter(settings.topics, settings.exclude_topics)
         return landed.listing(topic_filter, null_topic=settings.sink == "arrow"), landed.check
 
@@ -98,10 +98,11 @@ def decode_segments(spark: SparkSession, source: str | Sequence[str], **settings
     settings: fields of ``Settings`` (topics, max_batch_uncompressed, ...). Every segment is one slice.
     """
     checked = make_settings({**settings, "source": source})
-    plan = job.plan_afresh(SparkOnDemand(checked, given=spark), checked)
+    on_demand = SparkOnDemand(checked, given=spark)
+    plan = job.plan_afresh(on_demand, checked)
     segments = [segment for bounded_run in plan.runs(plan.found, 1 << 62) for segment in bounded_run]
     slices = make_slices(segments, checked.slice_bytes, split=False)
-    rows = job.reader(spark, checked, segments).rows(slices, 0)
+    rows = job.reader(on_demand.spark, checked, segments).rows(slices, 0)
     options = job.stage_options(checked, "", uuid.uuid4().hex, 0)
     return rows.mapInArrow(protocol.stage("read_records", options), schema.RECORDS.ddl())
 

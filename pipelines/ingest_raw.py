@@ -28,7 +28,6 @@ from pipelines.execute.summary import Summary, TopicTotals, print_summary
 from pipelines.lake.commit import LakeWriter
 from pipelines.lake.committed import INGEST_APP
 from pipelines.plan.landed import Landed
-from udfs.format import schema
 
 
 def run(spark: SparkSession, settings: Settings) -> Summary:
@@ -58,7 +57,7 @@ def _count(summary: Summary, landed: Decoded, lake: LakeWriter) -> None:
 
 def _known(lake: LakeWriter) -> pa.Table:
     """How far each file was landed by earlier runs, in columns of the ledger."""
-    return Landed(lake.path(schema.RAW_SEGMENTS.name)).known()
+    return Landed(lake.read).known()
 
 
 def _job(on_demand: SparkOnDemand, settings: Settings) -> None:

@@ -31,7 +31,6 @@ from pipelines.lake.upkeep import Upkept
 from pipelines.plan import ledger
 from pipelines.plan.landed import Landed
 from pipelines.source.hadoop import job_scheme
-from udfs.format.schema import RAW_SEGMENTS
 
 _MOST_HOURS = 24 * 366 * 100
 
@@ -88,7 +87,7 @@ def _drop_old(on_demand: SparkOnDemand, decoded: LakeWriter, landed: LakeWriter,
     old = upkeep.expired(known, time.time_ns() // 1000, keep_days)
     gone = [row for row in old if is_gone(on_demand, row.segment)]
     names = {row.segment for row in gone}
-    raw = [row for row in ledger.rows(Landed(landed.path(RAW_SEGMENTS.name)).known()) if row.segment in names]
+    raw = [row for row in ledger.rows(Landed(landed.read).known()) if row.segment in names]
     run_id = uuid.uuid4().hex
     # Landed bytes first: bytes without a row in the ledger would be decoded again
     upkeep.drop(landed, raw, run_id)

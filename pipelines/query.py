@@ -36,7 +36,7 @@ Lines = Callable[..., Iterator[str]]  # takes output and room
 Arrow = Callable[[], tuple[pa.Schema, Iterator[pa.RecordBatch]]]
 
 # Where these are set, paths, tables and functions may be others than this process can know
-_OF_A_CLUSTER = ("PYSPARK_GATEWAY_PORT", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
+_OF_A_CLUSTER = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
 
 
 def run(

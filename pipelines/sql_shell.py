@@ -20,6 +20,7 @@ if not __package__:  # spark-submit puts pipelines/ on sys.path; the imports nee
 from pyspark.sql import SparkSession
 
 from pipelines.command.commands import SQL
+from pipelines.command.driver import driver_of
 from pipelines.command.errors import JobError, RunFailed, UserError, one_line
 from pipelines.command.options import run_command
 from pipelines.command.session import session
@@ -113,7 +114,7 @@ def run_statement(spark: SparkSession, statement: str) -> bool:
         for line in results(spark, statement, "table", room_of_lines()):
             print(line)
     except KeyboardInterrupt:
-        spark.sparkContext.cancelAllJobs()
+        driver_of(spark).cancel()
         if not sys.stdin.isatty():
             raise
         print("interrupted", file=sys.stderr)

@@ -17,4 +17,7 @@ __all__ = ["DefaultSource", "register"]
 
 def register(spark: SparkSession) -> None:
     """Makes ``kafka_log`` known to a session that looked for data sources before it was installed."""
+    from pipelines.command.driver import driver_of
+
+    driver_of(spark).share_code()
     spark.dataSource.register(DefaultSource)

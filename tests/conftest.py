@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 # Modules whose tests start Spark, or Java, in processes of their own
 _START_SPARK = {
     *("test_class_archive", "test_commit", "test_crashes", "test_docs", "test_notebooks", "test_query"),
-    *("test_object_store", "test_session", "test_standalone", "test_tables_and_views", "test_unreadable"),
+    *("test_connect", "test_object_store", "test_session", "test_standalone", "test_tables_and_views"),
+    "test_unreadable",
     "test_wheel",
 }
 _START_KAFKA = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -76,6 +77,18 @@ def test_no_module_hides_one_of_the_standard_library() -> None:
     """spark-submit puts pipelines/ first on sys.path."""
     jobs = {path.stem for path in (ROOT / "pipelines").iterdir()}
     assert not jobs & set(sys.stdlib_module_names)
+
+
+def test_few_modules_touch_the_jvm_and_none_needs_py4j() -> None:
+    """A session of Spark Connect has neither: ``pipelines.command.driver``."""
+    touches = re.compile(r"\._jvm\b|\._jsc\b|\.sparkContext\b|\.rdd\b|\bjava_gateway\b")
+    found = {str(path.relative_to(ROOT)) for path in SOURCES if touches.search(path.read_text())}
+    assert found == {
+        "pipelines/command/driver.py",
+        "pipelines/command/session.py",
+        "pipelines/source/hadoop.py",
+    }
+    assert not any("py4j" in packages(path) for path in SOURCES)
 
 
 def test_java_check_runs_before_anything_is_installed() -> None:

@@ -11,7 +11,7 @@ import pytest
 from pipelines.lake import transactions
 from pipelines.plan import ledger
 from pipelines.plan.ledger import LedgerRow
-from tests.support.lake_rows import insert
+from tests.support.lake_rows import insert, reader
 from udfs.committed import delivery
 
 PARTITION_DIR = "file:///logs/it's a topic-0"
@@ -70,7 +70,7 @@ def damage(position: int, segment: str = FIRST) -> dict[str, Any]:
 
 def computed(lake: str, *segments: LedgerRow) -> transactions.Computed:
     table = ledger.to_arrow(segments or [segment(), segment(SECOND, 100)])
-    return transactions.compute(lake, {PARTITION}, table)
+    return transactions.compute(reader(lake), {PARTITION}, table)
 
 
 _COLUMNS = (
@@ -273,7 +273,9 @@ def test_delivery_without_a_lake_is_by_the_same_rule(lake: str) -> None:
             offset = last + 1
     insert(lake, "batches", stored)
     logs = [segment(FIRST.replace("topic-0", f"topic-{n}"), partition=n) for n in events]
-    found = transactions.compute(lake, {(TOPIC, n) for n in events}, ledger.to_arrow(logs)).rows.to_pylist()
+    found = transactions.compute(
+        reader(lake), {(TOPIC, n) for n in events}, ledger.to_arrow(logs)
+    ).rows.to_pylist()
     for number, own in events.items():
         rows = [row for row in found if row["partition"] == number and row["first_offset"] is not None]
         held = [row["first_offset"] for row in rows if row["holds_last_stable_offset"]]

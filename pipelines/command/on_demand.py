@@ -14,7 +14,8 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
-from pipelines.command.session import get_session, is_submitted, share_store_variables, stop_session
+from pipelines.command.driver import driver_of
+from pipelines.command.session import get_session, is_elsewhere, is_submitted, stop_session
 from pipelines.command.settings import Settings
 
 # Variables that name folders with configuration of Spark or Hadoop
@@ -35,17 +36,18 @@ class SparkOnDemand:
 
     @cached_property
     def spark(self) -> SparkSession:
-        """The session. Raises a UserError without a supported Java or without Delta."""
-        spark = self._given or get_session(self.settings, only_plans=self._only_plans)
-        share_store_variables(spark)
-        return spark
+        """The session, whose workers have our code. Raises a UserError without a supported Java or Delta."""
+        if self._given is None:
+            return get_session(self.settings, only_plans=self._only_plans)
+        driver_of(self._given).share_code()
+        return self._given
 
     @property
     def is_plain(self) -> bool:
         """Whether Spark has its own defaults: an embedded session, and no configuration on this machine."""
         defaults = Path(pyspark.__file__).parent / "conf" / "spark-defaults.conf"
         is_configured = any(os.environ.get(name) for name in _CONFIGURATION) or defaults.exists()
-        return self._given is None and not is_submitted() and not is_configured
+        return self._given is None and not (is_submitted() or is_elsewhere() or is_configured)
 
     def stop(self) -> None:
         """Stops the session if this job started it."""

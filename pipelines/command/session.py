@@ -16,20 +16,19 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyspark
-from py4j.protocol import Py4JJavaError
-from pyspark import SparkConf, SparkContext
-from pyspark.errors import AnalysisException
-from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from pipelines.command.class_archive import find_archive, java_options, launch_environment
+from pipelines.command.driver import driver_of, spark_errors
 from pipelines.command.errors import UserError
 from pipelines.command.java import java_command, java_problem
 from pipelines.command.settings import Settings
-from udfs.source.store import S3_VARIABLES
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
@@ -85,13 +84,17 @@ def get_session(settings: Settings | None = None, *, only_plans: bool = False) -
     Raises a UserError without a supported Java or without Delta.
     """
     spark = SparkSession.getActiveSession()
-    if spark is None:
+    if spark is None and is_elsewhere():
+        spark = SparkSession.builder.getOrCreate()
+    elif spark is None:
         spark = _join_submitted() if is_submitted() else _start_embedded(settings or Settings(), only_plans)
-    spark.conf.set("spark.sql.execution.arrow.pyspark.validateSchema.enabled", "true")
+    driver = driver_of(spark)
+    with driver.conf_errors():
+        spark.conf.set("spark.sql.execution.arrow.pyspark.validateSchema.enabled", "true")
     # For a wrong statement it logs a page of JSON, which the exception holds too
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     _check_delta(spark)
-    _show_packages_to_workers(spark)
+    driver.share_code()
     return spark
 
 
@@ -113,6 +116,9 @@ def stop_session(spark: SparkSession) -> None:
     PySpark would wait for its thread that takes accumulators' values, which looks once a second whether it
     has to end; that thread keeps no process alive.
     """
+    if not driver_of(spark).has_jvm:
+        spark.stop()
+        return
     server: Any = spark.sparkContext._accumulatorServer
     spark.sparkContext._accumulatorServer = None  # type: ignore[assignment]
     spark.stop()
@@ -122,9 +128,13 @@ def stop_session(spark: SparkSession) -> None:
 @contextmanager
 def configured(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
     """Changes settings of the session for the duration of a block."""
-    before = {key: spark.conf.get(key, None) for key in values}
+    driver = driver_of(spark)
+    before: dict[str, str | None] = {}
     for key, value in values.items():
-        spark.conf.set(key, value)
+        with driver.conf_errors():
+            old = spark.conf.get(key, None)
+            spark.conf.set(key, value)
+            before[key] = old
     try:
         yield
     finally:
@@ -140,8 +150,15 @@ def is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
+def is_elsewhere() -> bool:
+    """Whether Spark runs as a service that this process only joins: Spark Connect, or Databricks."""
+    return "SPARK_REMOTE" in os.environ or "DATABRICKS_RUNTIME_VERSION" in os.environ
+
+
 def _join_submitted() -> SparkSession:
     """The session under spark-submit, with our settings where the command line has none."""
+    from pyspark import SparkConf, SparkContext
+
     SparkContext._ensure_initialized()
     submitted = SparkConf()
     ours = dict(ANYWHERE)
@@ -160,6 +177,8 @@ def _join_submitted() -> SparkSession:
 
 
 def _start_embedded(settings: Settings, only_plans: bool) -> SparkSession:
+    from pyspark import SparkConf
+
     problem = java_problem()
     if problem:
         raise UserError(problem)
@@ -190,6 +209,9 @@ def _start_context(conf: SparkConf, environment: dict[str, str]) -> None:
     A second context in one process uses the JVM that is running. environment: variables that the JVM alone
     gets.
     """
+    from pyspark import SparkContext
+    from pyspark.java_gateway import launch_gateway
+
     if SparkContext._gateway is not None:
         SparkContext(conf=conf)
         return
@@ -225,15 +247,12 @@ def _check_delta(spark: SparkSession) -> None:
     Opening a table takes 0.8 s of a new JVM, so a class is looked for first. A Spark whose Delta has other
     classes is known by its error for a table that does not exist.
     """
-    jvm: Any = spark._jvm
-    try:
-        jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader().loadClass(_DELTA_EXTENSION)
+    if driver_of(spark).has_jvm and _has_class(spark, _DELTA_EXTENSION):
         return
-    except Py4JJavaError:  # ClassNotFoundException
-        pass
     try:
-        spark.read.format("delta").load("/nonexistent/kafka-log-lake")
-    except (AnalysisException, Py4JJavaError) as error:
+        # Spark Connect analyses a plan when its schema is asked for
+        _ = spark.read.format("delta").load("/nonexistent/kafka-log-lake").schema
+    except spark_errors() as error:
         if "[DATA_SOURCE_NOT_FOUND]" in str(error):
             raise UserError(
                 "Spark has no Delta Lake: run `make setup` in the project's environment, "
@@ -241,18 +260,10 @@ def _check_delta(spark: SparkSession) -> None:
             ) from None
 
 
-def _show_packages_to_workers(spark: SparkSession) -> None:
-    """Adds the checkout to the workers' PYTHONPATH; a zip (--py-files) Spark adds itself."""
-    root = Path(__file__).resolve().parent.parent.parent
-    if not root.is_dir():
-        return
-    environment = spark.sparkContext.environment
-    folders = environment.get("PYTHONPATH", "").split(os.pathsep)
-    if str(root) not in folders:
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), *folders]))
-
-
-def share_store_variables(spark: SparkSession) -> None:
-    """Gives the workers the variables by which this process opens object stores."""
-    environment = spark.sparkContext.environment
-    environment.update({name: os.environ[name] for name in S3_VARIABLES if name in os.environ})
+def _has_class(spark: SparkSession, name: str) -> bool:
+    jvm: Any = spark._jvm
+    try:
+        jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader().loadClass(name)
+    except spark_errors():  # ClassNotFoundException
+        return False
+    return True

@@ -28,6 +28,7 @@ MIB = 1024 * 1024
 REGEX_FLAGS = regex.DOTALL  # the name of a folder may contain a newline
 # Codecs of Parquet that have levels, with the levels
 PARQUET_LEVELS = {"zstd": range(-7, 23), "gzip": range(1, 10)}
+CATALOG = "catalog"  # of --sink
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = {"": 1, "k": 1024, "m": MIB, "g": 1024 * MIB, "t": 1024 * 1024 * MIB}
 
@@ -225,7 +226,9 @@ class Settings:
         "auto", one_of("auto", "direct", "binary"), "how bytes reach the workers: auto, direct or binary"
     )
     sink: str = _setting(
-        "arrow", one_of("arrow", "spark"), "who writes the Parquet files: arrow (the workers) or spark"
+        "arrow",
+        one_of("arrow", "spark", CATALOG),
+        "who writes the tables: arrow (the workers), spark (files), or catalog (Spark, tables by name)",
     )
     catalog_schema: str | None = _setting(
         None, identifier, "also register tables and views under this schema of the catalog", "NAME"
@@ -292,6 +295,17 @@ class Settings:
             )
         if self.topic is not None and self.from_raw:
             raise UserError("--topic and --partition are for files: what was landed has its own")
+        self._check_catalog()
+
+    def _check_catalog(self) -> None:
+        """Raises a UserError for a lake that no schema of a catalog can be."""
+        if self.sink == CATALOG and self.catalog_schema is not None:
+            raise UserError("--catalog-schema: with --sink catalog, --lake names the schema")
+        if self.sink == CATALOG and self.lake is not None:
+            try:
+                identifier(self.lake)
+            except ValueError as error:
+                raise UserError(f"--lake: with --sink catalog it is a schema, which {error}") from None
 
     def _check_compression_level(self) -> None:
         """Raises a UserError for a level that the codec of the data files does not have."""

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, NumericType
 
+from pipelines.command.driver import spark_errors
 from pipelines.command.errors import UserError, one_line
 from pipelines.command.session import configured
 from pipelines.command.settings import nearest
@@ -147,7 +147,7 @@ def _wrong_statements_in_one_line(spark: SparkSession) -> Iterator[None]:
     """Raises a UserError for what Spark says of a wrong statement."""
     try:
         yield
-    except (PySparkException, Py4JJavaError) as error:
+    except spark_errors() as error:
         line = one_line(error)
         if not re.match(_STATEMENT_ERRORS, line) or line.startswith(_NOT_STATEMENT_ERRORS):
             raise

@@ -33,7 +33,7 @@ from udfs.spark import protocol
 from udfs.spark.protocol import FILE, SLICE, Problem, SliceReport, StageOptions
 
 log = logging.getLogger(__name__)
-ARROW, SPARK = "arrow", "spark"
+ARROW = "arrow"
 _ATTEMPTS = 3
 
 # Runs slices on the workers; returns rows (group_id, kind, payload): data files and slice reports
@@ -152,7 +152,7 @@ class StageLoop:
 class Runner(ABC):
     """Executes the bounded runs of one job.
 
-    sink: ARROW or SPARK. obsolete: ledger rows to drop when a run replaces them.
+    sink: ARROW, or another if Spark writes. obsolete: ledger rows to drop when a run replaces them.
     """
 
     lake: LakeWriter
@@ -194,7 +194,7 @@ class Decoder(Runner):
     def _decode(self, segments: Sequence[Segment], version: int) -> tuple[Decoded, str]:
         """Runs the stage. Returns its results, and the folder of staged rows ("" for the arrow sink)."""
         run = Run(self.options.run_id, version, self.options.began_us)
-        staged = f"{self.lake.app_id}-{version:010d}{STAGED}" if self.sink == SPARK else ""
+        staged = f"{self.lake.app_id}-{version:010d}{STAGED}" if self.sink != ARROW else ""
         if staged:
             self.lake.intents.remove_folder(staged)
 
@@ -206,7 +206,7 @@ class Decoder(Runner):
                 decoded_rows = rows.mapInArrow(
                     protocol.stage("stage_rows", self.options), protocol.STAGED_DDL
                 )
-                decoded_rows.write.mode("append").parquet(self.lake.staged_path(staged))
+                self.lake.stage(decoded_rows, staged)
                 is_new = F.col("group_id") >= min(s.group_id for s in slices)
                 reports = self.lake.staged(staged).where(is_new & (F.col("kind") == SLICE))
             return [tuple(row) for row in reports.select("group_id", "kind", "payload").collect()]

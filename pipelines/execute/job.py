@@ -19,21 +19,21 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.command.errors import UserError
 from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.session import configured
-from pipelines.command.settings import Settings
+from pipelines.command.settings import CATALOG, Settings
 from pipelines.command.terminal import first_names
 from pipelines.execute.decode import Decoded, Runner
 from pipelines.execute.progress import Progress
 from pipelines.execute.slice_rows import BINARY, DIRECT, Reader, choose_mode
 from pipelines.execute.summary import Summary, counted
+from pipelines.lake import catalog_lake
 from pipelines.lake.address import lake_address
 from pipelines.lake.commit import LakeWriter, writing_conf
-from pipelines.lake.create import check_place, create_table, create_tables
+from pipelines.lake.create import check_place, create_tables
 from pipelines.lake.intents import Intent, Intents
 from pipelines.plan import ledger
 from pipelines.plan.ledger import LedgerRow
@@ -43,7 +43,6 @@ from pipelines.plan.obsolete import Obsolete
 from pipelines.plan.runs import Plan, Rules, make_plan
 from pipelines.plan.slices import Segment
 from pipelines.source import hadoop, stores
-from pipelines.source.delta import open_table
 from pipelines.source.listing import Listing, compiled, list_segments, no_segments_error
 from pipelines.source.naming import (
     NULL_TO_SPARK,
@@ -54,8 +53,8 @@ from pipelines.source.naming import (
 )
 from pipelines.source.uris import local_path
 from pipelines.views.catalog import register_in_catalog
+from pipelines.views.register import add_missing_views
 from udfs.format import schema
-from udfs.format.report_tables import RUNS
 from udfs.source import fingerprint
 from udfs.source.fingerprint import CHECKED_DDL, Marks
 from udfs.source.store import canonical, is_object_store, is_s3, worker_opens
@@ -99,17 +98,15 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
     """Executes a job on the new and changed segments of its sources. Raises a JobError if it fails."""
     began = time.monotonic()
     began_us = time.time_ns() // 1000
-    address = lake_address(settings.require_lake(), hadoop.job_scheme(on_demand))
-    _refuse_lake_in_source(address, settings.source)
-    _refuse_commits_by_spark(address, settings.sink)
+    address = _address(on_demand, settings)
     progress = Progress(on_demand)
     listing = None
-    if work.landed is None and not check_place(address):
+    if work.landed is None and not _is_there(on_demand, settings, address):
         # Before the lake is created: wrong sources must leave no empty lake
         listing = _list(on_demand, settings, progress)
         if not listing.segments.num_rows and not listing.unreadable:
             raise no_segments_error(settings.source, listing)
-    with _open_for_writing(on_demand, address, settings.catalog_schema, work.app_id) as lake:
+    with _open_for_writing(on_demand, address, settings, work.app_id) as lake:
         check: CheckFiles = functools.partial(_check, on_demand)
         if work.landed is not None:
             listing, check = work.landed(lake)
@@ -124,9 +121,31 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
         _run_all(on_demand, settings, work, lake, listing, plan, options, summary, progress)
         summary.seconds, summary.phases = time.monotonic() - began, dict(progress.seconds)
         if summary.segments:
-            create_table(lake.address, RUNS)
-            write_deltalake(open_table(lake.path(RUNS.name)), summary.to_row(began_us), mode="append")
+            lake.add_run(summary.to_row(began_us))
     return summary
+
+
+def _address(on_demand: SparkOnDemand, settings: Settings) -> str:
+    """The address of the lake, or its schema's name. Raises a UserError if no job may write there."""
+    lake = settings.require_lake()
+    if settings.sink != CATALOG:
+        address = lake_address(lake, hadoop.job_scheme(on_demand))
+        _refuse_lake_in_source(address, settings.source)
+        _refuse_commits_by_spark(address, settings.sink)
+        return address
+    if on_demand.is_plain:
+        raise UserError(
+            "--sink catalog needs a catalog that outlives this process: use a session of Databricks, or "
+            "spark-submit with a metastore"
+        )
+    return lake
+
+
+def _is_there(on_demand: SparkOnDemand, settings: Settings, address: str) -> bool:
+    """Whether the lake exists. Raises a UserError if none can be created there."""
+    if settings.sink == CATALOG:
+        return catalog_lake.lake_exists(on_demand.spark, address)
+    return check_place(address)
 
 
 def _refuse_lake_in_source(address: str, sources: Sequence[str]) -> None:
@@ -152,15 +171,23 @@ def _refuse_commits_by_spark(address: str, sink: str) -> None:
 
 @contextmanager
 def _open_for_writing(
-    on_demand: SparkOnDemand, address: str, catalog_schema: str | None, app_id: str
+    on_demand: SparkOnDemand, address: str, settings: Settings, app_id: str
 ) -> Iterator[LakeWriter]:
     """Opens a lake: locks it, creates missing tables, finishes runs that were killed."""
-    intents = Intents(address)
+    in_catalog = settings.sink == CATALOG
+    intents = catalog_lake.CatalogIntents(on_demand, address) if in_catalog else Intents(address)
     with intents.lock():
-        create_tables(address)
-        if catalog_schema:
-            register_in_catalog(on_demand.spark, address, catalog_schema)
-        lake = LakeWriter(on_demand, address, intents, app_id)
+        lake: LakeWriter
+        if in_catalog:
+            if not catalog_lake.lake_exists(on_demand.spark, address):
+                catalog_lake.create_lake(on_demand.spark, address)
+            add_missing_views(on_demand.spark, catalog_lake.quoted(address))
+            lake = catalog_lake.CatalogLake(on_demand, address, intents, app_id)
+        else:
+            create_tables(address)
+            if settings.catalog_schema:
+                register_in_catalog(on_demand.spark, address, settings.catalog_schema)
+            lake = LakeWriter(on_demand, address, intents, app_id)
         for intent in lake.recover():
             log.info("finished the commits of run %s, which had been cut short", intent.run_id)
         yield lake

@@ -83,7 +83,7 @@ class Lander(Runner):
     def _read_back(self, segments: Sequence[Segment]) -> list[Verdict]:
         """Verdicts on segments whose rows Spark wrote: the table says how far each was landed."""
         where = sql_in("segment", (s.segment for s in segments))
-        landed = Landed(self.lake.path(schema.RAW_SEGMENTS.name)).known(where)
+        landed = Landed(self.lake.read).known(where)
         rows = {row.segment: row for row in ledger.rows(landed)}
         return [Verdict(s, (), row=rows[s.segment], changes_ledger=True) for s in segments]
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from pipelines.command import status
+from pipelines.command.driver import driver_of
 from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.tables import size_text
 from pipelines.plan.slices import Segment
@@ -42,20 +43,14 @@ class Progress:
         before = len(self._done - {s.segment for s in segments})
         began = time.monotonic()
 
-        def detail() -> str:
-            share = self._finished_share()
-            text = f"{before + int(share * len(segments)):,} of {self.planned:,} segments"
-            rate = share * size / (time.monotonic() - began)
-            return f"{text}, {size_text(rate)}/s" if rate else text
+        with driver_of(self._on_demand.spark).finished_share() as finished_share:
 
-        with self.phase(name, detail):
-            yield
+            def detail() -> str:
+                share = finished_share()
+                text = f"{before + int(share * len(segments)):,} of {self.planned:,} segments"
+                rate = share * size / (time.monotonic() - began)
+                return f"{text}, {size_text(rate)}/s" if rate else text
+
+            with self.phase(name, detail):
+                yield
         self._done |= {s.segment for s in segments}
-
-    def _finished_share(self) -> float:
-        """The share of finished tasks in the running stage, 0 to 1."""
-        tracker = self._on_demand.spark.sparkContext.statusTracker()
-        infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-        counts = [(i.numCompletedTasks, i.numTasks) for i in infos if i is not None]
-        finished, tasks = max(counts, key=lambda pair: pair[1], default=(0, 1))
-        return finished / max(1, tasks)

@@ -15,6 +15,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pipelines.command.driver import driver_of
 from pipelines.command.errors import UserError
 from pipelines.plan.slice_input import to_arrow
 from pipelines.plan.slices import Slice, pack
@@ -64,7 +65,7 @@ class Reader:
         """
         if self.mode == BINARY:
             return self._with_content(slices, version)
-        tasks = pack(slices, self.spark.sparkContext.defaultParallelism, self.slice_bytes)
+        tasks = pack(slices, driver_of(self.spark).parallelism(), self.slice_bytes)
         table = to_arrow([s for t in tasks for s in t.slices], version)
         ids = pa.array([t.task_id for t in tasks for _ in t.slices], pa.int32())
         frame = self.spark.createDataFrame(table.append_column("task", ids))
@@ -96,7 +97,9 @@ class Reader:
         """Spark's binaryFile rows of these files. A file that no longer exists gives no row."""
         reader = self.spark.read.format("binaryFile").option("ignoreMissingFiles", "true")
         try:
-            return reader.load([escape(uri) for uri in uris])
+            files = reader.load([escape(uri) for uri in uris])
+            _ = files.schema  # Spark Connect says now, and not later, what is wrong
+            return files
         except AnalysisException as error:
             existing = [uri for uri in uris if exists(self.spark, uri)]
             if error.getCondition() != "PATH_NOT_FOUND" or len(existing) == len(uris):

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.functions import arrow_udf
 
+from pipelines.command.driver import driver_of
 from pipelines.lake.address import sql_name, sql_string
 from udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS, Function, TableFunction
 
@@ -57,6 +58,7 @@ def register_functions(spark: SparkSession, statement: str = "") -> None:
 
     statement: the functions that it names are enough; "" for all.
     """
+    driver_of(spark).share_code()
     words = set(re.findall(r"\w+", statement.lower()))
     tables = [one for one in TABLE_FUNCTIONS if not statement or one.name in words]
     needed = words | {one.array.name for one in tables}

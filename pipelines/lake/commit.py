@@ -46,14 +46,16 @@ from pipelines.command.settings import Settings
 from pipelines.lake import transactions
 from pipelines.lake.address import table_path
 from pipelines.lake.committed import DECODED, INGEST_APP, CommittedTables
+from pipelines.lake.create import create_table
 from pipelines.lake.intents import FOLDER, Intent, Intents, Place
 from pipelines.plan import ledger
 from pipelines.plan.ledger import LedgerRow, Log, Partition
-from pipelines.source.delta import read_rows, sql_in, sql_literal
+from pipelines.source.delta import open_table, read_rows, sql_in, sql_literal
 from pipelines.source.hadoop import open_to_spark
 from pipelines.source.uris import escape
 from udfs.arrow.parquet_sink import DataFile
 from udfs.format import schema
+from udfs.format.report_tables import RUNS
 from udfs.format.schema import Table
 from udfs.spark.protocol import BATCH_ROW, DAMAGE_ROW, STAGED_DDL
 
@@ -105,36 +107,50 @@ class LakeWriter(CommittedTables):
         """Columns of a table, read in this process. where: a condition on rows, "" for all."""
         return read_rows(self._open(table.name), table.arrow_schema(), columns, where)
 
+    def with_transactions(self) -> set[Partition]:
+        """The topic-partitions that have rows in ``transactions``."""
+        return transactions.with_rows(self.address)
+
+    def add_run(self, row: pa.Table) -> None:
+        """Appends the row of a job to ``runs``, which is made where it is missing."""
+        create_table(self.address, RUNS)
+        write_deltalake(open_table(self.path(RUNS.name)), row, mode="append")
+
     def chunks_of_run(self, run_id: str) -> pa.Table:
         """The chunks that a run landed, without their content."""
         columns = ["segment", "chunk_position", "chunk_bytes", "crc32c"]
         return self.read(schema.RAW_SEGMENTS, columns, f"run_id = {sql_literal(run_id)}")
 
-    def staged_path(self, name: str) -> str:
-        """The path of a folder of staged rows. To read it, escape it: Spark reads a path as a glob."""
+    def stage(self, rows: DataFrame, name: str) -> None:
+        """Adds rows of STAGED_DDL to a folder of staged rows."""
+        rows.write.mode("append").parquet(self._staged_path(name))
+
+    def _staged_path(self, name: str) -> str:
         return table_path(self.path(FOLDER), name)
 
     def staged(self, name: str) -> DataFrame:
         """The rows of a folder of staged rows, columns of STAGED_DDL."""
-        return self._on_demand.spark.read.schema(STAGED_DDL).parquet(escape(self.staged_path(name)))
+        path = escape(self._staged_path(name))  # Spark reads a path as a glob
+        return self._on_demand.spark.read.schema(STAGED_DDL).parquet(path)
 
     # Runs that were killed
 
     def recover(self) -> list[Intent]:
         """Finishes or takes back every run that was killed. Returns the intents that it finished."""
         finished = [
-            intent
-            for intent in self.intents.pending()
-            if LakeWriter(self._on_demand, self.address, self.intents, intent.app_id)._recover(intent)
+            intent for intent in self.intents.pending() if self._of_app(intent.app_id)._recover(intent)
         ]
         for folder in self.intents.staged_folders():
             self.intents.remove_folder(folder)
         self.pin()
         return finished
 
+    def _of_app(self, app_id: str) -> LakeWriter:
+        return LakeWriter(self._on_demand, self.address, self.intents, app_id)
+
     def _recover(self, intent: Intent) -> bool:
         """Finishes an intent, or takes it back. Returns whether it finished it."""
-        if intent.rows_by_spark and self.committed(_first_table(intent).name) < intent.version:
+        if intent.rows_by_spark and self.committed(first_table(intent).name) < intent.version:
             self.intents.remove(intent)
             return False
         if self._is_lost(intent) or self.is_outrun(intent):
@@ -149,10 +165,18 @@ class LakeWriter(CommittedTables):
         return not self.intents.holds([f"{f.table}/{f.path}" for f in waiting])
 
     def _take_back(self, intent: Intent) -> None:
-        """Deletes the rows of an intent that can't be finished. Its segments will be decoded again.
+        """Deletes the rows of an intent that can't be finished. Its segments will be decoded again."""
+        places = self._places(intent)
+        for table in DECODED:
+            if places and self.committed(table.name) >= intent.version:
+                self._delete(table, places)
+        self.intents.remove(intent)
 
-        The ledger does not name these rows yet: they are all rows of their generation, from the ledger's
-        decoded_bytes on where the run continued a segment.
+    def _places(self, intent: Intent) -> list[Place]:
+        """Where the new rows of an intent are that the ledger does not name yet.
+
+        They are all rows of their generation, from the ledger's decoded_bytes on where the run continued a
+        segment.
         """
         in_ledger = sql_in("segment", (row.segment for row in intent.put))
         known = {row.segment: row for row in ledger.rows(self.ledger(in_ledger))} if intent.put else {}
@@ -162,10 +186,7 @@ class LakeWriter(CommittedTables):
             goes_on = was is not None and was.generation == row.generation
             position = was.decoded_bytes if was and goes_on else 0
             places.append(Place(row.topic, row.partition, row.segment, position, row.generation))
-        for table in DECODED:
-            if places and self.committed(table.name) >= intent.version:
-                self._delete(table, places)
-        self.intents.remove(intent)
+        return places
 
     # A run
 
@@ -178,9 +199,9 @@ class LakeWriter(CommittedTables):
         self.intents.write(intent)
         if rows is not None:
             try:
-                self._append(_first_table(intent), rows, intent)
+                self._append(first_table(intent), rows, intent)
             except Exception:  # not KeyboardInterrupt: Spark may still be writing, and the next job recovers
-                if self.committed(_first_table(intent).name) < intent.version:
+                if self.committed(first_table(intent).name) < intent.version:
                     self.intents.remove(intent)
                     raise
         return self.finish(intent)
@@ -242,14 +263,14 @@ class LakeWriter(CommittedTables):
     def _publish(self, intent: Intent) -> Outcome:
         """Commits ``transactions`` and then the ledger, which makes the run's rows valid."""
         put = {row.segment: row for row in intent.put}
-        affected = intent.partitions & (transactions.with_rows(self.address) | {*intent.transactional})
+        affected = intent.partitions & (self.with_transactions() | {*intent.transactional})
         if not affected:
             self._update_ledger(put.values(), intent)
             return Outcome()
         dropped = {row.segment for row in intent.drop}
         after = {row.segment: row for row in self._ledger_rows(affected) if row.segment not in dropped}
         after |= {row.segment: row for row in intent.put if row.log[:2] in affected}
-        computed = transactions.compute(self.address, affected, ledger.to_arrow(after.values()))
+        computed = transactions.compute(self.read, affected, ledger.to_arrow(after.values()))
         self._append_transactions(computed.rows, intent)
         for row in self._with_generation(computed, after, put, intent.version):
             put[row.segment] = row
@@ -297,14 +318,10 @@ class LakeWriter(CommittedTables):
         )
 
     def _update_ledger(self, put: Collection[LedgerRow], intent: Intent) -> None:
-        rows = ledger.to_arrow(put)
-        if intent.only_new and rows.num_rows == len(intent.put):
-            self._write(schema.SEGMENTS, rows, intent)
+        if intent.only_new and len(put) == len(intent.put):
+            self._write(schema.SEGMENTS, ledger.to_arrow(put), intent)
             return
-        names = rows.schema.names
-        gone = pa.Table.from_pylist([{"segment": row.segment} for row in intent.drop], schema=rows.schema)
-        flags = pa.array([False] * rows.num_rows + [True] * gone.num_rows, pa.bool_())
-        changes = pa.concat_tables([rows, gone]).append_column("dropped", flags)
+        changes, names = ledger_changes(put, intent), schema.SEGMENTS.arrow_schema().names
         values = {f'"{name}"': f'new."{name}"' for name in names}
 
         def merge(delta: DeltaTable) -> None:
@@ -330,7 +347,7 @@ class LakeWriter(CommittedTables):
                 self._delete(table, dropped)
             if intent.replaced:
                 self._delete(table, intent.replaced, f"generation <> {int(intent.version)}")
-        affected = intent.partitions & transactions.with_rows(self.address)
+        affected = intent.partitions & self.with_transactions()
         if affected:
             self._delete_transactions(affected)
 
@@ -341,7 +358,7 @@ class LakeWriter(CommittedTables):
         obsolete = [
             f"({_partition_predicate([(topic, partition)])} AND "
             f"partition_dir = {sql_literal(folder)} AND generation = {int(generation)})"
-            for topic, partition, folder, generation in transactions.generations(self.address, affected)
+            for topic, partition, folder, generation in transactions.generations(self.read, affected)
             if valid.get((topic, partition, folder)) != generation
         ]
         for begin in range(0, len(obsolete), _LOGS_PER_DELETE):
@@ -381,9 +398,17 @@ def writing_conf(settings: Settings) -> dict[str, str]:
     return conf
 
 
-def _first_table(intent: Intent) -> Table:
+def first_table(intent: Intent) -> Table:
     """The table whose rows the spark sink writes first; the intent does not hold these rows."""
     return schema.RAW_SEGMENTS if intent.app_id == INGEST_APP else schema.RECORDS
+
+
+def ledger_changes(put: Collection[LedgerRow], intent: Intent) -> pa.Table:
+    """The rows of a MERGE into the ledger: its columns and ``dropped``, of which the segment alone counts."""
+    rows = ledger.to_arrow(put)
+    gone = pa.Table.from_pylist([{"segment": row.segment} for row in intent.drop], schema=rows.schema)
+    flags = pa.array([False] * rows.num_rows + [True] * gone.num_rows, pa.bool_())
+    return pa.concat_tables([rows, gone]).append_column("dropped", flags)
 
 
 def delete_predicate(table: str, places: Iterable[Place]) -> str:

@@ -23,6 +23,7 @@ from deltalake.exceptions import DeltaError
 
 from pipelines.command.errors import RunFailed, one_line
 from pipelines.lake.address import table_path
+from pipelines.lake.features import check_features
 from pipelines.lake.intents import Intent, Intents
 from pipelines.source.delta import open_table
 from udfs.format import schema
@@ -58,6 +59,7 @@ class CommittedTables:
         opened = self._opened.get(table)
         if opened is None:
             opened = self._opened[table] = open_table(self.path(table))
+            check_features(opened, self.path(table))
         elif self._lease is None:
             opened.update_incremental()
         return opened

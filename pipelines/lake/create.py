@@ -29,7 +29,7 @@ from udfs.source.store import deltalake_options
 
 _AMBIGUOUS = re.compile(r"[][\\\x00-\x1f]|%[0-9A-Fa-f]{2}")
 
-_BEFORE_THE_LEDGER = tuple(table for table in TABLES if table is not SEGMENTS)
+LEDGER_LAST = (*(table for table in TABLES if table is not SEGMENTS), SEGMENTS)
 
 
 def create_tables(address: str) -> None:
@@ -37,8 +37,8 @@ def create_tables(address: str) -> None:
     if not check_place(address):
         # On a store each takes some ten requests, one after the other
         with ThreadPoolExecutor() as threads:
-            list(threads.map(lambda table: create_table(address, table), _BEFORE_THE_LEDGER))
-        create_table(address, SEGMENTS)
+            list(threads.map(lambda table: create_table(address, table), LEDGER_LAST[:-1]))
+        create_table(address, LEDGER_LAST[-1])
 
 
 def check_place(address: str) -> bool:
@@ -67,11 +67,6 @@ def create_table(address: str, table: Table) -> None:
     schema = pa.schema(
         [pa.field(c.name, c.arrow_type, metadata={"comment": c.comment}) for c in table.columns]
     )
-    properties: dict[str, str | None] = {
-        "delta.enableDeletionVectors": "false",  # deltalake cannot read them
-        "delta.dataSkippingStatsColumns": ",".join(table.bounded),
-        VERSION_PROPERTY: str(SCHEMA_VERSION),
-    }
     path = table_path(address, table.name)
     try:
         DeltaTable.create(
@@ -79,7 +74,7 @@ def create_table(address: str, table: Table) -> None:
             schema,
             partition_by=list(table.partitioned_by),
             description=table.comment,
-            configuration=properties,
+            configuration={**properties(table)},
             storage_options=deltalake_options(path),
             raise_if_key_not_exists=False,
         )
@@ -88,6 +83,15 @@ def create_table(address: str, table: Table) -> None:
             f"cannot create the table {path}: {one_line(error)}; "
             "name a new or empty folder that you may write to"
         ) from None
+
+
+def properties(table: Table) -> dict[str, str]:
+    """The properties of a table of ours."""
+    return {
+        "delta.enableDeletionVectors": "false",  # pyarrow and DuckDB cannot read them
+        "delta.dataSkippingStatsColumns": ",".join(table.bounded),
+        VERSION_PROPERTY: str(SCHEMA_VERSION),
+    }
 
 
 def _check_folder(folder: Path) -> None:

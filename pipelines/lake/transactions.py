@@ -8,7 +8,7 @@ that they become valid together with the run's other rows.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from importlib import resources
 
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from pipelines.lake.address import table_path
 from pipelines.plan.ledger import Log, Partition
-from pipelines.source.delta import open_table, read_rows, sql_in
+from pipelines.source.delta import open_table, sql_in
 from udfs.format.schema import BATCHES, QUARANTINE, TRANSACTIONS, Table
 
 _COLUMNS = tuple(c.name for c in TRANSACTIONS.columns if c.name != "generation")
@@ -70,6 +70,10 @@ class Computed:
     unknown: int = 0
 
 
+# Columns of a table, where a condition of deltalake's SQL holds: ``LakeWriter.read``
+Read = Callable[[Table, Iterable[str], str], pa.Table]
+
+
 def with_rows(address: str) -> set[Partition]:
     """The topic-partitions that have rows in ``transactions``. Most logs have none."""
     files = open_table(table_path(address, TRANSACTIONS.name)).get_add_actions(flatten=True)
@@ -77,18 +81,18 @@ def with_rows(address: str) -> set[Partition]:
     return {(key["partition.topic"], key["partition.partition"]) for key in keys}
 
 
-def compute(address: str, partitions: Collection[Partition], ledger: pa.Table) -> Computed:
+def compute(read: Read, partitions: Collection[Partition], ledger: pa.Table) -> Computed:
     """The transactions of some topic-partitions.
 
-    ledger: their rows of ``segments``, as they will be after the run.
+    read: reads rows of the lake. ledger: their rows of ``segments``, as they will be after the run.
     """
     database = duckdb.connect(config={"threads": "2"})
     try:
         sound = "is_transactional AND status IN ('ok', 'suspect')"
         database.register("ledger", ledger)
-        database.register("batches", _rows(address, BATCHES, _BATCH_COLUMNS, partitions, sound))
-        database.register("quarantine", _rows(address, QUARANTINE, _PLACE_COLUMNS, partitions))
-        database.register("stored", _rows(address, TRANSACTIONS, (*_COLUMNS, "generation"), partitions))
+        database.register("batches", _rows(read, BATCHES, _BATCH_COLUMNS, partitions, sound))
+        database.register("quarantine", _rows(read, QUARANTINE, _PLACE_COLUMNS, partitions))
+        database.register("stored", _rows(read, TRANSACTIONS, (*_COLUMNS, "generation"), partitions))
         statement = resources.files("pipelines.lake").joinpath("transactions.sql").read_text()
         database.execute(f"CREATE TABLE computed AS {statement}")
         database.execute(
@@ -109,13 +113,12 @@ def compute(address: str, partitions: Collection[Partition], ledger: pa.Table) -
 
 
 def _rows(
-    address: str, table: Table, columns: Collection[str], partitions: Collection[Partition], where: str = ""
+    read: Read, table: Table, columns: Collection[str], partitions: Collection[Partition], where: str = ""
 ) -> pa.Table:
     """Columns of a table's rows in some topic-partitions."""
     numbers = ", ".join(str(int(number)) for number in sorted({number for _, number in partitions}))
     condition = f'{sql_in("topic", (topic for topic, _ in partitions))} AND "partition" IN ({numbers})'
-    path = table_path(address, table.name)
-    rows = read_rows(path, table.arrow_schema(), columns, f"{condition} AND {where}" if where else condition)
+    rows = read(table, columns, f"{condition} AND {where}" if where else condition)
     if len(partitions) > 1:
         number = rows.column("partition").cast(pa.string())
         both = pc.binary_join_element_wise(rows.column("topic"), number, "\0")
@@ -124,8 +127,8 @@ def _rows(
     return rows
 
 
-def generations(address: str, partitions: Collection[Partition]) -> list[tuple[str, int, str, int]]:
+def generations(read: Read, partitions: Collection[Partition]) -> list[tuple[str, int, str, int]]:
     """Each (topic, partition, partition_dir, generation) of which the table has rows."""
     columns = ("topic", "partition", "partition_dir", "generation")
-    found = _rows(address, TRANSACTIONS, columns, partitions).group_by(list(columns)).aggregate([])
+    found = _rows(read, TRANSACTIONS, columns, partitions).group_by(list(columns)).aggregate([])
     return [tuple(row.values()) for row in found.to_pylist()]

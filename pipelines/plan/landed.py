@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 
 from pipelines.plan import ledger
 from pipelines.plan.ledger import NAMES
-from pipelines.source.delta import read_rows, sql_in
+from pipelines.source.delta import sql_in
 from pipelines.source.listing import LISTING_SCHEMA, Listing
 from pipelines.source.naming import NULL_TO_SPARK, NULL_TOPIC
-from udfs.format.schema import RAW_SEGMENTS
+from udfs.format.schema import RAW_SEGMENTS, Table
 from udfs.source.fingerprint import Marks
 
 _KEY = ("topic", "partition", "partition_dir", "segment", "file_base_offset")
@@ -28,13 +28,13 @@ UNKNOWN_TAIL = "unknown"
 
 
 class Landed:
-    """The table ``raw_segments`` at a path."""
+    """The table ``raw_segments`` of a lake. read: ``LakeWriter.read``."""
 
-    def __init__(self, table: str) -> None:
-        self._table = table
+    def __init__(self, read: Callable[[Table, Iterable[str], str], pa.Table]) -> None:
+        self._of_lake = read
 
     def _read(self, columns: Iterable[str], where: str = "") -> pa.Table:
-        return read_rows(self._table, RAW_SEGMENTS.arrow_schema(), columns, where)
+        return self._of_lake(RAW_SEGMENTS, columns, where)
 
     def _segments(self, where: str = "") -> pa.Table:
         """One row a segment: how long it is, and what its last chunk says. Timestamps as int64."""

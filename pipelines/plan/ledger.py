@@ -90,7 +90,11 @@ def read(table: str | DeltaTable, where: str = "") -> pa.Table:
     """
     from pipelines.source.delta import read_rows  # a scan needs no deltalake
 
-    stored = read_rows(table, SEGMENTS.arrow_schema(), NAMES, where)
+    return numbered(read_rows(table, SEGMENTS.arrow_schema(), NAMES, where))
+
+
+def numbered(stored: pa.Table) -> pa.Table:
+    """Columns NAMES of the Delta table, timestamps as int64."""
     return stored.cast(pa.schema([SCHEMA.field(name) for name in NAMES]))
 
 

@@ -10,6 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from pipelines.command.driver import driver_of
 from pipelines.command.errors import UserError, one_line
 from pipelines.command.on_demand import SparkOnDemand
 from pipelines.source.naming import SEGMENT_SUFFIX
@@ -25,7 +26,12 @@ def job_scheme(on_demand: SparkOnDemand) -> str:
 
 def default_scheme(spark: SparkSession) -> str:
     """The URI scheme of a path without one: ``file``, unless Hadoop's ``fs.defaultFS`` says otherwise."""
-    return str(_hadoop(spark).fs.FileSystem.getDefaultUri(_configuration(spark)).getScheme())
+    if driver_of(spark).has_jvm:
+        return str(_hadoop(spark).fs.FileSystem.getDefaultUri(_configuration(spark)).getScheme())
+    (row,) = spark.sql("SET fs.defaultFS").collect()
+    scheme, colon, _ = row["value"].partition(":")
+    # Databricks opens a path below /Volumes as a local one, whatever its default
+    return scheme if colon and scheme != "dbfs" else "file"
 
 
 def open_to_spark(spark: SparkSession, uri: str) -> None:
@@ -105,12 +111,25 @@ def _patterns(spark: SparkSession, uri: str) -> tuple[list[str], set[str]]:
 
 def _glob(spark: SparkSession, pattern: str) -> Any:
     """Java's array of FileStatus for the matches of a glob. Each access to an element calls Java."""
+    if not driver_of(spark).has_jvm:
+        raise UserError(
+            f"{pattern} can't be listed over Spark Connect, which does not show Hadoop's file systems: "
+            "name a folder that this machine and the workers have, such as a mount or a Volume"
+        )
     path = _hadoop(spark).fs.Path(pattern)
     return path.getFileSystem(_configuration(spark)).globStatus(path) or ()
 
 
 def exists(spark: SparkSession, uri: str) -> bool:
     """Whether a file or folder exists."""
+    if not driver_of(spark).has_jvm:
+        try:
+            _ = spark.read.format("binaryFile").load(escape(uri)).schema
+        except AnalysisException as error:
+            if error.getCondition() == "PATH_NOT_FOUND":
+                return False
+            raise
+        return True
     path = _hadoop(spark).fs.Path(uri)
     return bool(path.getFileSystem(_configuration(spark)).exists(path))
 

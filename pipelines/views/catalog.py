@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from pipelines.command.driver import spark_errors
 from pipelines.command.errors import UserError, one_line
 from pipelines.lake.address import sql_name, sql_string, table_path, tables_of
 from pipelines.source.hadoop import open_to_spark
@@ -33,7 +32,7 @@ def register_in_catalog(spark: SparkSession, address: str, schema: str) -> None:
             _register_table(spark, f"{prefix}.{sql_name(table.name)}", table_path(address, table.name))
         for statement in permanent_views(prefix):
             spark.sql(statement)
-    except (PySparkException, Py4JJavaError) as error:
+    except spark_errors() as error:
         raise UserError(f"--catalog-schema: cannot register in {schema}: {one_line(error)}") from None
 
 

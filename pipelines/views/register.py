@@ -27,6 +27,14 @@ def permanent_views(schema: str) -> Iterator[str]:
         yield from view.statements("", select, f"{schema}.")
 
 
+def add_missing_views(spark: SparkSession, schema: str) -> None:
+    """Creates the views in a schema of a catalog, unless the last of them is there."""
+    last = [view.name for view in VIEWS if view.has_defaults][-1]
+    if not spark.catalog.tableExists(f"{schema}.{last}"):
+        for statement in permanent_views(schema):
+            spark.sql(statement)
+
+
 def register(spark: SparkSession, lake: str, statement: str = "") -> None:
     """Creates temporary views of a lake's tables and views in a session, and the functions.
 

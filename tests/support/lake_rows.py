@@ -9,6 +9,8 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from pipelines.lake.address import table_path
+from pipelines.lake.transactions import Read
+from pipelines.source.delta import read_rows
 from udfs.format.schema import TABLES
 
 
@@ -17,3 +19,10 @@ def insert(lake: str, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
     declared = next(t for t in TABLES if t.name == table)
     arrow = pa.Table.from_pylist([dict(row) for row in rows], schema=declared.arrow_schema())
     write_deltalake(table_path(lake, table), arrow, mode="append")
+
+
+def reader(lake: str) -> Read:
+    """Reads columns of a table of the lake, as ``LakeWriter.read`` does."""
+    return lambda table, columns, where: read_rows(
+        table_path(lake, table.name), table.arrow_schema(), columns, where
+    )

@@ -16,7 +16,7 @@ from pipelines.plan.ledger import LedgerRow
 from pipelines.report import metrics
 from pipelines.report.check import CHECKS
 from tests.support import fast
-from tests.support.lake_rows import insert
+from tests.support.lake_rows import insert, reader
 from tests.support.segment_maker import segment_name
 from udfs.format.schema import TRANSACTIONS
 
@@ -73,7 +73,9 @@ def add_log(
         )
     table = ledger.to_arrow(rows)
     write_deltalake(table_path(lake, "segments"), table, mode="append")
-    found = transactions.compute(lake, {(topic, partition)}, table.cast(ledger.SCHEMA)).rows.to_pylist()
+    found = transactions.compute(
+        reader(lake), {(topic, partition)}, table.cast(ledger.SCHEMA)
+    ).rows.to_pylist()
     insert(lake, TRANSACTIONS.name, [row | {"generation": GENERATION} for row in found])
 
 

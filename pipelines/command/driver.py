@@ -1,0 +1,173 @@
+"""What jobs ask of Spark's driver beside SQL and DataFrames, which are the same in both kinds of session.
+
+A classic session has its driver's JVM at hand. A session of Spark Connect has none: no ``_jvm``, no
+``sparkContext``, no RDD, and an analysis that happens when a result or a schema is asked for. Nothing here
+imports py4j, which a client of Spark Connect may not have.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from pipelines.command.errors import UserError
+from pipelines.command.worker_code import LOOK_DDL, look, write_zip
+from udfs.source.store import S3_VARIABLES
+
+log = logging.getLogger(__name__)
+
+_ENOUGH_ROWS = 1 << 16  # that no partition of a range is empty
+
+# Sessions of Spark Connect whose workers have our code -> cores that they run on
+_READY: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()
+
+
+def spark_errors() -> tuple[type[Exception], ...]:
+    """The classes of the errors that Spark raises; in a process with a JVM Java's own too."""
+    py4j = sys.modules.get("py4j.protocol")
+    return (PySparkException,) if py4j is None else (PySparkException, py4j.Py4JJavaError)
+
+
+def driver_of(spark: SparkSession) -> Driver:
+    return Connect(spark) if type(spark).__module__.startswith("pyspark.sql.connect") else Classic(spark)
+
+
+class Driver(ABC):
+    """The driver of a session. has_jvm: whether its JVM can be called from here."""
+
+    has_jvm: bool
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+
+    @abstractmethod
+    def share_code(self) -> None:
+        """Lets Python workers import this project. Raises a UserError if they can't run it."""
+
+    @abstractmethod
+    def parallelism(self) -> int:
+        """Tasks that run at the same time."""
+
+    @abstractmethod
+    def finished_share(self) -> AbstractContextManager[Callable[[], float]]:
+        """Gives a function for the share of finished tasks of the stage that runs in the block, 0 to 1."""
+
+    @abstractmethod
+    def conf_errors(self) -> AbstractContextManager[object]:
+        """Around changes of settings: lets those pass that the service does not allow."""
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """Stops what the session is running."""
+
+
+class Classic(Driver):
+    """The driver in this process."""
+
+    has_jvm = True
+
+    @property
+    def _context(self) -> Any:
+        return self.spark.sparkContext
+
+    def share_code(self) -> None:
+        """Adds the checkout to the workers' PYTHONPATH; a zip (--py-files) Spark adds itself.
+
+        They also get the variables by which this process opens object stores.
+        """
+        environment = self._context.environment
+        environment.update({name: os.environ[name] for name in S3_VARIABLES if name in os.environ})
+        root = Path(__file__).resolve().parent.parent.parent
+        folders = environment.get("PYTHONPATH", "").split(os.pathsep)
+        if root.is_dir() and str(root) not in folders:
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), *folders]))
+
+    def parallelism(self) -> int:
+        return int(self._context.defaultParallelism)
+
+    @contextmanager
+    def finished_share(self) -> Iterator[Callable[[], float]]:
+        def share() -> float:
+            tracker = self._context.statusTracker()
+            infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            return _share((i.numCompletedTasks, i.numTasks) for i in infos if i is not None)
+
+        yield share
+
+    def conf_errors(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def cancel(self) -> None:
+        self._context.cancelAllJobs()
+
+
+class Connect(Driver):
+    """A driver behind Spark Connect."""
+
+    has_jvm = False
+
+    def share_code(self) -> None:
+        """Sends a zip of this project's packages, unless the workers have the same code already."""
+        self._ready()
+
+    def parallelism(self) -> int:
+        return self._ready()
+
+    def _ready(self) -> int:
+        """Sees to it that the workers have our code; returns how many tasks run at the same time."""
+        if self.spark in _READY:
+            return _READY[self.spark]
+        code, tell = look()
+        told = self.spark.range(_ENOUGH_ROWS).mapInArrow(tell, LOOK_DDL).collect()
+        missing = sorted({row["missing"] for row in told} - {""})
+        if missing:
+            raise UserError(
+                f"the Python of Spark's workers has no {missing[0]}: "
+                "install the wheel of kafka-log-lake there"
+            )
+        ours = code()
+        if not ours or {row["code"] for row in told} != {ours}:
+            log.info("sending the code of this project to Spark's workers, which have none or another")
+            with tempfile.TemporaryDirectory() as folder:
+                made = Path(folder, f"kafka_log_lake-{ours or 'zip'}.zip")
+                write_zip(made)
+                self.spark.addArtifacts(str(made), pyfile=True)
+        _READY[self.spark] = len(told)
+        return len(told)
+
+    @contextmanager
+    def finished_share(self) -> Iterator[Callable[[], float]]:
+        finished = 0.0
+
+        def handle(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
+            nonlocal finished
+            finished = _share((s.num_completed_tasks, s.num_tasks) for s in stages or () if not s.done)
+
+        self.spark.registerProgressHandler(handle)  # type: ignore[arg-type]  # any callable will do
+        try:
+            yield lambda: finished
+        finally:
+            self.spark.removeProgressHandler(handle)  # type: ignore[arg-type]
+
+    def conf_errors(self) -> AbstractContextManager[object]:
+        return suppress(PySparkException)
+
+    def cancel(self) -> None:
+        self.spark.interruptAll()
+
+
+def _share(stages: Iterable[tuple[int, int]]) -> float:
+    """The share of finished tasks in the largest of some stages: (finished tasks, tasks)."""
+    finished, tasks = max(stages, key=lambda pair: pair[1], default=(0, 1))
+    return finished / max(1, tasks)

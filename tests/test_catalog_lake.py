@@ -1,0 +1,169 @@
+"""``--sink catalog``: the tables of a catalog get the rows of a folder's, by name, through Spark alone.
+
+The catalog is Spark's own with Delta's tables. Its managed tables lie in the warehouse, where they are looked
+at by their paths.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipelines import decode_batches, ingest_raw
+from pipelines.command.errors import UserError
+from pipelines.command.settings import Settings
+from pipelines.lake.catalog_lake import CatalogLake, spark_condition
+from pipelines.source.delta import sql_in
+from tests.support import corpus
+from tests.support.logs import TABLES, batch, batches, contents, data, marker, put, versions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipelines.execute.summary import Summary
+
+ROOT = Path(__file__).resolve().parent.parent
+SAMPLE = ("v0-codec-gzip", "v2-txn-interleaved", "v2-headers", "hostile/bitflip-crc-v2-none-0")
+
+
+def decode(spark: SparkSession, schema: str, source: Iterable[Path | str], **settings: Any) -> Summary:
+    sources = tuple(map(str, source))
+    return decode_batches.run(spark, Settings(source=sources, lake=schema, sink="catalog", **settings))
+
+
+def folder(spark: SparkSession, schema: str) -> str:
+    """Where the tables of a schema lie."""
+    (row,) = spark.sql(f"DESCRIBE DETAIL {schema}.segments").collect()
+    return str(Path(row["location"].removeprefix("file:")).parent)
+
+
+def in_folder(spark: SparkSession, lake: Path, source: Iterable[Path | str]) -> dict[str, Any]:
+    """What a lake in a folder holds after one run over the source."""
+    decode_batches.run(spark, Settings(source=tuple(map(str, source)), lake=str(lake)))
+    return contents(str(lake))
+
+
+def test_rows_are_those_of_a_lake_in_a_folder(spark: SparkSession, tmp_path: Path) -> None:
+    sources = [corpus.ROOT / case for case in SAMPLE]
+    summary = decode(spark, "sample", sources)
+    lake = folder(spark, "sample")
+    expected = in_folder(spark, tmp_path / "lake", sources)
+    assert contents(lake) == expected
+    assert summary.records == len(expected["records"]) > 100
+    assert spark.table("sample.runs").count() == 1
+    before = versions(lake)
+    assert decode(spark, "sample", sources).segments == 0
+    assert versions(lake) == before
+    assert decode(spark, "sample", sources, redecode="v2-txn").segments > 0
+    assert contents(lake) == expected
+    (counts,) = spark.sql(
+        "SELECT (SELECT count(*) FROM sample.committed_records) AS committed, "
+        "(SELECT count(*) FROM sample.published_records) AS published"
+    ).collect()
+    assert 0 < counts.committed < counts.published == summary.records
+
+
+def test_logs_grow_are_landed_and_go(spark: SparkSession, tmp_path: Path) -> None:
+    logs = tmp_path / "it's % logs [1]"
+    path = put(logs / "a-0", 0, *batches(0, 3), batch(9)[:40])
+    put(logs / "a-0", 100, *batches(100, 1))
+    decode(spark, "growing", [logs])
+    path.write_bytes(b"".join(batches(0, 5)))
+    decode(spark, "growing", [logs])
+    assert contents(folder(spark, "growing")) == in_folder(spark, tmp_path / "one", [logs])
+    (logs / "a-0" / "00000000000000000100.log").unlink()
+    path.write_bytes(b"".join(batches(0, 40)))  # the cleaner merged the second segment into the first
+    settings = Settings(source=(str(logs),), lake="growing", sink="catalog")
+    assert ingest_raw.run(spark, settings).segments == 1
+    assert ingest_raw.run(spark, settings).segments == 0
+    decode_batches.run(spark, Settings(from_raw=True, lake="growing", sink="catalog"))
+    found = contents(folder(spark, "growing"))
+    assert found == in_folder(spark, tmp_path / "two", [logs])
+    assert len(found["segments"]) == 1
+
+
+class Dies(BaseException):
+    """As a kill: no handler of errors sees it."""
+
+
+# The method after whose n-th call a run dies
+STEPS = (
+    (CatalogLake, "_append_to", 2),  # records, then batches
+    (CatalogLake, "_write", 1),  # transactions
+    (CatalogLake, "_update_ledger", 1),
+)
+
+
+def test_runs_that_die_are_finished_or_taken_back(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One after the other, each in a run that replaces one segment, continues one and finds a new one."""
+    rewritten = put(tmp_path / "logs" / "a-0", 0, *batches(0, 3))
+    grown = put(tmp_path / "logs" / "b-0", 0, data(0, 7), marker(1, 7), data(2, 7))
+    decode(spark, "dying", [tmp_path / "logs"])
+    for at, (owner, name, times) in enumerate(STEPS):
+        rewritten.write_bytes(b"".join(batches(0, 4 + at, text=f"other{at}")))
+        with grown.open("ab") as more:
+            more.write(marker(3 + 2 * at, 7) + data(4 + 2 * at, 7))
+        put(tmp_path / "logs" / f"c-{at}", 0, *batches(0, 2), batch(6)[:-9] + b"\xff" * 9)
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, _dying(getattr(owner, name), times))
+            with pytest.raises(Dies):
+                decode(spark, "dying", [tmp_path / "logs"])
+        assert spark.table("dying.unfinished_runs").count() == 1, name
+    decode(spark, "dying", [tmp_path / "logs"])
+    assert spark.table("dying.unfinished_runs").count() == 0
+    assert contents(folder(spark, "dying")) == in_folder(spark, tmp_path / "lake", [tmp_path / "logs"])
+    tables = {row.tableName for row in spark.sql("SHOW TABLES IN dying").collect()}
+    assert not any(name.startswith("staged_rows") for name in tables)
+    assert set(TABLES) <= tables
+
+
+def _dying(method: Callable[..., Any], times: int) -> Callable[..., Any]:
+    """The method, after whose n-th call its process would be dead."""
+    left = [times]
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        done = method(*args, **kwargs)
+        left[0] -= 1
+        if not left[0]:
+            raise Dies
+        return done
+
+    return call
+
+
+def test_names_and_values_in_a_condition() -> None:
+    condition = sql_in("topic", ["it's", "a\\b", "${x}"]) + ' AND "partition" IN (0)'
+    assert spark_condition(condition) == (r"`topic` IN ('\u0024{x}', 'a\\b', 'it\'s') AND `partition` IN (0)")
+
+
+def test_what_cannot_work_is_said_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
+    for settings, line in (
+        ({"lake": "/a/folder"}, "--lake: with --sink catalog it is a schema"),
+        (
+            {"lake": "a", "catalog_schema": "b"},
+            "--catalog-schema: with --sink catalog, --lake names the schema",
+        ),
+    ):
+        with pytest.raises(UserError, match=line):
+            Settings(sink="catalog", **settings)  # type: ignore[arg-type]
+    spark.sql("CREATE SCHEMA taken")
+    spark.sql("CREATE TABLE taken.segments (a int) USING delta")
+    with pytest.raises(UserError, match=r"taken\.segments is no ledger of schema version"):
+        decode(spark, "taken", [tmp_path])
+    arguments = ["--source", str(tmp_path), "--lake", "a.b", "--sink", "catalog"]
+    alone = subprocess.run(
+        [sys.executable, "-m", "pipelines.decode_batches", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert alone.returncode == 2
+    assert "--sink catalog needs a catalog that outlives this process" in alone.stderr
