@@ -26,7 +26,7 @@ RUN = """
 import numpy as np
 from udfs.kernels import framing, jit
 assert framing.batch_size(np.zeros(4, dtype=np.uint8), 0, 4) == framing.TOO_SHORT
-print(jit._CACHE)
+print(jit.CACHE)
 """
 
 

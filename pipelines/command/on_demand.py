@@ -14,6 +14,7 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
+from pipelines.command.executors import check_executors, is_local
 from pipelines.command.session import get_session, is_submitted
 from pipelines.command.settings import Settings
 
@@ -37,6 +38,13 @@ class SparkOnDemand:
     def spark(self) -> SparkSession:
         """The session. Raises a UserError without a supported Java or without Delta."""
         return self._given or get_session(self.settings, only_plans=self._only_plans)
+
+    @cached_property
+    def checked_spark(self) -> SparkSession:
+        """The session, with executors that can decode. Raises a UserError as ``check_executors`` does."""
+        if not is_local(self.spark):
+            check_executors(self.spark)
+        return self.spark
 
     @property
     def is_plain(self) -> bool:

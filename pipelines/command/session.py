@@ -27,6 +27,7 @@ from pyspark.sql import SparkSession
 
 from pipelines.command.class_archive import find_archive, java_options, launch_environment
 from pipelines.command.errors import UserError
+from pipelines.command.executors import is_local
 from pipelines.command.java import java_command, java_problem
 from pipelines.command.settings import Settings
 
@@ -229,9 +230,12 @@ def _check_delta(spark: SparkSession) -> None:
 
 
 def _show_packages_to_workers(spark: SparkSession) -> None:
-    """Adds the checkout to the workers' PYTHONPATH; a zip (--py-files) Spark adds itself."""
+    """Adds the folder of this code to the PYTHONPATH of workers on this machine.
+
+    Those of a cluster have their own (--py-files, --archives), which such a folder of a node would hide.
+    """
     root = Path(__file__).resolve().parent.parent.parent
-    if not root.is_dir():
+    if not is_local(spark) or not root.is_dir():
         return
     environment = spark.sparkContext.environment
     folders = environment.get("PYTHONPATH", "").split(os.pathsep)

@@ -116,16 +116,20 @@ def start(
     log: Path,
     *,
     cluster: Cluster | None = None,
+    code: Path | None = None,
     options: Sequence[str] = (),
     conf: dict[str, str] | None = None,
 ) -> Job:
-    """Starts the job: embedded by ``python -m``, on a cluster by spark-submit, with settings of Spark."""
+    """Starts the job: embedded by ``python -m``, on a cluster by spark-submit.
+
+    code: a zip of the project for the cluster's executors; conf: settings of Spark there.
+    """
     arguments = ["--source", str(logs), "--lake", str(lake), *options]
     known = data_files(lake) - in_tables(lake)
     with log.open("wb") as out:
         if cluster is not None:
             job = ROOT / "pipelines" / "decode_batches.py"
-            process = cluster.submit(job, arguments, ROOT, conf, out=out)
+            process = cluster.submit(job, arguments, ROOT, conf, ["--py-files", str(code)], out)
         else:
             run = [sys.executable, "-m", "pipelines.decode_batches", *arguments]
             environment = os.environ | {
