@@ -23,7 +23,7 @@ from benchmarks.segments import WORK
 from pipelines import decode_batches
 from pipelines.command.on_demand import SparkOnDemand, spark_on_demand
 from pipelines.command.settings import Settings
-from tests.kafka.broker import Client, broker
+from tests.kafka.broker import Client, broker, client
 
 _IDLE_SECONDS, _GROWN_SECONDS = 0.3, 1.5
 _PARTITIONS, _INTERVAL = 20, 1.0
@@ -32,8 +32,8 @@ _LAKE = _FOLDER / "lake"
 _WAIT_SECONDS = 120
 
 
-def _send(client: Client, partition: int = 0, records: int = 1) -> int:
-    return client.send("bench", partition, [("key", "v" * 100)] * records)[-1]
+def _send(producer: Client, partition: int = 0, records: int = 1) -> int:
+    return producer.send("bench", partition, [("key", "v" * 100)] * records)[-1]
 
 
 def _round(on_demand: SparkOnDemand, settings: Settings) -> float:
@@ -42,16 +42,16 @@ def _round(on_demand: SparkOnDemand, settings: Settings) -> float:
     return time.perf_counter() - began
 
 
-def _rounds(client: Client, settings: Settings, rounds: int) -> tuple[Spread, Spread]:
+def _rounds(producer: Client, settings: Settings, rounds: int) -> tuple[Spread, Spread]:
     """Seconds of rounds with nothing new, and of rounds after one partition grew."""
     with spark_on_demand(settings, only_plans=True) as on_demand:
         _round(on_demand, settings)
-        _send(client)
+        _send(producer)
         _round(on_demand, settings)
         idle = [_round(on_demand, settings) for _ in range(rounds)]
         grown = []
         for i in range(rounds):
-            _send(client, i % _PARTITIONS, 100)
+            _send(producer, i % _PARTITIONS, 100)
             grown.append(_round(on_demand, settings))
     return Spread.of(idle), Spread.of(grown)
 
@@ -81,9 +81,9 @@ def _until_published(offset: int) -> None:
     raise RuntimeError(f"offset {offset} was not published: see {_FOLDER.name}/watch.log in {WORK.name}")
 
 
-def _lag(client: Client) -> float:
+def _lag(producer: Client) -> float:
     time.sleep(random.uniform(0, _INTERVAL))
-    offset = _send(client)
+    offset = _send(producer)
     began = time.perf_counter()
     _until_published(offset)
     return time.perf_counter() - began
@@ -91,15 +91,15 @@ def _lag(client: Client) -> float:
 
 def measure(scale: Scale) -> list[Row]:
     shutil.rmtree(_FOLDER, ignore_errors=True)
-    with broker(_FOLDER / "broker", {}, heap="512m") as running, Client(running.address) as client:
-        client.create("bench", _PARTITIONS)
+    with broker(_FOLDER / "broker", {}, heap="512m") as running, client(running.address) as producer:
+        producer.create("bench", _PARTITIONS)
         for partition in range(_PARTITIONS):
-            _send(client, partition, 1000)
+            _send(producer, partition, 1000)
         settings = Settings(source=(str(running.logs),), lake=str(_LAKE), topics="bench")
-        idle, grown = _rounds(client, settings, 2 * scale.rounds)
+        idle, grown = _rounds(producer, settings, 2 * scale.rounds)
         with _watching(running.logs):
-            _until_published(_send(client))
-            lag = Spread.of([_lag(client) for _ in range(2 * scale.rounds)])
+            _until_published(_send(producer))
+            lag = Spread.of([_lag(producer) for _ in range(2 * scale.rounds)])
     shutil.rmtree(_FOLDER)
     note = f"{_PARTITIONS} partitions of a live broker"
     return [

@@ -19,7 +19,7 @@ import pytest
 from deltalake import DeltaTable
 
 from pipelines import decode_batches
-from tests.kafka.broker import Broker, Client, broker
+from tests.kafka.broker import Broker, Client, broker, client
 from tests.kafka.reader import read_folder
 from tests.soak.victims import Job, reaches
 from tests.support.cluster import ROOT
@@ -45,7 +45,7 @@ class World:
     """A broker and what its producer was told: of each topic the offset -> key and value."""
 
     running: Broker
-    client: Client
+    producer: Client
     lake: Path
     acknowledged: dict[str, dict[int, tuple[str, str]]] = field(default_factory=dict)
     numbers: Iterator[int] = field(default_factory=itertools.count)
@@ -54,7 +54,7 @@ class World:
         """A round of records for both topics."""
         for topic in ("deleted", "compacted"):
             sent = [(f"k{n % 20}", f"{n}{VALUE}") for n in itertools.islice(self.numbers, ROUND)]
-            told = zip(self.client.send(topic, 0, sent), sent, strict=True)
+            told = zip(self.producer.send(topic, 0, sent), sent, strict=True)
             self.acknowledged.setdefault(topic, {}).update(told)
 
     def folder(self, topic: str) -> Path:
@@ -106,10 +106,10 @@ def in_a_run(world: World, job: Job) -> None:
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    with broker(tmp_path / "broker", BROKER, heap="256m") as running, Client(running.address) as client:
-        client.create("deleted", 1, **SEGMENT, **RETAINED)
-        client.create("compacted", 1, **SEGMENT, **COMPACTED)
-        yield World(running, client, tmp_path / "lake")
+    with broker(tmp_path / "broker", BROKER, heap="256m") as running, client(running.address) as producer:
+        producer.create("deleted", 1, **SEGMENT, **RETAINED)
+        producer.create("compacted", 1, **SEGMENT, **COMPACTED)
+        yield World(running, producer, tmp_path / "lake")
 
 
 def test_nothing_is_lost_or_doubled_while_a_broker_writes_compacts_and_deletes(

@@ -7,7 +7,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Future;
-import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AdminClient;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -31,7 +31,7 @@ public class KafkaClient {
         Map settings = new HashMap();
         settings.put("bootstrap.servers", arguments[0]);
         settings.put("acks", "all");
-        Admin admin = Admin.create(settings);
+        AdminClient admin = AdminClient.create(settings);
         KafkaProducer producer = new KafkaProducer(settings, new ByteArraySerializer(), new ByteArraySerializer());
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in, "UTF-8"));
         for (String line = input.readLine(); line != null; line = input.readLine()) {
@@ -47,7 +47,7 @@ public class KafkaClient {
         admin.close();
     }
 
-    private static void create(Admin admin, String[] words) throws Exception {
+    private static void create(AdminClient admin, String[] words) throws Exception {
         Map configs = new HashMap();
         for (int i = 3; i < words.length; i++) {
             configs.put(words[i].split("=")[0], words[i].split("=")[1]);

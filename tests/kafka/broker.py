@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from pipelines.command.java import java_command
 from tests.kafka.reader import JANINO, PACKAGE, ROOT, SPARK_HOME, classpath
@@ -97,19 +99,12 @@ def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
     raise RuntimeError(f"the broker did not start:\n{log.read_text()[-4000:]}")
 
 
+@dataclass(frozen=True)
 class Client:
     """Kafka's own producer and admin client, in a process of their own (``KafkaClient.java``)."""
 
-    def __init__(self, address: str) -> None:
-        java = [java_command() or "java", "-Xmx256m", "-cp", classpath(), JANINO]
-        pipe = subprocess.PIPE
-        self._java = subprocess.Popen(
-            [*java, str(_CLIENT), "KafkaClient", address],
-            stdin=pipe,
-            stdout=pipe,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
+    java: subprocess.Popen[str]
+    errors: IO[str]
 
     def create(self, topic: str, partitions: int, **settings: str) -> None:
         """settings: those of the topic, with ``_`` for ``.``."""
@@ -122,21 +117,25 @@ class Client:
         return [int(line) for line in self._ask("send", topic, str(partition), *given)]
 
     def _ask(self, *words: str) -> list[str]:
-        assert self._java.stdin is not None
-        assert self._java.stdout is not None
-        self._java.stdin.write(" ".join(words) + "\n")
-        self._java.stdin.flush()
+        assert self.java.stdin is not None
+        assert self.java.stdout is not None
+        self.java.stdin.write(" ".join(words) + "\n")
+        self.java.stdin.flush()
         answer: list[str] = []
-        for line in self._java.stdout:
+        for line in self.java.stdout:
             if line == "\n":
                 return answer
             answer.append(line.strip())
-        raise RuntimeError(f"Kafka's client ended at {words[:3]}")
+        self.errors.seek(0)
+        raise RuntimeError(f"Kafka's client ended at {words[:3]}:\n{self.errors.read()}")
 
-    def __enter__(self) -> Client:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        assert self._java.stdin is not None
-        self._java.stdin.close()
-        self._java.wait()
+@contextmanager
+def client(address: str) -> Iterator[Client]:
+    """A client of a broker, for as long as it is needed."""
+    java = [java_command() or "java", "-Xmx256m", "-cp", classpath(), JANINO]
+    pipe = subprocess.PIPE
+    with tempfile.TemporaryFile("w+") as errors:
+        command = [*java, str(_CLIENT), "KafkaClient", address]
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True) as process:
+            yield Client(process, errors)
