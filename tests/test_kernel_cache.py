@@ -94,6 +94,15 @@ def test_out_of_a_zip_as_spark_ships_it(code: Path, tmp_path: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in folder.glob("*.nbi")} == before
 
 
+def test_what_was_compiled_moves_with_its_environment(code: Path, tmp_path: Path) -> None:
+    before = Path(run(code))
+    times = {path.name: path.stat().st_mtime_ns for path in before.glob("*.nb?")}
+    moved = code.rename(tmp_path / "unpacked elsewhere")
+    after = Path(run(moved))
+    assert after.relative_to(moved) == before.relative_to(code)
+    assert {path.name: path.stat().st_mtime_ns for path in after.glob("*.nb?")} == times != {}
+
+
 class Trap:
     """What an attacker would leave where Numba reads its index."""
 

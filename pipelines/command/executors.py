@@ -41,7 +41,7 @@ def check_executors(spark: SparkSession) -> None:
         raise UserError(problem)
     for name in LIBRARIES:
         own = metadata.version(name)
-        others = sorted({e.versions[name] for e in executors} - {own})
+        others = sorted({e.versions.get(name, own) for e in executors} - {own})
         if others:
             log.warning("%s is %s on executors and %s in the driver", name, ", ".join(others), own)
 
