@@ -53,7 +53,8 @@ def _ask(spark: SparkSession) -> list[Executor]:
     try:
         found = spark.sparkContext.range(tasks, numSlices=tasks).mapPartitions(preflight.look).collect()
     except Exception as error:
-        raise UserError(f"Python does not run on the executors: {one_line(error)}; {_ADVICE}") from None
+        python = spark.sparkContext.pythonExec
+        raise UserError(f"{python} does not run on the executors: {one_line(error)}; {_ADVICE}") from None
     finally:
         cloudpickle.unregister_pickle_by_value(preflight)
     return [Executor(**json.loads(text)) for text in sorted(set(found))]
