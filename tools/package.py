@@ -85,7 +85,8 @@ def _copy_python(environment: Path) -> Path:
     binary = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
     stdlib = environment / sys.platlibdir / name
     shutil.copytree(sysconfig.get_path("stdlib"), stdlib, ignore=shutil.ignore_patterns(*_LEFT_OUT))
-    (environment / "bin").mkdir()
+    for folder in ("bin", "lib"):
+        (environment / folder).mkdir(exist_ok=True)
     shutil.copy2(binary, environment / "bin" / name)
     mapped = Path("/proc/self/maps").read_text()
     for library in sorted(set(re.findall(r"/.*/libpython[^/\n]*", mapped))):
