@@ -21,7 +21,7 @@ SAMPLES := v0-codec-* v1-codec-* v2-codec-* mixed-magic v2-txn-* v2-compacted v2
 DAMAGED := bitflip-* trunc-mid-* header-count-huge-* magic-3-* random-bytes-* zstd-corrupt-middle-*
 SOURCES := $(foreach s,$(SAMPLES),--source '$(CORPUS)/$(s)') $(foreach s,$(DAMAGED),--source '$(CORPUS)/hostile/$(s)')
 
-.PHONY: help setup run check test test-bounds fuzz soak sql report report-check notebooks bench bench-full audit lint fmt clean lock
+.PHONY: help setup run check test test-bounds fuzz soak sql report report-check notebooks bench bench-full package audit lint fmt clean lock
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ bench: setup  ## the benchmarks, as ratios against peers run beside them
 
 bench-full: setup  ## the same over larger segments
 	@$(PY) -m benchmarks.bench --size full
+
+package: setup  ## dist/: the wheel, a zip and an environment for the executors of a cluster
+	@$(PY) -m tools.package
 
 audit: setup  ## known vulnerabilities of what the lock file names
 	@$(PY) -m tools.audit

@@ -1,7 +1,7 @@
 """Measures ours and its peers side by side; every figure is a ratio of two runs that followed each other.
 
-``kernels``, ``resync``, ``job``, ``broker``, ``memory``, ``slices``, ``planning``, ``startup`` (and with
-``--size full`` ``growth``) are the parts: ``python -m benchmarks.<part>`` runs one alone,
+``kernels``, ``resync``, ``job``, ``broker``, ``watch``, ``memory``, ``slices``, ``planning``, ``startup``
+(and with ``--size full`` ``growth``) are the parts: ``python -m benchmarks.<part>`` runs one alone,
 ``python -m benchmarks.bench`` all of them.
 Results go to ``benchmarks/latest.json``, the plot to ``benchmarks/latest.png``; what a part makes to measure
 with lies in ``benchmarks/work`` and is used again.

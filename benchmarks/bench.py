@@ -9,7 +9,10 @@ import time
 from benchmarks import report
 from benchmarks.harness import SCALES, say
 
-PARTS = ("kernels", "resync", "job", "broker", "memory", "slices", "planning", "startup", "views", "reads")
+PARTS = (
+    *("kernels", "resync", "job", "broker", "watch", "memory", "slices", "planning", "startup", "views"),
+    "reads",
+)
 FULL_PARTS = (*PARTS, "growth")
 
 

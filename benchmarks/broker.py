@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
@@ -24,41 +20,17 @@ from pyspark.sql import SparkSession
 
 from benchmarks.harness import ROOT, Row, Scale, machine, paired, part_main, say
 from benchmarks.job_server import LAKES, JobServer, clear_lakes
-from benchmarks.kafka import VERSION, resolve
+from benchmarks.kafka import resolve
 from benchmarks.segments import PLAIN, WORK, partition_dir
-from pipelines.command.java import java_command
+from tests.kafka.broker import broker
 
 _GOAL = 6.0
 _TOPIC = "bench"
 _PARTITIONS = 2
-_BROKER = f"org.apache.kafka:kafka_2.13:{VERSION}"
 _SOURCE = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 _TOKENS = "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0"
 _FOLDER = WORK / "broker"
-LOGS = _FOLDER / "logs"  # the broker's log directory
-_CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
-_START_SECONDS = 60
 _READER_MEMORY = "4g"
-
-_PROPERTIES = """
-process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
-controller.listener.names=CONTROLLER
-log.dirs={logs}
-num.partitions={partitions}
-offsets.topic.replication.factor=1
-transaction.state.log.replication.factor=1
-log.retention.ms=-1
-"""
-
-
-def broker_classpath() -> str:
-    """The broker with all it needs; Spark's resolution leaves out Scala, which Spark has."""
-    scala = Path(pyspark.__file__).parent.glob("jars/scala-library-*.jar")
-    return os.pathsep.join(str(jar) for jar in [*resolve(_BROKER), *scala])
 
 
 def source_jars() -> str:
@@ -66,47 +38,6 @@ def source_jars() -> str:
     tokens = [jar for jar in resolve(_TOKENS) if _TOKENS.split(":")[1] in jar.name]
     without = ":".join(_TOKENS.split(":")[:2])
     return ",".join(str(jar) for jar in [*resolve(_SOURCE, exclude=without), *tokens])
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-@contextmanager
-def broker() -> Iterator[str]:
-    """The address of a broker with an empty log directory, for as long as it is needed."""
-    shutil.rmtree(_FOLDER, ignore_errors=True)
-    _FOLDER.mkdir(parents=True)
-    port = _free_port()
-    properties = _FOLDER / "server.properties"
-    ports = {"port": port, "controller": _free_port()}
-    properties.write_text(_PROPERTIES.format(logs=LOGS, partitions=_PARTITIONS, **ports))
-    java = [java_command() or "java", "-cp", broker_classpath()]
-    storage = ["kafka.tools.StorageTool", "format", "--cluster-id", _CLUSTER, "--config", str(properties)]
-    done = subprocess.run([*java, *storage], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"the broker's storage can't be made:\n{done.stdout}{done.stderr}")
-    with (_FOLDER / "broker.log").open("w") as log:
-        process = subprocess.Popen([*java, "-Xmx1g", "kafka.Kafka", str(properties)], stdout=log, stderr=log)
-    try:
-        _wait_for(port, process)
-        yield f"127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + _START_SECONDS
-    while time.monotonic() < until and process.poll() is None:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.2)
-    raise RuntimeError(f"the broker did not start:\n{(_FOLDER / 'broker.log').read_text()[-4000:]}")
 
 
 class KafkaReader:
@@ -173,11 +104,13 @@ def measure(scale: Scale) -> list[Row]:
     clear_lakes()
     cores = machine()["cores"]
     source = partition_dir("bench", PLAIN, _PARTITIONS, scale.topic_bytes // _PARTITIONS)
-    with broker() as address, JobServer(cores) as session:
+    shutil.rmtree(_FOLDER, ignore_errors=True)
+    settings = {"num.partitions": str(_PARTITIONS), "log.retention.ms": "-1"}
+    with broker(_FOLDER, settings) as running, JobServer(cores) as session:
         session.decode(source, "fill")
         say("  filling the topic")
-        reader = KafkaReader(address, LAKES / "fill" / "records", cores)
-        logs = _FOLDER / "logs"
+        reader = KafkaReader(running.address, LAKES / "fill" / "records", cores)
+        logs = running.logs
         reader.read()
         session.decode(logs, "job", topics=_TOPIC)
         pairs = paired(

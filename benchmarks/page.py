@@ -31,6 +31,8 @@ GOALS = (
     ("the job: at most 1.8x the time pyarrow alone needs to write", "job", "job, pyarrow alone"),
     ("the job: 4x `--sink spark` or more", "job", "job, --sink spark"),
     ("the job: 6x Spark's Kafka source or more", "broker", "job, Spark's Kafka source"),
+    ("watching 20 partitions: a round with nothing new in 0.3 s", "watch", "a round with nothing new"),
+    ("watching 20 partitions: a round after one grew in 1.5 s", "watch", "a round, one partition grew"),
     ("Parquet no larger than Spark's with zstd", "job", "Parquet size, --sink spark"),
     ("Python worker at most 600 MiB, uncompressed", "memory", "Python worker, none"),
     ("Python worker at most 600 MiB, zstd", "memory", "Python worker, zstd"),

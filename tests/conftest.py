@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 _START_SPARK = {
     *("test_class_archive", "test_commit", "test_crashes", "test_docs", "test_notebooks", "test_query"),
     *("test_connect", "test_object_store", "test_session", "test_standalone", "test_tables_and_views"),
-    "test_unreadable",
+    *("test_unreadable", "test_watch_broker"),
     "test_wheel",
 }
 _START_KAFKA = {
     *("test_against_kafka", "test_format_bytes", "test_format_savings", "test_messages_against_kafka"),
+    "test_watch_broker",
 }
 # Tests of time and memory, and those that look for inputs
 _SLOW = {"test_fuzz", "test_hostile_sizes", "test_kernel_cache", "test_soak", "test_wheel"}

@@ -211,6 +211,20 @@ def emptied_by_the_cleaner(folder: Path) -> Iterator[Then]:
     yield Then([*range(6), *range(12, 18)], kept=True)
 
 
+def emptied_with_a_segment_that_no_run_saw(folder: Path) -> Iterator[Then]:
+    """As before, but the last segment of the group came and went between two runs; the first one is empty."""
+    first, second = put(folder, 0), put(folder, 6, *batches(6, 2))
+    third = put(folder, 12, *batches(12, 2))
+    for seconds, path in enumerate((first, second, third)):
+        os.utime(path, ns=(_IN_PLACE, _IN_PLACE + seconds * 1_000_321_000))
+    yield Then([*range(6, 18)])
+    second.unlink()
+    third.unlink()
+    put(folder, 24, *batches(24, 2))  # written now
+    os.utime(first, ns=(_IN_PLACE, _IN_PLACE + 10_742_000_000))
+    yield Then([*range(24, 30)], kept=True)
+
+
 def lost_from_the_middle(folder: Path) -> Iterator[Then]:
     """Nothing of Kafka's removes it: a file that a person or a disk lost. Its rows may be the last copy."""
     put(folder, 0, *batches(0, 2))
@@ -245,6 +259,7 @@ LIVES: list[Life] = [
     linked_to_a_folder_with_other_boundaries,
     moved_to_a_folder_with_other_boundaries,
     emptied_by_the_cleaner,
+    emptied_with_a_segment_that_no_run_saw,
     lost_from_the_middle,
     deleted_by_retention,
 ]
@@ -283,6 +298,7 @@ _OF_FILES = (
     moved_to_a_folder_with_other_boundaries,
     lost_from_the_middle,
     emptied_by_the_cleaner,
+    emptied_with_a_segment_that_no_run_saw,
 )
 FROM_RAW = [life for life in LIVES if life not in _OF_FILES]
 

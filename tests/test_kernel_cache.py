@@ -26,7 +26,7 @@ RUN = """
 import numpy as np
 from udfs.kernels import framing, jit
 assert framing.batch_size(np.zeros(4, dtype=np.uint8), 0, 4) == framing.TOO_SHORT
-print(jit._CACHE)
+print(jit.CACHE)
 """
 
 
@@ -92,6 +92,15 @@ def test_out_of_a_zip_as_spark_ships_it(code: Path, tmp_path: Path) -> None:
     other = package.rename(tmp_path / "code of the next job.zip")
     assert Path(run(other, HOME=str(tmp_path / "home"))) == folder
     assert {path: path.stat().st_mtime_ns for path in folder.glob("*.nbi")} == before
+
+
+def test_what_was_compiled_moves_with_its_environment(code: Path, tmp_path: Path) -> None:
+    before = Path(run(code))
+    times = {path.name: path.stat().st_mtime_ns for path in before.glob("*.nb?")}
+    moved = code.rename(tmp_path / "unpacked elsewhere")
+    after = Path(run(moved))
+    assert after.relative_to(moved) == before.relative_to(code)
+    assert {path.name: path.stat().st_mtime_ns for path in after.glob("*.nb?")} == times != {}
 
 
 class Trap:

@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
 
-from benchmarks import broker
+from benchmarks.broker import source_jars
 from kafka_log_lake import decode_folder
 from pipelines import decode_batches
 from pipelines.command.settings import Settings
+from tests.kafka.broker import broker
 from tests.support.logs import batch, put
 from tests.support.segment_maker import Batch, Record
 from tests.test_docs import ROOT, blocks
@@ -47,15 +48,19 @@ def test_the_recipe_saves_parquet_and_writes_the_same_records_to_kafka(
     (tmp_path / "recipe.py").write_text(recipe)
 
     submit = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", "local[2]"]
-    submit += ["--jars", broker.source_jars(), "--conf", "spark.ui.enabled=false"]
+    submit += ["--jars", source_jars(), "--conf", "spark.ui.enabled=false"]
     submit += ["--conf", "spark.driver.bindAddress=127.0.0.1", "--conf", "spark.driver.host=127.0.0.1"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
-    with broker.broker() as address:
+    with broker(tmp_path / "broker", {"num.partitions": "2"}) as running:
         done = subprocess.run(
-            [*submit, "recipe.py", address], cwd=tmp_path, env=environment, capture_output=True, text=True
+            [*submit, "recipe.py", running.address],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
         )
         assert done.returncode == 0, done.stderr[-4000:]
-        assert of_orders(broker.LOGS) == of_orders(logs)
+        assert of_orders(running.logs) == of_orders(logs)
     assert rows(tmp_path / "orders.parquet") == [
         *((i, i, f"n{i}") for i in range(5)),
         *((offset, None, None) for offset in (7, 8, 9)),

@@ -22,6 +22,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pipelines.command.errors import UserError
+from pipelines.command.executors import is_local
 from pipelines.command.worker_code import LOOK_DDL, look, write_zip
 from udfs.source.store import S3_VARIABLES
 
@@ -82,15 +83,16 @@ class Classic(Driver):
         return self.spark.sparkContext
 
     def share_code(self) -> None:
-        """Adds the checkout to the workers' PYTHONPATH; a zip (--py-files) Spark adds itself.
+        """Adds the folder of this code to the PYTHONPATH of workers on this machine.
 
-        They also get the variables by which this process opens object stores.
+        Those of a cluster have their own (--py-files, --archives), which such a folder of a node would hide.
+        All get the variables by which this process opens object stores.
         """
         environment = self._context.environment
         environment.update({name: os.environ[name] for name in S3_VARIABLES if name in os.environ})
         root = Path(__file__).resolve().parent.parent.parent
         folders = environment.get("PYTHONPATH", "").split(os.pathsep)
-        if root.is_dir() and str(root) not in folders:
+        if is_local(self.spark) and root.is_dir() and str(root) not in folders:
             environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), *folders]))
 
     def parallelism(self) -> int:

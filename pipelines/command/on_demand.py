@@ -15,6 +15,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from pipelines.command.driver import driver_of
+from pipelines.command.executors import check_executors, is_local
 from pipelines.command.session import get_session, is_elsewhere, is_submitted, stop_session
 from pipelines.command.settings import Settings
 
@@ -41,6 +42,13 @@ class SparkOnDemand:
             return get_session(self.settings, only_plans=self._only_plans)
         driver_of(self._given).share_code()
         return self._given
+
+    @cached_property
+    def checked_spark(self) -> SparkSession:
+        """The session, with executors that can decode. Raises a UserError as ``check_executors`` does."""
+        if driver_of(self.spark).has_jvm and not is_local(self.spark):
+            check_executors(self.spark)
+        return self.spark
 
     @property
     def is_plain(self) -> bool:

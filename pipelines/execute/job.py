@@ -213,7 +213,7 @@ def _run_all(
     _note_left_out(lake, plan, options, settings.max_files_per_run)
     if plan.planned:
         with progress.phase("starting Spark"):
-            _ = on_demand.spark
+            _ = on_demand.checked_spark
     for segments in plan.runs(settings.max_files_per_run, settings.max_bytes_per_run):
         raw = lake.table(schema.RAW_SEGMENTS.name) if settings.from_raw else None
         read = reader(on_demand.spark, settings, segments, raw)

@@ -79,7 +79,7 @@ def _emptied(gone: list[LedgerRow], listing: Listing, known: pa.Table) -> set[st
     """Of gone segments those that the log cleaner emptied, so that the one before has its old bytes.
 
     The cleaner gives what it makes of a group of segments the modification time of the last of them, in
-    milliseconds (``LogCleaner.cleanSegments``).
+    milliseconds (``LogCleaner.cleanSegments``). That one may have come and gone since the last run.
     """
     if not gone:
         return set()
@@ -90,12 +90,17 @@ def _emptied(gone: list[LedgerRow], listing: Listing, known: pa.Table) -> set[st
     there: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
     for one in listed.select(["partition_dir", "file_base_offset", "modified", "segment"]).to_pylist():
         changed = was.get(one["segment"], one["modified"]) != one["modified"]
-        there[one["partition_dir"]].append((one["file_base_offset"], one["modified"] // 1000, changed))
+        there[one["partition_dir"]].append((one["file_base_offset"], one["modified"], changed))
     found = set()
     for row in gone:
         segments = there[row.partition_dir]  # by base offset, as the listing is
-        at = bisect_left(segments, (row.file_base_offset,)) - 1
-        if at >= 0 and segments[at][1:] == (row.modified // 1000, True):
+        at = bisect_left(segments, (row.file_base_offset,))
+        if at == 0 or not segments[at - 1][2]:
+            continue
+        modified, following = segments[at - 1][1], segments[at : at + 1]
+        is_cleaners = modified % 1000 == 0 and modified % 1_000_000 != 0  # few file systems round to that
+        is_between = row.modified <= modified and all(modified <= one[1] for one in following)
+        if row.modified // 1000 == modified // 1000 or (is_cleaners and is_between):
             found.add(row.segment)
     return found
 

@@ -108,7 +108,7 @@ def run(on_demand: SparkOnDemand, settings: Settings) -> Report:
         return Report(address, latest.column("run_id")[0].as_py(), False, latest)
     began, run_id = datetime.now(UTC), uuid.uuid4().hex
     levels = parse_levels(settings.codec_levels)
-    found = measure(on_demand.spark, address, ledger, settings.sample_batches, levels)
+    found = measure(on_demand.checked_spark, address, ledger, settings.sample_batches, levels)
     if not found:
         raise UserError(f"no sound batches to report on in {settings.lake}")
     prices = Prices(settings.price_per_gb_month, settings.replication_factor, settings.retention_days)

@@ -20,6 +20,7 @@ from pathlib import Path
 from tests.soak import scenario, victims
 from tests.soak.victims import EMBEDDED, PHASES, STANDALONE, VICTIMS, Job
 from tests.support.cluster import Cluster, standalone
+from tools import package
 
 # How long after a phase has begun a kill may come, seconds
 _LATER = {"start": 5.0, "plan": 2.0, "stage": 0.5}
@@ -32,12 +33,13 @@ _RUNS_TO_THE_END = 20
 
 @dataclass
 class Soak:
-    """One soak: its place, its dice, and what it counted."""
+    """One soak: its place, its dice, and what it counted. code: the project as a zip, for the cluster."""
 
     place: Path
     draw: random.Random
     kills: int
     cluster: Cluster
+    code: Path
     expected: dict[str, scenario.State]
     counted: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     ended: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -79,7 +81,8 @@ class Soak:
 
     def start(self, lake: Path, where: str, options: list[str]) -> Job:
         cluster = self.cluster if where == STANDALONE else None
-        return victims.start(lake, self.logs, self.place / "job.log", cluster=cluster, options=options)
+        log = self.place / "job.log"
+        return victims.start(lake, self.logs, log, cluster=cluster, code=self.code, options=options)
 
     def kill_one(self, lake: Path, where: str, options: list[str]) -> int:
         """Starts a job, waits for a phase and a little longer, kills; the job's exit code.
@@ -162,8 +165,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         place = Path(folder)
         expected = undisturbed(place)
+        code = package.make_zip(package.make_wheel(place / "package"))
         with standalone(place / "cluster", hosts=("127.0.0.1", "127.0.0.2"), cores=1) as cluster:
-            soak = Soak(place, random.Random(seed), kills, cluster, expected)
+            soak = Soak(place, random.Random(seed), kills, cluster, code, expected)
             while soak.done < kills and soak.lakes < 4 * kills:
                 soak.one_lake()
         soak.report()

@@ -25,6 +25,7 @@ from tests.support.processes import (
     python_workers,
     stop_a_holder,
 )
+from udfs.kernels import jit
 
 EMBEDDED, STANDALONE = "embedded", "standalone"
 # Who is killed: the job's Python, its Java, a Python worker of Spark's, an executor's Java
@@ -116,16 +117,23 @@ def start(
     log: Path,
     *,
     cluster: Cluster | None = None,
+    code: Path | None = None,
     options: Sequence[str] = (),
     conf: dict[str, str] | None = None,
 ) -> Job:
-    """Starts the job: embedded by ``python -m``, on a cluster by spark-submit, with settings of Spark."""
+    """Starts the job: embedded by ``python -m``, on a cluster by spark-submit.
+
+    code: a zip of the project for the cluster's executors, which find its kernels compiled; conf: settings of
+    Spark there.
+    """
     arguments = ["--source", str(logs), "--lake", str(lake), *options]
     known = data_files(lake) - in_tables(lake)
     with log.open("wb") as out:
         if cluster is not None:
             job = ROOT / "pipelines" / "decode_batches.py"
-            process = cluster.submit(job, arguments, ROOT, conf, out=out)
+            compiled = {"spark.executorEnv.NUMBA_CACHE_DIR": str(Path(jit.CACHE).parent)}
+            settings = {**compiled, **(conf or {})}
+            process = cluster.submit(job, arguments, ROOT, settings, ["--py-files", str(code)], out)
         else:
             run = [sys.executable, "-m", "pipelines.decode_batches", *arguments]
             environment = os.environ | {

@@ -45,10 +45,11 @@ _OF_EVERY_JOB = {
 
 @dataclass(frozen=True)
 class Cluster:
-    """A running master with its workers. pids: of their Javas, the master's first."""
+    """A running master with its workers. pids: of their Javas, the master's first; work: of the workers."""
 
     master: str
     pids: tuple[int, ...]
+    work: tuple[Path, ...]
 
     def submit(
         self,
@@ -89,18 +90,19 @@ def standalone(folder: Path, hosts: Sequence[str] = ("127.0.0.1",), cores: int =
         master = stack.enter_context(_daemon("master.Master", asked, conf, log))
         found = wait_for(lambda: re.search(r"spark://[\d.:]+", _read(log)), lambda: master.poll() is None)
         url = found.group() if found else ""
-        pids = [master.pid]
+        pids, work = [master.pid], []
         for i, host in enumerate(hosts):
             log = folder / f"worker-{i}.log"
             asked = ["--host", host, "--port", "0", "--webui-port", "0", "--cores", str(cores)]
-            asked += ["--memory", "4g", "--work-dir", str(folder / f"work-{i}"), url]
+            work.append(folder / f"work-{i}")
+            asked += ["--memory", "4g", "--work-dir", str(work[-1]), url]
             worker = stack.enter_context(_daemon("worker.Worker", asked, conf, log))
             wait_for(
                 lambda log=log: "Successfully registered" in _read(log),  # type: ignore[misc]
                 lambda worker=worker: worker.poll() is None,  # type: ignore[misc]
             )
             pids.append(worker.pid)
-        yield Cluster(url, tuple(pids))
+        yield Cluster(url, tuple(pids), tuple(work))
 
 
 @contextmanager
@@ -110,7 +112,7 @@ def _daemon(name: str, arguments: Sequence[str], conf: Path, log: Path) -> Itera
     environment |= {"SPARK_DAEMON_MEMORY": "256m", "PYSPARK_PYTHON": sys.executable}
     command = [str(SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
     with log.open("wb") as out:
-        process = subprocess.Popen(command, env=environment, stdout=out, stderr=out)
+        process = subprocess.Popen(command, cwd=log.parent, env=environment, stdout=out, stderr=out)
     try:
         yield process
     finally:

@@ -8,7 +8,8 @@ IndexError. So do these operations in plain Python.
 Numba's own cache notices a change of a kernel's file, but not of the kernels that it calls. So the cache
 lies in a folder named after the bytes of all of them, after the C functions they can call, and after whether
 bounds are checked. The folder belongs to this user alone; where there is none that can, kernels are compiled
-anew in each process and nothing is kept.
+anew in each process and nothing is kept. What lies in the folder can be moved with the environment: it is
+found by the names of modules, and loaded by the same CPU with the same Numba.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba import extending, types
+from numba.core import caching
 from numba.core import config as numba_config
 from numba.extending import overload, register_jitable
 
@@ -102,7 +104,8 @@ def _cache_folder() -> str:
     return next((str(Path(root) / name) for root in roots if _private(Path(root) / name)), "")
 
 
-_CACHE = _cache_folder()
+# The folder of compiled kernels; "" for none
+CACHE = _cache_folder()
 
 
 class Kernel(Protocol[Takes, Gives]):
@@ -123,40 +126,45 @@ def inlined(function: Callable[Takes, Gives]) -> Kernel[Takes, Gives]:
     return _compiled(function, inline=True)
 
 
-def _lasting(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as if its module were a file beside the cache, where it came out of a zip.
+class KernelCache(caching.UserProvidedCacheLocator):
+    """Where Numba keeps a compiled kernel: in the folder, under the names of its module and function.
 
-    Numba keeps what it compiled from a zip under the zip's path, which Spark changes from job to job.
+    Numba's own locators add the path of the source file, so that what was compiled would be lost with each
+    environment that is moved, and with each zip that Spark ships.
     """
-    code, source = function.__code__, Path(function.__code__.co_filename)
-    if _CACHE and not source.exists():
-        copy = Path(_CACHE) / f"{function.__module__}.py"
-        if not copy.exists():
-            package, _, module = function.__module__.rpartition(".")
-            part = copy.with_name(f"{copy.name}.{os.getpid()}")
-            part.write_bytes(resources.files(package).joinpath(f"{module}.py").read_bytes())
-            part.replace(copy)
-        function.__code__ = code.replace(co_filename=str(copy))
-    return function
+
+    def __init__(self, py_func: Callable[..., Any], py_file: str) -> None:
+        super().__init__(py_func, py_file)
+        self._cache_path, self._module = CACHE, py_func.__module__
+
+    def get_source_stamp(self) -> str:
+        return ""  # the folder's name has a hash of the sources
+
+    def get_disambiguator(self) -> str:
+        return f"{self._module}-{super().get_disambiguator()}"
+
+    @classmethod
+    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> KernelCache:
+        return cls(py_func, py_file)
 
 
 def _compiled(function: Callable[..., Any], inline: bool) -> Any:
     # Without Numba's runtime no references to arrays are counted, which an inlined kernel would do again and
     # again in a loop. Where a kernel allocates, its compilation fails.
     uncounted: dict[str, Any] = {"_nrt": False}
-    before = config.CACHE_DIR
-    config.CACHE_DIR = _CACHE
+    before = config.CACHE_LOCATOR_CLASSES
+    config.CACHE_LOCATOR_CLASSES = f"{__name__}.{KernelCache.__name__}"
     try:
         return numba.njit(
-            _lasting(function),
-            cache=bool(_CACHE),
+            function,
+            cache=bool(CACHE),
             nogil=True,
             **uncounted,
             error_model="numpy",
             inline="always" if inline else "never",
         )
     finally:
-        config.CACHE_DIR = before
+        config.CACHE_LOCATOR_CLASSES = before
 
 
 @register_jitable

@@ -1,0 +1,141 @@
+"""A real Kafka broker of one node (KRaft) on the loopback interface, and a client that writes to it.
+
+The jar of the broker comes as Kafka's library does (``tests.kafka.reader``), into ``build/kafka``.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from pipelines.command.java import java_command
+from tests.kafka.reader import JANINO, PACKAGE, ROOT, SPARK_HOME, classpath
+
+_BROKER = PACKAGE.replace("kafka-clients", "kafka_2.13")
+_CLIENT = Path(__file__).with_name("KafkaClient.java")
+_CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
+_START_SECONDS = 60
+
+_PROPERTIES = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+log.dirs={logs}
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+"""
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A running broker. logs: its log directory."""
+
+    address: str
+    logs: Path
+    process: subprocess.Popen[bytes]
+
+    def stop(self) -> None:
+        """Ends it as an operator does; its files are final then."""
+        self.process.terminate()
+        self.process.wait()
+
+
+@contextmanager
+def broker(folder: Path, settings: Mapping[str, str], heap: str = "1g") -> Iterator[Broker]:
+    """A broker with an empty log directory in a new folder, for as long as it is needed."""
+    folder.mkdir(parents=True)
+    port, logs = _free_port(), folder / "logs"
+    properties = folder / "server.properties"
+    lines = "".join(f"{name}={value}\n" for name, value in settings.items())
+    properties.write_text(_PROPERTIES.format(port=port, controller=_free_port(), logs=logs) + lines)
+    java = [java_command() or "java", "-cp", _broker_classpath()]
+    storage = ["kafka.tools.StorageTool", "format", "--cluster-id", _CLUSTER, "--config", str(properties)]
+    done = subprocess.run([*java, *storage], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"the broker's storage can't be made:\n{done.stdout}{done.stderr}")
+    log = folder / "broker.log"
+    with log.open("w") as out:
+        command = [*java, f"-Xmx{heap}", "kafka.Kafka", str(properties)]
+        process = subprocess.Popen(command, stdout=out, stderr=out)
+    started = Broker(f"127.0.0.1:{port}", logs, process)
+    try:
+        _wait_for(port, process, log)
+        yield started
+    finally:
+        started.stop()
+
+
+def _broker_classpath() -> str:
+    """The broker with all it needs; Spark's resolution leaves out Scala, which Spark has."""
+    jars = classpath((_BROKER,), ROOT / "build" / "kafka" / "kafka_2.13")
+    return os.pathsep.join([jars, *map(str, SPARK_HOME.glob("jars/scala-library-*.jar"))])
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    until = time.monotonic() + _START_SECONDS
+    while time.monotonic() < until and process.poll() is None:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise RuntimeError(f"the broker did not start:\n{log.read_text()[-4000:]}")
+
+
+@dataclass(frozen=True)
+class Client:
+    """Kafka's own producer and admin client, in a process of their own (``KafkaClient.java``)."""
+
+    java: subprocess.Popen[str]
+    errors: IO[str]
+
+    def create(self, topic: str, partitions: int, **settings: str) -> None:
+        """settings: those of the topic, with ``_`` for ``.``."""
+        given = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
+        self._ask("create", topic, str(partitions), *given)
+
+    def send(self, topic: str, partition: int, records: Sequence[tuple[str, str]]) -> list[int]:
+        """Writes records of key and value, without blanks; their offsets once all are acknowledged."""
+        given = [f"{key}={value}" for key, value in records]
+        return [int(line) for line in self._ask("send", topic, str(partition), *given)]
+
+    def _ask(self, *words: str) -> list[str]:
+        assert self.java.stdin is not None
+        assert self.java.stdout is not None
+        self.java.stdin.write(" ".join(words) + "\n")
+        self.java.stdin.flush()
+        answer: list[str] = []
+        for line in self.java.stdout:
+            if line == "\n":
+                return answer
+            answer.append(line.strip())
+        self.errors.seek(0)
+        raise RuntimeError(f"Kafka's client ended at {words[:3]}:\n{self.errors.read()}")
+
+
+@contextmanager
+def client(address: str) -> Iterator[Client]:
+    """A client of a broker, for as long as it is needed."""
+    java = [java_command() or "java", "-Xmx256m", "-cp", classpath(), JANINO]
+    pipe = subprocess.PIPE
+    with tempfile.TemporaryFile("w+") as errors:
+        command = [*java, str(_CLIENT), "KafkaClient", address]
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True) as process:
+            yield Client(process, errors)

@@ -1,0 +1,161 @@
+"""What a cluster needs of this project, in ``dist/``: called by ``make package``.
+
+The wheel; the same as a zip for ``--py-files``; and ``environment.tar.gz`` for ``--archives``, with what an
+executor needs: this Python, the packages that decoding imports (as .venv has them), the wheel's code, and the
+kernels, compiled for this CPU. It runs in whatever folder it is unpacked.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from udfs.kernels import jit
+
+ROOT = Path(__file__).resolve().parent.parent
+ZIP, ARCHIVE = "kafka_log_lake.zip", "environment.tar.gz"
+
+# Needed by commands alone, which no executor runs
+_OF_COMMANDS = {"typer", "rich"}
+# Of Python itself: its own tests, and what makes windows, environments and programs of C
+_LEFT_OUT = (
+    *("test", "tests", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3", "config-*"),
+    *("site-packages", "dist-packages", "__pycache__"),
+)
+# The folder of Python's shared library is known when it starts, wherever the archive lies
+_START = """\
+#!/bin/sh
+here=$(dirname "$(readlink -f "$0")")
+LD_LIBRARY_PATH="$here/../lib${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}" exec "$here/{name}" "$@"
+"""
+
+
+def main() -> None:
+    """Makes the three files, and prints their sizes."""
+    folder = ROOT / "dist"
+    wheel = make_wheel(folder)
+    for path in (wheel, make_zip(wheel), make_archive(wheel)):
+        print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1e6:.1f} MB")
+
+
+def make_wheel(folder: Path) -> Path:
+    """The wheel of this checkout, in a folder that is made where it is missing."""
+    with tempfile.TemporaryDirectory() as scratch:
+        pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        subprocess.run([*pip, "--wheel-dir", scratch, str(ROOT)], check=True)
+        (made,) = Path(scratch).iterdir()
+        folder.mkdir(parents=True, exist_ok=True)
+        return Path(shutil.move(made, folder / made.name))
+
+
+def make_zip(wheel: Path) -> Path:
+    """A copy of the wheel, beside it, under a name that ``--py-files`` takes."""
+    return Path(shutil.copyfile(wheel, wheel.with_name(ZIP)))
+
+
+def make_archive(wheel: Path) -> Path:
+    """The environment for executors, beside the wheel."""
+    with tempfile.TemporaryDirectory() as scratch:  # a folder of this user's alone: the kernels' have to be
+        environment = Path(scratch)
+        python = _copy_python(environment)
+        packages = _packages_folder(python)
+        with zipfile.ZipFile(wheel) as unpacked:
+            unpacked.extractall(packages)
+        for needed in _needed_by(next(packages.glob("*.dist-info"))):
+            _copy_package(needed, packages)
+        _compile_kernels(python, packages)
+        return _packed(environment, wheel.with_name(ARCHIVE))
+
+
+def _copy_python(environment: Path) -> Path:
+    """This Python without packages; the path of its start script."""
+    name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    binary = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
+    stdlib = environment / sys.platlibdir / name
+    shutil.copytree(sysconfig.get_path("stdlib"), stdlib, ignore=shutil.ignore_patterns(*_LEFT_OUT))
+    for folder in ("bin", "lib"):
+        (environment / folder).mkdir(exist_ok=True)
+    shutil.copy2(binary, environment / "bin" / name)
+    mapped = Path("/proc/self/maps").read_text()
+    for library in sorted(set(re.findall(r"/.*/libpython[^/\n]*", mapped))):
+        shutil.copy2(library, environment / "lib")
+    start = environment / "bin" / "python"
+    start.write_text(_START.format(name=name))
+    start.chmod(0o755)
+    return start
+
+
+def _run(python: Path, *arguments: str) -> str:
+    """What the environment's Python prints; nothing of this one's settings is handed on."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "NUMBA", "LD_"))}
+    done = subprocess.run(
+        [python, *arguments], env=kept, cwd=python.parent, stdout=subprocess.PIPE, check=True
+    )
+    return done.stdout.decode().strip()
+
+
+def _packages_folder(python: Path) -> Path:
+    folder = Path(_run(python, "-c", "import site; print(site.getsitepackages()[0])"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _needed_by(info: Path) -> Iterator[metadata.Distribution]:
+    """The packages that a wheel with this ``.dist-info`` needs where it decodes, and what these need."""
+    left: list[metadata.Distribution] = [metadata.Distribution.at(info)]
+    seen = set(_OF_COMMANDS)
+    while left:
+        for text in left.pop().requires or ():
+            requirement = Requirement(text)
+            asked = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+            if asked and requirement.name not in seen:
+                seen.add(requirement.name)
+                found = metadata.distribution(requirement.name)
+                left.append(found)
+                yield found
+
+
+def _copy_package(package: metadata.Distribution, folder: Path) -> None:
+    """The files of an installed package without its tests and its commands."""
+    for file in package.files or ():
+        if not {"..", "tests"} & set(file.parts):
+            to = folder / file
+            to.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(file.locate(), to)
+
+
+def _compile_kernels(python: Path, packages: Path) -> None:
+    """Compiles the kernels that this checkout has not compiled yet, by decoding with the environment."""
+    name = Path(jit.CACHE).name
+    if name:
+        shutil.copytree(jit.CACHE, packages / "udfs" / "kernels" / "__pycache__" / name)
+    _run(python, str(ROOT / "tools" / "warm_kernels.py"))
+
+
+def _packed(environment: Path, archive: Path) -> Path:
+    def of_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        member.uid = member.gid = 0
+        member.uname = member.gname = ""
+        return member
+
+    part = archive.with_name(f"{archive.name}.part")
+    with tarfile.open(part, "w:gz", compresslevel=4) as packed:
+        for path in sorted(environment.iterdir()):
+            packed.add(path, path.name, filter=of_root)
+    return part.replace(archive)
+
+
+if __name__ == "__main__":
+    main()
