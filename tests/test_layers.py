@@ -85,6 +85,7 @@ def test_few_modules_touch_the_jvm_and_none_needs_py4j() -> None:
     found = {str(path.relative_to(ROOT)) for path in SOURCES if touches.search(path.read_text())}
     assert found == {
         "pipelines/command/driver.py",
+        "pipelines/command/executors.py",
         "pipelines/command/session.py",
         "pipelines/source/hadoop.py",
     }
