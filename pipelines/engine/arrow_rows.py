@@ -27,6 +27,16 @@ def typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def _converted(column: pa.Array, of: pa.DataType) -> pa.Array:
     if pa.types.is_null(of):
         return pa.nulls(len(column))
-    if pa.types.is_binary(column.type) and pa.types.is_string(of):
-        return pa.array([None if one is None else as_utf_8(one) for one in column.to_pylist()], of)
+    if pa.types.is_string(of) and not _is_utf_8(column):
+        # Both engines keep bytes that are cast to a string as they are
+        values = column.cast(pa.binary()).to_pylist()
+        return pa.array([None if one is None else as_utf_8(one) for one in values], of)
     return column.cast(of)
+
+
+def _is_utf_8(column: pa.Array) -> bool:
+    try:
+        column.cast(pa.string()).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
