@@ -26,7 +26,8 @@ _KEYS = (
     "first_offset",
     "marker_offset",
 )
-_OF_A_RUN = ("run_id", "decoded_at")
+# What names a run, or counts the bounded runs of a job
+_OF_A_RUN = ("run_id", "decoded_at", "generation", "transactions_generation")
 # Slices small enough that a segment has several
 ARGUMENTS = ("--slice-bytes", "2097152")
 # As many segments a run as make several runs of one job
