@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
-from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.command.errors import UserError
@@ -41,7 +40,7 @@ from pipelines.plan.obsolete import Obsolete
 from pipelines.plan.runs import Plan, Rules, make_plan
 from pipelines.plan.slices import Segment
 from pipelines.source import hadoop, stores
-from pipelines.source.delta import open_table
+from pipelines.source.delta import append_rows
 from pipelines.source.listing import Listing, compiled, list_segments, no_segments_error
 from pipelines.source.naming import (
     NULL_TO_SPARK,
@@ -118,7 +117,7 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
         summary.seconds, summary.phases = time.monotonic() - began, dict(progress.seconds)
         if summary.segments:
             create_table(lake.address, RUNS)
-            write_deltalake(open_table(lake.path(RUNS.name)), summary.to_row(began_us), mode="append")
+            append_rows(lake.path(RUNS.name), summary.to_row(began_us))
     return summary
 
 
