@@ -103,22 +103,31 @@ def test_a_log_in_a_store_gives_the_rows_of_a_local_one(
     assert (again.segments, again.unchanged) == (0, len(local["segments"]))
 
 
-def harm(number: int, method: str, path: str) -> str:
-    """A store that has a bad day: some requests of every kind meet some harm of every kind."""
-    if method == "GET" and path.endswith(".log") and number % 3 == 0:
-        return object_store.BREAK
-    every = ((7, object_store.ERROR), (11, object_store.ERROR_AFTER), (13, object_store.DROP))
-    return next((met for each, met in every if number % each == 0), object_store.SLOW)
+class BadDay:
+    """Some requests of every kind meet some harm of every kind; of every commit the first answer is lost."""
+
+    def __init__(self) -> None:
+        self._committed: set[str] = set()
+
+    def __call__(self, number: int, method: str, path: str) -> str:
+        if method == "PUT" and "_delta_log" in path and path not in self._committed:
+            self._committed.add(path)
+            return object_store.ERROR_AFTER
+        if method == "GET" and path.endswith(".log") and number % 3 == 0:
+            return object_store.BREAK
+        every = ((17, object_store.ERROR), (23, object_store.DROP), (5, object_store.SLOW))
+        return next((met for each, met in every if number % each == 0), object_store.PASS)
 
 
 def test_a_store_that_fails_and_breaks_off_changes_no_row(
     spark: SparkSession, store: Store, local: Rows
 ) -> None:
-    store.meet = harm
+    store.meet = BadDay()
     decode(spark, uri("kafka"), uri("harmed"))
     met = dict(store.met)
     store.reset()
     assert in_store(uri("harmed")) == local
+    assert len(contents(uri("harmed"), "runs")["runs"]) == 1
     kinds = (object_store.BREAK, object_store.ERROR, object_store.ERROR_AFTER, object_store.DROP)
     assert all(met[kind] > 2 for kind in kinds), met
 

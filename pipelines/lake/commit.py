@@ -50,7 +50,7 @@ from pipelines.lake.create import create_table
 from pipelines.lake.intents import FOLDER, Intent, Intents, Place
 from pipelines.plan import ledger
 from pipelines.plan.ledger import LedgerRow, Log, Partition
-from pipelines.source.delta import open_table, read_rows, sql_in, sql_literal
+from pipelines.source.delta import append_rows, read_rows, sql_in, sql_literal
 from pipelines.source.hadoop import open_to_spark
 from pipelines.source.uris import escape
 from udfs.arrow.parquet_sink import DataFile
@@ -114,7 +114,7 @@ class LakeWriter(CommittedTables):
     def add_run(self, row: pa.Table) -> None:
         """Appends the row of a job to ``runs``, which is made where it is missing."""
         create_table(self.address, RUNS)
-        write_deltalake(open_table(self.path(RUNS.name)), row, mode="append")
+        append_rows(self.path(RUNS.name), row)
 
     def chunks_of_run(self, run_id: str) -> pa.Table:
         """The chunks that a run landed, without their content."""

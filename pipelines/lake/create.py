@@ -79,6 +79,8 @@ def create_table(address: str, table: Table) -> None:
             raise_if_key_not_exists=False,
         )
     except (DeltaError, OSError) as error:
+        if table_version(address, table.name) == SCHEMA_VERSION:
+            return  # the answer of a store was lost, and the second attempt met the first
         raise UserError(
             f"cannot create the table {path}: {one_line(error)}; "
             "name a new or empty folder that you may write to"

@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
-from deltalake import write_deltalake
 
 from pipelines.command.errors import UserError
 from pipelines.command.on_demand import SparkOnDemand
@@ -23,7 +22,7 @@ from pipelines.command.settings import Settings
 from pipelines.lake.address import open_lake, table_path, table_version
 from pipelines.lake.create import create_table
 from pipelines.report.measure import Compressed, Key, Measured, measure
-from pipelines.source.delta import open_table, read_rows, sql_literal
+from pipelines.source.delta import append_rows, read_rows, sql_literal
 from pipelines.source.hadoop import job_scheme
 from pipelines.source.listing import TopicFilter
 from udfs.format.levels import parse_levels
@@ -116,7 +115,7 @@ def run(on_demand: SparkOnDemand, settings: Settings) -> Report:
     rows = [shared | _with_costs(row, prices) for key in sorted(found) for row in rows_of(key, found[key])]
     table = pa.Table.from_pylist(rows, schema=FORMAT_SAVINGS.arrow_schema())
     create_table(address, FORMAT_SAVINGS)
-    write_deltalake(open_table(table_path(address, FORMAT_SAVINGS.name)), table, mode="append")
+    append_rows(table_path(address, FORMAT_SAVINGS.name), table)
     return Report(address, run_id, True, table)
 
 

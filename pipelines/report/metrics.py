@@ -14,12 +14,11 @@ from tempfile import TemporaryDirectory
 
 import duckdb
 import pyarrow as pa
-from deltalake import write_deltalake
 
 from pipelines.lake.address import table_path
 from pipelines.lake.create import create_table
 from pipelines.report.check import AGGREGATES, TOPIC, Check
-from pipelines.source.delta import open_table, read_rows
+from pipelines.source.delta import append_rows, read_rows
 from udfs.format.report_tables import QUALITY_METRICS
 from udfs.format.schema import BATCHES, QUARANTINE, SEGMENTS, TRANSACTIONS
 
@@ -136,4 +135,4 @@ def measure(
 def append(address: str, metrics: pa.Table) -> None:
     """Adds the rows of a run to ``quality_metrics`` in one commit; the first run creates the table."""
     create_table(address, QUALITY_METRICS)
-    write_deltalake(open_table(table_path(address, QUALITY_METRICS.name)), metrics, mode="append")
+    append_rows(table_path(address, QUALITY_METRICS.name), metrics)

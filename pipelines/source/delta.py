@@ -6,17 +6,44 @@ have a type that pyarrow cannot compare with strings.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable
 
 import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
+from deltalake.exceptions import CommitFailedError
 
-from udfs.source.store import deltalake_options
+from udfs.source.store import deltalake_options, open_store
+
+_ATTEMPTS = 15
 
 
 def open_table(path: str) -> DeltaTable:
     """A table at its latest version, by its local path or URI."""
     return DeltaTable(path, storage_options=deltalake_options(path))
+
+
+def append_rows(path: str, rows: pa.Table) -> None:
+    """Appends rows to a table in one commit, once.
+
+    A store may carry out a commit and lose its answer. deltalake would try again and append the rows twice,
+    so it is looked up first whose commit is there.
+    """
+    own = uuid.uuid4().hex
+    once = CommitProperties(custom_metadata={"append": own}, max_commit_retries=0)
+    for attempt in range(1, _ATTEMPTS + 1):
+        table = open_table(path)
+        entry = f"_delta_log/{table.version() + 1:020d}.json"
+        try:
+            write_deltalake(table, rows, mode="append", commit_properties=once)
+            return
+        except CommitFailedError:
+            system, folder = open_store(path)
+            with system.open_input_stream(f"{folder}/{entry}") as log:
+                if own.encode() in log.read():
+                    return
+            if attempt == _ATTEMPTS:
+                raise
 
 
 def read_rows(
