@@ -70,7 +70,7 @@ def run(
             raise UserError(
                 f"DuckDB is not known to answer this as Spark does: {reason}; use --engine spark"
             ) from None
-        if engine == "auto":
+        if engine == "auto" and not _is_elsewhere():  # a cluster's user has asked for Spark
             logger.info("Spark answers, which takes longer; not done by DuckDB: %s", reason)
     from pipelines.command.session import session  # imports Spark, which the other engine does not need
     from pipelines.engine import spark as with_spark
@@ -111,14 +111,15 @@ def _check_place(lake: str) -> None:
     """Raises Unsupported where this process may not know all files, or all names."""
     if local_path(lake) is None and not is_object_store(canonical(lake)):
         raise Unsupported("a lake that is in no local folder and no object store")
-    if any(name in os.environ for name in _OF_A_CLUSTER) or _has_session():
+    if _is_elsewhere():
         raise Unsupported("a session or a cluster that is configured elsewhere")
 
 
-def _has_session() -> bool:
-    """Whether this process has a session of Spark, which may know more names."""
+def _is_elsewhere() -> bool:
+    """Whether a session or a cluster of the user may know other names than this process."""
     pyspark = sys.modules.get("pyspark.sql")
-    return pyspark is not None and pyspark.SparkSession.getActiveSession() is not None
+    has_session = pyspark is not None and pyspark.SparkSession.getActiveSession() is not None
+    return has_session or any(name in os.environ for name in _OF_A_CLUSTER)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
