@@ -276,7 +276,7 @@ def test_thresholds_of_a_file(damaged: str, tmp_path: Path) -> None:
         ("torn_tails: {threshold: .nan}", "must be a number from 0 up, not nan"),
         ("torn_tails: {threshold: true}", "must be a number from 0 up, not True"),
         ("torn_tails: {severity: fatal}", "must be one of error, warning, none, not 'fatal'"),
-        ("- a", "must consist of `name: value` lines"),
+        ("- a", "is a list: write `name: value` lines, without the dashes"),
         ("a: [", "is not valid YAML"),
     ],
 )

@@ -262,10 +262,10 @@ def test_shell_goes_on_after_a_wrong_statement(
     with configured(spark, {"spark.sql.session.timeZone": "UTC"}):
         assert sql_shell.main(["--lake", lake]) == 1
     said = capsys.readouterr()
-    assert said.out.startswith("a  crc\n-  ----------\n;  3808858755\n(1 row)\n")
+    assert said.out.startswith("a         crc\n-  ----------\n;  3808858755\n(1 row)\n")
     assert "1970-01-01 09:00:00" in said.out
     assert "\n== Physical Plan ==\n" in said.out
-    assert said.out.endswith("last\n----\n5\n(1 row)\n")
+    assert said.out.endswith("last\n----\n   5\n(1 row)\n")
     first, last = said.err.splitlines()
     assert first.startswith("error: SQL: [TABLE_OR_VIEW_NOT_FOUND]")
     assert first.endswith("; did you mean records?")

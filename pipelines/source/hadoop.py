@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.command.driver import driver_of
+from pipelines.command.driver import driver_of, spark_errors
 from pipelines.command.errors import UserError, one_line
 from pipelines.command.on_demand import SparkOnDemand
 from pipelines.source.naming import SEGMENT_SUFFIX
@@ -38,16 +37,19 @@ def open_to_spark(spark: SparkSession, uri: str) -> None:
     """Lets a session open a canonical URI, by the environment where it has no settings.
 
     Raises a UserError where Spark lacks the classes for it. Jobs over files with ``--sink arrow`` need none.
+    What a server of Spark Connect opens is its own matter.
     """
     options = hadoop_options(uri)
+    if not options or not driver_of(spark).has_jvm:
+        return
     configuration = _configuration(spark)
-    if not options or configuration.get("fs.s3.impl"):
+    if configuration.get("fs.s3.impl"):
         return
     try:
         jvm: Any = spark._jvm
         loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
         loader.loadClass(options["fs.s3.impl"])
-    except Py4JJavaError:
+    except spark_errors():
         version = _hadoop(spark).util.VersionInfo.getVersion()
         packages = f"--packages org.apache.hadoop:hadoop-aws:{version}"
         raise UserError(
