@@ -10,8 +10,8 @@ from benchmarks import report
 from benchmarks.harness import SCALES, say
 
 PARTS = (
-    *("kernels", "resync", "job", "broker", "watch", "memory", "slices", "planning", "startup", "views"),
-    "reads",
+    *("kernels", "resync", "job", "flush", "broker", "watch", "memory", "slices", "planning"),
+    *("startup", "views", "reads"),
 )
 FULL_PARTS = (*PARTS, "growth")
 

@@ -48,8 +48,10 @@ class Scale:
     sliced_segment: int
     small_segments: int
     grown_bytes: int
+    read_bytes: int
     partitions: int
     listed: int
+    known: int  # data files in a table's log, segments in a ledger
 
 
 SCALES = {
@@ -64,8 +66,10 @@ SCALES = {
         sliced_segment=64 * MIB,
         small_segments=200,
         grown_bytes=64 * MIB,
+        read_bytes=64 * MIB,
         partitions=50,
         listed=10_000,
+        known=10_000,
     ),
     "reduced": Scale(
         "reduced",
@@ -78,8 +82,10 @@ SCALES = {
         sliced_segment=512 * MIB,
         small_segments=1_000,
         grown_bytes=1024 * MIB,
+        read_bytes=256 * MIB,
         partitions=1_000,
         listed=100_000,
+        known=100_000,
     ),
     "full": Scale(
         "full",
@@ -92,8 +98,10 @@ SCALES = {
         sliced_segment=1024 * MIB,
         small_segments=10_000,
         grown_bytes=8192 * MIB,
+        read_bytes=8192 * MIB,
         partitions=10_000,
         listed=1_000_000,
+        known=10_000_000,
     ),
 }
 

@@ -26,24 +26,29 @@ from benchmarks.segments import WORK
 
 _ANSWER = "answer "
 LAKES = WORK / "lakes"
+_UNFLUSHED = Path(__file__).with_name("unflushed")
 
 
 class JobServer:
     """The calling side. ``decode`` runs ``decode_batches`` into a new lake and returns what it took.
 
-    sink: of the runs; a command starts Spark otherwise where Spark writes the tables.
+    sink: of the runs; a command starts Spark otherwise where Spark writes the tables. flushes: whether files
+    are flushed to the disk, as they are.
     """
 
-    def __init__(self, cores: int, driver_memory: str = "4g", sink: str = "arrow") -> None:
+    def __init__(
+        self, cores: int, driver_memory: str = "4g", sink: str = "arrow", flushes: bool = True
+    ) -> None:
         script = [sys.executable, "-m", "benchmarks.job_server"]
         options = ["--cores", str(cores), "--driver-memory", driver_memory, "--sink", sink]
         pipe = subprocess.PIPE
         self.name = f"{cores}-{os.getpid()}"
-        self.log = WORK / f"job_server-{cores}-{sink}.log"
+        environment = dict(os.environ) if flushes else {**os.environ, "PYTHONPATH": str(_UNFLUSHED)}
+        self.log = WORK / f"job_server-{cores}-{sink}-{flushes}.log"
         self.log.parent.mkdir(exist_ok=True)
         with self.log.open("w") as log:
             self._process = subprocess.Popen(
-                [*script, *options], stdin=pipe, stdout=pipe, stderr=log, text=True
+                [*script, *options], stdin=pipe, stdout=pipe, stderr=log, text=True, env=environment
             )
         self._ask({})
 
@@ -56,8 +61,14 @@ class JobServer:
         path = LAKES / lake
         if path.exists():
             path.rename(path.with_name(f"{lake}-{uuid.uuid4().hex[:8]}"))
-        answer = self._ask({"source": str(source), "lake": str(path), **settings})
-        return float(answer["seconds"])
+        return self._run(source, path, **settings)
+
+    def decode_again(self, source: Path, lake: str) -> float:
+        """Seconds of a run into a lake that has been there, with what it holds."""
+        return self._run(source, LAKES / lake)
+
+    def _run(self, source: Path, lake: Path, **settings: Any) -> float:
+        return float(self._ask({"source": str(source), "lake": str(lake), **settings})["seconds"])
 
     def _ask(self, settings: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None

@@ -1,7 +1,7 @@
 """The peer of the job: rows that are in memory already, written as Parquet by pyarrow and nothing else.
 
 As many processes as the job had, each with the rows of some of its files. They read the rows before the
-clock starts, and write with the options that made pyarrow fastest here.
+clock starts, and write with the options of the job's own files.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 _REPEATING = ["segment", "control_type", "timestampType"]
+_FALSE_POSITIVES = 0.1
 _STATISTICS = ["offset", "timestamp", "timestamp_ms", "batch_position"]
 
 
@@ -94,6 +95,8 @@ def _write(groups: list[pa.Table], path: str) -> None:
         column_encoding=dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
         write_statistics=_STATISTICS,
         store_schema=False,
+        write_page_index=True,
+        bloom_filter_options={"key": {"ndv": groups[0].num_rows, "fpp": _FALSE_POSITIVES}},
     ) as writer:
         for group in groups:
             writer.write_table(group, row_group_size=group.num_rows)

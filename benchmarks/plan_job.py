@@ -59,7 +59,7 @@ def prepare(count: int) -> None:
     shutil.rmtree(_LAKE, ignore_errors=True)
     create_tables(str(_LAKE))
     listed = list_segments(str(_source(count))).segments
-    write_deltalake(table_path(str(_LAKE), SEGMENTS.name), _known(listed, content), mode="append")
+    write_deltalake(table_path(str(_LAKE), SEGMENTS.name), known_rows(listed, content), mode="append")
 
 
 def _link(content: Path, folder: Path, number: int) -> None:
@@ -72,7 +72,7 @@ def _link(content: Path, folder: Path, number: int) -> None:
         os.link(folder / f"{0:020d}.log", path)
 
 
-def _known(listed: pa.Table, content: Path) -> pa.Table:
+def known_rows(listed: pa.Table, content: Path) -> pa.Table:
     """The rows of the ledger for listed segments that all hold the same bytes."""
     size, last = content.stat().st_size, batches(content.read_bytes())[-1][0]
     source = FileSource(str(content))

@@ -1,4 +1,4 @@
-"""What planning very many segments takes, and opening a table of very many files."""
+"""What planning very many segments takes, and opening tables and a ledger that know still more."""
 
 from __future__ import annotations
 
@@ -43,22 +43,34 @@ def _planning(scale: Scale) -> list[Row]:
     ]
 
 
-def _opening(scale: Scale) -> list[Row]:
-    files = scale.listed
-    say(f"  a table of {files:,} files")
-    script = [sys.executable, "-m", "benchmarks.table_log", str(files)]
-    done = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout.splitlines()[-1])
-    note = f"{files:,} data files in its log"
+def _found(module: str, count: int) -> dict[str, float]:
+    """What a script prints that measures itself in a process of its own."""
+    script = [sys.executable, "-m", f"benchmarks.{module}", str(count)]
+    done = subprocess.run(script, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _known(scale: Scale) -> list[Row]:
+    """What the driver opens before it plans anything: a table's log, and the ledger."""
+    count = scale.known
+    say(f"  a table of {count:,} files")
+    found = _found("table_log", count)
+    note = f"{count:,} data files in its log"
+    say(f"  a ledger of {count:,} segments")
+    read = _found("ledger", count)
+    segments = f"{count:,} segments"
     return [
         Row("opening a table", "s", Spread.of([found["seconds"]]), note=note),
         Row("one commit to it, opened", "s", Spread.of([found["commit"]]), note=note),
         Row("opening a table, memory", "MiB", Spread.of([found["mib"]]), note=note),
+        Row("reading a ledger", "s", Spread.of([read["seconds"]]), note=segments),
+        Row("reading a ledger, memory", "MiB", Spread.of([read["mib"]]), note=segments),
     ]
 
 
 def measure(scale: Scale) -> list[Row]:
-    return [*_planning(scale), *_opening(scale)]
+    return [*_planning(scale), *_known(scale)]
 
 
 if __name__ == "__main__":

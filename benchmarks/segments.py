@@ -18,6 +18,7 @@ from udfs.format import layout as f
 
 WORK = Path(__file__).with_name("work")
 MIB = 1 << 20
+GIB = 1 << 30
 KIB = 1 << 10
 DISTINCT_BYTES = 64 * MIB
 

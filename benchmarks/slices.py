@@ -10,7 +10,7 @@ from benchmarks.job_server import JobServer, clear_lakes, data_files
 from benchmarks.segments import KIB, PLAIN, partition_dir, size_of
 
 _ONE_SEGMENT_GOAL = 1.8
-_SMALL_GOAL = 3.0
+_SMALL_GOAL = 1.6
 _FILES_GOAL = 4.0
 _SMALL_BYTES = 20 * KIB
 _PARTITIONS = 100
