@@ -56,7 +56,12 @@ GOALS = (
         "startup",
         "ten small segments, cold",
     ),
-    ("cold, a command over 2 x 256 MiB: 5 s", "startup", "two large segments, cold"),
+    ("cold, a command over 2 x 256 MiB, the whole process: 5 s", "startup", "two large segments, cold"),
+    (
+        "the same by its own `--json`, after Spark's start: 5 s",
+        "startup",
+        "two large segments, cold, after Spark's start",
+    ),
     ("a second run compiles nothing", "startup", "compiled by a second run"),
     ("imports compile nothing", "startup", "compiled by imports"),
 )

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pipelines.command.errors import UserError
 from pipelines.command.on_demand import SparkOnDemand
 from pipelines.lake.address import SCHEMA_VERSION, VERSION_PROPERTY, sql_name, sql_string
-from pipelines.lake.commit import LakeWriter, Outcome, first_table, ledger_changes
+from pipelines.lake.commit import LakeWriter, Outcome, first_table
 from pipelines.lake.committed import DECODED, INGEST_APP
 from pipelines.lake.create import LEDGER_LAST, properties
 from pipelines.lake.intents import Intent, Intents
@@ -260,7 +260,7 @@ class CatalogLake(LakeWriter):
         if intent.only_new and len(put) == len(intent.put):
             self._write(SEGMENTS, ledger.to_arrow(put), intent)  # a MERGE takes seconds
             return
-        self._spark.createDataFrame(ledger_changes(put, intent)).createOrReplaceTempView(_CHANGES)
+        self._spark.createDataFrame(ledger.changes(put, intent.drop)).createOrReplaceTempView(_CHANGES)
         names = [sql_name(column.name) for column in SEGMENTS.columns]
         self._spark.sql(
             f"MERGE INTO {self.path(SEGMENTS.name)} old USING {_CHANGES} new ON old.segment = new.segment "

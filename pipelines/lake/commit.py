@@ -46,6 +46,7 @@ from pipelines.command.settings import Settings
 from pipelines.lake import transactions
 from pipelines.lake.address import table_path
 from pipelines.lake.committed import DECODED, INGEST_APP, CommittedTables
+from pipelines.lake.conditions import delete_predicate, partition_predicate
 from pipelines.lake.create import create_table
 from pipelines.lake.intents import FOLDER, Intent, Intents, Place
 from pipelines.plan import ledger
@@ -59,12 +60,6 @@ from udfs.format.report_tables import RUNS
 from udfs.format.schema import Table
 from udfs.spark.protocol import BATCH_ROW, DAMAGE_ROW, STAGED_DDL
 
-_POSITIONS = {
-    schema.RECORDS.name: "batch_position",
-    schema.BATCHES.name: "position",
-    schema.QUARANTINE.name: "position",
-    schema.RAW_SEGMENTS.name: "chunk_position",
-}
 _LEDGER = schema.SEGMENTS.name
 # Hadoop's names of the levels 1 to 9 of gzip
 _GZIP_LEVELS = "BEST_SPEED TWO THREE FOUR FIVE SIX SEVEN EIGHT BEST_COMPRESSION"
@@ -321,7 +316,7 @@ class LakeWriter(CommittedTables):
         if intent.only_new and len(put) == len(intent.put):
             self._write(schema.SEGMENTS, ledger.to_arrow(put), intent)
             return
-        changes, names = ledger_changes(put, intent), schema.SEGMENTS.arrow_schema().names
+        changes, names = ledger.changes(put, intent.drop), schema.SEGMENTS.arrow_schema().names
         values = {f'"{name}"': f'new."{name}"' for name in names}
 
         def merge(delta: DeltaTable) -> None:
@@ -356,7 +351,7 @@ class LakeWriter(CommittedTables):
         for row in self._ledger_rows(affected):
             valid[row.log] = max(valid.get(row.log, 0), row.transactions_generation)
         obsolete = [
-            f"({_partition_predicate([(topic, partition)])} AND "
+            f"({partition_predicate([(topic, partition)])} AND "
             f"partition_dir = {sql_literal(folder)} AND generation = {int(generation)})"
             for topic, partition, folder, generation in transactions.generations(self.read, affected)
             if valid.get((topic, partition, folder)) != generation
@@ -401,38 +396,6 @@ def writing_conf(settings: Settings) -> dict[str, str]:
 def first_table(intent: Intent) -> Table:
     """The table whose rows the spark sink writes first; the intent does not hold these rows."""
     return schema.RAW_SEGMENTS if intent.app_id == INGEST_APP else schema.RECORDS
-
-
-def ledger_changes(put: Collection[LedgerRow], intent: Intent) -> pa.Table:
-    """The rows of a MERGE into the ledger: its columns and ``dropped``, of which the segment alone counts."""
-    rows = ledger.to_arrow(put)
-    gone = pa.Table.from_pylist([{"segment": row.segment} for row in intent.drop], schema=rows.schema)
-    flags = pa.array([False] * rows.num_rows + [True] * gone.num_rows, pa.bool_())
-    return pa.concat_tables([rows, gone]).append_column("dropped", flags)
-
-
-def delete_predicate(table: str, places: Iterable[Place]) -> str:
-    """A condition of deltalake's SQL for these rows. It begins with the partition columns, to skip files."""
-    places = list(places)
-    whole = [sql_literal(p.segment) for p in places if p.position == 0 and p.generation is None]
-    parts = [f"segment IN ({', '.join(sorted(whole))})"] if whole else []
-    for place in places:
-        if place.position > 0 or place.generation is not None:
-            terms = [
-                f"segment = {sql_literal(place.segment)}",
-                f"{_POSITIONS[table]} >= {int(place.position)}",
-            ]
-            if place.generation is not None:
-                terms.append(f"generation = {int(place.generation)}")
-            parts.append(f"({' AND '.join(terms)})")
-    partitions = _partition_predicate({(p.topic, p.partition) for p in places})
-    return f"{partitions} AND ({' OR '.join(parts)})"
-
-
-def _partition_predicate(partitions: Iterable[Partition]) -> str:
-    topics = ", ".join(sorted({sql_literal(topic) for topic, _ in partitions}))
-    numbers = ", ".join(sorted({str(int(number)) for _, number in partitions}))
-    return f'topic IN ({topics}) AND "partition" IN ({numbers})'
 
 
 def _add_action(file: DataFile) -> AddAction:

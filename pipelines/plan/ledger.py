@@ -6,7 +6,7 @@ table. Timestamps are int64 microseconds since 1970 UTC here: a datetime cannot 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -114,3 +114,11 @@ def to_arrow(ledger_rows: Iterable[LedgerRow]) -> pa.Table:
         kind = pa.int64() if column.name in _TIMESTAMPS else column.arrow_type
         arrays.append(pa.array(values, kind).cast(column.arrow_type))
     return pa.Table.from_arrays(arrays, schema=SEGMENTS.arrow_schema())
+
+
+def changes(put: Collection[LedgerRow], dropped: Iterable[LedgerRow]) -> pa.Table:
+    """The rows of a MERGE into the ledger: its columns and ``dropped``, of which the segment alone counts."""
+    rows = to_arrow(put)
+    gone = pa.Table.from_pylist([{"segment": row.segment} for row in dropped], schema=rows.schema)
+    flags = pa.array([False] * rows.num_rows + [True] * gone.num_rows, pa.bool_())
+    return pa.concat_tables([rows, gone]).append_column("dropped", flags)
