@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,13 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from pipelines.command.class_archive import archive_folder, archive_key, archive_name, find_archive
+from pipelines.command.class_archive import (
+    archive_folder,
+    archive_key,
+    archive_name,
+    find_archive,
+    java_options,
+)
 from pipelines.command.java import java_command
 from tests.support import corpus
 from tests.test_session import fake_java
@@ -32,20 +39,11 @@ def loaded(folder: Path) -> str:
     return "".join(log.read_text() for log in folder.glob("classes-*.log"))
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("pipelines.decode_batches", "--source", corpus.ROOT / "v2-codec-zstd"),
-        ("pipelines.query", "--engine", "spark", "SELECT count(*) FROM records"),
-    ],
-    ids=lambda command: command[0],
-)
-def test_a_command_loads_spark_from_the_archive(
-    command: tuple[str | Path, ...], lake: str, tmp_path: Path
-) -> None:
+def test_a_command_loads_spark_from_the_archive(lake: str, tmp_path: Path) -> None:
     """JAVA_TOOL_OPTIONS of the user work beside it."""
     log = f"-Xlog:class+load:file={tmp_path}/classes-%p.log"
-    done = run("-m", *command, "--lake", lake, JAVA_TOOL_OPTIONS=log)
+    command = ("-m", "pipelines.decode_batches", "--source", corpus.ROOT / "v2-codec-zstd", "--lake", lake)
+    done = run(*command, JAVA_TOOL_OPTIONS=log)
     assert done.returncode == 0, done.stderr
     assert FROM_ARCHIVE in loaded(tmp_path)
 
@@ -91,19 +89,27 @@ def linked_spark(folder: Path) -> Path:
     return home
 
 
-@pytest.mark.parametrize("broken", ["of another class path", "zeros", "empty"])
-def test_an_archive_that_java_refuses_does_not_show(broken: str, tmp_path: Path) -> None:
-    home, java = linked_spark(tmp_path), java_command() or "java"
+def test_an_archive_of_another_class_path_does_not_show(tmp_path: Path) -> None:
+    home = linked_spark(tmp_path)
     (real,) = archive_folder(HOME).glob("*.jsa")
-    size = {"of another class path": real.stat().st_size, "zeros": 1 << 20, "empty": 0}[broken]
-    archive = archive_folder(home) / archive_name(str(archive_key(home, java)), size)
-    if broken == "of another class path":
-        archive.symlink_to(real)
-    else:
-        archive.write_bytes(bytes(size))
-    assert find_archive(home, java) == archive
+    archive = archive_folder(home) / archive_name(str(archive_key(home, java())), real.stat().st_size)
+    archive.symlink_to(real)
+    assert find_archive(home, java()) == archive
     done = run("-c", TELL, PYTHONPATH=os.pathsep.join([str(home.parent), str(ROOT)]))
     assert (done.returncode, done.stdout, done.stderr) == (0, "none None\n", "")
+
+
+@pytest.mark.parametrize("size", [0, 1 << 20])
+def test_java_starts_as_ever_with_an_archive_of_zeros(size: int, tmp_path: Path) -> None:
+    archive = tmp_path / "classes.jsa"
+    archive.write_bytes(bytes(size))
+    options = shlex.split(java_options(HOME, f"-XX:SharedArchiveFile={archive}"))
+    started = [
+        subprocess.run([java(), *given, "-version"], capture_output=True, text=True, check=True)
+        for given in ([], options)
+    ]
+    assert started[0].stderr.replace(", sharing", "") == started[1].stderr
+    assert started[0].stdout == started[1].stdout == ""
 
 
 @pytest.fixture
