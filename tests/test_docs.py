@@ -24,7 +24,8 @@ from kafka_log_lake import __main__ as console
 from pipelines import decode_batches, format_report, ingest_raw, quality_report, query, sql_shell
 from pipelines.command.commands import COMMANDS as ALL_COMMANDS
 from pipelines.command.commands import DECODE, INGEST, QUALITY_REPORT
-from pipelines.command.settings import SETTING_NAMES, Settings, byte_count, option
+from pipelines.command.settings import SETTING_NAMES, Settings, option
+from pipelines.command.values import byte_count
 from pipelines.report.check import CHECKS
 from pipelines.scan import scan
 from pipelines.source import naming
