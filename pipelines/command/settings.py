@@ -126,6 +126,15 @@ class Settings:
     interval: float = _setting(
         10.0, amount, "seconds from the end of a run to the next, with --watch", "SECONDS"
     )
+    commit_bytes: int | None = _setting(
+        None,
+        byte_count,
+        "with --watch: decode once so many new bytes are there, or --commit-lag is over",
+        "BYTES",
+    )
+    commit_lag: float | None = _setting(
+        None, amount, "with --watch: a change waits at most so long (60 with --commit-bytes alone)", "SECONDS"
+    )
     cores: int | None = _setting(None, count, "parallel tasks, of Spark or of scan (default: all cores)", "N")
     driver_memory: str = _setting("2g", memory, "Java heap of the embedded Spark", "SIZE")
     fail_on_damage: bool = _setting(False, flag, "exit with code 3 if damage was found")
@@ -201,7 +210,8 @@ def help_of(field: dataclasses.Field[Any]) -> str:
 
 def _shown(field: dataclasses.Field[Any], value: Any) -> Any:
     """The value of a setting as a person writes it."""
-    return byte_text(value) if field.metadata["parse"] is byte_count else value
+    is_size = field.metadata["parse"] is byte_count and value is not None
+    return byte_text(value) if is_size else value
 
 
 def metavar_of(field: dataclasses.Field[Any]) -> str:

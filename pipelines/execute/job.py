@@ -78,6 +78,7 @@ class Work:
     landed: lists landed bytes and gives the check of their fingerprints; None if files are decoded.
     find_missing: gives the offsets that no segment of some logs has, from their rows of the ledger; None: not
     looked for.
+    is_due: whether what is planned is done now; else the lake stays as it is, and a later job plans it again.
     """
 
     app_id: str
@@ -86,6 +87,7 @@ class Work:
     count: Callable[[Summary, Decoded, LakeWriter], None]
     landed: Callable[[LakeWriter], tuple[Listing, CheckFiles]] | None = None
     find_missing: Callable[[pa.Table], list[tuple[str, Missing]]] | None = None
+    is_due: Callable[[Plan], bool] = lambda plan: True
 
 
 def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
@@ -112,7 +114,8 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
             plan = make_plan(listing, work.known(lake), _rules(on_demand, settings, listing, check))
         if not (plan.found or plan.left_out.num_rows or listing.unreadable):
             raise _nothing_found(settings, listing)
-        _run_all(on_demand, settings, work, lake, listing, plan, options, summary, progress)
+        if work.is_due(plan):
+            _run_all(on_demand, settings, work, lake, listing, plan, options, summary, progress)
         summary.seconds, summary.phases = time.monotonic() - began, dict(progress.seconds)
         if summary.segments:
             lake.add_run(summary.to_row(began_us))
