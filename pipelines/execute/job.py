@@ -31,7 +31,7 @@ from pipelines.execute.progress import Progress
 from pipelines.execute.slice_rows import BINARY, DIRECT, Reader, choose_mode
 from pipelines.execute.summary import Summary, counted
 from pipelines.lake import catalog_lake
-from pipelines.lake.address import lake_address
+from pipelines.lake.address import lake_address, refuse_commits_by_spark
 from pipelines.lake.commit import LakeWriter, writing_conf
 from pipelines.lake.create import check_place, create_tables
 from pipelines.lake.intents import Intent, Intents
@@ -54,7 +54,7 @@ from pipelines.views.catalog import register_in_catalog
 from pipelines.views.register import add_missing_views
 from udfs.format import schema
 from udfs.source.fingerprint import Marks
-from udfs.source.store import canonical, is_s3
+from udfs.source.store import canonical
 from udfs.spark.protocol import StageOptions
 
 log = logging.getLogger(__name__)
@@ -128,7 +128,8 @@ def _address(on_demand: SparkOnDemand, settings: Settings) -> str:
     if settings.sink != CATALOG:
         address = lake_address(lake, hadoop.job_scheme(on_demand))
         _refuse_lake_in_source(address, settings.source)
-        _refuse_commits_by_spark(address, settings.sink)
+        if settings.sink == "spark":
+            refuse_commits_by_spark(address, "--sink spark", "use --sink arrow")
         return address
     if on_demand.is_plain:
         raise UserError(
@@ -155,15 +156,6 @@ def _refuse_lake_in_source(address: str, sources: Sequence[str]) -> None:
                 raise UserError(f"--lake {address} lies in --source {source}: choose a folder outside it")
         if path is None and f"{address}/".startswith(f"{canonical(source).rstrip('/')}/"):
             raise UserError(f"--lake {address} lies in --source {source}: choose a folder outside it")
-
-
-def _refuse_commits_by_spark(address: str, sink: str) -> None:
-    """Raises a UserError where Spark would commit to S3: of two writers at once both succeed there."""
-    if sink == "spark" and is_s3(address):
-        raise UserError(
-            f"--sink spark can't write to {address}: on S3 a commit of Spark overwrites another writer's; "
-            "use --sink arrow"
-        )
 
 
 @contextmanager
