@@ -19,7 +19,8 @@ import kafka_log_lake
 from pipelines.command.commands import COMMANDS, Argument, Command
 from pipelines.command.errors import UserError
 from pipelines.command.options import CONFIG_HELP, PRINT_CONFIG_HELP, exit_code_of
-from pipelines.command.settings import Settings, flag, help_of, metavar_of, option, texts
+from pipelines.command.settings import Settings, help_of, metavar_of, option
+from pipelines.command.values import flag, texts
 
 app = typer.Typer(
     name="kafka-log-lake",

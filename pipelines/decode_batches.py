@@ -18,19 +18,20 @@ if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the i
 from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.command.commands import DECODE
-from pipelines.command.errors import DamageFound, UserError
+from pipelines.command.errors import DamageFound
 from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.options import run_command
 from pipelines.command.settings import CATALOG, Settings, make_settings
 from pipelines.execute import job
 from pipelines.execute.decode import Decoded, Decoder
 from pipelines.execute.summary import Summary, TopicTotals, print_summary
-from pipelines.execute.watch import watch
+from pipelines.execute.watch import Batching, check_settings, watch
 from pipelines.lake.address import open_lake
 from pipelines.lake.commit import LakeWriter
 from pipelines.lake.committed import DECODE_APP
 from pipelines.plan import missing
 from pipelines.plan.landed import Landed
+from pipelines.plan.runs import Plan
 from pipelines.plan.slices import make_slices
 from pipelines.source.hadoop import job_scheme
 from pipelines.source.listing import Listing, TopicFilter
@@ -43,7 +44,9 @@ def run(spark: SparkSession, settings: Settings) -> Summary:
     return _run(SparkOnDemand(settings, given=spark), settings)
 
 
-def _run(on_demand: SparkOnDemand, settings: Settings) -> Summary:
+def _run(
+    on_demand: SparkOnDemand, settings: Settings, is_due: Callable[[Plan], bool] = lambda plan: True
+) -> Summary:
     if settings.from_raw and settings.sink != CATALOG:
         open_lake(settings.require_lake(), job_scheme(on_demand))
     return job.run(
@@ -56,6 +59,7 @@ def _run(on_demand: SparkOnDemand, settings: Settings) -> Summary:
             count=_count,
             landed=_landed(settings) if settings.from_raw else None,
             find_missing=missing.of_ledger,
+            is_due=is_due,
         ),
     )
 
@@ -108,21 +112,22 @@ def decode_segments(spark: SparkSession, source: str | Sequence[str], **settings
 
 
 def _job(on_demand: SparkOnDemand, settings: Settings) -> None:
-    told = False
+    check_settings(settings)
+    batching, told = Batching(settings), False
 
     def once() -> None:
         nonlocal told
-        summary = _run(on_demand, settings)
+        summary = _run(on_demand, settings, batching.is_due)
+        batching.done()
         if summary.segments or not told:
             print_summary(summary, settings.json)
             told = True
         if settings.fail_on_damage and summary.is_damaged:
             raise DamageFound(summary.damage())
 
-    if settings.watch and settings.redecode:
-        raise UserError("--watch would repeat --redecode in every run: leave one of them out")
     if settings.watch:
         watch(once, settings.interval)
+        batching.tell()
     else:
         once()
 

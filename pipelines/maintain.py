@@ -21,7 +21,7 @@ from pipelines.command.settings import Settings
 from pipelines.command.status import phase
 from pipelines.command.tables import Section, size_text, text_lines
 from pipelines.command.terminal import counted_noun
-from pipelines.execute.job import is_gone
+from pipelines.execute.file_checks import is_gone
 from pipelines.lake import upkeep
 from pipelines.lake.address import open_lake
 from pipelines.lake.commit import LakeWriter

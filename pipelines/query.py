@@ -27,7 +27,7 @@ from pipelines.engine import answer as without_java
 from pipelines.engine.errors import Unsupported
 from pipelines.engine.files import CSV, check_output, write_csv, write_parquet
 from pipelines.source.uris import local_path
-from pipelines.views.statements import only_reads
+from pipelines.views.statements import only_reads, refuse_changes_on_s3
 from udfs.source.store import canonical, is_object_store
 
 logger = logging.getLogger("pipelines.query")  # under "python -m" its own name is another
@@ -52,11 +52,13 @@ def run(
 
     full: whether long values are printed whole. output: the file, .csv or .parquet. writes: "allow" runs a
     statement that writes. engine: duckdb, spark, or auto for DuckDB wherever it is known to give Spark's
-    rows. Raises a UserError for a wrong statement, one that writes, or a file that can't be written.
+    rows. Raises a UserError for a wrong statement, one that writes though it may not, or on S3,
+    or a file that can't be written.
     """
     lake = settings.require_lake()
     if writes == "refuse" and not only_reads(statement):
         raise UserError("query only reads; for upkeep of the tables add --writes allow")
+    refuse_changes_on_s3(lake, statement)
     give = _Printed(format, room_of_lines(full)) if output is None else _Written(output, lake)
     try:
         _check_place(lake)

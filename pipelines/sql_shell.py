@@ -30,7 +30,7 @@ from pipelines.engine.spark import prepare, results
 from pipelines.lake.address import open_lake, tables_of
 from pipelines.source.hadoop import default_scheme
 from pipelines.views.declared import SESSION_VIEWS
-from pipelines.views.statements import has_code, split_statements
+from pipelines.views.statements import has_code, refuse_changes_on_s3, split_statements
 from udfs.format.schema import SEGMENTS, TABLES
 from udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS
 
@@ -105,12 +105,13 @@ def _set_up_terminal(spark: SparkSession) -> None:
         readline.parse_and_bind("tab: complete")
 
 
-def run_statement(spark: SparkSession, statement: str) -> bool:
+def run_statement(spark: SparkSession, lake: str, statement: str) -> bool:
     """Prints the result of one statement, or one line that says why there is none; whether it has one.
 
     Ctrl-C stops the statement, and on a terminal not the shell.
     """
     try:
+        refuse_changes_on_s3(lake, statement)
         for line in results(spark, statement, "table", room_of_lines()):
             print(line)
     except KeyboardInterrupt:
@@ -146,7 +147,7 @@ def run(settings: Settings) -> None:
         for statement in read_statements(input if interactive else _line_of_pipe):
             if statement.lower() in _LEAVE:
                 break
-            failed += not run_statement(spark, statement)
+            failed += not run_statement(spark, lake, statement)
     if failed and not interactive:
         raise RunFailed(f"{counted_noun(failed, 'statement')} failed")
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +18,7 @@ import pytest
 from pipelines import decode_batches, ingest_raw
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
-from pipelines.lake.catalog_lake import CatalogLake, spark_condition
+from pipelines.lake.catalog_lake import CatalogLake, create_lake, spark_condition
 from pipelines.source.delta import sql_in
 from tests.support import corpus
 from tests.support.logs import TABLES, batch, batches, contents, data, marker, put, versions
@@ -162,3 +163,17 @@ def test_what_cannot_work_is_said_in_one_line(spark: SparkSession, tmp_path: Pat
     )
     assert alone.returncode == 2
     assert "--sink catalog needs a catalog that outlives this process" in alone.stderr
+
+
+def test_a_schema_on_s3_gets_no_table_by_the_log_store_of_delta() -> None:
+    said: list[str] = []
+    settings = {"spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog"}
+    place = SimpleNamespace(locationUri="s3a://bucket/kafka.db")
+    catalog = SimpleNamespace(currentCatalog=lambda: "spark_catalog", getDatabase=lambda name: place)
+    spark: Any = SimpleNamespace(catalog=catalog, conf=settings, sql=said.append)
+    with pytest.raises(UserError, match=r"^--sink catalog can't write to s3://bucket/kafka\.db: on S3 "):
+        create_lake(spark, "kafka")
+    assert said == ["CREATE SCHEMA IF NOT EXISTS `kafka`"]
+    settings["spark.delta.logStore.s3a.impl"] = "io.delta.storage.S3DynamoDBLogStore"
+    create_lake(spark, "kafka")
+    assert len(said) > len(TABLES)

@@ -6,31 +6,40 @@ import json
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark.sql.types import LongType, StructField, StructType
 
+import pyspark_kafka_log
 from pipelines import decode_batches, ingest_raw, maintain, scan
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
+from pipelines.data_source.slices import plan_read
+from pipelines.data_source.source import KafkaLogSource, asked
 from pipelines.engine.answer import answer
 from pipelines.lake import lease
 from pipelines.lake.intents import Intents
 from pipelines.source.listing import list_segments
 from tests.support import corpus, object_store
 from tests.support.cluster import ROOT
-from tests.support.logs import batches, contents, put
+from tests.support.logs import batch, batches, contents, put
 from tests.support.object_store import BUCKET, Store
 from udfs.source.byte_source import SourceChanged
 from udfs.source.object_source import BLOCK_BYTES, ObjectSource
+from udfs.spark.protocol import TableRead
+from udfs.spark.table_rows import ReadFailed, read_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -169,6 +178,60 @@ def test_an_object_that_was_written_again_is_not_taken_for_the_one_that_was_list
     with pytest.raises(SourceChanged, match="gone"):
         source.check_unchanged(listed)
     source.close()
+
+
+def test_the_data_source_gives_the_rows_of_a_lake(spark: SparkSession, store: Store, local: Rows) -> None:
+    pyspark_kafka_log.register(spark)  # which hands on the variables of this process
+    read = spark.read.format("kafka_log")
+    for table in ("records", "quarantine"):
+        rows = read.option("table", table).load(f"s3a://{BUCKET}/kafka").toArrow().to_pylist()
+        assert placed({table: rows}, uri())[table] == local[table], table
+
+
+@pytest.fixture
+def large(store: Store) -> Iterator[Path]:
+    """A segment of 4 MB, 400 batches of a record each, with an index as a broker makes it."""
+    made = [batch(offset, 1, text="x" * 10_000) for offset in range(400)]
+    path = put(store.folder / "large" / "t-0", 0, *made)
+    entries = [(i, sum(map(len, made[:i]))) for i in range(4, 400, 4)]
+    path.with_suffix(".index").write_bytes(b"".join(struct.pack(">ii", *entry) for entry in entries))
+    yield path
+    shutil.rmtree(store.folder / "large")
+
+
+def planned() -> tuple[TableRead, list[pa.RecordBatch]]:
+    """What the data source reads of ``large``, and its tasks."""
+    given = {"path": uri("large"), "sliceBytes": "1MiB"}
+    options, read = asked(given, StructType([StructField("offset", LongType())]))
+    return read, plan_read(options)
+
+
+def test_the_data_source_cuts_an_object_by_a_few_of_its_bytes(store: Store, large: Path) -> None:
+    read, tasks = planned()
+    assert len(tasks) == 4
+    assert sum(size for path, size in store.sent.items() if path.endswith(".log")) < 1 << 20
+    found = [offset for task in tasks for rows in read_table(read, task) for offset in rows[0].to_pylist()]
+    assert sorted(found) == list(range(400))
+    large.with_suffix(".index").unlink()
+    store.reset()
+    read, tasks = planned()
+    assert len(tasks) == 1  # all headers would be most of it
+    assert not [path for _, path in store.paths if path.endswith(".log")]
+    assert sum(rows.num_rows for rows in read_table(read, tasks[0])) == 400
+
+
+def test_the_data_source_tells_that_an_object_was_written_again(large: Path) -> None:
+    large.with_suffix(".index").unlink()
+    read, (task,) = planned()
+    os.utime(large, (2_000_000_000, 2_000_000_000))
+    with pytest.raises(ReadFailed, match=r"can't be read as it was planned: it was written again since"):
+        list(read_table(read, task))
+
+
+def test_a_stream_of_a_store_is_refused() -> None:
+    source = KafkaLogSource({"path": "s3a://logs/kafka"})
+    with pytest.raises(UserError, match=r"^s3a://logs/kafka can't be read as a stream, .* decode --watch$"):
+        source.streamReader(StructType([StructField("offset", LongType())]))
 
 
 def test_many_objects_are_listed_a_thousand_at_a_time(store: Store) -> None:

@@ -119,6 +119,9 @@ def test_wrong_statements_are_one_line(prepared: Prepared, statement: str, messa
         "INSERT INTO records SELECT * FROM records",
         "WITH r AS (SELECT * FROM records) INSERT INTO records SELECT * FROM r",
         "FROM records INSERT INTO records SELECT *",
+        "WITH r AS (SELECT 1) DELETE FROM records WHERE offset < 2",
+        "WITH r AS (SELECT 1) UPDATE records SET offset = 1",
+        "WITH r AS (SELECT * FROM records) MERGE INTO records USING r ON true WHEN MATCHED THEN DELETE",
         "MERGE INTO segments USING records ON true WHEN MATCHED THEN DELETE",
         "DROP VIEW records",
         "VACUUM records",
@@ -159,6 +162,44 @@ def test_upkeep_is_possible_where_it_is_asked_for(spark: SparkSession, lake: str
     statement = "DELETE FROM records WHERE offset < 2"
     assert query.main(["--lake", lake, "--writes", "allow", statement]) == 0
     assert ask(spark, lake, "SELECT offset FROM records", "csv") == ["offset", "2"]
+
+
+@pytest.mark.parametrize("lake", ["s3://nowhere/lake", "s3a://nowhere/lake/"])
+def test_on_s3_a_statement_that_writes_is_refused_before_anything_starts(
+    lake: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for engine in ("auto", "spark"):
+        arguments = ["--lake", lake, "--writes", "allow", "--engine", engine, "DELETE FROM records"]
+        assert query.main(arguments) == 2
+        assert capsys.readouterr().err == _ON_S3
+
+
+_ON_S3 = (
+    "error: SQL can't write to s3://nowhere/lake: on S3 a commit of Spark overwrites another writer's; "
+    "use maintain for upkeep, and the Python package deltalake for other changes\n"
+)
+
+
+def test_the_shell_of_a_lake_on_s3_writes_no_table(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "copy"
+    for statement in (
+        f"CREATE TABLE delta.`{table}` AS SELECT 1 AS a",
+        "OPTIMIZE records",
+        "EXECUTE IMMEDIATE 'DELETE FROM records'",
+        "BEGIN DELETE FROM records; END",
+    ):
+        assert not sql_shell.run_statement(spark, "s3a://nowhere/lake", statement)
+        assert capsys.readouterr().err == _ON_S3
+    assert not table.exists()
+    for statement in (
+        "CREATE OR REPLACE TEMP VIEW one AS SELECT 1 AS a",
+        "SET spark.sql.shuffle.partitions",
+        "SELECT a FROM one",
+        "DROP VIEW one",
+    ):
+        assert sql_shell.run_statement(spark, "s3a://nowhere/lake", statement), capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

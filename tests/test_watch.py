@@ -7,16 +7,23 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pipelines import decode_batches
 from pipelines.command.errors import DamageFound, RunFailed
-from pipelines.execute.watch import watch
+from pipelines.command.settings import Settings
+from pipelines.execute.watch import Batching, watch
 from tests.support.logs import batch, put, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PROJECT = Path(__file__).resolve().parent.parent
 
@@ -106,3 +113,152 @@ def test_watch_and_redecode_are_refused(
     arguments = ["--source", str(tmp_path), "--lake", lake, "--watch", "--redecode", "a"]
     assert decode_batches.main(arguments) == 2
     assert "--watch would repeat --redecode" in capsys.readouterr().err
+
+
+# Changes that wait
+
+Decoded = tuple[int, int] | None  # segments and records of a run; None if it decoded nothing
+Script = Generator[float, Decoded, None]
+
+
+@pytest.fixture
+def follow(
+    spark: SparkSession,
+    lake: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Callable[..., tuple[int, str]]:
+    """``decode --watch`` on ``logs``, whose runs a script calls; its exit code, and what it said at the end.
+
+    A script changes files, yields the second at which the next run begins, and gets what that run decoded.
+    """
+
+    def decoded() -> Decoded:
+        lines = capsys.readouterr().out.splitlines()
+        found = [json.loads(line) for line in lines]
+        return (found[0]["segments"], found[0]["records"]) if found else None
+
+    def call(script: Callable[[], Script], *options: str) -> tuple[int, str]:
+        now = 0.0
+
+        def by_script(run: Callable[[], None], interval: float) -> None:
+            nonlocal now
+            run()
+            steps, last = script(), decoded()
+            now = next(steps)
+            while True:
+                run()
+                last = decoded()
+                try:
+                    now = steps.send(last)
+                except StopIteration:
+                    return
+
+        monkeypatch.setattr(decode_batches, "watch", by_script)
+        monkeypatch.setattr(decode_batches, "Batching", partial(Batching, clock=lambda: now))
+        source = ["--source", str(tmp_path / "logs"), "--lake", lake]
+        code = decode_batches.main([*source, "--watch", "--json", *options])
+        return code, capsys.readouterr().err
+
+    return call
+
+
+def add(path: Path, *batches: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(b"".join(batches))
+
+
+def test_changes_wait_until_they_are_many_or_old(
+    follow: Callable[..., tuple[int, str]], lake: str, tmp_path: Path
+) -> None:
+    path = put(tmp_path / "logs" / "a-0", 0, batch(0))
+    three = len(batch(3) + batch(6) + batch(0))
+
+    def script() -> Script:
+        add(path, batch(3))
+        assert (yield 1) is None
+        add(path, batch(6))
+        assert (yield 2) is None
+        assert offsets(lake) == [0, 1, 2]
+        put(tmp_path / "logs" / "b-0", 0, batch(0))
+        assert (yield 3) == (2, 9)  # so many bytes, of both logs
+        assert (yield 4) is None
+        add(path, batch(9))
+        assert (yield 5) is None
+        add(path, batch(12))
+        assert (yield 64.5) is None
+        assert (yield 65) == (1, 6)  # the older of both has waited for so long
+        add(path, batch(15))
+        assert (yield 66) is None
+
+    code, told = follow(script, "--commit-bytes", str(three), "--commit-lag", "60")
+    assert code == 0
+    (line,) = told.splitlines()
+    size = len(batch(15))
+    assert line == f"not decoded yet: {size} B of new bytes in 1 segment; the next start decodes them at once"
+    assert offsets(lake) == sorted([*range(15), 0, 1, 2])
+
+    def nothing_more() -> Script:
+        assert offsets(lake) == sorted([*range(18), 0, 1, 2])
+        assert (yield 1) is None
+
+    code, told = follow(nothing_more, "--commit-lag", "60")
+    assert (code, told) == (0, "")
+
+
+def test_changes_that_are_no_growth_wait_no_longer_than_others(
+    follow: Callable[..., tuple[int, str]], lake: str, tmp_path: Path
+) -> None:
+    first, second = (put(tmp_path / "logs" / "a-0", base, batch(base)) for base in (0, 3))
+    times = {first: 1_700_000_000, second: 1_700_000_100}
+    for path, time in times.items():
+        os.utime(path, (time, time))
+
+    def values() -> list[bytes]:
+        return sorted(row["value"] for row in rows(lake, "records"))
+
+    def script() -> Script:
+        second.unlink()  # the log cleaner found nothing to keep in it
+        os.utime(first, (times[second], times[second]))
+        assert (yield 1) is None
+        assert offsets(lake) == [*range(6)]
+        assert (yield 61) is None
+        assert values() == [b"v0", b"v1", b"v2"]
+        first.write_bytes(batch(0, text="w"))
+        assert (yield 70) is None
+        assert (yield 129) is None
+        assert values() == [b"v0", b"v1", b"v2"]
+        assert (yield 130) == (1, 3)
+        assert values() == [b"w0", b"w1", b"w2"]
+        first.write_bytes(b"")
+        assert (yield 131) is None
+        assert (yield 191) == (1, 0)
+        assert values() == []
+
+    assert follow(script, "--commit-bytes", "1GiB")[0] == 0  # which waits for a minute at most
+
+
+def test_a_change_is_due_until_a_run_has_ended_well() -> None:
+    now = 0.0
+    one = Batching(Settings(commit_lag=60.0), lambda: now)
+    plan: Any = SimpleNamespace(has_changes=True, planned=1, new_bytes=1)
+    assert one.is_due(plan)  # the first run
+    one.done()
+    assert not one.is_due(plan)
+    one.done()
+    now = 60.0
+    assert one.is_due(plan)  # and fails
+    assert one.is_due(plan)
+    one.done()
+    assert not one.is_due(plan)
+
+
+@pytest.mark.parametrize("options", [["--commit-bytes", "1MiB"], ["--commit-lag", "60"]])
+def test_waiting_without_watch_is_refused(
+    lake: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, options: list[str]
+) -> None:
+    put(tmp_path / "a-0", 0, batch(0))
+    assert decode_batches.main(["--source", str(tmp_path), "--lake", lake, *options]) == 2
+    said = capsys.readouterr().err
+    assert said == "error: --commit-bytes and --commit-lag say when a run of --watch decodes: add --watch\n"

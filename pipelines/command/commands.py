@@ -62,6 +62,8 @@ _ONLY_FOR_DECODING = (
     "fail_on_damage",
     "watch",
     "interval",
+    "commit_bytes",
+    "commit_lag",
 )
 
 _ONLY_FOR_REPORTS = (

@@ -20,18 +20,17 @@ from pipelines.command.commands import Argument, Command
 from pipelines.command.errors import DamageFound, JobError, UserError, one_line
 from pipelines.command.settings import (
     Settings,
-    flag,
     help_of,
     make_settings,
     metavar_of,
     nearest,
     option,
     read_yaml,
-    texts,
     to_yaml,
 )
 from pipelines.command.status import say
 from pipelines.command.terminal import printable
+from pipelines.command.values import flag, texts
 
 DEBUG = "KAFKA_LAKE_DEBUG"
 CONFIG_HELP = "YAML file of settings; the command line overrides them"

@@ -14,16 +14,23 @@ from collections.abc import Sequence
 import numpy as np
 
 from pipelines.plan.headers import headers
-from udfs.source.byte_source import FileSource
+from udfs.source.byte_source import ByteSource
 
 
 def boundaries(
-    source: FileSource, index: np.ndarray, base: int, length: int, cuts: Sequence[int], start: int = 0
+    source: ByteSource,
+    index: np.ndarray,
+    base: int,
+    length: int,
+    cuts: Sequence[int],
+    start: int = 0,
+    walks: bool = True,
 ) -> list[int]:
     """For each cut the first batch at or past it; none for cuts past the last batch that headers lead to.
 
     index: int64[n, 2] of ``read_index``. base: the offset in the segment's name. cuts: ascending, past
-    ``start``, where a batch begins.
+    ``start``, where a batch begins. walks: whether all headers are followed where the index does not help;
+    else such a cut is left out.
     """
     found: list[int] = []
     known = start  # a batch begins here
@@ -31,21 +38,22 @@ def boundaries(
         if found and found[-1] >= cut:
             continue
         boundary = _by_index(source, index, base, length, cut)
-        if boundary < 0:
+        if boundary < 0 and walks:
             boundary = _walk(source, known, length, cut)
-        if not start < boundary < length:
+        if start < boundary < length:
+            found.append(boundary)
+            known = boundary
+        elif walks:
             break
-        found.append(boundary)
-        known = boundary
     return found
 
 
-def _walk(source: FileSource, start: int, length: int, cut: int) -> int:
+def _walk(source: ByteSource, start: int, length: int, cut: int) -> int:
     """The first batch at or past ``cut`` by headers from ``start`` on; -1 without one."""
     return next((h.position for h in headers(source, start, length) if h.position >= cut), -1)
 
 
-def _by_index(source: FileSource, index: np.ndarray, base: int, length: int, cut: int) -> int:
+def _by_index(source: ByteSource, index: np.ndarray, base: int, length: int, cut: int) -> int:
     """The first batch at or past ``cut`` by headers between two entries of the index; -1 where they disagree.
 
     An entry names a batch by the last offset of what was appended there.

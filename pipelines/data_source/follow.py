@@ -18,7 +18,7 @@ from pipelines.command.errors import UserError
 from pipelines.data_source.slices import Span, open_segment
 from pipelines.plan.headers import Header, headers
 from pipelines.plan.slices import Segment
-from udfs.source.byte_source import FileSource
+from udfs.source.byte_source import ByteSource
 from udfs.source.fingerprint import Marks, compare, mark
 
 log = logging.getLogger(__name__)
@@ -203,7 +203,7 @@ def _walk(segment: Segment, place: Place, limit: int | None) -> tuple[Place, boo
         source.close()
 
 
-def _behind(segment: Segment, source: FileSource, last: Header | None, next_offset: int) -> Place:
+def _behind(segment: Segment, source: ByteSource, last: Header | None, next_offset: int) -> Place:
     """The place behind a batch; without one the begin of the segment."""
     base, topic_id = segment.file_base_offset, segment.topic_id or ""
     if last is None:

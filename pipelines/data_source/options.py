@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.command.errors import UserError
-from pipelines.command.settings import MIB, byte_count, pattern, texts
+from pipelines.command.values import MIB, byte_count, pattern, texts
 from udfs.decoded import Bounds, Scope
 
 PERMISSIVE, FAILFAST = "permissive", "failfast"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -18,13 +19,17 @@ from pipelines.plan.slice_input import slice_row
 from pipelines.plan.slices import Segment, Slice, cut, pack
 from pipelines.source.listing import Listing, TopicFilter, list_segments, no_segments_error
 from pipelines.source.naming import parse_folder
-from udfs.source.byte_source import FileSource, SourceError, local_path
+from udfs.source.byte_source import ByteSource, SourceError, open_source
 from udfs.source.fingerprint import mark
-from udfs.source.store import canonical, is_object_store
+from udfs.source.store import is_object_store
 from udfs.spark.protocol import SLICE_SCHEMA
 
 # Planning has no session, so it does not know the cores: enough tasks for small segments, not too many
 _CORES = 16
+_THREADS = 8  # that read headers: a store takes some 20 ms a request
+
+# Where slices start and the last one stops; of each slice the fingerprint that its file has to have
+Edges = tuple[list[int], list[str | None]]
 
 
 class Span(NamedTuple):
@@ -40,11 +45,6 @@ def list_asked(options: Options) -> list[Segment]:
 
     Raises a UserError where the path holds no segment, and where one of them, or its folder, can't be listed.
     """
-    for path in options.path:
-        if is_object_store(canonical(path)):
-            raise UserError(
-                f"{path} can't be read: kafka_log reads local folders, and what is mounted as one"
-            )
     listing = list_segments(
         options.path,
         follow_symlinks=options.follow_symlinks,
@@ -81,8 +81,7 @@ def make_tasks(spans: Sequence[Span], slice_bytes: int) -> list[pa.RecordBatch]:
     """What each task decodes: rows of SLICE_SCHEMA, all spans cut where batches begin."""
     rows: list[dict[str, Any]] = []
     slices: list[Slice] = []
-    for span in spans:
-        edges, marks = _edges(span, slice_bytes)
+    for span, (edges, marks) in zip(spans, _all_edges(spans, slice_bytes), strict=True):
         for (start, stop), marked in zip(itertools.pairwise(edges), marks, strict=True):
             slices.append(Slice(len(slices), span.segment, start, stop, exact_start=True))
             rows.append({**slice_row(slices[-1], 0), "fingerprint": marked})
@@ -93,22 +92,39 @@ def make_tasks(spans: Sequence[Span], slice_bytes: int) -> list[pa.RecordBatch]:
     ]
 
 
-def _edges(span: Span, slice_bytes: int) -> tuple[list[int], list[str | None]]:
+def _all_edges(spans: Sequence[Span], slice_bytes: int) -> Iterator[Edges]:
+    """The ``_edges`` of each span. A segment that one task opens once needs no fingerprint, and no look."""
+    cuts = [_cuts(span, slice_bytes) for span in spans]
+    to_read = [(span, at) for span, at in zip(spans, cuts, strict=True) if at or span.start]
+    with ThreadPoolExecutor(_THREADS) as threads:
+        found = threads.map(_edges, *zip(*to_read, strict=True)) if to_read else iter(())
+        for span, at in zip(spans, cuts, strict=True):
+            yield next(found) if at or span.start else ([span.start, span.stop], [None])
+
+
+def _cuts(span: Span, slice_bytes: int) -> list[int]:
+    """Positions within a span at which equal slices of it would start."""
+    parts = cut(replace(span.segment, length=span.stop - span.start), slice_bytes)
+    return [span.start + edge for edge, _ in parts[1:]]
+
+
+def _edges(span: Span, cuts: list[int]) -> Edges:
     """Where the slices of a span start, and the last one stops; of each slice what the file has to hold.
 
     That is a fingerprint of the headers at the segment's begin and at the slice's start: another file may
-    have taken the name between planning and reading, or between two tasks. A segment that one task opens once
-    needs none.
+    have taken the name between planning and reading, or between two tasks.
+
+    An object is cut by its index alone: each header is a request, and where batches are small, following
+    them all would read all of it.
     """
     segment, start, stop = span
-    parts = cut(replace(segment, length=stop - start), slice_bytes)
-    if len(parts) == 1 and start == 0:
+    index = read_index(segment.segment) if cuts else NO_INDEX
+    walks = not is_object_store(segment.segment)
+    if not (start or walks or len(index)):
         return [start, stop], [None]
     source = open_segment(segment)
     try:
-        cuts = [start + edge for edge, _ in parts[1:]]
-        index = read_index(segment.segment) if cuts else NO_INDEX
-        inner = boundaries(source, index, segment.file_base_offset, stop, cuts, start)
+        inner = boundaries(source, index, segment.file_base_offset, stop, cuts, start, walks)
         edges = [start, *inner, stop]
         first = mark(source, 0, segment.length)
         return edges, [f"{first}/{mark(source, edge, segment.length)}" for edge in edges[:-1]]
@@ -130,6 +146,8 @@ def _pruned(segments: Sequence[Segment], options: Options) -> Iterator[Segment]:
 
 
 def _is_older(segment: Segment, timestamp: int) -> bool:
+    if is_object_store(segment.segment):
+        return False  # each header is a request: as with the job, time leaves out no object
     source = open_segment(segment)
     try:
         return is_older(source, segment.segment, segment.file_base_offset, segment.length, timestamp)
@@ -137,9 +155,9 @@ def _is_older(segment: Segment, timestamp: int) -> bool:
         source.close()
 
 
-def open_segment(segment: Segment) -> FileSource:
-    """The file of a segment. Raises a UserError."""
+def open_segment(segment: Segment) -> ByteSource:
+    """The file or object of a segment. Raises a UserError."""
     try:
-        return FileSource(local_path(segment.segment) or segment.segment)
+        return open_source(segment.segment)
     except SourceError as error:
         raise UserError(f"{segment.segment}: {error}") from None

@@ -15,11 +15,13 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from pipelines.command.errors import UserError
 from pipelines.data_source.follow import Place, advance, may_have_more, spans
 from pipelines.data_source.options import FAILFAST, Options
 from pipelines.data_source.slices import list_asked, make_tasks
 from pipelines.data_source.source import one_line, read_slices
 from pipelines.plan.slices import Segment
+from udfs.source.store import canonical, is_object_store
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,6 +35,12 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets are a dict of partition folders, each with the fields of a ``Place``."""
 
     def __init__(self, options: Options, read: TableRead) -> None:
+        for path in options.path:
+            if is_object_store(canonical(path)):
+                raise UserError(
+                    f"{path} can't be read as a stream, which follows the headers of local files: "
+                    "read it with spark.read, or follow it with decode --watch"
+                )
         self._options, self._read = options, read
         self._failfast = options.mode == FAILFAST
         self._folders: Folders | None = None  # as the last offset saw them

@@ -13,7 +13,6 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -26,23 +25,22 @@ from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.session import configured
 from pipelines.command.settings import CATALOG, Settings
 from pipelines.command.terminal import first_names
+from pipelines.execute import file_checks
 from pipelines.execute.decode import Decoded, Runner
 from pipelines.execute.progress import Progress
 from pipelines.execute.slice_rows import BINARY, DIRECT, Reader, choose_mode
 from pipelines.execute.summary import Summary, counted
 from pipelines.lake import catalog_lake
-from pipelines.lake.address import lake_address
+from pipelines.lake.address import lake_address, refuse_commits_by_spark
 from pipelines.lake.commit import LakeWriter, writing_conf
 from pipelines.lake.create import check_place, create_tables
 from pipelines.lake.intents import Intent, Intents
 from pipelines.plan import ledger
-from pipelines.plan.ledger import LedgerRow
-from pipelines.plan.life import Seen, is_touched
 from pipelines.plan.missing import Missing
 from pipelines.plan.obsolete import Obsolete
 from pipelines.plan.runs import Plan, Rules, make_plan
 from pipelines.plan.slices import Segment
-from pipelines.source import hadoop, stores
+from pipelines.source import hadoop
 from pipelines.source.listing import Listing, compiled, list_segments, no_segments_error
 from pipelines.source.naming import (
     NULL_TO_SPARK,
@@ -55,17 +53,13 @@ from pipelines.source.uris import local_path
 from pipelines.views.catalog import register_in_catalog
 from pipelines.views.register import add_missing_views
 from udfs.format import schema
-from udfs.source import fingerprint
-from udfs.source.fingerprint import CHECKED_DDL, Marks
-from udfs.source.store import canonical, is_object_store, is_s3, worker_opens
+from udfs.source.fingerprint import Marks
+from udfs.source.store import canonical
 from udfs.spark.protocol import StageOptions
 
 log = logging.getLogger(__name__)
 
-_SAME_MOMENT_US = 60_000_000  # clocks of store and driver may differ by so much
 _BIG_CONTENT = 2**26
-_CHECKED_HERE = 4096  # if there are more files, the workers check them
-_THREADS = 8
 _WARNED_REASONS = (TOPIC_TOO_LONG, PARTITION_TOO_BIG, OFFSET_TOO_BIG, NULL_TO_SPARK)
 
 
@@ -84,6 +78,7 @@ class Work:
     landed: lists landed bytes and gives the check of their fingerprints; None if files are decoded.
     find_missing: gives the offsets that no segment of some logs has, from their rows of the ledger; None: not
     looked for.
+    is_due: whether what is planned is done now; else the lake stays as it is, and a later job plans it again.
     """
 
     app_id: str
@@ -92,6 +87,7 @@ class Work:
     count: Callable[[Summary, Decoded, LakeWriter], None]
     landed: Callable[[LakeWriter], tuple[Listing, CheckFiles]] | None = None
     find_missing: Callable[[pa.Table], list[tuple[str, Missing]]] | None = None
+    is_due: Callable[[Plan], bool] = lambda plan: True
 
 
 def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
@@ -107,7 +103,7 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
         if not listing.segments.num_rows and not listing.unreadable:
             raise no_segments_error(settings.source, listing)
     with _open_for_writing(on_demand, address, settings, work.app_id) as lake:
-        check: CheckFiles = functools.partial(_check, on_demand)
+        check: CheckFiles = functools.partial(file_checks.check, on_demand)
         if work.landed is not None:
             listing, check = work.landed(lake)
         elif listing is None:
@@ -118,7 +114,8 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
             plan = make_plan(listing, work.known(lake), _rules(on_demand, settings, listing, check))
         if not (plan.found or plan.left_out.num_rows or listing.unreadable):
             raise _nothing_found(settings, listing)
-        _run_all(on_demand, settings, work, lake, listing, plan, options, summary, progress)
+        if work.is_due(plan):
+            _run_all(on_demand, settings, work, lake, listing, plan, options, summary, progress)
         summary.seconds, summary.phases = time.monotonic() - began, dict(progress.seconds)
         if summary.segments:
             lake.add_run(summary.to_row(began_us))
@@ -131,7 +128,8 @@ def _address(on_demand: SparkOnDemand, settings: Settings) -> str:
     if settings.sink != CATALOG:
         address = lake_address(lake, hadoop.job_scheme(on_demand))
         _refuse_lake_in_source(address, settings.source)
-        _refuse_commits_by_spark(address, settings.sink)
+        if settings.sink == "spark":
+            refuse_commits_by_spark(address, "--sink spark", "use --sink arrow")
         return address
     if on_demand.is_plain:
         raise UserError(
@@ -158,15 +156,6 @@ def _refuse_lake_in_source(address: str, sources: Sequence[str]) -> None:
                 raise UserError(f"--lake {address} lies in --source {source}: choose a folder outside it")
         if path is None and f"{address}/".startswith(f"{canonical(source).rstrip('/')}/"):
             raise UserError(f"--lake {address} lies in --source {source}: choose a folder outside it")
-
-
-def _refuse_commits_by_spark(address: str, sink: str) -> None:
-    """Raises a UserError where Spark would commit to S3: of two writers at once both succeed there."""
-    if sink == "spark" and is_s3(address):
-        raise UserError(
-            f"--sink spark can't write to {address}: on S3 a commit of Spark overwrites another writer's; "
-            "use --sink arrow"
-        )
 
 
 @contextmanager
@@ -262,9 +251,8 @@ def plan_afresh(on_demand: SparkOnDemand, settings: Settings) -> Plan:
     """The plan of a job without a ledger, to which all segments are new."""
     listing = _list(on_demand, settings, Progress(on_demand))
     nothing = ledger.to_arrow([]).cast(ledger.SCHEMA)
-    return make_plan(
-        listing, nothing, _rules(on_demand, settings, listing, functools.partial(_check, on_demand))
-    )
+    check = functools.partial(file_checks.check, on_demand)
+    return make_plan(listing, nothing, _rules(on_demand, settings, listing, check))
 
 
 def reader(
@@ -315,64 +303,13 @@ def _rules(on_demand: SparkOnDemand, settings: Settings, listing: Listing, check
     landed |= set(listing.segments.column("partition_dir").to_pylist()) if settings.from_raw else set()
     return Rules(
         check=check,
-        is_gone=lambda uri: uri not in landed and is_gone(on_demand, uri),
+        is_gone=lambda uri: uri not in landed and file_checks.is_gone(on_demand, uri),
         is_asked=lambda segment: redecode is not None and redecode.search(segment) is not None,
         compare_all=settings.verify_content or settings.from_raw,
         one_copy=settings.one_copy,
         scope=settings.scope,
-        is_known_unread=_is_same_object,
+        is_known_unread=file_checks.is_same_object,
     )
-
-
-def _is_same_object(seen: Seen, was: LedgerRow) -> bool:
-    """Whether a segment is an object that was not written again since it was decoded.
-
-    A store says when an object was written, and nobody can set that time, unlike a file's. It may tell whole
-    seconds alone: of an object that was decoded right after it was written this is not known.
-    """
-    is_old = was.modified + _SAME_MOMENT_US < was.decoded_at
-    return is_object_store(was.segment) and is_old and not is_touched(seen, was)
-
-
-def is_gone(on_demand: SparkOnDemand, uri: str) -> bool:
-    """Whether a file or folder no longer exists. If that can't be found out, it counts as existing."""
-    path = local_path(uri)
-    if is_object_store(uri):
-        return stores.is_gone(uri)
-    if path is None:
-        return not hadoop.exists(on_demand.spark, uri)
-    try:
-        os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        pass
-    return False
-
-
-def _check(on_demand: SparkOnDemand, to_check: pa.Table) -> list[Marks]:
-    """Whether files still begin with the decoded bytes. The workers check them if there are many.
-
-    Of a file that only Spark can open, length and time alone are compared: it counts as SAME.
-    """
-    segments = to_check.column("segment").to_pylist()
-    opened = pa.array([worker_opens(uri) for uri in segments], pa.bool_())
-    rows = to_check.filter(opened)
-    if rows.num_rows > _CHECKED_HERE:
-        checked = (
-            on_demand.spark.createDataFrame(rows).mapInArrow(fingerprint.check_stage(), CHECKED_DDL).collect()
-        )
-        by_segment = {row.segment: Marks(row.marks) for row in checked}
-    else:
-        listed = rows.to_pylist()
-        with ThreadPoolExecutor(_THREADS) as threads:
-            marks = threads.map(_check_one, listed)
-            by_segment = {row["segment"]: found for row, found in zip(listed, marks, strict=True)}
-    return [by_segment.get(segment, Marks.SAME) for segment in segments]
-
-
-def _check_one(row: dict[str, object]) -> Marks:
-    return fingerprint.check(*row.values())  # type: ignore[arg-type]
 
 
 def stage_options(settings: Settings, address: str, run_id: str, began_us: int) -> StageOptions:

@@ -3,17 +3,83 @@
 from __future__ import annotations
 
 import logging
+import math
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from pipelines.command.errors import DamageFound, one_line
+from pipelines.command.errors import DamageFound, UserError, one_line
+from pipelines.command.settings import Settings
+from pipelines.command.tables import size_text
+from pipelines.command.terminal import counted_noun
+from pipelines.plan.runs import Plan
 
 log = logging.getLogger(__name__)
 
 _FAILURES_IN_A_ROW = 3
+_LAG_SECONDS = 60.0  # of --commit-bytes alone: what stays small, or does not grow, is decoded some time too
+
+
+def check_settings(settings: Settings) -> None:
+    """Raises a UserError for options that --watch does not go with, or that go with it alone."""
+    if settings.watch and settings.redecode:
+        raise UserError("--watch would repeat --redecode in every run: leave one of them out")
+    if not settings.watch and (settings.commit_bytes, settings.commit_lag) != (None, None):
+        raise UserError("--commit-bytes and --commit-lag say when a run of --watch decodes: add --watch")
+
+
+class Batching:
+    """Whether a run decodes what it planned, or leaves it to a later one: fewer, larger commits.
+
+    It decodes where the new bytes reach ``--commit-bytes``, or where the oldest change has waited for
+    ``--commit-lag``; at once without both, and in the first run of a process, whose changes may have waited
+    long. Nothing is kept of what waits but the time: the next run lists and plans it again.
+
+    clock: seconds that only rise. They count from the run that found a change: times of files are of another
+    clock, and the log cleaner keeps them.
+    """
+
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        self._size = math.inf if settings.commit_bytes is None else settings.commit_bytes
+        alone = 0.0 if settings.commit_bytes is None else _LAG_SECONDS
+        self._lag = alone if settings.commit_lag is None else settings.commit_lag
+        self._clock = clock
+        self._is_first = True
+        self._since: float | None = None  # when the oldest change was found that is not decoded
+        self._left: tuple[int, int] | None = None  # segments and new bytes that the last run left
+
+    def is_due(self, plan: Plan) -> bool:
+        """Whether a run carries out its plan now, as one without any change does."""
+        self._left = None
+        if not plan.has_changes:
+            self._since = None
+            return True
+        if self._since is None:
+            self._since = self._clock()
+        new_bytes = plan.new_bytes
+        if self._is_first or new_bytes >= self._size or self._clock() - self._since >= self._lag:
+            return True
+        self._left = plan.planned, new_bytes
+        return False
+
+    def done(self) -> None:
+        """Notes that a run ended without an error: what it did not leave is decoded."""
+        self._is_first = False
+        if self._left is None:
+            self._since = None
+
+    def tell(self) -> None:
+        """Says what the last run left, when no other follows in this process."""
+        if self._left is not None:
+            segments, size = self._left
+            log.info(
+                "not decoded yet: %s of new bytes in %s; the next start decodes them at once",
+                size_text(size),
+                counted_noun(segments, "segment"),
+            )
 
 
 def watch(run: Callable[[], None], interval: float) -> None:

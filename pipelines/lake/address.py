@@ -14,7 +14,7 @@ from pipelines.source.delta import open_table
 from pipelines.source.uris import local_path
 from udfs.format.report_tables import REPORT_TABLES
 from udfs.format.schema import SEGMENTS, TABLES, Table
-from udfs.source.store import canonical
+from udfs.source.store import canonical, is_s3
 
 # A property of every table; the columns differ between versions
 SCHEMA_VERSION = 3
@@ -80,3 +80,17 @@ def open_lake(lake: str, default_scheme: str = "file") -> str:
     if not is_lake(address):
         raise UserError(f"there is no lake at {lake}: name a folder that decode_batches wrote")
     return address
+
+
+def refuse_commits_by_spark(lake: str, who: str, instead: str) -> None:
+    """Raises a UserError for a lake on S3: of two writers at once both succeed there.
+
+    Delta's log store for S3 (``S3SingleDriverLogStore``) looks whether the file of a commit is there, then
+    writes it. Its stores for Azure, Google and HDFS let one writer alone succeed.
+    who: what would write. instead: what does the same safely.
+    """
+    address = lake_address(lake)
+    if is_s3(address):
+        raise UserError(
+            f"{who} can't write to {address}: on S3 a commit of Spark overwrites another writer's; {instead}"
+        )

@@ -20,7 +20,13 @@ from pyspark.sql import functions as F
 
 from pipelines.command.errors import UserError
 from pipelines.command.on_demand import SparkOnDemand
-from pipelines.lake.address import SCHEMA_VERSION, VERSION_PROPERTY, sql_name, sql_string
+from pipelines.lake.address import (
+    SCHEMA_VERSION,
+    VERSION_PROPERTY,
+    refuse_commits_by_spark,
+    sql_name,
+    sql_string,
+)
 from pipelines.lake.commit import LakeWriter, Outcome, first_table
 from pipelines.lake.committed import DECODED, INGEST_APP
 from pipelines.lake.create import LEDGER_LAST, properties
@@ -30,6 +36,7 @@ from pipelines.plan.ledger import NAMES, LedgerRow, Partition
 from pipelines.source.delta import sql_in, sql_literal
 from udfs.format.report_tables import RUNS
 from udfs.format.schema import RAW_SEGMENTS, SEGMENTS, TRANSACTIONS, Table, columns
+from udfs.source.store import scheme_of
 
 UNFINISHED = Table(
     "unfinished_runs",
@@ -43,6 +50,8 @@ UNFINISHED = Table(
 )
 _STAGED = "staged_rows_"
 _CHANGES = "kafka_log_lake_ledger_changes"
+# The catalog of Delta for Spark as it is published; that of Databricks is another one
+_PUBLISHED_DELTA = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 
 def quoted(schema: str) -> str:
@@ -61,7 +70,7 @@ def spark_condition(where: str) -> str:
 
 
 def lake_exists(spark: SparkSession, schema: str) -> bool:
-    """Whether the schema holds a complete lake. Raises a UserError for another version."""
+    """Whether the schema holds a complete lake. Raises a UserError for another version, or one on S3."""
     name = f"{quoted(schema)}.{SEGMENTS.name}"
     if not spark.catalog.tableExists(name):
         return False
@@ -70,12 +79,29 @@ def lake_exists(spark: SparkSession, schema: str) -> bool:
         raise UserError(
             f"{schema}.{SEGMENTS.name} is no ledger of schema version {SCHEMA_VERSION}: name another schema"
         )
+    _refuse_s3(spark, schema)
     return True
+
+
+def _refuse_s3(spark: SparkSession, schema: str) -> None:
+    """Raises a UserError for a schema on S3 where Delta's own log store would make the commits.
+
+    One that is configured, such as ``io.delta.storage.S3DynamoDBLogStore``, is the user's choice.
+    """
+    catalog = schema.rpartition(".")[0] or spark.catalog.currentCatalog()
+    if spark.conf.get(f"spark.sql.catalog.{catalog}", None) != _PUBLISHED_DELTA:
+        return
+    location = spark.catalog.getDatabase(quoted(schema)).locationUri or ""
+    stores = ("spark.delta.logStore.class", f"spark.delta.logStore.{scheme_of(location)}.impl")
+    if not any(spark.conf.get(name, None) for name in stores):
+        instead = "use --sink arrow with --catalog-schema, or set spark.delta.logStore.s3a.impl to a safe one"
+        refuse_commits_by_spark(location, "--sink catalog", instead)
 
 
 def create_lake(spark: SparkSession, schema: str) -> None:
     """Creates the schema and the tables of a lake where they are missing; the ledger last."""
     spark.sql(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
+    _refuse_s3(spark, schema)
     for table in (UNFINISHED, *LEDGER_LAST):
         create_table(spark, schema, table)
 

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from udfs.format import layout as f
-from udfs.source.byte_source import FileSource, local_path
+from udfs.source.byte_source import ByteSource, local_path
+from udfs.source.store import is_object_store, open_store
 
 _HEADER = struct.Struct(">qi4xb")  # offset, length, leader epoch or checksum, magic
 _LEAST = {f.MAGIC_V0: f.V0_MIN_SIZE, f.MAGIC_V1: f.V1_MIN_SIZE, f.MAGIC_V2: f.V2_HEADER_SIZE}
@@ -40,7 +41,7 @@ class Header(NamedTuple):
         return self.position + self.size
 
 
-def headers(source: FileSource, start: int, length: int) -> Iterator[Header]:
+def headers(source: ByteSource, start: int, length: int) -> Iterator[Header]:
     """Batches from ``start`` on, as far as plausible headers follow each other up to ``length``."""
     buf = bytearray(_BLOCK)
     block, begin, end = np.frombuffer(buf, dtype=np.uint8), 0, 0
@@ -65,7 +66,7 @@ def headers(source: FileSource, start: int, length: int) -> Iterator[Header]:
         at += size
 
 
-def is_older(source: FileSource, segment: str, base: int, length: int, timestamp: int) -> bool:
+def is_older(source: ByteSource, segment: str, base: int, length: int, timestamp: int) -> bool:
     """Whether the headers of all batches have timestamps below ``timestamp``, ms; False where it is not sure.
 
     base: the offset in the segment's name. The last entry of the time index names the batch that was the
@@ -115,16 +116,27 @@ def read_time_index(segment: str) -> np.ndarray:
 
 def _read_entries(segment: str, suffix: str, kind: str) -> np.ndarray:
     """int64[n, 2]: the entries of an index as far as both numbers rise."""
-    path = (local_path(segment) or "").removesuffix(".log") + suffix
-    try:
-        if os.path.getsize(path) > _MOST_INDEX_BYTES:
-            return NO_INDEX
-        with open(path, "rb") as file:
-            data = file.read()
-    except OSError:
-        return NO_INDEX
+    data = _content(segment.removesuffix(".log") + suffix)
     entry = np.dtype(kind)
     stored = np.frombuffer(data[: len(data) // entry.itemsize * entry.itemsize], dtype=entry)
     pairs = np.stack([stored["f0"], stored["f1"]], axis=1).astype(np.int64)
     rises = (np.diff(pairs, axis=0, prepend=[[-1, -1]]) > 0).all(axis=1)
     return pairs if rises.all() else pairs[: int(np.argmin(rises))]
+
+
+def _content(uri: str) -> bytes:
+    """The content of a small file or object; empty where it can't be read."""
+    try:
+        path = local_path(uri)
+        if path is not None:
+            if os.path.getsize(path) <= _MOST_INDEX_BYTES:
+                with open(path, "rb") as file:
+                    return file.read()
+        elif is_object_store(uri):
+            system, path = open_store(uri)
+            with system.open_input_file(path) as found:
+                if found.size() <= _MOST_INDEX_BYTES:
+                    return bytes(found.read())
+    except (OSError, ValueError):
+        pass
+    return b""

@@ -100,6 +100,21 @@ class Plan:
     def unchanged(self) -> int:
         return self.found - self.planned
 
+    @property
+    def new_bytes(self) -> int:
+        """Bytes that came since the last run: what a segment grew by, and all bytes of one to decode anew."""
+        grew = self._todo.filter(pc.equal(self._todo.column("action"), _GO_ON))
+        others = self._todo.filter(pc.not_equal(self._todo.column("action"), _GO_ON))
+        before = self.known.column("length").take(grew.column("known"))
+        growth = pc.max_element_wise(pc.subtract(grew.column("length"), before), 0)
+        return sum(pc.sum(column).as_py() or 0 for column in (growth, others.column("length")))
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether a run changes the lake: there is something to decode, or to note, or rows that go."""
+        is_new = pc.less(self.left_out.column("known"), 0)
+        return bool(self.planned or pc.any(is_new).as_py() or self.obsolete.rest())
+
     def known_damage(self) -> dict[str, int]:
         """Segment -> its rows of quarantine, of damaged segments whose rows stay."""
         stays = pc.is_in(self.segments.column("action"), pa.array([_UNCHANGED, _GO_ON], pa.int8()))

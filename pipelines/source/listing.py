@@ -16,8 +16,8 @@ import pyarrow as pa
 import regex
 
 from pipelines.command.errors import UserError
-from pipelines.command.settings import REGEX_FLAGS
 from pipelines.command.terminal import first_names
+from pipelines.command.values import REGEX_FLAGS
 from pipelines.source.naming import (
     LEFT_BEHIND,
     NO_PARTITION,

@@ -61,7 +61,7 @@ class Store:
     """A running server. url: of the proxy before it; folder: with the bucket's objects as files.
 
     meet: what a request meets, by its number (from 1), method and path. seen, met: how many requests came, by
-    method, and by what they met. paths: the methods and paths of all.
+    method, and by what they met. paths: the methods and paths of all. sent: bytes of the answers, by path.
     """
 
     url: str
@@ -71,6 +71,7 @@ class Store:
     seen: Counter[str] = field(default_factory=Counter)
     met: Counter[str] = field(default_factory=Counter)
     paths: list[tuple[str, str]] = field(default_factory=list)
+    sent: Counter[str] = field(default_factory=Counter)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -89,6 +90,7 @@ class Store:
         self.seen.clear()
         self.met.clear()
         self.paths.clear()
+        self.sent.clear()
 
 
 @contextmanager
@@ -204,6 +206,7 @@ class _Handler(BaseHTTPRequestHandler):
                 time.sleep(0.02)
             self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece) if is_chunked else piece)
             sent += len(piece)
+            self.store.sent[self.path] += len(piece)
         if is_chunked:
             self.wfile.write(b"0\r\n\r\n")
 

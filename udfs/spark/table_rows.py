@@ -90,6 +90,7 @@ def _groups(read: TableRead, slice_: TaskSlice) -> Iterator[Group]:
     decoder = slice_.decoder(read.options, columns=read.decoded)
     decoder.content_crc = False
     yield from decoder
+    slice_.check_unchanged()
     row, reached = slice_.row, decoder.totals.end + decoder.totals.tail_bytes
     if reached != row["stop"]:
         raise ReadFailed(

@@ -1,0 +1,175 @@
+"""The values of settings: each function takes what a user wrote, and gives the checked value.
+
+A ValueError holds the rule that a wrong value breaks, to follow the setting's name in a message.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta
+
+import regex
+
+from udfs.format.levels import parse_levels
+
+MIB = 1024 * 1024
+REGEX_FLAGS = regex.DOTALL  # the name of a folder may contain a newline
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNITS = {"": 1, "k": 1024, "m": MIB, "g": 1024 * MIB, "t": 1024 * 1024 * MIB}
+
+
+def text(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"must be a non-empty string, not {value!r}")
+    return value
+
+
+def texts(value: object) -> tuple[str, ...]:
+    """One string or several, as a tuple."""
+    if isinstance(value, str):
+        return (text(value),)
+    if not isinstance(value, Iterable) or isinstance(value, bytes | Mapping):
+        raise ValueError(f"must be a string or a list of strings, not {value!r}")
+    return tuple(text(item) for item in value)
+
+
+def flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"must be true or false, not {value!r}")
+    return value
+
+
+def byte_count(value: object) -> int:
+    """A number of bytes above 0; a string may end in KiB, MiB, GiB or TiB."""
+    if isinstance(value, str):
+        match = re.fullmatch(r"(\d+)\s*(?:([kmgt])(?:i?b)?|b)?", value.strip().lower())
+        if match:
+            value = int(match.group(1)) * _UNITS[match.group(2) or ""]
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"must be a number of bytes above 0, such as 1048576 or 1MiB, not {value!r}")
+    return value
+
+
+def byte_text(value: int) -> str:
+    """A number of bytes as ``byte_count`` takes it, in the largest unit that divides it: ``64MiB``."""
+    for unit in ("t", "g", "m", "k"):
+        if value % _UNITS[unit] == 0:
+            return f"{value // _UNITS[unit]}{unit.upper()}iB"
+    return str(value)
+
+
+def count(value: object) -> int:
+    if isinstance(value, str) and re.fullmatch(r"\d+", value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"must be a whole number above 0, not {value!r}")
+    return value
+
+
+def number_from_0(value: object) -> int:
+    """The number of a partition."""
+    if isinstance(value, str) and re.fullmatch(r"\d+", value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 31:
+        raise ValueError(f"must be a whole number from 0 to 2147483647, not {value!r}")
+    return value
+
+
+def amount(value: object) -> float:
+    """A finite number, 0 or above."""
+    if isinstance(value, str) and re.fullmatch(r"[0-9]+(\.[0-9]*)?|\.[0-9]+", value):
+        value = float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ValueError(f"must be a number of 0 or above, such as 0.08, not {value!r}")
+    return float(value)
+
+
+def codec_levels(value: object) -> str:
+    """Codecs with their levels, in the text of ``udfs.format.levels.parse_levels``."""
+    try:
+        parse_levels(text(value))
+    except ValueError as error:
+        raise ValueError(f"must be codecs separated by commas, such as gzip:6,snappy: {error}") from None
+    return text(value)
+
+
+def pattern(value: object) -> str:
+    """A regular expression in the syntax of the Python package ``regex``."""
+    try:
+        regex.compile(text(value), REGEX_FLAGS)
+    except regex.error as error:
+        raise ValueError(f"must be a regular expression; {value!r} does not compile: {error}") from None
+    return text(value)
+
+
+def topic_name(value: object) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", text(value), re.ASCII):
+        raise ValueError(f"must be a topic's name, of letters, digits, '.', '_' and '-', not {value!r}")
+    return text(value)
+
+
+def identifier(value: object) -> str:
+    """The name of a schema, plain or as ``catalog.schema``."""
+    if not re.fullmatch(r"\w+(\.\w+)?", text(value)):
+        raise ValueError(f"must be a name of letters, digits and _, or catalog.schema, not {value!r}")
+    return text(value)
+
+
+def memory(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[1-9]\d*[mMgG]", value):
+        raise ValueError(f"must be a Java heap size such as 512m or 2g, not {value!r}")
+    return value
+
+
+def whole_number(value: object) -> int:
+    if isinstance(value, str) and re.fullmatch(r"-?\d+", value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"must be a whole number, not {value!r}")
+    return value
+
+
+def moment(value: object) -> int:
+    """A time in milliseconds since 1970 UTC, given so or as a date (its midnight) or time of ISO 8601.
+
+    A time that does not say its zone is UTC.
+    """
+    at = value
+    if isinstance(value, str) and re.fullmatch("[0-9]{12,18}", value):
+        return int(value)
+    if isinstance(value, str) and "-" in value:
+        with suppress(ValueError):
+            at = datetime.fromisoformat(value)
+    elif isinstance(value, date) and not isinstance(value, datetime):  # of a YAML file
+        at = datetime(value.year, value.month, value.day)
+    if isinstance(at, datetime):
+        return ((at if at.tzinfo else at.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
+    if isinstance(at, bool) or not isinstance(at, int) or abs(at) >= 10**18:
+        raise ValueError(
+            "must be a date, a time or milliseconds since 1970, such as 2026-01-31, 2026-01-31T06:00:00Z or "
+            f"1769839200000, not {value!r}"
+        )
+    return at
+
+
+def offset_range(value: object) -> str:
+    """``FROM:TO``; one of both may be missing."""
+    match = re.fullmatch("([0-9]{0,18}):([0-9]{0,18})", value) if isinstance(value, str) else None
+    if match is None or match[0] == ":" or (match[1] and match[2] and int(match[1]) >= int(match[2])):
+        raise ValueError(
+            "must be FROM:TO, such as 100:200 for 100 to 199, 100: or :200 (in quotes in a file), "
+            f"not {value!r}"
+        )
+    return match[0]
+
+
+def one_of(*choices: str) -> Callable[[object], str]:
+    def parse(value: object) -> str:
+        if value not in choices:
+            raise ValueError(f"must be one of {', '.join(choices)}, not {value!r}")
+        return str(value)
+
+    return parse
