@@ -21,6 +21,7 @@ from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.status import say, show
 from pipelines.command.tables import size_text
+from pipelines.plan.headers import end_of_batches
 from pipelines.plan.slices import Segment
 from pipelines.scanning import report
 from pipelines.scanning.findings import Findings, collect
@@ -36,6 +37,7 @@ def scan(settings: Settings) -> Findings:
     listing = list_segments(
         settings.source,
         follow_symlinks=settings.follow_symlinks,
+        read_end=end_of_batches if settings.include_swap else None,
         topics=settings.topics,
         exclude_topics=settings.exclude_topics,
         topic=settings.topic,

@@ -60,6 +60,7 @@ _ONLY_FOR_DECODING = (
     "max_batch_uncompressed",
     "quarantine_content_bytes",
     "fail_on_damage",
+    "include_swap",
     "watch",
     "interval",
 )
@@ -83,6 +84,7 @@ SCAN = Command(
             "topics",
             "exclude_topics",
             "follow_symlinks",
+            "include_swap",
             "max_batch_uncompressed",
             "slice_bytes",
         ),

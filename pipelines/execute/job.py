@@ -36,6 +36,7 @@ from pipelines.lake.commit import LakeWriter, writing_conf
 from pipelines.lake.create import check_place, create_tables
 from pipelines.lake.intents import Intent, Intents
 from pipelines.plan import ledger
+from pipelines.plan.headers import end_of_batches
 from pipelines.plan.ledger import LedgerRow
 from pipelines.plan.life import Seen, is_touched
 from pipelines.plan.missing import Missing
@@ -234,6 +235,7 @@ def _run_all(
         folders = pc.unique(plan.segments.column("partition_dir"))
         summary.missing = work.find_missing(known.filter(pc.is_in(known.column("partition_dir"), folders)))
     summary.unchanged, summary.skipped = plan.unchanged, dict(sorted(listing.skipped.items()))
+    summary.swap_files = listing.swap_files
     files = len(unreadable.keys() - listing.unreadable.keys())
     if files:
         summary.skipped[UNREADABLE] = summary.skipped.get(UNREADABLE, 0) + files
@@ -284,6 +286,7 @@ def _list(on_demand: SparkOnDemand, settings: Settings, progress: Progress) -> L
             settings.source,
             on_demand=on_demand,
             follow_symlinks=settings.follow_symlinks,
+            read_end=end_of_batches if settings.include_swap else None,
             topics=settings.topics,
             exclude_topics=settings.exclude_topics,
             topic=settings.topic,
@@ -315,7 +318,7 @@ def _rules(on_demand: SparkOnDemand, settings: Settings, listing: Listing, check
     landed |= set(listing.segments.column("partition_dir").to_pylist()) if settings.from_raw else set()
     return Rules(
         check=check,
-        is_gone=lambda uri: uri not in landed and is_gone(on_demand, uri),
+        is_gone=lambda uri: uri in listing.replaced or (uri not in landed and is_gone(on_demand, uri)),
         is_asked=lambda segment: redecode is not None and redecode.search(segment) is not None,
         compare_all=settings.verify_content or settings.from_raw,
         one_copy=settings.one_copy,

@@ -75,6 +75,7 @@ class Log:
 class Findings:
     """All findings of a scan. skipped: reason -> number of files or folders. unreadable: URI -> why.
 
+    swap_files: URIs of those that stand for segments.
     named: topic and partition that were given for all segments; None if their folders tell them.
     """
 
@@ -83,6 +84,7 @@ class Findings:
     logs: list[Log] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
     unreadable: dict[str, str] = field(default_factory=dict)
+    swap_files: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
     @property
@@ -119,9 +121,11 @@ def collect(
     findings = Findings(tuple(sources), skipped=listing.skipped, unreadable=dict(listing.unreadable))
     by_folder: dict[str, list[tuple[Segment, list[SliceScan]]]] = defaultdict(list)
     for segment, slices in scanned:
+        if segment.file is not None:
+            findings.swap_files.append(segment.file)
         problem = next((s.report for s in slices if s.report.problem), None)
         if problem is not None:
-            findings.unreadable[segment.segment] = problem.detail
+            findings.unreadable[segment.uri] = problem.detail
         else:
             by_folder[segment.partition_dir].append((segment, slices))
     findings.logs = [_log(segments) for segments in by_folder.values()]
@@ -183,6 +187,7 @@ def _damages(segment: Segment, slices: list[SliceScan], following: int | None) -
         damages += [
             replace(
                 one,
+                segment=segment.uri,
                 last_offset=last if one.last_offset is None else one.last_offset,
                 next_offset=next_sound if one.next_offset is None else one.next_offset,
             )
