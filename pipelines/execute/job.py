@@ -27,6 +27,7 @@ from pipelines.command.session import configured
 from pipelines.command.settings import CATALOG, Settings
 from pipelines.command.terminal import first_names
 from pipelines.execute.decode import Decoded, Runner
+from pipelines.execute.log_edges import compare_with_checkpoints
 from pipelines.execute.progress import Progress
 from pipelines.execute.slice_rows import BINARY, DIRECT, Reader, choose_mode
 from pipelines.execute.summary import Summary, counted
@@ -56,6 +57,7 @@ from pipelines.source.uris import local_path
 from pipelines.views.catalog import register_in_catalog
 from pipelines.views.register import add_missing_views
 from udfs.format import schema
+from udfs.format.report_tables import RUNS
 from udfs.source import fingerprint
 from udfs.source.fingerprint import CHECKED_DDL, Marks
 from udfs.source.store import canonical, is_object_store, is_s3, worker_opens
@@ -122,7 +124,7 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
         _run_all(on_demand, settings, work, lake, listing, plan, options, summary, progress)
         summary.seconds, summary.phases = time.monotonic() - began, dict(progress.seconds)
         if summary.segments:
-            lake.add_run(summary.to_row(began_us))
+            lake.add_rows(RUNS, summary.to_row(began_us))
     return summary
 
 
@@ -206,7 +208,7 @@ def _run_all(
     progress: Progress,
 ) -> None:
     """Executes the bounded runs of a plan, and adds their results to the summary."""
-    warnings = Counter(_warnings(listing, settings))
+    warnings = Counter([*_warnings(listing, settings), *listing.checkpoints.warnings])
     if plan.planned:
         warnings.update(plan.warnings)
     unreadable = {**listing.unreadable, **plan.unreadable}
@@ -233,7 +235,9 @@ def _run_all(
     if work.find_missing is not None:
         known = work.known(lake) if plan.planned else plan.known
         folders = pc.unique(plan.segments.column("partition_dir"))
-        summary.missing = work.find_missing(known.filter(pc.is_in(known.column("partition_dir"), folders)))
+        known = known.filter(pc.is_in(known.column("partition_dir"), folders))
+        edges = compare_with_checkpoints(lake, listing, known, options.run_id, options.began_us)
+        summary.missing = work.find_missing(known) + edges
     summary.unchanged, summary.skipped = plan.unchanged, dict(sorted(listing.skipped.items()))
     summary.swap_files = listing.swap_files
     files = len(unreadable.keys() - listing.unreadable.keys())

@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -154,6 +154,7 @@ class Summary:
                 **counted,
                 "damaged_before": sum(self.known_damage.values()),
                 "missing_offsets": self.missing_offsets,
+                "missing": [{"log": log, **asdict(one)} for log, one in self.missing],
                 "in_part": self.in_part,
                 "undecoded": self.undecoded,
                 "swap_files": self.swap_files,

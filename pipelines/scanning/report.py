@@ -222,6 +222,7 @@ def to_json(findings: Findings) -> dict[str, Any]:
         "swap_files": findings.swap_files,
         "skipped": dict(sorted(findings.skipped.items())),
         "unreadable": findings.unreadable,
+        "warnings": findings.warnings,
         "next": next_steps(findings),
     }
 

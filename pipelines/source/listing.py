@@ -17,6 +17,7 @@ import regex
 from pipelines.command.errors import UserError
 from pipelines.command.settings import REGEX_FLAGS
 from pipelines.command.terminal import first_names
+from pipelines.source.checkpoints import Checkpoint, Checkpoints
 from pipelines.source.folder import File, Folder
 from pipelines.source.local import local_folders
 from pipelines.source.naming import (
@@ -59,6 +60,18 @@ _ROWS = 1 << 16
 _ALONE, _WITH_SWAPS = (SEGMENT_SUFFIX,), (SEGMENT_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX)
 
 
+@dataclass(frozen=True)
+class ListedLog:
+    """A log whose segments were all listed and are all wanted, and of which checkpoint files tell something.
+
+    last_segment: URI of the segment with the highest base offset. last_length: its bytes when it was listed.
+    """
+
+    checkpoint: Checkpoint
+    last_segment: str
+    last_length: int
+
+
 @dataclass
 class Listing:
     """The segments of the sources, and what was skipped.
@@ -72,6 +85,7 @@ class Listing:
     unreadable: URI of a folder or file that could not be read -> why.
     partial: URIs of folders of which not every file could be listed.
     unasked: topics with segments that the filters exclude.
+    checkpoints: what the broker noted of the logs; of local folders alone.
     """
 
     segments: pa.Table = field(default_factory=LISTING_SCHEMA.empty_table)
@@ -80,12 +94,28 @@ class Listing:
     partial: set[str] = field(default_factory=set)
     unasked: set[str] = field(default_factory=set)
     replaced: set[str] = field(default_factory=set)
+    checkpoints: Checkpoints = field(default_factory=Checkpoints)
 
     @property
     def swap_files(self) -> int:
         """Wanted segments whose bytes are in swap files."""
         files = self.segments.filter(self.segments.column("wanted")).column("file")
         return len(files) - files.null_count
+
+    def noted_logs(self) -> dict[str, ListedLog]:
+        """The logs that can be compared with what the broker noted of them, by their folder."""
+        if not self.checkpoints.found:
+            return {}
+        logs = self.segments.group_by("partition_dir", use_threads=False).aggregate(
+            [(name, "last") for name in ("topic", "partition", "segment", "length")] + [("wanted", "all")]
+        )
+        noted = {}
+        for row in logs.filter(logs.column("wanted_all")).to_pylist():
+            folder = row["partition_dir"]
+            checkpoint = self.checkpoints.of(folder, row["topic_last"], row["partition_last"])
+            if checkpoint is not None and folder not in self.partial:
+                noted[folder] = ListedLog(checkpoint, row["segment_last"], row["length_last"])
+        return noted
 
     def note(self, folder: str, done: Completed) -> None:
         """Notes what swap files did to the segments of a folder, by its URI."""

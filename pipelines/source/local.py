@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from pipelines.source.checkpoints import CHECKPOINT_FILES
 from pipelines.source.folder import File, Folder
 from pipelines.source.naming import (
     CLEANED_SUFFIX,
@@ -36,7 +37,8 @@ def local_folders(
     """Every folder with segments at or below the roots, and the folders of files that sources name.
 
     suffixes: how the names of the files to list end: of segments, and of what the log cleaner left if that is
-    asked for. What can't be read, and what else was left, is counted in ``listing``.
+    asked for. What can't be read, and what else was left, is counted in ``listing``. The checkpoint files of
+    a log directory are read before the segments below it are listed.
     """
     seen: set[str] = set()
     links: list[str] = []
@@ -64,6 +66,7 @@ def _walk(
 ) -> Iterator[Folder]:
     """Folders with segments at or below ``root`` that are not in ``seen``. Adds links to ``links``."""
     unasked = tuple(set(LEFT_BEHIND) - {SWAP_SUFFIX} if SWAP_SUFFIX in suffixes else LEFT_BEHIND)
+    listing.checkpoints.read(os.path.dirname(root))
     todo = [root]
     while todo:
         path = todo.pop()
@@ -78,6 +81,8 @@ def _walk(
             listing.skipped[UNREADABLE_FOLDER] += 1
             listing.unreadable[canonical(path)] = error.strerror or str(error)
             continue
+        if checkpoints := CHECKPOINT_FILES.intersection(entry.name for entry in entries):
+            listing.checkpoints.read(path, checkpoints)
         logs = []
         for entry in entries:
             if entry.is_symlink():
@@ -121,6 +126,7 @@ def _topic_id(folder: str, entries: Iterable[os.DirEntry[str]]) -> str | None:
 def _named_file(path: str, suffixes: tuple[str, ...], listing: Listing) -> Iterator[Folder]:
     """The folder of one file. Its other files are not wanted: they show whether the file has a successor."""
     folder, name = os.path.split(path)
+    listing.checkpoints.read(os.path.dirname(folder))
     try:
         with os.scandir(folder) as listed:
             entries = list(listed)
