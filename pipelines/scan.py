@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import os
 import sys
 import time
@@ -21,12 +22,14 @@ from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.status import say, show
 from pipelines.command.tables import size_text
+from pipelines.plan.headers import end_of_batches
 from pipelines.plan.slices import Segment
 from pipelines.scanning import report
 from pipelines.scanning.findings import Findings, collect
 from pipelines.scanning.pool import scan_segments
 from pipelines.source.listing import list_segments, no_segments_error
 
+log = logging.getLogger("pipelines.scan")  # also where Python runs it as a script
 _STEP = 1.0  # seconds between two lines of progress
 
 
@@ -36,6 +39,7 @@ def scan(settings: Settings) -> Findings:
     listing = list_segments(
         settings.source,
         follow_symlinks=settings.follow_symlinks,
+        read_end=end_of_batches if settings.include_swap else None,
         topics=settings.topics,
         exclude_topics=settings.exclude_topics,
         topic=settings.topic,
@@ -79,6 +83,8 @@ class _Progress:
 def run(settings: Settings, path: Sequence[str]) -> None:
     """Scans and prints the findings. Raises DamageFound if there is damage and ``fail_on_damage`` is set."""
     findings = scan(dataclasses.replace(settings, source=tuple(path)))
+    for text in findings.warnings:
+        log.warning("%s", text)
     if settings.json:
         print(json.dumps(report.to_json(findings)))
     elif sys.stdout.isatty():

@@ -32,6 +32,7 @@ _START_SPARK = {
 }
 _START_KAFKA = {
     *("test_against_kafka", "test_format_bytes", "test_format_savings", "test_messages_against_kafka"),
+    "test_swaps_against_kafka",
     "test_watch_broker",
 }
 # Tests of time and memory, and those that look for inputs

@@ -71,7 +71,10 @@ def test_logs_are_landed_and_segments_go(spark: SparkSession, tmp_path: Path) ->
     logs = tmp_path / "it's % logs [1]"
     path = put(logs / "a-0", 0, *batches(0, 3), batch(9)[:40])
     put(logs / "a-0", 100, *batches(100, 1))
+    (logs / "replication-offset-checkpoint").write_text("0\n1\na 0 105\n")
     decode(spark, "going", [logs])
+    query = "SELECT first_lost, last_lost, is_certain FROM going.lost_offsets WHERE cause = 'missing_end'"
+    assert [tuple(row) for row in spark.sql(query).collect()] == [(103, 104, True)]
     (logs / "a-0" / "00000000000000000100.log").unlink()
     path.write_bytes(b"".join(batches(0, 40)))  # the cleaner merged the second segment into the first
     settings = Settings(source=(str(logs),), lake="going", sink="catalog")

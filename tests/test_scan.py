@@ -240,4 +240,10 @@ def test_offsets_that_no_segment_has_are_told(tmp_path: Path) -> None:
     ]
     text = list(report.to_text(findings))
     assert "damage: 1 range; 14 offsets in no segment" in text
-    assert report.to_json(findings)["logs"][0]["missing"][0] == {"first": 3, "last": 8, "empty": 1}
+    assert report.to_json(findings)["logs"][0]["missing"][0] == {
+        "first": 3,
+        "last": 8,
+        "empty": 1,
+        "cause": "missing_segment",
+        "is_certain": True,
+    }

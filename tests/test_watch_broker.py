@@ -19,6 +19,9 @@ import pytest
 from deltalake import DeltaTable
 
 from pipelines import decode_batches
+from pipelines.command.settings import Settings
+from pipelines.plan import missing
+from pipelines.scan import scan
 from tests.kafka.broker import Broker, Client, broker, client
 from tests.kafka.reader import read_folder
 from tests.soak.victims import Job, reaches
@@ -146,6 +149,24 @@ def test_nothing_is_lost_or_doubled_while_a_broker_writes_compacts_and_deletes(
     assert set(on_disk) <= set(sent["compacted"])
     assert {key: value for _, key, value in on_disk} == {key: value for _, key, value in sent["compacted"]}
     assert os.listdir(world.lake / "_runs") == ["lock"]
+    assert lost_at_the_edges(world) == []
+    last = max(world.folder("deleted").glob("*.log"))
+    os.truncate(last, last.stat().st_size - 1)
+    ((first_lost, last_lost, is_certain),) = lost_at_the_edges(world)
+    assert (first_lost <= last_lost, last_lost, is_certain) == (
+        True,
+        max(world.acknowledged["deleted"]),
+        True,
+    )
+
+
+def lost_at_the_edges(world: World) -> list[tuple[int, int, bool]]:
+    """What is lost by the checkpoint files of the broker, which has stopped."""
+    findings = scan(Settings(source=(str(world.running.logs),), topics="deleted|compacted", cores=1))
+    assert findings.warnings == []
+    return [
+        (one.first, one.last, one.is_certain) for _, one in findings.missing if one.cause != missing.SEGMENT
+    ]
 
 
 def records_of(folder: Path) -> list[tuple[int, str, str]]:

@@ -90,6 +90,9 @@ class Settings:
         None, identifier, "also register tables and views under this schema of the catalog", "NAME"
     )
     follow_symlinks: bool = _setting(False, flag, "follow links inside a source")
+    include_swap: bool = _setting(
+        False, flag, "take .log.swap files for the segments whose place they take when a broker starts"
+    )
     max_batch_uncompressed: int = _setting(
         256 * MIB, byte_count, "a batch that decompresses to more than this is quarantined", "BYTES"
     )
@@ -160,6 +163,8 @@ class Settings:
             )
         if self.topic is not None and self.from_raw:
             raise UserError("--topic and --partition are for files: what was landed has its own")
+        if self.include_swap and self.from_raw:
+            raise UserError("--include-swap is for files: what was landed are segments")
         self._check_catalog()
 
     def _check_catalog(self) -> None:

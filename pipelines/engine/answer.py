@@ -15,12 +15,13 @@ from pipelines.engine.duck import Database
 from pipelines.engine.errors import Unsupported
 from pipelines.engine.names import check_names
 from pipelines.engine.rows import Column, printed
-from pipelines.engine.snapshot import open_tables
+from pipelines.engine.snapshot import OpenTable, open_tables
 from pipelines.engine.text import Statement, parse
 from pipelines.engine.translate import Translated, translate
 from pipelines.engine.types import is_number
 from pipelines.lake.address import open_lake, tables_of
 from pipelines.views.declared import SESSION_VIEWS
+from udfs.format.report_tables import READ_BY_VIEWS
 from udfs.format.schema import Table
 
 # What can fail in the middle: bytes that are no UTF-8, overflow, division by zero, a cast
@@ -70,15 +71,16 @@ def arrow(
 def _database(lake: str, statement: str, cores: int | None, is_asked: bool) -> Database:
     """A database in which the statement can be asked. Raises as ``answer``."""
     address = open_lake(lake)
-    tables = {table.name: table for table in tables_of(address)}
+    there = {table.name: table for table in tables_of(address)}
+    tables = {table.name: table for table in READ_BY_VIEWS} | there
     parsed = parse(statement)
     check_names(parsed, tables)
     found = translated(parsed, tables.values())
     if not is_asked:
         raise Unsupported("nothing: Spark was asked")
-    return Database(
-        address, open_tables(address, [tables[name] for name in sorted(found.tables)]), found, cores
-    )
+    opened = open_tables(address, [there[name] for name in sorted(found.tables) if name in there])
+    opened |= {name: OpenTable(tables[name], {}) for name in found.tables - there.keys()}
+    return Database(address, opened, found, cores)
 
 
 def _batches(database: Database, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

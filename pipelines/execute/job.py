@@ -27,6 +27,7 @@ from pipelines.command.settings import CATALOG, Settings
 from pipelines.command.terminal import first_names
 from pipelines.execute import file_checks
 from pipelines.execute.decode import Decoded, Runner
+from pipelines.execute.log_edges import compare_with_checkpoints
 from pipelines.execute.progress import Progress
 from pipelines.execute.slice_rows import BINARY, DIRECT, Reader, choose_mode
 from pipelines.execute.summary import Summary, counted
@@ -36,6 +37,7 @@ from pipelines.lake.commit import LakeWriter, writing_conf
 from pipelines.lake.create import check_place, create_tables
 from pipelines.lake.intents import Intent, Intents
 from pipelines.plan import ledger
+from pipelines.plan.headers import end_of_batches
 from pipelines.plan.missing import Missing
 from pipelines.plan.obsolete import Obsolete
 from pipelines.plan.runs import Plan, Rules, make_plan
@@ -53,6 +55,7 @@ from pipelines.source.uris import local_path
 from pipelines.views.catalog import register_in_catalog
 from pipelines.views.register import add_missing_views
 from udfs.format import schema
+from udfs.format.report_tables import RUNS
 from udfs.source.fingerprint import Marks
 from udfs.source.store import canonical
 from udfs.spark.protocol import StageOptions
@@ -118,7 +121,7 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
             _run_all(on_demand, settings, work, lake, listing, plan, options, summary, progress)
         summary.seconds, summary.phases = time.monotonic() - began, dict(progress.seconds)
         if summary.segments:
-            lake.add_run(summary.to_row(began_us))
+            lake.add_rows(RUNS, summary.to_row(began_us))
     return summary
 
 
@@ -194,7 +197,7 @@ def _run_all(
     progress: Progress,
 ) -> None:
     """Executes the bounded runs of a plan, and adds their results to the summary."""
-    warnings = Counter(_warnings(listing, settings))
+    warnings = Counter([*_warnings(listing, settings), *listing.checkpoints.warnings])
     if plan.planned:
         warnings.update(plan.warnings)
     unreadable = {**listing.unreadable, **plan.unreadable}
@@ -221,8 +224,11 @@ def _run_all(
     if work.find_missing is not None:
         known = work.known(lake) if plan.planned else plan.known
         folders = pc.unique(plan.segments.column("partition_dir"))
-        summary.missing = work.find_missing(known.filter(pc.is_in(known.column("partition_dir"), folders)))
+        known = known.filter(pc.is_in(known.column("partition_dir"), folders))
+        edges = compare_with_checkpoints(lake, listing, known, options.run_id, options.began_us)
+        summary.missing = work.find_missing(known) + edges
     summary.unchanged, summary.skipped = plan.unchanged, dict(sorted(listing.skipped.items()))
+    summary.swap_files = listing.swap_files
     files = len(unreadable.keys() - listing.unreadable.keys())
     if files:
         summary.skipped[UNREADABLE] = summary.skipped.get(UNREADABLE, 0) + files
@@ -272,6 +278,7 @@ def _list(on_demand: SparkOnDemand, settings: Settings, progress: Progress) -> L
             settings.source,
             on_demand=on_demand,
             follow_symlinks=settings.follow_symlinks,
+            read_end=end_of_batches if settings.include_swap else None,
             topics=settings.topics,
             exclude_topics=settings.exclude_topics,
             topic=settings.topic,
@@ -303,7 +310,9 @@ def _rules(on_demand: SparkOnDemand, settings: Settings, listing: Listing, check
     landed |= set(listing.segments.column("partition_dir").to_pylist()) if settings.from_raw else set()
     return Rules(
         check=check,
-        is_gone=lambda uri: uri not in landed and file_checks.is_gone(on_demand, uri),
+        is_gone=lambda uri: (
+            uri in listing.replaced or (uri not in landed and file_checks.is_gone(on_demand, uri))
+        ),
         is_asked=lambda segment: redecode is not None and redecode.search(segment) is not None,
         compare_all=settings.verify_content or settings.from_raw,
         one_copy=settings.one_copy,

@@ -80,15 +80,15 @@ class Reader:
             if slice_.segment.length > _MAX_CONTENT:
                 raise UserError(
                     "--read binary loads a file whole and can't read more than 2 GiB: "
-                    f"{slice_.segment.segment} has {slice_.segment.length} bytes; use --read direct"
+                    f"{slice_.segment.uri} has {slice_.segment.length} bytes; use --read direct"
                 )
-        for bucket in {"/".join(s.segment.segment.split("/")[:3]) for s in slices}:
+        for bucket in {"/".join(s.segment.uri.split("/")[:3]) for s in slices}:
             open_to_spark(self.spark, bucket)
         plan = self.spark.createDataFrame(to_arrow(slices, version)).drop("content")
-        contents = self._files([s.segment.segment for s in slices]).select(
-            F.regexp_replace("path", r"\Afile:/+", "file:///").alias("read_segment"), "content"
+        contents = self._files([s.segment.uri for s in slices]).select(
+            F.regexp_replace("path", r"\Afile:/+", "file:///").alias("read_file"), "content"
         )
-        joined = contents.join(F.broadcast(plan), F.col("read_segment") == F.col("segment"))
+        joined = contents.join(F.broadcast(plan), F.col("read_file") == F.coalesce("file", "segment"))
         # Spark gives no row for an empty file
         empty = plan.where("length = 0").withColumn("content", F.lit(b""))
         return joined.where("length > 0").select(*SLICE_SCHEMA.names).union(empty.select(*SLICE_SCHEMA.names))

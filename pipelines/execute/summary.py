@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -53,6 +53,7 @@ class Summary:
     uncertain: partition_dir of logs whose last stable offset is held by a transaction of uncertain outcome.
     unknown_outcomes: number of transactions whose outcome can't be known.
     missing: offsets that no segment of the logs has, each range with ``<topic>-<partition>``.
+    swap_files: segments of the sources whose bytes are in ``.log.swap`` files.
     """
 
     run_id: str
@@ -78,6 +79,7 @@ class Summary:
     uncertain: set[str] = field(default_factory=set)
     unknown_outcomes: int = 0
     missing: list[tuple[str, Missing]] = field(default_factory=list)
+    swap_files: int = 0
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -152,8 +154,10 @@ class Summary:
                 **counted,
                 "damaged_before": sum(self.known_damage.values()),
                 "missing_offsets": self.missing_offsets,
+                "missing": [{"log": log, **asdict(one)} for log, one in self.missing],
                 "in_part": self.in_part,
                 "undecoded": self.undecoded,
+                "swap_files": self.swap_files,
                 "bytes": self.bytes,
                 "seconds": round(self.seconds, 3),
                 "phases": {name: round(seconds, 3) for name, seconds in self.phases.items()},
@@ -234,6 +238,8 @@ class Summary:
         lines = [f"chunks: {self.chunks:,}"] if self.chunks else []
         if self.unchanged:
             lines.append(f"nothing new in {counted_noun(self.unchanged, 'known segment')}")
+        if self.swap_files:
+            lines.append(f"in place of segments: {counted_noun(self.swap_files, 'swap file')}")
         return lines + [f"skipped: {count:,} x {reason}" for reason, count in self.skipped.items()]
 
     def damage_line(self) -> str:

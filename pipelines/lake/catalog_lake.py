@@ -34,7 +34,7 @@ from pipelines.lake.intents import Intent, Intents
 from pipelines.plan import ledger
 from pipelines.plan.ledger import NAMES, LedgerRow, Partition
 from pipelines.source.delta import sql_in, sql_literal
-from udfs.format.report_tables import RUNS
+from udfs.format.report_tables import READ_BY_VIEWS
 from udfs.format.schema import RAW_SEGMENTS, SEGMENTS, TRANSACTIONS, Table, columns
 from udfs.source.store import scheme_of
 
@@ -102,7 +102,7 @@ def create_lake(spark: SparkSession, schema: str) -> None:
     """Creates the schema and the tables of a lake where they are missing; the ledger last."""
     spark.sql(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
     _refuse_s3(spark, schema)
-    for table in (UNFINISHED, *LEDGER_LAST):
+    for table in (UNFINISHED, *READ_BY_VIEWS, *LEDGER_LAST):
         create_table(spark, schema, table)
 
 
@@ -202,9 +202,12 @@ class CatalogLake(LakeWriter):
         rows = self.table(TRANSACTIONS.name).select("topic", "partition").distinct().collect()
         return {(row["topic"], row["partition"]) for row in rows}
 
-    def add_run(self, row: pa.Table) -> None:
-        create_table(self._spark, self.address, RUNS)
-        self._append_to(RUNS, self._spark.createDataFrame(row))
+    def add_rows(self, table: Table, rows: pa.Table) -> None:
+        create_table(self._spark, self.address, table)
+        self._append_to(table, self._spark.createDataFrame(rows))
+
+    def has(self, table: Table) -> bool:
+        return self._spark.catalog.tableExists(f"{quoted(self.address)}.{sql_name(table.name)}")
 
     def stage(self, rows: DataFrame, name: str) -> None:
         rows.write.format("delta").mode("append").saveAsTable(self.intents.staged_table(name))

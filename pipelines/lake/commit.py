@@ -44,7 +44,7 @@ from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.session import configured
 from pipelines.command.settings import Settings
 from pipelines.lake import transactions
-from pipelines.lake.address import table_path
+from pipelines.lake.address import table_path, table_version
 from pipelines.lake.committed import DECODED, INGEST_APP, CommittedTables
 from pipelines.lake.conditions import delete_predicate, partition_predicate
 from pipelines.lake.create import create_table
@@ -56,7 +56,6 @@ from pipelines.source.hadoop import open_to_spark
 from pipelines.source.uris import escape
 from udfs.arrow.parquet_sink import DataFile
 from udfs.format import schema
-from udfs.format.report_tables import RUNS
 from udfs.format.schema import Table
 from udfs.spark.protocol import BATCH_ROW, DAMAGE_ROW, STAGED_DDL
 
@@ -106,10 +105,14 @@ class LakeWriter(CommittedTables):
         """The topic-partitions that have rows in ``transactions``."""
         return transactions.with_rows(self.address)
 
-    def add_run(self, row: pa.Table) -> None:
-        """Appends the row of a job to ``runs``, which is made where it is missing."""
-        create_table(self.address, RUNS)
-        append_rows(self.path(RUNS.name), row)
+    def add_rows(self, table: Table, rows: pa.Table) -> None:
+        """Appends rows to a table of reports, such as ``runs``, which is made where it is missing."""
+        create_table(self.address, table)
+        append_rows(self.path(table.name), rows)
+
+    def has(self, table: Table) -> bool:
+        """Whether a table of reports is there."""
+        return table_version(self.address, table.name) is not None
 
     def chunks_of_run(self, run_id: str) -> pa.Table:
         """The chunks that a run landed, without their content."""

@@ -14,14 +14,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pipelines.source.swaps import End
 from udfs.format import layout as f
-from udfs.source.byte_source import ByteSource, local_path
+from udfs.source.byte_source import ByteSource, FileSource, local_path, open_source
 from udfs.source.store import is_object_store, open_store
 
 _HEADER = struct.Struct(">qi4xb")  # offset, length, leader epoch or checksum, magic
 _LEAST = {f.MAGIC_V0: f.V0_MIN_SIZE, f.MAGIC_V1: f.V1_MIN_SIZE, f.MAGIC_V2: f.V2_HEADER_SIZE}
 _INT64, _INT32 = struct.Struct(">q"), struct.Struct(">i")
 _BLOCK = 4096  # a page: small batches share a read, a larger one costs no more than its header does
+_OBJECT_BLOCK = 1 << 17  # of an object, which is fetched ahead in large reads
 _MOST_INDEX_BYTES = 1 << 27
 NO_INDEX = np.zeros((0, 2), dtype=np.int64)
 
@@ -43,12 +45,12 @@ class Header(NamedTuple):
 
 def headers(source: ByteSource, start: int, length: int) -> Iterator[Header]:
     """Batches from ``start`` on, as far as plausible headers follow each other up to ``length``."""
-    buf = bytearray(_BLOCK)
+    buf = bytearray(_BLOCK if isinstance(source, FileSource) else _OBJECT_BLOCK)
     block, begin, end = np.frombuffer(buf, dtype=np.uint8), 0, 0
     at = start
     while at + f.HEADER_UP_TO_MAGIC <= length:
         if at < begin or at + min(f.V2_HEADER_SIZE, length - at) > end:
-            got = source.read_into(at, block[: min(_BLOCK, length - at)])
+            got = source.read_into(at, block[: min(len(buf), length - at)])
             begin, end = at, at + got
             if got < f.HEADER_UP_TO_MAGIC:
                 return
@@ -64,6 +66,21 @@ def headers(source: ByteSource, start: int, length: int) -> Iterator[Header]:
             (timestamp,) = _INT64.unpack_from(buf, at - begin + place)
         yield Header(at, size, magic, offset, last_offset, timestamp)
         at += size
+
+
+def end_of_batches(uri: str, base: int, length: int) -> End:
+    """Where the batches of a swap file end, as ``LogSegment.readNextOffset`` tells it.
+
+    base: the offset in its name. length: bytes. Raises a SourceError where it can't be opened or read.
+    """
+    source = open_source(uri)
+    try:
+        last = None
+        for header in headers(source, 0, length):
+            last = header
+    finally:
+        source.close()
+    return End(last.last_offset + 1, last.end == length) if last else End(base, length == 0)
 
 
 def is_older(source: ByteSource, segment: str, base: int, length: int, timestamp: int) -> bool:

@@ -86,6 +86,7 @@ class Landed:
         )
         columns = {name: found.column(name) for name in found.column_names}
         columns |= {"has_successor": successor, "wanted": pa.repeat(True, found.num_rows)}
+        columns["file"] = pa.nulls(found.num_rows, pa.string())
         table = pa.table({name: columns[name] for name in LISTING_SCHEMA.names}).cast(LISTING_SCHEMA)
         order = [("partition_dir", "ascending"), ("file_base_offset", "ascending")]
         listing.segments = table.sort_by(order)

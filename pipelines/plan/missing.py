@@ -1,4 +1,5 @@
-"""Offsets that no segment of a log has: a segment in the middle is missing, or has lost its bytes.
+"""Offsets that no segment of a log has: a segment in the middle is missing, or has lost its bytes; or the log
+begins later, or ends before, than the broker's checkpoint files say.
 
 What is known of each segment decides: its row of the ledger, or the totals of a scan. The view
 ``lost_offsets`` knows every batch, and the causes of all ranges.
@@ -7,14 +8,21 @@ What is known of each segment decides: its row of the ledger, or the totals of a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipelines.command.terminal import counted_noun
 from pipelines.plan import ledger
+from pipelines.source.checkpoints import Checkpoint
+from pipelines.source.listing import ListedLog
+
+# Causes, as the view lost_offsets names them
+SEGMENT, START, END = "missing_segment", "missing_start", "missing_end"
 
 
 @dataclass(frozen=True)
@@ -42,14 +50,31 @@ class Extent:
 
 @dataclass(frozen=True)
 class Missing:
-    """Offsets that no segment has. empty: segments among them without a batch."""
+    """Offsets that no segment has.
+
+    empty: segments among them without a batch. cause: SEGMENT, START or END. is_certain: whether records
+    were there. At the end that is so below the high watermark; above it, up to the recovery point, a new
+    leader may have truncated them. At the start the broker may have deleted them since, or moved them to
+    remote storage.
+    """
 
     first: int
     last: int
-    empty: int
+    empty: int = 0
+    cause: str = SEGMENT
+    is_certain: bool = True
 
     @property
     def why(self) -> str:
+        if self.cause == START:
+            noted = f"the checkpoint's log start offset is {self.first:,}"
+            return f"{noted}: the first segment is lost, deleted since, or in remote storage"
+        if self.cause == END:
+            noted = "high watermark" if self.is_certain else "recovery point"
+            return (
+                f"the checkpoint's {noted} is {self.last + 1:,}: the end of the log is lost, or the "
+                "checkpoint file was copied later than the segment"
+            )
         return (
             f"{counted_noun(self.empty, 'segment')} without a batch" if self.empty else "no segment has them"
         )
@@ -71,6 +96,68 @@ def missing_ranges(extents: Sequence[Extent]) -> list[Missing]:
             found.append(Missing(following, one.file_base_offset - 1, empty))
         following, empty, in_damage = max(following, one.last + 1), 0, one.ends_in_damage
     return found
+
+
+class Edges(NamedTuple):
+    """A log as its segments have it.
+
+    start: base offset of the first one. end: the offset behind the last batch, or the base offset of the last
+    segment if that is higher, as Kafka's log end offset is.
+    """
+
+    topic: str
+    partition: int
+    partition_dir: str
+    start: int
+    end: int
+
+
+def at_edges(edges: Edges, checkpoint: Checkpoint | None) -> list[Missing]:
+    """The offsets that a checkpoint names before the start and behind the end of a log."""
+    if checkpoint is None:
+        return []
+    found = []
+    noted = checkpoint.log_start_offset
+    if noted is not None and noted < edges.start:
+        found.append(Missing(noted, edges.start - 1, cause=START, is_certain=False))
+    end = edges.end
+    for offset, is_certain in ((checkpoint.high_watermark, True), (checkpoint.recovery_point, False)):
+        if offset is not None and offset > end:
+            found.append(Missing(end, offset - 1, cause=END, is_certain=is_certain))
+            end = offset
+    return found
+
+
+def edges_of_ledger(rows: pa.Table, noted: Mapping[str, ListedLog]) -> list[Edges]:
+    """The edges of logs in the ledger, of those that hold the end that was listed.
+
+    A segment that was left out, or could not be decoded, leaves the end unknown.
+    """
+    last = pa.array([log.last_segment for log in noted.values()], pa.string())
+    ends = rows.filter(pc.is_in(rows.column("segment"), last)).select(["partition_dir", "length", "left_out"])
+    whole = [
+        row["partition_dir"]
+        for row in ends.to_pylist()
+        if row["left_out"] >= 0 and row["length"] >= noted[row["partition_dir"]].last_length
+    ]
+    rows = rows.filter(pc.is_in(rows.column("partition_dir"), pa.array(whole, pa.string())))
+    logs = rows.group_by(["topic", "partition", "partition_dir"]).aggregate(
+        [(name, "min") for name in ("file_base_offset", "log_start_offset")]
+        + [(name, "max") for name in ("file_base_offset", "end_offset")]
+    )
+    return [
+        Edges(
+            row["topic"],
+            row["partition"],
+            row["partition_dir"],
+            min(row["file_base_offset_min"], row["log_start_offset_min"]),
+            max(
+                row["file_base_offset_max"],
+                -1 if row["end_offset_max"] is None else row["end_offset_max"] + 1,
+            ),
+        )
+        for row in logs.to_pylist()
+    ]
 
 
 def of_ledger(rows: pa.Table) -> list[tuple[str, Missing]]:

@@ -260,34 +260,35 @@ def _asks_more(was: LedgerRow, asked: Scope) -> bool:
 
 
 def _seen(listed: pa.Table) -> list[Seen]:
-    columns = listed.select(["length", "modified", "has_successor", "topic_id", "landed_at"])
+    columns = listed.select(["length", "modified", "has_successor", "topic_id", "landed_at", "file"])
     return [Seen(**row) for row in columns.to_pylist()]
 
 
 def _marks(was: list[LedgerRow], seen: list[Seen], rules: Rules) -> list[Marks]:
     """What the files say of their fingerprints; all bytes are compared where they must be."""
     if rules.compare_all:
-        return rules.check(_to_check(was, True))
+        return rules.check(_to_check(was, seen, True))
     marks = [Marks.SAME] * len(was)
     to_read = [i for i in range(len(was)) if not rules.is_known_unread(seen[i], was[i])]
-    found = rules.check(_to_check([was[i] for i in to_read], False))
+    found = rules.check(_to_check([was[i] for i in to_read], [seen[i] for i in to_read], False))
     for i, mark in zip(to_read, found, strict=True):
         marks[i] = mark
     again = [i for i in range(len(was)) if must_compare(seen[i], was[i], marks[i])]
     if again:
-        for i, mark in zip(again, rules.check(_to_check([was[i] for i in again], True)), strict=True):
+        found = rules.check(_to_check([was[i] for i in again], [seen[i] for i in again], True))
+        for i, mark in zip(again, found, strict=True):
             marks[i] = mark
     return marks
 
 
-def _to_check(was: Iterable[LedgerRow], whole: bool) -> pa.Table:
+def _to_check(was: Iterable[LedgerRow], seen: Iterable[Seen], whole: bool) -> pa.Table:
     rows = [
         {
-            "segment": row.segment,
+            "segment": one.file or row.segment,
             "decoded_bytes": row.decoded_bytes,
             "fingerprint": row.fingerprint,
             "content_crc32c": row.content_crc32c if whole else None,
         }
-        for row in was
+        for row, one in zip(was, seen, strict=True)
     ]
     return pa.Table.from_pylist(rows, schema=TO_CHECK_SCHEMA)

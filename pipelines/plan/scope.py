@@ -24,7 +24,7 @@ from udfs.source.byte_source import FileSource, SourceError, local_path
 
 _THREADS = 8
 _CHUNK = 1 << 14
-_COLUMNS = ("segment", "file_base_offset", "length", "modified")
+_COLUMNS = ("segment", "file", "file_base_offset", "length", "modified")
 
 
 def outside_by_name(folders: pa.Array, bases: pa.Array, scope: Scope) -> np.ndarray:
@@ -80,13 +80,14 @@ def _is_older(scope: Scope, since: int, row: dict[str, Any], was: LedgerRow | No
         before = Scope.parse(was.scope)
         if before.hull(scope) == before:
             return True  # as it was found then: the headers need not be read by every run
-    path = local_path(row["segment"])
+    file = row["file"] or row["segment"]  # a swap file has indexes of another name: none are found
+    path = local_path(file)
     try:
         source = FileSource(path or "")
     except SourceError:
         return False
     try:
-        return is_older(source, row["segment"], row["file_base_offset"], row["length"], since)
+        return is_older(source, file, row["file_base_offset"], row["length"], since)
     except SourceError:
         return False
     finally:

@@ -26,6 +26,7 @@ def slice_row(slice_: Slice, version: int) -> dict[str, Any]:
         "partition": segment.partition,
         "partition_dir": segment.partition_dir,
         "segment": segment.segment,
+        "file": segment.file,
         "file_base_offset": segment.file_base_offset,
         "length": segment.length,
         "modified": segment.modified,

@@ -30,6 +30,7 @@ class Segment:
     """One segment of a run.
 
     segment: canonical URI. partition_dir: URI of its folder.
+    file: URI of the swap file that holds its bytes; None: the segment does.
     length: bytes when it was listed; this run ignores bytes that were appended later.
     modified: modification time, microseconds since 1970 UTC.
     log_start_offset, topic_id: of its folder when it was listed; topic_id None if unknown.
@@ -50,9 +51,15 @@ class Segment:
     log_start_offset: int = 0
     topic_id: str | None = None
     landed_at: int | None = None
+    file: str | None = None
     action: Action = Action.NEW
     was: LedgerRow | None = field(default=None, compare=False)
     scope: Scope = ALL
+
+    @property
+    def uri(self) -> str:
+        """Where its bytes are."""
+        return self.file or self.segment
 
     @property
     def start(self) -> int:

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from pipelines.plan.missing import Extent, Missing, missing_ranges
+from pipelines.plan.missing import Edges, Extent, Missing, at_edges, missing_ranges
 from pipelines.plan.slices import Segment
 from pipelines.scanning.slice_scan import DamagedRange, Format, FormatCount, SliceScan, highest, lowest
 from pipelines.source.listing import Listing
@@ -75,6 +75,7 @@ class Log:
 class Findings:
     """All findings of a scan. skipped: reason -> number of files or folders. unreadable: URI -> why.
 
+    swap_files: URIs of those that stand for segments. warnings: what else a person should know.
     named: topic and partition that were given for all segments; None if their folders tell them.
     """
 
@@ -83,6 +84,8 @@ class Findings:
     logs: list[Log] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
     unreadable: dict[str, str] = field(default_factory=dict)
+    swap_files: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
     @property
@@ -119,12 +122,26 @@ def collect(
     findings = Findings(tuple(sources), skipped=listing.skipped, unreadable=dict(listing.unreadable))
     by_folder: dict[str, list[tuple[Segment, list[SliceScan]]]] = defaultdict(list)
     for segment, slices in scanned:
+        if segment.file is not None:
+            findings.swap_files.append(segment.file)
         problem = next((s.report for s in slices if s.report.problem), None)
         if problem is not None:
-            findings.unreadable[segment.segment] = problem.detail
+            findings.unreadable[segment.uri] = problem.detail
         else:
             by_folder[segment.partition_dir].append((segment, slices))
-    findings.logs = [_log(segments) for segments in by_folder.values()]
+    noted = listing.noted_logs()
+    findings.warnings = listing.checkpoints.warnings
+    for folder, segments in by_folder.items():
+        log = _log(segments)
+        findings.logs.append(log)
+        # of a segment that can't be read the end is not known
+        if folder in noted and segments[-1][0].segment == noted[folder].last_segment:
+            end = max(
+                segments[-1][0].file_base_offset, -1 if log.last_offset is None else log.last_offset + 1
+            )
+            edges = Edges(log.topic, log.partition, folder, segments[0][0].log_start_offset, end)
+            log.missing += at_edges(edges, noted[folder].checkpoint)
+            log.missing.sort(key=lambda one: one.first)
     findings.logs.sort(key=lambda log: (log.topic, log.partition, log.partition_dir))
     return findings
 
@@ -183,6 +200,7 @@ def _damages(segment: Segment, slices: list[SliceScan], following: int | None) -
         damages += [
             replace(
                 one,
+                segment=segment.uri,
                 last_offset=last if one.last_offset is None else one.last_offset,
                 next_offset=next_sound if one.next_offset is None else one.next_offset,
             )

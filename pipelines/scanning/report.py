@@ -13,6 +13,7 @@ from pipelines.command.tables import SHOWN, Section, print_table, shortened, siz
 from pipelines.command.terminal import counted_noun, invocation, printable
 from pipelines.scanning.findings import Findings, Log, OpenTransaction
 from pipelines.scanning.slice_scan import DamagedRange, Format, FormatCount
+from pipelines.source.naming import SWAP
 
 _REST = " (all of them: --json)"
 _BROKER = "--bootstrap-server HOST:9092"
@@ -77,6 +78,7 @@ def sections(findings: Findings) -> Iterator[Section]:
             ],
             (1,),
         ),
+        Section("swap files", ("in place of segments",), [(printable(one),) for one in findings.swap_files]),
         Section(
             "unreadable",
             ("file or folder", "why"),
@@ -167,6 +169,8 @@ def next_steps(findings: Findings) -> list[str]:
     sources = " ".join(f"--source {shlex.quote(source)}" for source in findings.sources)
     if findings.named is not None:
         sources += " --topic {} --partition {}".format(*findings.named)
+    if findings.swap_files or SWAP in findings.skipped:
+        sources += " --include-swap"
     steps = [
         "# decode all records, batches and damaged ranges into tables",
         f"{invocation()} decode {sources} --lake lake",
@@ -215,8 +219,10 @@ def to_json(findings: Findings) -> dict[str, Any]:
         "damaged": len(findings.damages),
         "seconds": round(findings.seconds, 3),
         "logs": logs,
+        "swap_files": findings.swap_files,
         "skipped": dict(sorted(findings.skipped.items())),
         "unreadable": findings.unreadable,
+        "warnings": findings.warnings,
         "next": next_steps(findings),
     }
 

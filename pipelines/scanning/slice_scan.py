@@ -95,7 +95,7 @@ def scan_slice(slice_: Slice, max_batch_uncompressed: int) -> SliceScan:
     segment = slice_.segment
     ids = (slice_.group_id, segment.segment, slice_.start)
     try:
-        source = open_source(segment.segment, slice_.stop)
+        source = open_source(segment.uri, slice_.stop)
     except SourceError as error:
         return SliceScan(SliceReport(*ids, problem=_problem(error), detail=str(error)))
     try:

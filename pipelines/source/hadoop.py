@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -62,53 +63,69 @@ def open_to_spark(spark: SparkSession, uri: str) -> None:
             configuration.set(name, value)
 
 
-def list_files(spark: SparkSession, uri: str) -> tuple[pa.Table, set[str]]:
-    """Every ``.log`` file at or below a URI or glob. Raises a UserError if it cannot be listed.
+def list_files(
+    spark: SparkSession, uri: str, suffixes: tuple[str, ...] = (SEGMENT_SUFFIX,)
+) -> tuple[pa.Table, set[str]]:
+    """Every file at or below a URI or glob whose name ends so. Raises a UserError if it cannot be listed.
 
     Returns a table of FILES_SCHEMA (modified: microseconds since 1970 UTC), and the paths of files that the
     URI itself names: for those, the table holds all files of their folder.
 
     Spark's recursive listing skips folders whose name begins with ``_`` (``__consumer_offsets-0``) and reads
-    ``a=1`` as a table partition; one glob for each depth does neither.
+    ``a=1`` as a table partition; one glob for each depth does neither. Spark lists the segments, as they may
+    be many; Hadoop what the log cleaner left, empty files too, which Spark leaves out.
     """
     try:
-        patterns, named = _patterns(spark, uri)
+        folders, named = _folders(spark, uri)
+        patterns = [f"{folder}/*{SEGMENT_SUFFIX}" for folder in folders]
+        patterns = [pattern for pattern in patterns if len(_glob(spark, pattern))]
+        others = _statuses(
+            spark, [f"{folder}/*{s}" for folder in folders for s in suffixes if s != SEGMENT_SUFFIX]
+        )
         if not patterns:
-            return FILES_SCHEMA.empty_table(), named
+            return others, named
         reader = spark.read.format("binaryFile").option("ignoreMissingFiles", "true")
         files = reader.load(patterns).select(
             "path", "length", F.unix_micros("modificationTime").alias("modified")
         )
-        return files.toArrow().cast(FILES_SCHEMA), named
+        return pa.concat_tables([files.toArrow().cast(FILES_SCHEMA), others]), named
     except AnalysisException as error:
         if error.getCondition() == "PATH_NOT_FOUND":
             return FILES_SCHEMA.empty_table(), set()
         raise UserError(f"{uri} can't be listed: {one_line(error)}") from error
 
 
-def _patterns(spark: SparkSession, uri: str) -> tuple[list[str], set[str]]:
-    """Globs of the ``.log`` files at or below a URI, one per depth; and files that the URI itself names."""
+def _folders(spark: SparkSession, uri: str) -> tuple[list[str], set[str]]:
+    """Globs of the folders at or below a URI, one per depth; and segments that the URI itself names."""
     try:
         roots = _glob(spark, escape(uri)) or _glob(spark, uri)
         if not roots:
             raise UserError(f"no such path: {uri}")
-        patterns, named = [], set()
+        folders, named = [], set()
         for status in roots:
             path = status.getPath()
             level = escape(path.toString()).rstrip("/")
             if status.isDirectory():
                 while len(_glob(spark, level + "/*")):
-                    if len(_glob(spark, level + "/*" + SEGMENT_SUFFIX)):
-                        patterns.append(level + "/*" + SEGMENT_SUFFIX)
+                    folders.append(level)
                     level += "/*"
             elif level.endswith(SEGMENT_SUFFIX):
                 named.add(path.toString())
-                patterns.append(escape(path.getParent().toString()) + "/*" + SEGMENT_SUFFIX)
-        return list(dict.fromkeys(patterns)), named
+                folders.append(escape(path.getParent().toString()))
+        return list(dict.fromkeys(folders)), named
     except UserError:
         raise
     except Exception as error:
         raise UserError(f"{uri} can't be opened: {one_line(error)}") from error
+
+
+def _statuses(spark: SparkSession, patterns: Sequence[str]) -> pa.Table:
+    """The files that match globs, as Hadoop tells them: FILES_SCHEMA."""
+    found = [status for pattern in patterns for status in _glob(spark, pattern) if status.isFile()]
+    rows = [(s.getPath().toString(), s.getLen(), s.getModificationTime() * 1000) for s in found]
+    columns = zip(*rows, strict=True) if rows else [[]] * len(FILES_SCHEMA)
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, FILES_SCHEMA, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=FILES_SCHEMA)
 
 
 def _glob(spark: SparkSession, pattern: str) -> Any:

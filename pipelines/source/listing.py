@@ -6,11 +6,10 @@ same. A million files take some 150 MB, as Arrow columns.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import regex
@@ -18,22 +17,23 @@ import regex
 from pipelines.command.errors import UserError
 from pipelines.command.terminal import first_names
 from pipelines.command.values import REGEX_FLAGS
+from pipelines.source.checkpoints import Checkpoint, Checkpoints
+from pipelines.source.folder import File, Folder
+from pipelines.source.local import local_folders
 from pipelines.source.naming import (
-    LEFT_BEHIND,
+    CLEANED_SUFFIX,
     NO_PARTITION,
     NULL_TO_SPARK,
     NULL_TOPIC,
     SEGMENT_SUFFIX,
-    UNREADABLE,
-    UNREADABLE_FOLDER,
+    SWAP_SUFFIX,
     PartitionFolder,
     counts_folders,
-    left_behind,
     parse_file,
     parse_folder,
-    parse_topic_id,
 )
-from pipelines.source.uris import canonical, resolve
+from pipelines.source.swaps import Completed, ReadEnd, complete_swaps, segments_alone
+from pipelines.source.uris import resolve
 from udfs.source.store import is_object_store
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ LISTING_SCHEMA = pa.schema(
         ("partition", pa.int32()),
         ("partition_dir", pa.string()),
         ("segment", pa.string()),
+        ("file", pa.string()),
         ("file_base_offset", pa.int64()),
         ("length", pa.int64()),
         ("modified", pa.int64()),
@@ -56,29 +57,19 @@ LISTING_SCHEMA = pa.schema(
     ]
 )
 _ROWS = 1 << 16
-_METADATA = "partition.metadata"
-_LEFT_BEHIND = tuple(LEFT_BEHIND)
+_ALONE, _WITH_SWAPS = (SEGMENT_SUFFIX,), (SEGMENT_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX)
 
 
-class File(NamedTuple):
-    """A ``.log`` file.
+@dataclass(frozen=True)
+class ListedLog:
+    """A log whose segments were all listed and are all wanted, and of which checkpoint files tell something.
 
-    modified: microseconds since 1970 UTC. wanted: False if no source names the file, and it was listed only
-    because another file of its folder was named.
+    last_segment: URI of the segment with the highest base offset. last_length: its bytes when it was listed.
     """
 
-    name: str
-    length: int
-    modified: int
-    wanted: bool
-
-
-class Folder(NamedTuple):
-    """A folder with its ``.log`` files. uri: canonical, no trailing slash. topic_id: None if unknown."""
-
-    uri: str
-    files: list[File]
-    topic_id: str | None
+    checkpoint: Checkpoint
+    last_segment: str
+    last_length: int
 
 
 @dataclass
@@ -87,11 +78,14 @@ class Listing:
 
     segments: LISTING_SCHEMA, by folder and base offset. It holds all segments of each partition folder;
     ``wanted`` is False for those that no source names. modified, landed_at: microseconds since 1970 UTC;
-    landed_at is null unless the bytes come from ``raw_segments``.
+    landed_at is null unless the bytes come from ``raw_segments``. file: the swap file that holds a segment's
+    bytes, as a URI; null where the segment does.
+    replaced: URIs of segments that swap files take the place of.
     skipped: reason -> number of folders, or of files (``naming.counts_folders``).
     unreadable: URI of a folder or file that could not be read -> why.
     partial: URIs of folders of which not every file could be listed.
     unasked: topics with segments that the filters exclude.
+    checkpoints: what the broker noted of the logs; of local folders alone.
     """
 
     segments: pa.Table = field(default_factory=LISTING_SCHEMA.empty_table)
@@ -99,6 +93,35 @@ class Listing:
     unreadable: dict[str, str] = field(default_factory=dict)
     partial: set[str] = field(default_factory=set)
     unasked: set[str] = field(default_factory=set)
+    replaced: set[str] = field(default_factory=set)
+    checkpoints: Checkpoints = field(default_factory=Checkpoints)
+
+    @property
+    def swap_files(self) -> int:
+        """Wanted segments whose bytes are in swap files."""
+        files = self.segments.filter(self.segments.column("wanted")).column("file")
+        return len(files) - files.null_count
+
+    def noted_logs(self) -> dict[str, ListedLog]:
+        """The logs that can be compared with what the broker noted of them, by their folder."""
+        if not self.checkpoints.found:
+            return {}
+        logs = self.segments.group_by("partition_dir", use_threads=False).aggregate(
+            [(name, "last") for name in ("topic", "partition", "segment", "length")] + [("wanted", "all")]
+        )
+        noted = {}
+        for row in logs.filter(logs.column("wanted_all")).to_pylist():
+            folder = row["partition_dir"]
+            checkpoint = self.checkpoints.of(folder, row["topic_last"], row["partition_last"])
+            if checkpoint is not None and folder not in self.partial:
+                noted[folder] = ListedLog(checkpoint, row["segment_last"], row["length_last"])
+        return noted
+
+    def note(self, folder: str, done: Completed) -> None:
+        """Notes what swap files did to the segments of a folder, by its URI."""
+        self.replaced |= {f"{folder}/{name}" for name in done.replaced}
+        self.skipped.update(+done.skipped)
+        self.unreadable |= done.unreadable
 
 
 class TopicFilter:
@@ -132,25 +155,29 @@ def list_segments(
     topic: str | None = None,
     partition: int | None = None,
     null_topic: bool = True,
+    read_end: ReadEnd | None = None,
 ) -> Listing:
     """The segments of all sources, each once. Raises a UserError if a source can't be opened or holds none.
 
     on_demand: its Spark lists file systems that only it opens; None where none are among the sources.
     topic, partition: of the segments, whatever their folder is called; then all have to be in one folder.
     null_topic: whether a topic with the name that Spark's writer reads as null may be decoded.
+    read_end: tells where a swap file ends; then these stand for the segments whose place they take. None:
+    they are skipped.
     """
     sources = [sources] if isinstance(sources, str) else list(sources)
     topic_filter = TopicFilter(topics, exclude_topics)
     resolved = resolve(sources, _default_scheme(on_demand))
     listing = Listing()
     rows = _Rows()
-    local = _local_folders(resolved.folders, resolved.files, follow_symlinks, listing)
-    folders = list(_merged([*local, *_remote_folders(on_demand, resolved.remote)]))
+    suffixes = _ALONE if read_end is None else _WITH_SWAPS
+    local = local_folders(resolved.folders, resolved.files, follow_symlinks, suffixes, listing)
+    folders = list(_merged([*local, *_remote_folders(on_demand, resolved.remote, suffixes)]))
     if topic is not None:
         _check_one_folder(folders)
     for folder in folders:
         place = parse_folder(folder.uri if topic is None else f"{topic}-{partition}")
-        _add_folder(folder, place, topic_filter, null_topic, listing, rows)
+        _add_folder(folder, place, topic_filter, null_topic, read_end, listing, rows)
     listing.segments = rows.table().sort_by(
         [("partition_dir", "ascending"), ("file_base_offset", "ascending")]
     )
@@ -212,24 +239,29 @@ def _add_folder(
     place: PartitionFolder | str,
     topic_filter: TopicFilter,
     null_topic: bool,
+    read_end: ReadEnd | None,
     listing: Listing,
     rows: _Rows,
 ) -> None:
     """Adds the segments of a folder to ``rows``, or counts in ``listing`` why they are skipped."""
-    wanted = sum(file.wanted for file in folder.files)
+    done = Completed(folder.files) if read_end is None else Completed(segments_alone(folder.files))
     if not isinstance(place, str) and place.topic == NULL_TOPIC and not null_topic:
         place = NULL_TO_SPARK
     if isinstance(place, str):
-        listing.skipped[place] += 1 if counts_folders(place) else wanted
+        listing.skipped[place] += 1 if counts_folders(place) else sum(file.wanted for file in done.files)
         return
+    is_asked = topic_filter(place.topic)
+    if read_end is not None and is_asked:
+        done = complete_swaps(folder, read_end)
+        listing.note(folder.uri, done)
     segments: list[tuple[int, File]] = []
-    for file in folder.files:
+    for file in done.files:
         offset = parse_file(file.name)
         if isinstance(offset, int):
             segments.append((offset, file))
         elif file.wanted:
             listing.skipped[offset] += 1
-    if not topic_filter(place.topic):
+    if not is_asked:
         if any(file.wanted for _, file in segments):
             listing.unasked.add(place.topic)
         return
@@ -240,6 +272,7 @@ def _add_folder(
             *place,
             folder.uri,
             f"{folder.uri}/{file.name}",
+            done.swaps.get(file.name),
             offset,
             file.length,
             file.modified,
@@ -266,110 +299,6 @@ def _merged(folders: Iterable[Folder]) -> Iterator[Folder]:
     return iter(by_uri.values())
 
 
-# Local folders
-
-
-def _local_folders(
-    roots: Iterable[str], files: Iterable[str], follow_symlinks: bool, listing: Listing
-) -> Iterator[Folder]:
-    """Every folder with ``.log`` files at or below the roots, and the folders of files that sources name."""
-    seen: set[str] = set()
-    links: list[str] = []
-    for root in roots:
-        yield from _walk(root, seen, links, listing)
-    while follow_symlinks and links:
-        links.sort(key=lambda path: (len(path), path), reverse=True)
-        link = links.pop()
-        try:
-            real = os.path.realpath(link, strict=True)
-        except OSError:
-            continue  # a broken link, or one that leads to itself
-        if os.path.isdir(real):
-            if real not in seen:
-                yield from _walk(link, seen, links, listing)
-        elif link.endswith(SEGMENT_SUFFIX) and os.path.dirname(real) not in seen and real not in seen:
-            seen.add(real)
-            yield from _named_file(link, listing)
-    for path in files:
-        yield from _named_file(path, listing)
-
-
-def _walk(root: str, seen: set[str], links: list[str], listing: Listing) -> Iterator[Folder]:
-    """Folders with ``.log`` files at or below ``root`` that are not in ``seen``. Adds links to ``links``."""
-    todo = [root]
-    while todo:
-        path = todo.pop()
-        real = os.path.realpath(path)
-        if real in seen:
-            continue
-        seen.add(real)
-        try:
-            with os.scandir(path) as listed:
-                entries = list(listed)
-        except OSError as error:
-            listing.skipped[UNREADABLE_FOLDER] += 1
-            listing.unreadable[canonical(path)] = error.strerror or str(error)
-            continue
-        logs = []
-        for entry in entries:
-            if entry.is_symlink():
-                links.append(entry.path)
-            elif entry.is_dir(follow_symlinks=False):
-                todo.append(entry.path)
-            elif entry.name.endswith(SEGMENT_SUFFIX) and entry.is_file(follow_symlinks=False):
-                logs += _stat(entry.path, entry.name, True, listing)
-        left = [entry.name for entry in entries if entry.name.endswith(_LEFT_BEHIND)]
-        if left and not isinstance(parse_folder(canonical(path)), str):
-            listing.skipped.update(filter(None, map(left_behind, left)))
-        if logs:
-            yield Folder(canonical(path), logs, _topic_id(path, entries))
-
-
-def _stat(path: str, name: str, wanted: bool, listing: Listing) -> list[File]:
-    """The file in a list; [] if it is gone, or if it cannot be read, which ``listing`` then says."""
-    try:
-        status = os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        listing.partial.add(canonical(os.path.dirname(path)))
-        if wanted:
-            listing.skipped[UNREADABLE] += 1
-            listing.unreadable[canonical(os.path.dirname(path))] = error.strerror or str(error)
-        return []
-    return [File(name, status.st_size, status.st_mtime_ns // 1000, wanted)]
-
-
-def _topic_id(folder: str, entries: Iterable[os.DirEntry[str]]) -> str | None:
-    if not any(entry.name == _METADATA for entry in entries):
-        return None
-    try:
-        with open(os.path.join(folder, _METADATA), encoding="utf-8", errors="replace") as file:
-            return parse_topic_id(file.read(4096))
-    except OSError:
-        return None
-
-
-def _named_file(path: str, listing: Listing) -> Iterator[Folder]:
-    """The folder of one file. Its other files are not wanted: they show whether the file has a successor."""
-    folder, name = os.path.split(path)
-    try:
-        with os.scandir(folder) as listed:
-            entries = list(listed)
-    except OSError:  # this user may not list the folder, but perhaps read the file
-        listing.partial.add(canonical(folder))
-        entries = []
-    logs = _stat(path, name, True, listing)
-    for entry in entries:
-        if (
-            entry.name != name
-            and entry.name.endswith(SEGMENT_SUFFIX)
-            and entry.is_file(follow_symlinks=False)
-        ):
-            logs += _stat(entry.path, entry.name, False, listing)
-    yield Folder(canonical(folder), logs, _topic_id(folder, entries))
-
-
 # Other file systems
 
 
@@ -382,23 +311,26 @@ def _default_scheme(on_demand: SparkOnDemand | None) -> str:
     return job_scheme(on_demand)
 
 
-def _remote_folders(on_demand: SparkOnDemand | None, uris: Iterable[str]) -> Iterator[Folder]:
+def _remote_folders(
+    on_demand: SparkOnDemand | None, uris: Iterable[str], suffixes: tuple[str, ...]
+) -> Iterator[Folder]:
+    """Every folder with files that end so, on file systems other than the local one."""
     for uri in uris:
         if is_object_store(uri):
             from pipelines.source import stores  # pyarrow's file systems take 0.1 s to import
 
-            files, named = stores.list_files(uri)
+            files, named = stores.list_files(uri, suffixes)
         elif on_demand is None:
             raise UserError(f"{uri} can't be listed without Spark: name a local folder or an object store")
         else:
             from pipelines.source import hadoop  # imports Spark
 
-            files, named = hadoop.list_files(on_demand.spark, uri)
+            files, named = hadoop.list_files(on_demand.spark, uri, suffixes)
         by_folder: dict[str, list[File]] = {}
         for batch in files.to_batches(_ROWS):
             for row in batch.to_pylist():
                 folder, _, name = row["path"].rpartition("/")
-                wanted = not named or row["path"] in named
+                wanted = not name.endswith(CLEANED_SUFFIX) and (not named or row["path"] in named)
                 by_folder.setdefault(folder, []).append(File(name, row["length"], row["modified"], wanted))
         for folder, logs in by_folder.items():
             yield Folder(folder, logs, None)

@@ -19,10 +19,14 @@ TOPIC_TOO_LONG = "topic name too long for a folder of the lake"
 NOT_TEXT = "folder path is not UTF-8"
 NO_SEGMENT = "file is not a segment"
 SWAP = "file .log.swap: it takes the place of segments when the broker starts"
+SWAP_UNFINISHED = "file .log.swap of an unfinished set, which the broker removes when it starts"
+SWAP_NOT_WHOLE = "file .log.swap that is damaged, and the segments that it was made of are there"
+REPLACED = "file .log that a file .log.swap takes the place of"
 CLEANED = "file .log.cleaned: a result of the log cleaner that was not finished"
 TO_DELETE = "file .log.deleted: a segment that the broker is about to delete"
 # Kafka's suffixes of files that stand beside segments for a while (``LogFileUtils``), and why each is skipped
-LEFT_BEHIND = {".log.swap": SWAP, ".log.cleaned": CLEANED, ".log.deleted": TO_DELETE}
+SWAP_SUFFIX, CLEANED_SUFFIX = ".log.swap", ".cleaned"
+LEFT_BEHIND = {SWAP_SUFFIX: SWAP, ".log.cleaned": CLEANED, ".log.deleted": TO_DELETE}
 OFFSET_TOO_BIG = "base offset above bigint"
 UNREADABLE = "file can't be read"
 UNREADABLE_FOLDER = "folder can't be read"
@@ -35,6 +39,8 @@ _PARTITION_FOLDER = re.compile(r"(?s)(.+)-([0-9]+)")
 _LEFT_BEHIND = re.compile(r"(?s).*\.[0-9a-fA-F]+-(delete|stray|future)")
 _SEGMENT_NAME = re.compile(r"[0-9]{20}\.log")
 _FILE_LEFT_BEHIND = re.compile(r"[0-9]{20}(\.log\.(?:swap|cleaned|deleted))")
+_SWAP_NAME = re.compile(r"[0-9]{20}\.log\.swap")
+_CLEANED_NAME = re.compile(r"[0-9]{20}\..*\.cleaned")
 _MAX_PARTITION, _MAX_OFFSET = 2**31 - 1, 2**63 - 1
 _MAX_NAME_BYTES = 255
 # Characters that the partition folders of Hive and Delta escape as %XX
@@ -81,6 +87,25 @@ def left_behind(name: str) -> str | None:
     """Why a file beside the segments is skipped; None for any other file."""
     match = _FILE_LEFT_BEHIND.fullmatch(name)
     return LEFT_BEHIND[match.group(1)] if match else None
+
+
+def swap_offset(name: str) -> int | None:
+    """The base offset in the name of a swap file; None for any other file, and above bigint."""
+    return _offset(name) if _SWAP_NAME.fullmatch(name) else None
+
+
+def cleaned_offset(name: str) -> int | None:
+    """The base offset in the name of a ``.cleaned`` file, also of an index; None for any other file."""
+    return _offset(name) if _CLEANED_NAME.fullmatch(name) else None
+
+
+def segment_name(base_offset: int) -> str:
+    return f"{base_offset:020d}{SEGMENT_SUFFIX}"
+
+
+def _offset(name: str) -> int | None:
+    offset = int(name.partition(".")[0])
+    return offset if offset <= _MAX_OFFSET else None
 
 
 def counts_folders(reason: str) -> bool:

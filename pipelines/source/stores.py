@@ -17,11 +17,12 @@ from udfs.source.store import open_store
 FILES_SCHEMA = pa.schema([("path", pa.string()), ("length", pa.int64()), ("modified", pa.int64())])
 
 
-def list_files(uri: str) -> tuple[pa.Table, set[str]]:
-    """Every ``.log`` object at or below a canonical URI or glob. Raises a UserError if it can't be listed.
+def list_files(uri: str, suffixes: tuple[str, ...] = (SEGMENT_SUFFIX,)) -> tuple[pa.Table, set[str]]:
+    """Every object at or below a canonical URI or glob whose name ends so.
 
     Returns a table of FILES_SCHEMA (modified: microseconds since 1970 UTC), and the URIs of objects that the
-    URI itself names: for those, the table holds all objects of their folder.
+    URI itself names: for those, the table holds all objects of their folder. Raises a UserError if the URI
+    can't be listed.
     """
     try:
         system, path = open_store(uri)
@@ -31,7 +32,7 @@ def list_files(uri: str) -> tuple[pa.Table, set[str]]:
         raise UserError(f"no such path: {uri}") from None
     except (OSError, ValueError) as error:
         raise UserError(f"{uri} can't be opened: {reason_of(error)}") from error
-    logs = [f for f in files if f.type == fs.FileType.File and f.path.endswith(SEGMENT_SUFFIX)]
+    logs = [f for f in files if f.type == fs.FileType.File and f.path.endswith(suffixes)]
     columns = [
         [prefix + f.path for f in logs],
         [f.size for f in logs],

@@ -7,8 +7,10 @@ from pyspark.sql import SparkSession
 from pipelines.command.driver import spark_errors
 from pipelines.command.errors import UserError, one_line
 from pipelines.lake.address import sql_name, sql_string, table_path, tables_of
+from pipelines.lake.create import create_table
 from pipelines.source.hadoop import open_to_spark
 from pipelines.views.register import permanent_views
+from udfs.format.report_tables import READ_BY_VIEWS
 
 
 def register_in_catalog(spark: SparkSession, address: str, schema: str) -> None:
@@ -28,6 +30,8 @@ def register_in_catalog(spark: SparkSession, address: str, schema: str) -> None:
     try:
         if not spark.catalog.databaseExists(prefix):
             spark.sql(f"CREATE SCHEMA {prefix}")
+        for table in READ_BY_VIEWS:
+            create_table(address, table)
         for table in tables_of(address):
             _register_table(spark, f"{prefix}.{sql_name(table.name)}", table_path(address, table.name))
         for statement in permanent_views(prefix):

@@ -1,5 +1,6 @@
--- Offsets that are lost: their bytes are damaged, or a segment is missing in the middle of a log. A consumer that stops
--- there can go on at the next sound offset. Segments that are left out count as sound
+-- Offsets that are lost: their bytes are damaged, a segment is missing in the middle of a log, or the log begins later or ends
+-- before than the broker's checkpoint files say. A consumer that stops there can go on at the next sound offset. Segments
+-- that are left out count as sound
 -- Columns:
 --   topic string: Topic
 --   partition int: Partition
@@ -7,16 +8,43 @@
 --   first_lost bigint: First lost offset
 --   last_lost bigint: Last lost offset; null for damage after the last sound batch
 --   max_records bigint: So many records are lost at most; null where last_lost is
---   cause string: damage or missing_segment
---   is_certain boolean: Records were there; false where the log cleaner may have removed some or all of them before
---   damaged_ranges bigint: Damaged ranges there; 0 for a missing segment
+--   cause string: damage; missing_segment; missing_end: the checkpoint files say that the log reached further, so its end is lost, in damage or not, or they were copied later than the segments; missing_start: they say that it began earlier
+--   is_certain boolean: Records were there; false where the log cleaner may have removed some or all of them before, for a missing_start, which the broker may have deleted since or moved to remote storage, and for a missing_end at or past the high watermark, which a new leader may have truncated
+--   damaged_ranges bigint: Damaged ranges there; 0 where something is missing
 --   damaged_bytes bigint: Their bytes
 --   next_offset bigint: The next sound offset; null where none follows
 --   reset_command string: The command that moves a stopped consumer group there; null where no sound offset follows
-SELECT topic, partition, partition_dir, first_offset AS first_lost, next_offset - 1 AS last_lost,
-  next_offset - first_offset AS max_records, CASE WHEN damaged_ranges > 0 THEN 'damage' ELSE 'missing_segment' END AS cause,
-  NOT is_compacted AS is_certain, damaged_ranges, damaged_bytes, next_offset,
+WITH edges AS (
+  SELECT partition_dir, topic, partition, least(min(file_base_offset), min(log_start_offset)) AS log_start,
+    greatest(max(file_base_offset), coalesce(max(end_offset) + 1, 0)) AS log_end,
+    max(file_base_offset) > coalesce(max(CASE WHEN left_out < 0 THEN file_base_offset END), -1) AS has_end
+  FROM segments GROUP BY topic, partition, partition_dir
+), newest AS (
+  SELECT partition_dir, log_start_offset, recovery_point, high_watermark,
+    row_number() OVER (PARTITION BY partition_dir ORDER BY read_at DESC) AS number
+  FROM checkpoints
+), noted AS (
+  SELECT edges.topic, edges.partition, edges.partition_dir, log_start, log_end, has_end, log_start_offset,
+    recovery_point, high_watermark, greatest(log_end, coalesce(high_watermark, 0)) AS known_end
+  FROM edges JOIN newest ON newest.partition_dir = edges.partition_dir AND newest.number = 1
+), lost AS (
+  SELECT topic, partition, partition_dir, first_offset AS first_lost, next_offset AS end_offset,
+    CASE WHEN damaged_ranges > 0 THEN 'damage' ELSE 'missing_segment' END AS cause,
+    NOT is_compacted AS is_certain, damaged_ranges, damaged_bytes, next_offset
+  FROM offset_holes
+  WHERE damaged_ranges > 0 OR (NOT is_compacted AND NOT goes_back AND first_offset < file_base_offset)
+  UNION ALL
+  SELECT topic, partition, partition_dir, log_start_offset, log_start, 'missing_start', false, 0, 0, log_start
+  FROM noted WHERE log_start_offset < log_start
+  UNION ALL
+  SELECT topic, partition, partition_dir, log_end, high_watermark, 'missing_end', true, 0, 0, NULL
+  FROM noted WHERE has_end AND high_watermark > log_end
+  UNION ALL
+  SELECT topic, partition, partition_dir, known_end, recovery_point, 'missing_end', false, 0, 0, NULL
+  FROM noted WHERE has_end AND recovery_point > known_end
+)
+SELECT topic, partition, partition_dir, first_lost, end_offset - 1 AS last_lost, end_offset - first_lost AS max_records,
+  cause, is_certain, damaged_ranges, damaged_bytes, next_offset,
   concat('kafka-consumer-groups.sh --bootstrap-server HOST:9092 --group GROUP --topic ''', replace(topic, '''', '''\\'''''), ':',
     partition, ''' --reset-offsets --to-offset ', next_offset, ' --execute') AS reset_command
-FROM offset_holes
-WHERE damaged_ranges > 0 OR (NOT is_compacted AND NOT goes_back AND first_offset < file_base_offset)
+FROM lost

@@ -9,11 +9,11 @@ from pyspark.sql import SparkSession
 
 from pipelines.functions.internal_topics import register_internal_topics
 from pipelines.functions.register import register_functions
-from pipelines.lake.address import open_lake, sql_table, tables_of
+from pipelines.lake.address import open_lake, sql_name, sql_table, tables_of
 from pipelines.source.hadoop import default_scheme, open_to_spark
 from pipelines.views.declared import SESSION_VIEWS, VIEWS, needed_names
-from udfs.format.report_tables import REPORT_TABLES
-from udfs.format.schema import TABLES
+from udfs.format.report_tables import READ_BY_VIEWS, REPORT_TABLES
+from udfs.format.schema import TABLES, Table
 
 
 def permanent_views(schema: str) -> Iterator[str]:
@@ -21,7 +21,7 @@ def permanent_views(schema: str) -> Iterator[str]:
 
     schema: a quoted name. The statements qualify all names, because temporary views may have the same names.
     """
-    names = "|".join([*(table.name for table in TABLES), *(view.name for view in VIEWS)])
+    names = "|".join([*(table.name for table in (*TABLES, *READ_BY_VIEWS)), *(view.name for view in VIEWS)])
     for view in VIEWS:
         select = re.sub(rf"\b(FROM|JOIN) ({names})\b", rf"\1 {schema}.\2", view.select)
         yield from view.statements("", select, f"{schema}.")
@@ -35,6 +35,12 @@ def add_missing_views(spark: SparkSession, schema: str) -> None:
             spark.sql(statement)
 
 
+def _no_rows(table: Table) -> str:
+    """A SELECT of a table's columns without a row."""
+    nulls = ", ".join(f"CAST(NULL AS {c.sql_type}) AS {sql_name(c.name)}" for c in table.columns)
+    return f"SELECT {nulls} WHERE false"
+
+
 def register(spark: SparkSession, lake: str, statement: str = "") -> None:
     """Creates temporary views of a lake's tables and views in a session, and the functions.
 
@@ -46,10 +52,13 @@ def register(spark: SparkSession, lake: str, statement: str = "") -> None:
     for report in REPORT_TABLES:
         if report.name not in tables:
             spark.catalog.dropTempView(report.name)  # another lake's, which the session had before
-    needed = needed_names(statement, tables)
+    needed = needed_names(statement, tables | {table.name for table in READ_BY_VIEWS})
     views = [view for view in SESSION_VIEWS if view.name in needed]
     for name in sorted(tables & needed):
         spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM {sql_table(address, name)}")
+    for table in READ_BY_VIEWS:
+        if table.name in needed - tables:
+            spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {table.name} AS {_no_rows(table)}")
     text = "\n".join([statement, *(view.select for view in views)]) if statement else ""
     register_functions(spark, text)
     register_internal_topics(spark, text)

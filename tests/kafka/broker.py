@@ -59,7 +59,7 @@ def broker(folder: Path, settings: Mapping[str, str], heap: str = "1g") -> Itera
     properties = folder / "server.properties"
     lines = "".join(f"{name}={value}\n" for name, value in settings.items())
     properties.write_text(_PROPERTIES.format(port=port, controller=_free_port(), logs=logs) + lines)
-    java = [java_command() or "java", "-cp", _broker_classpath()]
+    java = [java_command() or "java", "-cp", broker_classpath()]
     storage = ["kafka.tools.StorageTool", "format", "--cluster-id", _CLUSTER, "--config", str(properties)]
     done = subprocess.run([*java, *storage], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -76,7 +76,7 @@ def broker(folder: Path, settings: Mapping[str, str], heap: str = "1g") -> Itera
         started.stop()
 
 
-def _broker_classpath() -> str:
+def broker_classpath() -> str:
     """The broker with all it needs; Spark's resolution leaves out Scala, which Spark has."""
     jars = classpath((_BROKER,), ROOT / "build" / "kafka" / "kafka_2.13")
     return os.pathsep.join([jars, *map(str, SPARK_HOME.glob("jars/scala-library-*.jar"))])

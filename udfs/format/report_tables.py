@@ -1,4 +1,4 @@
-"""The tables of reports, and of runs. Each is created when it gets its first rows, not with the lake."""
+"""The tables of reports, runs and checkpoints. Each is created when it gets its first rows."""
 
 from __future__ import annotations
 
@@ -88,4 +88,23 @@ RUNS = Table(
     ),
 )
 
-REPORT_TABLES = (FORMAT_SAVINGS, QUALITY_METRICS, RUNS)
+CHECKPOINTS = Table(
+    "checkpoints",
+    "What the broker's checkpoint files said of logs that begin later or end before; the last row of a "
+    "folder counts",
+    (),
+    columns(
+        ("topic", "string", "Topic", BOUNDS),
+        ("partition", "int", "Partition"),
+        ("partition_dir", "string", "Canonical URI of the partition folder", BOUNDS),
+        ("log_start_offset", "bigint", "log-start-offset-checkpoint; null without an entry"),
+        ("recovery_point", "bigint", "recovery-point-offset-checkpoint; null without an entry"),
+        ("high_watermark", "bigint", "replication-offset-checkpoint; null without an entry"),
+        ("read_at", "timestamp", "When the run began that read them"),
+        ("run_id", "string", "That run"),
+    ),
+)
+
+REPORT_TABLES = (FORMAT_SAVINGS, QUALITY_METRICS, RUNS, CHECKPOINTS)
+# Those that views read: where there is none yet, it counts as empty
+READ_BY_VIEWS = (CHECKPOINTS,)

@@ -28,6 +28,7 @@ SLICE_SCHEMA = pa.schema(
         ("partition", pa.int32()),
         ("partition_dir", pa.string()),
         ("segment", pa.string()),
+        ("file", pa.string()),
         ("file_base_offset", pa.int64()),
         ("length", pa.int64()),
         ("modified", pa.int64()),

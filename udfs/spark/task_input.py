@@ -92,7 +92,7 @@ def _with_source(items: Iterator[tuple[dict[str, Any], Any]]) -> TaskSlice:
     row, content = next(items)
     try:
         if content is None:
-            source = open_source(row["segment"], row["stop"])
+            source = open_source(row["file"] or row["segment"], row["stop"])
             try:
                 _check_as_planned(row, source, source.size())
             except SourceError:

@@ -1,0 +1,140 @@
+"""Lists local folders: each with its segments, and with what the log cleaner left where that is asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from pipelines.source.checkpoints import CHECKPOINT_FILES
+from pipelines.source.folder import File, Folder
+from pipelines.source.naming import (
+    CLEANED_SUFFIX,
+    LEFT_BEHIND,
+    SEGMENT_SUFFIX,
+    SWAP_SUFFIX,
+    UNREADABLE,
+    UNREADABLE_FOLDER,
+    left_behind,
+    parse_folder,
+    parse_topic_id,
+)
+from pipelines.source.uris import canonical
+
+if TYPE_CHECKING:
+    from pipelines.source.listing import Listing
+
+_METADATA = "partition.metadata"
+
+
+def local_folders(
+    roots: Iterable[str],
+    files: Iterable[str],
+    follow_symlinks: bool,
+    suffixes: tuple[str, ...],
+    listing: Listing,
+) -> Iterator[Folder]:
+    """Every folder with segments at or below the roots, and the folders of files that sources name.
+
+    suffixes: how the names of the files to list end: of segments, and of what the log cleaner left if that is
+    asked for. What can't be read, and what else was left, is counted in ``listing``. The checkpoint files of
+    a log directory are read before the segments below it are listed.
+    """
+    seen: set[str] = set()
+    links: list[str] = []
+    for root in roots:
+        yield from _walk(root, seen, links, suffixes, listing)
+    while follow_symlinks and links:
+        links.sort(key=lambda path: (len(path), path), reverse=True)
+        link = links.pop()
+        try:
+            real = os.path.realpath(link, strict=True)
+        except OSError:
+            continue  # a broken link, or one that leads to itself
+        if os.path.isdir(real):
+            if real not in seen:
+                yield from _walk(link, seen, links, suffixes, listing)
+        elif link.endswith(SEGMENT_SUFFIX) and os.path.dirname(real) not in seen and real not in seen:
+            seen.add(real)
+            yield from _named_file(link, suffixes, listing)
+    for path in files:
+        yield from _named_file(path, suffixes, listing)
+
+
+def _walk(
+    root: str, seen: set[str], links: list[str], suffixes: tuple[str, ...], listing: Listing
+) -> Iterator[Folder]:
+    """Folders with segments at or below ``root`` that are not in ``seen``. Adds links to ``links``."""
+    unasked = tuple(set(LEFT_BEHIND) - {SWAP_SUFFIX} if SWAP_SUFFIX in suffixes else LEFT_BEHIND)
+    listing.checkpoints.read(os.path.dirname(root))
+    todo = [root]
+    while todo:
+        path = todo.pop()
+        real = os.path.realpath(path)
+        if real in seen:
+            continue
+        seen.add(real)
+        try:
+            with os.scandir(path) as listed:
+                entries = list(listed)
+        except OSError as error:
+            listing.skipped[UNREADABLE_FOLDER] += 1
+            listing.unreadable[canonical(path)] = error.strerror or str(error)
+            continue
+        if checkpoints := CHECKPOINT_FILES.intersection(entry.name for entry in entries):
+            listing.checkpoints.read(path, checkpoints)
+        logs = []
+        for entry in entries:
+            if entry.is_symlink():
+                links.append(entry.path)
+            elif entry.is_dir(follow_symlinks=False):
+                todo.append(entry.path)
+            elif entry.name.endswith(suffixes) and entry.is_file(follow_symlinks=False):
+                logs += _stat(entry.path, entry.name, not entry.name.endswith(CLEANED_SUFFIX), listing)
+        left = [entry.name for entry in entries if entry.name.endswith(unasked)]
+        if left and not isinstance(parse_folder(canonical(path)), str):
+            listing.skipped.update(filter(None, map(left_behind, left)))
+        if logs:
+            yield Folder(canonical(path), logs, _topic_id(path, entries))
+
+
+def _stat(path: str, name: str, wanted: bool, listing: Listing) -> list[File]:
+    """The file in a list; [] if it is gone, or if it cannot be read, which ``listing`` then says."""
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        listing.partial.add(canonical(os.path.dirname(path)))
+        if wanted:
+            listing.skipped[UNREADABLE] += 1
+            listing.unreadable[canonical(os.path.dirname(path))] = error.strerror or str(error)
+        return []
+    return [File(name, status.st_size, status.st_mtime_ns // 1000, wanted)]
+
+
+def _topic_id(folder: str, entries: Iterable[os.DirEntry[str]]) -> str | None:
+    if not any(entry.name == _METADATA for entry in entries):
+        return None
+    try:
+        with open(os.path.join(folder, _METADATA), encoding="utf-8", errors="replace") as file:
+            return parse_topic_id(file.read(4096))
+    except OSError:
+        return None
+
+
+def _named_file(path: str, suffixes: tuple[str, ...], listing: Listing) -> Iterator[Folder]:
+    """The folder of one file. Its other files are not wanted: they show whether the file has a successor."""
+    folder, name = os.path.split(path)
+    listing.checkpoints.read(os.path.dirname(folder))
+    try:
+        with os.scandir(folder) as listed:
+            entries = list(listed)
+    except OSError:  # this user may not list the folder, but perhaps read the file
+        listing.partial.add(canonical(folder))
+        entries = []
+    logs = _stat(path, name, True, listing)
+    for entry in entries:
+        if entry.name != name and entry.name.endswith(suffixes) and entry.is_file(follow_symlinks=False):
+            logs += _stat(entry.path, entry.name, False, listing)
+    yield Folder(canonical(folder), logs, _topic_id(folder, entries))
