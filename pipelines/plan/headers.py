@@ -16,14 +16,14 @@ import numpy as np
 
 from pipelines.source.swaps import End
 from udfs.format import layout as f
-from udfs.source.byte_source import ByteSource, FileSource, local_path, open_source
+from udfs.source.byte_source import ByteSource, local_path, open_source
 from udfs.source.store import is_object_store, open_store
 
 _HEADER = struct.Struct(">qi4xb")  # offset, length, leader epoch or checksum, magic
 _LEAST = {f.MAGIC_V0: f.V0_MIN_SIZE, f.MAGIC_V1: f.V1_MIN_SIZE, f.MAGIC_V2: f.V2_HEADER_SIZE}
 _INT64, _INT32 = struct.Struct(">q"), struct.Struct(">i")
 _BLOCK = 4096  # a page: small batches share a read, a larger one costs no more than its header does
-_OBJECT_BLOCK = 1 << 17  # of an object, which is fetched ahead in large reads
+_OBJECT_BLOCK = 1 << 17  # of an object all of whose headers are followed: it is fetched ahead in large reads
 _MOST_INDEX_BYTES = 1 << 27
 NO_INDEX = np.zeros((0, 2), dtype=np.int64)
 
@@ -43,9 +43,12 @@ class Header(NamedTuple):
         return self.position + self.size
 
 
-def headers(source: ByteSource, start: int, length: int) -> Iterator[Header]:
-    """Batches from ``start`` on, as far as plausible headers follow each other up to ``length``."""
-    buf = bytearray(_BLOCK if isinstance(source, FileSource) else _OBJECT_BLOCK)
+def headers(source: ByteSource, start: int, length: int, block_bytes: int = _BLOCK) -> Iterator[Header]:
+    """Batches from ``start`` on, as far as plausible headers follow each other up to ``length``.
+
+    block_bytes: read at a time.
+    """
+    buf = bytearray(block_bytes)
     block, begin, end = np.frombuffer(buf, dtype=np.uint8), 0, 0
     at = start
     while at + f.HEADER_UP_TO_MAGIC <= length:
@@ -73,10 +76,10 @@ def end_of_batches(uri: str, base: int, length: int) -> End:
 
     base: the offset in its name. length: bytes. Raises a SourceError where it can't be opened or read.
     """
-    source = open_source(uri)
+    source, block = open_source(uri), _OBJECT_BLOCK if is_object_store(uri) else _BLOCK
     try:
         last = None
-        for header in headers(source, 0, length):
+        for header in headers(source, 0, length, block):
             last = header
     finally:
         source.close()
