@@ -24,6 +24,7 @@ from pipelines.views.catalog import register_in_catalog
 from pipelines.views.declared import VIEWS
 from pipelines.views.register import register
 from tests.support.lake_rows import insert
+from udfs.format.report_tables import READ_BY_VIEWS
 from udfs.format.schema import RECORDS, TABLES
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def test_catalog_schema_holds_tables_and_views_of_one_lake(
         capture_output=True,
         text=True,
     )
-    names = sorted([*(table.name for table in TABLES), *(view.name for view in VIEWS)])
+    names = sorted([*(table.name for table in (*TABLES, *READ_BY_VIEWS)), *(view.name for view in VIEWS)])
     refused = "error: --catalog-schema: `kafka`.`records` already exists and belongs to another lake"
     assert done.stdout.splitlines() == [str(names), "[Row(count(1)=0)]", refused]
     assert done.returncode == 2
