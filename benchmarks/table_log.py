@@ -22,7 +22,7 @@ from benchmarks.segments import WORK
 
 _TABLE = WORK / "table_log"
 _APP = "benchmark"
-_FILES_A_COMMIT = 8192
+_FILES_A_COMMIT = 500_000
 _PARTITIONS = 1000
 _PARTITIONED_BY = ("topic", "partition", "magic")
 _STATISTICS = json.dumps(
