@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import write_deltalake
 
 from benchmarks.job_server import LAKES
@@ -39,6 +40,7 @@ from udfs.source.byte_source import FileSource
 from udfs.source.fingerprint import fingerprint
 
 _PER_PARTITION = 100
+_OFFSETS = 1_000_000  # from a segment to the next
 _LAKE = LAKES / "planning"
 _LISTED = ("partition", "partition_dir", "segment", "file_base_offset", "modified")
 
@@ -64,7 +66,7 @@ def prepare(count: int) -> None:
 
 def _link(content: Path, folder: Path, number: int) -> None:
     """A segment of a partition: its first is a copy, as a file can't have any number of links."""
-    path = folder / f"{number * 1_000_000:020d}.log"
+    path = folder / f"{number * _OFFSETS:020d}.log"
     if number == 0:
         folder.mkdir(parents=True)
         shutil.copyfile(content, path)
@@ -93,7 +95,9 @@ def known_rows(listed: pa.Table, content: Path) -> pa.Table:
         at = known.schema.get_field_index(name)
         column = known.schema.field(at)
         known = known.set_column(at, column, listed.column(name).cast(column.type))
-    return known
+    at = known.schema.get_field_index("end_offset")  # no offset is missing between them
+    end = pc.add(known.column("file_base_offset"), _OFFSETS - 1)
+    return known.set_column(at, known.schema.field(at), end)
 
 
 def _timed(rounds: int, work: Callable[[], Any]) -> list[float]:

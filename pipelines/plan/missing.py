@@ -7,9 +7,9 @@ What is known of each segment decides: its row of the ledger, or the totals of a
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -167,14 +167,13 @@ def of_ledger(rows: pa.Table) -> list[tuple[str, Missing]]:
     base = rows.column("file_base_offset").to_numpy()
     end = np.where(rows.column("end_offset").is_valid(), rows.column("end_offset").fill_null(0), base - 1)
     is_gap = (folder[1:] == folder[:-1]) & (base[1:] > end[:-1] + 1)
-    logs: dict[str, list[ledger.LedgerRow]] = defaultdict(list)
-    for row in ledger.rows(rows.filter(pa.array(np.isin(folder, folder[1:][is_gap])))):
-        logs[row.partition_dir].append(row)
-    return [
-        (f"{log[0].topic}-{log[0].partition}", one)
-        for log in logs.values()
-        for one in missing_ranges([_extent(row) for row in log])
-    ]
+    with_gaps = ledger.rows(rows.filter(pa.array(np.isin(folder, folder[1:][is_gap]))))
+    found = []
+    for _, log in groupby(with_gaps, key=lambda row: row.partition_dir):
+        first = next(log)
+        extents = [_extent(row) for row in chain([first], log)]
+        found += [(f"{first.topic}-{first.partition}", one) for one in missing_ranges(extents)]
+    return found
 
 
 def _extent(row: ledger.LedgerRow) -> Extent:
