@@ -29,7 +29,6 @@ from pipelines.execute.watch import Batching, check_settings, watch
 from pipelines.lake.address import open_lake
 from pipelines.lake.commit import LakeWriter
 from pipelines.lake.committed import DECODE_APP
-from pipelines.plan import missing
 from pipelines.plan.landed import Landed
 from pipelines.plan.runs import Plan
 from pipelines.plan.slices import make_slices
@@ -58,7 +57,7 @@ def _run(
             runner=Decoder,
             count=_count,
             landed=_landed(settings) if settings.from_raw else None,
-            find_missing=missing.of_ledger,
+            finds_missing=True,
             is_due=is_due,
         ),
     )

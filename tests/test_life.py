@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from itertools import product
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from pipelines.plan import ledger
 from pipelines.plan.ledger import LedgerRow
-from pipelines.plan.life import Action, Seen, must_compare, next_action
+from pipelines.plan.life import Action, Seen, must_compare, next_action, stay_if_same
 from udfs.format.schema import SEGMENTS
 from udfs.source.fingerprint import Marks
 
@@ -111,6 +113,29 @@ def test_all_bytes_are_compared_where_what_was_damaged_may_be_there_now(
 ) -> None:
     listed = Seen(**{"length": 100, "modified": 7, "has_successor": False} | seen)
     assert must_compare(listed, replace(KNOWN, **was), marks) is expected
+
+
+def test_whole_columns_decide_as_single_rows_do() -> None:
+    """Nothing stays by its columns that its row would not let stay; and most segments do."""
+    listed: list[dict[str, Any]] = [
+        {"length": 100 + more, "modified": modified, "has_successor": followed, "topic_id": topic_id}
+        | {"landed_at": landed_at, "file": None}
+        for more, modified, followed in product((-1, 0, 1), (6, 7, 8), (False, True))
+        for topic_id, landed_at in product((None, "a", "b"), (None, 49, 51))
+    ]
+    changed: list[dict[str, Any]] = [{}, TORN, ZEROS, DAMAGED_END, {"damaged": 1}]
+    changed += [{"left_out": -1}, {"left_out": 2, "scope": "offset >= 7"}, {"topic_id": "a"}]
+    pairs = list(product(listed, (replace(KNOWN, **was) for was in changed)))
+    kinds = {"length": pa.int64(), "modified": pa.int64(), "topic_id": pa.string(), "landed_at": pa.int64()}
+    seen = pa.table({name: pa.array([one[name] for one, _ in pairs], kind) for name, kind in kinds.items()})
+    stays = stay_if_same(seen, ledger.to_arrow([was for _, was in pairs]).cast(ledger.SCHEMA))
+    for (one, was), stay in zip(pairs, stays.tolist(), strict=True):
+        found = next_action(Seen(**one), was, Marks.SAME)
+        assert found is Action.UNCHANGED or not stay, (one, was)
+        assert not (stay and must_compare(Seen(**one), was, Marks.SAME)), (one, was)
+    as_before = [one["length"] == 100 and one["modified"] == 7 and was == KNOWN for one, was in pairs]
+    is_file = [one["landed_at"] is None for one, _ in pairs]
+    assert all(stay for stay, same, file in zip(stays, as_before, is_file, strict=True) if same and file)
 
 
 def test_a_row_of_the_ledger_has_the_columns_of_the_table() -> None:

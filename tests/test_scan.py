@@ -224,6 +224,13 @@ def test_no_segment_is_one_line(tmp_path: Path) -> None:
     assert done.stderr == f"error: no such path: {tmp_path}/nothing\n"
 
 
+def test_offsets_of_a_segment_that_is_there_and_was_not_asked_for_are_not_missing(tmp_path: Path) -> None:
+    first, _, last, later = (put(tmp_path / "a-0", base, batch(base)) for base in (0, 3, 6, 12))
+    assert scan(Settings(source=(str(first), str(last)), cores=1)).missing == []
+    ((_, one),) = scan(Settings(source=(str(first), str(last), str(later)), cores=1)).missing
+    assert (one.first, one.last) == (9, 11)
+
+
 def test_offsets_that_no_segment_has_are_told(tmp_path: Path) -> None:
     put(tmp_path / "a-0", 0, batch(0))
     put(tmp_path / "a-0", 3)  # lost its bytes

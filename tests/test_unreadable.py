@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -110,6 +111,22 @@ def test_a_file_and_a_folder_that_are_closed_to_us_stop_no_other(
     closed.chmod(0o644)
     assert served.run(*arguments, "--fail-on-damage").returncode == 0
     assert len(rows(lake, "records")) == 27
+
+
+def test_offsets_of_a_file_that_cannot_be_read_are_not_told_as_missing(
+    served: Jobs, lake: str, tmp_path: Path
+) -> None:
+    logs = tmp_path / "logs"
+    paths = [put(logs / "a-0", base, *batches(base, 3)) for base in (0, 9, 18, 30)]
+    paths[1].chmod(0)
+    decoded = served.run(DECODE, "--lake", lake, "--source", str(logs), "--json")
+    again = served.run(DECODE, "--lake", lake, "--source", str(logs), "--json")
+    scanned = served.run("pipelines.scan", str(logs), "--json")
+    for done in (decoded, again):
+        (missing,) = json.loads(done.stdout)["missing"]
+        assert (missing["log"], missing["first"], missing["last"]) == ("a-0", 27, 29)
+    ((missing,),) = (log["missing"] for log in json.loads(scanned.stdout)["logs"])
+    assert (missing["first"], missing["last"]) == (27, 29)
 
 
 def test_a_known_file_that_is_closed_now_keeps_its_rows_and_stops_no_other(

@@ -16,6 +16,7 @@ from pipelines import decode_batches
 from pipelines.command.settings import Settings
 from pipelines.plan import ledger, missing
 from pipelines.scan import scan
+from pipelines.source.listing import LISTING_SCHEMA
 from tests.support.corpus import ORACLE, ROOT, case, hostile_facts, oracle_batches, oracle_records, segments
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def test_scan_and_summary_tell_the_missing_offsets_of_the_view(ask: Any, lake: s
         "SELECT topic, partition, first_lost, last_lost FROM lost_offsets WHERE cause = 'missing_segment'"
     )
     expected = {(f"{row['topic']}-{row['partition']}", row["first_lost"], row["last_lost"]) for row in rows}
-    found = missing.of_ledger(ledger.read(f"{lake}/segments"))
+    found = missing.of_ledger(ledger.read(f"{lake}/segments"), LISTING_SCHEMA.empty_table())
     assert {(log, one.first, one.last) for log, one in found} == expected == {("holed-0", 65, 122)}
     folders = ask("SELECT DISTINCT partition_dir FROM segments")
     scanned = scan(Settings(source=tuple(row["partition_dir"] for row in folders), cores=1))

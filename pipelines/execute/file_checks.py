@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipelines.command.on_demand import SparkOnDemand
-from pipelines.plan.ledger import LedgerRow
-from pipelines.plan.life import Seen, is_touched
+from pipelines.plan.life import are_untouched
 from pipelines.source import hadoop, stores
 from pipelines.source.uris import local_path
 from udfs.source import fingerprint
@@ -21,14 +22,16 @@ _CHECKED_HERE = 4096  # if there are more files, the workers check them
 _THREADS = 8
 
 
-def is_same_object(seen: Seen, was: LedgerRow) -> bool:
-    """Whether a segment is an object that was not written again since it was decoded.
+def are_same_objects(seen: pa.Table, was: pa.Table) -> np.ndarray:
+    """bool[n]: segments that are objects which were not written again since they were decoded.
 
     A store says when an object was written, and nobody can set that time, unlike a file's. It may tell whole
     seconds alone: of an object that was decoded right after it was written this is not known.
+    seen: rows of the listing. was: those of the ledger, in the same order.
     """
-    is_old = was.modified + _SAME_MOMENT_US < was.decoded_at
-    return is_object_store(was.segment) and is_old and not is_touched(seen, was)
+    of_stores = np.array([is_object_store(uri) for uri in was.column("segment").to_pylist()], dtype=bool)
+    is_old = pc.less(pc.add(was.column("modified"), _SAME_MOMENT_US), was.column("decoded_at"))
+    return of_stores & is_old.to_numpy() & are_untouched(seen, was)
 
 
 def is_gone(on_demand: SparkOnDemand, uri: str) -> bool:
@@ -56,10 +59,9 @@ def check(on_demand: SparkOnDemand, to_check: pa.Table) -> list[Marks]:
     opened = pa.array([worker_opens(uri) for uri in segments], pa.bool_())
     rows = to_check.filter(opened)
     if rows.num_rows > _CHECKED_HERE:
-        checked = (
-            on_demand.spark.createDataFrame(rows).mapInArrow(fingerprint.check_stage(), CHECKED_DDL).collect()
-        )
-        by_segment = {row.segment: Marks(row.marks) for row in checked}
+        to_do = on_demand.spark.createDataFrame(rows)
+        done = to_do.mapInArrow(fingerprint.check_stage(), CHECKED_DDL).toArrow().to_pydict()
+        by_segment = dict(zip(done["segment"], map(Marks, done["marks"]), strict=True))
     else:
         listed = rows.to_pylist()
         with ThreadPoolExecutor(_THREADS) as threads:

@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.command.errors import UserError
@@ -27,7 +26,7 @@ from pipelines.command.settings import CATALOG, Settings
 from pipelines.command.terminal import first_names
 from pipelines.execute import file_checks
 from pipelines.execute.decode import Decoded, Runner
-from pipelines.execute.log_edges import compare_with_checkpoints
+from pipelines.execute.missing_offsets import find_missing
 from pipelines.execute.progress import Progress
 from pipelines.execute.slice_rows import BINARY, DIRECT, Reader, choose_mode
 from pipelines.execute.summary import Summary, counted
@@ -38,7 +37,6 @@ from pipelines.lake.create import check_place, create_tables
 from pipelines.lake.intents import Intent, Intents
 from pipelines.plan import ledger
 from pipelines.plan.headers import end_of_batches
-from pipelines.plan.missing import Missing
 from pipelines.plan.obsolete import Obsolete
 from pipelines.plan.runs import Plan, Rules, make_plan
 from pipelines.plan.slices import Segment
@@ -79,8 +77,7 @@ class Work:
     runner: executes the bounded runs.
     count: adds the results of a bounded run to the summary.
     landed: lists landed bytes and gives the check of their fingerprints; None if files are decoded.
-    find_missing: gives the offsets that no segment of some logs has, from their rows of the ledger; None: not
-    looked for.
+    finds_missing: whether the offsets that no segment has are looked for.
     is_due: whether what is planned is done now; else the lake stays as it is, and a later job plans it again.
     """
 
@@ -89,7 +86,7 @@ class Work:
     runner: type[Runner]
     count: Callable[[Summary, Decoded, LakeWriter], None]
     landed: Callable[[LakeWriter], tuple[Listing, CheckFiles]] | None = None
-    find_missing: Callable[[pa.Table], list[tuple[str, Missing]]] | None = None
+    finds_missing: bool = False
     is_due: Callable[[Plan], bool] = lambda plan: True
 
 
@@ -197,6 +194,7 @@ def _run_all(
     progress: Progress,
 ) -> None:
     """Executes the bounded runs of a plan, and adds their results to the summary."""
+    has_changed = plan.has_changes
     warnings = Counter([*_warnings(listing, settings), *listing.checkpoints.warnings])
     if plan.planned:
         warnings.update(plan.warnings)
@@ -221,12 +219,8 @@ def _run_all(
     summary.known_damage = plan.known_damage()
     in_part, summary.undecoded = plan.known_in_part()
     summary.in_part += in_part
-    if work.find_missing is not None:
-        known = work.known(lake) if plan.planned else plan.known
-        folders = pc.unique(plan.segments.column("partition_dir"))
-        known = known.filter(pc.is_in(known.column("partition_dir"), folders))
-        edges = compare_with_checkpoints(lake, listing, known, options.run_id, options.began_us)
-        summary.missing = work.find_missing(known) + edges
+    if work.finds_missing:
+        summary.missing = find_missing(lake, listing, plan, has_changed, options)
     summary.unchanged, summary.skipped = plan.unchanged, dict(sorted(listing.skipped.items()))
     summary.swap_files = listing.swap_files
     files = len(unreadable.keys() - listing.unreadable.keys())
@@ -317,7 +311,7 @@ def _rules(on_demand: SparkOnDemand, settings: Settings, listing: Listing, check
         compare_all=settings.verify_content or settings.from_raw,
         one_copy=settings.one_copy,
         scope=settings.scope,
-        is_known_unread=file_checks.is_same_object,
+        are_known_unread=file_checks.are_same_objects,
     )
 
 

@@ -95,7 +95,7 @@ class Summary:
     @property
     def missing_offsets(self) -> int:
         """The number of offsets that no segment has."""
-        return sum(one.last - one.first + 1 for _, one in self.missing)
+        return sum(one.count for _, one in self.missing)
 
     def damage(self) -> str:
         """The damage in one line."""

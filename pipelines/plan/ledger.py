@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
@@ -103,6 +104,11 @@ def rows(table: pa.Table) -> Iterator[LedgerRow]:
     for batch in table.to_batches(_ROWS):
         for row in batch.to_pylist():
             yield LedgerRow(**row)
+
+
+def kept(table: pa.Table, mask: np.ndarray) -> pa.Table:
+    """The rows where ``mask``, bool[n], holds; the table itself if all do: a copy of a long one is large."""
+    return table if mask.all() else table.filter(pa.array(mask))
 
 
 def to_arrow(ledger_rows: Iterable[LedgerRow]) -> pa.Table:

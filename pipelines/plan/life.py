@@ -27,6 +27,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from pipelines.plan.ledger import LedgerRow
 from udfs.source.fingerprint import Marks
 
@@ -76,6 +80,30 @@ def next_action(seen: Seen, was: LedgerRow, marks: Marks, is_asked: bool = False
         return Action.GO_ON
     # The broker writes to a later segment now and will not complete the torn batch: it becomes damage
     return Action.GO_ON if was.tail == "torn" and seen.has_successor else Action.UNCHANGED
+
+
+def stay_if_same(seen: pa.Table, was: pa.Table) -> np.ndarray:
+    """bool[n]: segments that ``next_action`` leaves UNCHANGED if their marks are SAME, and nothing is asked.
+
+    By whole columns, as most of a long listing are such segments; it may miss some. seen: of the listing.
+    was: their ledger rows, in the same order.
+    """
+    same_topic = pc.fill_null(pc.equal(seen.column("topic_id"), was.column("topic_id")), True)
+    masks = (
+        are_untouched(seen, was),
+        seen.column("landed_at").is_null().to_numpy(),
+        same_topic.to_numpy(),
+        pc.equal(was.column("left_out"), 0).to_numpy(),
+        pc.not_equal(was.column("tail"), "torn").to_numpy(),
+    )
+    return np.logical_and.reduce(masks)
+
+
+def are_untouched(seen: pa.Table, was: pa.Table) -> np.ndarray:
+    """bool[n]: segments of which ``is_touched`` is False, by whole columns."""
+    is_landed = pc.fill_null(pc.greater(seen.column("landed_at"), was.column("decoded_at")), False)
+    same = (pc.equal(seen.column(name), was.column(name)) for name in ("length", "modified"))
+    return np.logical_and.reduce([~is_landed.to_numpy(), *(one.to_numpy() for one in same)])
 
 
 def must_compare(seen: Seen, was: LedgerRow, marks: Marks) -> bool:

@@ -7,9 +7,10 @@ What is known of each segment decides: its row of the ledger, or the totals of a
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,11 @@ from pipelines.source.listing import ListedLog
 
 # Causes, as the view lost_offsets names them
 SEGMENT, START, END = "missing_segment", "missing_start", "missing_end"
+# Of the ledger, what tells which offsets are missing
+COLUMNS = (
+    *("topic", "partition", "partition_dir", "segment", "file_base_offset", "length", "left_out"),
+    *("log_start_offset", "first_offset", "end_offset", "records", "damaged", "ends_in_damage"),
+)
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,11 @@ class Extent:
     records: int
     is_damaged: bool = False
     ends_in_damage: bool = False
+
+    @classmethod
+    def unread(cls, file_base_offset: int) -> Extent:
+        """Of a segment that was not decoded, or can't be: it may hold what seems to be missing."""
+        return cls(file_base_offset, None, None, 0, is_damaged=True)
 
     @property
     def has_holes(self) -> bool:
@@ -63,6 +74,10 @@ class Missing:
     empty: int = 0
     cause: str = SEGMENT
     is_certain: bool = True
+
+    @property
+    def count(self) -> int:
+        return self.last - self.first + 1
 
     @property
     def why(self) -> str:
@@ -160,20 +175,41 @@ def edges_of_ledger(rows: pa.Table, noted: Mapping[str, ListedLog]) -> list[Edge
     ]
 
 
-def of_ledger(rows: pa.Table) -> list[tuple[str, Missing]]:
-    """The missing offsets of the logs in the ledger, each with ``<topic>-<partition>``."""
-    rows = rows.sort_by([("partition_dir", "ascending"), ("file_base_offset", "ascending")])
-    folder = rows.column("partition_dir").combine_chunks().dictionary_encode().indices.to_numpy()
-    base = rows.column("file_base_offset").to_numpy()
-    end = np.where(rows.column("end_offset").is_valid(), rows.column("end_offset").fill_null(0), base - 1)
-    is_gap = (folder[1:] == folder[:-1]) & (base[1:] > end[:-1] + 1)
-    with_gaps = ledger.rows(rows.filter(pa.array(np.isin(folder, folder[1:][is_gap]))))
+def of_ledger(rows: pa.Table, listed: pa.Table) -> list[tuple[str, Missing]]:
+    """The missing offsets between the segments of logs in the ledger, each with ``<topic>-<partition>``.
+
+    rows: COLUMNS of the ledger. listed: LISTING_SCHEMA; what stands there alone was not decoded.
+    """
+    with_gaps = _of_logs_with_gaps(rows)
+    if not with_gaps.num_rows:
+        return []
+    is_of_them = pc.is_in(listed.column("partition_dir"), pc.unique(with_gaps.column("partition_dir")))
+    is_decoded = pc.is_in(listed.column("segment"), with_gaps.column("segment").combine_chunks())
+    unread = defaultdict(list)
+    others = listed.filter(pc.and_not(is_of_them, is_decoded))
+    for row in others.select(["partition_dir", "file_base_offset"]).to_pylist():
+        unread[row["partition_dir"]].append(Extent.unread(row["file_base_offset"]))
     found = []
-    for _, log in groupby(with_gaps, key=lambda row: row.partition_dir):
-        first = next(log)
-        extents = [_extent(row) for row in chain([first], log)]
-        found += [(f"{first.topic}-{first.partition}", one) for one in missing_ranges(extents)]
+    for folder, log in groupby(ledger.rows(with_gaps), key=lambda row: row.partition_dir):
+        segments = list(log)
+        extents = [*map(_extent, segments), *unread[folder]]
+        extents.sort(key=lambda one: one.file_base_offset)
+        name = f"{segments[0].topic}-{segments[0].partition}"
+        found += [(name, one) for one in missing_ranges(extents)]
     return found
+
+
+def _of_logs_with_gaps(rows: pa.Table) -> pa.Table:
+    """The rows of logs in which a segment begins behind the end of the one before, by log and base offset."""
+    folders = rows.column("partition_dir")
+    folder = pc.index_in(folders, value_set=pc.unique(folders)).to_numpy()
+    bases = rows.column("file_base_offset")
+    ends = pc.coalesce(rows.column("end_offset"), pc.subtract(bases, 1))
+    order = np.lexsort((bases.to_numpy(), folder))
+    in_order, base, end = folder[order], bases.to_numpy()[order], ends.to_numpy()[order]
+    is_gap = (in_order[1:] == in_order[:-1]) & (base[1:] > end[:-1] + 1)
+    with_gaps = rows.filter(pa.array(np.isin(folder, in_order[1:][is_gap])))
+    return with_gaps.sort_by([("partition_dir", "ascending"), ("file_base_offset", "ascending")])
 
 
 def _extent(row: ledger.LedgerRow) -> Extent:

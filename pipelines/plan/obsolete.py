@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,13 +24,14 @@ from pipelines.source.listing import Listing
 _SHOWN = 5
 
 
-def gone_segments(listing: Listing, known: pa.Table) -> Iterator[Gone]:
+def gone_segments(missing: pa.Table, listing: Listing, known: pa.Table) -> Iterator[Gone]:
     """Known segments that are not in their folder any more, though an earlier one is, or another topic's log.
+
+    missing: as ``missing_from`` gives them.
 
     Retention deletes from the front of a log alone. So these were merged into an earlier one or emptied by
     the log cleaner, truncated by a new leader, or lost.
     """
-    missing = _missing(listing, known)
     earlier = pc.greater(missing.column("file_base_offset"), missing.column("start"))
     another = pc.not_equal(missing.column("topic_id"), missing.column("topic_id_now"))
     # bytes that were landed before the segment was decoded do not tell which topic is there now
@@ -42,18 +44,21 @@ def gone_segments(listing: Listing, known: pa.Table) -> Iterator[Gone]:
         yield Gone(row, flag, row.segment in emptied)
 
 
-def overlapping(listing: Listing, known: pa.Table) -> Iterator[tuple[LedgerRow, int]]:
-    """Known segments that are gone from the front of a folder, and reach past where its log starts now."""
-    missing = _missing(listing, known)
+def overlapping(missing: pa.Table) -> Iterator[tuple[LedgerRow, int]]:
+    """Known segments that are gone from the front of a folder, and reach past where its log starts now.
+
+    missing: as ``missing_from`` gives them.
+    """
     start = missing.column("start")
     before = pc.less(missing.column("file_base_offset"), start)
     both = pc.and_(before, pc.fill_null(pc.greater_equal(missing.column("end_offset"), start), False))
     yield from zip(_rows(missing.filter(both)), start.filter(both).to_pylist(), strict=True)
 
 
-def _missing(listing: Listing, known: pa.Table) -> pa.Table:
+def missing_from(listing: Listing, known: pa.Table, places: np.ndarray) -> pa.Table:
     """Known segments that are missing from folders whose files were all listed.
 
+    places: int64[n], rows of the ledger that are known to be listed, or -1.
     Columns of the ledger, and of their folder now: start (lowest base offset), topic_id_now, landed_at.
     """
     folders = listing.segments.group_by("partition_dir").aggregate(
@@ -61,9 +66,12 @@ def _missing(listing: Listing, known: pa.Table) -> pa.Table:
     )
     partial = pa.array(sorted(listing.partial), pa.string())
     folders = folders.filter(pc.invert(pc.is_in(folders.column("partition_dir"), partial)))
-    of_folders = pc.is_in(known.column("partition_dir"), _flat(folders.column("partition_dir")))
-    here = pc.is_in(known.column("segment"), _flat(listing.segments.column("segment")))
-    missing = known.filter(pc.and_not(of_folders, here))
+    may_miss = pc.is_in(known.column("partition_dir"), _flat(folders.column("partition_dir"))).to_numpy()
+    may_miss[places[places >= 0]] = False
+    missing = known.filter(pa.array(may_miss))
+    if missing.num_rows:  # else the names of all listed segments need not be compared again
+        here = pc.is_in(missing.column("segment"), _flat(listing.segments.column("segment")))
+        missing = missing.filter(pc.invert(here))
     place = pc.index_in(missing.column("partition_dir"), _flat(folders.column("partition_dir")))
     now = {"start": "file_base_offset_min", "topic_id_now": "topic_id_max", "landed_at": "landed_at_max"}
     for name, column in now.items():

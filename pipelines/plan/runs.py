@@ -7,7 +7,7 @@ segments and folders that are gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,11 +18,12 @@ from pipelines.command.errors import UserError
 from pipelines.plan import ledger
 from pipelines.plan.landed import outlived
 from pipelines.plan.ledger import NOTHING_DECODED, LedgerRow, Partition
-from pipelines.plan.life import Action, Seen, must_compare, next_action
+from pipelines.plan.life import Action, Seen, must_compare, next_action, stay_if_same
 from pipelines.plan.obsolete import (
     Copies,
     Obsolete,
     gone_segments,
+    missing_from,
     overlapping,
     staying,
     twice_warning,
@@ -34,6 +35,7 @@ from udfs.decoded import ALL, Scope
 from udfs.source.fingerprint import TO_CHECK_SCHEMA, Marks
 
 _CHUNK = 1 << 14
+_CHECKED = 1 << 16  # segments whose fingerprints are checked together
 _ACTIONS = tuple(Action)
 _NEW, _UNCHANGED, _GO_ON = (_ACTIONS.index(a) for a in (Action.NEW, Action.UNCHANGED, Action.GO_ON))
 # What a ledger row tells of a segment that nothing was decoded of
@@ -52,8 +54,8 @@ class Rules:
 
     check: compares files with fingerprints. is_gone: whether a file or folder is there no more, by its URI.
     is_asked: whether ``--redecode`` names a segment. compare_all: ``--verify-content``. scope: the records
-    that are asked for. is_known_unread: whether the listing alone says that a segment holds the same bytes
-    as before.
+    that are asked for. are_known_unread: bool[n], whether the listing alone says that segments hold the same
+    bytes as before; takes their rows of the listing and of the ledger.
     """
 
     check: Check
@@ -62,7 +64,9 @@ class Rules:
     compare_all: bool = False
     one_copy: bool = False
     scope: Scope = ALL
-    is_known_unread: Callable[[Seen, LedgerRow], bool] = lambda seen, was: False
+    are_known_unread: Callable[[pa.Table, pa.Table], np.ndarray] = lambda seen, was: np.zeros(
+        was.num_rows, dtype=bool
+    )
 
 
 @dataclass
@@ -84,7 +88,7 @@ class Plan:
     unreadable: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._todo = self.segments.filter(pc.not_equal(self.segments.column("action"), _UNCHANGED))
+        self._todo = ledger.kept(self.segments, self.segments.column("action").to_numpy() != _UNCHANGED)
 
     @property
     def found(self) -> int:
@@ -166,7 +170,7 @@ class Plan:
 
 def make_plan(listing: Listing, known: pa.Table, rules: Rules) -> Plan:
     """The plan of a job. known: the ledger (``ledger.read``), empty for a new lake."""
-    wanted = listing.segments.filter(listing.segments.column("wanted"))
+    wanted = ledger.kept(listing.segments, listing.segments.column("wanted").to_numpy())
     copies = Copies(wanted, known, rules.is_gone, rules.one_copy)
     if rules.one_copy:
         wanted = wanted.filter(
@@ -174,7 +178,8 @@ def make_plan(listing: Listing, known: pa.Table, rules: Rules) -> Plan:
         )
     places = _places(wanted.column("segment"), known.column("segment"))
     _check_partitions(wanted, known, places)
-    gone = [one for one in gone_segments(listing, known) if rules.is_gone(one.row.segment)]
+    missing = missing_from(listing, known, places)
+    gone = [one for one in gone_segments(missing, listing, known) if rules.is_gone(one.row.segment)]
     moving = {one.row.log[:2] for one in gone} | {row.log[:2] for row in copies.leaving}
     is_outside = outside(wanted, places, listing, known, rules.scope)
     is_outside[_are_of(wanted, moving)] = False
@@ -185,13 +190,12 @@ def make_plan(listing: Listing, known: pa.Table, rules: Rules) -> Plan:
         actions[over], is_outside[over] = _UNCHANGED, False
     actions[is_outside] = _UNCHANGED
     segments = wanted.append_column("action", pa.array(actions)).append_column("known", pa.array(places))
-    for row, start in overlapping(listing, known):
+    for row, start in overlapping(missing):
         if rules.is_gone(row.segment):
             copies.warnings.append(twice_warning(row, start))
     unchanged = pa.array(places[(actions == _UNCHANGED) & (places >= 0)])
     obsolete = Obsolete(gone, copies, staying(unchanged, known, moving))
-    left_out = segments.filter(pa.array(is_outside))
-    segments = segments.filter(pa.array(~is_outside))
+    left_out, segments = ledger.kept(segments, is_outside), ledger.kept(segments, ~is_outside)
     return Plan(segments, left_out, known, obsolete, rules.scope, moving, copies.warnings, unreadable)
 
 
@@ -201,10 +205,11 @@ def _check_partitions(wanted: pa.Table, known: pa.Table, places: np.ndarray) -> 
     Only ``--topic`` and ``--partition`` can name a segment anew: its rows would count for both.
     """
     at = np.flatnonzero(places >= 0)
-    columns = ["topic", "partition", "segment"]
+    columns = ["topic", "partition"]
     now, was = wanted.select(columns).take(pa.array(at)), known.select(columns).take(pa.array(places[at]))
-    same = pc.and_(*(pc.equal(now.column(name), was.column(name)) for name in columns[:2]))
-    for row in was.filter(pc.invert(same)).slice(0, 1).to_pylist():
+    same = pc.and_(*(pc.equal(now.column(name), was.column(name)) for name in columns))
+    for place in places[at[~same.to_numpy()]][:1].tolist():
+        row = known.slice(place, 1).to_pylist()[0]
         raise UserError(
             f"{row['segment']} is in this lake as topic {row['topic']}, partition {row['partition']}: "
             "name it so, or decode it into another lake"
@@ -213,7 +218,7 @@ def _check_partitions(wanted: pa.Table, known: pa.Table, places: np.ndarray) -> 
 
 def _places(names: pa.ChunkedArray, among: pa.ChunkedArray) -> np.ndarray:
     """int64[n]: where each name stands among others, -1 where it does not."""
-    found = pc.index_in(names, value_set=among.combine_chunks())
+    found = pc.index_in(names, value_set=among)
     return np.asarray(found.fill_null(-1).to_numpy(), dtype=np.int64)
 
 
@@ -234,19 +239,45 @@ def _actions(
     """int8[n]: a place in Action for each wanted segment; and those that can't be read, with the reason."""
     actions = np.full(wanted.num_rows, _ACTIONS.index(Action.NEW), dtype=np.int8)
     unreadable: dict[str, str] = {}
+    listed = np.full(known.num_rows, -1)
     at = np.flatnonzero(places >= 0)
-    for begin in range(0, len(at), _CHUNK):
-        chunk = at[begin : begin + _CHUNK]
-        was = list(ledger.rows(known.take(pa.array(places[chunk]))))
-        seen = _seen(wanted.take(pa.array(chunk)))
-        marks = _marks(was, seen, rules)
-        for place, one, row, mark in zip(chunk, seen, was, marks, strict=True):
-            if mark is Marks.UNREADABLE:
-                unreadable[row.segment] = "it can't be opened"
-            asked = ALL if row.log[:2] in moving else rules.scope
-            is_asked = rules.is_asked(row.segment) or _asks_more(row, asked)
-            actions[place] = _ACTIONS.index(next_action(one, row, mark, is_asked))
+    listed[places[at]] = at
+    for begin in range(0, known.num_rows, _CHECKED):
+        chunk = listed[begin : begin + _CHECKED]
+        is_listed = chunk >= 0
+        if not is_listed.any():
+            continue
+        chunk = chunk[is_listed]
+        was, seen = known.slice(begin, _CHECKED).filter(pa.array(is_listed)), wanted.take(pa.array(chunk))
+        actions[chunk], failed = _decide(seen, was, rules, moving)
+        unreadable.update(dict.fromkeys(failed, "it can't be opened"))
     return actions, unreadable
+
+
+def _decide(
+    seen: pa.Table, was: pa.Table, rules: Rules, moving: set[Partition]
+) -> tuple[np.ndarray, list[str]]:
+    """int8[n]: a place in Action for each known segment; and the names of those that can't be read.
+
+    seen: rows of the listing. was: those of the ledger, in the same order.
+    """
+    marks = _marks(seen, was, rules)
+    is_asked = np.array([rules.is_asked(name) for name in was.column("segment").to_pylist()], dtype=bool)
+    stays = stay_if_same(seen, was) & ~is_asked & np.array([mark is Marks.SAME for mark in marks])
+    actions = np.full(was.num_rows, _UNCHANGED, dtype=np.int8)
+    rest = np.flatnonzero(~stays)
+    seen, was = seen.take(pa.array(rest)), was.take(pa.array(rest))
+    files, rows, marks = _files(seen), list(ledger.rows(was)), [marks[place] for place in rest]
+    if not rules.compare_all:
+        again = [i for i, one in enumerate(zip(files, rows, marks, strict=True)) if must_compare(*one)]
+        compared = rules.check(_to_check(seen, was, whole=True).take(pa.array(again, pa.int64())))
+        for i, mark in zip(again, compared, strict=True):
+            marks[i] = mark
+    for place, one, row, mark in zip(rest, files, rows, marks, strict=True):
+        asked = ALL if row.log[:2] in moving else rules.scope
+        is_wanted = bool(is_asked[place]) or _asks_more(row, asked)
+        actions[place] = _ACTIONS.index(next_action(one, row, mark, is_wanted))
+    return actions, [row.segment for row, mark in zip(rows, marks, strict=True) if mark is Marks.UNREADABLE]
 
 
 def _scope(was: LedgerRow | None, asked: Scope) -> Scope:
@@ -259,36 +290,23 @@ def _asks_more(was: LedgerRow, asked: Scope) -> bool:
     return was.left_out > 0 and _scope(was, asked) != Scope.parse(was.scope)
 
 
-def _seen(listed: pa.Table) -> list[Seen]:
-    columns = listed.select(["length", "modified", "has_successor", "topic_id", "landed_at", "file"])
+def _files(seen: pa.Table) -> list[Seen]:
+    columns = seen.select(["length", "modified", "has_successor", "topic_id", "landed_at", "file"])
     return [Seen(**row) for row in columns.to_pylist()]
 
 
-def _marks(was: list[LedgerRow], seen: list[Seen], rules: Rules) -> list[Marks]:
-    """What the files say of their fingerprints; all bytes are compared where they must be."""
+def _marks(seen: pa.Table, was: pa.Table, rules: Rules) -> list[Marks]:
+    """What the files say of their fingerprints, and of all their bytes if ``compare_all`` is set."""
     if rules.compare_all:
-        return rules.check(_to_check(was, seen, True))
-    marks = [Marks.SAME] * len(was)
-    to_read = [i for i in range(len(was)) if not rules.is_known_unread(seen[i], was[i])]
-    found = rules.check(_to_check([was[i] for i in to_read], [seen[i] for i in to_read], False))
-    for i, mark in zip(to_read, found, strict=True):
-        marks[i] = mark
-    again = [i for i in range(len(was)) if must_compare(seen[i], was[i], marks[i])]
-    if again:
-        found = rules.check(_to_check([was[i] for i in again], [seen[i] for i in again], True))
-        for i, mark in zip(again, found, strict=True):
-            marks[i] = mark
-    return marks
+        return rules.check(_to_check(seen, was, whole=True))
+    is_read = ~rules.are_known_unread(seen, was)
+    found = iter(rules.check(_to_check(seen, was, whole=False).filter(pa.array(is_read))))
+    return [next(found) if one else Marks.SAME for one in is_read]
 
 
-def _to_check(was: Iterable[LedgerRow], seen: Iterable[Seen], whole: bool) -> pa.Table:
-    rows = [
-        {
-            "segment": one.file or row.segment,
-            "decoded_bytes": row.decoded_bytes,
-            "fingerprint": row.fingerprint,
-            "content_crc32c": row.content_crc32c if whole else None,
-        }
-        for row, one in zip(was, seen, strict=True)
-    ]
-    return pa.Table.from_pylist(rows, schema=TO_CHECK_SCHEMA)
+def _to_check(seen: pa.Table, was: pa.Table, whole: bool) -> pa.Table:
+    """TO_CHECK_SCHEMA. whole: compare all bytes too."""
+    content = was.column("content_crc32c") if whole else pa.nulls(was.num_rows, pa.int64())
+    files = pc.coalesce(seen.column("file"), was.column("segment"))
+    columns = [files, was.column("decoded_bytes"), was.column("fingerprint"), content]
+    return pa.table(columns, schema=TO_CHECK_SCHEMA)

@@ -253,7 +253,7 @@ def damage(findings: Findings) -> str:
 def _verdict(findings: Findings) -> str:
     """The last word on damage, and on offsets that are in no segment."""
     found = f"damage: {damage(findings) if findings.is_damaged else 'none found'}"
-    missing = sum(one.last - one.first + 1 for _, one in findings.missing)
+    missing = sum(one.count for _, one in findings.missing)
     return f"{found}; {counted_noun(missing, 'offset')} in no segment" if missing else found
 
 

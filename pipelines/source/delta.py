@@ -6,6 +6,7 @@ have a type that pyarrow cannot compare with strings.
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Iterable
 
@@ -16,6 +17,7 @@ from deltalake.exceptions import CommitFailedError
 from udfs.source.store import deltalake_options, open_store
 
 _ATTEMPTS = 15
+_BATCHES = 8  # copied together
 
 
 def open_table(path: str) -> DeltaTable:
@@ -58,8 +60,13 @@ def read_rows(
     selected = ", ".join(f'"{name}"' for name in names)
     condition = f" WHERE {where}" if where else ""
     query = QueryBuilder().register("rows", open_table(table) if isinstance(table, str) else table)
-    rows = pa.table(query.execute(f'SELECT {selected} FROM "rows"{condition}'))
-    return rows.cast(pa.schema([schema.field(name) for name in names]))
+    found = pa.RecordBatchReader.from_stream(query.execute(f'SELECT {selected} FROM "rows"{condition}'))
+    wanted = pa.schema([schema.field(name) for name in names])
+    # deltalake's batches keep what they were decoded from: each is copied before the next ones come
+    batches: list[pa.RecordBatch] = []
+    while some := list(itertools.islice(found, _BATCHES)):
+        batches += pa.Table.from_batches(some).cast(wanted).combine_chunks().to_batches()
+    return pa.Table.from_batches(batches, wanted)
 
 
 def sql_literal(text: str) -> str:

@@ -7,11 +7,12 @@ same. A million files take some 150 MB, as Arrow columns.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import regex
 
 from pipelines.command.errors import UserError
@@ -56,7 +57,7 @@ LISTING_SCHEMA = pa.schema(
         ("wanted", pa.bool_()),
     ]
 )
-_ROWS = 1 << 16
+_ROWS = 1 << 14
 _ALONE, _WITH_SWAPS = (SEGMENT_SUFFIX,), (SEGMENT_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX)
 
 
@@ -171,16 +172,18 @@ def list_segments(
     listing = Listing()
     rows = _Rows()
     suffixes = _ALONE if read_end is None else _WITH_SWAPS
-    local = local_folders(resolved.folders, resolved.files, follow_symlinks, suffixes, listing)
-    folders = list(_merged([*local, *_remote_folders(on_demand, resolved.remote, suffixes)]))
-    if topic is not None:
-        _check_one_folder(folders)
+    folders: Iterable[Folder] = local_folders(
+        resolved.folders, resolved.files, follow_symlinks, suffixes, listing
+    )
+    if resolved.files or resolved.remote or follow_symlinks or topic is not None:
+        folders = _merged([*folders, *_remote_folders(on_demand, resolved.remote, suffixes)])
+        if topic is not None:
+            _check_one_folder(folders)
+    # else a walk meets each folder once: a million files need not be Python objects all at once
     for folder in folders:
         place = parse_folder(folder.uri if topic is None else f"{topic}-{partition}")
         _add_folder(folder, place, topic_filter, null_topic, read_end, listing, rows)
-    listing.segments = rows.table().sort_by(
-        [("partition_dir", "ascending"), ("file_base_offset", "ascending")]
-    )
+    listing.segments = rows.sorted_table()
     if not listing.segments.num_rows and not listing.skipped and not listing.unasked:
         raise no_segments_error(sources)
     return listing
@@ -229,9 +232,16 @@ class _Rows:
         self._batches.append(pa.RecordBatch.from_arrays(arrays, schema=LISTING_SCHEMA))
         self._pending = []
 
-    def table(self) -> pa.Table:
+    def sorted_table(self) -> pa.Table:
+        """All rows by folder and base offset; a column is sorted at a time, as two tables take memory."""
         self._flush()
-        return pa.Table.from_batches(self._batches, LISTING_SCHEMA)
+        table = pa.Table.from_batches(self._batches, LISTING_SCHEMA)
+        order = pc.sort_indices(table, [("partition_dir", "ascending"), ("file_base_offset", "ascending")])
+        columns = table.columns
+        del table, self._batches
+        for at in range(len(columns)):
+            columns[at] = columns[at].take(order)
+        return pa.Table.from_arrays(columns, schema=LISTING_SCHEMA)
 
 
 def _add_folder(
@@ -284,7 +294,7 @@ def _add_folder(
         )
 
 
-def _merged(folders: Iterable[Folder]) -> Iterator[Folder]:
+def _merged(folders: Iterable[Folder]) -> Collection[Folder]:
     """Each folder once, even if several sources contain it. A file is wanted if any source wants it."""
     by_uri: dict[str, Folder] = {}
     for folder in folders:
@@ -296,7 +306,7 @@ def _merged(folders: Iterable[Folder]) -> Iterator[Folder]:
                     files[file.name] = file
             folder = Folder(folder.uri, list(files.values()), folder.topic_id)
         by_uri[folder.uri] = folder
-    return iter(by_uri.values())
+    return by_uri.values()
 
 
 # Other file systems

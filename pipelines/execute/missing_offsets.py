@@ -1,0 +1,77 @@
+"""Finds the offsets that no segment of a log has: between segments, and at the edges of the log, where the
+broker's checkpoint files say more than the lake. What these say is kept.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.lake.commit import LakeWriter
+from pipelines.plan.ledger import kept
+from pipelines.plan.missing import COLUMNS, Missing, at_edges, edges_of_ledger, of_ledger
+from pipelines.plan.runs import Plan
+from pipelines.source.checkpoints import Checkpoint
+from pipelines.source.listing import Listing
+from udfs.format.report_tables import CHECKPOINTS
+from udfs.format.schema import SEGMENTS
+from udfs.spark.protocol import StageOptions
+
+_FIELDS = Checkpoint._fields
+
+
+def find_missing(
+    lake: LakeWriter, listing: Listing, plan: Plan, has_changed: bool, options: StageOptions
+) -> list[tuple[str, Missing]]:
+    """The missing offsets of the logs of a plan, each with ``<topic>-<partition>``.
+
+    has_changed: whether the ledger has, since it was read for the plan.
+    """
+    rows = lake.read(SEGMENTS, COLUMNS) if has_changed else plan.known.select(COLUMNS)
+    folders = pc.unique(plan.segments.column("partition_dir"))
+    rows = kept(rows, pc.is_in(rows.column("partition_dir"), folders).to_numpy())
+    between = of_ledger(rows, listing.segments)
+    return between + _compare_with_checkpoints(lake, listing, rows, options)
+
+
+def _compare_with_checkpoints(
+    lake: LakeWriter, listing: Listing, rows: pa.Table, options: StageOptions
+) -> list[tuple[str, Missing]]:
+    """The offsets at the edges of logs that no segment has, each with ``<topic>-<partition>``.
+
+    rows: of the ledger, all of the logs. The table ``checkpoints`` gets a row where the view ``lost_offsets``
+    would tell something else without it: none of a log that is whole, as most are.
+    """
+    noted = listing.noted_logs()
+    edges = edges_of_ledger(rows, noted)
+    if not edges:
+        return []
+    stored = _stored(lake)
+    missing: list[tuple[str, Missing]] = []
+    new = []
+    for log in sorted(edges):
+        checkpoint = noted[log.partition_dir].checkpoint
+        found = at_edges(log, checkpoint)
+        missing += [(f"{log.topic}-{log.partition}", one) for one in found]
+        if found != at_edges(log, stored.get(log.partition_dir)):
+            place = {"topic": log.topic, "partition": log.partition, "partition_dir": log.partition_dir}
+            new.append(
+                {**place, **checkpoint._asdict(), "read_at": options.began_us, "run_id": options.run_id}
+            )
+    if new:
+        schema = CHECKPOINTS.arrow_schema()
+        plain = {"read_at": pa.int64()}  # microseconds, of which Arrow makes the timestamp
+        columns = [
+            pa.array([row[f.name] for row in new], plain.get(f.name, f.type)).cast(f.type) for f in schema
+        ]
+        lake.add_rows(CHECKPOINTS, pa.Table.from_arrays(columns, schema=schema))
+    return missing
+
+
+def _stored(lake: LakeWriter) -> dict[str, Checkpoint]:
+    """The last row of each folder in the table ``checkpoints``."""
+    if not lake.has(CHECKPOINTS):
+        return {}
+    rows = lake.read(CHECKPOINTS, ["partition_dir", "read_at", *_FIELDS]).sort_by("read_at")
+    columns = ["partition_dir", *_FIELDS]
+    return {row.pop("partition_dir"): Checkpoint(**row) for row in rows.select(columns).to_pylist()}
