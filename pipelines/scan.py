@@ -51,7 +51,7 @@ def scan(settings: Settings) -> Findings:
         raise no_segments_error(settings.source, listing)
     progress = _Progress(sum(segment.length for segment in segments))
     scanned = scan_segments(
-        segments, settings.cores, settings.slice_bytes, settings.max_batch_uncompressed, progress.add
+        segments, settings.processes, settings.slice_bytes, settings.max_batch_uncompressed, progress.add
     )
     findings = collect(settings.source, listing, scanned)
     progress.close()

@@ -57,6 +57,11 @@ class SparkOnDemand:
         is_configured = any(os.environ.get(name) for name in _CONFIGURATION) or defaults.exists()
         return self._given is None and not (is_submitted() or is_elsewhere() or is_configured)
 
+    @cached_property
+    def has_executors(self) -> bool:
+        """Whether tasks run on other machines than this one, or may."""
+        return not (self.is_plain or (driver_of(self.spark).has_jvm and is_local(self.spark)))
+
     def stop(self) -> None:
         """Stops the session if this job started it."""
         if self._given is None and "spark" in vars(self):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -189,6 +190,12 @@ class Settings:
             raise UserError(
                 f"--parquet-compression-level of {codec} must be {levels[0]} to {levels[-1]}, not {level}"
             )
+
+    @property
+    def processes(self) -> int:
+        """Processes that work side by side without Spark; macOS tells only the cores of the machine."""
+        usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        return self.cores or usable or 1
 
     @property
     def scope(self) -> Scope:

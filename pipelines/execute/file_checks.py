@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +21,7 @@ from udfs.source.fingerprint import CHECKED_DDL, Marks
 from udfs.source.store import is_object_store, worker_opens
 
 _SAME_MOMENT_US = 60_000_000  # clocks of store and driver may differ by so much
-_CHECKED_HERE = 4096  # if there are more files, the workers check them
+_CHECKED_HERE = 4096  # files that threads of this process check
 _THREADS = 8
 
 
@@ -51,24 +54,46 @@ def is_gone(on_demand: SparkOnDemand, uri: str) -> bool:
 
 
 def check(on_demand: SparkOnDemand, to_check: pa.Table) -> list[Marks]:
-    """Whether files still begin with the decoded bytes. The workers check them if there are many.
+    """Whether files still begin with the decoded bytes.
 
-    Of a file that only Spark can open, length and time alone are compared: it counts as SAME.
+    Many are checked by several processes, or by the workers of a cluster. Of a file that only Spark can open,
+    length and time alone are compared: it counts as SAME.
     """
-    segments = to_check.column("segment").to_pylist()
-    opened = pa.array([worker_opens(uri) for uri in segments], pa.bool_())
-    rows = to_check.filter(opened)
-    if rows.num_rows > _CHECKED_HERE:
-        to_do = on_demand.spark.createDataFrame(rows)
-        done = to_do.mapInArrow(fingerprint.check_stage(), CHECKED_DDL).toArrow().to_pydict()
-        by_segment = dict(zip(done["segment"], map(Marks, done["marks"]), strict=True))
-    else:
-        listed = rows.to_pylist()
+    is_opened = [worker_opens(uri) for uri in to_check.column("segment").to_pylist()]
+    rows = to_check.filter(pa.array(is_opened, pa.bool_()))
+    found: list[str]
+    if rows.num_rows <= _CHECKED_HERE:
         with ThreadPoolExecutor(_THREADS) as threads:
-            marks = threads.map(_check_one, listed)
-            by_segment = {row["segment"]: found for row, found in zip(listed, marks, strict=True)}
-    return [by_segment.get(segment, Marks.SAME) for segment in segments]
+            found = list(threads.map(_check_one, rows.to_pylist()))
+    elif on_demand.has_executors:
+        to_do = on_demand.spark.createDataFrame(rows)
+        done = to_do.mapInArrow(fingerprint.check_stage(), CHECKED_DDL).toArrow()
+        place = pc.index_in(rows.column("segment"), value_set=done.column("segment"))
+        found = done.column("marks").take(place).to_pylist()
+    else:
+        step = -(-rows.num_rows // on_demand.settings.processes)
+        parts = [rows.slice(begin, step) for begin in range(0, rows.num_rows, step)]
+        with ThreadPoolExecutor(len(parts)) as threads:
+            found = list(chain.from_iterable(threads.map(_check_in_process, parts)))
+    marks = map(Marks, found)
+    return [next(marks) if one else Marks.SAME for one in is_opened]
 
 
-def _check_one(row: dict[str, object]) -> Marks:
+def _check_one(row: dict[str, object]) -> str:
     return fingerprint.check(*row.values())  # type: ignore[arg-type]
+
+
+def _check_in_process(rows: pa.Table) -> list[str]:
+    """The marks of these rows, by another process: threads of one would wait for each other."""
+    sent = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sent, rows.schema) as stream:
+        stream.write_table(rows, max_chunksize=_CHECKED_HERE)
+    command = [sys.executable, "-m", fingerprint.__name__]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        command, input=sent.getvalue(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+    )
+    if done.returncode:  # it was killed
+        return [_check_one(row) for row in rows.to_pylist()]
+    marks: list[str] = pa.ipc.open_stream(done.stdout).read_all().column("marks").to_pylist()
+    return marks

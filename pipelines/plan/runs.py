@@ -35,7 +35,7 @@ from udfs.decoded import ALL, Scope
 from udfs.source.fingerprint import TO_CHECK_SCHEMA, Marks
 
 _CHUNK = 1 << 14
-_CHECKED = 1 << 16  # segments whose fingerprints are checked together
+_CHECKED = 1 << 17  # segments whose fingerprints are checked together
 _ACTIONS = tuple(Action)
 _NEW, _UNCHANGED, _GO_ON = (_ACTIONS.index(a) for a in (Action.NEW, Action.UNCHANGED, Action.GO_ON))
 # What a ledger row tells of a segment that nothing was decoded of

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -19,25 +18,20 @@ Map = Callable[[Callable[[Slice], SliceScan], Sequence[Slice]], Iterator[SliceSc
 
 
 def scan_segments(
-    segments: Sequence[Segment], cores: int | None, slice_bytes: int, limit: int, on_scanned: OnScanned
+    segments: Sequence[Segment], processes: int, slice_bytes: int, limit: int, on_scanned: OnScanned
 ) -> Iterator[tuple[Segment, list[SliceScan]]]:
     """Each segment with its slices in order.
 
-    cores: worker processes; None for one per core. limit: bytes that a batch may decompress to.
+    processes: those that scan, at most. limit: bytes that a batch may decompress to.
     """
     slices = make_slices(segments, slice_bytes)
-    workers = max(1, min(cores or _cores(), len(slices)))
+    workers = max(1, min(processes, len(slices)))
     with _workers(workers) as run:
         scans = _by_segment(_scan(run, slices, limit, on_scanned))
         broken = [s for s in segments if _is_broken(s, scans[s.segment])]
         scans |= _by_segment(_scan(run, whole(broken, 0), limit, on_scanned))
     for segment in segments:
         yield segment, scans[segment.segment]
-
-
-def _cores() -> int:
-    """The cores that this process may use; macOS tells only those of the machine."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager

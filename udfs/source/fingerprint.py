@@ -12,6 +12,7 @@ A header holds its batch's checksum, so another batch shows.
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 
@@ -125,10 +126,24 @@ def check_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def check_stage() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """``check_batch`` as a mapInArrow callable, for more files than one process should open."""
+    """``check_batch`` as a mapInArrow callable, for the executors of a cluster."""
 
     def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             yield check_batch(batch)
 
     return stage
+
+
+def _serve() -> None:
+    """Checks the rows of an Arrow stream from standard input, and writes what it finds to standard output."""
+    with (
+        pa.ipc.open_stream(sys.stdin.buffer) as rows,
+        pa.ipc.new_stream(sys.stdout.buffer, CHECKED_SCHEMA) as out,
+    ):
+        for batch in rows:
+            out.write_batch(check_batch(batch))
+
+
+if __name__ == "__main__":  # one of the processes of ``pipelines.execute.file_checks``
+    _serve()
