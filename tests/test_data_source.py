@@ -176,6 +176,20 @@ def test_segments_of_older_timestamps_are_not_read(spark: SparkSession, logs: Pa
     assert "crc_mismatch" in message(lambda: load(spark, logs, mode="failfast").collect())
 
 
+def test_a_file_that_cannot_be_read_is_told_with_a_starting_timestamp_too(
+    logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refusing(*given: Any) -> int:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    monkeypatch.setattr(os, "preadv", refusing)
+    schema = StructType([StructField("offset", LongType())])
+    options, read = asked({"path": str(logs / "b-3"), "startingTimestamp": "0"}, schema)
+    (slices,) = plan_read(options)
+    with pytest.raises(ReadFailed, match=r"b-3/0+\.log can't be read as it was planned: .* Stale"):
+        list(read_table(read, slices))
+
+
 def test_failfast_says_where_and_permissive_reads_the_rest(spark: SparkSession) -> None:
     folder = HOSTILE / "bitflip-payload-v2-zstd-0"
     said = message(lambda: load(spark, folder, mode="FailFast").collect())
