@@ -15,7 +15,7 @@ from pipelines import decode_batches
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
 from pipelines.lake.address import sql_table
-from pipelines.report import metrics
+from pipelines.lake.create import add_rows
 from tests.support.logs import batches, put, rows
 from udfs.format.report_tables import QUALITY_METRICS
 
@@ -43,13 +43,13 @@ def test_a_feature_that_deltalake_lacks_is_refused(
 
 def test_a_report_that_its_table_does_not_take_says_why(spark: SparkSession, lake: str) -> None:
     measured = pa.Table.from_pylist([{}], schema=QUALITY_METRICS.arrow_schema())
-    metrics.append(lake, measured)
+    add_rows(lake, QUALITY_METRICS, measured)
     spark.sql(
         f"ALTER TABLE {sql_table(lake, QUALITY_METRICS.name)} "
         "SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')"
     )
     with pytest.raises(CommitFailedError, match="Unsupported table features required"):
-        metrics.append(lake, measured)
+        add_rows(lake, QUALITY_METRICS, measured)
 
 
 READERS = {
