@@ -14,7 +14,7 @@ from pipelines.command.driver import driver_of, spark_errors
 from pipelines.command.errors import UserError, one_line
 from pipelines.command.on_demand import SparkOnDemand
 from pipelines.source.naming import SEGMENT_SUFFIX
-from pipelines.source.stores import FILES_SCHEMA
+from pipelines.source.stores import FILES_SCHEMA, files_table
 from pipelines.source.uris import escape
 from udfs.source.store import hadoop_options
 
@@ -129,10 +129,7 @@ def _folders(spark: SparkSession, uri: str) -> tuple[list[str], set[str]]:
 def _statuses(spark: SparkSession, patterns: Sequence[str]) -> pa.Table:
     """The files that match globs, as Hadoop tells them: FILES_SCHEMA."""
     found = [status for pattern in patterns for status in _glob(spark, pattern) if status.isFile()]
-    rows = [(s.getPath().toString(), s.getLen(), s.getModificationTime() * 1000) for s in found]
-    columns = zip(*rows, strict=True) if rows else [[]] * len(FILES_SCHEMA)
-    arrays = [pa.array(c, f.type) for c, f in zip(columns, FILES_SCHEMA, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=FILES_SCHEMA)
+    return files_table((s.getPath().toString(), s.getLen(), s.getModificationTime() * 1000) for s in found)
 
 
 def _glob(spark: SparkSession, pattern: str) -> Any:
