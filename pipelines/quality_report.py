@@ -25,9 +25,11 @@ from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.terminal import counted_noun, printable
 from pipelines.lake.address import open_lake
+from pipelines.lake.create import add_rows
 from pipelines.report import facts, metrics, render, words
 from pipelines.report.check import ERROR, NONE, WARNING, with_thresholds
 from pipelines.report.facts import Report
+from udfs.format.report_tables import QUALITY_METRICS
 
 _FOLDER = "quality-report"
 
@@ -61,7 +63,7 @@ def run(
     run_id = uuid.uuid4().hex
     with metrics.opened(address, settings.cores) as database:
         measured = metrics.measure(database, checks, run_id, created_at)
-        metrics.append(address, measured)
+        add_rows(address, QUALITY_METRICS, measured)
         report = facts.gather(database, address, run_id, created_at, checks, measured)
     forms = {"html": render.html, "md": render.markdown, "json": render.to_json}
     try:

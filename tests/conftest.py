@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 
 # Modules whose tests start Spark, or Java, in processes of their own
 _START_SPARK = {
-    *("test_class_archive", "test_commit", "test_crashes", "test_docs", "test_notebooks", "test_query"),
-    *("test_connect", "test_object_store", "test_session", "test_standalone", "test_tables_and_views"),
-    *("test_unreadable", "test_watch_broker"),
-    "test_wheel",
+    *("test_class_archive", "test_commit", "test_connect", "test_crashes", "test_docs_examples"),
+    *("test_notebooks", "test_object_store", "test_query", "test_session", "test_standalone"),
+    *("test_tables_and_views", "test_unreadable", "test_watch_broker", "test_wheel"),
 }
 _START_KAFKA = {
     *("test_against_kafka", "test_format_bytes", "test_format_savings", "test_messages_against_kafka"),

@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 import errno
 import os
-import struct
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
@@ -26,14 +24,11 @@ from pipelines import decode_batches
 from pipelines.command.errors import UserError
 from pipelines.command.session import configured
 from pipelines.command.settings import Settings
-from pipelines.data_source.boundaries import boundaries
 from pipelines.data_source.options import Options, option_name
 from pipelines.data_source.slices import list_asked, plan_read
 from pipelines.data_source.source import asked
-from pipelines.plan.headers import headers, read_index
 from tests.support import corpus
 from tests.support.logs import batch, batches, put
-from udfs.source.byte_source import FileSource
 from udfs.spark.protocol import SLICE_SCHEMA
 from udfs.spark.table_rows import ReadFailed, read_table
 
@@ -174,6 +169,20 @@ def test_segments_of_older_timestamps_are_not_read(spark: SparkSession, logs: Pa
     oldest.write_bytes(data)
     assert load(spark, logs, mode="failfast", startingTimestamp=1030, topics="a").count() == 90
     assert "crc_mismatch" in message(lambda: load(spark, logs, mode="failfast").collect())
+
+
+def test_a_file_that_cannot_be_read_is_told_with_a_starting_timestamp_too(
+    logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refusing(*given: Any) -> int:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    monkeypatch.setattr(os, "preadv", refusing)
+    schema = StructType([StructField("offset", LongType())])
+    options, read = asked({"path": str(logs / "b-3"), "startingTimestamp": "0"}, schema)
+    (slices,) = plan_read(options)
+    with pytest.raises(ReadFailed, match=r"b-3/0+\.log can't be read as it was planned: .* Stale"):
+        list(read_table(read, slices))
 
 
 def test_failfast_says_where_and_permissive_reads_the_rest(spark: SparkSession) -> None:
@@ -387,88 +396,3 @@ def test_the_page_has_every_option() -> None:
         assert (name, meaning) == (f"`{option_name(field.name)}`", field.metadata["meaning"])
         parsed = field.metadata["parse"](default.strip("`")) if default else field.default or None
         assert parsed == (field.default if default else None)
-
-
-# --- Where batches begin ---
-
-
-def _found(path: Path, index: np.ndarray, cuts: list[int]) -> list[int]:
-    source = FileSource(str(path))
-    try:
-        return boundaries(source, index, int(path.stem), path.stat().st_size, cuts)
-    finally:
-        source.close()
-
-
-def _indexed(folder: Path) -> tuple[Path, list[int]]:
-    """A segment of 100 batches with an index entry for every tenth, and where its batches begin."""
-    made = [batch(1000 + 3 * i, 3) for i in range(100)]
-    path = put(folder, 1000, *made)
-    begins = [sum(map(len, made[:i])) for i in range(100)]
-    entries = [(3 * i + 2, begins[i]) for i in range(10, 100, 10)]
-    path.with_suffix(".index").write_bytes(b"".join(struct.pack(">ii", *e) for e in entries) + bytes(80))
-    return path, begins
-
-
-def test_boundaries_are_the_first_batches_at_or_past_each_cut(tmp_path: Path) -> None:
-    path, begins = _indexed(tmp_path / "a-0")
-    index, cuts = read_index(f"file://{path}"), [begins[10], begins[33] + 1, begins[57] - 1, begins[99]]
-    expected = [begins[10], begins[34], begins[57], begins[99]]
-    assert len(index) == 9
-    assert _found(path, index, cuts) == _found(path, index[:0], cuts) == expected
-
-
-def test_an_index_saves_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = put(tmp_path / "a-0", 0, *[batch(i, 1, text="x" * 5000) for i in range(100)])
-    begins = [h.position for h in headers(FileSource(str(path)), 0, path.stat().st_size)]
-    index = np.array([(i, begins[i]) for i in range(1, 100)])
-    positions: list[int] = []
-    read_into = FileSource.read_into
-
-    def counted(self: FileSource, position: int, view: np.ndarray) -> int:
-        positions.append(position)
-        return read_into(self, position, view)
-
-    monkeypatch.setattr(FileSource, "read_into", counted)
-    assert _found(path, index, [begins[90]]) == [begins[90]]
-    by_index = len(positions)
-    assert _found(path, index[:0], [begins[90]]) == [begins[90]]
-    assert by_index < 4 < 90 < len(positions) - by_index
-
-
-@pytest.mark.parametrize("change", ["positions", "offsets", "other segment", "cut"])
-def test_a_wrong_index_is_not_believed(tmp_path: Path, change: str) -> None:
-    path, begins = _indexed(tmp_path / "a-0")
-    index = read_index(f"file://{path}")
-    if change == "positions":
-        index[:, 1] += 1
-    elif change == "offsets":
-        index[:, 0] += 30
-    elif change == "other segment":
-        index[:, 1] = np.linspace(100, begins[99], len(index)).astype(int)
-    else:
-        path.with_suffix(".index").write_bytes(b"\x00\x01\x02")
-        index = read_index(f"file://{path}")
-    assert _found(path, index, [begins[41] + 1, begins[70]]) == [begins[42], begins[70]]
-
-
-def test_behind_a_header_that_is_none_there_is_no_boundary(tmp_path: Path) -> None:
-    path, begins = _indexed(tmp_path / "a-0")
-    data = bytearray(path.read_bytes())
-    data[begins[50] + 16] = 9  # its magic
-    path.write_bytes(data)
-    path.with_suffix(".index").unlink()
-    index = read_index(f"file://{path}")
-    assert _found(path, index, [begins[20], begins[60], begins[80]]) == [begins[20]]
-
-
-@pytest.mark.parametrize("path", corpus.segments()[::7], ids=corpus.identity)
-def test_headers_of_real_segments_are_those_of_kafkas_library(path: Path) -> None:
-    found = list(headers(FileSource(str(path)), 0, path.stat().st_size))
-    expected = corpus.oracle_batches(path)
-    assert [(h.position, h.size, h.magic) for h in found] == [
-        (line["position"], line["sizeInBytes"], line["magic"]) for line in expected
-    ]
-    assert [h.timestamp for h in found if h.magic] == [
-        line["maxTimestamp"] for line in expected if line["magic"]
-    ]

@@ -24,9 +24,9 @@ from pipelines.engine.files import write_parquet
 from pipelines.engine.names import spark_functions
 from pipelines.views.declared import SESSION_VIEWS, View
 from tests.support.corpus import ROOT as CORPUS
+from tests.support.docs import DOCS, README, blocks, bundled_sources
 from tests.support.edge_rows import make_edge_rows
 from tests.support.lake_rows import insert
-from tests.test_docs import DOCS, README, blocks, bundled_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

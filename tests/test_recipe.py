@@ -17,9 +17,9 @@ from kafka_log_lake import decode_folder
 from pipelines import decode_batches
 from pipelines.command.settings import Settings
 from tests.kafka.broker import broker
+from tests.support.docs import ROOT, blocks
 from tests.support.logs import batch, put
 from tests.support.segment_maker import Batch, Record
-from tests.test_docs import ROOT, blocks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

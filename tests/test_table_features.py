@@ -7,13 +7,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
+from deltalake.exceptions import CommitFailedError
 
 from pipelines import decode_batches
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
 from pipelines.lake.address import sql_table
+from pipelines.lake.create import add_rows
 from tests.support.logs import batches, put, rows
+from udfs.format.report_tables import QUALITY_METRICS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +39,17 @@ def test_a_feature_that_deltalake_lacks_is_refused(
     with pytest.raises(UserError, match=rf"/{table} has Delta's feature {feature} .*DROP FEATURE {feature}"):
         decode_batches.run(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake))
     assert rows(lake, "segments") == []
+
+
+def test_a_report_that_its_table_does_not_take_says_why(spark: SparkSession, lake: str) -> None:
+    measured = pa.Table.from_pylist([{}], schema=QUALITY_METRICS.arrow_schema())
+    add_rows(lake, QUALITY_METRICS, measured)
+    spark.sql(
+        f"ALTER TABLE {sql_table(lake, QUALITY_METRICS.name)} "
+        "SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')"
+    )
+    with pytest.raises(CommitFailedError, match="Unsupported table features required"):
+        add_rows(lake, QUALITY_METRICS, measured)
 
 
 READERS = {

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pipelines.command.errors import UserError
 from pipelines.data_source.boundaries import boundaries
 from pipelines.data_source.options import Options
-from pipelines.plan.headers import NO_INDEX, is_older, read_index
+from pipelines.plan.headers import NO_INDEX, is_file_older, read_index
 from pipelines.plan.scope import outside_by_name
 from pipelines.plan.slice_input import slice_row
 from pipelines.plan.slices import Segment, Slice, cut, pack
@@ -141,18 +141,9 @@ def _pruned(segments: Sequence[Segment], options: Options) -> Iterator[Segment]:
     outside = outside_by_name(folders, bases, options.scope)
     since = options.starting_timestamp
     for segment, is_outside in zip(segments, outside, strict=True):
-        if not is_outside and (since is None or not _is_older(segment, since)):
+        of_file = segment.segment, segment.file_base_offset, segment.length
+        if not is_outside and (since is None or not is_file_older(*of_file, since)):
             yield segment
-
-
-def _is_older(segment: Segment, timestamp: int) -> bool:
-    if is_object_store(segment.segment):
-        return False  # each header is a request: as with the job, time leaves out no object
-    source = open_segment(segment)
-    try:
-        return is_older(source, segment.segment, segment.file_base_offset, segment.length, timestamp)
-    finally:
-        source.close()
 
 
 def open_segment(segment: Segment) -> ByteSource:

@@ -7,6 +7,7 @@ follow each other until every planned segment is done. ``Work`` holds what diffe
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
 import os
 import time
@@ -231,10 +232,10 @@ def _run_all(
 
 def _note_left_out(lake: LakeWriter, plan: Plan, options: StageOptions, max_files: int) -> None:
     """Writes the ledger rows of segments that are left out: a log has no gap where they are."""
-    rows = list(plan.new_left_out(options.run_id, options.began_us))
-    for begin in range(0, len(rows), max_files):
+    rows = plan.new_left_out(options.run_id, options.began_us)
+    while some := list(itertools.islice(rows, max_files)):
         version = lake.next_version()
-        put = [replace(row, generation=version) for row in rows[begin : begin + max_files]]
+        put = [replace(row, generation=version) for row in some]
         lake.commit(Intent(lake.app_id, version, options.run_id, put=put, only_new=True))
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from pipelines.command.tables import Section, print_table, shortened, size_text, text_lines
 from pipelines.command.terminal import counted_noun, invocation, printable
+from pipelines.plan.ledger import rows_to_arrow
 from pipelines.plan.missing import Missing
 from pipelines.source.naming import UNREADABLE, UNREADABLE_FOLDER
 from udfs.format.report_tables import RUNS
@@ -181,17 +182,14 @@ class Summary:
 
     def to_row(self, began_us: int) -> pa.Table:
         """The row of the table ``runs``. began_us: microseconds since 1970 UTC."""
-        schema = RUNS.arrow_schema()
-        values = {
+        row = {
             **vars(self),
             "job": "decode" if self.chunks is None else "ingest",
             "began_at": began_us,
             "phases": list(self.phases.items()),
             "warnings": len(self.warnings),
         }
-        plain = {"began_at": pa.int64()}  # microseconds, of which Arrow makes the timestamp
-        arrays = [pa.array([values[f.name]], plain.get(f.name, f.type)).cast(f.type) for f in schema]
-        return pa.Table.from_arrays(arrays, schema=schema)
+        return rows_to_arrow(RUNS, [row])
 
     def headline(self) -> str:
         """What the job did, in one line."""

@@ -47,27 +47,25 @@ class Batching:
         alone = 0.0 if settings.commit_bytes is None else _LAG_SECONDS
         self._lag = alone if settings.commit_lag is None else settings.commit_lag
         self._clock = clock
-        self._is_first = True
-        self._since: float | None = None  # when the oldest change was found that is not decoded
+        # When the oldest change was found that is not decoded; what a first run finds may have waited long
+        self._since: float | None = -math.inf
         self._left: tuple[int, int] | None = None  # segments and new bytes that the last run left
 
     def is_due(self, plan: Plan) -> bool:
         """Whether a run carries out its plan now, as one without any change does."""
         self._left = None
         if not plan.has_changes:
-            self._since = None
             return True
         if self._since is None:
             self._since = self._clock()
         new_bytes = plan.new_bytes
-        if self._is_first or new_bytes >= self._size or self._clock() - self._since >= self._lag:
+        if new_bytes >= self._size or self._clock() - self._since >= self._lag:
             return True
         self._left = plan.planned, new_bytes
         return False
 
     def done(self) -> None:
         """Notes that a run ended without an error: what it did not leave is decoded."""
-        self._is_first = False
         if self._left is None:
             self._since = None
 

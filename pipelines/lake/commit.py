@@ -44,14 +44,14 @@ from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.session import configured
 from pipelines.command.settings import Settings
 from pipelines.lake import transactions
-from pipelines.lake.address import table_path, table_version
+from pipelines.lake.address import table_path
 from pipelines.lake.committed import DECODED, INGEST_APP, CommittedTables
-from pipelines.lake.conditions import delete_predicate, partition_predicate
-from pipelines.lake.create import create_table
+from pipelines.lake.conditions import delete_predicate
+from pipelines.lake.create import add_rows
 from pipelines.lake.intents import FOLDER, Intent, Intents, Place
 from pipelines.plan import ledger
 from pipelines.plan.ledger import LedgerRow, Log, Partition
-from pipelines.source.delta import append_rows, read_rows, sql_in, sql_literal
+from pipelines.source.delta import read_rows, sql_in, sql_literal
 from pipelines.source.hadoop import open_to_spark
 from pipelines.source.uris import escape
 from udfs.arrow.parquet_sink import DataFile
@@ -62,7 +62,6 @@ from udfs.spark.protocol import BATCH_ROW, DAMAGE_ROW, STAGED_DDL
 _LEDGER = schema.SEGMENTS.name
 # Hadoop's names of the levels 1 to 9 of gzip
 _GZIP_LEVELS = "BEST_SPEED TWO THREE FOUR FIVE SIX SEVEN EIGHT BEST_COMPRESSION"
-_LOGS_PER_DELETE = 200  # a longer condition takes long to parse
 
 
 @dataclass(frozen=True)
@@ -103,16 +102,11 @@ class LakeWriter(CommittedTables):
 
     def with_transactions(self) -> set[Partition]:
         """The topic-partitions that have rows in ``transactions``."""
-        return transactions.with_rows(self.address)
+        return transactions.with_rows(self._open(schema.TRANSACTIONS.name))
 
     def add_rows(self, table: Table, rows: pa.Table) -> None:
         """Appends rows to a table of reports, such as ``runs``, which is made where it is missing."""
-        create_table(self.address, table)
-        append_rows(self.path(table.name), rows)
-
-    def has(self, table: Table) -> bool:
-        """Whether a table of reports is there."""
-        return table_version(self.address, table.name) is not None
+        add_rows(self.address, table, rows)
 
     def chunks_of_run(self, run_id: str) -> pa.Table:
         """The chunks that a run landed, without their content."""
@@ -256,7 +250,7 @@ class LakeWriter(CommittedTables):
             writer = writer.option("txnAppId", intent.app_id).option("txnVersion", intent.version)
             with configured(self._on_demand.spark, writing_conf(self._on_demand.settings)):
                 writer.save(self.path(table.name))
-            self.forget(table)
+            self.catch_up(table)
 
     def _publish(self, intent: Intent) -> Outcome:
         """Commits ``transactions`` and then the ledger, which makes the run's rows valid."""
@@ -350,17 +344,7 @@ class LakeWriter(CommittedTables):
             self._delete_transactions(affected)
 
     def _delete_transactions(self, affected: set[Partition]) -> None:
-        valid: dict[Log, int] = {}
-        for row in self._ledger_rows(affected):
-            valid[row.log] = max(valid.get(row.log, 0), row.transactions_generation)
-        obsolete = [
-            f"({partition_predicate([(topic, partition)])} AND "
-            f"partition_dir = {sql_literal(folder)} AND generation = {int(generation)})"
-            for topic, partition, folder, generation in transactions.generations(self.read, affected)
-            if valid.get((topic, partition, folder)) != generation
-        ]
-        for begin in range(0, len(obsolete), _LOGS_PER_DELETE):
-            condition = " OR ".join(obsolete[begin : begin + _LOGS_PER_DELETE])
+        for condition in transactions.obsolete(self.read, affected, self._ledger_rows(affected)):
             self.delete_where(schema.TRANSACTIONS, condition)
 
     def _delete_landed(self, intent: Intent) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pipelines.command.errors import RunFailed, one_line
 from pipelines.lake.address import table_path
@@ -64,9 +64,17 @@ class CommittedTables:
             opened.update_incremental()
         return opened
 
-    def forget(self, table: Table) -> None:
-        """Has the table opened again, as Spark has committed to it."""
-        self._opened.pop(table.name, None)
+    def catch_up(self, table: Table) -> None:
+        """Takes in what others, such as Spark, have committed to a table that is open."""
+        self._opened[table.name].update_incremental()
+
+    def has(self, table: Table) -> bool:
+        """Whether a table is there: those of reports appear with their first rows."""
+        try:
+            self._open(table.name)
+        except TableNotFoundError:
+            return False
+        return True
 
     def pin(self) -> None:
         """Opens the table that publishes: what is planned after it is published onto this version of it."""
@@ -97,11 +105,10 @@ class CommittedTables:
 
     def is_outrun(self, intent: Intent) -> bool:
         """Whether a run can't be published any more: another has published or committed since its plan."""
-        tables = (*DECODED, schema.TRANSACTIONS) if intent.app_id == DECODE_APP else ()
-        last = self.committed(self._publishing.name)
-        version = self._open(self._publishing.name).version()
-        if intent.after < 0 or last == intent.version:
+        if intent.after < 0 or self.committed(self._publishing.name) == intent.version:
             return False
+        tables = (*DECODED, schema.TRANSACTIONS) if intent.app_id == DECODE_APP else ()
+        version = self._open(self._publishing.name).version()
         return version != intent.after or any(self.committed(t.name) > intent.version for t in tables)
 
     def is_done(self, table: Table, intent: Intent) -> bool:
@@ -121,7 +128,7 @@ class CommittedTables:
         try:
             write(delta)
         except (DeltaError, OSError) as error:
-            self.forget(table)
+            self.catch_up(table)
             # The answer to a commit that succeeded may be lost, so that its second attempt meets the first
             if self.committed(table.name) != intent.version:
                 raise self._not_alone(error) from error

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pipelines.command.errors import UserError, one_line
 from pipelines.lake.address import (
@@ -23,6 +23,7 @@ from pipelines.lake.address import (
     table_path,
     table_version,
 )
+from pipelines.source.delta import append_rows
 from udfs.format.report_tables import REPORT_TABLES
 from udfs.format.schema import SEGMENTS, TABLES, Table
 from udfs.source.store import deltalake_options
@@ -85,6 +86,16 @@ def create_table(address: str, table: Table) -> None:
             f"cannot create the table {path}: {one_line(error)}; "
             "name a new or empty folder that you may write to"
         ) from None
+
+
+def add_rows(address: str, table: Table, rows: pa.Table) -> None:
+    """Appends rows to a table of reports in one commit; the first rows create it."""
+    path = table_path(address, table.name)
+    try:
+        append_rows(path, rows)
+    except TableNotFoundError:
+        create_table(address, table)
+        append_rows(path, rows)
 
 
 def properties(table: Table) -> dict[str, str]:

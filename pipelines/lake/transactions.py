@@ -8,17 +8,18 @@ that they become valid together with the run's other rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib import resources
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake import DeltaTable
 
-from pipelines.lake.address import table_path
-from pipelines.plan.ledger import Log, Partition
-from pipelines.source.delta import open_table, sql_in
+from pipelines.lake.conditions import partition_predicate
+from pipelines.plan.ledger import LedgerRow, Log, Partition
+from pipelines.source.delta import sql_in, sql_literal
 from udfs.format.schema import BATCHES, QUARANTINE, TRANSACTIONS, Table
 
 _COLUMNS = tuple(c.name for c in TRANSACTIONS.columns if c.name != "generation")
@@ -38,6 +39,7 @@ _BATCH_COLUMNS = (
     "coordinator_epoch",
 )
 _PLACE_COLUMNS = ("topic", "partition", "segment", "position", "generation")
+_LOGS_PER_CONDITION = 200  # a longer one takes long to parse
 _OF_LOGS = "topic, partition, partition_dir"
 _DIFFERENT_LOGS = f"""
 SELECT DISTINCT {_OF_LOGS} FROM (
@@ -74,10 +76,10 @@ class Computed:
 Read = Callable[[Table, Iterable[str], str], pa.Table]
 
 
-def with_rows(address: str) -> set[Partition]:
+def with_rows(table: DeltaTable) -> set[Partition]:
     """The topic-partitions that have rows in ``transactions``. Most logs have none."""
-    files = open_table(table_path(address, TRANSACTIONS.name)).get_add_actions(flatten=True)
-    keys = pa.table(files).select(["partition.topic", "partition.partition"]).to_pylist()
+    files = pa.table(table.get_add_actions(flatten=True))
+    keys = files.select(["partition.topic", "partition.partition"]).to_pylist()
     return {(key["partition.topic"], key["partition.partition"]) for key in keys}
 
 
@@ -127,8 +129,23 @@ def _rows(
     return rows
 
 
-def generations(read: Read, partitions: Collection[Partition]) -> list[tuple[str, int, str, int]]:
-    """Each (topic, partition, partition_dir, generation) of which the table has rows."""
-    columns = ("topic", "partition", "partition_dir", "generation")
-    found = _rows(read, TRANSACTIONS, columns, partitions).group_by(list(columns)).aggregate([])
-    return [tuple(row.values()) for row in found.to_pylist()]
+def obsolete(
+    read: Read, partitions: Collection[Partition], ledger_rows: Iterable[LedgerRow]
+) -> Iterator[str]:
+    """Conditions for the rows of some topic-partitions whose generation the ledger does not name.
+
+    ledger_rows: those of the topic-partitions.
+    """
+    valid: dict[Log, int] = {}
+    for row in ledger_rows:
+        valid[row.log] = max(valid.get(row.log, 0), row.transactions_generation)
+    columns = ["topic", "partition", "partition_dir", "generation"]
+    stored = _rows(read, TRANSACTIONS, columns, partitions).group_by(columns).aggregate([])
+    found = [
+        f"({partition_predicate([(topic, partition)])} AND "
+        f"partition_dir = {sql_literal(folder)} AND generation = {int(generation)})"
+        for topic, partition, folder, generation in (row.values() for row in stored.to_pylist())
+        if valid.get((topic, partition, folder)) != generation
+    ]
+    for begin in range(0, len(found), _LOGS_PER_CONDITION):
+        yield " OR ".join(found[begin : begin + _LOGS_PER_CONDITION])

@@ -16,7 +16,7 @@ import numpy as np
 
 from pipelines.source.swaps import End
 from udfs.format import layout as f
-from udfs.source.byte_source import ByteSource, local_path, open_source
+from udfs.source.byte_source import ByteSource, FileSource, SourceError, local_path, open_source
 from udfs.source.store import is_object_store, open_store
 
 _HEADER = struct.Struct(">qi4xb")  # offset, length, leader epoch or checksum, magic
@@ -84,6 +84,24 @@ def end_of_batches(uri: str, base: int, length: int) -> End:
     finally:
         source.close()
     return End(last.last_offset + 1, last.end == length) if last else End(base, length == 0)
+
+
+def is_file_older(file: str, base: int, length: int, timestamp: int) -> bool:
+    """``is_older`` of a local file by its URI; False for any other, and where it can't be opened or read.
+
+    Of an object each header would be a request: time leaves out none.
+    """
+    path = local_path(file)
+    if path is None:
+        return False
+    try:
+        source = FileSource(path)
+        try:
+            return is_older(source, file, base, length, timestamp)
+        finally:
+            source.close()
+    except SourceError:
+        return False
 
 
 def is_older(source: ByteSource, segment: str, base: int, length: int, timestamp: int) -> bool:

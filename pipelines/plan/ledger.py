@@ -6,9 +6,9 @@ table. Timestamps are int64 microseconds since 1970 UTC here: a datetime cannot 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +16,11 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-from udfs.format.schema import SEGMENTS
+from udfs.format.schema import SEGMENTS, Table
 
 Partition = tuple[str, int]  # topic, partition
 Log = tuple[str, int, str]  # topic, partition, partition_dir
 
-_TIMESTAMPS = tuple(c.name for c in SEGMENTS.columns if c.sql_type == "timestamp")
 _ROWS = 1 << 14
 NOTHING_DECODED = -1  # value of left_out
 
@@ -80,7 +79,7 @@ class LedgerRow:
 NAMES = tuple(f.name for f in fields(LedgerRow))
 # Schema of the tables that ``read`` returns
 SCHEMA = pa.schema(
-    [(c.name, pa.int64() if c.name in _TIMESTAMPS else c.arrow_type) for c in SEGMENTS.columns]
+    [(c.name, pa.int64() if c.sql_type == "timestamp" else c.arrow_type) for c in SEGMENTS.columns]
 )
 
 
@@ -113,13 +112,16 @@ def kept(table: pa.Table, mask: np.ndarray) -> pa.Table:
 
 def to_arrow(ledger_rows: Iterable[LedgerRow]) -> pa.Table:
     """Ledger rows in the schema of the Delta table."""
-    listed = list(ledger_rows)
-    arrays = []
-    for column in SEGMENTS.columns:
-        values = [getattr(row, column.name) for row in listed]
-        kind = pa.int64() if column.name in _TIMESTAMPS else column.arrow_type
-        arrays.append(pa.array(values, kind).cast(column.arrow_type))
-    return pa.Table.from_arrays(arrays, schema=SEGMENTS.arrow_schema())
+    return rows_to_arrow(SEGMENTS, map(vars, ledger_rows))
+
+
+def rows_to_arrow(table: Table, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Rows in the schema of a Delta table, by the names of its columns; timestamps come as int64."""
+    listed, arrays = list(rows), []
+    for column in table.columns:
+        kind = pa.int64() if column.sql_type == "timestamp" else column.arrow_type
+        arrays.append(pa.array([row[column.name] for row in listed], kind).cast(column.arrow_type))
+    return pa.Table.from_arrays(arrays, schema=table.arrow_schema())
 
 
 def changes(put: Collection[LedgerRow], dropped: Iterable[LedgerRow]) -> pa.Table:

@@ -139,9 +139,10 @@ class Plan:
     def new_left_out(self, run_id: str, decoded_at: int) -> Iterator[LedgerRow]:
         """Ledger rows of segments that are left out, and that the ledger does not know yet."""
         new = self.left_out.filter(pc.less(self.left_out.column("known"), 0))
-        for row in new.select(_OF_SEGMENT).to_pylist():
-            row |= {"run_id": run_id, "decoded_at": decoded_at, "scope": self.scope.condition}
-            yield LedgerRow(**row, left_out=NOTHING_DECODED)
+        for chunk in new.select(_OF_SEGMENT).to_batches(_CHUNK):
+            for row in chunk.to_pylist():
+                row |= {"run_id": run_id, "decoded_at": decoded_at, "scope": self.scope.condition}
+                yield LedgerRow(**row, left_out=NOTHING_DECODED)
 
     def runs(self, max_files: int, max_bytes: int) -> Iterator[list[Segment]]:
         """The segments to decode, a bounded run at a time, by folder and base offset; at least one a run."""

@@ -16,11 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.plan import ledger
-from pipelines.plan.headers import is_older
+from pipelines.plan.headers import is_file_older
 from pipelines.plan.ledger import LedgerRow
 from pipelines.source.listing import Listing
 from udfs.decoded import NO_BOUNDS, Scope
-from udfs.source.byte_source import FileSource, SourceError, local_path
 
 _THREADS = 8
 _CHUNK = 1 << 14
@@ -81,14 +80,4 @@ def _is_older(scope: Scope, since: int, row: dict[str, Any], was: LedgerRow | No
         if before.hull(scope) == before:
             return True  # as it was found then: the headers need not be read by every run
     file = row["file"] or row["segment"]  # a swap file has indexes of another name: none are found
-    path = local_path(file)
-    try:
-        source = FileSource(path or "")
-    except SourceError:
-        return False
-    try:
-        return is_older(source, file, row["file_base_offset"], row["length"], since)
-    except SourceError:
-        return False
-    finally:
-        source.close()
+    return is_file_older(file, row["file_base_offset"], row["length"], since)

@@ -15,14 +15,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+from deltalake.exceptions import TableNotFoundError
 
 from pipelines.command.errors import UserError
 from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.settings import Settings
-from pipelines.lake.address import open_lake, table_path, table_version
-from pipelines.lake.create import create_table
+from pipelines.lake.address import open_lake, table_path
+from pipelines.lake.create import add_rows
 from pipelines.report.measure import Compressed, Key, Measured, measure
-from pipelines.source.delta import append_rows, read_rows, sql_literal
+from pipelines.source.delta import open_table, read_rows, sql_literal
 from pipelines.source.hadoop import job_scheme
 from pipelines.source.listing import TopicFilter
 from udfs.format.levels import parse_levels
@@ -114,8 +115,7 @@ def run(on_demand: SparkOnDemand, settings: Settings) -> Report:
     shared: dict[str, Any] = {"run_id": run_id, "created_at": began, "inputs": inputs}
     rows = [shared | _with_costs(row, prices) for key in sorted(found) for row in rows_of(key, found[key])]
     table = pa.Table.from_pylist(rows, schema=FORMAT_SAVINGS.arrow_schema())
-    create_table(address, FORMAT_SAVINGS)
-    append_rows(table_path(address, FORMAT_SAVINGS.name), table)
+    add_rows(address, FORMAT_SAVINGS, table)
     return Report(address, run_id, True, table)
 
 
@@ -145,14 +145,16 @@ def _inputs(ledger: pa.Table, settings: Settings) -> str:
 
 def _latest(address: str) -> pa.Table | None:
     """The rows of the latest run; None without one."""
-    if table_version(address, FORMAT_SAVINGS.name) is None:
+    try:
+        table = open_table(table_path(address, FORMAT_SAVINGS.name))
+    except TableNotFoundError:
         return None
-    path, schema = table_path(address, FORMAT_SAVINGS.name), FORMAT_SAVINGS.arrow_schema()
-    runs = read_rows(path, schema, ["run_id", "created_at"]).group_by(["run_id", "created_at"]).aggregate([])
+    schema = FORMAT_SAVINGS.arrow_schema()
+    runs = read_rows(table, schema, ["run_id", "created_at"]).group_by(["run_id", "created_at"]).aggregate([])
     if not runs.num_rows:
         return None
     run_id = runs.sort_by([("created_at", "descending")]).column("run_id")[0].as_py()
-    return read_rows(path, schema, schema.names, f"run_id = {sql_literal(run_id)}")
+    return read_rows(table, schema, schema.names, f"run_id = {sql_literal(run_id)}")
 
 
 def rows_of(key: Key, one: Measured) -> Iterator[Row]:

@@ -16,9 +16,8 @@ import duckdb
 import pyarrow as pa
 
 from pipelines.lake.address import table_path
-from pipelines.lake.create import create_table
 from pipelines.report.check import AGGREGATES, TOPIC, Check
-from pipelines.source.delta import append_rows, read_rows
+from pipelines.source.delta import read_rows
 from udfs.format.report_tables import QUALITY_METRICS
 from udfs.format.schema import BATCHES, QUARANTINE, SEGMENTS, TRANSACTIONS
 
@@ -130,9 +129,3 @@ def measure(
         }
         measured.append(database.sql(query, params=parameters).to_arrow_table().cast(schema))
     return pa.concat_tables(measured)
-
-
-def append(address: str, metrics: pa.Table) -> None:
-    """Adds the rows of a run to ``quality_metrics`` in one commit; the first run creates the table."""
-    create_table(address, QUALITY_METRICS)
-    append_rows(table_path(address, QUALITY_METRICS.name), metrics)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Iterable
+from contextlib import suppress
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
@@ -41,7 +42,8 @@ def append_rows(path: str, rows: pa.Table) -> None:
             return
         except CommitFailedError:
             system, folder = open_store(path)
-            with system.open_input_stream(f"{folder}/{entry}") as log:
+            # Without an entry no other commit came first, and what the table refuses is told
+            with suppress(FileNotFoundError), system.open_input_stream(f"{folder}/{entry}") as log:
                 if own.encode() in log.read():
                     return
             if attempt == _ATTEMPTS:

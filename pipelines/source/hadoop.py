@@ -14,9 +14,13 @@ from pipelines.command.driver import driver_of, spark_errors
 from pipelines.command.errors import UserError, one_line
 from pipelines.command.on_demand import SparkOnDemand
 from pipelines.source.naming import SEGMENT_SUFFIX
-from pipelines.source.stores import FILES_SCHEMA
+from pipelines.source.stores import FILES_SCHEMA, files_table
 from pipelines.source.uris import escape
 from udfs.source.store import hadoop_options
+
+_S3_CLASS = "fs.s3.impl"
+_REGION = "fs.s3a.endpoint.region"
+_BY_US = "kafka-log-lake"  # what Hadoop notes as the origin of a setting
 
 
 def job_scheme(on_demand: SparkOnDemand) -> str:
@@ -38,18 +42,19 @@ def open_to_spark(spark: SparkSession, uri: str) -> None:
     """Lets a session open a canonical URI, by the environment where it has no settings.
 
     Raises a UserError where Spark lacks the classes for it. Jobs over files with ``--sink arrow`` need none.
-    What a server of Spark Connect opens is its own matter.
+    What a server of Spark Connect opens is its own matter. The region is set for the bucket of the URI alone:
+    a lake and its sources may lie in buckets of different regions.
     """
     options = hadoop_options(uri)
     if not options or not driver_of(spark).has_jvm:
         return
     configuration = _configuration(spark)
-    if configuration.get("fs.s3.impl"):
+    if configuration.get(_S3_CLASS) and _BY_US not in (configuration.getPropertySources(_S3_CLASS) or ()):
         return
     try:
         jvm: Any = spark._jvm
         loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
-        loader.loadClass(options["fs.s3.impl"])
+        loader.loadClass(options[_S3_CLASS])
     except spark_errors():
         version = _hadoop(spark).util.VersionInfo.getVersion()
         packages = f"--packages org.apache.hadoop:hadoop-aws:{version}"
@@ -57,10 +62,12 @@ def open_to_spark(spark: SparkSession, uri: str) -> None:
             f"Spark can't open {uri} without Hadoop's client of S3: add {packages} to spark-submit, "
             f"elsewhere set PYSPARK_SUBMIT_ARGS='{packages} pyspark-shell'"
         ) from None
-    for name, value in options.items():
-        if spark.conf.get(f"spark.hadoop.{name}", None) is None:
+    bucket = uri.removeprefix("s3://").partition("/")[0]
+    for option, value in options.items():
+        name = f"fs.s3a.bucket.{bucket}.endpoint.region" if option == _REGION else option
+        if all(spark.conf.get(f"spark.hadoop.{one}", None) is None for one in (option, name)):
             spark.conf.set(name, value)
-            configuration.set(name, value)
+            configuration.set(name, value, _BY_US)
 
 
 def list_files(
@@ -122,10 +129,7 @@ def _folders(spark: SparkSession, uri: str) -> tuple[list[str], set[str]]:
 def _statuses(spark: SparkSession, patterns: Sequence[str]) -> pa.Table:
     """The files that match globs, as Hadoop tells them: FILES_SCHEMA."""
     found = [status for pattern in patterns for status in _glob(spark, pattern) if status.isFile()]
-    rows = [(s.getPath().toString(), s.getLen(), s.getModificationTime() * 1000) for s in found]
-    columns = zip(*rows, strict=True) if rows else [[]] * len(FILES_SCHEMA)
-    arrays = [pa.array(c, f.type) for c, f in zip(columns, FILES_SCHEMA, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=FILES_SCHEMA)
+    return files_table((s.getPath().toString(), s.getLen(), s.getModificationTime() * 1000) for s in found)
 
 
 def _glob(spark: SparkSession, pattern: str) -> Any:

@@ -254,7 +254,7 @@ def _add_folder(
     rows: _Rows,
 ) -> None:
     """Adds the segments of a folder to ``rows``, or counts in ``listing`` why they are skipped."""
-    done = Completed(folder.files) if read_end is None else Completed(segments_alone(folder.files))
+    done = Completed(segments_alone(folder.files))
     if not isinstance(place, str) and place.topic == NULL_TOPIC and not null_topic:
         place = NULL_TO_SPARK
     if isinstance(place, str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -33,15 +34,15 @@ def list_files(uri: str, suffixes: tuple[str, ...] = (SEGMENT_SUFFIX,)) -> tuple
     except (OSError, ValueError) as error:
         raise UserError(f"{uri} can't be opened: {reason_of(error)}") from error
     logs = [f for f in files if f.type == fs.FileType.File and f.path.endswith(suffixes)]
-    columns = [
-        [prefix + f.path for f in logs],
-        [f.size for f in logs],
-        [f.mtime_ns // 1000 for f in logs],
-    ]
-    table = pa.Table.from_arrays(
-        [pa.array(c, f.type) for c, f in zip(columns, FILES_SCHEMA, strict=True)], schema=FILES_SCHEMA
-    )
+    table = files_table((prefix + f.path, f.size, f.mtime_ns // 1000) for f in logs)
     return table, {prefix + path for path in named}
+
+
+def files_table(files: Iterable[tuple[str, int, int]]) -> pa.Table:
+    """The table of files, by the path, the bytes and the modification time of each: FILES_SCHEMA."""
+    columns = list(zip(*files, strict=True)) or [()] * len(FILES_SCHEMA)
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, FILES_SCHEMA, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=FILES_SCHEMA)
 
 
 def _files(system: Any, path: str) -> tuple[list[Any], set[str]]:

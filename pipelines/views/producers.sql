@@ -32,8 +32,8 @@ WITH stretches AS (
     b.base_offset, b.last_offset, b.base_timestamp_ms, b.max_timestamp_ms, b.record_count, b.base_sequence,
     b.last_sequence, b.is_transactional, s.stretch,
     b.producer_id = -1 AND b.base_sequence = 0 AS has_sequence_without_id
-  FROM published_batches b JOIN stretches s ON s.topic = b.topic AND s.partition = b.partition
-    AND s.segment = b.segment
+  FROM published_batches b LEFT JOIN stretches s ON s.topic = b.topic AND s.partition = b.partition
+    AND s.segment = b.segment AND s.stretch > 0
   WHERE b.status IN ('ok', 'suspect') AND NOT b.is_control
 ), followed AS (
   SELECT *, CASE WHEN producer_id >= 0 THEN lag(last_sequence) OVER (

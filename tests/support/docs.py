@@ -1,0 +1,34 @@
+"""The pages of the documentation, and what stands in them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+README = ROOT / "README.md"
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+VIEWS_PAGE = ROOT / "docs" / "views.md"
+COMMANDS, OPERATIONS = ROOT / "docs" / "commands.md", ROOT / "docs" / "operations.md"
+FORMATS, QUALITY = ROOT / "docs" / "formats_and_cost.md", ROOT / "docs" / "quality.md"
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The fenced blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def bundled_sources() -> tuple[str, ...]:
+    """What ``make run`` decodes, as the Makefile names it."""
+    shown = subprocess.run(
+        ["make", "--no-print-directory", "--dry-run", "--always-make", "run"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    (command,) = [line for line in shown.stdout.splitlines() if "pipelines.decode_batches" in line]
+    words = shlex.split(command)
+    return tuple(str(ROOT / words[i + 1]) for i, word in enumerate(words) if word == "--source")
