@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.lake.commit import LakeWriter
-from pipelines.plan.ledger import kept
+from pipelines.plan.ledger import kept, rows_to_arrow
 from pipelines.plan.missing import COLUMNS, Missing, at_edges, edges_of_ledger, of_ledger
 from pipelines.plan.runs import Plan
 from pipelines.source.checkpoints import Checkpoint
@@ -59,12 +59,7 @@ def _compare_with_checkpoints(
                 {**place, **checkpoint._asdict(), "read_at": options.began_us, "run_id": options.run_id}
             )
     if new:
-        schema = CHECKPOINTS.arrow_schema()
-        plain = {"read_at": pa.int64()}  # microseconds, of which Arrow makes the timestamp
-        columns = [
-            pa.array([row[f.name] for row in new], plain.get(f.name, f.type)).cast(f.type) for f in schema
-        ]
-        lake.add_rows(CHECKPOINTS, pa.Table.from_arrays(columns, schema=schema))
+        lake.add_rows(CHECKPOINTS, rows_to_arrow(CHECKPOINTS, new))
     return missing
 
 
