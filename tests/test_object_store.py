@@ -31,6 +31,7 @@ from pipelines.data_source.source import KafkaLogSource, asked
 from pipelines.engine.answer import answer
 from pipelines.lake import lease
 from pipelines.lake.intents import Intents
+from pipelines.plan.runs import make_plan
 from pipelines.source.listing import list_segments
 from tests.support import corpus, object_store
 from tests.support.cluster import ROOT
@@ -178,6 +179,28 @@ def test_an_object_that_was_written_again_is_not_taken_for_the_one_that_was_list
     with pytest.raises(SourceChanged, match="gone"):
         source.check_unchanged(listed)
     source.close()
+
+
+@pytest.mark.parametrize("sink", ["arrow", "spark"])
+def test_an_object_that_was_written_again_is_left_for_the_next_landing(
+    spark: SparkSession, store: Store, lake: str, monkeypatch: pytest.MonkeyPatch, sink: str
+) -> None:
+    folder = f"landed-{sink}"
+    put(store.folder / folder / "kept-0", 0, *batches(0, 2))
+    again = put(store.folder / folder / "again-0", 0, *batches(0, 2))
+
+    def plan(*arguments: Any) -> Any:
+        made = make_plan(*arguments)
+        again.write_bytes(b"".join(batches(0, 2, text="w")))
+        os.utime(again, (2_000_000_000, 2_000_000_000))
+        return made
+
+    monkeypatch.setattr("pipelines.execute.job.make_plan", plan)
+    summary = ingest_raw.run(spark, Settings(source=(uri(folder),), lake=lake, sink=sink))
+    (said,) = summary.warnings
+    assert f"{uri(folder)}/again-0/" in said
+    assert "changed while it was read, left for the next run" in said
+    assert {row["topic"] for row in contents(lake, "raw_segments")["raw_segments"]} == {"kept"}
 
 
 def test_the_data_source_gives_the_rows_of_a_lake(spark: SparkSession, store: Store, local: Rows) -> None:
