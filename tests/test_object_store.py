@@ -30,14 +30,14 @@ from pipelines.data_source.slices import plan_read
 from pipelines.data_source.source import KafkaLogSource, asked
 from pipelines.engine.answer import answer
 from pipelines.lake import lease
-from pipelines.lake.intents import Intents
+from pipelines.lake.intents import Intents, cannot_write
 from pipelines.plan.runs import make_plan
 from pipelines.source.listing import list_segments
 from tests.support import corpus, object_store
 from tests.support.cluster import ROOT
 from tests.support.logs import batch, batches, contents, put
 from tests.support.object_store import BUCKET, Store
-from udfs.source.byte_source import SourceChanged
+from udfs.source.byte_source import SourceChanged, SourceUnreadable
 from udfs.source.object_source import BLOCK_BYTES, ObjectSource
 from udfs.spark.protocol import TableRead
 from udfs.spark.table_rows import ReadFailed, read_table
@@ -179,6 +179,16 @@ def test_an_object_that_was_written_again_is_not_taken_for_the_one_that_was_list
     with pytest.raises(SourceChanged, match="gone"):
         source.check_unchanged(listed)
     source.close()
+
+
+def test_an_error_of_a_store_that_says_nothing_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: str) -> None:
+        raise OSError
+
+    monkeypatch.setattr("udfs.source.object_source.open_store", refuse)
+    with pytest.raises(SourceUnreadable, match=r"it can't be opened: OSError$"):
+        ObjectSource(uri("silent.log"))
+    assert str(cannot_write("/lake", OSError())) == "can't write to the lake /lake: OSError"
 
 
 @pytest.mark.parametrize("sink", ["arrow", "spark"])

@@ -73,6 +73,11 @@ def open_store(uri: str) -> tuple[Any, str]:
     return fs.FileSystem.from_uri(uri)
 
 
+def reason_of(error: BaseException) -> str:
+    """What a store's error says, in one line; its name where it says nothing."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
 def deltalake_options(uri: str) -> dict[str, str] | None:
     """``storage_options`` of deltalake for a table; None where its own defaults will do."""
     if not is_s3(uri):
