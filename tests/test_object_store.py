@@ -35,6 +35,7 @@ from pipelines.plan.runs import make_plan
 from pipelines.source.listing import list_segments
 from tests.support import corpus, object_store
 from tests.support.cluster import ROOT
+from tests.support.lake_rows import insert
 from tests.support.logs import batch, batches, contents, put
 from tests.support.object_store import BUCKET, Store
 from udfs.source.byte_source import SourceChanged, SourceUnreadable
@@ -306,6 +307,19 @@ def test_lakes_and_logs_in_a_store_are_asked_and_kept_without_java(
     lines = [json.loads(line) for line in answer(uri("asked"), statement, "json")]
     found = {row["topic"]: row["n"] for row in lines}
     assert found == Counter(row["topic"] for row in local["records"] if row["magic"] == 2)
+
+
+def test_values_of_partitions_may_be_null(store: Store, lake: str) -> None:
+    rows = [
+        {"topic": topic, "partition": partition, "magic": 2, "offset": offset}
+        for offset, (topic, partition) in enumerate([("a", 1), (None, 2), ("b", None)])
+    ]
+    insert(lake, "records", rows)
+    shutil.copytree(lake, store.folder / "nulls")
+    statement = "SELECT topic, partition, magic, offset FROM records ORDER BY offset"
+    assert [json.loads(line) for line in answer(uri("nulls"), statement, "json")] == rows
+    statement = "SELECT offset FROM records WHERE topic IS NULL"
+    assert list(answer(uri("nulls"), statement, "json")) == ['{"offset":1}']
 
 
 @pytest.mark.parametrize(
