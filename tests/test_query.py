@@ -20,7 +20,7 @@ from pipelines import query, sql_shell
 from pipelines.command.errors import UserError
 from pipelines.command.session import configured
 from pipelines.engine.files import write_csv, write_parquet
-from pipelines.engine.spark import answer, prepare, results
+from pipelines.engine.spark import answer, arrow, prepare, results
 from pipelines.views.statements import only_reads, split_statements
 from tests.support.lake_rows import insert
 
@@ -239,6 +239,11 @@ def test_an_answer_is_saved_whole_or_not_at_all(
     assert query.main([*asked, "SELECT 3 AS a"]) == 0
     assert path.read_text() == "a\n3\n"
     assert [one.name for one in tmp_path.glob("answer*")] == ["answer.csv"]
+
+
+def test_a_colon_is_told_for_a_file_too(spark: SparkSession, lake: str) -> None:
+    with pytest.raises(UserError, match="a colon reads no field of JSON here"):
+        arrow(spark, lake, "SELECT CAST(value AS STRING):name FROM records")
 
 
 SCHEMA = pa.schema([("a", pa.int32())])
