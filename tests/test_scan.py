@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,8 @@ from pipelines.scanning import report
 from pipelines.scanning.findings import Findings, Log
 from tests.support import corpus
 from tests.support.logs import batch, batches, data, marker, put
+from tests.support.segment_maker import CONTROL, Batch, Record
+from udfs.committed import delivery_of
 
 ROOT = Path(__file__).parent.parent
 HOUR = 3_600_000
@@ -116,6 +119,15 @@ def test_open_and_hanging_transactions(tmp_path: Path) -> None:
         "kafka-transactions.sh --bootstrap-server HOST:9092 abort --topic a --partition 0 --start-offset 3"
         in steps
     )
+
+
+def test_a_marker_without_the_bit_of_transactions_ends_none_as_in_the_tables(tmp_path: Path) -> None:
+    record = Record(key=struct.pack(">hh", 0, 1), value=struct.pack(">hi", 0, 1))
+    plain = Batch((record,), base_offset=1, flags=CONTROL, producer_id=7, producer_epoch=0).encode()
+    put(tmp_path / "a-0", 0, data(0, producer=7), plain, batch(2))
+    (transaction,) = log_of(tmp_path).open_transactions
+    assert transaction.first_offset == 0
+    assert delivery_of(str(tmp_path / "a-0")).last_stable_offset == 0
 
 
 def test_a_transaction_before_damage_may_have_ended_there(tmp_path: Path) -> None:
