@@ -20,6 +20,7 @@ from pipelines.scanning.findings import Findings, Log
 from tests.support import corpus
 from tests.support.logs import batch, batches, data, marker, put
 from tests.support.segment_maker import CONTROL, Batch, Record
+from tools.picture import on_a_terminal
 from udfs.committed import delivery_of
 
 ROOT = Path(__file__).parent.parent
@@ -199,22 +200,7 @@ def test_text_for_a_pipe_and_one_object_for_a_program(tmp_path: Path) -> None:
 
 def test_a_table_on_a_terminal_holds_the_same(tmp_path: Path) -> None:
     put(tmp_path / "a-0", 0, batch(0), broken(batch(3)), batch(6))
-    ours, theirs = os.openpty()
-    command = [sys.executable, "-m", "kafka_log_lake", "scan", str(tmp_path)]
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "160"}
-    with subprocess.Popen(
-        command, cwd=ROOT, stdout=theirs, stderr=subprocess.PIPE, env=environment
-    ) as process:
-        os.close(theirs)
-        shown = b""
-        try:
-            while part := os.read(ours, 1 << 16):
-                shown += part
-        except OSError:  # Linux says so when the other side is closed
-            pass
-    os.close(ours)
-    assert process.returncode == 0
-    text = shown.decode()
+    text = on_a_terminal(tmp_path, "scan", str(tmp_path))
     assert "\x1b[" in text
     assert "┃" in text or "│" in text
     assert "crc_mismatch" in text
