@@ -6,10 +6,6 @@ partition. ``benchmarks.planning`` runs it.
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,6 +13,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from benchmarks.harness import prepared_main
 from benchmarks.memory import peak_mib
 from benchmarks.plan_job import known_rows
 from benchmarks.segments import KIB, PLAIN, WORK, segment
@@ -48,7 +45,6 @@ def _listed(numbers: range) -> pa.Table:
 
 
 def _make(count: int) -> None:
-    shutil.rmtree(_LAKE, ignore_errors=True)
     create_tables(str(_LAKE))
     content = segment(replace(PLAIN, records=20), 20 * KIB)
     for first in range(0, count, _A_COMMIT):
@@ -56,18 +52,13 @@ def _make(count: int) -> None:
         write_deltalake(table_path(str(_LAKE), SEGMENTS.name), rows, mode="append")
 
 
-def main(count: int, prepared: bool = False) -> None:
-    if not prepared:
-        _make(count)
-        subprocess.run([sys.executable, "-m", __spec__.name, str(count), "made"], check=True)
-        shutil.rmtree(_LAKE)
-        return
+def _measure(count: int) -> dict[str, float]:
     before, began = peak_mib("self"), time.perf_counter()
     rows = ledger.read(table_path(str(_LAKE), SEGMENTS.name))
     seconds = time.perf_counter() - began
     assert rows.num_rows == count
-    print(json.dumps({"seconds": seconds, "mib": peak_mib("self") - before}), flush=True)
+    return {"seconds": seconds, "mib": peak_mib("self") - before}
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), prepared=len(sys.argv) > 2)
+    prepared_main(_LAKE, _make, _measure)

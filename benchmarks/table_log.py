@@ -8,15 +8,13 @@ table reads no data file. ``benchmarks.planning`` runs it.
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
-import sys
 import time
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.transaction import AddAction
 
+from benchmarks.harness import prepared_main
 from benchmarks.memory import peak_mib
 from benchmarks.segments import WORK
 
@@ -58,7 +56,6 @@ def _commit(table: DeltaTable, numbers: range, version: int) -> None:
 
 
 def _make(files: int) -> None:
-    shutil.rmtree(_TABLE, ignore_errors=True)
     schema = pa.schema([("offset", pa.int64()), ("timestamp", pa.timestamp("us", "UTC"))])
     schema = pa.schema([*schema, *(pa.field(name, pa.string()) for name in _PARTITIONED_BY)])
     write_deltalake(_TABLE, schema.empty_table(), partition_by=list(_PARTITIONED_BY))
@@ -68,21 +65,15 @@ def _make(files: int) -> None:
     DeltaTable(_TABLE).create_checkpoint()
 
 
-def main(files: int, prepared: bool = False) -> None:
-    if not prepared:
-        _make(files)
-        subprocess.run([sys.executable, "-m", __spec__.name, str(files), "opened"], check=True)
-        shutil.rmtree(_TABLE)
-        return
+def _measure(files: int) -> dict[str, float]:
     before, began = peak_mib("self"), time.perf_counter()
     table = DeltaTable(_TABLE)
     version = table.transaction_version(_APP)
     opened = time.perf_counter()
     _commit(table, range(files, files + 1), (version or 0) + 1)
     committed = time.perf_counter()
-    figures = {"seconds": opened - began, "mib": peak_mib("self") - before, "commit": committed - opened}
-    print(json.dumps(figures), flush=True)
+    return {"seconds": opened - began, "mib": peak_mib("self") - before, "commit": committed - opened}
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), prepared=len(sys.argv) > 2)
+    prepared_main(_TABLE, _make, _measure)

@@ -339,3 +339,20 @@ def test_both_engines_write_the_same_parquet_file(spark: SparkSession, edges: st
     assert pq.read_schema(tmp_path / "duckdb").field("timestamp").type == pa.timestamp("us", "UTC")
     with pytest.raises(UserError, match="two columns are named a"):
         write_parquet(str(tmp_path / "twice"), *without_java.arrow(edges, "SELECT 1 AS a, 2 AS a"))
+
+
+def test_headers_that_are_no_utf_8_are_text_in_a_parquet_file(
+    spark: SparkSession, lake: str, tmp_path: Path
+) -> None:
+    values, texts = (b"a\xff", "é".encode(), None), ["a\ufffd", "é", None]
+    headers = [{"key": key, "value": value} for key, value in zip("xyz", values, strict=True)]
+    insert(lake, "records", [{"topic": "t", "partition": 0, "magic": 2, "offset": 0, "headers": headers}])
+    cast = "transform(headers, h -> CAST(h.value AS STRING))"
+    statement = (
+        f"SELECT {cast} AS texts, map_from_arrays(headers.key, {cast}) AS by_key, "
+        f"named_struct('first', {cast}[0], 'at', timestamp) AS both FROM records"
+    )
+    write_parquet(str(tmp_path / "answer"), *with_spark.arrow(spark, lake, statement))
+    (found,) = pq.read_table(tmp_path / "answer").to_pylist()
+    by_key = list(zip("xyz", texts, strict=True))
+    assert found == {"texts": texts, "by_key": by_key, "both": {"first": texts[0], "at": None}}

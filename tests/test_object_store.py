@@ -30,13 +30,15 @@ from pipelines.data_source.slices import plan_read
 from pipelines.data_source.source import KafkaLogSource, asked
 from pipelines.engine.answer import answer
 from pipelines.lake import lease
-from pipelines.lake.intents import Intents
+from pipelines.lake.intents import Intents, cannot_write
+from pipelines.plan.runs import make_plan
 from pipelines.source.listing import list_segments
 from tests.support import corpus, object_store
 from tests.support.cluster import ROOT
+from tests.support.lake_rows import insert
 from tests.support.logs import batch, batches, contents, put
 from tests.support.object_store import BUCKET, Store
-from udfs.source.byte_source import SourceChanged
+from udfs.source.byte_source import SourceChanged, SourceUnreadable
 from udfs.source.object_source import BLOCK_BYTES, ObjectSource
 from udfs.spark.protocol import TableRead
 from udfs.spark.table_rows import ReadFailed, read_table
@@ -180,6 +182,38 @@ def test_an_object_that_was_written_again_is_not_taken_for_the_one_that_was_list
     source.close()
 
 
+def test_an_error_of_a_store_that_says_nothing_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: str) -> None:
+        raise OSError
+
+    monkeypatch.setattr("udfs.source.object_source.open_store", refuse)
+    with pytest.raises(SourceUnreadable, match=r"it can't be opened: OSError$"):
+        ObjectSource(uri("silent.log"))
+    assert str(cannot_write("/lake", OSError())) == "can't write to the lake /lake: OSError"
+
+
+@pytest.mark.parametrize("sink", ["arrow", "spark"])
+def test_an_object_that_was_written_again_is_left_for_the_next_landing(
+    spark: SparkSession, store: Store, lake: str, monkeypatch: pytest.MonkeyPatch, sink: str
+) -> None:
+    folder = f"landed-{sink}"
+    put(store.folder / folder / "kept-0", 0, *batches(0, 2))
+    again = put(store.folder / folder / "again-0", 0, *batches(0, 2))
+
+    def plan(*arguments: Any) -> Any:
+        made = make_plan(*arguments)
+        again.write_bytes(b"".join(batches(0, 2, text="w")))
+        os.utime(again, (2_000_000_000, 2_000_000_000))
+        return made
+
+    monkeypatch.setattr("pipelines.execute.job.make_plan", plan)
+    summary = ingest_raw.run(spark, Settings(source=(uri(folder),), lake=lake, sink=sink))
+    (said,) = summary.warnings
+    assert f"{uri(folder)}/again-0/" in said
+    assert "changed while it was read, left for the next run" in said
+    assert {row["topic"] for row in contents(lake, "raw_segments")["raw_segments"]} == {"kept"}
+
+
 def test_the_data_source_gives_the_rows_of_a_lake(spark: SparkSession, store: Store, local: Rows) -> None:
     pyspark_kafka_log.register(spark)  # which hands on the variables of this process
     read = spark.read.format("kafka_log")
@@ -273,6 +307,19 @@ def test_lakes_and_logs_in_a_store_are_asked_and_kept_without_java(
     lines = [json.loads(line) for line in answer(uri("asked"), statement, "json")]
     found = {row["topic"]: row["n"] for row in lines}
     assert found == Counter(row["topic"] for row in local["records"] if row["magic"] == 2)
+
+
+def test_values_of_partitions_may_be_null(store: Store, lake: str) -> None:
+    rows = [
+        {"topic": topic, "partition": partition, "magic": 2, "offset": offset}
+        for offset, (topic, partition) in enumerate([("a", 1), (None, 2), ("b", None)])
+    ]
+    insert(lake, "records", rows)
+    shutil.copytree(lake, store.folder / "nulls")
+    statement = "SELECT topic, partition, magic, offset FROM records ORDER BY offset"
+    assert [json.loads(line) for line in answer(uri("nulls"), statement, "json")] == rows
+    statement = "SELECT offset FROM records WHERE topic IS NULL"
+    assert list(answer(uri("nulls"), statement, "json")) == ['{"offset":1}']
 
 
 @pytest.mark.parametrize(

@@ -6,18 +6,21 @@ import io
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from pipelines import query, sql_shell
 from pipelines.command.errors import UserError
 from pipelines.command.session import configured
-from pipelines.engine.spark import answer, prepare, results
+from pipelines.engine.files import write_csv, write_parquet
+from pipelines.engine.spark import answer, arrow, prepare, results
 from pipelines.views.statements import only_reads, split_statements
 from tests.support.lake_rows import insert
 
@@ -236,6 +239,51 @@ def test_an_answer_is_saved_whole_or_not_at_all(
     assert query.main([*asked, "SELECT 3 AS a"]) == 0
     assert path.read_text() == "a\n3\n"
     assert [one.name for one in tmp_path.glob("answer*")] == ["answer.csv"]
+
+
+def test_a_colon_is_told_for_a_file_too(spark: SparkSession, lake: str) -> None:
+    with pytest.raises(UserError, match="a colon reads no field of JSON here"):
+        arrow(spark, lake, "SELECT CAST(value AS STRING):name FROM records")
+
+
+SCHEMA = pa.schema([("a", pa.int32())])
+
+
+@pytest.mark.parametrize(
+    ("write", "row"),
+    [
+        (write_csv, "1"),
+        (lambda path, rows: write_parquet(path, SCHEMA, rows), pa.record_batch([[1]], SCHEMA)),
+    ],
+    ids=["csv", "parquet"],
+)
+def test_an_output_that_fails_is_told_apart_from_a_query_that_fails(
+    tmp_path: Path, write: Callable[[str, Iterable[Any]], int], row: Any
+) -> None:
+    def rows(is_whole: bool) -> Iterator[Any]:
+        yield row
+        if not is_whole:
+            raise ConnectionError("the cluster is gone")
+
+    path = str(tmp_path / "answer")
+    with pytest.raises(ConnectionError, match="the cluster is gone"):
+        write(path, rows(is_whole=False))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
+    try:
+        with pytest.raises(UserError, match=f"^--output {path} can't be written: File too large$"):
+            write(path, rows(is_whole=True))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_beside_the_output_is_left_alone(tmp_path: Path) -> None:
+    beside = tmp_path / f"answer.csv.{os.getpid()}.tmp"
+    beside.write_text("of a process that was killed")
+    assert write_csv(str(tmp_path / "answer.csv"), ["a", "1"]) == 1
+    assert (tmp_path / "answer.csv").read_text() == "a\n1\n"
+    assert beside.read_text() == "of a process that was killed"
 
 
 def test_the_shell_s_banner_names_what_is_there_and_queries_that_run(spark: SparkSession, lake: str) -> None:

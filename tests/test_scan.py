@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,9 @@ from pipelines.scanning import report
 from pipelines.scanning.findings import Findings, Log
 from tests.support import corpus
 from tests.support.logs import batch, batches, data, marker, put
+from tests.support.segment_maker import CONTROL, Batch, Record
+from tools.picture import on_a_terminal
+from udfs.committed import delivery_of
 
 ROOT = Path(__file__).parent.parent
 HOUR = 3_600_000
@@ -118,6 +122,15 @@ def test_open_and_hanging_transactions(tmp_path: Path) -> None:
     )
 
 
+def test_a_marker_without_the_bit_of_transactions_ends_none_as_in_the_tables(tmp_path: Path) -> None:
+    record = Record(key=struct.pack(">hh", 0, 1), value=struct.pack(">hi", 0, 1))
+    plain = Batch((record,), base_offset=1, flags=CONTROL, producer_id=7, producer_epoch=0).encode()
+    put(tmp_path / "a-0", 0, data(0, producer=7), plain, batch(2))
+    (transaction,) = log_of(tmp_path).open_transactions
+    assert transaction.first_offset == 0
+    assert delivery_of(str(tmp_path / "a-0")).last_stable_offset == 0
+
+
 def test_a_transaction_before_damage_may_have_ended_there(tmp_path: Path) -> None:
     put(tmp_path / "a-0", 0, broken(batch(0)), data(3, 7), broken(marker(4, 7)), batch(5))
     (transaction,) = log_of(tmp_path).open_transactions
@@ -187,22 +200,7 @@ def test_text_for_a_pipe_and_one_object_for_a_program(tmp_path: Path) -> None:
 
 def test_a_table_on_a_terminal_holds_the_same(tmp_path: Path) -> None:
     put(tmp_path / "a-0", 0, batch(0), broken(batch(3)), batch(6))
-    ours, theirs = os.openpty()
-    command = [sys.executable, "-m", "kafka_log_lake", "scan", str(tmp_path)]
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "160"}
-    with subprocess.Popen(
-        command, cwd=ROOT, stdout=theirs, stderr=subprocess.PIPE, env=environment
-    ) as process:
-        os.close(theirs)
-        shown = b""
-        try:
-            while part := os.read(ours, 1 << 16):
-                shown += part
-        except OSError:  # Linux says so when the other side is closed
-            pass
-    os.close(ours)
-    assert process.returncode == 0
-    text = shown.decode()
+    text = on_a_terminal(tmp_path, "scan", str(tmp_path))
     assert "\x1b[" in text
     assert "┃" in text or "│" in text
     assert "crc_mismatch" in text

@@ -6,6 +6,7 @@ import json
 import logging
 import shlex
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -104,3 +105,13 @@ def test_lines_fit_the_terminal_and_are_cut_in_a_pipe(room: int | None, widest: 
     assert second.split() == ["plain", "12345", "NULL"]  # numbers are never cut
     assert room in (None, UNCUT, 30) or len(rule) <= room
     assert head.split() == ["name", "offset", "value"]
+
+
+@pytest.mark.parametrize("room", [None, 60])
+def test_very_long_values_are_not_held(room: int | None) -> None:
+    tracemalloc.start()
+    lines = table_lines(OF_ROWS, (ROW.replace("x", "x" * 2000) for _ in range(500)), room)
+    _, _, first, *_ = lines
+    assert tracemalloc.get_traced_memory()[1] < 4 << 20  # of 100 MB
+    tracemalloc.stop()
+    assert first.endswith("x…")

@@ -95,6 +95,15 @@ def delivery(events: Iterable[Event]) -> Delivery:
     return Delivery(min(open_, default=None), left_out)
 
 
+def of_transactions(batches: np.ndarray) -> np.ndarray:
+    """Of batches (BATCH[n]) the sound ones of transactions: their data, and the markers that end them."""
+    is_sound = (batches["fault"] == 0) & (batches["magic"] == f.MAGIC_V2)
+    is_transactional = batches["attributes"] & f.TRANSACTIONAL_MASK != 0
+    is_data = batches["attributes"] & f.CONTROL_MASK == 0
+    is_marker = np.isin(batches["control_type"], (f.CONTROL_ABORT, f.CONTROL_COMMIT))
+    return batches[is_sound & is_transactional & (is_data | is_marker)]
+
+
 def _merged(ranges: Iterable[tuple[int, int]]) -> np.ndarray:
     """int64[n, 2]: the ranges by their first offset, those that overlap as one."""
     merged: list[list[int]] = []
@@ -113,11 +122,7 @@ def _events(path: str) -> Iterator[Event]:
         limits = (WINDOW_BYTES, MAX_BATCH_UNCOMPRESSED)
         length = os.stat(path).st_size
         for group in SegmentDecoder(source, Range(length), *limits, columns=(), content_crc=False):
-            batches = group.batches
-            is_control = batches["attributes"] & f.CONTROL_MASK != 0
-            is_end = np.isin(batches["control_type"], (f.CONTROL_ABORT, f.CONTROL_COMMIT))
-            kept = (batches["magic"] == f.MAGIC_V2) & (batches["attributes"] & f.TRANSACTIONAL_MASK != 0)
-            found = batches[(batches["fault"] == 0) & kept & (~is_control | is_end)]
+            found = of_transactions(group.batches)
             yield from zip(*(found[name].tolist() for name in _FIELDS), strict=True)
     finally:
         source.close()

@@ -207,10 +207,9 @@ class SegmentDecoder:
     def _in_scope(self, built: Built) -> pa.RecordBatch | None:
         """The records that are asked for, None without any; they are counted, and those that are left out."""
         records = built.records
-        if records is None or not self.range.scope.bounds:
+        if records is None or (kept := self.range.scope.within(records)) is records:
             _add_records(self.totals, built)
             return records
-        kept = self.range.scope.within(records)
         self.totals.records += kept.num_rows
         self.totals.left_out += records.num_rows - kept.num_rows
         if not kept.num_rows:

@@ -6,9 +6,10 @@ import zipfile
 from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
+
+from udfs.package_files import package_files
 
 # What workers may need: the jobs' stages, the functions of SQL, the data source
 PACKAGES = ("udfs", "pipelines", "pyspark_kafka_log")
@@ -62,15 +63,5 @@ def write_zip(path: Path) -> None:
     """Writes a zip of the packages, from which Python imports them."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
         for package in PACKAGES:
-            for name, content in _files(resources.files(package), package):
+            for name, content in package_files(resources.files(package), package):
                 made.writestr(zipfile.ZipInfo(name), content)
-
-
-def _files(place: Any, path: str) -> Iterator[tuple[str, bytes]]:
-    """(path, bytes) of every file in a folder of a package, or of its zip."""
-    for child in place.iterdir():
-        below = f"{path}/{child.name}"
-        if child.is_file():
-            yield below, child.read_bytes()
-        elif child.name != "__pycache__":
-            yield from _files(child, below)

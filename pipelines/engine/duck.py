@@ -6,8 +6,6 @@ names. It loads no extension and writes nothing but what does not fit in memory,
 
 from __future__ import annotations
 
-import functools
-import operator
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -151,15 +149,12 @@ def _dataset(path: str, table: OpenTable) -> ds.Dataset:
     """The data files of a table in an object store, as DuckDB reads them through pyarrow."""
     system, folder = open_store(path)
     schema = table.declared.arrow_schema()
-    form = ds.ParquetFileFormat()
-    fragments = []
-    for named, file in table.files.items():
-        values = (part.partition("=") for part in named.split("/")[:-1])
-        conditions = [
-            ds.field(name) == pa.scalar(value).cast(schema.field(name).type) for name, _, value in values
-        ]
-        of_file = functools.reduce(operator.and_, conditions, ds.scalar(True))
-        fragments.append(form.make_fragment(f"{folder}/{file}", system, of_file))
+    own = pa.schema([schema.field(name) for name in table.declared.partitioned_by])
+    folders, form = ds.partitioning(own, flavor="hive"), ds.ParquetFileFormat()
+    fragments = [
+        form.make_fragment(f"{folder}/{file}", system, folders.parse(named))
+        for named, file in table.files.items()
+    ]
     return ds.FileSystemDataset(fragments, schema, form, system)
 
 

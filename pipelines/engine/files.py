@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import BinaryIO
+from io import BufferedWriter, FileIO
+from secrets import token_hex
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -75,15 +77,38 @@ def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]
 def _replaced(path: str) -> Iterator[BinaryIO]:
     """A file of another name beside ``path``, which takes its place at the end, unless writing fails."""
     place = os.path.realpath(path)
-    beside = f"{place}.{os.getpid()}.tmp"
+    beside = f"{place}.{token_hex(4)}.tmp"
+    with _told(path):
+        made = _Output(beside, path)
     try:
-        with open(beside, "xb") as file:
+        with BufferedWriter(made) as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, place)
-    except OSError as error:
-        raise UserError(f"--output {path} can't be written: {error.strerror or error}") from None
+            with _told(path):
+                os.fsync(made.fileno())
+        with _told(path):
+            os.replace(beside, place)
     finally:
         if os.path.exists(beside):
             os.remove(beside)
+
+
+class _Output(FileIO):
+    """A new file, to which a failed write is a UserError. What fails in giving the rows is none."""
+
+    def __init__(self, name: str, path: str) -> None:
+        super().__init__(name, "x")
+        self._path = path
+
+    def write(self, content: Any, /) -> int:
+        with _told(self._path):
+            return super().write(content)
+
+
+@contextmanager
+def _told(path: str) -> Iterator[None]:
+    """Raises a UserError for what an output file does not take."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"--output {path} can't be written: {error.strerror or error}") from None

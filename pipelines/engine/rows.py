@@ -106,12 +106,20 @@ def table_lines(columns: Sequence[Column], lines: Iterable[str], room: int | Non
     lines, room: see ``printed``. Numbers are never cut.
     """
 
+    def cut(texts: Sequence[str], widths: Sequence[int]) -> list[str]:
+        return [
+            text if column.is_number or room == UNCUT else shortened_to(text, width)
+            for text, width, column in zip(texts, widths, columns, strict=True)
+        ]
+
     def cells(line: str) -> list[str]:
         values = [value for _, value in parse(line)]
         shown = [readable(v) if c.is_binary else v for v, c in zip(values, columns, strict=True)]
-        return [printable(as_text(value)) for value in shown]
+        return cut([printable(as_text(value)) for value in shown], most)
 
     names = [printable(column.name) for column in columns]
+    # A column never gets more; the sample, which is held, may be of very long values
+    most = [max(_NARROWEST, _WIDEST if room is None else room, width_of(name)) for name in names]
     rows = map(cells, lines)
     sample = list(itertools.islice(rows, _SAMPLE))
     widest = [max(map(width_of, column)) for column in zip(names, *sample, strict=True)]
@@ -122,12 +130,8 @@ def table_lines(columns: Sequence[Column], lines: Iterable[str], room: int | Non
 
     def table_line(row: Sequence[str]) -> str:
         shown = [
-            aligned(
-                cell if column.is_number or room == UNCUT else shortened_to(cell, width),
-                width,
-                column.is_number,
-            )
-            for cell, width, column in zip(row, widths, columns, strict=True)
+            aligned(cell, width, column.is_number)
+            for cell, width, column in zip(cut(row, widths), widths, columns, strict=True)
         ]
         return _GAP.join(shown).rstrip()
 
@@ -150,7 +154,7 @@ def _fitted(widest: Sequence[int], least: Sequence[int], room: int | None) -> li
     if room is None:
         return widths(_WIDEST)
     room -= len(_GAP) * (len(widest) - 1)
-    limits = range(max([_NARROWEST, *widest]), _NARROWEST, -1)
+    limits = range(min(room, max(widest, default=0)), _NARROWEST, -1)
     return widths(next((limit for limit in limits if sum(widths(limit)) <= room), _NARROWEST))
 
 

@@ -97,9 +97,8 @@ def answer(
 
 def results(spark: SparkSession, statement: str, output: str, room: int | None = None) -> Iterator[str]:
     """``answer`` in a session that ``prepare`` has seen."""
-    check_colons(statement)
     with _wrong_statements_in_one_line(spark):
-        frame = spark.sql(statement)
+        frame = _frame(spark, statement)
         if not frame.columns:
             return
         lines: Iterable[str] = _json_lines(frame)
@@ -114,11 +113,16 @@ def results(spark: SparkSession, statement: str, output: str, room: int | None =
         yield from lines
 
 
+def _frame(spark: SparkSession, statement: str) -> DataFrame:
+    check_colons(statement)  # Spark fails without saying what is wrong
+    return spark.sql(statement)
+
+
 def arrow(spark: SparkSession, lake: str, statement: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """The schema and the rows of ``answer`` as Arrow, partition by partition. Raises as it does."""
     prepare(spark, lake, statement)
     with _wrong_statements_in_one_line(spark):
-        frame = spark.sql(statement)
+        frame = _frame(spark, statement)
         empty = frame.limit(0).toArrow().schema
     schema = pa.schema([pa.field(one.name, arrow_type(one.type)) for one in empty])
     return schema, _arrow_batches(spark, frame, schema)

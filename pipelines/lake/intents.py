@@ -21,7 +21,7 @@ from pipelines.lake.lease import Lease
 from pipelines.plan.ledger import LedgerRow, Partition
 from udfs.arrow.parquet_sink import DataFile, flush
 from udfs.format.schema import TABLES
-from udfs.source.store import is_object_store, open_store
+from udfs.source.store import is_object_store, open_store, reason_of
 
 FOLDER = "_runs"
 STAGED = ".staged"
@@ -241,5 +241,5 @@ def _added(entry: str) -> list[str]:
 
 def cannot_write(lake: str, error: BaseException) -> UserError:
     """The error for a lake that can't be written to."""
-    reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+    reason = getattr(error, "strerror", None) or reason_of(error)
     return UserError(f"can't write to the lake {lake}: {reason}")

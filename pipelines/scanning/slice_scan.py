@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from pipelines.plan.slices import Slice
+from udfs.committed import of_transactions
 from udfs.decoded import Damage, Group, Range
 from udfs.format import layout as f
 from udfs.kernels.framing import base_unknown
@@ -169,13 +170,7 @@ class _Counting:
             scan.last_timestamp = highest(scan.last_timestamp, int(last.max()))
 
     def _keep_transactional(self, batches: np.ndarray) -> None:
-        if not len(batches):
-            return
-        is_v2 = batches["magic"] == f.MAGIC_V2
-        attributes = batches["attributes"]
-        marker = np.isin(batches["control_type"], (f.CONTROL_ABORT, f.CONTROL_COMMIT))
-        data = (attributes & f.TRANSACTIONAL_MASK != 0) & (attributes & f.CONTROL_MASK == 0)
-        kept = batches[is_v2 & (data | marker)]
+        kept = of_transactions(batches)
         if not len(kept):
             return
         rows = np.zeros(len(kept), dtype=TRANSACTIONAL)

@@ -13,7 +13,7 @@ from wcmatch import glob
 from pipelines.command.errors import UserError
 from pipelines.source.naming import SEGMENT_SUFFIX
 from pipelines.source.uris import GLOB_CHARACTERS, GLOB_FLAGS
-from udfs.source.store import open_store
+from udfs.source.store import open_store, reason_of
 
 FILES_SCHEMA = pa.schema([("path", pa.string()), ("length", pa.int64()), ("modified", pa.int64())])
 
@@ -93,8 +93,3 @@ def is_gone(uri: str) -> bool:
         return bool(system.get_file_info(path).type == fs.FileType.NotFound)
     except (OSError, ValueError):
         return False
-
-
-def reason_of(error: Exception) -> str:
-    """What a store's error says, in one line."""
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

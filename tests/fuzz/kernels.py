@@ -74,8 +74,8 @@ def _decode(
         e["expanded"], e["data_at"], e["data_size"] = 1, len(expanded) - size, size
         copy_bytes(expanded, len(expanded) - size, buf, e["payload_at"], size)
     both[0] = both[2]
-    make_room(e["data_size"], both[0], room[0])
-    a.lay_out(sizes, room[0], at)
+    make_room(e["data_size"], both[:1], room)
+    a.lay_out(sizes, room, at)
     arena = memory[len(memory) - at[a.PARTS] :]
     most = most_records(e)
     taken = decode_batches(buf, expanded, batches[k : k + 1], arena, at, lines, cursor, both, room)

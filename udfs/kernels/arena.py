@@ -102,16 +102,9 @@ def part_sizes(wanted: set[int]) -> np.ndarray:
 def lay_out(sizes: Any, room: Any, at: Any) -> None:
     """Where each part begins in the arena, aligned to 64 bytes, and where the last one ends.
 
-    ``sizes``: of ``part_sizes``; ``room``: a row of ROOM; ``at``: int64[PARTS + 1], written.
+    ``sizes``: of ``part_sizes``; ``room``: ROOM[1]; ``at``: int64[PARTS + 1], written.
     """
-    most = (
-        room["rows"],
-        room["headers"],
-        room["key_bytes"],
-        room["value_bytes"],
-        room["header_key_bytes"],
-        room["header_value_bytes"],
-    )
+    most = room.view(np.int64)
     at[0] = 0
     for part in range(PARTS):
         bits, counted, more = sizes[part, 0], sizes[part, 1], sizes[part, 2]

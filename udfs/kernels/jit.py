@@ -18,7 +18,7 @@ import hashlib
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from importlib import resources
 from pathlib import Path
@@ -33,6 +33,7 @@ from numba.core import config as numba_config
 from numba.extending import overload, register_jitable
 
 from udfs.kernels import libraries
+from udfs.package_files import package_files
 
 Takes = ParamSpec("Takes")
 Gives = TypeVar("Gives", covariant=True)
@@ -48,22 +49,13 @@ KERNEL_ROOMS = ("format", "kernels", "recovery", "vectorized_varint.py")
 _PACKAGE = "kafka-log-lake"
 
 
-def _sources(place: Any, path: str) -> Iterator[tuple[str, bytes]]:
-    """(path, bytes) of every module in a folder or file of the package, or of its zip, in order."""
-    if place.is_file():
-        yield path, place.read_bytes()
-        return
-    for child in sorted(place.iterdir(), key=lambda c: c.name):
-        if child.name.endswith(".py") or (child.is_dir() and child.name != "__pycache__"):
-            yield from _sources(child, f"{path}/{child.name}")
-
-
 def _cache_name() -> str:
     """A folder name made of everything that compiled kernels depend on."""
     digest = hashlib.sha256(numba.__version__.encode())
     for room in KERNEL_ROOMS:
-        for path, source in _sources(resources.files("udfs").joinpath(room), room):
-            digest.update(f"\0{path}\0{len(source)}\0".encode() + source)
+        for path, source in package_files(resources.files("udfs").joinpath(room), room):
+            if path.endswith(".py"):
+                digest.update(f"\0{path}\0{len(source)}\0".encode() + source)
     name = f"numba-{sys.version_info[0]}{sys.version_info[1]}-{digest.hexdigest()[:16]}"
     return f"{name}-{libraries.SIGNATURE}" + ("-checked" if config.BOUNDSCHECK else "")
 

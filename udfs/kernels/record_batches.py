@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from udfs.format import layout as f
 from udfs.kernels import arena as a
 from udfs.kernels.arena import part_of, set_bits, text_columns
@@ -20,6 +22,7 @@ from udfs.kernels.number_columns import fill_numbers
 from udfs.kernels.record_cursor import start_cursor
 
 _VALID = (a.KEY_VALID, a.VALUE_VALID, a.HEADER_VALID, a.HEADER_VALUE_VALID)
+_SMALLEST = (f.MIN_RECORD_SIZE, f.MIN_HEADER_SIZE, 1, 1, 1, 1)  # bytes that one of each of COUNTED takes
 _FEW, _FEW_BYTES = 1 << 10, 1 << 14  # rows and headers, bytes: room for what is not like the last
 
 
@@ -159,18 +162,14 @@ def _room(size: int, filled: int, data_bytes: int, least: int) -> int:
 
 @kernel
 def make_room(size: int, last: Any, room: Any) -> None:
-    """What columns need room for (``room``: a row of ROOM, written) by what the last were filled with.
+    """What columns need room for (``room``: ROOM[1], written) by what the last were filled with.
 
-    ``size``: bytes of data, expanded; ``last``: a row of FILLED. An eighth more, and a little, but no more
-    than these bytes can make.
+    ``size``: bytes of data, expanded; ``last``: FILLED[1]. An eighth more, and a little, but no more than
+    these bytes can make.
     """
-    data_bytes = last["data_bytes"]
-    room["rows"] = _room(size, last["rows"], data_bytes, f.MIN_RECORD_SIZE)
-    room["headers"] = _room(size, last["headers"], data_bytes, f.MIN_HEADER_SIZE)
-    room["key_bytes"] = _room(size, last["key_bytes"], data_bytes, 1)
-    room["value_bytes"] = _room(size, last["value_bytes"], data_bytes, 1)
-    room["header_key_bytes"] = _room(size, last["header_key_bytes"], data_bytes, 1)
-    room["header_value_bytes"] = _room(size, last["header_value_bytes"], data_bytes, 1)
+    filled, most = last.view(np.int64), room.view(np.int64)
+    for i in range(len(_SMALLEST)):
+        most[i] = _room(size, filled[i], last[0]["data_bytes"], _SMALLEST[i])
 
 
 @kernel

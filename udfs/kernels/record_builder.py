@@ -82,7 +82,7 @@ class RecordBuilder:
         if not self._columns:
             return _NO_BOUND
         room = np.empty(1, dtype=a.ROOM)
-        make_room(size, self._last[0], room[0])
+        make_room(size, self._last, room)
         room["rows"] = np.minimum(room["rows"], MOST_ROWS)
         return room
 

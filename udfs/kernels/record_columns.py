@@ -160,7 +160,7 @@ class RecordColumns:
     def allocate(self, room: np.ndarray) -> Arena:
         """An arena with room for ``room`` (ROOM[1])."""
         at = np.empty(PARTS + 1, dtype=np.int64)
-        lay_out(self._sizes, room[0], at)
+        lay_out(self._sizes, room, at)
         head = self._head.words.nbytes
         buffer = pa.allocate_buffer(head + int(at[PARTS]))
         return Arena(buffer, np.frombuffer(buffer, dtype=np.uint8)[head:], at)

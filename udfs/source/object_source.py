@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from udfs.source.byte_source import SourceChanged, SourceUnreadable, Unreadable
-from udfs.source.store import open_store
+from udfs.source.store import open_store, reason_of
 
 BLOCK_BYTES = 16 << 20
 _SMALL_BYTES = 1 << 16  # a read up to this size is of a header: most often no other follows near it
@@ -116,4 +116,4 @@ def _checked(ask: Callable[[], Any], what: str) -> Any:
     except FileNotFoundError as error:
         raise SourceChanged("it is gone") from error
     except (OSError, ValueError) as error:
-        raise SourceUnreadable(f"it can't be {what}: {str(error).splitlines()[0]}") from error
+        raise SourceUnreadable(f"it can't be {what}: {reason_of(error)}") from error

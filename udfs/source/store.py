@@ -8,7 +8,6 @@ environment: this module says to each what it does not find there itself. ``s3a:
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -67,17 +66,21 @@ def open_store(uri: str) -> tuple[Any, str]:
     if path is not None:
         return fs.LocalFileSystem(), path
     if is_s3(uri):
-        path = uri.removeprefix("s3://").rstrip("/")
         # One a process: a forked one must not use the connections of its parent
-        return _s3(os.getpid(), _endpoint(), _region(path.partition("/")[0])), path
+        return _s3(os.getpid(), _endpoint(), _region(uri)), uri.removeprefix("s3://").rstrip("/")
     return fs.FileSystem.from_uri(uri)
+
+
+def reason_of(error: BaseException) -> str:
+    """What a store's error says, in one line; its name where it says nothing."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def deltalake_options(uri: str) -> dict[str, str] | None:
     """``storage_options`` of deltalake for a table; None where its own defaults will do."""
     if not is_s3(uri):
         return None
-    options = {"conditional_put": "etag", "AWS_REGION": _region(uri.removeprefix("s3://").partition("/")[0])}
+    options = {"conditional_put": "etag", "AWS_REGION": _region(uri)}
     endpoint = _endpoint()
     if endpoint:
         options |= {
@@ -94,7 +97,7 @@ def hadoop_options(uri: str) -> dict[str, str]:
     options = {
         "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
         "fs.s3a.aws.credentials.provider": f"{_SDK}.auth.credentials.DefaultCredentialsProvider",
-        "fs.s3a.endpoint.region": _region(uri.removeprefix("s3://").partition("/")[0]),
+        "fs.s3a.endpoint.region": _region(uri),
     }
     endpoint = _endpoint()
     if endpoint:
@@ -106,15 +109,17 @@ def hadoop_options(uri: str) -> dict[str, str]:
     return options
 
 
-def _endpoint(environment: Mapping[str, str] = os.environ) -> str | None:
+def _endpoint() -> str | None:
     """The URL of another server than Amazon's."""
-    return environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL") or None
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
 
 
-def _region(bucket: str) -> str:
+def _region(uri: str) -> str:
     """As the environment says; else that of the bucket, which Amazon tells anybody."""
     named = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    return named or ("us-east-1" if _endpoint() else _region_of_bucket(bucket))
+    if named:
+        return named
+    return "us-east-1" if _endpoint() else _region_of_bucket(uri.split("/")[2])
 
 
 @cache

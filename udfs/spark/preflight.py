@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import resources
 
+from udfs.package_files import package_files
+
 PROJECT = "kafka-log-lake"
 LIBRARIES = ("pyarrow", "numba")
 # What a worker imports to decode; the last imports all that is ours
@@ -36,15 +38,9 @@ class Executor:
 def code_digest() -> str:
     """Eight hexadecimal digits that are the same for the same sources of ``udfs``, in a folder or a zip."""
     digest = hashlib.sha256()
-    left = [("udfs", resources.files("udfs"))]
-    while left:
-        path, folder = left.pop()
-        for child in sorted(folder.iterdir(), key=lambda c: c.name):
-            name = f"{path}/{child.name}"
-            if child.name.endswith(".py"):
-                digest.update(f"{name}\0".encode() + child.read_bytes() + b"\0")
-            elif child.is_dir() and child.name != "__pycache__":
-                left.append((name, child))
+    for path, content in package_files(resources.files("udfs"), "udfs"):
+        if path.endswith(".py"):
+            digest.update(f"{path}\0".encode() + content + b"\0")
     return digest.hexdigest()[:8]
 
 

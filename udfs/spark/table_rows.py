@@ -89,8 +89,7 @@ def _groups(read: TableRead, slice_: TaskSlice) -> Iterator[Group]:
     """The decoded groups of a slice. Raises ReadFailed where it does not end at the start of the next one."""
     decoder = slice_.decoder(read.options, columns=read.decoded)
     decoder.content_crc = False
-    yield from decoder
-    slice_.check_unchanged()
+    yield from slice_.groups(decoder)
     row, reached = slice_.row, decoder.totals.end + decoder.totals.tail_bytes
     if reached != row["stop"]:
         raise ReadFailed(

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from udfs.decoded import Range, Scope
+from udfs.decoded import Group, Range, Scope
 from udfs.segment_decoder import SegmentDecoder
 from udfs.source.byte_source import (
     ByteSource,
@@ -45,6 +45,11 @@ class TaskSlice:
         """Raises SourceChanged where an object was written again since it was listed."""
         if isinstance(self.source, ObjectSource):
             self.source.check_unchanged(self.row["modified"])
+
+    def groups(self, decoder: SegmentDecoder) -> Iterator[Group]:
+        """What the slice's decoder gives. Raises a SourceError, in the end that of ``check_unchanged``."""
+        yield from decoder
+        self.check_unchanged()
 
     def decoder(self, options: StageOptions, columns: Collection[str] | None = None) -> SegmentDecoder:
         """columns: of its records, those that are built; None: all."""

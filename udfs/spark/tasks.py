@@ -15,9 +15,7 @@ from udfs.arrow.parquet_sink import Folders, GroupWriter, Origin
 from udfs.decoded import Group, Totals
 from udfs.format.schema import BATCHES, QUARANTINE, RAW_SEGMENTS, RECORDS
 from udfs.segment_decoder import SegmentDecoder
-from udfs.source.byte_source import (
-    SourceError,
-)
+from udfs.source.byte_source import SourceError
 from udfs.source.chunks import cut_chunks
 from udfs.source.fingerprint import fingerprint, mark
 from udfs.spark.protocol import (
@@ -208,12 +206,11 @@ def read_records(options: StageOptions) -> Stage:
         for slice_ in slices_of(batches):
             decoder = slice_.decoder(options)
             try:
-                for group in decoder:
+                for group in slice_.groups(decoder):
                     if group.records is not None:
                         names = group.records.schema.names
                         columns = dict(zip(names, group.records.columns, strict=True))
                         yield from cut_for_spark(placed(RECORDS, slice_.row, columns))
-                slice_.check_unchanged()
             except SourceError as error:
                 raise RuntimeError(f"{slice_.row['segment']} changed while it was read: {error}") from None
             expected = slice_.row["expected_crc32c"]
@@ -233,9 +230,8 @@ def verify(options: StageOptions) -> Stage:
             row, problem, detail = slice_.row, None, ""
             decoder = slice_.decoder(options, columns=())
             try:
-                for _ in decoder:
+                for _ in slice_.groups(decoder):
                     pass
-                slice_.check_unchanged()
                 if decoder.totals.content_crc32c != row["expected_crc32c"]:
                     problem, detail = Problem.CHANGED, "other bytes than before"
             except SourceError as error:
@@ -252,8 +248,12 @@ def check_files(options: StageOptions) -> Stage:
     def stage(batches: ArrowBatches) -> ArrowBatches:
         for slice_ in slices_of(batches):
             source, report = slice_.source, SliceReport(*slice_.ids)
-            if isinstance(source, FailedSource):
-                report = SliceReport(*slice_.ids, problem=problem_of(source.why), detail=str(source.why))
+            try:
+                if isinstance(source, FailedSource):
+                    raise source.why
+                slice_.check_unchanged()
+            except SourceError as error:
+                report = SliceReport(*slice_.ids, problem=problem_of(error), detail=str(error))
             yield _report_batch([(report.group_id, SLICE, report.to_json())])
 
     return stage
