@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -181,6 +183,19 @@ def test_a_limit_is_kept_and_one_batch_is_always_read(logs: Path) -> None:
     ]
     assert place is not None
     assert place.next_offset == 60
+
+
+def test_a_file_server_that_is_gone_ends_the_stream_in_one_line(
+    logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segments = folder(logs)
+
+    def fails(*_: object) -> int:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    monkeypatch.setattr(os, "preadv", fails)
+    with pytest.raises(UserError, match=r"a-0/0{18}30\.log: .*[Ss]tale file handle"):
+        advance(segments, None)
 
 
 def test_damage_waits_for_a_successor(logs: Path) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pipelines.command.errors import UserError
-from pipelines.data_source.slices import Span, open_segment
+from pipelines.data_source.slices import Span, opened
 from pipelines.plan.headers import Header, headers
 from pipelines.plan.slices import Segment
 from udfs.source.byte_source import ByteSource
@@ -126,11 +126,8 @@ def _holds(folder: Sequence[Segment], place: Place) -> bool:
         return False
     if segment.length <= place.position or not place.marks:
         return segment.length >= place.position
-    source = open_segment(segment)
-    try:
+    with opened(segment) as source:
         return compare(source, place.marks) is Marks.SAME
-    finally:
-        source.close()
 
 
 def _by_offset(folder: Sequence[Segment], before: Place, failfast: bool) -> Place:
@@ -148,8 +145,7 @@ def _by_offset(folder: Sequence[Segment], before: Place, failfast: bool) -> Plac
             f"{where} {what}: the stream goes on at offset {wanted}, rows before are not replaced", failfast
         )
     last: Header | None = None
-    source = open_segment(folder[at])
-    try:
+    with opened(folder[at]) as source:
         for header in headers(source, 0, folder[at].length):
             if header.last_offset >= wanted:
                 return _behind(folder[at], source, last, wanted)
@@ -163,8 +159,6 @@ def _by_offset(folder: Sequence[Segment], before: Place, failfast: bool) -> Plac
                 "the log was truncated; start a new query with a new checkpoint"
             )
         return _behind(folder[at], source, last, wanted)
-    finally:
-        source.close()
 
 
 def _read_on(folder: Sequence[Segment], begin: Place, limit: int | None) -> Place:
@@ -192,15 +186,12 @@ def _read_on(folder: Sequence[Segment], begin: Place, limit: int | None) -> Plac
 def _walk(segment: Segment, place: Place, limit: int | None) -> tuple[Place, bool]:
     """The place behind the batches of a segment that headers lead to, and whether ``limit`` ended them."""
     last: Header | None = None
-    source = open_segment(segment)
-    try:
+    with opened(segment) as source:
         for header in headers(source, place.position, segment.length):
             if limit is not None and last is not None and header.end - place.position > limit:
                 return _behind(segment, source, last, place.next_offset), True
             last = header
         return (place if last is None else _behind(segment, source, last, place.next_offset)), False
-    finally:
-        source.close()
 
 
 def _behind(segment: Segment, source: ByteSource, last: Header | None, next_offset: int) -> Place:

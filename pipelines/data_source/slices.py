@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -122,16 +123,11 @@ def _edges(span: Span, cuts: list[int]) -> Edges:
     walks = not is_object_store(segment.segment)
     if not (start or walks or len(index)):
         return [start, stop], [None]
-    source = open_segment(segment)
-    try:
+    with opened(segment) as source:
         inner = boundaries(source, index, segment.file_base_offset, stop, cuts, start, walks)
         edges = [start, *inner, stop]
         first = mark(source, 0, segment.length)
         return edges, [f"{first}/{mark(source, edge, segment.length)}" for edge in edges[:-1]]
-    except SourceError as error:
-        raise UserError(f"{segment.segment}: {error}") from None
-    finally:
-        source.close()
 
 
 def _pruned(segments: Sequence[Segment], options: Options) -> Iterator[Segment]:
@@ -146,9 +142,14 @@ def _pruned(segments: Sequence[Segment], options: Options) -> Iterator[Segment]:
             yield segment
 
 
-def open_segment(segment: Segment) -> ByteSource:
-    """The file or object of a segment. Raises a UserError."""
+@contextmanager
+def opened(segment: Segment) -> Iterator[ByteSource]:
+    """The file or object of a segment. Raises a UserError if it can't be opened, or read in the block."""
     try:
-        return open_source(segment.segment)
+        source = open_source(segment.segment)
+        try:
+            yield source
+        finally:
+            source.close()
     except SourceError as error:
         raise UserError(f"{segment.segment}: {error}") from None
