@@ -1,6 +1,7 @@
 -- Offsets that are lost: their bytes are damaged, a segment is missing in the middle of a log, or the log begins later or ends
 -- before than the broker's checkpoint files say. A consumer that stops there can go on at the next sound offset. Segments
--- that are left out count as sound
+-- that are left out count as sound. A file that could not be read, or that no source named, is not in the lake: its offsets
+-- are a missing_segment here, and none in the summary of decode, nor in scan
 -- Columns:
 --   topic string: Topic
 --   partition int: Partition
