@@ -269,8 +269,8 @@ def _decide(
     rest = np.flatnonzero(~stays)
     seen, was = seen.take(pa.array(rest)), was.take(pa.array(rest))
     files, rows, marks = _files(seen), list(ledger.rows(was)), [marks[place] for place in rest]
-    if not rules.compare_all:
-        again = [i for i, one in enumerate(zip(files, rows, marks, strict=True)) if must_compare(*one)]
+    again = [i for i, one in enumerate(zip(files, rows, marks, strict=True)) if must_compare(*one)]
+    if again and not rules.compare_all:
         compared = rules.check(_to_check(seen, was, whole=True).take(pa.array(again, pa.int64())))
         for i, mark in zip(again, compared, strict=True):
             marks[i] = mark
