@@ -9,6 +9,7 @@ Files with a mark come first: where two run side by side, short ones are left to
 
 from __future__ import annotations
 
+import os
 import shutil
 import zlib
 from collections.abc import Iterator
@@ -18,10 +19,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipelines.command.settings import Settings
+from tests.support.java import QUICK_ENVIRONMENT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# For the session of all tests and for every command that a test starts
+os.environ.update(QUICK_ENVIRONMENT)
 
 # Modules whose tests start Spark, or Java, in processes of their own
 _START_SPARK = {

@@ -20,6 +20,7 @@ from pipelines.command.class_archive import (
 )
 from pipelines.command.java import java_command
 from tests.support import corpus
+from tests.support.java import QUICK_ENVIRONMENT
 from tests.test_session import fake_java
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,7 +32,9 @@ def run(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess
     """A command in a process of its own, as a user without settings runs it."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_", "JAVA_TOOL_"))}
     command = [sys.executable, *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, env=kept | variables, capture_output=True, text=True)
+    return subprocess.run(
+        command, cwd=ROOT, env=kept | QUICK_ENVIRONMENT | variables, capture_output=True, text=True
+    )
 
 
 def loaded(folder: Path) -> str:

@@ -15,6 +15,7 @@ from pipelines import decode_batches, ingest_raw
 from pipelines.command.java import java_major, java_problem
 from pipelines.command.session import get_session
 from pipelines.command.settings import Settings
+from tests.support.java import QUICK_ENVIRONMENT
 from tests.support.logs import batch, put
 from tools.spark_ready import SPARK_ENV
 from udfs.spark.protocol import StageOptions, stage
@@ -162,7 +163,7 @@ def bare_submit(folder: Path, *arguments: str) -> subprocess.CompletedProcess[st
     """``.venv/bin/spark-submit`` as a person runs it: nothing activated, nothing set but the locale."""
     submit = Path(sys.executable).with_name("spark-submit")
     kept = {name: os.environ[name] for name in ("HOME", "JAVA_HOME") if name in os.environ}
-    environment = {**kept, "PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
+    environment = {**kept, **QUICK_ENVIRONMENT, "PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
     return subprocess.run(
         [str(submit), *arguments], cwd=folder, env=environment, capture_output=True, text=True
     )
@@ -186,7 +187,7 @@ def test_pyspark_s_own_shell_runs_the_python_of_the_environment(tmp_path: Path) 
     done = subprocess.run(
         [str(bin_folder / "pyspark")],
         cwd=tmp_path,
-        env={**kept, "PATH": path, "SPARK_CONF_DIR": str(tmp_path)},
+        env={**kept, **QUICK_ENVIRONMENT, "PATH": path, "SPARK_CONF_DIR": str(tmp_path)},
         input="import sys, pyspark.util; print(sys.prefix)\n",
         capture_output=True,
         text=True,

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import corpus
+from tests.support.java import QUICK_ENVIRONMENT
 from tests.support.logs import batch
 from tests.support.quality import add_log
 
@@ -21,10 +22,11 @@ SOURCE = corpus.ROOT / "v2-codec-zstd"
 
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """A command as a new user runs it: nothing of this environment is handed on."""
+    """A command as a new user runs it: nothing of this environment is handed on, but how Java compiles."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "SPARK", "VIRTUAL_ENV"))}
+    environment = kept | QUICK_ENVIRONMENT
     done = subprocess.run(
-        [str(part) for part in command], cwd=cwd, env=kept, capture_output=True, text=True, timeout=900
+        [str(part) for part in command], cwd=cwd, env=environment, capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done

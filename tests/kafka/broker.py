@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from pipelines.command.java import java_command
 from tests.kafka.reader import JANINO, PACKAGE, ROOT, SPARK_HOME, classpath
+from tests.support.java import quick_java
 
 _BROKER = PACKAGE.replace("kafka-clients", "kafka_2.13")
 _CLIENT = Path(__file__).with_name("KafkaClient.java")
@@ -59,7 +59,7 @@ def broker(folder: Path, settings: Mapping[str, str], heap: str = "1g") -> Itera
     properties = folder / "server.properties"
     lines = "".join(f"{name}={value}\n" for name, value in settings.items())
     properties.write_text(_PROPERTIES.format(port=port, controller=_free_port(), logs=logs) + lines)
-    java = [java_command() or "java", "-cp", broker_classpath()]
+    java = [*quick_java(), "-cp", broker_classpath()]
     storage = ["kafka.tools.StorageTool", "format", "--cluster-id", _CLUSTER, "--config", str(properties)]
     done = subprocess.run([*java, *storage], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -133,7 +133,7 @@ class Client:
 @contextmanager
 def client(address: str) -> Iterator[Client]:
     """A client of a broker, for as long as it is needed."""
-    java = [java_command() or "java", "-Xmx256m", "-cp", classpath(), JANINO]
+    java = [*quick_java("-Xmx256m"), "-cp", classpath(), JANINO]
     pipe = subprocess.PIPE
     with tempfile.TemporaryFile("w+") as errors:
         command = [*java, str(_CLIENT), "KafkaClient", address]

@@ -9,16 +9,16 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipelines.command.java import java_command
 from tests.kafka.broker import broker_classpath
 from tests.kafka.reader import JANINO
+from tests.support.java import quick_java
 
 _SOURCE = Path(__file__).with_name("KafkaLoader.java")
 
 
 def load(folders: Sequence[Path]) -> list[tuple[int, int]]:
     """The start and end offset of the log in each folder; the files are changed as a broker changes them."""
-    command = [java_command() or "java", "-Xmx256m", "-cp", broker_classpath(), JANINO, str(_SOURCE)]
+    command = [*quick_java("-Xmx256m"), "-cp", broker_classpath(), JANINO, str(_SOURCE)]
     done = subprocess.run(
         [*command, "KafkaLoader", *map(str, folders)], capture_output=True, text=True, check=False
     )

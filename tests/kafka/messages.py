@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.command.java import java_command
 from tests.kafka.reader import JANINO, ROOT, classpath
+from tests.support.java import quick_java
 
 _MODULES = ("group-coordinator", "transaction-coordinator", "share-coordinator", "metadata", "storage")
 _PACKAGES = [f"org.apache.kafka:kafka-{module}:4.1.0" for module in _MODULES]
@@ -50,7 +50,7 @@ def jars() -> Path:
 
 
 def _ask(questions: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    java = [java_command() or "java", "-cp", classpath(_PACKAGES, _FOLDER), JANINO]
+    java = [*quick_java(), "-cp", classpath(_PACKAGES, _FOLDER), JANINO]
     asked = [json.dumps(question) for question in questions]
     done = subprocess.run(
         [*java, str(_SOURCE), "KafkaMessages"],

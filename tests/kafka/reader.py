@@ -21,7 +21,7 @@ from typing import Any
 
 import pyspark
 
-from pipelines.command.java import java_command
+from tests.support.java import quick_java
 
 PACKAGE = "org.apache.kafka:kafka-clients:4.1.0"
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,7 +77,7 @@ def read_folder(folder: Path) -> dict[str, list[dict[str, Any]]]:
     be missing) and ``records`` with columns of ``records``. Behind the last batch where Kafka gave up on the
     file follows {"file", "end", "refused"}.
     """
-    command = [java_command() or "java", "-cp", classpath(), JANINO]
+    command = [*quick_java(), "-cp", classpath(), JANINO]
     done = subprocess.run(
         [*command, str(SOURCE), "KafkaReader", str(folder)], capture_output=True, text=True, check=False
     )

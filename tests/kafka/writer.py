@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.command.java import java_command
 from tests.kafka.reader import classpath
+from tests.support.java import quick_java
 
 SOURCE = Path(__file__).with_name("KafkaWriter.java")
 
@@ -55,7 +55,7 @@ def _binary(data: bytes | None) -> str:
 def write_segments(records: Iterable[Written], forms: Sequence[Form]) -> Mapping[Form, bytes]:
     """The segment of each form, all with the same records: one start of a JVM for all."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [java_command() or "java", "-cp", classpath(), "org.codehaus.janino.SimpleCompiler"]
+        command = [*quick_java(), "-cp", classpath(), "org.codehaus.janino.SimpleCompiler"]
         command += [str(SOURCE), "KafkaWriter", folder]
         for number, form in enumerate(forms):
             command += form.arguments(str(number))

@@ -15,7 +15,8 @@ from pathlib import Path
 from deltalake import DeltaTable
 
 from tests.soak import scenario
-from tests.support.cluster import QUICK_JAVA, ROOT, Cluster
+from tests.support.cluster import ROOT, Cluster
+from tests.support.java import QUICK_JAVA
 from tests.support.processes import (
     command,
     descendants,
@@ -137,7 +138,7 @@ def start(
         else:
             run = [sys.executable, "-m", "pipelines.decode_batches", *arguments]
             environment = os.environ | {
-                "PYSPARK_SUBMIT_ARGS": f"--driver-java-options {QUICK_JAVA} pyspark-shell"
+                "PYSPARK_SUBMIT_ARGS": f"--driver-java-options '{QUICK_JAVA}' pyspark-shell"
             }
             process = subprocess.Popen(run, cwd=ROOT, env=environment, stdout=out, stderr=out)
     return Job(lake, process, cluster, log, known)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from tests.support.java import QUICK_ENVIRONMENT, QUICK_JAVA
 from tests.support.processes import wait_for
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -24,9 +25,7 @@ appender.console.name = console
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %m%n
 """
-# As a job alone sets it (pipelines.command.session): Java's second compiler and generated code pay off later
-QUICK_JAVA = "-XX:TieredStopAtLevel=1"
-# Small enough for a machine that does other things beside
+# Small enough for a machine that does other things beside; generated code would pay off later
 _OF_EVERY_JOB = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -73,9 +72,9 @@ class Cluster:
 
 
 def bare_environment() -> dict[str, str]:
-    """What a person's shell sets, and that everything stays on loopback."""
+    """What a person's shell sets, that everything stays on loopback, and that Java starts quickly."""
     kept = {name: os.environ[name] for name in ("HOME", "JAVA_HOME", "PATH") if name in os.environ}
-    return {**kept, "LC_ALL": "C.UTF-8", "SPARK_LOCAL_IP": "127.0.0.1"}
+    return {**kept, **QUICK_ENVIRONMENT, "LC_ALL": "C.UTF-8", "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
 @contextmanager

@@ -1,0 +1,35 @@
+"""How the tests start Java: as what lives for seconds.
+
+Java's second compiler takes half of the processor time of a job over a few rows, and its default collector
+a twentieth. What Spark plans and generates is the same without them.
+"""
+
+from __future__ import annotations
+
+import os
+
+from pipelines.command.java import java_command
+
+# Variables with a user's own options. Java refuses to start where two collectors are named
+_OF_USERS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS")
+_COLLECTOR = "-XX:+UseSerialGC"
+_NAMES_ONE = any("GC" in os.environ.get(name, "").replace(_COLLECTOR, "") for name in _OF_USERS)
+_QUICK = ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=128m", *([] if _NAMES_ONE else [_COLLECTOR])]
+QUICK_JAVA = " ".join(_QUICK)
+
+
+def _before(own: str) -> str:
+    """A user's own options come last, where they win. A process of pytest-xdist finds ours there already."""
+    return own if QUICK_JAVA in own else f"{QUICK_JAVA} {own}".rstrip()
+
+
+# What Spark's scripts give to the Java of spark-submit, of a daemon, and of the launcher in front of both
+QUICK_ENVIRONMENT = {
+    name: _before(os.environ.get(name, ""))
+    for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS", "SPARK_LAUNCHER_OPTS")
+}
+
+
+def quick_java(*options: str) -> list[str]:
+    """The first words of a command that is Java's alone."""
+    return [java_command() or "java", *_QUICK, *options]
