@@ -29,7 +29,7 @@ FROM_ARCHIVE = "org.apache.spark.SparkContext source: shared objects file (top)"
 
 
 def run(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A command in a process of its own, as a user without settings runs it."""
+    """A command in a process of its own, as a user without settings runs it, but for Java's compiler."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_", "JAVA_TOOL_"))}
     command = [sys.executable, *map(str, arguments)]
     return subprocess.run(

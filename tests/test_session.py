@@ -160,7 +160,7 @@ def test_what_needs_no_spark_is_answered_without_java(spark: SparkSession, lake:
 
 
 def bare_submit(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """``.venv/bin/spark-submit`` as a person runs it: nothing activated, nothing set but the locale."""
+    """``.venv/bin/spark-submit`` as a person runs it: nothing is set but locale and Java's compiler."""
     submit = Path(sys.executable).with_name("spark-submit")
     kept = {name: os.environ[name] for name in ("HOME", "JAVA_HOME") if name in os.environ}
     environment = {**kept, **QUICK_ENVIRONMENT, "PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}

@@ -1,4 +1,5 @@
--- Offsets that a consumer does not get, each range with its cause
+-- Offsets that a consumer does not get, each range with its cause. A wrong_base_offset, which no checksum covers, is above
+-- those behind it
 -- Columns:
 --   topic string: Topic
 --   partition int: Partition
@@ -7,7 +8,7 @@
 --   last_offset bigint: Last offset of the range; null for damage after the last sound batch
 --   offsets bigint: Number of offsets in the range that have no record for the consumer; null where last_offset is
 --   place string: between batches; inside a batch: the batch covers more offsets than it has records; not delivered: the records are there, and consumers do not get them
---   cause string: compaction; wrong_base_offset: the next batch's base offset, which no checksum covers, is above those behind it; missing_segment: offsets before the start of a segment in a log that shows no compaction; damage: the bytes are in quarantine; transaction_marker, control_record; aborted_transaction, unknown_transaction, open_transaction: for READ_COMMITTED consumers alone
+--   cause string: compaction; wrong_base_offset; missing_segment: before the start of a segment in a log without compaction; damage: see quarantine; transaction_marker, control_record; aborted_transaction, unknown_transaction, open_transaction: for READ_COMMITTED alone
 SELECT topic, partition, partition_dir, first_offset, least(next_offset, file_base_offset) - 1 AS last_offset,
   least(next_offset, file_base_offset) - first_offset AS offsets, 'between batches' AS place,
   CASE WHEN goes_back THEN 'wrong_base_offset' WHEN is_compacted THEN 'compaction' ELSE 'missing_segment' END AS cause
