@@ -28,6 +28,7 @@ from pipelines.data_source.options import Options, option_name
 from pipelines.data_source.slices import list_asked, plan_read
 from pipelines.data_source.source import asked
 from tests.support import corpus
+from tests.support.java import QUICK_ENVIRONMENT
 from tests.support.logs import batch, batches, put
 from udfs.spark.protocol import SLICE_SCHEMA
 from udfs.spark.table_rows import ReadFailed, read_table
@@ -220,7 +221,7 @@ def test_a_plain_session_finds_it_by_name(logs: Path, tmp_path: Path) -> None:
         f"print(spark.read.format('kafka_log').load({str(logs)!r}).count(), 'records')"
     )
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK", "PYSPARK"))}
-    environment = {**kept, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+    environment = kept | QUICK_ENVIRONMENT | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
