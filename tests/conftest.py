@@ -24,6 +24,8 @@ from tests.support.java import QUICK_ENVIRONMENT
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.support.object_store import Store
+
 # For the session of all tests and for every command that a test starts
 os.environ.update(QUICK_ENVIRONMENT)
 
@@ -38,8 +40,8 @@ _START_KAFKA = {
     "test_swaps_against_kafka",
     "test_watch_broker",
 }
-# Tests of time and memory, and those that look for inputs
-_SLOW = {"test_fuzz", "test_hostile_sizes", "test_kernel_cache", "test_soak", "test_wheel"}
+# Tests of time and memory, those that look for inputs, and what starts a server or an environment
+_SLOW = {"test_fuzz", "test_hostile_sizes", "test_kernel_cache", "test_objects", "test_soak", "test_wheel"}
 # Tests that read every bundled segment, or every case of a long list
 _OVER_ALL = {
     "test_corpus",
@@ -105,3 +107,17 @@ def lake(lake_template: str, tmp_path: Path) -> str:
     copy = tmp_path / "it's a `lake` (1) {a,b} 100% ü?#*"
     shutil.copytree(lake_template, copy)
     return str(copy)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A real S3 server, to which the environment leads."""
+    from tests.support import object_store
+
+    with (
+        object_store.running(tmp_path_factory.mktemp("store")) as started,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        for name, value in started.environment.items():
+            patch.setenv(name, value)
+        yield started

@@ -46,7 +46,7 @@ class SparkOnDemand:
     @cached_property
     def checked_spark(self) -> SparkSession:
         """The session, with executors that can decode. Raises a UserError as ``check_executors`` does."""
-        if driver_of(self.spark).has_jvm and not is_local(self.spark):
+        if self.has_executors and driver_of(self.spark).has_jvm:
             check_executors(self.spark)
         return self.spark
 

@@ -32,7 +32,9 @@ def are_same_objects(seen: pa.Table, was: pa.Table) -> np.ndarray:
     seconds alone: of an object that was decoded right after it was written this is not known.
     seen: rows of the listing. was: those of the ledger, in the same order.
     """
-    of_stores = np.array([is_object_store(uri) for uri in was.column("segment").to_pylist()], dtype=bool)
+    folders = was.column("partition_dir")
+    stores = [uri for uri in pc.unique(folders).to_pylist() if is_object_store(uri)]
+    of_stores = pc.is_in(folders, pa.array(stores, pa.string())).to_numpy()
     is_old = pc.less(pc.add(was.column("modified"), _SAME_MOMENT_US), was.column("decoded_at"))
     return of_stores & is_old.to_numpy() & are_untouched(seen, was)
 

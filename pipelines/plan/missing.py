@@ -8,7 +8,7 @@ What is known of each segment decides: its row of the ledger, or the totals of a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
@@ -95,8 +95,9 @@ class Missing:
         )
 
 
-def missing_ranges(extents: Sequence[Extent]) -> list[Missing]:
+def missing_ranges(extents: Iterable[Extent]) -> list[Missing]:
     """The missing offsets between the segments of a log, by offset; none of a log that was compacted."""
+    extents = sorted(extents, key=lambda one: one.file_base_offset)
     if any(one.has_holes for one in extents):
         return []
     found, empty = [], 0
@@ -183,24 +184,31 @@ def of_ledger(rows: pa.Table, listed: pa.Table) -> list[tuple[str, Missing]]:
     with_gaps = _of_logs_with_gaps(rows)
     if not with_gaps.num_rows:
         return []
-    is_of_them = pc.is_in(listed.column("partition_dir"), pc.unique(with_gaps.column("partition_dir")))
-    is_decoded = pc.is_in(listed.column("segment"), with_gaps.column("segment").combine_chunks())
-    unread = defaultdict(list)
-    others = listed.filter(pc.and_not(is_of_them, is_decoded))
-    for row in others.select(["partition_dir", "file_base_offset"]).to_pylist():
-        unread[row["partition_dir"]].append(Extent.unread(row["file_base_offset"]))
+    folders = pc.unique(with_gaps.column("partition_dir"))
+    listed = listed.filter(pc.is_in(listed.column("partition_dir"), folders))
+    unread = unread_segments(listed, with_gaps.column("segment"))
     found = []
     for folder, log in groupby(ledger.rows(with_gaps), key=lambda row: row.partition_dir):
         segments = list(log)
-        extents = [*map(_extent, segments), *unread[folder]]
-        extents.sort(key=lambda one: one.file_base_offset)
         name = f"{segments[0].topic}-{segments[0].partition}"
-        found += [(name, one) for one in missing_ranges(extents)]
+        found += [(name, one) for one in missing_ranges([*map(_extent, segments), *unread[folder]])]
+    return found
+
+
+def unread_segments(listed: pa.Table, read: pa.Array | pa.ChunkedArray) -> dict[str, list[Extent]]:
+    """Of each folder the segments that are there, and that were not asked for or can't be read.
+
+    listed: LISTING_SCHEMA. read: string[n], the names of the others.
+    """
+    found: dict[str, list[Extent]] = defaultdict(list)
+    others = listed.filter(pc.invert(pc.is_in(listed.column("segment"), read)))
+    for row in others.select(["partition_dir", "file_base_offset"]).to_pylist():
+        found[row["partition_dir"]].append(Extent.unread(row["file_base_offset"]))
     return found
 
 
 def _of_logs_with_gaps(rows: pa.Table) -> pa.Table:
-    """The rows of logs in which a segment begins behind the end of the one before, by log and base offset."""
+    """The rows of logs in which a segment begins behind the end of the one before, by log."""
     folders = rows.column("partition_dir")
     folder = pc.index_in(folders, value_set=pc.unique(folders)).to_numpy()
     bases = rows.column("file_base_offset")
@@ -208,8 +216,7 @@ def _of_logs_with_gaps(rows: pa.Table) -> pa.Table:
     order = np.lexsort((bases.to_numpy(), folder))
     in_order, base, end = folder[order], bases.to_numpy()[order], ends.to_numpy()[order]
     is_gap = (in_order[1:] == in_order[:-1]) & (base[1:] > end[:-1] + 1)
-    with_gaps = rows.filter(pa.array(np.isin(folder, in_order[1:][is_gap])))
-    return with_gaps.sort_by([("partition_dir", "ascending"), ("file_base_offset", "ascending")])
+    return rows.filter(pa.array(np.isin(folder, in_order[1:][is_gap]))).sort_by("partition_dir")
 
 
 def _extent(row: ledger.LedgerRow) -> Extent:

@@ -53,14 +53,14 @@ class Rules:
     """How a job plans.
 
     check: compares files with fingerprints. is_gone: whether a file or folder is there no more, by its URI.
-    is_asked: whether ``--redecode`` names a segment. compare_all: ``--verify-content``. scope: the records
-    that are asked for. are_known_unread: bool[n], whether the listing alone says that segments hold the same
-    bytes as before; takes their rows of the listing and of the ledger.
+    is_asked: whether ``--redecode`` names a segment; None without it. compare_all: ``--verify-content``.
+    scope: the records that are asked for. are_known_unread: bool[n], whether the listing alone says that
+    segments hold the same bytes as before; takes their rows of the listing and of the ledger.
     """
 
     check: Check
     is_gone: Callable[[str], bool]
-    is_asked: Callable[[str], bool] = lambda segment: False
+    is_asked: Callable[[str], bool] | None = None
     compare_all: bool = False
     one_copy: bool = False
     scope: Scope = ALL
@@ -263,7 +263,9 @@ def _decide(
     seen: rows of the listing. was: those of the ledger, in the same order.
     """
     marks = _marks(seen, was, rules)
-    is_asked = np.array([rules.is_asked(name) for name in was.column("segment").to_pylist()], dtype=bool)
+    is_asked = np.zeros(was.num_rows, dtype=bool)
+    if rules.is_asked is not None:
+        is_asked[:] = [rules.is_asked(name) for name in was.column("segment").to_pylist()]
     stays = stay_if_same(seen, was) & ~is_asked & np.array([mark is Marks.SAME for mark in marks])
     actions = np.full(was.num_rows, _UNCHANGED, dtype=np.int8)
     rest = np.flatnonzero(~stays)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from pipelines.plan.missing import Edges, Extent, Missing, at_edges, missing_ranges
+import pyarrow as pa
+
+from pipelines.plan.missing import Edges, Extent, Missing, at_edges, missing_ranges, unread_segments
 from pipelines.plan.slices import Segment
 from pipelines.scanning.slice_scan import DamagedRange, Format, FormatCount, SliceScan, highest, lowest
 from pipelines.source.listing import Listing
@@ -129,7 +131,8 @@ def collect(
             findings.unreadable[segment.uri] = problem.detail
         else:
             by_folder[segment.partition_dir].append((segment, slices))
-    unread = _unread(listing, by_folder)
+    read = [segment.segment for segments in by_folder.values() for segment, _ in segments]
+    unread = unread_segments(listing.segments, pa.array(read, pa.string()))
     noted = listing.noted_logs()
     findings.warnings = listing.checkpoints.warnings
     for folder, segments in by_folder.items():
@@ -147,27 +150,13 @@ def collect(
     return findings
 
 
-def _unread(
-    listing: Listing, by_folder: Mapping[str, list[tuple[Segment, list[SliceScan]]]]
-) -> dict[str, list[Extent]]:
-    """Of each folder the segments that are there and were not scanned: not asked for, or unreadable."""
-    scanned = {segment.segment for segments in by_folder.values() for segment, _ in segments}
-    found: dict[str, list[Extent]] = defaultdict(list)
-    columns = listing.segments.select(["partition_dir", "segment", "file_base_offset"])
-    for row in columns.to_pylist() if columns.num_rows > len(scanned) else ():
-        if row["segment"] not in scanned:
-            found[row["partition_dir"]].append(Extent.unread(row["file_base_offset"]))
-    return found
-
-
 def _log(scanned: list[tuple[Segment, list[SliceScan]]], unread: list[Extent]) -> Log:
     first = scanned[0][0]
     log = Log(first.topic, first.partition, first.partition_dir)
     for at, (segment, slices) in enumerate(scanned):
         following = scanned[at + 1][0].file_base_offset if at + 1 < len(scanned) else None
         _add_segment(log, segment, slices, following)
-    extents = [*unread, *(_extent(segment, slices) for segment, slices in scanned)]
-    log.missing = missing_ranges(sorted(extents, key=lambda one: one.file_base_offset))
+    log.missing = missing_ranges([*unread, *(_extent(segment, slices) for segment, slices in scanned)])
     log.open_transactions = _open_transactions(scanned, log.damages)
     return log
 

@@ -37,6 +37,10 @@ _PIECE = 1 << 16
 PASS, ERROR, ERROR_AFTER, DROP, BREAK, SLOW = "pass", "error", "error after", "drop", "break", "slow"
 
 
+def uri(*parts: str) -> str:
+    return "/".join([f"s3://{BUCKET}", *parts])
+
+
 def _binary() -> Path:
     """versitygw, built where it is not there yet."""
     _FOLDER.mkdir(parents=True, exist_ok=True)
