@@ -1,4 +1,4 @@
-"""The whole job, source to committed tables, in a warm session.
+"""The whole job, source to committed tables, with workers that are there: processes, and those of Spark.
 
 Against the time that pyarrow alone needs to write the same rows as Parquet in as many processes (nothing
 read, decoded or committed), and against ``--sink spark``, where Spark's DataFrameWriter writes.
@@ -28,11 +28,16 @@ def measure(scale: Scale) -> list[Row]:
     small = partition_dir("warm", replace(PLAIN, records=20), 2, 20 * KIB)
     with JobServer(cores) as session:  # compiles the kernels where that was not done yet
         session.decode(small, "small")
-    with JobServer(cores) as session, JobServer(cores, sink="spark") as writing:
+    with (
+        JobServer(cores) as session,
+        JobServer(cores, in_spark=False) as processes,
+        JobServer(cores, sink="spark") as writing,
+    ):
         cold = session.decode(source, "arrow")
         for _ in range(_WARM_UP):
             session.decode(small, "small")
             writing.decode(small, "small")
+        processes.decode(source, "processes")
         session.decode(source, "arrow")
         writing.decode(source, "spark")
         with ParquetWriters(parquet_files("arrow"), LAKES / "pyarrow", cores) as writers:
@@ -40,6 +45,7 @@ def measure(scale: Scale) -> list[Row]:
             pairs = paired(
                 scale.job_rounds,
                 {
+                    "processes": lambda: processes.decode(source, "processes"),
                     "ours": lambda: session.decode(source, "job"),
                     "pyarrow": writers.write,
                     "spark": lambda: writing.decode(source, "spark"),
@@ -48,18 +54,16 @@ def measure(scale: Scale) -> list[Row]:
             alone = writers.written_bytes()
         warm = _warm_rows(scale, session)
     ours, size = pairs.spread("ours"), size_of(source)
+
+    def beside_pyarrow(name: str, who: str) -> Row:
+        figures = (pairs.spread(who), "pyarrow writes", pairs.spread("pyarrow"), pairs.ratio(who, "pyarrow"))
+        goal = _GOAL_OF_A_GIB if scale.job_bytes >= GIB else _GOAL
+        note = f"{size / 1e6:,.0f} MB, {cores} processes"
+        return Row(name, "s", *figures, goal, at_least=False, note=note)
+
     rows = [
-        Row(
-            "job, pyarrow alone",
-            "s",
-            ours,
-            "pyarrow writes",
-            pairs.spread("pyarrow"),
-            pairs.ratio("ours", "pyarrow"),
-            _GOAL_OF_A_GIB if scale.job_bytes >= GIB else _GOAL,
-            at_least=False,
-            note=f"{size / 1e6:,.0f} MB, {cores} processes",
-        ),
+        beside_pyarrow("job, pyarrow alone", "processes"),
+        beside_pyarrow("job in Spark, pyarrow alone", "ours"),
         Row(
             "job, --sink spark",
             "s",
@@ -69,7 +73,8 @@ def measure(scale: Scale) -> list[Row]:
             pairs.ratio("spark", "ours"),
             4.0,
         ),
-        Row("job, speed", "MB/s", pairs.spread("ours", lambda s: size / 1e6 / s)),
+        Row("job, speed", "MB/s", pairs.spread("processes", lambda s: size / 1e6 / s)),
+        Row("job in Spark, speed", "MB/s", pairs.spread("ours", lambda s: size / 1e6 / s)),
         Row("job, first of a session", "s", Spread.of([cold]), note="Java warm-up, new Python workers"),
         *warm,
         *_sizes(alone),

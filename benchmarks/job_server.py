@@ -1,4 +1,4 @@
-"""A warm Spark session in a process of its own, which runs the main job as often as it is asked to.
+"""A warm session in a process of its own, which runs the main job as often as it is asked to.
 
 The number of cores and the heap belong to a session, so runs that are to differ in them take turns between
 two such processes; one that waits uses no CPU. Only the job is timed: Java has started, and the lake's tables
@@ -33,18 +33,25 @@ class JobServer:
     """The calling side. ``decode`` runs ``decode_batches`` into a new lake and returns what it took.
 
     sink: of the runs; a command starts Spark otherwise where Spark writes the tables. flushes: whether files
-    are flushed to the disk, as they are.
+    are flushed to the disk, as they are. in_spark: whether the tasks run in Spark, and not in worker
+    processes as those of a command do.
     """
 
     def __init__(
-        self, cores: int, driver_memory: str = "4g", sink: str = "arrow", flushes: bool = True
+        self,
+        cores: int,
+        driver_memory: str = "4g",
+        sink: str = "arrow",
+        flushes: bool = True,
+        in_spark: bool = True,
     ) -> None:
         script = [sys.executable, "-m", "benchmarks.job_server"]
         options = ["--cores", str(cores), "--driver-memory", driver_memory, "--sink", sink]
+        options += ["--in-spark"] if in_spark else []
         pipe = subprocess.PIPE
         self.name = f"{cores}-{os.getpid()}"
         environment = dict(os.environ) if flushes else {**os.environ, "PYTHONPATH": str(_UNFLUSHED)}
-        self.log = WORK / f"job_server-{cores}-{sink}-{flushes}.log"
+        self.log = WORK / f"job_server-{cores}-{sink}-{flushes}-{in_spark}.log"
         self.log.parent.mkdir(exist_ok=True)
         with self.log.open("w") as log:
             self._process = subprocess.Popen(
@@ -111,17 +118,22 @@ def parquet_bytes(lake: str) -> int:
 
 
 def _serve() -> None:
-    from pipelines.command.session import session
+    from pipelines.command.on_demand import spark_on_demand
     from pipelines.command.settings import Settings, make_settings
-    from pipelines.decode_batches import run
+    from pipelines.decode_batches import _run, run
     from pipelines.lake.create import create_tables
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--cores", type=int)
     parser.add_argument("--driver-memory")
     parser.add_argument("--sink")
-    started = Settings(**vars(parser.parse_args()))
-    with session(started, only_plans=started.sink == "arrow") as spark:
+    parser.add_argument("--in-spark", action="store_true")
+    options = vars(parser.parse_args())
+    in_spark = options.pop("in_spark")
+    started = Settings(**options)
+    with spark_on_demand(started, only_plans=started.sink == "arrow") as on_demand:
+        if in_spark:
+            _ = on_demand.spark
         for line in sys.stdin:
             asked = json.loads(line)
             answer = {}
@@ -129,7 +141,7 @@ def _serve() -> None:
                 settings = make_settings({"sink": started.sink, **asked})
                 create_tables(settings.require_lake())
                 began = time.perf_counter()
-                summary = run(spark, settings)
+                summary = run(on_demand.spark, settings) if in_spark else _run(on_demand, settings)
                 answer = {"seconds": time.perf_counter() - began, "records": summary.records}
             print(_ANSWER + json.dumps(answer), flush=True)
 

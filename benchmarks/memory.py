@@ -1,7 +1,7 @@
-"""The most memory that one large segment takes, in the Python worker and in the driver's Java.
+"""The most memory that one large segment takes: in a worker process, in a Python worker of Spark, in Java.
 
-The job runs as a user runs it, with a Java heap of 1 GiB; the kernel's own high-water marks of its processes
-are read until it ends (Linux's /proc).
+The job runs as a user runs it, once without Spark, once with a Java heap of 1 GiB; the kernel's own
+high-water marks of its processes are read until it ends (Linux's /proc).
 """
 
 from __future__ import annotations
@@ -59,14 +59,15 @@ def high_water(pid: int) -> tuple[str, float] | None:
         return None
     if words[0].endswith(b"java"):
         return "java", peak
-    return ("worker", peak) if any(word.startswith(b"pyspark.") for word in words) else None
+    return ("worker", peak) if any(word.startswith((b"pyspark.", b"udfs.worker")) for word in words) else None
 
 
-def peaks(command: list[str]) -> tuple[dict[str, float], str]:
+def peaks(command: list[str], in_spark: bool = True) -> tuple[dict[str, float], str]:
     """(MiB of the largest process of each kind, standard output) of a job run to its end."""
     most = {"java": 0.0, "worker": 0.0}
+    environment = os.environ | ({"PYSPARK_SUBMIT_ARGS": "pyspark-shell"} if in_spark else {})
     with subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as job:
         while job.poll() is None:
             for pid in children(job.pid):
@@ -89,14 +90,16 @@ def measure(scale: Scale) -> list[Row]:
     for name, kind in _CASES if scale.name == "full" else _CASES[:2]:
         say(f"  {name}")
         source = partition_dir("memory", kind, 1, scale.one_segment)
-        shutil.rmtree(LAKES, ignore_errors=True)
         job = [sys.executable, "-m", "pipelines.decode_batches", "--json", "--driver-memory", _HEAP]
-        most, output = peaks([*job, "--source", str(source), "--lake", str(LAKES / "memory")])
-        records = json.loads(output.splitlines()[-1])["records"]
-        note = f"one segment of {scale.one_segment // MIB} MiB, {records:,} records, heap {_HEAP}"
-        worker, java = Spread.of([most["worker"]]), Spread.of([most["java"]])
-        rows.append(Row(f"Python worker, {name}", "MiB", worker, goal=_GOAL_MIB, at_least=False, note=note))
-        rows.append(Row(f"driver's Java, {name}", "MiB", java))
+        job += ["--source", str(source), "--lake", str(LAKES / "memory")]
+        for kind_of_worker, in_spark in (("worker process", False), ("Python worker of Spark", True)):
+            shutil.rmtree(LAKES, ignore_errors=True)
+            most, output = peaks(job, in_spark)
+            records = json.loads(output.splitlines()[-1])["records"]
+            note = f"one segment of {scale.one_segment // MIB} MiB, {records:,} records"
+            label, peak = f"{kind_of_worker}, {name}", Spread.of([most["worker"]])
+            rows.append(Row(label, "MiB", peak, goal=_GOAL_MIB, at_least=False, note=note))
+        rows.append(Row(f"driver's Java, {name}", "MiB", Spread.of([most["java"]]), note=f"heap {_HEAP}"))
     clear_lakes()
     return rows
 

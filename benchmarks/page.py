@@ -29,6 +29,7 @@ GOALS = (
     ("V1 lz4, inner checksums too: 1.2x or more", "kernels", "V1 lz4"),
     ("aiokafka's C extension, V2 uncompressed: 4x or more", "kernels", "V2 none, aiokafka"),
     ("the job over 1 GiB: at most 1.4x the time pyarrow alone needs to write", "job", "job, pyarrow alone"),
+    ("the same in a session of Spark: 1.4x", "job", "job in Spark, pyarrow alone"),
     ("the job: 4x `--sink spark` or more", "job", "job, --sink spark"),
     ("the job: 6x Spark's Kafka source or more", "broker", "job, Spark's Kafka source"),
     ("a warm session, one small file: 0.7 s", "job", "warm, one small file"),
@@ -36,11 +37,14 @@ GOALS = (
     ("watching 20 partitions: a round with nothing new in 0.3 s", "watch", "a round with nothing new"),
     ("watching 20 partitions: a round after one grew in 1.5 s", "watch", "a round, one partition grew"),
     ("Parquet no larger than Spark's with zstd", "job", "Parquet size, --sink spark"),
-    ("Python worker at most 600 MiB, uncompressed", "memory", "Python worker, none"),
-    ("Python worker at most 600 MiB, zstd", "memory", "Python worker, zstd"),
-    ("Python worker at most 600 MiB, gzip", "memory", "Python worker, gzip"),
-    ("Python worker at most 600 MiB, snappy", "memory", "Python worker, snappy"),
-    ("Python worker at most 600 MiB, lz4 with 1 KiB records", "memory", "Python worker, lz4, 1 KiB"),
+    *(
+        (f"{worker} at most 600 MiB, {words}", "memory", f"{worker}, {name}")
+        for name, words in (
+            *(("none", "uncompressed"), ("zstd", "zstd"), ("gzip", "gzip"), ("snappy", "snappy")),
+            ("lz4, 1 KiB", "lz4 with 1 KiB records"),
+        )
+        for worker in ("worker process", "Python worker of Spark")
+    ),
     ("one segment on 2 cores: 1.8x one core or more", "slices", "one segment, all cores"),
     (
         "small segments in 100 partitions: at most 1.6x a byte of big ones",
@@ -58,9 +62,9 @@ GOALS = (
     ),
     ("cold, a command over 2 x 256 MiB, the whole process: 5 s", "startup", "two large segments, cold"),
     (
-        "the same by its own `--json`, after Spark's start: 5 s",
+        "the same by its own `--json`: 5 s",
         "startup",
-        "two large segments, cold, after Spark's start",
+        "two large segments, cold, by its --json",
     ),
     ("a second run compiles nothing", "startup", "compiled by a second run"),
     ("imports compile nothing", "startup", "compiled by imports"),

@@ -1,6 +1,6 @@
 """``decode_batches`` on ten small segments from a cold process, against an empty Spark + Delta session.
 
-The same with the archive of Java's classes against itself without, and a session and a query alike. Also
+A session and a query in Spark with the archive of Java's classes against themselves without. Also
 what the first run pays for compiling the kernels, and whether a later run, or an import, compiles anything:
 Numba's cache lies in a folder made for this, and what is added to it is counted.
 """
@@ -79,29 +79,34 @@ def _answered(*arguments: str, archive: bool = True) -> tuple[float, str]:
     return seconds, done.stdout
 
 
-def _decode(source: Path, archive: bool = True) -> float:
+def _decode(source: Path) -> float:
+    """Seconds of a run into a new lake."""
     shutil.rmtree(LAKES / "startup", ignore_errors=True)
+    return _again(source)
+
+
+def _again(source: Path) -> float:
+    """Seconds of a run into the lake that is there."""
     lake = str(LAKES / "startup")
-    return timed("-m", "pipelines.decode_batches", "--source", str(source), "--lake", lake, archive=archive)
+    return timed("-m", "pipelines.decode_batches", "--source", str(source), "--lake", lake)
 
 
 def _decode_large(source: Path) -> tuple[float, float]:
-    """Seconds of a decode as a whole process, and by its own ``--json`` without the start of Spark."""
+    """Seconds of a decode as a whole process, and by its own ``--json``."""
     shutil.rmtree(LAKES / "startup", ignore_errors=True)
     asked = ("--source", str(source), "--lake", str(LAKES / "startup"), "--json")
     seconds, printed = _answered("-m", "pipelines.decode_batches", *asked)
     told = json.loads(printed)
-    return seconds, told["seconds"] - told["phases"]["starting Spark"]
+    return seconds, told["seconds"]
 
 
-def _archive_rows(rounds: int, source: Path) -> list[Row]:
-    """Session, job and query, each with the archive of Java's classes against itself without."""
+def _archive_rows(rounds: int) -> list[Row]:
+    """A session, and a query in Spark, each with the archive of Java's classes against itself without."""
     if find_archive(Path(pyspark.__file__).parent.resolve(), java_command() or "java") is None:
         return []
     query = (*_query(), "--engine", "spark")
     runs: dict[str, Callable[[bool], float]] = {
         "session": lambda archive: timed("-c", _OUR_SESSION, archive=archive),
-        "ten small segments": lambda archive: _decode(source, archive),
         "query": lambda archive: timed(*query, archive=archive),
     }
     rows = []
@@ -124,11 +129,11 @@ def _command_rows(rounds: int) -> list[Row]:
     pairs = paired(rounds, {"ours": lambda: timed(*query), "spark": lambda: timed(*spark)})
     figures = (pairs.spread("ours"), "--engine spark", pairs.spread("spark"), pairs.ratio("ours", "spark"))
     large = partition_dir("large", PLAIN, 2, _LARGE_BYTES)
-    whole, without_spark = zip(*[_decode_large(large) for _ in range(rounds)], strict=True)
+    whole, told = zip(*[_decode_large(large) for _ in range(rounds)], strict=True)
     note = f"{size_of(large) / 1e6:,.0f} MB in two segments"
     names = {
         "two large segments, cold": whole,
-        "two large segments, cold, after Spark's start": without_spark,
+        "two large segments, cold, by its --json": told,
     }
     return [
         Row("query, cold", "s", *figures),
@@ -175,17 +180,11 @@ def measure(scale: Scale) -> list[Row]:
         Row("without Numba's cache", "s", Spread.of([first]), note=f"{by_first} kernels compiled"),
         _count("compiled by a second run", later),
         _count("compiled by imports", by_import),
-        *_archive_rows(max(1, scale.job_rounds - 1), source),
+        *_archive_rows(max(1, scale.job_rounds - 1)),
         *_command_rows(scale.job_rounds),
     ]
     clear_lakes()
     return rows
-
-
-def _again(source: Path) -> float:
-    """Seconds of a run over the same source into the same lake."""
-    lake = str(LAKES / "startup")
-    return timed("-m", "pipelines.decode_batches", "--source", str(source), "--lake", lake)
 
 
 def _count(name: str, count: int) -> Row:

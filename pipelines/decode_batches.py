@@ -19,11 +19,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.command.commands import DECODE
 from pipelines.command.errors import DamageFound
-from pipelines.command.on_demand import SparkOnDemand
+from pipelines.command.on_demand import SparkOnDemand, spark_on_demand
 from pipelines.command.options import run_command
 from pipelines.command.settings import CATALOG, Settings, make_settings
 from pipelines.execute import job
 from pipelines.execute.decode import Decoded, Decoder
+from pipelines.execute.slice_rows import Reader, choose_mode
 from pipelines.execute.summary import Summary, TopicTotals, print_summary
 from pipelines.execute.watch import Batching, check_settings, watch
 from pipelines.lake.address import open_lake
@@ -40,7 +41,8 @@ from udfs.spark import protocol
 
 def run(spark: SparkSession, settings: Settings) -> Summary:
     """Decodes new and changed segments of the sources into the lake. Raises a JobError if it fails."""
-    return _run(SparkOnDemand(settings, given=spark), settings)
+    with spark_on_demand(settings, given=spark) as on_demand:
+        return _run(on_demand, settings)
 
 
 def _run(
@@ -105,7 +107,8 @@ def decode_segments(spark: SparkSession, source: str | Sequence[str], **settings
     plan = job.plan_afresh(on_demand, checked)
     segments = [segment for bounded_run in plan.runs(plan.found, 1 << 62) for segment in bounded_run]
     slices = make_slices(segments, checked.slice_bytes, split=False)
-    rows = job.reader(on_demand.spark, checked, segments).rows(slices, 0)
+    mode = choose_mode(checked.read, False, [s.segment for s in segments])
+    rows = Reader(on_demand, mode, checked.slice_bytes).rows(slices, 0)
     options = job.stage_options(checked, "", uuid.uuid4().hex, 0)
     return rows.mapInArrow(protocol.stage("read_records", options), schema.RECORDS.ddl())
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from pipelines.command.commands import INGEST
-from pipelines.command.on_demand import SparkOnDemand
+from pipelines.command.on_demand import SparkOnDemand, spark_on_demand
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.execute import job
@@ -32,7 +32,8 @@ from pipelines.plan.landed import Landed
 
 def run(spark: SparkSession, settings: Settings) -> Summary:
     """Lands new bytes of the sources. Raises a JobError if it fails."""
-    return _run(SparkOnDemand(settings, given=spark), settings)
+    with spark_on_demand(settings, given=spark) as on_demand:
+        return _run(on_demand, settings)
 
 
 def _run(on_demand: SparkOnDemand, settings: Settings) -> Summary:

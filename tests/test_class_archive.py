@@ -46,7 +46,7 @@ def test_a_command_loads_spark_from_the_archive(lake: str, tmp_path: Path) -> No
     """JAVA_TOOL_OPTIONS of the user work beside it."""
     log = f"-Xlog:class+load:file={tmp_path}/classes-%p.log"
     command = ("-m", "pipelines.decode_batches", "--source", corpus.ROOT / "v2-codec-zstd", "--lake", lake)
-    done = run(*command, JAVA_TOOL_OPTIONS=log)
+    done = run(*command, "--read", "binary", JAVA_TOOL_OPTIONS=log)
     assert done.returncode == 0, done.stderr
     assert FROM_ARCHIVE in loaded(tmp_path)
 

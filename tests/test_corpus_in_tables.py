@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,6 +21,7 @@ from pipelines import decode_batches, ingest_raw
 from pipelines.command.settings import Settings
 from pipelines.views.register import register
 from tests.support import corpus
+from tests.support.cluster import ROOT
 from tests.support.logs import rows
 
 if TYPE_CHECKING:
@@ -26,7 +29,10 @@ if TYPE_CHECKING:
 
 SOUND = sorted({corpus.case(path) for path in corpus.segments()})
 PATHS = corpus.segments()
-WAYS = ["arrow direct", "arrow binary", "spark direct", "spark binary", "arrow raw", "spark raw"]
+WAYS = [
+    *("arrow processes", "arrow direct", "arrow binary", "spark direct", "spark binary"),
+    *("arrow landed", "arrow raw", "spark raw"),
+]
 Rows = dict[str, list[dict[str, Any]]]
 
 
@@ -37,18 +43,36 @@ def lake(
     lake_template: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> str:
-    """A lake of all sound segments, decoded in one of six ways."""
+    """A lake of all sound segments.
+
+    processes: by a command without Spark. landed: such a command lands them, Spark decodes what it landed.
+    """
     sink, way = request.param.split()
     made = str(tmp_path_factory.mktemp("corpus") / "lake")
     shutil.copytree(lake_template, made)
     sources = tuple(str(corpus.ROOT / case) for case in SOUND)
-    if way == "raw":
-        ingest_raw.run(spark, Settings(lake=made, source=sources, sink=sink))
+    if way == "processes":
+        told = command("decode_batches", made, sources)
+        assert (told["damaged"], "starting Spark" in told["phases"]) == (0, False)
+        return made
+    if way in ("raw", "landed"):
+        if way == "landed":
+            command("ingest_raw", made, sources)
+        else:
+            ingest_raw.run(spark, Settings(lake=made, source=sources, sink=sink))
         summary = decode_batches.run(spark, Settings(lake=made, from_raw=True, sink=sink))
     else:
         summary = decode_batches.run(spark, Settings(lake=made, source=sources, sink=sink, read=way))
     assert summary.damaged == 0
     return made
+
+
+def command(name: str, lake: str, sources: Sequence[str]) -> dict[str, Any]:
+    """Runs a command in a process of its own; what it tells of itself."""
+    words = ["-m", f"pipelines.{name}", "--json", "--lake", lake, *(f"--source={one}" for one in sources)]
+    done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, check=True)
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
 
 
 def by_segment(lake: str, table: str) -> Rows:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SLICE_BYTES = 1 << 20
+PROGRESS = re.compile("(starting Spark|listing|planning|decoding|landing|writing records|committing): ")
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,10 @@ class World:
             spark, Settings(lake=str(lake), source=source, slice_bytes=SLICE_BYTES, **settings)
         )
 
-    def start(self, lake: Path) -> Job:
+    def start(self, lake: Path, embedded: bool = False) -> Job:
         options = ["--slice-bytes", str(SLICE_BYTES)]
-        return victims.start(lake, self.logs, lake.parent / "job.log", options=options)
+        log = lake.parent / "job.log"
+        return victims.start(lake, self.logs, log, embedded=embedded, options=options)
 
     def main(self, lake: Path, *options: str) -> int:
         arguments = ["--source", str(self.logs), "--lake", str(lake), "--slice-bytes", str(SLICE_BYTES)]
@@ -123,8 +125,35 @@ def test_a_python_worker_that_is_killed_costs_a_task_and_no_row(
     assert scenario.orphans(lake) > 0
 
 
+def test_a_worker_process_that_is_killed_costs_a_task_and_no_row(world: World, lake: Path) -> None:
+    job = world.start(lake)
+    os.kill(job.stop_a_writer(), signal.SIGKILL)
+    assert job.wait() == 0, job.said()
+    world.is_reached(lake)
+    assert scenario.orphans(lake) > 0
+
+
+def test_ctrl_c_while_tasks_write_is_answered_in_one_line(
+    spark: SparkSession, world: World, lake: Path
+) -> None:
+    """A terminal sends the signal to every process of the command."""
+    before = versions(str(lake))
+    job = world.start(lake)
+    writer = job.stop_a_writer()
+    below = [job.process.pid, *descendants(job.process.pid)]
+    send(below, signal.SIGINT)
+    send([writer], signal.SIGCONT)
+    assert job.wait() == 130
+    told = [line for line in job.said().splitlines() if not PROGRESS.match(line)]
+    assert told == ["interrupted; start the same command again to continue"]
+    assert not any(Path(f"/proc/{pid}").exists() for pid in below[1:])
+    assert versions(str(lake)) == before
+    world.decode(spark, lake)
+    world.is_reached(lake)
+
+
 def kill_driver(job: Job, *standing: int) -> None:
-    """Kills the job's Python, and waits until its Java has seen it and gone too, and who was standing."""
+    """Kills the job's Python, and waits until those below have seen it and gone too, and who was standing."""
     below = descendants(job.process.pid)
     (pid,) = job.victims(DRIVER)
     os.kill(pid, signal.SIGKILL)
@@ -133,11 +162,12 @@ def kill_driver(job: Job, *standing: int) -> None:
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below), lambda: True)
 
 
+@pytest.mark.parametrize("embedded", [False, True], ids=["processes", "Spark"])
 def test_a_driver_killed_while_tasks_write_has_changed_no_table(
-    spark: SparkSession, world: World, lake: Path
+    spark: SparkSession, world: World, lake: Path, embedded: bool
 ) -> None:
     before = versions(str(lake))
-    job = world.start(lake)
+    job = world.start(lake, embedded)
     kill_driver(job, job.stop_a_writer())
     assert versions(str(lake)) == before
     assert Intents(str(lake)).pending() == []
@@ -188,8 +218,7 @@ def full_disk(pids: list[int], room: int) -> Iterator[None]:
 
 def error_line(capsys: pytest.CaptureFixture[str]) -> str:
     """The one line that tells the error, beside lines of progress."""
-    progress = re.compile("(starting Spark|listing|planning|decoding|landing|writing records|committing): ")
-    (said,) = [line for line in capsys.readouterr().err.splitlines() if not progress.match(line)]
+    (said,) = [line for line in capsys.readouterr().err.splitlines() if not PROGRESS.match(line)]
     assert said.startswith("error: ")
     return said
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.command.on_demand import SparkOnDemand
+from pipelines.command.on_demand import SparkOnDemand, spark_on_demand
 from pipelines.command.settings import Settings
 from pipelines.execute import file_checks
 from tests.support.logs import batch, put
@@ -43,17 +43,9 @@ def test_many_files_are_checked_without_spark(
 ) -> None:
     to_check, expected = many
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)  # that of other tests
-    on_demand = SparkOnDemand(Settings(cores=3))
-    assert file_checks.check(on_demand, to_check) == expected
-    assert "spark" not in vars(on_demand)
-
-
-def test_where_no_process_starts_files_are_checked_all_the_same(
-    many: tuple[pa.Table, list[Marks]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    to_check, expected = many
-    monkeypatch.setattr("sys.executable", "/bin/false")
-    assert file_checks.check(SparkOnDemand(Settings(cores=3)), to_check) == expected
+    with spark_on_demand(Settings(cores=3)) as on_demand:
+        assert file_checks.check(on_demand, to_check) == expected
+        assert "spark" not in vars(on_demand)
 
 
 def test_the_workers_of_a_cluster_check_many_files(

@@ -16,8 +16,8 @@ PACKAGES = ("udfs", "pipelines", "kafka_log_lake", "pyspark_kafka_log")
 SOURCES = sorted(path for name in PACKAGES for path in ROOT.glob(f"{name}/**/*.py"))
 # Bytes to Arrow. spark/ alone knows Spark
 UDFS = (
-    *("package_files", "format", "kernels", "source", "recovery", "decoded", "segment_decoder", "committed"),
-    *("files", "arrow", "functions", "values", "spark"),
+    *("package_files", "worker", "format", "kernels", "source", "recovery", "decoded"),
+    *("segment_decoder", "committed", "files", "arrow", "functions", "values", "spark"),
 )
 # The driver's side: from arguments to commits. The commands beside these rooms import what they need
 PIPELINES = (

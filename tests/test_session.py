@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import subprocess
@@ -10,13 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from pipelines import decode_batches, ingest_raw
 from pipelines.command.java import java_major, java_problem
+from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.session import get_session
 from pipelines.command.settings import Settings
 from tests.support.java import QUICK_ENVIRONMENT
-from tests.support.logs import batch, put
+from tests.support.logs import batch, put, rows
 from tools.spark_ready import SPARK_ENV
 from udfs.spark.protocol import StageOptions, stage
 
@@ -24,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
-    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -154,9 +156,24 @@ def test_what_needs_no_spark_is_answered_without_java(spark: SparkSession, lake:
         done = without_java(tmp_path, job, *arguments)
         assert (done.returncode, said in done.stdout + done.stderr) == (code, True), done.stderr
     put(logs / "a-0", 1, batch(1))
-    done = without_java(tmp_path, "decode_batches", "--source", str(logs), "--lake", lake)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: JAVA_HOME has no bin/java")
+    for arguments in (["--sink", "spark"], ["--read", "binary"], ["--catalog-schema", "kafka"]):
+        done = without_java(tmp_path, "decode_batches", "--source", str(logs), "--lake", lake, *arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("error: JAVA_HOME has no bin/java")
+    for job in ("decode_batches", "ingest_raw"):
+        done = without_java(tmp_path, job, "--source", str(logs), "--lake", lake, "--json")
+        assert (done.returncode, json.loads(done.stdout)["segments"]) == (0, 1), done.stderr
+    assert sorted(row["offset"] for row in rows(lake, "records")) == [0, 1, 1, 2, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "variable", ["SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE"]
+)
+def test_where_spark_is_configured_tasks_run_in_it(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)  # that of other tests
+    assert SparkOnDemand(Settings()).is_plain
+    monkeypatch.setenv(variable, "anything")
+    assert not SparkOnDemand(Settings()).is_plain
 
 
 def bare_submit(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

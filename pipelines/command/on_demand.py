@@ -1,6 +1,7 @@
 """Spark as a job sees it: a session that starts with the first step that needs it.
 
-Wrong arguments, and a run that finds nothing new, are answered without waiting for Java.
+Wrong arguments, and a run that finds nothing new, are answered without waiting for Java. So is a command on
+this machine whose stages need nothing of Spark: they run in worker processes.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from pyspark.sql import SparkSession
 
 from pipelines.command.driver import driver_of
 from pipelines.command.executors import check_executors, is_local
+from pipelines.command.processes import Processes
 from pipelines.command.session import get_session, is_elsewhere, is_submitted, stop_session
 from pipelines.command.settings import Settings
 
-# Variables that name folders with configuration of Spark or Hadoop
-_CONFIGURATION = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
+# Variables that name folders with configuration of Spark or Hadoop, or hold options of Spark
+_CONFIGURATION = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "PYSPARK_SUBMIT_ARGS")
 
 
 class SparkOnDemand:
@@ -62,16 +64,25 @@ class SparkOnDemand:
         """Whether tasks run on other machines than this one, or may."""
         return not (self.is_plain or (driver_of(self.spark).has_jvm and is_local(self.spark)))
 
+    @cached_property
+    def processes(self) -> Processes:
+        """Worker processes of this machine, for what needs no Spark."""
+        return Processes(self.settings.processes)
+
     def stop(self) -> None:
-        """Stops the session if this job started it."""
+        """Stops the session if this job started it, and the worker processes."""
+        if "processes" in vars(self):
+            self.processes.close()
         if self._given is None and "spark" in vars(self):
             stop_session(self.spark)
 
 
 @contextmanager
-def spark_on_demand(settings: Settings, *, only_plans: bool = False) -> Iterator[SparkOnDemand]:
-    """A ``SparkOnDemand`` for one command; its session is stopped at the end, unless it was active before."""
-    one = SparkOnDemand(settings, only_plans=only_plans)
+def spark_on_demand(
+    settings: Settings, *, only_plans: bool = False, given: SparkSession | None = None
+) -> Iterator[SparkOnDemand]:
+    """A ``SparkOnDemand`` for one job, which stops what it started at the end."""
+    one = SparkOnDemand(settings, only_plans=only_plans, given=given)
     try:
         if is_submitted():
             _ = one.spark  # a cluster takes a program that never joins its session for a failed one

@@ -139,8 +139,10 @@ class Settings:
     commit_lag: float | None = _setting(
         None, amount, "with --watch: a change waits at most so long (60 with --commit-bytes alone)", "SECONDS"
     )
-    cores: int | None = _setting(None, count, "parallel tasks, of Spark or of scan (default: all cores)", "N")
-    driver_memory: str = _setting("2g", memory, "Java heap of the embedded Spark", "SIZE")
+    cores: int | None = _setting(None, count, "parallel tasks (default: all cores)", "N")
+    driver_memory: str = _setting(
+        "2g", memory, "Java heap of the Spark that the command starts, where it needs one", "SIZE"
+    )
     fail_on_damage: bool = _setting(False, flag, "exit with code 3 if damage was found")
     json: bool = _setting(False, flag, "print one JSON object as the last line of standard output")
 

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from pipelines.command.errors import RunFailed
 from pipelines.execute.progress import Progress
-from pipelines.execute.slice_rows import Reader
+from pipelines.execute.slice_rows import Reader, ReportRow
 from pipelines.execute.verdicts import Run, Verdict, first_byte, judge, shortened, with_batches
 from pipelines.lake.commit import LakeWriter, Outcome
 from pipelines.lake.intents import STAGED, Intent, Place
@@ -36,8 +36,8 @@ log = logging.getLogger(__name__)
 ARROW = "arrow"
 _ATTEMPTS = 3
 
-# Runs slices on the workers; returns rows (group_id, kind, payload): data files and slice reports
-Execute = Callable[[Sequence[Slice]], list[tuple[int, str, str]]]
+# Runs slices on the workers; returns data files and slice reports
+Execute = Callable[[Sequence[Slice]], list[ReportRow]]
 
 
 @dataclass
@@ -88,7 +88,8 @@ class StageLoop:
         decoded = Decoded()
         slices = self._slices(segments, 0)
         while slices:
-            with self.progress.stage(self.doing, [s.segment for s in slices if s.exact_start]):
+            planned = [s.segment for s in slices if s.exact_start]
+            with self.progress.stage(self.doing, planned, self.reader.finished_share()):
                 output = self.execute(slices)
             again = self._add_results(slices, output, decoded)
             first = max(s.group_id for s in slices) + 1
@@ -104,7 +105,7 @@ class StageLoop:
         return make_slices(segments, self.reader.slice_bytes, first, split=self.split and self.reader.splits)
 
     def _add_results(
-        self, slices: Sequence[Slice], output: Iterable[tuple[int, str, str]], decoded: Decoded
+        self, slices: Sequence[Slice], output: Iterable[ReportRow], decoded: Decoded
     ) -> list[tuple[Segment, bool]]:
         """Adds final results to ``decoded``. Returns the segments to decode again, True: as one slice."""
         files: dict[int, list[DataFile]] = defaultdict(list)
@@ -198,17 +199,13 @@ class Decoder(Runner):
         if staged:
             self.lake.intents.remove_folder(staged)
 
-        def execute(slices: Sequence[Slice]) -> list[tuple[int, str, str]]:
-            rows = self.reader.rows(slices, version)
+        def execute(slices: Sequence[Slice]) -> list[ReportRow]:
             if not staged:
-                reports = rows.mapInArrow(protocol.stage("write_tables", self.options), protocol.REPORT_DDL)
-            else:
-                decoded_rows = rows.mapInArrow(
-                    protocol.stage("stage_rows", self.options), protocol.STAGED_DDL
-                )
-                self.lake.stage(decoded_rows, staged)
-                is_new = F.col("group_id") >= min(s.group_id for s in slices)
-                reports = self.lake.staged(staged).where(is_new & (F.col("kind") == SLICE))
+                return self.reader.reports("write_tables", self.options, slices, version)
+            stage = protocol.stage("stage_rows", self.options)
+            self.lake.stage(self.reader.rows(slices, version).mapInArrow(stage, protocol.STAGED_DDL), staged)
+            is_new = F.col("group_id") >= min(s.group_id for s in slices)
+            reports = self.lake.staged(staged).where(is_new & (F.col("kind") == SLICE))
             return [tuple(row) for row in reports.select("group_id", "kind", "payload").collect()]
 
         judge_ = partial(judge, run=run)
@@ -254,8 +251,10 @@ class Decoder(Runner):
 
     def _commit(self, intent: Intent, decoded: Decoded, segments: Sequence[Segment]) -> Outcome:
         records = self._records(decoded.changes, intent.version) if intent.rows_by_spark else None
-        shown = self.progress
-        with shown.stage("writing records", segments) if records else shown.phase("committing"):
+        if records is None:
+            with self.progress.phase("committing"):
+                return self.lake.commit(intent)
+        with self.progress.stage("writing records", segments, self.reader.finished_share()):
             return self.lake.commit(intent, records)
 
     # The spark sink's second pass
@@ -282,7 +281,6 @@ class Decoder(Runner):
     def _changed(self, decoded: Decoded, version: int) -> bool:
         """Whether the bytes of a segment differ now from those that were decoded."""
         slices = self._second_pass(decoded.changes)
-        rows = self.reader.rows(slices, version)
-        done = rows.mapInArrow(protocol.stage("verify", self.options), protocol.REPORT_DDL).collect()
-        reports = [SliceReport.from_json(row.payload) for row in done]
+        done = self.reader.reports("verify", self.options, slices, version)
+        reports = [SliceReport.from_json(payload) for _, _, payload in done]
         return len(reports) < len(slices) or any(report.problem for report in reports)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -73,29 +70,14 @@ def check(on_demand: SparkOnDemand, to_check: pa.Table) -> list[Marks]:
         place = pc.index_in(rows.column("segment"), value_set=done.column("segment"))
         found = done.column("marks").take(place).to_pylist()
     else:
-        step = -(-rows.num_rows // on_demand.settings.processes)
+        processes = on_demand.processes
+        step = -(-rows.num_rows // processes.number)
         parts = [rows.slice(begin, step) for begin in range(0, rows.num_rows, step)]
-        with ThreadPoolExecutor(len(parts)) as threads:
-            found = list(chain.from_iterable(threads.map(_check_in_process, parts)))
+        done = pa.concat_tables(processes.run(fingerprint.check_stage, parts))
+        found = done.column("marks").to_pylist()
     marks = map(Marks, found)
     return [next(marks) if one else Marks.SAME for one in is_opened]
 
 
 def _check_one(row: dict[str, object]) -> str:
     return fingerprint.check(*row.values())  # type: ignore[arg-type]
-
-
-def _check_in_process(rows: pa.Table) -> list[str]:
-    """The marks of these rows, by another process: threads of one would wait for each other."""
-    sent = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sent, rows.schema) as stream:
-        stream.write_table(rows, max_chunksize=_CHECKED_HERE)
-    command = [sys.executable, "-m", fingerprint.__name__]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run(
-        command, input=sent.getvalue(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
-    )
-    if done.returncode:  # it was killed
-        return [_check_one(row) for row in rows.to_pylist()]
-    marks: list[str] = pa.ipc.open_stream(done.stdout).read_all().column("marks").to_pylist()
-    return marks

@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.command.errors import UserError
 from pipelines.command.on_demand import SparkOnDemand
@@ -26,7 +25,7 @@ from pipelines.command.session import configured
 from pipelines.command.settings import CATALOG, Settings
 from pipelines.command.terminal import first_names
 from pipelines.execute import file_checks
-from pipelines.execute.decode import Decoded, Runner
+from pipelines.execute.decode import ARROW, Decoded, Runner
 from pipelines.execute.missing_offsets import find_missing
 from pipelines.execute.progress import Progress
 from pipelines.execute.slice_rows import BINARY, DIRECT, Reader, choose_mode
@@ -96,7 +95,7 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
     began = time.monotonic()
     began_us = time.time_ns() // 1000
     address = _address(on_demand, settings)
-    progress = Progress(on_demand)
+    progress = Progress()
     listing = None
     if work.landed is None and not _is_there(on_demand, settings, address):
         # Before the lake is created: wrong sources must leave no empty lake
@@ -202,14 +201,9 @@ def _run_all(
     unreadable = {**listing.unreadable, **plan.unreadable}
     progress.planned = plan.planned
     _note_left_out(lake, plan, options, settings.max_files_per_run)
-    if plan.planned:
-        with progress.phase("starting Spark"):
-            _ = on_demand.checked_spark
     for segments in plan.runs(settings.max_files_per_run, settings.max_bytes_per_run):
-        raw = lake.table(schema.RAW_SEGMENTS.name) if settings.from_raw else None
-        read = reader(on_demand.spark, settings, segments, raw)
-        runner = work.runner(lake, read, settings.sink, options, progress, plan.obsolete)
-        with configured(on_demand.spark, _stage_conf(settings, read.mode, segments)):
+        with _reader(on_demand, settings, segments, lake, progress) as reader:
+            runner = work.runner(lake, reader, settings.sink, options, progress, plan.obsolete)
             decoded = runner.run(segments)
         work.count(summary, decoded, lake)
         warnings.update(decoded.warnings)
@@ -250,18 +244,30 @@ def _drop_rest(lake: LakeWriter, obsolete: Obsolete, options: StageOptions) -> N
 
 def plan_afresh(on_demand: SparkOnDemand, settings: Settings) -> Plan:
     """The plan of a job without a ledger, to which all segments are new."""
-    listing = _list(on_demand, settings, Progress(on_demand))
+    listing = _list(on_demand, settings, Progress())
     nothing = ledger.to_arrow([]).cast(ledger.SCHEMA)
     check = functools.partial(file_checks.check, on_demand)
     return make_plan(listing, nothing, _rules(on_demand, settings, listing, check))
 
 
-def reader(
-    spark: SparkSession, settings: Settings, segments: Sequence[Segment], raw: DataFrame | None = None
-) -> Reader:
-    """The Reader for these segments. raw: the table raw_segments; None to read files."""
-    mode = choose_mode(settings.read, raw is not None, [s.segment for s in segments])
-    return Reader(spark, mode, settings.slice_bytes, raw)
+@contextmanager
+def _reader(
+    on_demand: SparkOnDemand,
+    settings: Settings,
+    segments: Sequence[Segment],
+    lake: LakeWriter,
+    progress: Progress,
+) -> Iterator[Reader]:
+    """The Reader for these segments, with the Spark that it needs."""
+    mode = choose_mode(settings.read, settings.from_raw, [s.segment for s in segments])
+    if mode == DIRECT and settings.sink == ARROW and on_demand.is_plain:
+        yield Reader(on_demand, mode, settings.slice_bytes, in_processes=True)
+        return
+    with progress.phase("starting Spark"):
+        spark = on_demand.checked_spark
+    raw = lake.table(schema.RAW_SEGMENTS.name) if settings.from_raw else None
+    with configured(spark, _stage_conf(settings, mode, segments)):
+        yield Reader(on_demand, mode, settings.slice_bytes, raw)
 
 
 def _list(on_demand: SparkOnDemand, settings: Settings, progress: Progress) -> Listing:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pipelines.execute.decode import ARROW, Decoded, Runner, StageLoop
+from pipelines.execute.slice_rows import ReportRow
 from pipelines.execute.verdicts import Verdict, shortened
 from pipelines.lake.intents import Intent, Place
 from pipelines.plan import ledger
@@ -32,10 +33,8 @@ class Lander(Runner):
         if self.sink != ARROW:
             return self._through_spark(segments, version)
 
-        def execute(slices: Sequence[Slice]) -> list[tuple[int, str, str]]:
-            rows = self.reader.rows(slices, version)
-            done = rows.mapInArrow(protocol.stage("land_raw", self.options), protocol.REPORT_DDL)
-            return [tuple(row) for row in done.collect()]
+        def execute(slices: Sequence[Slice]) -> list[ReportRow]:
+            return self.reader.reports("land_raw", self.options, slices, version)
 
         landed = StageLoop(self.reader, self.progress, execute, _landed, "landing", split=False).run(segments)
         if landed.verdicts:
@@ -67,7 +66,7 @@ class Lander(Runner):
             chunks = rows.mapInArrow(protocol.stage("read_raw", self.options), schema.RAW_SEGMENTS.ddl())
             intent = replace(self._intent(segments, version), rows_by_spark=True)
             try:
-                with self.progress.stage("landing", segments):
+                with self.progress.stage("landing", segments, self.reader.finished_share()):
                     self.lake.commit(intent, chunks)
                 landed.verdicts = self._read_back(segments)
                 put = [v.row for v in landed.verdicts if v.row is not None]
@@ -92,9 +91,8 @@ class Lander(Runner):
 
     def _unchanged(self, segments: Sequence[Segment], version: int, landed: Decoded) -> list[Segment]:
         """The segments whose files did not change since they were listed. ``landed`` notes the others."""
-        rows = self.reader.rows(self._slices(segments), version)
-        done = rows.mapInArrow(protocol.stage("check_files", self.options), protocol.REPORT_DDL).collect()
-        reports = {r.segment: r for r in (SliceReport.from_json(row.payload) for row in done)}
+        done = self.reader.reports("check_files", self.options, self._slices(segments), version)
+        reports = {r.segment: r for r in (SliceReport.from_json(payload) for _, _, payload in done)}
         unchanged = []
         for segment in segments:
             report = reports.get(segment.segment)

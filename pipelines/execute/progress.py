@@ -5,13 +5,11 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import pyarrow as pa
 
 from pipelines.command import status
-from pipelines.command.driver import driver_of
-from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.tables import size_text
 from pipelines.plan.slices import Segment
 
@@ -19,8 +17,7 @@ from pipelines.plan.slices import Segment
 class Progress:
     """planned: segments of the whole job, over all its bounded runs. seconds: phase -> how long it took."""
 
-    def __init__(self, on_demand: SparkOnDemand) -> None:
-        self._on_demand = on_demand
+    def __init__(self) -> None:
         self.planned = 0
         self.seconds: dict[str, float] = defaultdict(float)
         self._done: set[str] = set()
@@ -37,16 +34,22 @@ class Progress:
             pa.default_memory_pool().release_unused()  # what a phase over a million segments freed
 
     @contextmanager
-    def stage(self, name: str, segments: Sequence[Segment]) -> Iterator[None]:
-        """A phase that is one Spark stage over these segments.
+    def stage(
+        self,
+        name: str,
+        segments: Sequence[Segment],
+        finished: AbstractContextManager[Callable[[], float]],
+    ) -> Iterator[None]:
+        """A phase that is one stage over these segments.
 
-        The share of finished tasks stands for the share of bytes: tasks hold about the same number of bytes.
+        finished: gives a function for the share of finished tasks. It stands for the share of bytes: tasks
+        hold about the same number of bytes.
         """
         size = sum(s.planned_bytes for s in segments)
         before = len(self._done - {s.segment for s in segments})
         began = time.monotonic()
 
-        with driver_of(self._on_demand.spark).finished_share() as finished_share:
+        with finished as finished_share:
 
             def detail() -> str:
                 share = finished_share()

@@ -2,13 +2,16 @@
 
 The bytes reach a worker in one of three ways: it opens the URI itself (``direct``), Spark reads the file into
 the column ``content`` (``binary``), or ``content`` holds chunks that ``ingest_raw`` landed (``raw``). The
-rows differ in nothing else.
+rows differ in nothing else. Workers are Spark's; or processes of this machine, where they open the files
+themselves and write the tables, and the Spark would be one that the command starts for itself alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
@@ -17,30 +20,39 @@ from pyspark.sql import functions as F
 
 from pipelines.command.driver import driver_of
 from pipelines.command.errors import UserError
+from pipelines.command.on_demand import SparkOnDemand
 from pipelines.plan.slice_input import to_arrow
 from pipelines.plan.slices import Slice, pack
 from pipelines.source.hadoop import exists, open_to_spark
 from pipelines.source.uris import escape
 from udfs.source.store import worker_opens
-from udfs.spark.protocol import SLICE_SCHEMA
+from udfs.spark.protocol import REPORT_DDL, SLICE_SCHEMA, StageName, StageOptions, stage
 
 DIRECT, BINARY, RAW = "direct", "binary", "raw"
 _MAX_CONTENT = 2**31 - 1
 _ROW_ORDER = ("group_id", "partition_dir", "file_base_offset", "segment", "start", "chunk_position")
 
 
+ReportRow = tuple[int, str, str]  # group_id, kind, payload: a data file, or the report of a slice
+
+
 @dataclass(frozen=True)
 class Reader:
     """How the bytes of a run's slices reach the workers.
 
-    mode: DIRECT, BINARY or RAW. raw: the table raw_segments if mode is RAW.
-    slice_bytes: see ``pipelines.plan.slices``.
+    mode: DIRECT, BINARY or RAW. raw: the table raw_segments if mode is RAW. in_processes: whether the workers
+    are processes of this machine; else they are Spark's. slice_bytes: see ``pipelines.plan.slices``.
     """
 
-    spark: SparkSession
+    on_demand: SparkOnDemand
     mode: str
     slice_bytes: int
     raw: DataFrame | None = None
+    in_processes: bool = False
+
+    @property
+    def spark(self) -> SparkSession:
+        return self.on_demand.spark
 
     @property
     def splits(self) -> bool:
@@ -57,8 +69,27 @@ class Reader:
         """Whether a file that no longer exists is missing from the rows, without an error."""
         return self.mode == BINARY
 
+    def reports(
+        self, name: StageName, options: StageOptions, slices: Sequence[Slice], version: int
+    ) -> list[ReportRow]:
+        """Runs a stage that gives reports on these slices. version: see ``rows``."""
+        if not self.in_processes:
+            done = self.rows(slices, version).mapInArrow(stage(name, options), REPORT_DDL)
+            return [tuple(row) for row in done.collect()]
+        processes = self.on_demand.processes
+        tasks = pack(slices, processes.number, self.slice_bytes)
+        rows = [to_arrow(task.slices, version) for task in tasks]
+        answers = processes.run(partial(stage, name, options), rows)
+        return [tuple(row.values()) for answer in answers for row in answer.to_pylist()]
+
+    def finished_share(self) -> AbstractContextManager[Callable[[], float]]:
+        """Gives a function for the share of finished tasks of the stage that runs in the block, 0 to 1."""
+        if self.in_processes:
+            return nullcontext(self.on_demand.processes.finished_share)
+        return driver_of(self.spark).finished_share()
+
     def rows(self, slices: Sequence[Slice], version: int) -> DataFrame:
-        """The stage's input, columns of SLICE_SCHEMA; a group's rows are in one Spark partition, in order.
+        """The input of a stage of Spark, columns of SLICE_SCHEMA; a group's rows are in one task, in order.
 
         version: of the run; the generation of new rows. Raises a UserError for a file that is too large for
         BINARY, or that Spark can't open.

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.soak import scenario, victims
-from tests.soak.victims import EMBEDDED, PHASES, STANDALONE, VICTIMS, Job
+from tests.soak.victims import EMBEDDED, PHASES, PROCESSES, STANDALONE, VICTIMS, Job
 from tests.support.cluster import Cluster, standalone
 from tools import package
 
@@ -60,7 +60,7 @@ class Soak:
 
         Two of three are new: their jobs append, where those of the others also replace and merge.
         """
-        where = self.draw.choices([EMBEDDED, STANDALONE], [4, 1])[0]
+        where = self.draw.choices([PROCESSES, EMBEDDED, STANDALONE], [4, 3, 1])[0]
         sink = self.draw.choices(["arrow", "spark"], [4, 1])[0]
         start = self.draw.choices([NEW, KNOWING], [2, 1])[0]
         lake = self.place / f"lake-{self.lakes}"
@@ -82,7 +82,10 @@ class Soak:
     def start(self, lake: Path, where: str, options: list[str]) -> Job:
         cluster = self.cluster if where == STANDALONE else None
         log = self.place / "job.log"
-        return victims.start(lake, self.logs, log, cluster=cluster, code=self.code, options=options)
+        embedded = where == EMBEDDED
+        return victims.start(
+            lake, self.logs, log, embedded=embedded, cluster=cluster, code=self.code, options=options
+        )
 
     def kill_one(self, lake: Path, where: str, options: list[str]) -> int:
         """Starts a job, waits for a phase and a little longer, kills; the job's exit code.

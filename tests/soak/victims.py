@@ -23,15 +23,21 @@ from tests.support.processes import (
     is_executor,
     is_java,
     is_locked,
+    local_workers,
     python_workers,
     stop_a_holder,
 )
 from udfs.kernels import jit
 
-EMBEDDED, STANDALONE = "embedded", "standalone"
-# Who is killed: the job's Python, its Java, a Python worker of Spark's, an executor's Java
+# Where tasks run: in processes without Spark, in the Spark of the command, on a cluster
+PROCESSES, EMBEDDED, STANDALONE = "processes", "embedded", "standalone"
+# Who is killed: the job's Python, its Java, a Python worker, an executor's Java
 DRIVER, JVM, WORKER, EXECUTOR = "driver", "driver's JVM", "Python worker", "executor's JVM"
-VICTIMS = {EMBEDDED: (DRIVER, JVM, WORKER), STANDALONE: (DRIVER, JVM, WORKER, EXECUTOR)}
+VICTIMS = {
+    PROCESSES: (DRIVER, WORKER),
+    EMBEDDED: (DRIVER, JVM, WORKER),
+    STANDALONE: (DRIVER, JVM, WORKER, EXECUTOR),
+}
 PHASES = ("start", "plan", "stage", "before the first commit", "between commits", "before the ledger", "end")
 
 
@@ -66,7 +72,7 @@ class Job:
         if kind == EXECUTOR:
             return [p for p in executors if is_executor(p)]
         roots = self.cluster.pids if self.cluster else (self.process.pid,)
-        return [worker for root in roots for worker in python_workers(root)]
+        return [worker for root in roots for worker in (*local_workers(root), *python_workers(root))]
 
     def stop_a_writer(self) -> int:
         """Stops a Python worker while it has a data file of the lake open; its pid."""
@@ -117,15 +123,16 @@ def start(
     logs: Path,
     log: Path,
     *,
+    embedded: bool = False,
     cluster: Cluster | None = None,
     code: Path | None = None,
     options: Sequence[str] = (),
     conf: dict[str, str] | None = None,
 ) -> Job:
-    """Starts the job: embedded by ``python -m``, on a cluster by spark-submit.
+    """Starts the job: by ``python -m``, on a cluster by spark-submit.
 
-    code: a zip of the project for the cluster's executors, which find its kernels compiled; conf: settings of
-    Spark there.
+    embedded: whether its tasks run in a Spark of its own. code: a zip of the project for the cluster's
+    executors, which find its kernels compiled; conf: settings of Spark there.
     """
     arguments = ["--source", str(logs), "--lake", str(lake), *options]
     known = data_files(lake) - in_tables(lake)
@@ -137,9 +144,8 @@ def start(
             process = cluster.submit(job, arguments, ROOT, settings, ["--py-files", str(code)], out)
         else:
             run = [sys.executable, "-m", "pipelines.decode_batches", *arguments]
-            environment = os.environ | {
-                "PYSPARK_SUBMIT_ARGS": f"--driver-java-options '{QUICK_JAVA}' pyspark-shell"
-            }
+            asked = {"PYSPARK_SUBMIT_ARGS": f"--driver-java-options '{QUICK_JAVA}' pyspark-shell"}
+            environment = os.environ | (asked if embedded else {})
             process = subprocess.Popen(run, cwd=ROOT, env=environment, stdout=out, stderr=out)
     return Job(lake, process, cluster, log, known)
 

@@ -71,6 +71,11 @@ def python_workers(pid: int) -> list[int]:
     return [child for daemon in daemons for child in of.get(daemon, ()) if child in daemons]
 
 
+def local_workers(pid: int) -> list[int]:
+    """The worker processes of jobs without Spark below this process."""
+    return [p for p in descendants(pid) if "-m udfs.worker" in command(p)]
+
+
 def open_files(pid: int) -> list[str]:
     """Paths of the files that a process has open."""
     found = []

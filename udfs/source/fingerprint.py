@@ -12,7 +12,6 @@ A header holds its batch's checksum, so another batch shows.
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 
@@ -114,36 +113,13 @@ def _content_crc32c(source: ByteSource, end: int) -> int:
     return value
 
 
-def check_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """``check`` for each row of TO_CHECK_SCHEMA: rows of CHECKED_SCHEMA."""
-    rows = batch.to_pylist()
-    marks = [
-        check(row["segment"], row["decoded_bytes"], row["fingerprint"], row["content_crc32c"]) for row in rows
-    ]
-    return pa.RecordBatch.from_arrays(
-        [batch.column("segment"), pa.array(marks, pa.string())], schema=CHECKED_SCHEMA
-    )
-
-
 def check_stage() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """``check_batch`` as a mapInArrow callable, for the executors of a cluster."""
+    """``check`` as a mapInArrow callable: rows of TO_CHECK_SCHEMA in, CHECKED_SCHEMA out, in their order."""
 
     def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield check_batch(batch)
+            marks = [check(*row.values()) for row in batch.to_pylist()]
+            arrays = [batch.column("segment"), pa.array(marks, pa.string())]
+            yield pa.RecordBatch.from_arrays(arrays, schema=CHECKED_SCHEMA)
 
     return stage
-
-
-def _serve() -> None:
-    """Checks the rows of an Arrow stream from standard input, and writes what it finds to standard output."""
-    with (
-        pa.ipc.open_stream(sys.stdin.buffer) as rows,
-        pa.ipc.new_stream(sys.stdout.buffer, CHECKED_SCHEMA) as out,
-    ):
-        for batch in rows:
-            out.write_batch(check_batch(batch))
-
-
-if __name__ == "__main__":  # one of the processes of ``pipelines.execute.file_checks``
-    _serve()

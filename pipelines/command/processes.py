@@ -1,0 +1,140 @@
+"""Worker processes of this machine: they run stages where no Spark is needed (``udfs.worker``)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from threading import Event, Lock
+from typing import IO
+
+import pyarrow as pa
+
+from pipelines.command.errors import RunFailed
+from udfs import worker
+from udfs.worker import MakeStage, StageFailed
+
+_ATTEMPTS = 4  # of a task, as many as Spark's in the embedded session
+
+
+class Processes:
+    """Up to ``number`` workers: one is started for a task when none is idle, and stays until ``close``."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self._tasks = self._finished = 0
+        self._lock = Lock()
+        self._all: list[_Worker] = []
+        self._idle: list[_Worker] = []
+
+    def run(self, make: MakeStage, tasks: Sequence[pa.Table]) -> list[pa.Table]:
+        """What the stage gives for the rows of each task, in the order of the tasks.
+
+        Raises a StageFailed or a RunFailed where all attempts of a task fail.
+        """
+        given_up = Event()
+        self._tasks, self._finished = len(tasks), 0
+        with ThreadPoolExecutor(self.number) as threads:
+            futures = [threads.submit(self._run, make, task, given_up) for task in tasks]
+            try:
+                for future in as_completed(futures):
+                    future.result()
+                    self._finished += 1
+            except BaseException:
+                given_up.set()
+                self.close()
+                raise
+        return [future.result() for future in futures]
+
+    def finished_share(self) -> float:
+        """The share of finished tasks in those of ``run``, 0 to 1."""
+        return self._finished / max(1, self._tasks)
+
+    def close(self) -> None:
+        """Ends the workers, those that run a task too."""
+        with self._lock:
+            for one in self._all:
+                one.end()
+            self._all, self._idle = [], []
+
+    def _run(self, make: MakeStage, task: pa.Table, given_up: Event) -> pa.Table:
+        failed: Exception = RunFailed("another task failed")
+        for _ in range(_ATTEMPTS):
+            one = self._take(given_up)
+            if one is None:
+                break
+            try:
+                answer = one.ask(make, task)
+            except StageFailed as error:
+                failed = error
+            except (EOFError, OSError):
+                failed = RunFailed(one.how_it_ended())
+                continue
+            else:
+                return answer
+            finally:
+                self._put_back(one)
+        raise failed
+
+    def _take(self, given_up: Event) -> _Worker | None:
+        """An idle worker, or a new one; None when the run is given up."""
+        with self._lock:
+            if given_up.is_set():
+                return None
+            if self._idle:
+                return self._idle.pop()
+            self._all.append(_Worker())
+            return self._all[-1]
+
+    def _put_back(self, one: _Worker) -> None:
+        with self._lock:
+            if one in self._all and one.is_alive:
+                self._idle.append(one)
+
+
+class _Worker:
+    """One process. It ends when its input does: also when this process is killed."""
+
+    def __init__(self) -> None:
+        path = os.pathsep.join(filter(None, sys.path))
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", worker.__name__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def ask(self, make: MakeStage, rows: pa.Table) -> pa.Table:
+        """What the stage gives for these rows. Raises a StageFailed; an OSError or EOFError if it ended."""
+        requests, answers = self._pipes()
+        worker.send_request(requests, make, rows)
+        return worker.receive_answer(answers)
+
+    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        return self._process.stdin, self._process.stdout
+
+    def how_it_ended(self) -> str:
+        with suppress(OSError):
+            self._pipes()[0].close()
+        code = self._process.wait()
+        if code >= 0:
+            return f"a worker process ended with code {code}"
+        hint = ", as the system does where memory is short" if code == -signal.SIGKILL else ""
+        return f"a worker process was ended by {signal.Signals(-code).name}{hint}"
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for pipe in self._pipes():
+            with suppress(OSError):  # what was not written yet is written when a pipe is closed
+                pipe.close()

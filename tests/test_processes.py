@@ -1,0 +1,111 @@
+"""Worker processes: every task is answered once, whatever becomes of the process that had it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pipelines.command.errors import RunFailed, one_line
+from pipelines.command.processes import Processes
+from tests.support import stages
+from tests.support.cluster import ROOT
+from tests.support.processes import children, local_workers, wait_for
+from udfs.worker import StageFailed
+
+
+@pytest.fixture
+def processes() -> Iterator[Processes]:
+    started = Processes(2)
+    yield started
+    started.close()
+    assert local_workers(os.getpid()) == []
+
+
+def tasks(*numbers: int) -> list[pa.Table]:
+    return [pa.table({"n": [n]}) for n in numbers]
+
+
+def found(answers: list[pa.Table]) -> list[int]:
+    return [n for answer in answers for n in answer.column("n").to_pylist()]
+
+
+def test_answers_come_in_the_order_of_the_tasks(processes: Processes) -> None:
+    many = pa.table({"n": range(5_000)})  # of more than one batch
+    answers = processes.run(stages.doubled, [*tasks(3, 1, 2), many])
+    assert found(answers) == [6, 2, 4, *range(0, 10_000, 2)]
+    assert [rows.num_rows for rows in processes.run(stages.doubled, [many.slice(0, 0)])] == [0]
+    assert processes.finished_share() == 1
+
+
+def test_workers_share_tasks_and_are_used_again(processes: Processes) -> None:
+    first = set(found(processes.run(stages.own_pid, tasks(*range(6)))))
+    assert len(first) == 2
+    assert set(found(processes.run(stages.own_pid, tasks(*range(6))))) == first
+    assert os.getpid() not in first
+
+
+def test_one_task_starts_one_worker(processes: Processes) -> None:
+    processes.run(stages.doubled, tasks(1))
+    assert len(local_workers(os.getpid())) == 1
+
+
+def test_what_a_library_prints_is_no_answer(processes: Processes, capfd: pytest.CaptureFixture[str]) -> None:
+    assert found(processes.run(partial(stages.doubled, "a warning"), tasks(1, 2))) == [2, 4]
+    told = capfd.readouterr()
+    assert (told.out, "a warning" in told.err) == ("", True)
+
+
+def test_an_error_of_a_stage_is_told_in_one_line(processes: Processes) -> None:
+    with pytest.raises(StageFailed) as failed:
+        processes.run(stages.refused, tasks(7))
+    assert one_line(failed.value) == "ValueError: nothing can be done with [7]"
+    assert found(processes.run(stages.doubled, tasks(1))) == [2]
+
+
+def test_a_task_of_a_killed_worker_is_done_by_another(processes: Processes, tmp_path: Path) -> None:
+    killed = partial(stages.killed, str(tmp_path / "mark"), 3)
+    assert found(processes.run(killed, tasks(1, 2, 3, 4, 5))) == [2, 4, 6, 8, 10]
+
+
+def test_a_task_that_kills_each_of_its_workers_fails(processes: Processes, tmp_path: Path) -> None:
+    with pytest.raises(RunFailed, match=r"^a worker process was ended by SIGKILL, as the system does where"):
+        processes.run(partial(stages.killed, str(tmp_path / "mark"), 99), tasks(1))
+    assert (tmp_path / "mark").stat().st_size == 4
+
+
+def test_where_no_worker_starts_the_task_fails(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    with pytest.raises(RunFailed, match=r"^a worker process ended with code 1$"):
+        processes.run(stages.doubled, tasks(1))
+
+
+def test_a_failed_task_ends_those_that_run_beside_it(processes: Processes) -> None:
+    with pytest.raises(StageFailed):
+        processes.run(stages.failing_or_stuck, tasks(0, 1, 0, 0))
+    assert local_workers(os.getpid()) == []
+
+
+def test_workers_of_a_killed_process_end_with_it() -> None:
+    """The kernel closes their input; nobody is left to end them."""
+    code = (
+        "from tests.test_processes import *\n"
+        "one = Processes(2)\n"
+        "pids = set(found(one.run(stages.own_pid, tasks(*range(6)))))\n"
+        "print(*pids, flush=True)\n"
+        "input()"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        pids = {int(pid) for pid in parent.stdout.readline().split()}
+        assert set(children()[parent.pid]) == pids
+        parent.kill()
+    assert len(pids) == 2
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), lambda: True)
