@@ -62,6 +62,15 @@ def test_what_a_library_prints_is_no_answer(processes: Processes, capfd: pytest.
     assert (told.out, "a warning" in told.err) == ("", True)
 
 
+def test_no_module_of_the_current_folder_is_taken_for_ours(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("pyarrow.py", "udfs.py"):
+        (tmp_path / name).write_text("raise ImportError('not this one')")
+    monkeypatch.chdir(tmp_path)
+    assert found(processes.run(stages.doubled, tasks(1))) == [2]
+
+
 def test_an_error_of_a_stage_is_told_in_one_line(processes: Processes) -> None:
     with pytest.raises(StageFailed) as failed:
         processes.run(stages.refused, tasks(7))

@@ -17,6 +17,7 @@ The way of a byte, one module a station::
     functions        columns of bytes -> columns of answers, for SQL        (column_functions)
     tasks            the one adapter: rows of slices in, reports or records out  (task_input)
     protocol         what the driver has to know of it: rows, options, names
+    worker           a process that runs these tasks where no Spark does
 
 ``values`` reads what the records of Kafka's internal topics hold: keys and values -> Arrow columns.
 ``layout`` names the positions, ``schema`` declares the tables, ``jit`` holds the one decorator.

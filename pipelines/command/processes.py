@@ -100,9 +100,9 @@ class _Worker:
     """One process. It ends when its input does: also when this process is killed."""
 
     def __init__(self) -> None:
-        path = os.pathsep.join(filter(None, sys.path))
+        path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", worker.__name__],
+            [sys.executable, "-P", "-m", worker.__name__],  # -P: no module of the current folder hides ours
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": path},
