@@ -8,6 +8,7 @@ import re
 import runpy
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -133,10 +134,16 @@ def test_explore_tells_records_from_committed_ones(run: Any, lake: str) -> None:
     assert {row.key for row in seen["headers"].collect()} <= headers
 
 
-def test_quality_shows_the_damage_and_what_it_cost(run: Any, lake: str, tmp_path: Path) -> None:
+def test_quality_shows_the_damage_and_what_it_cost(
+    run: Any, lake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere, temporary = tmp_path / "elsewhere", tmp_path / "temporary"
+    elsewhere.mkdir()
+    temporary.mkdir()
+    monkeypatch.chdir(elsewhere)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     shown: list[Any] = []
-    widgets = Widgets(lake=lake, output=str(tmp_path / "pages"))
-    seen = run(QUALITY, dbutils=widgets, display=shown.append)
+    seen = run(QUALITY, dbutils=Widgets(lake=lake), display=shown.append)
     assert shown == [seen["shares"], seen["checks"]]
     (damage,) = seen["damage"].collect()
     assert (damage.topic, damage.crc_failures) == ("bitflip-payload-v2-none", 1)
@@ -144,7 +151,10 @@ def test_quality_shows_the_damage_and_what_it_cost(run: Any, lake: str, tmp_path
     assert (lost.first_lost, lost.last_lost, lost.next_offset) == (31, 40, 41)
     failed = {row.check for row in seen["failed"].collect()}
     assert {"crc_failure_rate", "damaged_bytes", "hanging_transactions"} <= failed
-    assert (tmp_path / "pages" / "quality.html").read_text().lower().startswith("<!doctype html>")
+    page = Path(seen["summary"].page)
+    assert page.read_text().lower().startswith("<!doctype html>")
+    assert page.parent.parent == temporary  # where no folder was asked for
+    assert list(elsewhere.iterdir()) == []
 
 
 def test_transactions_are_those_that_the_broker_ended(run: Any, lake: str) -> None:
@@ -186,11 +196,11 @@ def test_defaults_serve_from_any_folder_and_leave_nothing_in_it(
     (checkout / "notebooks").mkdir()
     elsewhere.mkdir()
     monkeypatch.setattr(widgets_elsewhere, "ROOT", checkout)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.chdir(elsewhere)
     assert run(INGEST)["decoded"].segments == 1
-    for notebook in (EXPLORE, QUALITY):  # their widgets had other values above than the defaults
-        run(notebook, display=lambda figure: None)
-    for notebook in (TRANSACTIONS, FORMATS):
+    run(EXPLORE, display=lambda figure: None)  # its widgets had other values above than the defaults
+    for notebook in (QUALITY, TRANSACTIONS, FORMATS):
         settings = notebook.read_text().partition("get_session()")
         names: dict[str, Any] = {"__file__": str(notebook)}
         exec("".join(settings[:2]), names)

@@ -59,18 +59,27 @@ EMBEDDED = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # What only the web interface shows: a session of many queries fills its heap with it
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.ui.retainedExecutions": "1",
+    "spark.ui.retainedJobs": "1",
+    "spark.ui.retainedStages": "1",
 }
 
 # For a JVM that only plans:
 # - the first JIT compiler alone: the second would use a core for classes that run a few times. Java gives it
 #   48 MiB for its code by default: a session that runs many queries fills that, and compiles no more;
 # - no generated code: every Delta task generates hundreds of KB of it again, which costs more than it saves;
-# - no adaptive execution: planning again after each stage is most of the time of a query over a few rows.
+# - no adaptive execution: planning again after each stage is most of the time of a query over a few rows;
+# - small pages, one task after a shuffle: each join and each aggregation of a task clears a page, by default
+#   of 16 MiB or more.
 ONLY_PLANS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=128m",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
+    "spark.buffer.pageSize": "1m",
+    "spark.sql.shuffle.partitions": "1",
 }
 
 # Every JVM that Spark starts prints this line, at any log level
