@@ -88,7 +88,7 @@ def _serve(address: str, records: str, cores: str) -> None:
     for _ in sys.stdin:
         began = time.perf_counter()
         if not filled:
-            rows = spark.read.parquet(records).select("key", "value", "headers")
+            rows = spark.read.format("delta").load(records).select("key", "value", "headers")
             rows.write.format("kafka").options(**kafka).option("topic", _TOPIC).save()
             filled = True
         else:
