@@ -74,7 +74,8 @@ def seen(lake: str, spark: SparkSession | None = None) -> dict[str, list[str]]:
     statements = {view: f"SELECT {columns} FROM {view}" for view, columns in names.items()}
     if spark is None:
         return {view: sorted(without_java.answer(lake, one, "json")) for view, one in statements.items()}
-    return {view: sorted(with_spark.answer(spark, lake, one, "json")) for view, one in statements.items()}
+    with_spark.prepare(spark, lake, "\n".join(statements.values()))
+    return {view: sorted(with_spark.results(spark, one, "json")) for view, one in statements.items()}
 
 
 @pytest.fixture(scope="module")

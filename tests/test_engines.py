@@ -26,7 +26,7 @@ from pipelines.views.declared import SESSION_VIEWS, View
 from tests.support.corpus import ROOT as CORPUS
 from tests.support.docs import DOCS, README, blocks, bundled_sources
 from tests.support.edge_rows import make_edge_rows
-from tests.support.lake_rows import insert
+from tests.support.lake_rows import add_unpublished, insert
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +53,7 @@ OF_SPARK += tuple(
 
 @pytest.fixture(scope="module")
 def bundled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The lake of ``make run``, more logs and damage, and the tables of both reports."""
+    """The lake of ``make run``, more logs and damage, both reports' tables, and rows that do not count."""
     folder = tmp_path_factory.mktemp("engines")
     lake = str(folder / "lake")
     more = (
@@ -70,6 +70,7 @@ def bundled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> st
     decode_batches.run(spark, Settings(source=sources, lake=lake))
     quality_report.run(Settings(lake=lake), output=str(folder / "report"))
     format_report.run(spark, Settings(lake=lake, codec_levels="snappy", sample_batches=1))
+    add_unpublished(lake)
     return lake
 
 

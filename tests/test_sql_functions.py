@@ -16,6 +16,7 @@ from pipelines import decode_batches, ingest_raw
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
 from pipelines.engine.spark import answer, results
+from pipelines.views.declared import needed_names
 from tests.support import corpus
 from tests.support.logs import batch
 from udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS
@@ -122,6 +123,12 @@ def test_wrong_names_and_arguments_are_one_line(
         list(answer(spark, lake, statement, "table"))
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_session_gets_all_for_a_name_that_is_computed() -> None:
+    computed = "SELECT count(*) FROM IDENTIFIER('committed_' || 'records')"
+    assert needed_names(computed, ["records", "segments"]) >= {"committed_records", "records", "segments"}
+    assert needed_names("SELECT crc32c(x'00')", ["records", "segments"]) == set()
 
 
 def test_a_name_like_no_other_gets_no_suggestion(spark: SparkSession, lake: str) -> None:

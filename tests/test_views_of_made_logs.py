@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from deltalake import DeltaTable
 
 from pipelines import decode_batches
 from pipelines.command.settings import Settings
@@ -21,7 +20,7 @@ from pipelines.engine import answer as without_java
 from pipelines.engine import spark as with_spark
 from pipelines.views.declared import VIEWS, View
 from tests.support.answers import answer
-from tests.support.lake_rows import insert
+from tests.support.lake_rows import add_unpublished
 from tests.support.logs import batch, data, marker, put
 from tests.support.segment_maker import DELETE_HORIZON, Batch, Record
 
@@ -373,7 +372,10 @@ def test_commands_quote_a_hostile_topic(spark: SparkSession, tmp_path: Path) -> 
 
 
 def test_views_see_nothing_that_the_ledger_does_not_name(spark: SparkSession, tmp_path: Path) -> None:
-    """Rows that a run is committing, or left behind when it was killed, change no view."""
+    """Rows that a run is committing, or left behind when it was killed, change no view.
+
+    The lake of test_engines has such rows too: Spark's views give what DuckDB's give.
+    """
     bad, lake = batch(9, 2), str(tmp_path / "lake")
     ended = (data(0, 7, 2), marker(2, 7, commit=False))
     open_ = (data(20, 8, base_timestamp=NOW), written(21, NOW + HOUR), written(22, -1))
@@ -389,14 +391,5 @@ def test_views_see_nothing_that_the_ledger_does_not_name(spark: SparkSession, tm
     asked = {view.name: relation(view) for view in VIEWS}
     before = {name: sorted(map(repr, ask(statement))) for name, statement in asked.items()}
     assert all(before.values()), [name for name in before if not before[name]]
-    for table in ("records", "batches", "quarantine", "transactions"):
-        rows = DeltaTable(f"{lake}/{table}").to_pyarrow_table().to_pylist()
-        insert(lake, table, [{**row, "generation": row["generation"] + 1} for row in rows])
-        if table != "transactions":
-            position = "batch_position" if table == "records" else "position"
-            insert(lake, table, [{**row, position: 10**9} for row in rows])
-            insert(lake, table, [{**row, "segment": "file:///elsewhere/t-0/0.log"} for row in rows])
+    add_unpublished(lake)
     assert {name: sorted(map(repr, ask(statement))) for name, statement in asked.items()} == before
-    with_spark.prepare(spark, lake)
-    for name, statement in asked.items():
-        assert sorted(map(repr, rows_of(with_spark.results(spark, statement, "json")))) == before[name], name

@@ -4,12 +4,11 @@
 ``.venv/bin/pyspark`` work without settings and without activating the environment:
 
 * Delta's jars, resolved by Spark's own package resolution, are in ``pyspark/jars``. The jars that pyspark
-ships
-  are not replaced.
+  ships are not replaced.
 * ``find-spark-home`` finds this pyspark by ``.venv/bin/spark-distribution``, whichever ``python3`` is on
-PATH.
+  PATH.
 * ``pyspark/conf`` names this environment's Python for driver and workers, and has the project's log4j
-settings.
+  settings.
 """
 
 from __future__ import annotations

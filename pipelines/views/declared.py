@@ -130,10 +130,15 @@ VIEWS = tuple(view for view in SESSION_VIEWS if not view.in_session_only)
 
 
 def needed_names(statement: str, tables: Iterable[str]) -> set[str]:
-    """The tables and views that a statement names, and those that they read; all if it names none."""
+    """The tables and views that a statement names, and those that they read.
+
+    All of them for "", and where a name may be computed. tables: the names of the tables there are.
+    """
     views = {view.name: view for view in SESSION_VIEWS}
     known = {*views, *tables}
-    needed = known.intersection(re.findall(r"\w+", statement.lower())) or known
+    words = re.findall(r"\w+", statement.lower())
+    # IDENTIFIER('a' || 'b'), EXECUTE IMMEDIATE 'SELECT ...'
+    needed = known.intersection(words) if words and not {"identifier", "immediate"} & set(words) else known
     for view in reversed(SESSION_VIEWS):
         if view.name in needed:
             needed |= _named(view.select, known)

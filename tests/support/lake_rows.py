@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
-from deltalake import write_deltalake
+import pyarrow.compute as pc
+from deltalake import DeltaTable, write_deltalake
 
 from pipelines.lake.address import table_path
 from pipelines.lake.transactions import Read
@@ -19,6 +20,19 @@ def insert(lake: str, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
     declared = next(t for t in TABLES if t.name == table)
     arrow = pa.Table.from_pylist([dict(row) for row in rows], schema=declared.arrow_schema())
     write_deltalake(table_path(lake, table), arrow, mode="append")
+
+
+def add_unpublished(lake: str) -> None:
+    """Adds rows that no view may show: those of a run that is committing, or of one that was killed."""
+    for table in ("records", "batches", "quarantine", "transactions"):
+        rows = DeltaTable(table_path(lake, table)).to_pyarrow_table()
+        others = {"generation": pc.add(rows["generation"], 1)}
+        if table != "transactions":
+            others["batch_position" if table == "records" else "position"] = pa.repeat(10**9, len(rows))
+            others["segment"] = pa.repeat("file:///elsewhere/t-0/0.log", len(rows))
+        for name, values in others.items():
+            changed = rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), values)
+            write_deltalake(table_path(lake, table), changed, mode="append")
 
 
 def reader(lake: str) -> Read:
