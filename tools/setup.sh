@@ -24,6 +24,7 @@ echo "setup: installing the packages of requirements.lock into $venv" >&2
 echo "setup: compiling the kernels, resolving the Delta jars, archiving Java's classes" >&2
 "$venv/bin/python" -m tools.warm_kernels &
 kernels=$!
+trap 'kill "$kernels" 2>/dev/null || true' EXIT
 "$venv/bin/python" -m tools.spark_ready
 "$venv/bin/python" -m tools.class_archive
 wait "$kernels"
