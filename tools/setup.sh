@@ -19,8 +19,7 @@ if ! "$venv/bin/python" -c '' 2>/dev/null; then
         fail "$python cannot make an environment: install its venv module (for example python3-venv)"
 fi
 echo "setup: installing the packages of requirements.lock into $venv" >&2
-# --no-compile: Python compiles a module when it is first imported, and most never are
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 echo "setup: compiling the kernels, resolving the Delta jars, archiving Java's classes" >&2
 "$venv/bin/python" -m tools.warm_kernels &
 kernels=$!
