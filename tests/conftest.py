@@ -49,6 +49,8 @@ _OVER_ALL = {
     "test_damage_embedded",
     "test_damage_framing",
     "test_damage_legacy",
+    "test_data_source_stream",
+    "test_quality_checks",
 }
 _SAMPLE = 8
 

@@ -161,7 +161,7 @@ def test_data_files_are_on_the_disk_before_the_intent_names_them(
                 assert written < last(order[:intent], folder)
 
 
-@pytest.mark.parametrize("sink", ["arrow", "spark"])
+@pytest.mark.parametrize("sink", ["arrow", pytest.param("spark", marks=pytest.mark.spark)])
 def test_commits_are_on_the_disk_before_the_ledger_and_the_end_rely_on_them(
     tmp_path: Path, logs: Path, sink: str
 ) -> None:
