@@ -144,7 +144,7 @@ def test_every_answer_on_the_page_of_questions_runs(
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     shutil.copytree(bundled, tmp_path / "lake")
     monkeypatch.chdir(tmp_path)
-    answers = [list(answer(spark, "lake", statement)) for statement in blocks(page, "sql")]
+    answers = [answer(spark, "lake", statement) for statement in blocks(page, "sql")]
     assert answers[-1]
     commands = [shlex.split(block) for block in blocks(page, "sh")]
     assert [command[0] for command in commands] == ["kafka-log-lake"] * len(commands)

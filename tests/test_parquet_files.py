@@ -69,7 +69,7 @@ def test_every_reader_reads_every_codec(
 
 
 @pytest.mark.parametrize("sink", ["arrow", "spark"])
-@pytest.mark.parametrize(("codec", "fast", "small"), [("zstd", -7, 9), ("gzip", 1, 9)])
+@pytest.mark.parametrize(("codec", "fast", "small"), [("zstd", -7, 19), ("gzip", 1, 9)])
 def test_a_higher_level_gives_smaller_files(
     spark: SparkSession, logs: Path, tmp_path: Path, sink: str, codec: str, fast: int, small: int
 ) -> None:

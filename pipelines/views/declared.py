@@ -136,9 +136,9 @@ def needed_names(statement: str, tables: Iterable[str]) -> set[str]:
     """
     views = {view.name: view for view in SESSION_VIEWS}
     known = {*views, *tables}
-    words = re.findall(r"\w+", statement.lower())
-    # IDENTIFIER('a' || 'b'), EXECUTE IMMEDIATE 'SELECT ...'
-    needed = known.intersection(words) if words and not {"identifier", "immediate"} & set(words) else known
+    words = set(re.findall(r"\w+", statement.lower()))
+    computed = words & {"identifier", "immediate"}  # IDENTIFIER('a' || 'b'), EXECUTE IMMEDIATE 'SELECT ...'
+    needed = known if computed or not words else known & words
     for view in reversed(SESSION_VIEWS):
         if view.name in needed:
             needed |= _named(view.select, known)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pipelines.command.java import java_command
+from pipelines.command.session import ONLY_PLANS
 
 # Variables with a user's own options. Java refuses to start where two collectors are named
 _OF_USERS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS")
@@ -28,21 +29,18 @@ def _large_pages() -> list[str]:
 
 
 _QUICK = [
-    "-XX:TieredStopAtLevel=1",
-    "-XX:ReservedCodeCacheSize=128m",
+    *ONLY_PLANS["spark.driver.extraJavaOptions"].split(),
     "-Djdk.lang.Process.launchMechanism=VFORK",
     *_large_pages(),
     *([] if _NAMES_ONE else [_COLLECTOR]),
 ]
 QUICK_JAVA = " ".join(_QUICK)
 
-
-# For the Spark of a command. It collects less often, and generates no code: for a few rows that takes longer
-# than it saves
-_QUICK_SPARK = (
-    "-Xmn400m -Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN "
-    "-Dspark.sql.adaptive.enabled=false -Dspark.buffer.pageSize=1m"
-)
+# For the Spark of a command, which collects less often, and plans as the session of all tests does. How many
+# tasks follow a shuffle is left to the command
+_NOT_OF_COMMANDS = ("spark.driver.extraJavaOptions", "spark.sql.shuffle.partitions")
+_PLANS = [f"-D{name}={value}" for name, value in ONLY_PLANS.items() if name not in _NOT_OF_COMMANDS]
+_QUICK_SPARK = " ".join(["-Xmn400m", *_PLANS])
 
 
 def _before(quick: str, own: str) -> str:
