@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import os
 import struct
 from collections.abc import Callable, Iterator
@@ -15,8 +14,8 @@ import pytest
 from pipelines import decode_batches, ingest_raw
 from pipelines.command.settings import Settings
 from pipelines.plan.headers import Header, headers, is_older, read_time_index
+from pipelines.views.register import register
 from tests.support import corpus
-from tests.support.answers import answer
 from tests.support.logs import batch, contents, data, marker, put, rows, versions
 from tests.support.quality import over_partitions
 from tests.support.segment_maker import Batch, Record
@@ -317,7 +316,8 @@ def test_what_is_left_out_is_no_loss(spark: SparkSession, lake: str, tmp_path: P
     source = (str(tmp_path / "src"),)
 
     def ask(statement: str) -> list[tuple[Any, ...]]:
-        return [tuple(json.loads(line).values()) for line in answer(spark, lake, statement)]
+        register(spark, lake, statement)
+        return [tuple(row) for row in spark.sql(statement).collect()]
 
     run(spark, lake, source, offsets="0:1")
     run(spark, lake, source, offsets="6:")
