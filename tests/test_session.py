@@ -21,7 +21,6 @@ from pipelines.command.settings import Settings
 from tests.support.java import QUICK_ENVIRONMENT
 from tests.support.logs import batch, put, rows
 from tools.spark_ready import SPARK_ENV
-from udfs.spark.protocol import StageOptions, stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,22 +59,60 @@ def test_workers_run_this_python_and_find_the_packages(spark: SparkSession) -> N
     assert told == [sys.executable, str(ROOT / "udfs" / "__init__.py")]
 
 
-def test_a_worker_collects_no_garbage_among_its_modules(spark: SparkSession) -> None:
-    """pyspark collects after each task; with all modules that is most of the time of a small task."""
-    verify = stage("verify", StageOptions("run", 0, 1, 1, 1, "", "zstd"))
-
+def test_a_worker_starts_with_the_decoder_and_collects_no_garbage_in_it(spark: SparkSession) -> None:
     def tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import gc
         import sys
 
         import pyarrow
 
-        list(verify(iter(())))
-        left = sum(1 for one in gc.get_objects() if one is vars(sys.modules["udfs.segment_decoder"]))
+        decoder = sys.modules.get("udfs.segment_decoder")
+        collected = any(one is vars(decoder) for one in gc.get_objects())
         for _ in batches:
-            yield pyarrow.record_batch({"left": [left]})
+            yield pyarrow.record_batch({"loaded": [decoder is not None], "collected": [collected]})
 
-    assert [row["left"] for row in spark.range(1).mapInArrow(tell, "left long").collect()] == [0]
+    told = spark.range(1).mapInArrow(tell, "loaded boolean, collected boolean").first()
+    assert told is not None
+    assert tuple(told) == (True, False)
+
+
+def test_what_the_first_task_of_a_worker_loads_is_no_garbage() -> None:
+    """pyspark collects after each task; with all modules that is most of the time of a small task."""
+    code = """
+import gc
+from udfs.spark.protocol import StageOptions, stage
+
+def task():
+    list(stage("verify", StageOptions("run", 0, 1, 1, 1, "", "zstd"))(iter(())))
+
+def collected(one):
+    return any(each is one for each in gc.get_objects())
+
+import udfs.segment_decoder
+task()
+loaded = ["by the first task"]
+assert collected(loaded) and not collected(vars(udfs.segment_decoder))
+task()
+later = ["by the second task"]
+assert not collected(loaded)
+task()
+assert collected(later)
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_spark_s_processes_compile_nothing_of_pyspark() -> None:
+    """Python processes of Spark import an archive of sources, which setup gives the compiled modules."""
+    archive = Path(sys.executable).parent / "spark-distribution" / "python" / "lib" / "pyspark.zip"
+    code = "import pyspark.sql.worker; print(pyspark.__file__, pyspark.sql.worker.__file__)"
+    environment = {**os.environ, "PYTHONPATH": str(archive)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [
+        f"{archive}/pyspark/__init__.pyc",
+        f"{archive}/pyspark/sql/worker/__init__.pyc",
+    ]
 
 
 @pytest.mark.parametrize(

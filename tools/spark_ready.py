@@ -9,10 +9,13 @@
   PATH.
 * ``pyspark/conf`` names this environment's Python for driver and workers, and has the project's log4j
   settings.
+* Python workers import ``pyspark.zip``, which ships sources alone: the compiled modules lie beside them, so
+  that a process that Spark starts does not compile all that it imports, for 0.4 s.
 """
 
 from __future__ import annotations
 
+import compileall
 import os
 import re
 import shutil
@@ -20,6 +23,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from py_compile import PycInvalidationMode
+from zipfile import ZipFile
 
 import pyspark
 
@@ -82,6 +87,22 @@ def install_jars(jars: list[Path], target: Path) -> None:
         part.replace(target / name)
 
 
+def compile_modules(archive: Path) -> None:
+    """Adds the compiled modules to an archive of sources that has none."""
+    with ZipFile(archive) as source:
+        if any(name.endswith(".pyc") for name in source.namelist()):
+            return
+        with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
+            content, made = Path(folder, "content"), Path(folder, "made")
+            source.extractall(content)
+            # their paths are the sources', which tracebacks show
+            unchecked = PycInvalidationMode.UNCHECKED_HASH
+            compileall.compile_dir(
+                content, ddir=str(archive), quiet=2, legacy=True, invalidation_mode=unchecked
+            )
+            os.replace(shutil.make_archive(str(made), "zip", content), archive)
+
+
 def write_conf(home: Path, project: Path) -> None:
     """Writes ``pyspark/conf``, which Spark's scripts read by themselves."""
     conf = home / "conf"
@@ -103,6 +124,7 @@ def main() -> None:
     delta_name = ":".join(DELTA_PACKAGE.split(":")[1:]).replace(":", "-") + ".jar"
     if not (home / "jars" / delta_name).exists():
         install_jars(resolve(DELTA_PACKAGE, home), home / "jars")
+    compile_modules(home / "python" / "lib" / "pyspark.zip")
     write_conf(home, Path(__file__).resolve().parent.parent)
     link_distribution(home)
 

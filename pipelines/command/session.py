@@ -64,6 +64,8 @@ EMBEDDED = {
     "spark.sql.ui.retainedExecutions": "1",
     "spark.ui.retainedJobs": "1",
     "spark.ui.retainedStages": "1",
+    # A worker starts with the decoder loaded
+    "spark.python.daemon.module": "udfs.spark.daemon",
 }
 
 # For a JVM that only plans:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import time
@@ -67,7 +68,7 @@ def is_executor(pid: int) -> bool:
 def python_workers(pid: int) -> list[int]:
     """What Spark's Python daemons below this process have forked: the workers, idle ones too."""
     of = children()
-    daemons = [p for p in descendants(pid) if "-m pyspark.daemon" in command(p)]
+    daemons = [p for p in descendants(pid) if re.search(r"-m (pyspark|udfs\.spark)\.daemon ", command(p))]
     return [child for daemon in daemons for child in of.get(daemon, ()) if child in daemons]
 
 

@@ -6,7 +6,6 @@ would keep the start of every job waiting for a second.
 
 from __future__ import annotations
 
-import gc
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -148,9 +147,7 @@ def stage(name: StageName, options: StageOptions) -> Stage:
     def run(batches: ArrowBatches) -> ArrowBatches:
         from udfs.spark import tasks
 
-        # After each task pyspark collects garbage, 0.1 s over the objects of all modules: these are left out
-        if not gc.get_freeze_count():
-            gc.freeze()
+        tasks.keep_modules()
         makers: dict[str, Callable[[StageOptions], Stage]] = vars(tasks)
         yield from makers[name](options)(batches)
 
