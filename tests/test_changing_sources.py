@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipelines import decode_batches, ingest_raw
 from pipelines.command.settings import Settings
 from pipelines.execute import job
 from pipelines.execute.decode import Decoder
+from tests.support import as_command
 from tests.support.logs import batch, batches, contents, put, rows
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ LEFT = {("goes-on", 0), ("deleted", 0), ("cut", 0), ("appended-closed", 0), ("me
 
 
 def decode(spark: SparkSession, lake: Path, logs: Path, **settings: Any) -> Summary:
-    return decode_batches.run(spark, Settings(lake=str(lake), source=(str(logs),), **settings))
+    return as_command.decode(spark, Settings(lake=str(lake), source=(str(logs),), **settings))
 
 
 def offsets(lake: Path) -> dict[str, list[int]]:
@@ -194,13 +194,13 @@ def test_what_changes_before_it_is_landed_is_landed_by_the_next_run(
     shutil.copytree(lake_template, lake)
     settings = Settings(lake=str(lake), source=(str(logs),), sink=sink)
     before(logs)
-    ingest_raw.run(spark, settings)
+    as_command.ingest(spark, settings)
     planned(logs)
     with pytest.MonkeyPatch.context() as patch:
         change_once(patch, job, "make_plan", logs, returned=True)
-        ingest_raw.run(spark, settings)
+        as_command.ingest(spark, settings)
     landed = {(r["topic"], r["file_base_offset"]) for r in rows(str(lake), "raw_segments")}
     assert landed & LEFT == {("goes-on", 0)}
-    ingest_raw.run(spark, settings)
-    decode_batches.run(spark, Settings(lake=str(lake), from_raw=True))
+    as_command.ingest(spark, settings)
+    as_command.decode(spark, Settings(lake=str(lake), from_raw=True))
     assert contents(str(lake)) == expected

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipelines import decode_batches
 from pipelines.command.settings import Settings
 from pipelines.engine.answer import arrow
 from pipelines.execute.summary import Summary
@@ -17,6 +16,7 @@ from pipelines.scanning import report
 from pipelines.scanning.findings import Findings
 from pipelines.source.checkpoints import Checkpoint, Checkpoints
 from pipelines.views.register import register
+from tests.support import as_command
 from tests.support.logs import batch, batches, put
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class Lake:
         self.spark, self.address, self.logs = spark, address, logs
 
     def run(self, **settings: Any) -> Summary:
-        return decode_batches.run(
+        return as_command.decode(
             self.spark, Settings(lake=self.address, source=(str(self.logs),), **settings)
         )
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from pipelines import decode_batches
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
 from pipelines.engine import answer as without_java
@@ -26,6 +25,7 @@ from pipelines.plan.ledger import LedgerRow
 from tests.soak import scenario
 from tests.soak.scenario import change as after
 from tests.soak.scenario import first_state as before
+from tests.support import as_command
 from tests.support.dying import ARROW_POINTS, SPARK_POINTS, DiedError, arrange
 from tests.support.logs import TABLES, batch, batches, contents, put, rows, versions
 from udfs.arrow.parquet_sink import DataFile
@@ -38,7 +38,7 @@ POINTS = [("arrow", p) for p in ARROW_POINTS] + [("spark", p) for p in SPARK_POI
 
 
 def decode(spark: SparkSession, lake: str, source: Path, **settings: Any) -> None:
-    decode_batches.run(spark, Settings(lake=lake, source=(str(source),), **settings))
+    as_command.decode(spark, Settings(lake=lake, source=(str(source),), **settings))
 
 
 def die_at(point: Any, spark: SparkSession, lake: str, source: Path, **settings: Any) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines import decode_batches, format_report, quality_report
+from pipelines import format_report, quality_report
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
 from pipelines.engine import answer as without_java
@@ -23,6 +23,7 @@ from pipelines.engine.errors import Unsupported
 from pipelines.engine.files import write_parquet
 from pipelines.engine.names import spark_functions
 from pipelines.views.declared import SESSION_VIEWS, View
+from tests.support import as_command
 from tests.support.corpus import ROOT as CORPUS
 from tests.support.docs import DOCS, README, blocks, bundled_sources
 from tests.support.edge_rows import make_edge_rows
@@ -67,7 +68,7 @@ def bundled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> st
     hostile = ("hostile/zstd-corrupt-head-0", "hostile/truncated-*")
     sources = (*bundled_sources(), *(str(CORPUS / name) for name in more))
     sources += tuple(str(CORPUS / name) for name in hostile if list(CORPUS.glob(name)))
-    decode_batches.run(spark, Settings(source=sources, lake=lake))
+    as_command.decode(spark, Settings(source=sources, lake=lake))
     quality_report.run(Settings(lake=lake), output=str(folder / "report"))
     format_report.run(spark, Settings(lake=lake, codec_levels="snappy", sample_batches=1))
     add_unpublished(lake)

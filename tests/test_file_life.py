@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipelines import decode_batches, ingest_raw
 from pipelines.command.settings import Settings
+from tests.support import as_command
 from tests.support.logs import batch, batches, contents, put, rows
 
 if TYPE_CHECKING:
@@ -272,7 +272,7 @@ def offsets(lake: str) -> list[int]:
 def fresh(spark: SparkSession, template: str, source: Path) -> dict[str, list[dict]]:
     lake = str(source.parent / f"fresh-{len(os.listdir(source.parent))}")
     shutil.copytree(template, lake)
-    decode_batches.run(spark, Settings(lake=lake, source=(str(source),), follow_symlinks=True))
+    as_command.decode(spark, Settings(lake=lake, source=(str(source),), follow_symlinks=True))
     return contents(lake)
 
 
@@ -283,12 +283,12 @@ def test_the_tables_hold_what_the_files_hold(
     logs = tmp_path / "logs"
     for then in life(logs / "a-0"):
         settings = Settings(lake=lake, source=(str(logs),), follow_symlinks=True)
-        summary = decode_batches.run(spark, settings)
+        summary = as_command.decode(spark, settings)
         assert offsets(lake) == then.offsets
         assert any(then.warning in warning for warning in [*summary.warnings, ""])
         if not then.kept:
             assert contents(lake) == fresh(spark, lake_template, logs)
-        again = decode_batches.run(spark, settings)
+        again = as_command.decode(spark, settings)
         assert (again.segments, offsets(lake)) == (0, then.offsets)
 
 
@@ -309,21 +309,21 @@ def test_so_they_do_where_the_bytes_are_landed_first(
 ) -> None:
     logs = tmp_path / "logs"
     for then in life(logs / "a-0"):
-        ingest_raw.run(spark, Settings(lake=lake, source=(str(logs),), follow_symlinks=True))
-        decode_batches.run(spark, Settings(lake=lake, from_raw=True))
+        as_command.ingest(spark, Settings(lake=lake, source=(str(logs),), follow_symlinks=True))
+        as_command.decode(spark, Settings(lake=lake, from_raw=True))
         assert offsets(lake) == then.offsets
 
 
 def test_landed_bytes_never_take_away_what_files_gave(spark: SparkSession, lake: str, tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     path = put(logs / "a-0", 0, *batches(0, 3))
-    ingest_raw.run(spark, Settings(lake=lake, source=(str(logs),)))
+    as_command.ingest(spark, Settings(lake=lake, source=(str(logs),)))
     put(logs / "a-0", 0, *batches(0, 6))
-    decode_batches.run(spark, Settings(lake=lake, source=(str(logs),)))
+    as_command.decode(spark, Settings(lake=lake, source=(str(logs),)))
     path.unlink()
-    decode_batches.run(spark, Settings(lake=lake, from_raw=True))
+    as_command.decode(spark, Settings(lake=lake, from_raw=True))
     assert offsets(lake) == list(range(18))
-    decode_batches.run(spark, Settings(lake=lake, from_raw=True, redecode="a-0"))
+    as_command.decode(spark, Settings(lake=lake, from_raw=True, redecode="a-0"))
     assert offsets(lake) == list(range(18))
 
 
@@ -332,9 +332,9 @@ def test_one_copy_goes_to_the_replica_that_overtakes(spark: SparkSession, lake: 
     put(logs / "broker 1" / "a-0", 0, *batches(0, 4))
     put(logs / "broker 2" / "a-0", 0, *batches(0, 3))
     settings = Settings(lake=lake, source=(str(logs),), one_copy=True)
-    decode_batches.run(spark, settings)
+    as_command.decode(spark, settings)
     assert offsets(lake) == list(range(12))
     put(logs / "broker 2" / "a-0", 0, *batches(0, 5))
-    summary = decode_batches.run(spark, settings)
+    summary = as_command.decode(spark, settings)
     assert offsets(lake) == list(range(15))
     assert any("--one-copy takes another copy" in warning for warning in summary.warnings)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
-from pipelines import decode_batches, format_report
+from pipelines import format_report
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
 from pipelines.lake.create import create_tables
 from pipelines.report.savings_text import by_topic, to_json, to_text
 from pipelines.views.register import register
-from tests.support import logs
+from tests.support import as_command, logs
 from tests.support.segment_maker import Batch, Record
 from udfs.format.report_tables import FORMAT_SAVINGS
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def small_lake(spark: SparkSession, lake: str, root: Path, topic: str = "t", records: int = 40) -> Settings:
     logs.put(root / f"{topic}-0", 0, *logs.batches(0, records // 4, records=4))
-    decode_batches.run(spark, Settings(source=(str(root),), lake=lake))
+    as_command.decode(spark, Settings(source=(str(root),), lake=lake))
     return Settings(lake=lake, codec_levels="gzip,snappy", sample_batches=3)
 
 
@@ -58,7 +58,7 @@ def test_runs_stay_beside_each_other_and_the_same_run_writes_nothing(
     assert DeltaTable(f"{lake}/format_savings").version() == 1  # 0 creates the table
     dearer = format_report.run(spark, replace(asked, price_per_gb_month=1.0))
     logs.put(tmp_path / "logs" / "t-0", 40, logs.batch(40, 5))
-    decode_batches.run(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake))
+    as_command.decode(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake))
     grown = format_report.run(spark, replace(asked, price_per_gb_month=1.0))
     assert dearer.is_new
     assert grown.is_new
@@ -77,7 +77,7 @@ def test_a_sample_is_spread_over_all_batches(spark: SparkSession, lake: str, tmp
         texts = chance.randbytes(600).hex() if i >= 20 else "a" * 1200
         written.append(logs.batch(i * 3, 3, text=texts))
     logs.put(tmp_path / "logs" / "t-0", 0, *written)
-    decode_batches.run(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake))
+    as_command.decode(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake))
     sizes = {}
     for batches in (4, 40):
         asked = Settings(lake=lake, codec_levels="gzip", sample_batches=batches)
@@ -93,7 +93,7 @@ def test_a_very_large_record_is_in_no_sample(spark: SparkSession, lake: str, tmp
     large = Batch(records=(Record(value=bytes(17 << 20)),)).encode()
     logs.put(tmp_path / "logs" / "both-0", 0, large, logs.batch(1, 3))
     logs.put(tmp_path / "logs" / "large-0", 0, large)
-    decode_batches.run(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake))
+    as_command.decode(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake))
     report = format_report.run(spark, Settings(lake=lake, codec_levels="snappy"))
     rows = [row for row in report.rows.to_pylist() if row["layout"] == "v2" and row["batch_records"] is None]
     (estimated,) = [row for row in rows if row["basis"] == "estimated"]
@@ -112,7 +112,7 @@ def test_the_lake_stays_whole(spark: SparkSession, lake: str, tmp_path: Path) ->
     format_report.run(spark, asked)
     assert logs.versions(lake) == before
     create_tables(lake)
-    assert decode_batches.run(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake)).segments == 0
+    assert as_command.decode(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake)).segments == 0
     metadata = DeltaTable(f"{lake}/format_savings").metadata()
     assert metadata.description == FORMAT_SAVINGS.comment
     register(spark, lake, "format_savings")
@@ -134,7 +134,7 @@ def test_hostile_names_are_names(spark: SparkSession, lake: str, tmp_path: Path)
 def test_the_summary_adds_up_partitions(spark: SparkSession, lake: str, tmp_path: Path) -> None:
     for partition in (0, 1):
         logs.put(tmp_path / "logs" / f"t-{partition}", 0, *logs.batches(0, 5 + partition, records=2))
-    decode_batches.run(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake))
+    as_command.decode(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake))
     report = format_report.run(spark, Settings(lake=lake, codec_levels="gzip:9,snappy", topics="t"))
     (told,) = by_topic(report)
     size = sum(path.stat().st_size for path in tmp_path.glob("logs/t-*/*.log"))

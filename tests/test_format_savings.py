@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipelines import decode_batches, format_report
+from pipelines import format_report
 from pipelines.command.settings import Settings
 from pipelines.report.format_savings import Report
 from pipelines.views.register import register
 from tests.kafka.writer import Form, Written, write_segments
-from tests.support import logs
+from tests.support import as_command, logs
 from tests.support.corpus import ROOT as CORPUS
 from tools import tables_doc
 from udfs.format.report_tables import FORMAT_SAVINGS
@@ -92,7 +92,7 @@ def made(
     put(root / "logs", "single", judged["plain"][Form(1, 10)])
     put(root / "logs", "untimed", judged["untimed"][Form(0, 7, "gzip", 6)])
     lake = str(root / "lake")
-    decode_batches.run(spark, Settings(source=(str(root / "logs"),), lake=lake))
+    as_command.decode(spark, Settings(source=(str(root / "logs"),), lake=lake))
     return lake, format_report.run(spark, Settings(lake=lake, codec_levels=LEVELS))
 
 
@@ -259,7 +259,7 @@ def test_batches_of_brokers_take_as_v2_what_they_expand_to(spark: SparkSession, 
     hostile = ("batch-of-61-bytes-0", "attrs-logappendtime-0")
     sources = [str(CORPUS / case) for case in cases] + [str(CORPUS / "hostile" / name) for name in hostile]
     lake = str(tmp_path / "lake")
-    decode_batches.run(spark, Settings(source=tuple(sources), lake=lake))
+    as_command.decode(spark, Settings(source=tuple(sources), lake=lake))
     format_report.run(spark, Settings(lake=lake, codec_levels="gzip"))
     register(spark, lake, "batches, format_savings")
     expanded = spark.sql(
@@ -277,7 +277,7 @@ def test_batches_of_brokers_take_as_v2_what_they_expand_to(spark: SparkSession, 
 def test_control_batches_are_apart(spark: SparkSession, lake: str, tmp_path: Path) -> None:
     batches = [logs.data(0, 7, records=3), logs.marker(3, 7), logs.data(4, 7, records=1)]
     logs.put(tmp_path / "logs" / "t-0", 0, *batches)
-    decode_batches.run(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake))
+    as_command.decode(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake))
     rows = format_report.run(spark, Settings(lake=lake, codec_levels="gzip")).rows.to_pylist()
     (control,) = [row for row in rows if row["layout"] == "control"]
     assert (control["records"], control["batches"], control["bytes"]) == (1, 1, len(batches[1]))
@@ -291,7 +291,7 @@ def test_batches_end_with_their_segment(spark: SparkSession, lake: str, tmp_path
     """As in Kafka, where no batch lies in two segments: 12 and 3 records are 2 and 1 batches of 10."""
     for base, records in ((0, 12), (12, 3)):
         logs.put(tmp_path / "logs" / "t-0", base, logs.batch(base, records))
-    decode_batches.run(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake))
+    as_command.decode(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake))
     found = rows_by_name(format_report.run(spark, Settings(lake=lake, codec_levels="gzip")))
     assert found["t", 2, "v2", 10, "none", None]["batches"] == 3
     written = write_segments([Written(i, 0, b"k%d" % (i % 12), b"v%d" % i) for i in range(12)], [Form(2, 10)])

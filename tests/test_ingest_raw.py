@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import crc32c
 import pytest
 
-from pipelines import decode_batches, ingest_raw
 from pipelines.command.settings import Settings
 from pipelines.source.naming import NULL_TO_SPARK
+from tests.support import as_command
 from tests.support.logs import batch, batches, contents, put, rows, versions
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ def logs(tmp_path: Path) -> Path:
 
 
 def ingest(spark: SparkSession, lake: str, source: Path, **settings: Any) -> Summary:
-    return ingest_raw.run(spark, Settings(lake=lake, source=(str(source),), **settings))
+    return as_command.ingest(spark, Settings(lake=lake, source=(str(source),), **settings))
 
 
 def decode_raw(spark: SparkSession, lake: str) -> Summary:
-    return decode_batches.run(spark, Settings(lake=lake, from_raw=True))
+    return as_command.decode(spark, Settings(lake=lake, from_raw=True))
 
 
 def landed(lake: str) -> dict[str, bytes]:
@@ -130,7 +130,7 @@ def test_decoding_in_steps_from_raw_gives_the_tables_of_the_files(
     assert (summary.segments, summary.unchanged) == (2, 1)
     from_files = str(logs.parent / "from files")
     shutil.copytree(lake_template, from_files)
-    decode_batches.run(spark, Settings(lake=from_files, source=(str(logs),)))
+    as_command.decode(spark, Settings(lake=from_files, source=(str(logs),)))
     assert contents(lake) == contents(from_files)
 
 
@@ -146,12 +146,12 @@ def test_a_mark_may_lie_across_chunks(spark: SparkSession, lake: str, logs: Path
 def test_files_and_raw_share_the_ledger(spark: SparkSession, lake: str, logs: Path) -> None:
     put(logs / "a-0", 0, *batches(0, 3), batch(9)[:40])
     ingest(spark, lake, logs)
-    decode_batches.run(spark, Settings(lake=lake, source=(str(logs),)))
+    as_command.decode(spark, Settings(lake=lake, source=(str(logs),)))
     assert decode_raw(spark, lake).segments == 0
     put(logs / "a-0", 0, *batches(0, 5))
     ingest(spark, lake, logs)
     assert decode_raw(spark, lake).batches == 2
-    assert decode_batches.run(spark, Settings(lake=lake, source=(str(logs),))).segments == 0
+    assert as_command.decode(spark, Settings(lake=lake, source=(str(logs),))).segments == 0
 
 
 def test_a_topic_that_spark_would_write_as_null_is_skipped_for_its_sink(
@@ -161,7 +161,7 @@ def test_a_topic_that_spark_would_write_as_null_is_skipped_for_its_sink(
     put(logs / "a-0", 0, *batches(0, 3))
     ingest(spark, lake, logs)
     settings = Settings(lake=lake, from_raw=True, sink="spark")
-    summary = decode_batches.run(spark, settings)
+    summary = as_command.decode(spark, settings)
     assert summary.skipped == {NULL_TO_SPARK: 1}
     assert {row["topic"] for row in rows(lake, "records")} == {"a"}
     assert decode_raw(spark, lake).records == 9

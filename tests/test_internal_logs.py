@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pipelines
-from pipelines import decode_batches
 from pipelines.command.settings import Settings
+from tests.support import as_command
 from tests.support.logs import marker, put
 from tests.support.segment_maker import TRANSACTIONAL, Batch, Record
 
@@ -95,7 +95,7 @@ def ask(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
     put(logs / "__share_group_state-0", 0, Batch(records).encode())
     records = [Record(key=None, value=bytes.fromhex(value)) for value in REMOTE]
     put(logs / "__remote_log_metadata-0", 0, Batch(records).encode())
-    decode_batches.run(spark, Settings(source=(str(logs),), lake=lake))
+    as_command.decode(spark, Settings(source=(str(logs),), lake=lake))
     pipelines.register(spark, lake)
     return lambda sql: [tuple(row) for row in spark.sql(sql).collect()]
 

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pipelines
-from pipelines import decode_batches
 from pipelines.command.settings import Settings
 from pipelines.engine.spark import answer
-from tests.support import dumps
+from tests.support import as_command, dumps
 from tests.support.corpus import ORACLE
 from tests.support.corpus import ROOT as CORPUS
 from tests.support.dumps import DUMPS, Dumped
@@ -33,7 +32,7 @@ CASES = ("v2-internal", "v2-codec-gzip", "v2-names", "v2-txn-commit")
 def internal(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     lake = str(tmp_path_factory.mktemp("internal") / "lake")
     sources = tuple(str(CORPUS / case) for case in CASES)
-    decode_batches.run(spark, Settings(source=sources, lake=lake))
+    as_command.decode(spark, Settings(source=sources, lake=lake))
     return lake
 
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
-from pipelines import decode_batches, ingest_raw, maintain
+from pipelines import maintain
 from pipelines.command.settings import Settings
 from pipelines.lake.intents import Intents
+from tests.support import as_command
 from tests.support.logs import TABLES, batch, contents, put, rows
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def test_small_files_are_merged_and_the_rows_stay(
     asked = Settings(source=(str(logs),), lake=lake)
     for offset in range(0, 12, 3):
         put(logs / "a-0", offset, batch(offset))
-        decode_batches.run(spark, asked)
+        as_command.decode(spark, asked)
     before = contents(lake)
     synced: list[int] = []
     monkeypatch.setattr(os, "sync", lambda: synced.append(data_files(lake, "records")))
@@ -59,9 +60,9 @@ def test_small_files_are_merged_and_the_rows_stay(
     assert found["records"]["deleted"] == 4
     assert data_files(lake, "records") == data_files(lake, "batches") == 1
     assert contents(lake) == before
-    assert decode_batches.run(spark, asked).segments == 0
+    assert as_command.decode(spark, asked).segments == 0
     put(logs / "a-0", 12, batch(12))
-    assert decode_batches.run(spark, asked).records == 3
+    assert as_command.decode(spark, asked).records == 3
     # Files that a reader of the last week may need are kept
     told(capsys, lake)
     assert (len(DeltaTable(f"{lake}/records").file_uris()), data_files(lake, "records")) == (1, 3)
@@ -74,8 +75,8 @@ def test_old_rows_are_dropped_where_no_file_brings_them_back(
     put(logs / "a-0", 3, batch(3, base_timestamp=OLD_MS))
     new = put(logs / "b-0", 0, batch(0, base_timestamp=NEW_MS))
     asked = Settings(source=(str(logs),), lake=lake)
-    decode_batches.run(spark, asked)
-    ingest_raw.run(spark, asked)
+    as_command.decode(spark, asked)
+    as_command.ingest(spark, asked)
     old.unlink()
     new.unlink()
     assert told(capsys, lake, "--keep-days", "30")["dropped"] == 1
@@ -86,8 +87,8 @@ def test_old_rows_are_dropped_where_no_file_brings_them_back(
     for table in ("batches", "segments", "raw_segments"):
         assert {(row["topic"], row["segment"][-5]) for row in rows(lake, table)} == {("a", "3"), ("b", "0")}
     # Neither the folder nor the landed bytes bring them back
-    assert decode_batches.run(spark, asked).segments == 0
-    assert decode_batches.run(spark, Settings(lake=lake, from_raw=True)).segments == 0
+    assert as_command.decode(spark, asked).segments == 0
+    assert as_command.decode(spark, Settings(lake=lake, from_raw=True)).segments == 0
     assert told(capsys, lake, "--keep-days", "30")["dropped"] == 0
 
 

@@ -11,6 +11,7 @@ import pytest
 from pipelines import decode_batches
 from pipelines.command.settings import Settings
 from pipelines.source.uris import escape
+from tests.support import as_command
 from tests.support.logs import batch, put, rows
 
 if TYPE_CHECKING:
@@ -70,10 +71,10 @@ def test_a_lake_in_its_own_source_is_refused(
 def test_a_redecode_that_matches_nothing_says_so(spark: SparkSession, lake: str, logs: Path) -> None:
     path = put(logs / "a-0", 0, batch(0))
     asked = Settings(source=(str(logs),), lake=lake)
-    decode_batches.run(spark, asked)
-    summary = decode_batches.run(spark, replace(asked, redecode="nothing"))
+    as_command.decode(spark, asked)
+    summary = as_command.decode(spark, replace(asked, redecode="nothing"))
     assert summary.warnings == [f"--redecode 'nothing' matches no segment: file://{path}"]
-    assert decode_batches.run(spark, replace(asked, redecode="a-0")).warnings == []
+    assert as_command.decode(spark, replace(asked, redecode="a-0")).warnings == []
 
 
 def test_a_loose_file_says_what_to_type_and_is_one_topic_s_alone(

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from pipelines import decode_batches
 from pipelines.command.settings import Settings
+from tests.support import as_command
 from tests.support.logs import batch, batches, put, rows
 from tests.support.segment_maker import Message
 
@@ -56,7 +56,7 @@ def test_every_reader_reads_every_codec(
 ) -> None:
     lake = tmp_path / "lake"
     settings = Settings(lake=str(lake), source=(str(logs),), sink=sink, parquet_compression=codec)
-    decode_batches.run(spark, settings)
+    as_command.decode(spark, settings)
     assert codecs(lake) == {name}
     columns = ["segment", "offset", "key", "value"]
     by_delta = DeltaTable(str(lake / "records")).to_pyarrow_table(columns=columns).to_pylist()
@@ -83,7 +83,7 @@ def test_a_higher_level_gives_smaller_files(
             parquet_compression=codec,
             parquet_compression_level=level,
         )
-        decode_batches.run(spark, settings)
+        as_command.decode(spark, settings)
         sizes.append(sum(os.path.getsize(path) for path in data_files(lake)))
     assert sizes[1] < sizes[0]
 
@@ -98,7 +98,7 @@ def test_the_log_tells_the_partition_of_a_file_whatever_its_folder(
     for base in bases:  # three segments of three formats, which share a group
         old, older = Message(1, base, value=b"v1").encode(), Message(0, base + 3).encode()
         put(logs / "mixed-0", base, old, batch(base + 1, 2), older)
-    decode_batches.run(spark, Settings(lake=str(lake), source=(str(logs),)))
+    as_command.decode(spark, Settings(lake=str(lake), source=(str(logs),)))
     for table in ("records", "batches"):
         files = data_files(lake, table)
         assert len(files) == 5 + 3  # one a partition and format
@@ -188,7 +188,7 @@ def test_a_file_tells_by_its_indexes_where_a_key_and_an_offset_may_be(
     lake, logs = tmp_path / "lake", tmp_path / "logs"
     texts = ["x" * 4000 + str(i) for i in range(128)]
     put(logs / "a-0", 0, *(batch(3 * i, text=text) for i, text in enumerate(texts)))
-    decode_batches.run(spark, Settings(lake=str(lake), source=(str(logs),)))
+    as_command.decode(spark, Settings(lake=str(lake), source=(str(logs),)))
     (path,) = data_files(lake)
     row_group = pq.read_metadata(path).row_group(0)
     columns = {row_group.column(j).path_in_schema: row_group.column(j) for j in range(row_group.num_columns)}

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pipelines
-from pipelines import decode_batches, quality_report
+from pipelines import quality_report
 from pipelines.command.settings import Settings
 from pipelines.views.register import register
-from tests.support import corpus
+from tests.support import as_command, corpus
 from tests.support.page import Page, check_structure
 from tests.support.quality import measured, over_partitions
 
@@ -29,7 +29,7 @@ Partition = tuple[str, int | None]
 def bundled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A lake of every bundled segment."""
     lake = str(tmp_path_factory.mktemp("quality") / "lake")
-    decode_batches.run(spark, Settings(source=(str(corpus.ROOT),), lake=lake))
+    as_command.decode(spark, Settings(source=(str(corpus.ROOT),), lake=lake))
     return lake
 
 

@@ -14,9 +14,9 @@ import pyspark
 
 from benchmarks.broker import source_jars
 from kafka_log_lake import decode_folder
-from pipelines import decode_batches
 from pipelines.command.settings import Settings
 from tests.kafka.broker import broker
+from tests.support import as_command
 from tests.support.docs import ROOT, blocks
 from tests.support.logs import batch, put
 from tests.support.segment_maker import Batch, Record
@@ -43,7 +43,7 @@ def test_the_recipe_saves_parquet_and_writes_the_same_records_to_kafka(
     json = [Record(b"k", b'{"id": %d, "name": "n%d"}' % (i, i), headers) for i in range(5)]
     put(logs / "orders-0", 0, Batch(tuple(json), base_offset=0).encode())
     put(logs / "orders-1", 7, batch(7, text="no json "))
-    decode_batches.run(spark, Settings(source=(str(logs),), lake=str(tmp_path / "lake")))
+    as_command.decode(spark, Settings(source=(str(logs),), lake=str(tmp_path / "lake")))
     (recipe,) = [block for block in blocks(ROOT / "docs" / "questions.md", "python") if "sys.argv" in block]
     (tmp_path / "recipe.py").write_text(recipe)
 

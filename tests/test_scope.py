@@ -15,7 +15,7 @@ from pipelines import decode_batches, ingest_raw
 from pipelines.command.settings import Settings
 from pipelines.plan.headers import Header, headers, is_older, read_time_index
 from pipelines.views.register import register
-from tests.support import corpus
+from tests.support import as_command, corpus
 from tests.support.logs import batch, contents, data, marker, put, rows, versions
 from tests.support.quality import over_partitions
 from tests.support.segment_maker import Batch, Record
@@ -44,7 +44,7 @@ SOURCES = tuple(str(corpus.ROOT / case) for case in CASES)
 
 def run(spark: SparkSession, lake: str, source: tuple[str, ...] = SOURCES, **settings: Any) -> Summary:
     source = () if settings.get("from_raw") else source
-    return decode_batches.run(spark, Settings(lake=lake, source=source, **settings))
+    return as_command.decode(spark, Settings(lake=lake, source=source, **settings))
 
 
 def stored(at: int, *after: int, base: int = 0, **values: Any) -> bytes:
@@ -229,7 +229,7 @@ def test_a_part_is_decoded_exactly_and_a_full_run_completes_it(
 ) -> None:
     how, scope, is_asked = WAYS[way]
     if "from_raw" in how:
-        ingest_raw.run(spark, Settings(lake=lake, source=SOURCES))
+        as_command.ingest(spark, Settings(lake=lake, source=SOURCES))
     summary = run(spark, lake, **how, **scope)
     assert rows(lake, "records") == [row for row in whole["records"] if is_asked(row)]
     ledger = rows(lake, "segments")

@@ -12,12 +12,11 @@ from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 import pipelines
-from pipelines import decode_batches, ingest_raw
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
 from pipelines.engine.spark import answer, results
 from pipelines.views.declared import needed_names
-from tests.support import corpus
+from tests.support import as_command, corpus
 from tests.support.logs import batch
 from udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS
 
@@ -90,8 +89,8 @@ def _plain(value: object) -> object:
 def test_landed_chunks_and_quarantined_bytes_decode(spark: SparkSession, tmp_path: Path) -> None:
     lake = str(tmp_path / "lake")
     sources = tuple(str(corpus.ROOT / name) for name in ("v2-codec-zstd", "hostile/bitflip-crc-v2-zstd-0"))
-    ingest_raw.run(spark, Settings(lake=lake, source=sources))
-    decode_batches.run(spark, Settings(lake=lake, from_raw=True))
+    as_command.ingest(spark, Settings(lake=lake, source=sources))
+    as_command.decode(spark, Settings(lake=lake, from_raw=True))
     pipelines.register(spark, lake)
     count = spark.sql("SELECT count(*) AS n FROM raw_segments, LATERAL kafka_records(content)").first()
     assert count is not None

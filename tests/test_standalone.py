@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipelines import decode_batches
 from pipelines.command.settings import Settings
 from tests.soak import scenario, victims
+from tests.support import as_command
 from tests.support.cluster import ROOT, Cluster, standalone
 from tests.support.logs import batch, batches, contents, put
 from tests.support.processes import send
@@ -85,7 +85,7 @@ def test_executors_that_have_the_archive_alone_decode_as_this_machine_does(
 
     embedded = tmp_path / "embedded"
     shutil.copytree(lake_template, embedded)
-    decode_batches.run(spark, Settings(lake=str(embedded), source=(str(logs),)))
+    as_command.decode(spark, Settings(lake=str(embedded), source=(str(logs),)))
     assert contents(str(lake)) == contents(str(embedded))
 
 
@@ -141,6 +141,6 @@ def test_a_task_that_ran_twice_gives_its_rows_once(
 
     embedded = tmp_path / "embedded"
     shutil.copytree(lake_template, embedded)
-    decode_batches.run(spark, Settings(lake=str(embedded), source=(str(logs),)))
+    as_command.decode(spark, Settings(lake=str(embedded), source=(str(logs),)))
     assert scenario.state(lake).differences(scenario.state(embedded)) == []
     assert scenario.left_behind(lake) == []

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipelines import decode_batches
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
 from pipelines.execute.summary import Summary
@@ -17,7 +16,7 @@ from pipelines.scan import scan
 from pipelines.scanning import report
 from pipelines.source import hadoop, naming, stores
 from pipelines.source.listing import Listing, list_segments
-from tests.support import swap_cases
+from tests.support import as_command, swap_cases
 from tests.support.logs import batch, batches, contents, put, rows
 from tests.support.swap_cases import beside, finish
 
@@ -167,7 +166,7 @@ def test_no_run_loses_or_doubles_a_record(
     logs = tmp_path / "logs"
 
     def run(include_swap: bool, into: str = lake, **how: Any) -> Summary:
-        return decode_batches.run(
+        return as_command.decode(
             spark, Settings(lake=into, source=(str(logs),), include_swap=include_swap, **how)
         )
 

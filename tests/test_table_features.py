@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from deltalake.exceptions import CommitFailedError
 
-from pipelines import decode_batches
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
 from pipelines.lake.address import sql_table
 from pipelines.lake.create import add_rows
+from tests.support import as_command
 from tests.support.logs import batches, put, rows
 from udfs.format.report_tables import QUALITY_METRICS
 
@@ -37,7 +37,7 @@ def test_a_feature_that_deltalake_lacks_is_refused(
     put(tmp_path / "logs" / "a-0", 0, *batches(0, 3))
     spark.sql(f"ALTER TABLE {sql_table(lake, table)} SET TBLPROPERTIES ({turned_on_by})")
     with pytest.raises(UserError, match=rf"/{table} has Delta's feature {feature} .*DROP FEATURE {feature}"):
-        decode_batches.run(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake))
+        as_command.decode(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake))
     assert rows(lake, "segments") == []
 
 
@@ -79,7 +79,7 @@ def decoded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> st
     lake = str(folder / "lake")
     for sink in ("arrow", "spark"):  # a file of each writer
         put(folder / "logs" / f"{sink}-0", 0, *batches(0, 3))
-        decode_batches.run(spark, Settings(source=(str(folder / "logs"),), lake=lake, sink=sink))
+        as_command.decode(spark, Settings(source=(str(folder / "logs"),), lake=lake, sink=sink))
     return lake
 
 

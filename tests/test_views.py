@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pipelines
-from pipelines import decode_batches
 from pipelines.command.settings import Settings
 from pipelines.plan import ledger, missing
 from pipelines.scan import scan
 from pipelines.source.listing import LISTING_SCHEMA
+from tests.support import as_command
 from tests.support.corpus import ORACLE, ROOT, case, hostile_facts, oracle_batches, oracle_records, segments
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     cases = sorted({case(path) for path in segments()})
     sources = [str(ROOT / name) for name in cases] + [str(ROOT / "hostile" / f"{name}-0") for name in DAMAGED]
     made = str(folder / "lake")
-    decode_batches.run(spark, Settings(source=(*sources, str(holed.parent)), lake=made))
+    as_command.decode(spark, Settings(source=(*sources, str(holed.parent)), lake=made))
     return made
 
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipelines import decode_batches
 from pipelines.command.settings import Settings
 from pipelines.engine import answer as without_java
 from pipelines.engine import spark as with_spark
 from pipelines.views.declared import VIEWS, View
+from tests.support import as_command
 from tests.support.answers import answer
 from tests.support.lake_rows import add_unpublished
 from tests.support.logs import batch, data, marker, put
@@ -73,7 +73,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def made_lake(spark: SparkSession, folder: Path) -> str:
     lake = str(folder.parent / "lake")
-    decode_batches.run(spark, Settings(source=(str(folder),), lake=lake))
+    as_command.decode(spark, Settings(source=(str(folder),), lake=lake))
     return lake
 
 
@@ -363,7 +363,7 @@ def test_keys_in_another_partition_than_murmur2_gives(ask: Ask) -> None:
 def test_commands_quote_a_hostile_topic(spark: SparkSession, tmp_path: Path) -> None:
     bad, lake = batch(0, 1), str(tmp_path / "lake")
     put(tmp_path / "src" / "it's; rm-0", 0, data(0, 7), bad[:-1] + bytes([bad[-1] ^ 1]), batch(5, 1))
-    decode_batches.run(spark, Settings(source=(str(tmp_path / "src"),), lake=lake))
+    as_command.decode(spark, Settings(source=(str(tmp_path / "src"),), lake=lake))
     ask = asking(spark, lake)  # Spark: no folder has that topic's name
     (lost,) = ask("SELECT reset_command FROM lost_offsets")
     assert "--topic 'it'\\''s; rm:0' --reset-offsets" in lost["reset_command"]
@@ -380,7 +380,7 @@ def test_views_see_nothing_that_the_ledger_does_not_name(spark: SparkSession, tm
     ended = (data(0, 7, 2), marker(2, 7, commit=False))
     open_ = (data(20, 8, base_timestamp=NOW), written(21, NOW + HOUR), written(22, -1))
     put(tmp_path / "src" / "t-0", 0, *ended, sent(3, 0), batch(7, 2), bad[:-1] + b"~", *open_)
-    decode_batches.run(spark, Settings(source=(str(tmp_path / "src"),), lake=lake))
+    as_command.decode(spark, Settings(source=(str(tmp_path / "src"),), lake=lake))
     ask = asking(spark, lake)
     given = {"at_ms": NOW + 99 * HOUR}  # a default that is the time of asking would differ
 

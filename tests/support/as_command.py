@@ -1,0 +1,30 @@
+"""Jobs in the process of a test, as a command runs them on one machine.
+
+What needs no Spark runs in worker processes, which stay for the tests that follow. What needs it takes the
+session of the test. ``decode_batches.run(spark, ...)`` gives that session all tasks, as a notebook does.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from pipelines import decode_batches, ingest_raw
+from pipelines.command.on_demand import SparkOnDemand
+from pipelines.command.processes import Processes
+from pipelines.command.settings import Settings
+from pipelines.execute.summary import Summary
+
+_PROCESSES = Processes(2)
+
+
+class _OnDemand(SparkOnDemand):
+    is_plain = True
+    processes = _PROCESSES
+
+
+def decode(spark: SparkSession, settings: Settings) -> Summary:
+    return decode_batches._run(_OnDemand(settings, given=spark), settings)
+
+
+def ingest(spark: SparkSession, settings: Settings) -> Summary:
+    return ingest_raw._run(_OnDemand(settings, given=spark), settings)
