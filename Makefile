@@ -7,6 +7,7 @@ SHELL := bash
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
+ARCHIVE := $(VENV)/.archive
 LAKE ?= lake
 FUZZ_SECONDS ?= 600
 FUZZ_SEED ?=
@@ -26,10 +27,15 @@ SOURCES := $(foreach s,$(SAMPLES),--source '$(CORPUS)/$(s)') $(foreach s,$(DAMAG
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(READY)  ## the environment alone: .venv from the lock file, Delta jars
+setup: $(ARCHIVE)  ## the environment alone: .venv from the lock file, Delta jars
 
-$(READY): requirements.lock tools/setup.sh tools/spark_ready.py tools/warm_kernels.py tools/class_archive.py conf/log4j2.properties
+$(READY): requirements.lock tools/setup.sh tools/spark_ready.py tools/warm_kernels.py conf/log4j2.properties
 	@PYTHON='$(PYTHON)' tools/setup.sh
+	@touch $@
+
+$(ARCHIVE): $(READY) tools/class_archive.py
+	@echo "setup: archiving Java's classes" >&2
+	@$(PY) -m tools.class_archive
 	@touch $@
 
 run: setup  ## scans the bundled real segments, decodes them into ./lake and asks one question
@@ -47,8 +53,8 @@ check: setup  ## lint, types, and the tests that need no Spark: an answer within
 test: setup  ## runs every test, two files at a time
 	@$(PY) -m pytest $(SIDE_BY_SIDE)
 
-test-bounds: setup  ## a sample of the decoder's tests again, with every index of a kernel checked
-	@NUMBA_BOUNDSCHECK=1 $(PY) -m pytest -q --quick $(SIDE_BY_SIDE) $(DECODER_TESTS:%=tests/test_%.py)
+test-bounds: $(READY)  ## a sample of the decoder's tests again, with every index of a kernel checked
+	@NUMBA_BOUNDSCHECK=1 $(PY) -m pytest -q --quick $(DECODER_TESTS:%=tests/test_%.py)
 
 fuzz: setup  ## changed and made-up input for FUZZ_SECONDS (600); FUZZ_SEED=n repeats a run
 	@$(PY) -m tests.fuzz.run --seconds $(FUZZ_SECONDS) $(FUZZ_SEED:%=--seed %)
@@ -81,7 +87,7 @@ package: setup  ## dist/: the wheel, a zip and an environment for the executors 
 audit: setup  ## known vulnerabilities of what the lock file names
 	@$(PY) -m tools.audit
 
-lint: setup  ## ruff and mypy over sources and tests
+lint: $(READY)  ## ruff and mypy over sources and tests
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy

@@ -33,6 +33,7 @@ from tests.support.cluster import ROOT
 from tests.support.dying import arrange
 from tests.support.logs import versions
 from tests.support.processes import (
+    A_MOMENT,
     as_anybody,
     descendants,
     is_locked,
@@ -180,7 +181,7 @@ def test_a_driver_killed_between_two_commits_is_succeeded_by_the_next(
 ) -> None:
     before = scenario.committed(lake)
     job = world.start(lake)
-    wait_for(victims.reaches(job, "between commits"), lambda: job.is_alive)
+    wait_for(victims.reaches(job, "between commits"), lambda: job.is_alive, A_MOMENT)
     kill_driver(job)
     (intent,) = Intents(str(lake)).pending()
     done = {name for name, version in scenario.committed(lake).items() if version == intent.version}
@@ -193,7 +194,7 @@ def test_of_two_runs_at_once_one_leaves_with_one_line_and_the_other_wins(
     spark: SparkSession, world: World, lake: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job = world.start(lake)
-    wait_for(lambda: is_locked(lake / "_runs" / "lock"), lambda: job.is_alive)
+    wait_for(lambda: is_locked(lake / "_runs" / "lock"), lambda: job.is_alive, A_MOMENT)
     with stopped(job.process.pid):
         assert world.main(lake) == 2
     (said,) = capsys.readouterr().err.splitlines()

@@ -14,7 +14,7 @@ import pytest
 
 from pipelines.command.errors import RunFailed, one_line
 from pipelines.command.processes import Processes
-from tests.support import stages
+from tests.support import as_command, stages
 from tests.support.cluster import ROOT
 from tests.support.processes import children, local_workers, wait_for
 from udfs.worker import StageFailed
@@ -22,6 +22,7 @@ from udfs.worker import StageFailed
 
 @pytest.fixture
 def processes() -> Iterator[Processes]:
+    as_command.end_processes()  # those of other tests
     started = Processes(2)
     yield started
     started.close()

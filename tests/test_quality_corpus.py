@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import pipelines
 from pipelines import quality_report
 from pipelines.command.settings import Settings
 from pipelines.views.register import register
@@ -136,7 +135,7 @@ def test_open_transactions(bundled: str) -> None:
 
 def test_page_of_all_bundled_segments(spark: SparkSession, bundled: str, tmp_path: Path) -> None:
     """And the table of the report is there by its name in SQL, from then on."""
-    pipelines.register(spark, bundled)
+    register(spark, bundled, "records")
     assert not spark.catalog.tableExists("quality_metrics")
     quality_report.run(Settings(lake=bundled), output=str(tmp_path))
     page = Page((tmp_path / "quality.html").read_text())

@@ -16,6 +16,7 @@ from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
 from pipelines.engine.spark import answer, results
 from pipelines.views.declared import needed_names
+from pipelines.views.register import register
 from tests.support import as_command, corpus
 from tests.support.logs import batch
 from udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS
@@ -91,7 +92,7 @@ def test_landed_chunks_and_quarantined_bytes_decode(spark: SparkSession, tmp_pat
     sources = tuple(str(corpus.ROOT / name) for name in ("v2-codec-zstd", "hostile/bitflip-crc-v2-zstd-0"))
     as_command.ingest(spark, Settings(lake=lake, source=sources))
     as_command.decode(spark, Settings(lake=lake, from_raw=True))
-    pipelines.register(spark, lake)
+    register(spark, lake, "raw_segments, quarantine, kafka_records, kafka_batches")
     count = spark.sql("SELECT count(*) AS n FROM raw_segments, LATERAL kafka_records(content)").first()
     assert count is not None
     assert count.n == DeltaTable(f"{lake}/records").count() > 0

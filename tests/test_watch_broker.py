@@ -27,7 +27,7 @@ from tests.kafka.reader import read_folder
 from tests.soak.victims import Job, reaches
 from tests.support.cluster import ROOT
 from tests.support.logs import rows
-from tests.support.processes import is_locked, wait_for
+from tests.support.processes import A_MOMENT, is_locked, wait_for
 
 # The cleaner and retention look all the time, and begin at once
 BROKER = {
@@ -99,7 +99,7 @@ def in_a_run(world: World, job: Job) -> None:
         known = frozenset(str(p) for p in (world.lake / "records").rglob("*.parquet"))
         has_written = reaches(Job(job.lake, job.process, None, job.log, known), "stage")
         world.produce()
-        wait_for(lambda: has_written() or world.has_all(), lambda: job.is_alive)  # noqa: B023
+        wait_for(lambda: has_written() or world.has_all(), lambda: job.is_alive, A_MOMENT)  # noqa: B023
         os.kill(job.process.pid, signal.SIGSTOP)
         if is_locked(world.lake / "_runs" / "lock") and not world.has_all():
             return

@@ -20,10 +20,9 @@ if ! "$venv/bin/python" -c '' 2>/dev/null; then
 fi
 echo "setup: installing the packages of requirements.lock into $venv" >&2
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-echo "setup: compiling the kernels, resolving the Delta jars, archiving Java's classes" >&2
+echo "setup: compiling the kernels, resolving the Delta jars" >&2
 "$venv/bin/python" -m tools.warm_kernels &
 kernels=$!
 trap 'kill "$kernels" 2>/dev/null || true' EXIT
 "$venv/bin/python" -m tools.spark_ready
-"$venv/bin/python" -m tools.class_archive
 wait "$kernels"

@@ -28,3 +28,8 @@ def decode(spark: SparkSession, settings: Settings) -> Summary:
 
 def ingest(spark: SparkSession, settings: Settings) -> Summary:
     return ingest_raw._run(_OnDemand(settings, given=spark), settings)
+
+
+def end_processes() -> None:
+    """Ends the worker processes; the next job starts others."""
+    _PROCESSES.close()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 PROC = Path("/proc")
+A_MOMENT = 0.002  # between two looks at what passes in milliseconds
 _LOOKS_A_LISTING = 20  # listing all processes takes longer than many looks at the files of a few
 _ENDED = ("Z", "X", "")
 _Found = TypeVar("_Found")
@@ -109,9 +110,12 @@ def is_locked(path: Path) -> bool:
     return any("FLOCK" in line and "->" not in line and f":{inode} " in line for line in locks)
 
 
-def wait_for(look: Callable[[], _Found], alive: Callable[[], bool], seconds: float = 120) -> _Found:
-    """What ``look`` finds, once it finds anything; an AssertionError where nobody is left to bring it."""
-    end = time.monotonic() + seconds
+def wait_for(look: Callable[[], _Found], alive: Callable[[], bool], every: float = 0.05) -> _Found:
+    """What ``look`` finds, once it finds anything; an AssertionError where nobody is left to bring it.
+
+    every: seconds between two looks.
+    """
+    end = time.monotonic() + 120
     while True:
         was_alive = alive()
         found = look()
@@ -119,7 +123,7 @@ def wait_for(look: Callable[[], _Found], alive: Callable[[], bool], seconds: flo
             return found
         assert was_alive, "the process ended before what was waited for"
         assert time.monotonic() < end, "what was waited for did not come"
-        time.sleep(0.002)
+        time.sleep(every)
 
 
 def stop_a_holder(processes: Callable[[], Sequence[int]], folder: Path, alive: Callable[[], bool]) -> int:
@@ -142,14 +146,14 @@ def stop_a_holder(processes: Callable[[], Sequence[int]], folder: Path, alive: C
         send([p for p in known if p != holder], signal.SIGCONT)
         return holder
 
-    return wait_for(stopped, alive)
+    return wait_for(stopped, alive, A_MOMENT)
 
 
 def _stop(pids: Sequence[int]) -> None:
     """Returns when all of them stand or have ended: a process takes a signal when it gets its turn."""
     send(pids, signal.SIGSTOP)
     for pid in pids:
-        wait_for(lambda pid=pid: _state_and_parent(pid)[0] in ("T", *_ENDED), lambda: True)  # type: ignore[misc]
+        wait_for(lambda pid=pid: _state_and_parent(pid)[0] in ("T", *_ENDED), lambda: True, A_MOMENT)  # type: ignore[misc]
 
 
 def send(pids: Sequence[int], sent: signal.Signals) -> None:
