@@ -64,8 +64,8 @@ EMBEDDED = {
     "spark.sql.ui.retainedExecutions": "1",
     "spark.ui.retainedJobs": "1",
     "spark.ui.retainedStages": "1",
-    # A worker starts with the decoder loaded
-    "spark.python.daemon.module": "udfs.spark.daemon",
+    # A worker starts with the decoder loaded. Not all libraries of other systems live through a fork
+    **({"spark.python.daemon.module": "udfs.spark.daemon"} if sys.platform == "linux" else {}),
 }
 
 # For a JVM that only plans:
