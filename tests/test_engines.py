@@ -24,6 +24,7 @@ from pipelines.engine.files import write_parquet
 from pipelines.engine.names import spark_functions
 from pipelines.views.declared import SESSION_VIEWS, View
 from tests.support import as_command
+from tests.support.answers import prepare_in_memory
 from tests.support.corpus import ROOT as CORPUS
 from tests.support.docs import DOCS, README, blocks, bundled_sources
 from tests.support.edge_rows import make_edge_rows
@@ -91,7 +92,7 @@ def compare(spark: SparkSession) -> Both:
     def both(lake: str, statement: str) -> None:
         found = [parsed(line) for line in without_java.answer(lake, statement, "json")]
         if registered[-1:] != [lake]:
-            with_spark.prepare(spark, lake)
+            prepare_in_memory(spark, lake)
             registered.append(lake)
         expected = [parsed(line) for line in with_spark.results(spark, statement, "json")]
         if re.search(r"ORDER BY[^)]*$", statement) is None:

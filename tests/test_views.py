@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import pipelines
 from pipelines.command.settings import Settings
 from pipelines.plan import ledger, missing
 from pipelines.scan import scan
 from pipelines.source.listing import LISTING_SCHEMA
 from tests.support import as_command
+from tests.support.answers import prepare_in_memory
 from tests.support.corpus import ORACLE, ROOT, case, hostile_facts, oracle_batches, oracle_records, segments
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def ask(spark: SparkSession, lake: str) -> Any:
-    pipelines.register(spark, lake)
+    prepare_in_memory(spark, lake)
     return lambda statement: [row.asDict(recursive=True) for row in spark.sql(statement).collect()]
 
 

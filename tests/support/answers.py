@@ -1,6 +1,7 @@
-"""A statement over a lake as ``kafka-log-lake query`` answers it: DuckDB where it can, else the tests' Spark.
+"""How the tests ask a lake: as ``kafka-log-lake query`` answers, or Spark alone.
 
-That both give the same rows of every view and every documented query is what ``test_engines`` holds.
+A command asks DuckDB where it can, else Spark. That both give the same rows of every view and every
+documented query is what ``test_engines`` holds.
 """
 
 from __future__ import annotations
@@ -21,3 +22,14 @@ def answer(spark: SparkSession, lake: str, statement: str, output: str = "json")
         return list(without_java.answer(lake, statement, output))
     except Unsupported:
         return list(with_spark.answer(spark, lake, statement, output))
+
+
+def prepare_in_memory(spark: SparkSession, lake: str) -> None:
+    """``prepare``, for a lake that no test changes: Spark keeps the tables of most files in memory.
+
+    A scan opens a file for each topic, partition and magic: half of what a question costs.
+    """
+    spark.catalog.clearCache()
+    with_spark.prepare(spark, lake)
+    for table in ("records", "batches", "quarantine", "transactions"):
+        spark.catalog.cacheTable(table)
