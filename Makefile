@@ -6,6 +6,7 @@ SHELL := bash
 
 VENV := .venv
 PY := $(VENV)/bin/python
+PACKAGES := $(VENV)/.packages
 READY := $(VENV)/.ready
 ARCHIVE := $(VENV)/.archive
 LAKE ?= lake
@@ -29,8 +30,14 @@ help:  ## this list
 
 setup: $(ARCHIVE)  ## the environment alone: .venv from the lock file, Delta jars
 
-$(READY): requirements.lock tools/setup.sh tools/spark_ready.py tools/warm_kernels.py conf/log4j2.properties
+$(PACKAGES): requirements.lock tools/setup.sh
 	@PYTHON='$(PYTHON)' tools/setup.sh
+	@touch $@
+
+$(READY): $(PACKAGES) tools/spark_ready.py tools/warm_kernels.py conf/log4j2.properties
+	@echo "setup: compiling the kernels, resolving the Delta jars" >&2
+	@$(PY) -m tools.warm_kernels & kernels=$$!; trap "kill $$kernels 2>/dev/null || true" EXIT; \
+	    $(PY) -m tools.spark_ready; wait $$kernels
 	@touch $@
 
 $(ARCHIVE): $(READY) tools/class_archive.py
@@ -53,7 +60,7 @@ check: setup  ## lint, types, and the tests that need no Spark: an answer within
 test: setup  ## runs every test, two files at a time
 	@$(PY) -m pytest $(SIDE_BY_SIDE)
 
-test-bounds: $(READY)  ## a sample of the decoder's tests again, with every index of a kernel checked
+test-bounds: $(PACKAGES)  ## a sample of the decoder's tests again, with every index of a kernel checked
 	@NUMBA_BOUNDSCHECK=1 $(PY) -m pytest -q --quick $(DECODER_TESTS:%=tests/test_%.py)
 
 fuzz: setup  ## changed and made-up input for FUZZ_SECONDS (600); FUZZ_SEED=n repeats a run
@@ -87,7 +94,7 @@ package: setup  ## dist/: the wheel, a zip and an environment for the executors 
 audit: setup  ## known vulnerabilities of what the lock file names
 	@$(PY) -m tools.audit
 
-lint: $(READY)  ## ruff and mypy over sources and tests
+lint: $(PACKAGES)  ## ruff and mypy over sources and tests
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy

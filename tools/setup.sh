@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The environment: .venv from requirements.lock, then Spark made ready in it. Called by `make setup`.
+# The environment: .venv from requirements.lock. Called by `make setup`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
@@ -20,9 +20,3 @@ if ! "$venv/bin/python" -c '' 2>/dev/null; then
 fi
 echo "setup: installing the packages of requirements.lock into $venv" >&2
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-echo "setup: compiling the kernels, resolving the Delta jars" >&2
-"$venv/bin/python" -m tools.warm_kernels &
-kernels=$!
-trap 'kill "$kernels" 2>/dev/null || true' EXIT
-"$venv/bin/python" -m tools.spark_ready
-wait "$kernels"
