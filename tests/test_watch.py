@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,8 +18,10 @@ import pytest
 
 from pipelines import decode_batches
 from pipelines.command.errors import DamageFound, RunFailed
+from pipelines.command.options import set_up_logging
 from pipelines.command.settings import Settings
 from pipelines.execute.watch import Batching, watch
+from pipelines.lake.intents import Intents
 from tests.support.logs import batch, put, rows
 
 if TYPE_CHECKING:
@@ -104,6 +106,30 @@ def test_an_error_of_the_first_run_ends_it_and_a_later_one_is_tried_again(
     plan = [None, DamageFound("2 damaged ranges"), None]
     with pytest.raises(DamageFound):
         watch(run, 0.0)
+
+
+def test_watch_waits_while_another_job_holds_the_lake(lake: str, capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logging()
+    other = ExitStack()
+    runs, done = 0, []
+
+    def run() -> None:
+        nonlocal runs
+        runs += 1
+        if runs in (1, 8):
+            other.enter_context(Intents(lake).lock())
+        if runs in (6, 13):
+            other.close()
+        with Intents(lake).lock():
+            done.append(runs)
+        if runs == 14:
+            signal.raise_signal(signal.SIGTERM)
+
+    with other:
+        watch(run, 0.0)
+    assert done == [6, 7, 13, 14]
+    line = f"another run is writing to {lake}: waiting until it ends"
+    assert capsys.readouterr().err.splitlines() == [line] * 2
 
 
 def test_watch_and_redecode_are_refused(

@@ -17,6 +17,14 @@ class UserError(JobError):
     exit_code = 2
 
 
+class LakeBusy(UserError):
+    """Another job holds the lock of a lake. owner: which process it is, where that is known."""
+
+    def __init__(self, lake: str, owner: str = "") -> None:
+        self.what = f"another run is writing to {lake}" + (f" ({owner})" if owner else "")
+        super().__init__(f"{self.what}: wait for it to end, then start again")
+
+
 class DamageFound(JobError):
     """Damage was found, and ``--fail-on-damage`` was given."""
 

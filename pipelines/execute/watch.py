@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from pipelines.command.errors import DamageFound, UserError, one_line
+from pipelines.command.errors import DamageFound, LakeBusy, UserError, one_line
 from pipelines.command.settings import Settings
 from pipelines.command.tables import size_text
 from pipelines.command.terminal import counted_noun
@@ -84,22 +84,28 @@ def watch(run: Callable[[], None], interval: float) -> None:
     """Calls ``run`` every ``interval`` seconds, until SIGTERM: a call that is running ends first.
 
     An error of the first call is raised: the arguments may be wrong. Later ones are logged, and the job is
-    tried again, until several fail in a row. DamageFound is raised at once.
+    tried again, until several fail in a row. DamageFound is raised at once. While another job holds the lake
+    (``maintain``, say) nothing fails: the calls go on until it ends, and one line says so for each wait.
     """
     with _until_terminated() as stopped:
-        run()
-        failures = 0
-        while not stopped.wait(interval):
+        failures, is_first, is_waiting = 0, True, False
+        while True:
             try:
                 run()
-                failures = 0
+                failures, is_first, is_waiting = 0, False, False
+            except LakeBusy as error:
+                if not is_waiting:
+                    log.info("%s: waiting until it ends", error.what)
+                is_waiting = True
             except DamageFound:
                 raise
             except Exception as error:
-                failures += 1
-                if failures == _FAILURES_IN_A_ROW:
+                failures, is_waiting = failures + 1, False
+                if is_first or failures == _FAILURES_IN_A_ROW:
                     raise
                 log.warning("%s; the next run tries again", one_line(error))
+            if stopped.wait(interval):
+                return
 
 
 @contextmanager

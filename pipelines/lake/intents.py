@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from pyarrow import fs
 
-from pipelines.command.errors import UserError
+from pipelines.command.errors import LakeBusy, UserError
 from pipelines.lake.lease import Lease
 from pipelines.plan.ledger import LedgerRow, Partition
 from udfs.arrow.parquet_sink import DataFile, flush
@@ -133,9 +133,7 @@ class Intents:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise UserError(
-                    f"another run is writing to {self._lake}: wait for it to end, then start again"
-                ) from None
+                raise LakeBusy(self._lake) from None
             yield
         finally:
             os.close(descriptor)

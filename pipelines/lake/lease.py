@@ -28,7 +28,7 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
-from pipelines.command.errors import RunFailed, UserError
+from pipelines.command.errors import LakeBusy, RunFailed
 from pipelines.source.delta import open_table
 from udfs.source.store import deltalake_options
 
@@ -54,7 +54,7 @@ class Lease:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Takes the lease, renews it during a block, gives it back. Raises a UserError where a job has it."""
+        """Takes the lease, renews it during a block, gives it back. Raises LakeBusy where a job has it."""
         while True:
             last = self._last()
             if last:
@@ -131,7 +131,7 @@ class Lease:
         return is_released, max((f.mtime_ns for f in found), default=0)
 
     def _wait_for_end(self, number: int) -> None:
-        """Returns when a lease has ended. Raises a UserError where its job is alive."""
+        """Returns when a lease has ended. Raises LakeBusy where its job is alive."""
         is_free, renewed = self._state(number)
         if is_free:
             return
@@ -148,9 +148,7 @@ class Lease:
             if is_free or self._last() != number:
                 return
             if again != renewed:
-                raise UserError(
-                    f"another run is writing to {self._lake} ({owner}): wait for it to end, then start again"
-                )
+                raise LakeBusy(self._lake, owner)
 
     def _now(self) -> int:
         """The time of the store, ns: when it says that a file was written now."""
