@@ -29,7 +29,7 @@ from pipelines.execute.summary import Summary, TopicTotals, print_summary
 from pipelines.execute.watch import Batching, check_settings, watch
 from pipelines.lake.address import open_lake
 from pipelines.lake.commit import LakeWriter
-from pipelines.lake.committed import DECODE_APP
+from pipelines.lake.published import DECODE_APP
 from pipelines.plan.landed import Landed
 from pipelines.plan.runs import Plan
 from pipelines.plan.slices import make_slices

@@ -26,7 +26,7 @@ from pipelines.execute.decode import Decoded
 from pipelines.execute.land import Lander
 from pipelines.execute.summary import Summary, TopicTotals, print_summary
 from pipelines.lake.commit import LakeWriter
-from pipelines.lake.committed import INGEST_APP
+from pipelines.lake.published import INGEST_APP
 from pipelines.plan.landed import Landed
 
 

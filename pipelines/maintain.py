@@ -25,8 +25,8 @@ from pipelines.execute.file_checks import is_gone
 from pipelines.lake import upkeep
 from pipelines.lake.address import open_lake
 from pipelines.lake.commit import LakeWriter
-from pipelines.lake.committed import DECODE_APP, INGEST_APP
 from pipelines.lake.intents import Intents
+from pipelines.lake.published import DECODE_APP, INGEST_APP
 from pipelines.lake.upkeep import Upkept
 from pipelines.plan import ledger
 from pipelines.plan.landed import Landed

@@ -18,9 +18,9 @@ from pipelines.command.settings import Settings
 from pipelines.engine import answer as without_java
 from pipelines.engine import spark as with_spark
 from pipelines.lake.commit import LakeWriter
-from pipelines.lake.committed import DECODE_APP
 from pipelines.lake.conditions import delete_predicate
 from pipelines.lake.intents import Intent, Intents, Place
+from pipelines.lake.published import DECODE_APP
 from pipelines.plan.ledger import LedgerRow
 from tests.soak import scenario
 from tests.soak.scenario import change as after

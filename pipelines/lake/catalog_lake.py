@@ -11,7 +11,7 @@ Intents are rows of ``unfinished_runs``, staged rows are tables. Nothing keeps t
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 import pyarrow as pa
@@ -28,9 +28,10 @@ from pipelines.lake.address import (
     sql_string,
 )
 from pipelines.lake.commit import LakeWriter, Outcome, first_table
-from pipelines.lake.committed import DECODED, INGEST_APP
+from pipelines.lake.committed import DECODED
 from pipelines.lake.create import LEDGER_LAST, properties
 from pipelines.lake.intents import Intent, Intents
+from pipelines.lake.published import INGEST_APP
 from pipelines.plan import ledger
 from pipelines.plan.ledger import NAMES, LedgerRow, Partition
 from pipelines.source.delta import sql_in, sql_literal
@@ -279,7 +280,9 @@ class CatalogLake(LakeWriter):
     def _append(self, table: Table, rows: DataFrame, intent: Intent) -> None:
         self._append_to(table, rows)
 
-    def _write(self, table: Table, rows: pa.Table, intent: Intent) -> None:
+    def _write(
+        self, table: Table, rows: pa.Table, intent: Intent, tables: Mapping[str, int] | None = None
+    ) -> None:
         self._append_to(table, self._spark.createDataFrame(rows))
 
     def _append_to(self, table: Table, rows: DataFrame) -> None:

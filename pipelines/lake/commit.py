@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -45,10 +45,11 @@ from pipelines.command.session import configured
 from pipelines.command.settings import Settings
 from pipelines.lake import transactions
 from pipelines.lake.address import table_path
-from pipelines.lake.committed import DECODED, INGEST_APP, CommittedTables
+from pipelines.lake.committed import DECODED, CommittedTables
 from pipelines.lake.conditions import delete_predicate
 from pipelines.lake.create import add_rows
 from pipelines.lake.intents import FOLDER, Intent, Intents, Place
+from pipelines.lake.published import INGEST_APP
 from pipelines.plan import ledger
 from pipelines.plan.ledger import LedgerRow, Log, Partition
 from pipelines.source.delta import read_rows, sql_in, sql_literal
@@ -300,9 +301,11 @@ class LakeWriter(CommittedTables):
         columns = rows.append_column("generation", generation).select(table.arrow_schema().names)
         self._write(table, columns, intent)
 
-    def _write(self, table: Table, rows: pa.Table, intent: Intent) -> None:
-        """Appends an Arrow table in one commit."""
-        properties = self.properties(intent)
+    def _write(
+        self, table: Table, rows: pa.Table, intent: Intent, tables: Mapping[str, int] | None = None
+    ) -> None:
+        """Appends an Arrow table in one commit. tables: see ``mark``."""
+        properties = self.properties(intent, tables)
         self.commit_once(
             table,
             intent,
@@ -311,10 +314,11 @@ class LakeWriter(CommittedTables):
 
     def _update_ledger(self, put: Collection[LedgerRow], intent: Intent) -> None:
         if intent.only_new and len(put) == len(intent.put):
-            self._write(schema.SEGMENTS, ledger.to_arrow(put), intent)
+            self._write(schema.SEGMENTS, ledger.to_arrow(put), intent, self.named_versions())
             return
         changes, names = ledger.changes(put, intent.drop), schema.SEGMENTS.arrow_schema().names
         values = {f'"{name}"': f'new."{name}"' for name in names}
+        properties = self.properties(intent, self.named_versions())
 
         def merge(delta: DeltaTable) -> None:
             merger = delta.merge(
@@ -322,7 +326,7 @@ class LakeWriter(CommittedTables):
                 "old.segment = new.segment",
                 source_alias="new",
                 target_alias="old",
-                commit_properties=self.properties(intent),
+                commit_properties=properties,
             )
             merger = merger.when_matched_delete("new.dropped").when_matched_update(values)
             merger.when_not_matched_insert(values, "NOT new.dropped").execute()

@@ -15,7 +15,7 @@ On a local lake the operating system keeps a second job out. On another the lock
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from deltalake import CommitProperties, DeltaTable, Transaction
@@ -25,12 +25,11 @@ from pipelines.command.errors import RunFailed, one_line
 from pipelines.lake.address import table_path
 from pipelines.lake.features import check_features
 from pipelines.lake.intents import Intent, Intents
+from pipelines.lake.published import DECODE_APP, INGEST_APP, mark
 from pipelines.source.delta import open_table
 from udfs.format import schema
 from udfs.format.schema import Table
 
-DECODE_APP = "kafka-log-decode"
-INGEST_APP = "kafka-log-ingest"
 DECODED = (schema.RECORDS, schema.BATCHES, schema.QUARANTINE)
 _RUNS_PER_LEASE = 1_000_000
 
@@ -137,10 +136,18 @@ class CommittedTables:
             if delta.version() != version:
                 delta.load_as_version(version)
 
-    def properties(self, intent: Intent) -> CommitProperties:
-        """Properties of a run's commits: its app and version, by which it is known."""
+    def properties(self, intent: Intent, tables: Mapping[str, int] | None = None) -> CommitProperties:
+        """Properties of a run's commits, by which it is known. tables: see ``mark``."""
         own = Transaction(intent.app_id, intent.version)
-        return CommitProperties(app_transactions=[own], max_commit_retries=self._retries)
+        return CommitProperties(
+            custom_metadata=mark(intent.run_id, intent.app_id, intent.version, tables),
+            app_transactions=[own],
+            max_commit_retries=self._retries,
+        )
+
+    def named_versions(self) -> dict[str, int]:
+        """Table -> version, of all that belong to the ledger's next commit."""
+        return {t.name: self._open(t.name).version() for t in schema.TABLES if t is not schema.SEGMENTS}
 
     def delete_where(self, table: Table, condition: str) -> None:
         """Deletes rows. condition: in deltalake's SQL."""

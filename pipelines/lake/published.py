@@ -1,0 +1,188 @@
+"""Which versions of a lake's tables belong together: the state that a run published.
+
+A run commits each table by itself and the ledger last, and says in each commit which run it is of
+(``mark``). The ledger's commit also names the version of every other table. So a reader of several tables
+sees no run that is being committed, and none that died before its ledger.
+
+Commits that are of no run (OPTIMIZE, DELETE, RESTORE, ADD COLUMN of anybody) are part of the state that they
+follow. Tables of reports, which no run replaces rows of, are read as they are at that time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from pipelines.command import values
+from pipelines.command.errors import UserError, one_line
+from pipelines.lake.address import table_path
+from pipelines.source.delta import open_table
+from udfs.format.report_tables import REPORT_TABLES
+from udfs.format.schema import RAW_SEGMENTS, SEGMENTS, TABLES
+from udfs.source.store import open_store
+
+# Who writes: the job that decodes, and the one that lands bytes
+DECODE_APP, INGEST_APP = "kafka-log-decode", "kafka-log-ingest"
+# Where Delta keeps words of the user about a commit; DESCRIBE HISTORY shows them
+USER_METADATA = "userMetadata"
+_ALWAYS = float("inf")
+
+
+def mark(run_id: str, app_id: str, number: int, tables: Mapping[str, int] | None = None) -> dict[str, str]:
+    """What a run's commit says of the run; number: of the run, they rise for each app.
+
+    tables: of the ledger's commit, the versions of the other tables that belong to it.
+    """
+    said = {"run_id": run_id, "app": app_id, "run": number, **({"tables": tables} if tables else {})}
+    return {USER_METADATA: json.dumps(said)}
+
+
+@dataclass(frozen=True)
+class _Commit:
+    """A commit of a table. at: ms since 1970 UTC. said: what ``mark`` said; nothing of others' commits."""
+
+    version: int
+    at: int
+    said: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Published:
+    """The commit of the ledger that published a state, and the time from which on it was another (ms)."""
+
+    ledger: int
+    said: Mapping[str, Any]
+    until: float = _ALWAYS
+
+
+def published_versions(address: str, at: str | None = None) -> dict[str, int]:
+    """Table -> Delta version, of one published state; all tables that are there.
+
+    address: of a lake (``lake_address``). at: the id of a run, as in ``runs``, for the state that it left; or
+    a time (ISO 8601, UTC where it has no zone; or ms since 1970); None for now. Raises a UserError for a run
+    or a time that the lake does not know any more.
+    """
+    return {name: table.version() for name, table in published_tables(address, at).items()}
+
+
+def published_tables(address: str, at: str | None = None) -> dict[str, DeltaTable]:
+    """The tables of ``published_versions``, open at their versions."""
+    ledger = open_table(table_path(address, SEGMENTS.name))
+    found = {SEGMENTS.name: ledger}
+    for table in (*TABLES, *REPORT_TABLES):
+        if table is not SEGMENTS:
+            with suppress(TableNotFoundError):
+                found[table.name] = open_table(table_path(address, table.name))
+    state = _now(address, ledger) if at is None else _at(address, ledger, found[RAW_SEGMENTS.name], at)
+    chosen: dict[str, DeltaTable] = {}
+    for name, delta in found.items():
+        is_ledger = delta is ledger
+        version = state.ledger if is_ledger else _version(address, name, delta.version(), state)
+        if version is not None:
+            chosen[name] = _loaded(address, name, delta, version, at)
+    return chosen
+
+
+def _loaded(address: str, name: str, table: DeltaTable, version: int, at: str | None) -> DeltaTable:
+    """A table at a version. Raises a UserError where files of it are gone."""
+    if version == table.version():
+        return table
+    now = set(table.file_uris()) if at else set()
+    try:
+        table.load_as_version(version)
+    except (DeltaError, OSError) as error:
+        raise UserError(f"version {version} of {name} can't be opened: {one_line(error)}") from None
+    if at:
+        system, folder = open_store(table_path(address, name))
+        paths = pa.table(table.get_add_actions(flatten=True)).column("path").to_pylist()
+        old = [p for p, uri in zip(paths, table.file_uris(), strict=True) if uri not in now]
+        infos = system.get_file_info([f"{folder}/{path}" for path in old])
+        if any(not info.is_file for info in infos):
+            raise UserError(f"the state {at} can't be read any more: VACUUM deleted files of {name}")
+    return table
+
+
+class _History:
+    """The commits of a table whose entries its log still has.
+
+    Read here, as deltalake's ``history`` finds none below a path with a ``?`` or ``#``.
+    """
+
+    def __init__(self, address: str, name: str) -> None:
+        self._system, folder = open_store(table_path(address, name))
+        self._log = f"{folder}/_delta_log"
+
+    def newest_first(self, newest: int, than: int = -1) -> Iterator[_Commit]:
+        """Commits from version ``newest`` down to the one above ``than``; fewer where entries are gone."""
+        for version in range(newest, than, -1):
+            try:
+                with self._system.open_input_stream(f"{self._log}/{version:020d}.json") as entry:
+                    info = _commit_info(entry.read())
+            except FileNotFoundError:
+                return
+            said: Any = None
+            with suppress(TypeError, ValueError):
+                said = json.loads(info.get(USER_METADATA))  # type: ignore[arg-type]
+            is_ours = isinstance(said, dict) and {"run_id", "app", "run"} <= said.keys()
+            yield _Commit(version, info.get("timestamp", 0), said if is_ours else {})
+
+
+def _commit_info(entry: bytes) -> dict[str, Any]:
+    """What an entry of a Delta log says of its commit."""
+    for line in entry.splitlines():
+        if line.startswith(b'{"commitInfo"'):
+            return dict(json.loads(line)["commitInfo"])
+    return {}
+
+
+def _now(address: str, ledger: DeltaTable) -> _Published:
+    """The state that the ledger's newest version belongs to."""
+    commits = _History(address, SEGMENTS.name).newest_first(ledger.version())
+    return _Published(ledger.version(), next((one.said for one in commits if one.said), {}))
+
+
+def _at(address: str, ledger: DeltaTable, landed: DeltaTable, at: str) -> _Published:
+    """The state that a run left, or that was there at a time."""
+    commits = list(_History(address, SEGMENTS.name).newest_first(ledger.version()))
+    until = _time_of(_History(address, RAW_SEGMENTS.name).newest_first(landed.version()), at)
+    for place, commit in enumerate(commits):
+        if commit.said.get("run_id") == at:
+            later = [one for one in commits[:place] if one.said][-1:]
+            last = later[0].version - 1 if later else ledger.version()
+            return _Published(last, commit.said, later[0].at - 1 if later else _ALWAYS)
+    known = [one for one in commits if one.at <= until]
+    if not known:
+        first = datetime.fromtimestamp(commits[-1].at / 1000, UTC).isoformat() if commits else "now"
+        raise UserError(
+            f"the lake has no state of {at!r}: name a run as the table runs does, or a time from {first} on"
+        )
+    said = next((one.said for one in known if one.said), {})
+    return _Published(known[0].version, said, until)
+
+
+def _time_of(landed: Iterator[_Commit], at: str) -> float:
+    """The time that is meant, ms since 1970 UTC: given, or when a run landed bytes; -1 of no such run."""
+    with suppress(ValueError):
+        return values.moment(at)
+    return next((one.at for one in landed if one.said.get("run_id") == at), -1)
+
+
+def _version(address: str, name: str, newest: int, state: _Published) -> int | None:
+    """The version of a table in a state: the last one before a later run's; None where it is younger."""
+    named = state.said.get("tables", {}).get(name)
+    chosen: int | None = named
+    following = _History(address, name).newest_first(newest, -1 if named is None else named)
+    for commit in reversed(list(following)):
+        is_decoded = commit.said.get("app") == DECODE_APP  # bytes that are landed are there at once
+        if commit.at > state.until or (is_decoded and commit.said["run"] > state.said.get("run", 0)):
+            break
+        chosen = commit.version
+    return chosen
