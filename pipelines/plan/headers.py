@@ -16,6 +16,7 @@ import numpy as np
 
 from pipelines.source.swaps import End
 from udfs.format import layout as f
+from udfs.indexes.entries import OFFSET_ENTRY, TIME_ENTRY, rising_entries
 from udfs.source.byte_source import ByteSource, FileSource, SourceError, local_path, open_source
 from udfs.source.store import is_object_store, open_store
 
@@ -140,26 +141,19 @@ def read_index(segment: str) -> np.ndarray:
 
     Without a readable one there is none: n is 0.
     """
-    return _read_entries(segment, ".index", ">i4,>i4")
+    return _read_entries(segment, ".index", OFFSET_ENTRY)
 
 
 def read_time_index(segment: str) -> np.ndarray:
     """The entries of the ``.timeindex`` beside a segment: int64[n, 2] of timestamp, ms, and relative offset.
 
-    Kafka's ``TimeIndex``: big-endian int64 and int32, ascending; zeros behind them while the segment is
-    active. Without a readable one there is none: n is 0.
+    Without a readable one there is none: n is 0.
     """
-    return _read_entries(segment, ".timeindex", ">i8,>i4")
+    return _read_entries(segment, ".timeindex", TIME_ENTRY)
 
 
-def _read_entries(segment: str, suffix: str, kind: str) -> np.ndarray:
-    """int64[n, 2]: the entries of an index as far as both numbers rise."""
-    data = _content(segment.removesuffix(".log") + suffix)
-    entry = np.dtype(kind)
-    stored = np.frombuffer(data[: len(data) // entry.itemsize * entry.itemsize], dtype=entry)
-    pairs = np.stack([stored["f0"], stored["f1"]], axis=1).astype(np.int64)
-    rises = (np.diff(pairs, axis=0, prepend=[[-1, -1]]) > 0).all(axis=1)
-    return pairs if rises.all() else pairs[: int(np.argmin(rises))]
+def _read_entries(segment: str, suffix: str, entry: np.dtype) -> np.ndarray:
+    return rising_entries(_content(segment.removesuffix(".log") + suffix), entry)
 
 
 def _content(uri: str) -> bytes:

@@ -1,30 +1,19 @@
 """Reads a broker's checkpoint files: how far each log reached, by what the broker noted beside it.
 
-Three text files in the log directory, above the partition folders (``OffsetCheckpointFile``): a line with
-the version, 0, one with the number of entries, then ``topic partition offset`` a line. The broker writes them
-anew every few seconds to a minute, and when it stops. Offsets in them are the first that is not covered.
+Three files in the log directory, above the partition folders (``udfs.indexes.checkpoint_files``). The broker
+writes them anew every few seconds to a minute, and when it stops. Offsets in them are the first that is not
+covered.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from udfs.indexes.checkpoint_files import MOST_BYTES, OFFSET_FILES, offset_entries
 from udfs.source.byte_source import local_path
-
-# File -> field of Checkpoint
-_FIELDS = {
-    "log-start-offset-checkpoint": "log_start_offset",
-    "recovery-point-offset-checkpoint": "recovery_point",
-    "replication-offset-checkpoint": "high_watermark",
-}
-CHECKPOINT_FILES = frozenset(_FIELDS)
-_VERSION = "0"
-_LINE = re.compile(r"(\S+)\s+([0-9]{1,10})\s+([0-9]{1,19})")
-_MOST_BYTES = 1 << 28
 
 
 class Checkpoint(NamedTuple):
@@ -39,6 +28,11 @@ class Checkpoint(NamedTuple):
     log_start_offset: int | None = None
     recovery_point: int | None = None
     high_watermark: int | None = None
+
+
+# File -> field of Checkpoint
+_FIELDS = {name: field for name, field in OFFSET_FILES.items() if field in Checkpoint._fields}
+CHECKPOINT_FILES = frozenset(_FIELDS)
 
 
 @dataclass
@@ -83,18 +77,8 @@ class Checkpoints:
 
 def _read(path: str) -> dict[tuple[str, int], int]:
     """The offset of each topic and partition. Raises an OSError, and a ValueError for another format."""
-    with open(path, encoding="utf-8") as file:
-        lines = file.read(_MOST_BYTES).splitlines()
-    if lines and lines[0] != _VERSION:
-        raise ValueError(f"its version is {lines[0][:20]!r}, not {_VERSION}")
-    if len(lines) < 2:
-        return {}  # a broker makes the file before it has an entry
-    found = {}
-    for number, line in enumerate(lines[2:], 3):
-        match = _LINE.fullmatch(line)
-        if match is None:
-            raise ValueError(f"line {number} is not a topic, a partition and an offset: {line[:60]!r}")
-        found[match[1], int(match[2])] = int(match[3])
-    if lines[1] != str(len(lines) - 2):
-        raise ValueError(f"it has {len(lines) - 2} entries, and says {lines[1][:20]!r}")
-    return found
+    with open(path, "rb") as file:
+        found = offset_entries(file.read(MOST_BYTES))
+    if found.problem is not None:
+        raise ValueError(found.problem)
+    return {(topic, int(partition)): int(offset) for topic, partition, offset in found.rows}

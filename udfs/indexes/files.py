@@ -1,0 +1,64 @@
+"""Which file of a broker a file is, by its name, and its rows."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from udfs.indexes import checkpoint_files, entries, kraft_snapshot, producer_snapshot
+
+OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX = ".index", ".timeindex", ".txnindex"
+PRODUCER_SNAPSHOT = ".snapshot"
+_NAME = re.compile(r"([0-9]{20})(\.index|\.timeindex|\.txnindex|\.snapshot)")
+_BY_OFFSET: dict[str, Callable[[bytes, int], pa.RecordBatch]] = {
+    OFFSET_INDEX: entries.offset_index,
+    TIME_INDEX: entries.time_index,
+    TRANSACTION_INDEX: lambda data, _: entries.transaction_index(data),
+    PRODUCER_SNAPSHOT: lambda data, _: producer_snapshot.producer_snapshot(data),
+}
+
+
+class BrokerFile(NamedTuple):
+    """kind: a suffix, or the whole name of a checkpoint file. base: the offset in the name, or -1."""
+
+    kind: str
+    base: int
+
+
+def broker_file(name: str) -> BrokerFile | None:
+    """What a file is by its name, which may have folders before it; None for a segment or any other file."""
+    name = os.path.basename(name)
+    match = _NAME.fullmatch(name)
+    if match:
+        return BrokerFile(match[2], int(match[1]))
+    if name == checkpoint_files.LEADER_EPOCH_FILE or name in checkpoint_files.OFFSET_FILES:
+        return BrokerFile(name, -1)
+    if name == kraft_snapshot.BOOTSTRAP:
+        return BrokerFile(kraft_snapshot.SUFFIX, -1)
+    found = kraft_snapshot.snapshot_id(name)
+    return BrokerFile(kraft_snapshot.SUFFIX, found.end_offset) if found else None
+
+
+def decode_broker_file(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of a file that a broker keeps beside its segments, in the schema of its kind.
+
+    Raises ValueError for a file of another name, and OSError where it can't be opened.
+    """
+    found = broker_file(os.fspath(path))
+    if found is None:
+        raise ValueError(f"{os.fspath(path)} has not the name of an index, a snapshot or a checkpoint file")
+    if found.kind == kraft_snapshot.SUFFIX:
+        yield from kraft_snapshot.kraft_snapshot(path)
+        return
+    with open(path, "rb") as file:
+        data = file.read()
+    if found.kind in _BY_OFFSET:
+        yield _BY_OFFSET[found.kind](data, found.base)
+    elif found.kind == checkpoint_files.LEADER_EPOCH_FILE:
+        yield checkpoint_files.leader_epochs(data)
+    else:
+        yield checkpoint_files.offset_checkpoint(data)

@@ -1,0 +1,68 @@
+"""A snapshot of KRaft's metadata log: record batches, as a segment has them, in a ``.checkpoint``.
+
+Its name holds the offset and the epoch that it reaches. The records of its first and last batch are control
+records; those between are the metadata.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from udfs.decoded import Damage
+from udfs.indexes.rows import row_schema, rows_of
+
+SUFFIX = ".checkpoint"
+BOOTSTRAP = "bootstrap.checkpoint"  # the records with which a cluster begins
+_TOPIC = "__cluster_metadata"
+_NAME = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
+_COLUMNS = ("offset", "timestamp_ms", "control_type", "key", "value")
+
+KRAFT_SNAPSHOT = row_schema(
+    offset=pa.int64(),
+    timestamp_ms=pa.int64(),
+    control_type=pa.string(),
+    name=pa.string(),
+    version=pa.int32(),
+    value=pa.string(),
+)
+
+
+class SnapshotId(NamedTuple):
+    """The offset behind the last record that is in the snapshot, and the epoch of that record."""
+
+    end_offset: int
+    epoch: int
+
+
+def snapshot_id(name: str) -> SnapshotId | None:
+    """What the name of a file says; None where it is not the name of a snapshot."""
+    match = _NAME.fullmatch(name)
+    return SnapshotId(int(match[1]), int(match[2])) if match else None
+
+
+def kraft_snapshot(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
+    """The records of a snapshot (KRAFT_SNAPSHOT): name and value of the metadata record, value as JSON.
+
+    control_type is null for metadata, name for control records. Raises OSError where it can't be opened.
+    """
+    from udfs.files import decode_segment  # loads compiled kernels, which the other files do not need
+    from udfs.values.columns import internal_records
+
+    damages: list[Damage] = []
+    for batch in decode_segment(path, columns=_COLUMNS, on_damage=damages.append):
+        rows = batch.to_pydict()
+        topics = pa.array([_TOPIC if kind is None else None for kind in rows["control_type"]], pa.string())
+        found = internal_records(topics, batch.column("key"), batch.column("value")).to_pylist()
+        read = [row or {"name": None, "version": None, "value": None, "error": None} for row in found]
+        columns = {name: rows[name] for name in ("offset", "timestamp_ms", "control_type")}
+        columns |= {name: [row[name] for row in read] for name in ("name", "version", "value")}
+        errors = {i: row["error"] for i, row in enumerate(read) if row["error"] is not None}
+        yield rows_of(KRAFT_SNAPSHOT, columns, None, errors)
+    for damage in damages:
+        empty = {name: [] for name in KRAFT_SNAPSHOT.names[:-1]}
+        yield rows_of(KRAFT_SNAPSHOT, empty, f"{damage.reason} at byte {damage.position}: {damage.detail}")
