@@ -112,7 +112,8 @@ print(
 # COMMAND ----------
 
 hanging = spark.sql("""
-    SELECT topic, partition, producer_id, first_offset, open_ms, held_records, held_bytes, abort_command
+    SELECT topic, partition, producer_id, first_offset, open_ms, certainty, why, held_records, held_bytes,
+      coalesce(abort_command, check_command) AS run
     FROM hanging_transactions ORDER BY held_bytes DESC
 """)
 hanging.show(20, truncate=False)

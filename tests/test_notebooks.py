@@ -163,8 +163,7 @@ def test_transactions_are_those_that_the_broker_ended(run: Any, lake: str) -> No
     assert shown == [seen["endings"], seen["timeline"], seen["gaps"]]
     assert seen["topic"] == "tx-aborted"
     assert seen["counts"]["tx-aborted", "aborted"] == 4
-    (hanging,) = seen["hanging"].collect()
-    assert (hanging.topic, hanging.first_offset) == ("tx-open", 5)
+    assert seen["hanging"].collect() == []  # tx-open is open for 152 ms, by the markers around its start
     assert seen["incomplete"] == 1  # the damaged batch
 
 

@@ -19,7 +19,7 @@ from pipelines.scanning import report
 from pipelines.scanning.findings import Findings, Log
 from tests.support import corpus
 from tests.support.logs import batch, batches, data, marker, put
-from tests.support.segment_maker import CONTROL, Batch, Record
+from tests.support.segment_maker import CONTROL, LOG_APPEND, TRANSACTIONAL, Batch, Record
 from tools.picture import on_a_terminal
 from udfs.committed import delivery_of
 
@@ -114,12 +114,82 @@ def test_open_and_hanging_transactions(tmp_path: Path) -> None:
     told = [(t.producer_id, t.producer_epoch, t.first_offset) for t in log.open_transactions]
     assert told == [(8, 5, 3), (9, 0, 6)]
     assert log.last_stable_offset == 3
-    assert [t.producer_id for t in log.hanging(findings.newest)] == [8]
-    steps = "\n".join(report.next_steps(findings))
-    assert (
-        "kafka-transactions.sh --bootstrap-server HOST:9092 abort --topic a --partition 0 --start-offset 3"
-        in steps
+    (hanging,) = log.hanging
+    assert (hanging.producer_id, hanging.age.open_ms, hanging.age.certainty) == (8, HOUR, "unknown")
+    assert "kafka-transactions.sh --bootstrap-server HOST:9092 find-hanging --topic a --partition 0" in steps(
+        findings
     )
+    assert " abort " not in steps(findings)
+
+
+def steps(findings: Findings) -> str:
+    return "\n".join(report.next_steps(findings))
+
+
+def at_time(path: Path, at_ms: int) -> None:
+    os.utime(path, (at_ms / 1000,) * 2)
+
+
+def test_an_abort_is_printed_where_brokers_stamped_the_transaction(tmp_path: Path) -> None:
+    """KIP-32: with log append time the max timestamp counts, whatever the producer's clock gave."""
+    late = {"base_timestamp": NOW - 48 * HOUR, "flags": TRANSACTIONAL | LOG_APPEND, "producer_id": 7}
+    record = (Record(value=b"v"),)
+    first = Batch(record, **late, base_offset=0, max_timestamp=NOW).encode()
+    healthy = Batch(record, base_offset=1, flags=LOG_APPEND, max_timestamp=NOW + 60_000).encode()
+    put(tmp_path / "a-0", 0, first, healthy)
+    findings = found(tmp_path)
+    assert findings.logs[0].hanging == []
+    assert "kafka-transactions" not in steps(findings)
+    later = Batch(record, base_offset=1, flags=LOG_APPEND, max_timestamp=NOW + HOUR).encode()
+    put(tmp_path / "a-0", 0, first, later)
+    findings = found(tmp_path)
+    (hanging,) = findings.logs[0].hanging
+    assert (hanging.age.open_ms, hanging.age.certainty) == (HOUR, "certain")
+    assert "abort --topic a --partition 0 --start-offset 0" in steps(findings)
+
+
+def test_markers_bound_the_age_of_a_transaction_whatever_its_producer_stamps(tmp_path: Path) -> None:
+    years = 6 * 365 * 24 * HOUR
+    stamped = data(1, 7, base_timestamp=NOW - years)
+    path = put(
+        tmp_path / "a-0", 0, marker(0, 8), stamped, marker(2, 8), batch(3, base_timestamp=NOW + 60_000)
+    )
+    at_time(path, NOW + 60_000)
+    assert log_of(tmp_path).hanging == []  # a minute passed since the marker before it
+    path = put(tmp_path / "a-0", 0, stamped, marker(2, 8))
+    at_time(path, NOW)
+    (hanging,) = log_of(tmp_path).hanging
+    assert (hanging.age.certainty, hanging.age.open_ms) == ("unknown", years)
+
+
+def test_the_clock_of_another_log_makes_no_transaction_hang(tmp_path: Path) -> None:
+    at_time(put(tmp_path / "a-0", 0, data(0, 7), batch(1, base_timestamp=NOW + 60_000)), NOW + 60_000)
+    at_time(put(tmp_path / "micros-0", 0, batch(0, base_timestamp=NOW * 1000)), NOW)
+    at_time(put(tmp_path / "later-0", 0, batch(0, base_timestamp=NOW + HOUR)), NOW + HOUR)
+    findings = found(tmp_path)
+    assert [log.hanging for log in findings.logs] == [[], [], []]
+    clocks = {log.topic: (log.clock.now_ms, log.clock.witness, log.clock.certainty) for log in findings.logs}
+    assert clocks == {
+        "a": (NOW + 60_000, "producer", "likely"),
+        "micros": (NOW, "file", "unknown"),
+        "later": (NOW + HOUR, "producer", "likely"),
+    }
+
+
+def test_a_transaction_without_a_timestamp_may_hang(tmp_path: Path) -> None:
+    put(tmp_path / "a-0", 0, data(0, 7, base_timestamp=-1), batch(1))
+    (hanging,) = log_of(tmp_path).hanging
+    assert (hanging.age.open_ms, hanging.age.certainty) == (None, "unknown")
+
+
+@pytest.mark.parametrize("at", [-(2**63), -2, 0, 2**61, 2**62, 2**63 - 2, 2**63 - 1])
+def test_no_timestamp_ends_a_scan(tmp_path: Path, at: int) -> None:
+    stamped = (data(0, 7, base_timestamp=at), batch(1), batch(4, base_timestamp=at))
+    put(tmp_path / "a-2147483647", 0, *stamped)
+    findings = found(tmp_path)
+    assert [log.records for log in findings.logs] == [7]
+    assert any("a-2147483647" in line for line in report.to_text(findings))
+    json.dumps(report.to_json(findings))
 
 
 def test_a_marker_without_the_bit_of_transactions_ends_none_as_in_the_tables(tmp_path: Path) -> None:

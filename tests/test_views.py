@@ -151,7 +151,8 @@ def test_the_hanging_transaction_of_the_broker_is_found(ask: Any) -> None:
     path = ROOT / "v2-txn-open" / "tx-open-0" / "00000000000000000000.log"
     records = [r for r in oracle_records(path) if not r["isControl"]]
     (first,) = [b for b in oracle_batches(path) if b["baseOffset"] == oracle["lastStableOffset"]]
-    (found,) = ask("SELECT * FROM hanging_transactions WHERE topic = 'tx-open'")
+    assert ask("SELECT * FROM hanging_transactions WHERE topic = 'tx-open'") == []  # 152 ms, by the markers
+    (found,) = ask("SELECT * FROM hanging_transactions(timeout_ms => -1) WHERE topic = 'tx-open'")
     assert found["last_stable_offset"] == found["first_offset"] == oracle["lastStableOffset"]
     assert (found["producer_id"], found["producer_epoch"]) == (first["producerId"], first["producerEpoch"])
     held = [r for r in records if r["offset"] >= oracle["lastStableOffset"]]
@@ -164,8 +165,9 @@ def test_the_hanging_transaction_of_the_broker_is_found(ask: Any) -> None:
 
 
 def test_a_timeout_can_be_given(ask: Any) -> None:
-    (found,) = ask("SELECT open_ms FROM hanging_transactions WHERE topic = 'tx-open'")
+    (found,) = ask("SELECT open_ms FROM hanging_transactions(timeout_ms => 0) WHERE topic = 'tx-open'")
     limit = found["open_ms"]
+    assert limit == 1795247483964 - 1795247483812  # from the marker before it to the last one
     for timeout, count in ((limit - 1, 1), (limit, 0)):
         rows = ask(f"SELECT * FROM hanging_transactions(timeout_ms => {timeout}) WHERE topic = 'tx-open'")
         assert len(rows) == count

@@ -22,7 +22,7 @@ from tests.support import as_command
 from tests.support.answers import answer
 from tests.support.lake_rows import add_unpublished
 from tests.support.logs import batch, data, marker, put
-from tests.support.segment_maker import DELETE_HORIZON, Batch, Record
+from tests.support.segment_maker import DELETE_HORIZON, LOG_APPEND, TRANSACTIONAL, Batch, Record
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -362,13 +362,18 @@ def test_keys_in_another_partition_than_murmur2_gives(ask: Ask) -> None:
 
 def test_commands_quote_a_hostile_topic(spark: SparkSession, tmp_path: Path) -> None:
     bad, lake = batch(0, 1), str(tmp_path / "lake")
-    put(tmp_path / "src" / "it's; rm-0", 0, data(0, 7), bad[:-1] + bytes([bad[-1] ^ 1]), batch(5, 1))
+    flags, open_ = LOG_APPEND | TRANSACTIONAL, (Record(value=b"v"),)
+    start = Batch(open_, base_offset=0, flags=flags, producer_id=7).encode()
+    later = Batch(open_, base_offset=1, flags=LOG_APPEND, max_timestamp=NOW + HOUR).encode()
+    put(tmp_path / "src" / "it's; rm-0", 0, start, later)
+    put(tmp_path / "src" / "it's; rm-1", 0, bad[:-1] + bytes([bad[-1] ^ 1]), batch(5, 1))
     as_command.decode(spark, Settings(source=(str(tmp_path / "src"),), lake=lake))
     ask = asking(spark, lake)  # Spark: no folder has that topic's name
     (lost,) = ask("SELECT reset_command FROM lost_offsets")
-    assert "--topic 'it'\\''s; rm:0' --reset-offsets" in lost["reset_command"]
-    (hanging,) = ask("SELECT abort_command FROM hanging_transactions(timeout_ms => -1)")
+    assert "--topic 'it'\\''s; rm:1' --reset-offsets" in lost["reset_command"]
+    (hanging,) = ask("SELECT abort_command, check_command FROM hanging_transactions")
     assert "abort --topic 'it'\\''s; rm' --partition 0" in hanging["abort_command"]
+    assert "find-hanging --topic 'it'\\''s; rm' --partition 0" in hanging["check_command"]
 
 
 def test_views_see_nothing_that_the_ledger_does_not_name(spark: SparkSession, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pyarrow as pa
 
 from pipelines.plan.missing import Edges, Extent, Missing, at_edges, missing_ranges, unread_segments
@@ -13,9 +14,8 @@ from pipelines.plan.slices import Segment
 from pipelines.scanning.slice_scan import DamagedRange, Format, FormatCount, SliceScan, highest, lowest
 from pipelines.source.listing import Listing
 from udfs.format import layout as f
+from udfs.rules.clocks import Age, Clock, age
 
-# Kafka's default of transaction.max.timeout.ms: a broker aborts a transaction that is open for longer
-TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
 _END = 1 << 63  # past every offset
 
 
@@ -23,8 +23,8 @@ _END = 1 << 63  # past every offset
 class OpenTransaction:
     """A transaction without a marker.
 
-    first_timestamp: ms since 1970 UTC, -1 for none. is_uncertain: damage follows its start, and its marker
-    may be in the damaged bytes.
+    first_timestamp: of its first record, ms since 1970 UTC, -1 for none. is_uncertain: damage follows its
+    start, and its marker may be in the damaged bytes. age: for how long it is open, in the time of its log.
     """
 
     producer_id: int
@@ -33,6 +33,7 @@ class OpenTransaction:
     last_offset: int
     first_timestamp: int
     is_uncertain: bool
+    age: Age
 
 
 @dataclass
@@ -58,19 +59,17 @@ class Log:
     damages: list[DamagedRange] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
     open_transactions: list[OpenTransaction] = field(default_factory=list)
+    clock: Clock = field(default_factory=Clock)
 
     @property
     def last_stable_offset(self) -> int | None:
         """Where a READ_COMMITTED consumer stops: the first offset of an open transaction, or None."""
         return min((t.first_offset for t in self.open_transactions), default=None)
 
-    def hanging(self, now_ms: int) -> list[OpenTransaction]:
-        """Transactions that have been open for longer than TRANSACTION_TIMEOUT_MS."""
-        return [
-            t
-            for t in self.open_transactions
-            if t.first_timestamp >= 0 and now_ms - t.first_timestamp > TRANSACTION_TIMEOUT_MS
-        ]
+    @property
+    def hanging(self) -> list[OpenTransaction]:
+        """Transactions that are open for longer than a broker allows, or for an unknown time."""
+        return [one for one in self.open_transactions if one.age.is_hanging]
 
 
 @dataclass
@@ -89,11 +88,6 @@ class Findings:
     swap_files: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     seconds: float = 0.0
-
-    @property
-    def newest(self) -> int:
-        """The latest timestamp of all logs, in ms. It serves as the current time, as the files may be old."""
-        return max((log.last_timestamp for log in self.logs if log.last_timestamp is not None), default=0)
 
     @property
     def damages(self) -> list[tuple[Log, DamagedRange]]:
@@ -157,7 +151,7 @@ def _log(scanned: list[tuple[Segment, list[SliceScan]]], unread: list[Extent]) -
         following = scanned[at + 1][0].file_base_offset if at + 1 < len(scanned) else None
         _add_segment(log, segment, slices, following)
     log.missing = missing_ranges([*unread, *(_extent(segment, slices) for segment, slices in scanned)])
-    log.open_transactions = _open_transactions(scanned, log.damages)
+    log.open_transactions = _open_transactions(scanned, log.damages, log.clock)
     return log
 
 
@@ -174,6 +168,7 @@ def _add_segment(log: Log, segment: Segment, slices: list[SliceScan], following:
         log.last_offset = highest(log.last_offset, totals.end_offset)
         log.first_timestamp = lowest(log.first_timestamp, scan.first_timestamp)
         log.last_timestamp = highest(log.last_timestamp, scan.last_timestamp)
+        log.clock = log.clock.later(scan.clock)
         if totals.tail_bytes:
             log.tail, log.tail_bytes = totals.tail, log.tail_bytes + totals.tail_bytes
         for key, count in scan.formats.items():
@@ -216,24 +211,51 @@ def _damages(segment: Segment, slices: list[SliceScan], following: int | None) -
 
 
 def _open_transactions(
-    scanned: list[tuple[Segment, list[SliceScan]]], damages: list[DamagedRange]
+    scanned: list[tuple[Segment, list[SliceScan]]], damages: list[DamagedRange], clock: Clock
 ) -> list[OpenTransaction]:
     """Transactional data without a marker behind it. A marker ends the transaction of its producer id."""
-    open_: dict[int, list[int]] = {}  # producer id -> epoch, first offset, last offset, timestamp
-    for _, slices in scanned:
-        for scan in slices:
-            for producer, first, last, timestamp, epoch, control in scan.transactional.tolist():
-                if control != f.NO_CONTROL:
-                    open_.pop(producer, None)
-                elif producer in open_:
-                    open_[producer][2] = last
-                else:
-                    open_[producer] = [epoch, first, last, timestamp]
+    open_: dict[int, int] = {}  # producer id -> its first row since its last marker
+    ends: dict[int, int] = {}
+    rows = np.concatenate([scan.transactional for _, slices in scanned for scan in slices])
+    names = ("producer_id", "last_offset", "control_type")
+    for at, (producer, last, control) in enumerate(rows[list(names)].tolist()):
+        if control != f.NO_CONTROL:
+            open_.pop(producer, None)
+        else:
+            open_.setdefault(producer, at)
+            ends[producer] = last
     # The last damage decides: a marker may lie in it where it ends behind the transaction's start
     last_damage = -1
     if damages:
         last_damage = max(_END if one.next_offset is None else one.next_offset for one in damages)
+    markers = rows[(rows["control_type"] != f.NO_CONTROL) & rows["credible"]]
     return [
-        OpenTransaction(producer, epoch, first, last, timestamp, last_damage > first)
-        for producer, (epoch, first, last, timestamp) in sorted(open_.items(), key=lambda item: item[1][1])
+        _open_transaction(rows[at], ends[producer], last_damage > rows[at]["first_offset"], clock, markers)
+        for producer, at in sorted(open_.items(), key=lambda item: rows[item[1]]["first_offset"])
     ]
+
+
+def _open_transaction(
+    first: np.void, last_offset: int, is_uncertain: bool, clock: Clock, markers: np.ndarray
+) -> OpenTransaction:
+    """first, markers: rows of TRANSACTIONAL; the markers are those of its log with credible times."""
+    offset = int(first["first_offset"])
+    before = markers["timestamp"][markers["first_offset"] <= offset]
+    behind = markers["timestamp"][markers["first_offset"] > offset]
+    opened = age(
+        clock,
+        int(first["timestamp"]) if first["credible"] else None,
+        by_broker=bool(first["by_broker"]),
+        before_ms=int(before.max()) if len(before) else None,
+        behind_ms=int(behind.min()) if len(behind) else None,
+        lost=bool(is_uncertain),
+    )
+    return OpenTransaction(
+        int(first["producer_id"]),
+        int(first["producer_epoch"]),
+        offset,
+        last_offset,
+        int(first["timestamp"]),
+        bool(is_uncertain),
+        opened,
+    )

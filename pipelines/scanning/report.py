@@ -14,6 +14,7 @@ from pipelines.command.terminal import counted_noun, invocation, printable
 from pipelines.scanning.findings import Findings, Log, OpenTransaction
 from pipelines.scanning.slice_scan import DamagedRange, Format, FormatCount
 from pipelines.source.naming import SWAP
+from udfs.rules.clocks import CERTAIN
 
 _REST = " (all of them: --json)"
 _BROKER = "--bootstrap-server HOST:9092"
@@ -56,7 +57,7 @@ def sections(findings: Findings) -> Iterator[Section]:
             "open transactions",
             ("log", "producer id", "epoch", "first offset", "began", "state"),
             [
-                _transaction(findings, log, transaction)
+                _transaction(log, transaction)
                 for log in findings.logs
                 for transaction in log.open_transactions
             ],
@@ -135,15 +136,18 @@ def _damage(log: Log, damage: DamagedRange) -> tuple[str, ...]:
     )
 
 
-def _transaction(findings: Findings, log: Log, transaction: OpenTransaction) -> tuple[str, ...]:
-    state = "hanging" if transaction in log.hanging(findings.newest) else "open"
+def _transaction(log: Log, transaction: OpenTransaction) -> tuple[str, ...]:
+    opened = transaction.age
+    state = f"hanging: {opened.certainty}, {opened.why}" if opened.is_hanging else "open"
     return (
         _name(log),
         str(transaction.producer_id),
         str(transaction.producer_epoch),
         f"{transaction.first_offset:,}",
         _time(transaction.first_timestamp if transaction.first_timestamp >= 0 else None),
-        f"{state}, its marker may be in damaged bytes" if transaction.is_uncertain else state,
+        f"{state}, its marker may be in damaged bytes"
+        if transaction.is_uncertain and not opened.is_hanging
+        else state,
     )
 
 
@@ -184,14 +188,27 @@ def next_steps(findings: Findings) -> list[str]:
             f"kafka-consumer-groups.sh {_BROKER} --group GROUP --topic {place} --reset-offsets "
             f"--to-offset {one.next_offset} --execute",
         ]
-    hanging = [(log, one) for log in findings.logs for one in log.hanging(findings.newest)]
+    hanging = [(log, one) for log in findings.logs for one in log.hanging]
+    hanging.sort(key=lambda found: found[1].age.certainty != CERTAIN)
     for log, transaction in hanging[:SHOWN]:
-        steps += [
-            f"# abort a transaction that holds the last stable offset of {log.topic}-{log.partition}",
-            f"kafka-transactions.sh {_BROKER} abort --topic {shlex.quote(log.topic)} "
-            f"--partition {log.partition} --start-offset {transaction.first_offset}",
-        ]
+        steps += _ending(log, transaction)
     return [printable(step) for step in steps]
+
+
+def _ending(log: Log, transaction: OpenTransaction) -> list[str]:
+    """The command that aborts a transaction, if it is certain that it hangs, else the one that finds out."""
+    opened, name = transaction.age, f"{log.topic}-{log.partition}"
+    place = f"--topic {shlex.quote(log.topic)} --partition {log.partition}"
+    if opened.certainty == CERTAIN:
+        return [
+            f"# abort a transaction that holds the last stable offset of {name} ({opened.why})",
+            f"kafka-transactions.sh {_BROKER} abort {place} --start-offset {transaction.first_offset}",
+        ]
+    return [
+        f"# before an abort, check whether the transaction at offset {transaction.first_offset} of {name} "
+        f"hangs ({opened.certainty}: {opened.why})",
+        f"kafka-transactions.sh {_BROKER} find-hanging {place}",
+    ]
 
 
 def to_json(findings: Findings) -> dict[str, Any]:
@@ -208,7 +225,13 @@ def to_json(findings: Findings) -> dict[str, Any]:
                 for (magic, codec), count in sorted(log.formats.items())
             ],
             "last_stable_offset": log.last_stable_offset,
-            "hanging_transactions": [asdict(one) for one in log.hanging(findings.newest)],
+            "clock": {
+                **asdict(log.clock),
+                "now_ms": log.clock.now_ms,
+                "witness": log.clock.witness,
+                "certainty": log.clock.certainty,
+            },
+            "hanging_transactions": [asdict(one) for one in log.hanging],
         }
         for log in findings.logs
     ]

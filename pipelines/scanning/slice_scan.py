@@ -13,6 +13,7 @@ from udfs.committed import of_transactions
 from udfs.decoded import Damage, Group, Range
 from udfs.format import layout as f
 from udfs.kernels.framing import base_unknown
+from udfs.rules import clocks
 from udfs.segment_decoder import SegmentDecoder
 from udfs.source.byte_source import SourceError, SourceUnreadable, open_source
 from udfs.spark.protocol import Problem, SliceReport
@@ -23,9 +24,11 @@ TRANSACTIONAL = np.dtype(
         ("producer_id", "i8"),
         ("first_offset", "i8"),
         ("last_offset", "i8"),
-        ("timestamp", "i8"),  # of the first batch's first record; of a marker its own; ms
+        ("timestamp", "i8"),  # of the first batch's first record; of a marker its own; ms, -1 unknown
         ("producer_epoch", "i2"),
         ("control_type", "i2"),  # layout.CONTROL_ABORT, CONTROL_COMMIT; NO_CONTROL for data
+        ("by_broker", "?"),  # whether a broker's clock gave timestamp
+        ("credible", "?"),  # clocks.are_credible
     ]
 )
 Format = tuple[int, str]  # magic, codec
@@ -79,7 +82,7 @@ class SliceScan:
 
     report: as a job's workers give it. statuses: status -> number of batches; only ``suspect`` is counted.
     first_timestamp, last_timestamp: ms since 1970 UTC, None without any.
-    transactional: rows of TRANSACTIONAL.
+    transactional: rows of TRANSACTIONAL. clock: of this slice alone.
     """
 
     report: SliceReport
@@ -89,6 +92,7 @@ class SliceScan:
     first_timestamp: int | None = None
     last_timestamp: int | None = None
     transactional: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=TRANSACTIONAL))
+    clock: clocks.Clock = field(default_factory=clocks.Clock)
 
 
 def scan_slice(slice_: Slice, max_batch_uncompressed: int) -> SliceScan:
@@ -105,7 +109,7 @@ def scan_slice(slice_: Slice, max_batch_uncompressed: int) -> SliceScan:
             source, range_, max_batch_uncompressed=max_batch_uncompressed, columns=(), content_crc=False
         )
         scan = SliceScan(SliceReport(*ids, decoder.totals))
-        _Counting(scan).take(decoder)
+        _Counting(scan, segment.modified // 1000).take(decoder)
         return scan
     except SourceError as error:
         return SliceScan(SliceReport(*ids, problem=_problem(error), detail=str(error)))
@@ -127,11 +131,16 @@ def highest(*values: int | None) -> int | None:
     return max((v for v in values if v is not None), default=None)
 
 
+def _max(values: np.ndarray) -> int | None:
+    return int(values.max()) if len(values) else None
+
+
 class _Counting:
     """Adds groups of batches, in the order of the segment, to a SliceScan."""
 
-    def __init__(self, scan: SliceScan) -> None:
-        self._scan = scan
+    def __init__(self, scan: SliceScan, modified_ms: int) -> None:
+        self._scan, self._modified_ms = scan, modified_ms
+        scan.clock = clocks.Clock(modified_ms=clocks.witness_ms(modified_ms))
         self._last_offset: int | None = None
         self._waiting: list[DamagedRange] = []  # ranges behind which no sound batch was seen yet
         self._transactional: list[np.ndarray] = []
@@ -161,23 +170,30 @@ class _Counting:
             self._scan.statuses["suspect"] += suspect
 
     def _count_times(self, batches: np.ndarray) -> None:
-        scan = self._scan
-        first = batches["base_timestamp"][batches["base_timestamp"] >= 0]
-        last = batches["max_timestamp"][batches["max_timestamp"] >= 0]
-        if len(first):
-            scan.first_timestamp = lowest(scan.first_timestamp, int(first.min()))
-        if len(last):
-            scan.last_timestamp = highest(scan.last_timestamp, int(last.max()))
+        scan, newest = self._scan, batches["max_timestamp"]
+        first = clocks.first_times(batches)
+        first = np.where(first < 0, newest, first)
+        by_broker = clocks.are_by_broker(batches)
+        credible = clocks.are_credible(newest, by_broker, self._modified_ms)
+        times = first[first >= 0]
+        scan.first_timestamp = lowest(scan.first_timestamp, int(times.min()) if len(times) else None)
+        scan.last_timestamp = highest(scan.last_timestamp, _max(newest[newest >= 0]))
+        scan.clock = scan.clock.later(
+            clocks.Clock(_max(newest[credible]), _max(newest[credible & by_broker]))
+        )
 
     def _keep_transactional(self, batches: np.ndarray) -> None:
         kept = of_transactions(batches)
         if not len(kept):
             return
         rows = np.zeros(len(kept), dtype=TRANSACTIONAL)
-        for name, of in (("first_offset", "base_offset"), ("timestamp", "base_timestamp")):
-            rows[name] = kept[of]
         for name in ("producer_id", "last_offset", "producer_epoch", "control_type"):
             rows[name] = kept[name]
+        rows["first_offset"] = kept["base_offset"]
+        is_data = kept["control_type"] == f.NO_CONTROL
+        rows["timestamp"] = np.where(is_data, clocks.first_times(kept), kept["max_timestamp"])
+        rows["by_broker"] = clocks.are_by_broker(kept)
+        rows["credible"] = clocks.are_credible(rows["timestamp"], rows["by_broker"], self._modified_ms)
         self._transactional.append(_joined(rows))
 
     def _place_damages(self, damages: list[Damage], sound: np.ndarray) -> None:

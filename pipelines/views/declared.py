@@ -1,4 +1,4 @@
-"""The views of a lake: one ``.sql`` file each beside this module.
+"""The views of a lake: one ``.sql`` file each, beside this module and in ``pipelines.rules``.
 
 The comment on top of a file says what the view gives, and names its parameters and columns. The SELECT below
 uses the plain names of tables and of other views, so that a file can be read, run and linted by itself.
@@ -114,9 +114,9 @@ def _named(text: str, names: Iterable[str]) -> set[str]:
 
 def _read_all() -> tuple[View, ...]:
     """Every view, each after those that it reads."""
-    own = resources.files("pipelines.views")
+    own, rules = resources.files("pipelines.views"), resources.files("pipelines.rules")
     views: dict[str, View] = {}
-    for folder, in_session_only in ((own, False), (own / "session", True)):
+    for folder, in_session_only in ((own, False), (rules, False), (own / "session", True)):
         for file in folder.iterdir():
             name, _, suffix = file.name.partition(".")
             if suffix == "sql":

@@ -1,6 +1,7 @@
 -- Transactions that hold the last stable offset of their log for longer than a broker allows: no READ_COMMITTED consumer
--- gets past them, and the log cleaner stops there. A transaction's age is the newest timestamp of its log less that of
--- its first batch
+-- gets past them, and the log cleaner stops there. A transaction's age is the time of its log (`log_clocks`) less that of
+-- its first batch (`batch_times`). Producers' clocks may be wrong, so each row has how certain it is, and why. A
+-- transaction began after the markers before it and before the markers behind it, whatever its producer's clock says
 -- Parameters:
 --   timeout_ms bigint DEFAULT 900000: transaction.max.timeout.ms of the brokers
 -- Columns:
@@ -12,18 +13,23 @@
 --   first_offset bigint: First offset of the transaction
 --   last_offset bigint: Last offset of its data
 --   records bigint: Its data records
---   began timestamp: Timestamp of its first batch
---   open_ms bigint: For how long it is open, in the time of the log
+--   began timestamp: Time of its first batch, between the markers around it; null where that is not credible
+--   open_ms bigint: For how long it is open, in the time of the log; null where it is not known when it began
+--   now_ms bigint: The time of the log
+--   witness string: Which clock gave it: broker, producer or file (`log_clocks`)
+--   certainty string: That it is open for longer than timeout_ms: certain: by the brokers' clock alone; likely: by a producer's clock that the file's modification time confirms; unknown
+--   why string: Why it is as certain as that
 --   last_stable_offset bigint: Where READ_COMMITTED consumers of the log stop: the first offset of the first open transaction
 --   held_records bigint: Data records at or after that offset, of all producers
 --   held_bytes bigint: Bytes of the batches from there on, which the log cleaner can't clean
 --   outcome_uncertain boolean: The marker may lie in damaged bytes: look there before you abort
---   abort_command string: The command that aborts the transaction
+--   check_command string: The command that lists what hangs in the partition according to the brokers: run it before an abort
+--   abort_command string: The command that aborts the transaction; null unless it is certain
 WITH stuck AS (
   SELECT topic, partition, partition_dir, min(first_offset) AS last_stable_offset
   FROM current_transactions WHERE holds_last_stable_offset GROUP BY topic, partition, partition_dir
 ), totals AS (
-  SELECT b.topic, b.partition, b.partition_dir, h.last_stable_offset, max(b.max_timestamp_ms) AS newest_ms,
+  SELECT b.topic, b.partition, b.partition_dir, h.last_stable_offset,
     sum(CASE WHEN b.last_offset >= h.last_stable_offset AND NOT b.is_control THEN b.record_count ELSE 0 END) AS held_records,
     sum(CASE WHEN b.last_offset >= h.last_stable_offset THEN b.size_bytes ELSE 0 END) AS held_bytes
   FROM published_batches b JOIN stuck h ON h.topic = b.topic AND h.partition = b.partition
@@ -31,16 +37,56 @@ WITH stuck AS (
   WHERE b.status IN ('ok', 'suspect')
   GROUP BY b.topic, b.partition, b.partition_dir, h.last_stable_offset
 ), first_batches AS (
-  SELECT t.*, b.base_timestamp_ms
-  FROM current_transactions t JOIN published_batches b ON b.topic = t.topic AND b.partition = t.partition
+  SELECT t.topic, t.partition, t.partition_dir, t.producer_id, t.producer_epoch, t.first_offset, t.last_offset, t.records,
+    t.outcome_uncertain, min(b.credible_first_ms) AS first_ms,
+    min(CASE WHEN b.is_by_broker THEN b.credible_first_ms END) AS appended_ms
+  FROM current_transactions t LEFT JOIN batch_times b ON b.topic = t.topic AND b.partition = t.partition
     AND b.partition_dir = t.partition_dir AND b.producer_id = t.producer_id AND b.base_offset = t.first_offset
-    AND b.status IN ('ok', 'suspect')
-  WHERE t.holds_last_stable_offset AND b.base_timestamp_ms >= 0
+    AND NOT b.is_control
+  WHERE t.holds_last_stable_offset
+  GROUP BY t.topic, t.partition, t.partition_dir, t.producer_id, t.producer_epoch, t.first_offset, t.last_offset, t.records,
+    t.outcome_uncertain
+), places AS (
+  SELECT m.topic, m.partition, m.partition_dir, m.base_offset AS place, 0 AS is_start, CAST(NULL AS BIGINT) AS producer_id,
+    m.credible_newest_ms AS marker_ms
+  FROM batch_times m JOIN stuck h ON h.topic = m.topic AND h.partition = m.partition AND h.partition_dir = m.partition_dir
+  WHERE m.is_marker
+  UNION ALL
+  SELECT topic, partition, partition_dir, first_offset, 1, producer_id, NULL FROM first_batches
+), between_markers AS (
+  SELECT *,
+    max(marker_ms) OVER (PARTITION BY topic, partition, partition_dir ORDER BY place, is_start
+      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_ms,
+    min(marker_ms) OVER (PARTITION BY topic, partition, partition_dir ORDER BY place, is_start
+      ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS behind_ms
+  FROM places
+), bounded AS (
+  SELECT f.*, m.before_ms, coalesce(f.appended_ms, m.behind_ms) AS behind_ms
+  FROM first_batches f JOIN between_markers m ON m.topic = f.topic AND m.partition = f.partition
+    AND m.partition_dir = f.partition_dir AND m.producer_id = f.producer_id AND m.place = f.first_offset AND m.is_start = 1
+), aged AS (
+  SELECT b.*, c.now_ms, c.witness, c.certainty AS clock_certainty,
+    CASE WHEN first_ms IS NOT NULL THEN least(greatest(first_ms, coalesce(before_ms, first_ms)), coalesce(behind_ms, c.now_ms)) END AS began_ms,
+    coalesce(c.broker_ms - b.behind_ms > timeout_ms AND b.behind_ms >= coalesce(b.before_ms, b.behind_ms), false) AS is_certain
+  FROM bounded b JOIN log_clocks c ON c.topic = b.topic AND c.partition = b.partition AND c.partition_dir = b.partition_dir
+), judged AS (
+  SELECT *, now_ms - began_ms AS open_ms,
+    CASE WHEN outcome_uncertain THEN 'its marker may lie in damaged bytes'
+      WHEN is_certain THEN 'by the brokers'' clock'
+      WHEN began_ms IS NULL THEN 'its first batch has no credible timestamp'
+      WHEN clock_certainty = 'unknown' THEN 'the newest timestamp is a producer''s, and the file''s modification time does not confirm it'
+      WHEN now_ms - began_ms > 604800000 THEN 'open for more than 7 days by a producer''s clock, which may be wrong'
+      ELSE 'by a producer''s clock' END AS why
+  FROM aged
 )
 SELECT t.topic, t.partition, t.partition_dir, t.producer_id, t.producer_epoch, t.first_offset, t.last_offset, t.records,
-  CASE WHEN t.base_timestamp_ms < 253402300800000 THEN timestamp_millis(t.base_timestamp_ms) END AS began,
-  l.newest_ms - t.base_timestamp_ms AS open_ms, l.last_stable_offset, l.held_records, l.held_bytes, t.outcome_uncertain,
-  concat('kafka-transactions.sh --bootstrap-server HOST:9092 abort --topic ''', replace(t.topic, '''', '''\\'''''),
-    ''' --partition ', t.partition, ' --start-offset ', t.first_offset) AS abort_command
-FROM first_batches t JOIN totals l ON l.topic = t.topic AND l.partition = t.partition AND l.partition_dir = t.partition_dir
-WHERE l.newest_ms - t.base_timestamp_ms > timeout_ms
+  timestamp_millis(t.began_ms) AS began, t.open_ms, t.now_ms, t.witness,
+  CASE why WHEN 'by the brokers'' clock' THEN 'certain' WHEN 'by a producer''s clock' THEN 'likely' ELSE 'unknown' END AS certainty,
+  why, l.last_stable_offset, l.held_records, l.held_bytes, t.outcome_uncertain,
+  concat('kafka-transactions.sh --bootstrap-server HOST:9092 find-hanging --topic ''', replace(t.topic, '''', '''\\'''''),
+    ''' --partition ', t.partition) AS check_command,
+  CASE WHEN why = 'by the brokers'' clock' THEN
+    concat('kafka-transactions.sh --bootstrap-server HOST:9092 abort --topic ''', replace(t.topic, '''', '''\\'''''),
+    ''' --partition ', t.partition, ' --start-offset ', t.first_offset) END AS abort_command
+FROM judged t JOIN totals l ON l.topic = t.topic AND l.partition = t.partition AND l.partition_dir = t.partition_dir
+WHERE t.open_ms IS NULL OR t.open_ms > timeout_ms

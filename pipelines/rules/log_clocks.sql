@@ -1,0 +1,30 @@
+-- What time it was where a log ends: its newest credible timestamp (`batch_times`), with the modification time of its
+-- files as a second witness. "Now" of `hanging_transactions`
+-- Columns:
+--   topic string: Topic
+--   partition int: Partition
+--   partition_dir string: Canonical URI of the partition folder
+--   now_ms bigint: The time; null where nothing gives one
+--   witness string: Which clock gave it: broker: log append time, or a control batch; producer: create time; file: the modification time, as no timestamp is credible; null
+--   certainty string: certain: a broker's clock; likely: a producer's, and the modification time is within an hour of it; unknown
+--   broker_ms bigint: The newest credible time by a broker's clock; null without one
+--   modified_ms bigint: The latest modification time of its files; null without one from 2011 on
+WITH files AS (
+  SELECT topic, partition, partition_dir,
+    max(CASE WHEN unix_millis(modified) >= 1293840000000 THEN unix_millis(modified) END) AS modified_ms
+  FROM segments GROUP BY topic, partition, partition_dir
+), newest AS (
+  SELECT topic, partition, partition_dir, max(credible_newest_ms) AS newest_ms,
+    max(CASE WHEN is_by_broker THEN credible_newest_ms END) AS broker_ms
+  FROM batch_times GROUP BY topic, partition, partition_dir
+), witnessed AS (
+  SELECT f.topic, f.partition, f.partition_dir, coalesce(n.newest_ms, f.modified_ms) AS now_ms,
+    CASE WHEN n.newest_ms = n.broker_ms THEN 'broker' WHEN n.newest_ms IS NOT NULL THEN 'producer'
+      WHEN f.modified_ms IS NOT NULL THEN 'file' END AS witness, n.broker_ms, f.modified_ms
+  FROM files f LEFT JOIN newest n ON n.topic = f.topic AND n.partition = f.partition AND n.partition_dir = f.partition_dir
+)
+SELECT topic, partition, partition_dir, now_ms, witness,
+  CASE WHEN witness = 'broker' THEN 'certain'
+    WHEN witness = 'producer' AND abs(modified_ms - now_ms) <= 3600000 THEN 'likely' ELSE 'unknown' END AS certainty,
+  broker_ms, modified_ms
+FROM witnessed
