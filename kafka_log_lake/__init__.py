@@ -1,7 +1,7 @@
 """Kafka log segments -> Delta tables, on Spark, without a broker: what users import.
 
-``decode_folder``, ``decode_segment``, ``read_segment`` and ``scan`` need no Spark; the others need
-``pip install 'kafka-log-lake[spark]'``::
+``decode_folder``, ``decode_segment``, ``read_segment`` and ``scan`` need no Spark; ``connect`` opens a lake
+in DuckDB. It and the others need ``pip install 'kafka-log-lake[spark]'``::
 
     from kafka_log_lake import decode_segment
     for batch in decode_segment("00000000000000000000.log"):
@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from pipelines.folders import decode_folder
     from pipelines.ingest_raw import run as ingest
     from pipelines.scan import scan
+    from pipelines.sql.database import connect
     from udfs.files import DamageError, DamageWarning, decode_segment, read_segment
 
 __all__ = [
     "DamageError",
     "DamageWarning",
     "Settings",
+    "connect",
     "decode",
     "decode_folder",
     "decode_segment",
@@ -48,6 +50,7 @@ _EXPORTS = {
     "DamageError": ("udfs.files", "DamageError"),
     "DamageWarning": ("udfs.files", "DamageWarning"),
     "Settings": ("pipelines.command.settings", "Settings"),
+    "connect": ("pipelines.sql.database", "connect"),
     "decode": ("pipelines.decode_batches", "run"),
     "decode_folder": ("pipelines.folders", "decode_folder"),
     "decode_segment": ("udfs.files", "decode_segment"),

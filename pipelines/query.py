@@ -24,9 +24,9 @@ from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.terminal import counted_noun, room_of_lines
 from pipelines.engine import answer as without_java
-from pipelines.engine.errors import Unsupported
 from pipelines.engine.files import CSV, check_output, write_csv, write_parquet
 from pipelines.source.uris import local_path
+from pipelines.sql.errors import Unsupported
 from pipelines.views.statements import only_reads, refuse_changes_on_s3
 from udfs.source.store import canonical, is_object_store
 

@@ -21,9 +21,8 @@ UDFS = (
 )
 # The driver's side: from arguments to commits. The commands beside these rooms import what they need
 PIPELINES = (
-    *("rules", "command", "source", "plan", "data_source", "lake", "functions", "views", "engine", "report"),
-    "execute",
-    "scanning",
+    *("rules", "command", "source", "plan", "data_source", "lake", "functions", "views", "sql", "engine"),
+    *("report", "execute", "scanning"),
 )
 # vectorized_varint is a kernel that has a module of its own: users know it by that name
 WITH_KERNELS = {"vectorized_varint": "kernels"}

@@ -9,9 +9,9 @@ from sqlglot import exp
 
 from pipelines.engine import types as t
 from pipelines.engine.casts import cast
-from pipelines.engine.errors import Unsupported
 from pipelines.engine.expressions import Expressions, Rule, kind, only, rule
 from pipelines.engine.scope import Value
+from pipelines.sql.errors import Unsupported
 
 # Aggregates that have a rule here; only these are looked for in a SELECT
 AGGREGATES = (

@@ -12,14 +12,14 @@ import pyarrow as pa
 from pipelines.command.errors import UserError, one_line
 from pipelines.engine.arrow_rows import arrow_type, typed
 from pipelines.engine.duck import Database
-from pipelines.engine.errors import Unsupported
 from pipelines.engine.names import check_names
 from pipelines.engine.rows import Column, printed
-from pipelines.engine.snapshot import OpenTable, open_tables
 from pipelines.engine.text import Statement, parse
 from pipelines.engine.translate import Translated, translate
 from pipelines.engine.types import is_number
 from pipelines.lake.address import open_lake, tables_of
+from pipelines.sql.errors import Unsupported
+from pipelines.sql.snapshot import OpenTable, open_tables
 from pipelines.views.declared import SESSION_VIEWS
 from udfs.format.report_tables import READ_BY_VIEWS
 from udfs.format.schema import Table

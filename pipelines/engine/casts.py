@@ -8,8 +8,8 @@ import re
 import pyarrow as pa
 
 from pipelines.engine import types as t
-from pipelines.engine.errors import Unsupported
 from pipelines.engine.scope import Value
+from pipelines.sql.errors import Unsupported
 
 _WHOLE = r"^[ \t\n\r]*[+-]?[0-9]+[ \t\n\r]*$"
 

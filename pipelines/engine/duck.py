@@ -21,13 +21,13 @@ import pyarrow.dataset as ds
 from duckdb.func import PythonUDFType
 
 from pipelines.engine import types as t
-from pipelines.engine.errors import Unsupported
 from pipelines.engine.expressions import text_literal
 from pipelines.engine.json_rows import json_lines
 from pipelines.engine.scope import Field
-from pipelines.engine.snapshot import OpenTable
 from pipelines.engine.translate import Translated
 from pipelines.lake.address import table_path
+from pipelines.sql.errors import Unsupported
+from pipelines.sql.snapshot import OpenTable
 from udfs.source.store import is_object_store, open_store
 
 _BATCH_ROWS = 2048

@@ -16,9 +16,9 @@ from sqlglot import exp
 
 from pipelines.engine import types as t
 from pipelines.engine.casts import cast, timestamp_literal
-from pipelines.engine.errors import Unsupported
 from pipelines.engine.scope import Field, Scope, Value, struct_field, unknown_column
 from pipelines.engine.text import Statement
+from pipelines.sql.errors import Unsupported
 
 _MAX_INT, MAX_BIGINT = 2**31 - 1, 2**63 - 1
 

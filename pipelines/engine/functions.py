@@ -10,9 +10,9 @@ from sqlglot import exp
 
 from pipelines.engine import types as t
 from pipelines.engine.casts import cast
-from pipelines.engine.errors import Unsupported
 from pipelines.engine.expressions import MAX_BIGINT, Expressions, function, rule, text_literal
 from pipelines.engine.scope import Value
+from pipelines.sql.errors import Unsupported
 
 # --- Numbers ---
 

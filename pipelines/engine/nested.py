@@ -6,9 +6,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from pipelines.engine import types as t
-from pipelines.engine.errors import Unsupported
 from pipelines.engine.expressions import Expressions, function, kind, rule
 from pipelines.engine.scope import Value
+from pipelines.sql.errors import Unsupported
 
 
 def _array(self: Expressions, node: exp.Expr) -> Value:

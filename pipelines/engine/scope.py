@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from pipelines.command.errors import UserError
-from pipelines.engine.errors import Unsupported
+from pipelines.sql.errors import Unsupported
 
 
 @dataclass(frozen=True)

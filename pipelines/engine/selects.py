@@ -12,11 +12,11 @@ from sqlglot import exp
 
 from pipelines.engine import types as t
 from pipelines.engine.aggregates import direction, is_aggregate
-from pipelines.engine.errors import Unsupported
 from pipelines.engine.expressions import Expressions, Subquery, only
 from pipelines.engine.scope import Field, Scope, Source, Value, unknown_column
 from pipelines.engine.text import Statement
 from pipelines.engine.titles import title
+from pipelines.sql.errors import Unsupported
 
 _JOINS = {
     "": "JOIN",

@@ -15,7 +15,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from pipelines.command.errors import UserError
-from pipelines.engine.errors import Unsupported
+from pipelines.sql.errors import Unsupported
 
 # sqlglot warns of what it cannot parse; then Spark answers
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sqlglot import exp
 
 from pipelines.engine import types as t
-from pipelines.engine.errors import Unsupported
 from pipelines.engine.text import Statement
+from pipelines.sql.errors import Unsupported
 
 # Other names of functions that the parser reads as one: which was written cannot be told from the tree
 _OTHER_NAMES = frozenset(

@@ -19,11 +19,11 @@ import pipelines.engine.nested  # noqa: F401  # its rules
 from pipelines.engine import types as t
 from pipelines.engine.aggregates import direction
 from pipelines.engine.casts import cast
-from pipelines.engine.errors import Unsupported
 from pipelines.engine.expressions import Expressions, Subquery, only
 from pipelines.engine.scope import Field, Scope, Source, Value
 from pipelines.engine.selects import Around, Query, Select, fields_of, limits_of, position_of
 from pipelines.engine.text import Statement, parse
+from pipelines.sql.errors import Unsupported
 from pipelines.views.declared import View
 
 _SETS: dict[type[exp.Expr], str] = {exp.Union: "UNION", exp.Except: "EXCEPT", exp.Intersect: "INTERSECT"}

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 from sqlglot import exp
 
-from pipelines.engine.errors import Unsupported
+from pipelines.sql.errors import Unsupported
 
 VOID, BOOLEAN, STRING, BINARY, DATE = pa.null(), pa.bool_(), pa.string(), pa.binary(), pa.date32()
 TINYINT, SMALLINT, INT, BIGINT, DOUBLE = pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float64()

@@ -11,13 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]  # not in its type hints
 from pyspark.sql.pandas.types import from_arrow_type
 
-from udfs.values import columns
-
-_FUNCTIONS = {
-    "kafka_internal_record": (columns.internal_records, columns.INTERNAL_RECORD),
-    "kafka_offset_commit": (columns.offset_commits, columns.OFFSET_COMMIT),
-    "kafka_transaction_state": (columns.transaction_states, columns.TRANSACTION_STATE),
-}
+from udfs.values.columns import FUNCTIONS
 
 
 def register_internal_topics(spark: SparkSession, text: str = "") -> None:
@@ -25,6 +19,6 @@ def register_internal_topics(spark: SparkSession, text: str = "") -> None:
 
     text: SQL; the functions that it names are enough. "" for all.
     """
-    for name, (function, gives) in _FUNCTIONS.items():
+    for name, (_, function, gives) in FUNCTIONS.items():
         if not text or name in text.lower():
             spark.udf.register(name, arrow_udf(function, from_arrow_type(gives)))

@@ -26,7 +26,7 @@ def _code(function: Function) -> Callable[..., Any]:
     Spark reads from its annotations whether it takes arrays or an iterator; of several arguments an iterator
     gives tuples.
     """
-    name, module = function.name, f"udfs.functions.{function.module}"
+    name, module = function.name, f"udfs.{function.module}"
 
     def of_arrays(*columns: pa.Array) -> pa.Array:
         from importlib import import_module

@@ -20,7 +20,7 @@
 WITH narrow AS (
   -- long keys as their SHA-256: only whether keys are equal counts, and neither keys nor values are sorted
   SELECT c.topic, c.partition, s.partition_dir, c.segment, c.batch_position, c.offset, c.size_bytes,
-    CASE WHEN length(c.key) < 32 THEN c.key ELSE unhex(sha2(c.key, 256)) END AS key, c.value IS NULL AS is_tombstone
+    CASE WHEN octet_length(c.key) < 32 THEN c.key ELSE unhex(sha2(c.key, 256)) END AS key, c.value IS NULL AS is_tombstone
   FROM committed_records c JOIN segments s ON s.topic = c.topic AND s.partition = c.partition AND s.segment = c.segment
 ), versions AS (
   SELECT *, lead(offset) OVER same_key IS NOT NULL AS is_superseded, row_number() OVER same_key AS version
@@ -28,7 +28,7 @@ WITH narrow AS (
   WINDOW same_key AS (PARTITION BY topic, partition, partition_dir, key ORDER BY offset, segment)
 ), expired AS (
   SELECT topic, partition, segment, position
-  FROM published_batches WHERE delete_horizon_ms < coalesce(at_ms, unix_millis(current_timestamp()))
+  FROM published_batches WHERE delete_horizon_ms < coalesce(at_ms, unix_millis(current_timestamp))
 )
 SELECT v.topic, v.partition, v.partition_dir, count(*) AS records, sum(v.size_bytes) AS record_bytes,
   count_if(v.key IS NULL) AS null_key_records, count_if(v.key IS NOT NULL AND v.version = 1) AS keys,

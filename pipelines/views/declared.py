@@ -5,8 +5,18 @@ uses the plain names of tables and of other views, so that a file can be read, r
 
 A view with parameters is a table function too: ``SELECT * FROM retention_report`` takes the defaults,
 ``SELECT * FROM retention_report(retention_ms => 86400000)`` other values. Views and functions are temporary
-in a session of Spark (``register``), permanent in a catalog (``catalog``); ``pipelines.engine`` translates
-them for DuckDB. Those in ``session/`` call functions in Python: no catalog has them.
+in a session of Spark (``register``), permanent in a catalog (``catalog``), and those of a database of DuckDB
+(``pipelines.sql``). Those in ``session/`` call functions in Python: no catalog has them.
+
+A file is written once, in the SQL that both engines run:
+
+- a lambda is ``x -> ...``, ``offset`` needs no quotes, other reserved words are in backticks;
+- functions of Spark that DuckDB lacks are in ``pipelines/sql/macros.sql``;
+- texts are joined by ``||``, as concat() leaves nulls out in DuckDB;
+- no backslash is in a literal: ``chr(92)``;
+- bytes are compared as hex(); octet_length() is their length, try_validate_utf8() their text;
+- count(*) FILTER (WHERE ...) counts, as count_if() of nulls alone is null in DuckDB;
+- a window or list that is ordered by a column with nulls says where they come.
 """
 
 from __future__ import annotations

@@ -83,10 +83,10 @@ SELECT t.topic, t.partition, t.partition_dir, t.producer_id, t.producer_epoch, t
   timestamp_millis(t.began_ms) AS began, t.open_ms, t.now_ms, t.witness,
   CASE why WHEN 'by the brokers'' clock' THEN 'certain' WHEN 'by a producer''s clock' THEN 'likely' ELSE 'unknown' END AS certainty,
   why, l.last_stable_offset, l.held_records, l.held_bytes, t.outcome_uncertain,
-  concat('kafka-transactions.sh --bootstrap-server HOST:9092 find-hanging --topic ''', replace(t.topic, '''', '''\\'''''),
-    ''' --partition ', t.partition) AS check_command,
-  CASE WHEN why = 'by the brokers'' clock' THEN
-    concat('kafka-transactions.sh --bootstrap-server HOST:9092 abort --topic ''', replace(t.topic, '''', '''\\'''''),
-    ''' --partition ', t.partition, ' --start-offset ', t.first_offset) END AS abort_command
+  'kafka-transactions.sh --bootstrap-server HOST:9092 find-hanging --topic '''
+    || replace(t.topic, '''', '''' || chr(92) || '''''') || ''' --partition ' || t.partition AS check_command,
+  CASE WHEN why = 'by the brokers'' clock' THEN 'kafka-transactions.sh --bootstrap-server HOST:9092 abort --topic '''
+    || replace(t.topic, '''', '''' || chr(92) || '''''') || ''' --partition ' || t.partition || ' --start-offset ' || t.first_offset
+    END AS abort_command
 FROM judged t JOIN totals l ON l.topic = t.topic AND l.partition = t.partition AND l.partition_dir = t.partition_dir
 WHERE t.open_ms IS NULL OR t.open_ms > timeout_ms

@@ -46,6 +46,7 @@ WITH edges AS (
 )
 SELECT topic, partition, partition_dir, first_lost, end_offset - 1 AS last_lost, end_offset - first_lost AS max_records,
   cause, is_certain, damaged_ranges, damaged_bytes, next_offset,
-  concat('kafka-consumer-groups.sh --bootstrap-server HOST:9092 --group GROUP --topic ''', replace(topic, '''', '''\\'''''), ':',
-    partition, ''' --reset-offsets --to-offset ', next_offset, ' --execute') AS reset_command
+  'kafka-consumer-groups.sh --bootstrap-server HOST:9092 --group GROUP --topic '''
+    || replace(topic, '''', '''' || chr(92) || '''''') || ':' || partition || ''' --reset-offsets --to-offset ' || next_offset
+    || ' --execute' AS reset_command
 FROM lost

@@ -15,12 +15,11 @@
 --   size_bytes int: Size of the record
 --   segment string: Canonical URI of its segment file
 SELECT topic, partition, offset, timestamp,
-  try_validate_utf8(CAST(key AS STRING)) AS key_text,
-  try_validate_utf8(CAST(value AS STRING)) AS value_text,
+  try_validate_utf8(key) AS key_text, try_validate_utf8(value) AS value_text,
   map_from_arrays(
-    array_distinct(headers.key),
-    transform(array_distinct(headers.key), name ->
-      try_validate_utf8(CAST(try_element_at(filter(headers, h -> h.key = name), -1).value AS STRING)))
+    sort_array(array_distinct(transform(headers, h -> h.key))),
+    transform(sort_array(array_distinct(transform(headers, h -> h.key))), name ->
+      try_validate_utf8(try_element_at(filter(headers, h -> h.key = name), -1).value))
   ) AS headers_text,
   key, value, headers, timestampType, producer_id, size_bytes, segment
 FROM committed_records

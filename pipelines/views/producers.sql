@@ -50,11 +50,11 @@ WITH stretches AS (
     min(base_offset) AS first_offset, max(last_offset) AS last_offset,
     min(CASE WHEN base_timestamp_ms >= 0 THEN base_timestamp_ms END) AS first_ms,
     max(CASE WHEN max_timestamp_ms >= 0 THEN max_timestamp_ms END) AS last_ms,
-    count(*) AS batches, sum(record_count) AS records, count_if(is_transactional) AS transactional_batches,
+    count(*) AS batches, sum(record_count) AS records, count(*) FILTER (WHERE is_transactional) AS transactional_batches,
     min_by(base_sequence, base_offset) AS first_sequence, max_by(last_sequence, base_offset) AS last_sequence,
-    count_if(NOT is_reset AND step BETWEEN 1 AND 1073741823) AS sequence_gaps,
+    count(*) FILTER (WHERE NOT is_reset AND step BETWEEN 1 AND 1073741823) AS sequence_gaps,
     coalesce(sum(CASE WHEN NOT is_reset AND step BETWEEN 1 AND 1073741823 THEN step END), 0) AS missing_sequences,
-    count_if(NOT is_reset AND step > 1073741823) AS duplicates, count_if(is_reset) AS resets
+    count(*) FILTER (WHERE NOT is_reset AND step > 1073741823) AS duplicates, count(*) FILTER (WHERE is_reset) AS resets
   FROM stepped
   GROUP BY topic, partition, partition_dir, producer_id, producer_epoch, has_sequence_without_id
 )

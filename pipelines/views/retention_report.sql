@@ -28,7 +28,7 @@ WITH newest AS (
   SELECT *, max(largest_timestamp_ms) OVER (
       PARTITION BY topic, partition, partition_dir ORDER BY file_base_offset) AS largest_until_ms,
     retention_bytes >= 0 AND bytes_until <= log_bytes - retention_bytes AS is_over_size,
-    coalesce(at_ms, unix_millis(current_timestamp())) - retention_ms AS oldest_kept_ms
+    coalesce(at_ms, unix_millis(current_timestamp)) - retention_ms AS oldest_kept_ms
   FROM aged
 )
 SELECT topic, partition, partition_dir, segment, file_base_offset, length, largest_timestamp_ms,

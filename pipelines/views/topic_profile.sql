@@ -27,15 +27,19 @@
 --   last_timestamp timestamp: Highest timestamp
 --   skew double: Records of the fullest partition for each record of the average one
 WITH sized AS (
-  SELECT topic, partition, timestamp, offset, length(key) AS key_bytes, length(value) AS value_bytes,
-    aggregate(headers, 0L, (total, h) -> total + octet_length(h.key) + coalesce(length(h.value), 0)) AS headers_bytes
+  SELECT topic, partition, timestamp, offset, octet_length(key) AS key_bytes, octet_length(value) AS value_bytes,
+    -- the digits of all bytes in hexadecimal
+    CAST(length(array_join(transform(headers, h -> hex(h.key) || coalesce(hex(h.value), '')), '')) / 2 AS BIGINT) AS headers_bytes
   FROM published_records WHERE NOT is_control
 ), grouped AS (
   SELECT topic, count(*) AS records, count_if(key_bytes IS NULL) AS null_keys, count_if(value_bytes IS NULL) AS null_values,
-    percentile_approx(key_bytes, array(0.5, 0.99)) AS key_quantiles, max(key_bytes) AS key_bytes_max,
-    percentile_approx(value_bytes, array(0.5, 0.99)) AS value_quantiles, max(value_bytes) AS value_bytes_max,
-    coalesce(sum(headers_bytes), 0) AS header_bytes,
-    max(CASE WHEN headers_bytes IS NOT NULL THEN struct(headers_bytes, -partition AS p, -offset AS o) END) AS largest,
+    CAST(percentile_disc(0.5) WITHIN GROUP (ORDER BY key_bytes) AS INT) AS key_bytes_median,
+    CAST(percentile_disc(0.99) WITHIN GROUP (ORDER BY key_bytes) AS INT) AS key_bytes_p99, max(key_bytes) AS key_bytes_max,
+    CAST(percentile_disc(0.5) WITHIN GROUP (ORDER BY value_bytes) AS INT) AS value_bytes_median,
+    CAST(percentile_disc(0.99) WITHIN GROUP (ORDER BY value_bytes) AS INT) AS value_bytes_p99, max(value_bytes) AS value_bytes_max,
+    coalesce(sum(headers_bytes), 0) AS header_bytes, max(headers_bytes) AS largest_headers_bytes,
+    max_by(partition, (headers_bytes, ~partition, ~offset)) FILTER (WHERE headers_bytes IS NOT NULL) AS largest_headers_partition,
+    max_by(offset, (headers_bytes, ~partition, ~offset)) FILTER (WHERE headers_bytes IS NOT NULL) AS largest_headers_offset,
     min(timestamp) AS first_timestamp, max(timestamp) AS last_timestamp
   FROM sized GROUP BY topic
 ), written AS (
@@ -47,16 +51,16 @@ WITH sized AS (
   FROM (SELECT topic, partition, sum(record_count) AS records FROM written GROUP BY topic, partition)
   WHERE records > 0 GROUP BY topic
 ), kinds AS (
-  SELECT topic, map_from_entries(sort_array(collect_list(struct(magic, records)))) AS magics
+  SELECT topic, map_from_entries(sort_array(array_agg((magic, records)))) AS magics
   FROM (SELECT topic, magic, sum(record_count) AS records FROM written GROUP BY topic, magic)
   WHERE records > 0 GROUP BY topic
 ), stamps AS (
-  SELECT topic, map_from_entries(sort_array(collect_list(struct(timestampType, records)))) AS timestamp_types
+  SELECT topic, map_from_entries(sort_array(array_agg((timestampType, records)))) AS timestamp_types
   FROM (SELECT topic, timestampType, sum(record_count) AS records FROM written GROUP BY topic, timestampType)
   WHERE records > 0 GROUP BY topic
 ), stored AS (
   SELECT topic, sum(bytes) AS bytes, sum(batches) AS batches, sum(records) AS records, sum(uncompressed) / sum(payload) AS compression_ratio,
-    map_from_entries(sort_array(collect_list(struct(compression, bytes)))) AS codecs
+    map_from_entries(sort_array(array_agg((compression, bytes)))) AS codecs
   FROM (
     SELECT topic, compression, sum(size_bytes) AS bytes, count(*) AS batches, sum(record_count) AS records, sum(uncompressed_bytes) AS uncompressed,
       sum(payload_bytes) AS payload
@@ -64,11 +68,9 @@ WITH sized AS (
   ) GROUP BY topic
 )
 SELECT g.topic, p.partitions, g.records, b.bytes, b.batches, b.records / CAST(b.batches AS DOUBLE) AS records_per_batch,
-  b.codecs, b.compression_ratio, k.magics, t.timestamp_types, g.key_quantiles[0] AS key_bytes_median,
-  g.key_quantiles[1] AS key_bytes_p99, g.key_bytes_max, g.value_quantiles[0] AS value_bytes_median,
-  g.value_quantiles[1] AS value_bytes_p99, g.value_bytes_max, g.null_keys, g.null_values, g.header_bytes,
-  g.largest.headers_bytes AS largest_headers_bytes, -g.largest.p AS largest_headers_partition,
-  -g.largest.o AS largest_headers_offset, g.first_timestamp, g.last_timestamp, p.skew
+  b.codecs, b.compression_ratio, k.magics, t.timestamp_types, g.key_bytes_median, g.key_bytes_p99,
+  g.key_bytes_max, g.value_bytes_median, g.value_bytes_p99, g.value_bytes_max, g.null_keys, g.null_values, g.header_bytes,
+  g.largest_headers_bytes, g.largest_headers_partition, g.largest_headers_offset, g.first_timestamp, g.last_timestamp, p.skew
 FROM grouped g
 JOIN partitions p ON p.topic = g.topic
 JOIN kinds k ON k.topic = g.topic

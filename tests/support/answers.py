@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.engine import answer as without_java
 from pipelines.engine import spark as with_spark
-from pipelines.engine.errors import Unsupported
+from pipelines.sql.errors import Unsupported
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,13 +17,14 @@ from udfs.format.schema import BATCHES, RECORDS, Column, Table
 class Function:
     """A function of columns: one result a row.
 
-    module: where its code is, below ``udfs.functions``. returns: a SQL type. is_stream: whether it takes and
+    module: where its code is, below ``udfs``. takes, returns: SQL types. is_stream: whether it takes and
     gives an iterator of arrays, because its results may be much larger than its arguments: the arrays that
     it gives may be cut at other rows.
     """
 
     name: str
     module: str
+    takes: tuple[str, ...]
     returns: str
     is_stream: bool = False
 
@@ -65,7 +66,9 @@ _RECORD_WORDS = {"batch_position": _IN_THE_VALUE["batch_position"]}
 
 def _table_function(name: str, comment: str, columns: tuple[Column, ...]) -> TableFunction:
     rows = Table(name, comment, (), columns)
-    array = Function(f"{name}_array", "lists", f"array<{rows.struct_ddl()}>", is_stream=True)
+    array = Function(
+        f"{name}_array", "functions.lists", ("binary",), f"array<{rows.struct_ddl()}>", is_stream=True
+    )
     return TableFunction(rows, array)
 
 
@@ -84,11 +87,11 @@ KAFKA_RECORDS = _table_function(
 
 TABLE_FUNCTIONS = (KAFKA_BATCHES, KAFKA_RECORDS)
 FUNCTIONS = (
-    Function("crc32c", "scalars", "bigint"),
-    Function("kafka_varint", "scalars", "bigint"),
-    Function("confluent_schema_id", "scalars", "int"),
-    Function("confluent_payload", "scalars", "binary"),
-    Function("kafka_partition", "scalars", "int"),
-    Function("kafka_decompress", "scalars", "binary", is_stream=True),
+    Function("crc32c", "functions.scalars", ("binary",), "bigint"),
+    Function("kafka_varint", "functions.scalars", ("binary",), "bigint"),
+    Function("confluent_schema_id", "functions.scalars", ("binary",), "int"),
+    Function("confluent_payload", "functions.scalars", ("binary",), "binary"),
+    Function("kafka_partition", "functions.scalars", ("binary", "int"), "int"),
+    Function("kafka_decompress", "functions.scalars", ("string", "binary"), "binary", is_stream=True),
     *(function.array for function in TABLE_FUNCTIONS),
 )

@@ -196,3 +196,11 @@ def transaction_states(keys: pa.Array, values: pa.Array) -> pa.Array:
     client_transaction_version.
     """
     return _structs(TRANSACTION_STATE, _of_topic("__transaction_state", keys, values, _transaction_row))
+
+
+# The SQL functions of internal topics: name -> (takes, code, gives)
+FUNCTIONS: dict[str, tuple[tuple[str, ...], Callable[..., pa.Array], pa.DataType]] = {
+    "kafka_internal_record": (("string", "binary", "binary"), internal_records, INTERNAL_RECORD),
+    "kafka_offset_commit": (("binary", "binary"), offset_commits, OFFSET_COMMIT),
+    "kafka_transaction_state": (("binary", "binary"), transaction_states, TRANSACTION_STATE),
+}

@@ -23,7 +23,7 @@
 WITH decoded AS (
   SELECT kafka_internal_record(topic, key, value) AS d, key, value, partition, offset, timestamp, segment
   FROM internal_records
-  WHERE topic = '__consumer_offsets' AND coalesce(substring(key, 1, 2) NOT IN (X'0000', X'0001'), true)
+  WHERE topic = '__consumer_offsets' AND coalesce(substring(hex(key), 1, 4) NOT IN ('0000', '0001'), true)
 )
 SELECT coalesce(get_json_object(d.key, '$.group'), get_json_object(d.key, '$.groupId')) AS `group`,
   d.name AS kind, get_json_object(d.key, '$.memberId') AS member_id,

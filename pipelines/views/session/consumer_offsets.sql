@@ -22,12 +22,12 @@
 WITH decoded AS (
   SELECT kafka_offset_commit(key, value) AS c, key, value, partition, offset, timestamp, segment
   FROM internal_records
-  WHERE topic = '__consumer_offsets' AND substring(key, 1, 2) IN (X'0000', X'0001')
+  WHERE topic = '__consumer_offsets' AND substring(hex(key), 1, 4) IN ('0000', '0001')
 )
 SELECT c.`group`, c.topic, c.partition, c.committed_offset, c.leader_epoch, c.metadata, c.commit_timestamp,
   c.expire_timestamp, c.topic_id, value IS NULL AS is_tombstone,
   -- Key types 0 and 1 have the same fields behind them
-  row_number() OVER (PARTITION BY partition, substring(key, 3) ORDER BY offset DESC, segment) = 1 AS is_current,
+  row_number() OVER (PARTITION BY partition, substring(hex(key), 5) ORDER BY offset DESC, segment) = 1 AS is_current,
   c.version, partition AS log_partition, offset AS record_offset, timestamp AS record_timestamp, segment,
   c.error, if(c.error IS NOT NULL, key, NULL) AS raw_key, if(c.error IS NOT NULL, value, NULL) AS raw_value
 FROM decoded

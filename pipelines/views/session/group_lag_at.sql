@@ -1,7 +1,7 @@
 -- What a group had committed at a time, and how far behind the end of each log it was then
 -- Parameters:
 --   wanted_group string: Group id
---   at timestamp: The time
+--   at_time timestamp: The time
 -- Columns:
 --   topic string: Topic of the committed offset
 --   partition int: Its partition
@@ -13,7 +13,7 @@ WITH commits AS (
   SELECT topic, partition, committed_offset, commit_timestamp, is_tombstone,
     row_number() OVER (PARTITION BY topic, partition ORDER BY record_offset DESC, segment) AS age
   FROM consumer_offsets
-  WHERE `group` = group_lag_at.wanted_group AND record_timestamp <= group_lag_at.at
+  WHERE `group` = wanted_group AND record_timestamp <= at_time
 ), held AS (
   SELECT * FROM commits WHERE age = 1 AND committed_offset IS NOT NULL
 ), ends AS (
@@ -21,7 +21,7 @@ WITH commits AS (
   FROM records r
   JOIN segments s ON s.topic = r.topic AND s.partition = r.partition AND s.segment = r.segment
     AND s.generation = r.generation AND r.batch_position < s.decoded_bytes
-  WHERE r.timestamp <= group_lag_at.at AND r.topic IN (SELECT topic FROM held)
+  WHERE r.timestamp <= at_time AND r.topic IN (SELECT topic FROM held)
   GROUP BY r.topic, r.partition
 )
 SELECT h.topic, h.partition, h.committed_offset, h.commit_timestamp, e.end_offset,

@@ -14,10 +14,11 @@ WITH placed AS (
   JOIN (SELECT topic, max(partition) + 1 AS partitions FROM segments GROUP BY topic) p ON p.topic = r.topic
   WHERE r.key IS NOT NULL AND NOT r.is_control
 ), counted AS (
-  SELECT topic, partitions, count(*) AS keyed_records, count_if(is_elsewhere) AS elsewhere_records,
-    min(CASE WHEN is_elsewhere THEN struct(partition, offset) END) AS first_place
+  SELECT topic, partitions, count(*) AS keyed_records, count(*) FILTER (WHERE is_elsewhere) AS elsewhere_records,
+    min(partition) FILTER (WHERE is_elsewhere) AS first_partition,
+    min_by(offset, (partition, offset)) FILTER (WHERE is_elsewhere) AS first_offset
   FROM placed GROUP BY topic, partitions
 )
 SELECT topic, partitions, keyed_records, elsewhere_records, elsewhere_records / CAST(keyed_records AS DOUBLE) AS elsewhere_ratio,
-  first_place.partition AS first_partition, first_place.offset AS first_offset
+  first_partition, first_offset
 FROM counted

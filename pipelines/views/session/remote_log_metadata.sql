@@ -40,12 +40,11 @@ WITH decoded AS (
   FROM decoded
 )
 SELECT topic_name AS topic, topic_partition AS partition, topic_id, segment_id, name AS kind,
-  coalesce(
-    try_element_at(map(0, 'COPY_SEGMENT_STARTED', 1, 'COPY_SEGMENT_FINISHED', 2, 'DELETE_SEGMENT_STARTED',
-      3, 'DELETE_SEGMENT_FINISHED'), segment_state),
-    try_element_at(map(0, 'DELETE_PARTITION_MARKED', 1, 'DELETE_PARTITION_STARTED',
-      2, 'DELETE_PARTITION_FINISHED'), delete_state)
-  ) AS state,
+  CASE segment_state WHEN 0 THEN 'COPY_SEGMENT_STARTED' WHEN 1 THEN 'COPY_SEGMENT_FINISHED'
+    WHEN 2 THEN 'DELETE_SEGMENT_STARTED' WHEN 3 THEN 'DELETE_SEGMENT_FINISHED'
+    ELSE CASE delete_state WHEN 0 THEN 'DELETE_PARTITION_MARKED' WHEN 1 THEN 'DELETE_PARTITION_STARTED'
+      WHEN 2 THEN 'DELETE_PARTITION_FINISHED' END
+  END AS state,
   CAST(get_json_object(record, '$.startOffset') AS BIGINT) AS start_offset,
   CAST(get_json_object(record, '$.endOffset') AS BIGINT) AS end_offset,
   CAST(get_json_object(record, '$.segmentSizeInBytes') AS INT) AS size_bytes,

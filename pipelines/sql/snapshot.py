@@ -14,9 +14,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from pipelines.engine.errors import Unsupported
 from pipelines.lake.address import table_path
 from pipelines.source.delta import open_table
+from pipelines.sql.errors import Unsupported
 from udfs.format.schema import SEGMENTS, Table
 
 _OPENINGS = 5

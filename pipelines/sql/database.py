@@ -1,0 +1,159 @@
+"""Opens a lake in DuckDB: every table, view and function by its plain name, at one moment of the lake.
+
+The database is in memory. It reaches no file but the data files of the lake's tables, loads no extension, and
+its configuration is locked.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from pipelines.command.errors import UserError
+from pipelines.lake.address import open_lake, table_path, tables_of
+from pipelines.sql.errors import Unsupported
+from pipelines.sql.functions import create_functions
+from pipelines.sql.snapshot import OpenTable, open_tables
+from pipelines.sql.types import duckdb_type
+from pipelines.sql.views import creations
+from pipelines.views.declared import SESSION_VIEWS, needed_names
+from udfs.format.report_tables import READ_BY_VIEWS
+from udfs.format.schema import Table
+from udfs.source.store import is_object_store, open_store
+
+
+def connect(lake: str, at: str | None = None) -> duckdb.DuckDBPyConnection:
+    """A DuckDB connection in which a lake's tables, views and functions have their plain names::
+
+        from kafka_log_lake import connect
+        connect("lake").sql("SELECT topic, records FROM topics").df()
+
+    lake: its folder, or its URI in an object store. The answers are of the moment of the call, whatever runs
+    write later; ``connect`` again for what they wrote. Nothing can be written and no other file read: take
+    results as ``.df()`` (pandas), ``.pl()`` (Polars) or ``.arrow()``. Raises a UserError for what is no lake.
+    """
+    if at is not None:
+        raise UserError("connect(at=...) is not possible yet")
+    return open_database(lake)
+
+
+def open_database(lake: str, statement: str = "", threads: int | None = None) -> duckdb.DuckDBPyConnection:
+    """``connect`` for one statement: the tables and views that it names are enough; "" for all."""
+    address = open_lake(lake)
+    there = {table.name: table for table in tables_of(address)}
+    known = {table.name: table for table in READ_BY_VIEWS} | there
+    needed = needed_names(statement, known)
+    try:
+        opened = open_tables(address, [there[name] for name in sorted(needed & there.keys())])
+    except Unsupported as error:
+        raise UserError(f"DuckDB can't read {error}: use --engine spark") from None
+    opened |= {name: OpenTable(known[name], {}) for name in needed & known.keys() - there.keys()}
+    database = _database(address, opened, threads)
+    for macro in _macros():
+        database.execute(macro)
+    create_functions(database)
+    for view in SESSION_VIEWS:
+        for creation in creations(view) if view.name in needed else ():
+            database.execute(creation)
+    database.execute("SET lock_configuration = true")
+    return database
+
+
+def _macros() -> Iterable[str]:
+    text = resources.files("pipelines.sql").joinpath("macros.sql").read_text()
+    return [line for line in text.splitlines() if line.startswith("CREATE")]
+
+
+def _database(
+    address: str, tables: Mapping[str, OpenTable], threads: int | None
+) -> duckdb.DuckDBPyConnection:
+    """A database with the tables. Its folder of links and of what does not fit in memory goes with it."""
+    folder = tempfile.mkdtemp(prefix="kafka-log-lake-")
+    database = duckdb.connect(
+        config={
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "allow_community_extensions": "false",
+            "temp_directory": f"{folder}/spill",
+            "preserve_insertion_order": "false",
+            "python_enable_replacements": "false",
+            **({"threads": str(threads)} if threads else {}),
+        }
+    )
+    weakref.finalize(database, shutil.rmtree, folder, ignore_errors=True)
+    folders = [folder, *(os.path.realpath(table_path(address, name)) for name in tables)]
+    database.execute("SET allowed_directories = [" + ", ".join(map(_literal, folders)) + "]")
+    database.execute("SET enable_external_access = false")
+    database.execute("SET TimeZone = 'UTC'")
+    for name, table in tables.items():
+        if not table.files:
+            rows = _no_rows(table.declared)
+        elif is_object_store(address):
+            database.register(f"objects_{name}", _dataset(table_path(address, name), table))
+            rows = _columns(table.declared, f"objects_{name}")
+        else:
+            # A path of the lake may hold what DuckDB takes for a pattern, and may not name partitions
+            _link_files(Path(folder, name), table_path(address, name), table.files)
+            rows = _columns(table.declared, _parquet(folder, table))
+        database.execute(f'CREATE VIEW "{name}" AS {rows}')
+    return database
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _link_files(folder: Path, table: str, files: Mapping[str, str]) -> None:
+    """Makes a link for each data file of a table. Raises a UserError for one that is not there."""
+    for parent in {os.path.dirname(path) for path in files}:
+        os.makedirs(folder / parent)
+    for path, file in files.items():
+        if not os.path.isfile(f"{table}/{file}"):
+            name = os.path.basename(table)
+            raise UserError(f"the file {file}, which the log of the table {name} names, is not there")
+        os.symlink(os.path.realpath(f"{table}/{file}"), folder / path)
+
+
+def _dataset(path: str, table: OpenTable) -> ds.Dataset:
+    """The data files of a table in an object store, as DuckDB reads them through pyarrow."""
+    system, folder = open_store(path)
+    schema = table.declared.arrow_schema()
+    own = pa.schema([schema.field(name) for name in table.declared.partitioned_by])
+    folders, form = ds.partitioning(own, flavor="hive"), ds.ParquetFileFormat()
+    fragments = [
+        form.make_fragment(f"{folder}/{file}", system, folders.parse(named))
+        for named, file in table.files.items()
+    ]
+    return ds.FileSystemDataset(fragments, schema, form, system)
+
+
+def _no_rows(table: Table) -> str:
+    nulls = ", ".join(f'CAST(NULL AS {duckdb_type(c.sql_type)}) AS "{c.name}"' for c in table.columns)
+    return f"SELECT {nulls} WHERE false"
+
+
+def _columns(table: Table, rows: str) -> str:
+    names = ", ".join(f'"{column.name}"' for column in table.columns)
+    return f"SELECT {names} FROM {rows}"
+
+
+def _parquet(folder: str, table: OpenTable) -> str:
+    """The rows of a table's files, which are linked below a folder as ``table.files`` names them."""
+    declared = table.declared
+    files = ", ".join(_literal(f"{folder}/{declared.name}/{path}") for path in table.files)
+    types = ", ".join(
+        f"'{column.name}': {duckdb_type(column.sql_type)}"
+        for column in declared.columns
+        if column.name in declared.partitioned_by
+    )
+    hive = f", hive_partitioning = true, hive_types = {{{types}}}" if types else ", hive_partitioning = false"
+    return f"read_parquet([{files}]{hive})"

@@ -1,0 +1,63 @@
+"""The project's functions in a DuckDB database: the kernels that Spark's workers call, over Arrow arrays.
+
+A table function is a macro around one of them: ``SELECT * FROM kafka_records(content)``, also beside a table
+whose column it takes, as in Spark: ``FROM raw_segments r, LATERAL kafka_records(r.content)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from duckdb.func import FunctionNullHandling, PythonUDFType
+
+from pipelines.sql.types import duckdb_type
+from udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS, Function
+from udfs.values import columns
+
+
+def create_functions(database: duckdb.DuckDBPyConnection) -> None:
+    """Creates all functions. Their code is loaded when one is called."""
+    for function in FUNCTIONS:
+        _create(database, function.name, _code(function), function.takes, duckdb_type(function.returns))
+    for name, (takes, code, gives) in columns.FUNCTIONS.items():
+        (returns,) = database.from_arrow(pa.table({"x": pa.array([], gives)})).types
+        _create(database, name, code, takes, returns)
+    for table_function in TABLE_FUNCTIONS:
+        database.execute(
+            f"CREATE MACRO {table_function.name}(content) AS TABLE "
+            f"SELECT unnest({table_function.array.name}(content), max_depth := 2)"
+        )
+
+
+def _create(
+    database: duckdb.DuckDBPyConnection,
+    name: str,
+    code: Callable[..., pa.Array],
+    takes: Iterable[str],
+    returns: Any,
+) -> None:
+    database.create_function(
+        name,
+        code,
+        [duckdb_type(kind) for kind in takes],
+        returns,
+        type=PythonUDFType.ARROW,
+        null_handling=FunctionNullHandling.SPECIAL,
+    )
+
+
+def _code(function: Function) -> Callable[..., pa.Array]:
+    """A callable with the function's number of parameters, from which DuckDB takes it."""
+
+    def call(*columns: Any) -> Any:
+        code = getattr(import_module(f"udfs.{function.module}"), function.name)
+        if not function.is_stream:
+            return code(*columns)
+        parts = list(code(iter([columns if len(columns) > 1 else columns[0]])))
+        return pa.chunked_array(parts).combine_chunks()
+
+    return call if len(function.takes) == 1 else lambda first, second: call(first, second)

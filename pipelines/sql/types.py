@@ -1,0 +1,38 @@
+"""Types of Spark's DDL by their names in DuckDB."""
+
+from __future__ import annotations
+
+import re
+
+_NAMES = {
+    "string": "VARCHAR",
+    "binary": "BLOB",
+    "int": "INTEGER",
+    "timestamp": "TIMESTAMPTZ",  # Spark's is an instant
+}
+
+
+def duckdb_type(ddl: str) -> str:
+    """``array<struct<key:string,value:binary>>`` -> ``STRUCT("key" VARCHAR, "value" BLOB)[]``."""
+    nested = re.fullmatch(r"(array|map|struct)<(.*)>", ddl.strip(), re.DOTALL)
+    if nested is None:
+        return _NAMES.get(ddl.strip(), ddl.strip().upper())
+    kind, inner = nested[1], _parts(nested[2])
+    if kind == "array":
+        return f"{duckdb_type(inner[0])}[]"
+    if kind == "map":
+        return f"MAP({duckdb_type(inner[0])}, {duckdb_type(inner[1])})"
+    fields = (part.replace("`", "").partition(":") for part in inner)
+    return "STRUCT(" + ", ".join(f'"{name.strip()}" {duckdb_type(of)}' for name, _, of in fields) + ")"
+
+
+def _parts(text: str) -> list[str]:
+    """The parts between commas that no brackets hold."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character == "<") - (character == ">")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
