@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import duckdb
-import pyarrow as pa
 import pytest
 
 from kafka_log_lake import connect
@@ -14,7 +13,7 @@ from pipelines import format_report, quality_report
 from pipelines.command.settings import Settings
 from pipelines.views.declared import SESSION_VIEWS, View
 from tests.support import as_command
-from tests.support.answers import prepare_in_memory
+from tests.support.answers import prepare_in_memory, same_in_both
 from tests.support.corpus import ROOT as CORPUS
 from tests.support.docs import bundled_sources
 from tests.support.lake_rows import add_unpublished
@@ -22,7 +21,7 @@ from tests.support.lake_rows import add_unpublished
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Both = Callable[[str], None]
+Both = Callable[[str], bool]
 
 MORE = (
     *("v2-internal", "internal-2.8", "v2-segments", "v2-compacted-txn", "lib-sequence-wrap"),
@@ -53,26 +52,7 @@ def both(spark: SparkSession, bundled: str, database: duckdb.DuckDBPyConnection)
     """Runs a statement in both engines and compares names, types and values."""
     prepare_in_memory(spark, bundled)
 
-    def compare(statement: str) -> None:
-        found = database.sql(statement).to_arrow_table()
-        expected = spark.sql(statement).toArrow()
-        assert [(f.name, plain(f.type)) for f in found.schema] == [
-            (f.name, plain(f.type)) for f in expected.schema
-        ]
-        assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, expected.to_pylist()))
-
-    return compare
-
-
-def plain(kind: pa.DataType) -> Any:
-    """A type without the names and nulls of what is nested in it."""
-    if pa.types.is_list(kind):
-        return ["list", plain(kind.value_type)]
-    if pa.types.is_map(kind):
-        return ["map", plain(kind.key_type), plain(kind.item_type)]
-    if pa.types.is_struct(kind):
-        return {field.name: plain(field.type) for field in kind}
-    return kind
+    return lambda statement: same_in_both(spark, database, statement)
 
 
 @pytest.mark.parametrize("view", SESSION_VIEWS, ids=lambda view: view.name)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafka_log_lake import connect
 from pipelines.command.settings import Settings
-from pipelines.engine import answer as without_java
-from pipelines.engine import spark as with_spark
+from pipelines.engine.spark import prepare
 from pipelines.views.declared import VIEWS, View
 from tests.support import as_command
-from tests.support.answers import answer
+from tests.support.answers import answer, same_in_both
 from tests.support.lake_rows import add_unpublished
 from tests.support.logs import batch, data, marker, put
 from tests.support.segment_maker import DELETE_HORIZON, LOG_APPEND, TRANSACTIONAL, Batch, Record
@@ -55,10 +55,6 @@ def asking(spark: SparkSession, lake: str) -> Ask:
 def sizes(partition_dir: Path) -> list[int]:
     """Bytes of the segments of a log, in their order."""
     return [path.stat().st_size for path in sorted(partition_dir.glob("*.log"))]
-
-
-def in_spark(spark: SparkSession, lake: str, statement: str) -> list[str]:
-    return sorted(map(repr, rows_of(with_spark.answer(spark, lake, statement, "json"))))
 
 
 @pytest.fixture(scope="module")
@@ -98,9 +94,8 @@ def ask(spark: SparkSession, made_lake: str) -> Ask:
 )
 def test_spark_gives_the_same_rows(spark: SparkSession, made_lake: str, relation: str) -> None:
     statement = f"SELECT * FROM {relation}"
-    found = sorted(map(repr, rows_of(without_java.answer(made_lake, statement, "json"))))
-    assert found
-    assert in_spark(spark, made_lake, statement) == found
+    prepare(spark, made_lake, statement)
+    assert same_in_both(spark, connect(made_lake), statement)
 
 
 def written(base: int, at: int, *after: int, **values: Any) -> bytes:

@@ -6,7 +6,10 @@ documented query is what ``test_engines`` holds.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
 
 from pipelines.engine import answer as without_java
 from pipelines.engine import spark as with_spark
@@ -33,3 +36,27 @@ def prepare_in_memory(spark: SparkSession, lake: str) -> None:
     with_spark.prepare(spark, lake)
     for table in ("records", "batches", "quarantine", "transactions"):
         spark.catalog.cacheTable(table)
+
+
+def same_in_both(spark: SparkSession, database: duckdb.DuckDBPyConnection, statement: str) -> bool:
+    """Runs a statement in both engines and compares names, types and values; whether there are rows."""
+    found = database.sql(statement).to_arrow_table()
+    expected = spark.sql(statement).toArrow()
+    assert _columns(found) == _columns(expected), statement
+    assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, expected.to_pylist())), statement
+    return found.num_rows > 0
+
+
+def _columns(table: pa.Table) -> list[tuple[str, Any]]:
+    return [(field.name, _plain(field.type)) for field in table.schema]
+
+
+def _plain(kind: pa.DataType) -> Any:
+    """A type without the names and nulls of what is nested in it."""
+    if pa.types.is_list(kind):
+        return ["list", _plain(kind.value_type)]
+    if pa.types.is_map(kind):
+        return ["map", _plain(kind.key_type), _plain(kind.item_type)]
+    if pa.types.is_struct(kind):
+        return {field.name: _plain(field.type) for field in kind}
+    return kind
