@@ -6,6 +6,7 @@ SHELL := bash
 
 VENV := .venv
 PY := $(VENV)/bin/python
+COMMAND := $(VENV)/bin/kafka-log-lake
 PACKAGES := $(VENV)/.packages
 READY := $(VENV)/.ready
 ARCHIVE := $(VENV)/.archive
@@ -34,9 +35,9 @@ $(PACKAGES): requirements.lock tools/setup.sh
 	@PYTHON='$(PYTHON)' tools/setup.sh
 	@touch $@
 
-$(READY): $(PACKAGES) tools/spark_ready.py tools/warm_kernels.py conf/log4j2.properties
+$(READY): $(PACKAGES) tools/spark_ready.py udfs/compile_kernels.py conf/log4j2.properties
 	@echo "setup: compiling the kernels, resolving the Delta jars" >&2
-	@$(PY) -m tools.warm_kernels & kernels=$$!; trap "kill $$kernels 2>/dev/null || true" EXIT; \
+	@$(PY) -m udfs.compile_kernels & kernels=$$!; trap "kill $$kernels 2>/dev/null || true" EXIT; \
 	    $(PY) -m tools.spark_ready; wait $$kernels
 	@touch $@
 
@@ -46,9 +47,9 @@ $(ARCHIVE): $(READY) tools/class_archive.py
 	@touch $@
 
 run: setup  ## scans the bundled real segments, decodes them into ./lake and asks one question
-	@$(PY) -m kafka_log_lake scan $(SOURCES:--source=)
-	@$(PY) -m pipelines.decode_batches $(SOURCES) --lake $(LAKE)
-	@$(PY) -m pipelines.query --lake $(LAKE) "SELECT magic, compression, status, count(*) AS batches, \
+	@$(COMMAND) scan $(SOURCES:--source=)
+	@$(COMMAND) decode $(SOURCES) --lake $(LAKE)
+	@$(COMMAND) query --lake $(LAKE) "SELECT magic, compression, status, count(*) AS batches, \
 	    sum(record_count) AS records FROM batches GROUP BY ALL ORDER BY ALL"
 
 check: setup  ## lint, types, and the tests that need no Spark: an answer within a minute
@@ -67,10 +68,10 @@ fuzz: setup  ## changed and made-up input for FUZZ_SECONDS (600); FUZZ_SEED=n re
 	@$(PY) -m tests.fuzz.run --seconds $(FUZZ_SECONDS) $(FUZZ_SEED:%=--seed %)
 
 sql: setup  ## a SQL shell on the lake (LAKE=folder), tables and views by name
-	@$(PY) -m pipelines.sql_shell --lake $(LAKE)
+	@$(COMMAND) sql --lake $(LAKE)
 
 report: setup  ## data quality of the lake (LAKE=folder): quality-report/quality.html, and the table quality_metrics
-	@$(PY) -m pipelines.quality_report --lake $(LAKE) --output quality-report
+	@$(COMMAND) quality-report --lake $(LAKE) --output quality-report
 
 report-check: report  ## opens the page in a headless Chromium, which the system must have; writes screenshots
 	@$(PY) -m tools.check_report quality-report/quality.html
@@ -104,7 +105,7 @@ fmt: setup  ## formats what ruff can
 	@$(VENV)/bin/ruff format .
 
 lock: setup  ## makes requirements.lock from pyproject.toml again, with the newest versions it allows
-	@$(VENV)/bin/uv pip compile pyproject.toml --extra spark --extra connect --extra report --group dev --universal --generate-hashes --no-annotate \
+	@$(VENV)/bin/uv pip compile pyproject.toml --extra spark --extra connect --extra report --extra notebooks --group dev --universal --generate-hashes --no-annotate \
 	    --upgrade --custom-compile-command 'make lock' --quiet --output-file requirements.lock
 
 clean:  ## removes the sample lake, its report, caches and build output; keeps .venv

@@ -1,7 +1,8 @@
 """Kafka log segments -> Delta tables, on Spark, without a broker: what users import.
 
 ``decode_folder``, ``decode_segment``, ``read_segment`` and ``scan`` need no Spark; ``connect`` opens a lake
-in DuckDB. It and the others need ``pip install 'kafka-log-lake[spark]'``::
+in DuckDB. It and the others need the wheel's extra:
+``pip install 'dist/kafka_log_lake-0.1.0-py3-none-any.whl[spark]'``::
 
     from kafka_log_lake import decode_segment
     for batch in decode_segment("00000000000000000000.log"):

@@ -136,8 +136,9 @@ def _main_of(command: Command) -> Callable[[list[str]], int]:
         if error.name is None or error.name.partition(".")[0] not in _OF_EXTRAS:
             raise
         needs = "Spark" if command.extra == "spark" else "more packages"
+        wheel = f"dist/kafka_log_lake-{kafka_log_lake.__version__}-py3-none-any.whl[{command.extra}]"
         raise UserError(
-            f"{command.name} needs {needs}: pip install 'kafka-log-lake[{command.extra}]'"
+            f"{command.name} needs {needs}: install the wheel with its extra, pip install '{wheel}'"
         ) from None
     return found
 

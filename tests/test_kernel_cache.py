@@ -163,3 +163,55 @@ def test_every_kernel_lies_where_the_folder_s_name_sees_it() -> None:
     ]
     assert len(with_kernels) > 5
     assert set(with_kernels) <= set(jit.KERNEL_ROOMS)
+
+
+# Two processes that begin at the same time; what would compile only says so
+TOGETHER = """
+import sys, time
+from udfs import compile_kernels
+compile_kernels._compile = lambda folder: (print("compiling"), time.sleep(1))
+compile_kernels.ensure_compiled()
+compile_kernels.ensure_compiled()
+"""
+
+
+def test_of_the_processes_that_start_together_one_compiles(tmp_path: Path) -> None:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", TOGETHER]
+    running = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in "ab"]
+    assert sorted(one.communicate(timeout=60)[0] for one in running) == ["", "compiling\n"]
+
+
+def test_where_nothing_can_be_kept_a_process_says_that_it_compiles(tmp_path: Path) -> None:
+    (tmp_path / "cache").touch()
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
+    code = "from udfs.compile_kernels import ensure_compiled; ensure_compiled()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert "no folder can keep it" in done.stderr
+
+
+def test_setup_left_nothing_to_compile() -> None:
+    """What decodes a real segment, of each magic, is in the folder that ``ensure_compiled`` filled."""
+    listen = """
+from numba.core import event
+compiled = []
+class Listener(event.Listener):
+    def on_start(self, event): pass
+    def on_end(self, event): compiled.append(event.data["dispatcher"].py_func.__name__)
+event.register("numba:compile", Listener())
+from udfs import read_segment
+for case in ("v0-codec-gzip", "v1-codec-lz4", "v2-codec-zstd", "v2-headers"):
+    read_segment(next(Path("tests/data/corpus", case).rglob("*.log")))
+print(sorted(compiled))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", f"from pathlib import Path{listen}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=True,
+    )
+    assert done.stdout == "[]\n"

@@ -17,7 +17,18 @@ SOURCES = sorted(path for name in PACKAGES for path in ROOT.glob(f"{name}/**/*.p
 # Bytes to Arrow. spark/ alone knows Spark
 UDFS = (
     *("package_files", "worker", "format", "kernels", "source", "recovery", "decoded"),
-    *("rules", "segment_decoder", "committed", "files", "arrow", "functions", "values", "indexes", "spark"),
+    *(
+        "rules",
+        "compile_kernels",
+        "segment_decoder",
+        "committed",
+        "files",
+        "arrow",
+        "functions",
+        "values",
+        "indexes",
+        "spark",
+    ),
 )
 # The driver's side: from arguments to commits. The commands beside these rooms import what they need
 PIPELINES = (

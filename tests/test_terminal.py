@@ -46,8 +46,15 @@ def test_commands_to_paste_name_the_interpreter_that_works(
     assert shlex.split(invocation()) == [str(python), "-m", "kafka_log_lake"]
     monkeypatch.setenv("PATH", str(folder))
     assert invocation() == "python -m kafka_log_lake"
-    monkeypatch.setattr(sys, "argv", [str(folder / "kafka-log-lake"), "scan"])
+    command = folder / "kafka-log-lake"
+    command.touch(0o755)
+    assert invocation() == "kafka-log-lake", "python -m, beside the installed command"
+    monkeypatch.setattr(sys, "argv", [str(command), "scan"])
     assert invocation() == "kafka-log-lake"
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert shlex.split(invocation()) == [str(command)]
+    monkeypatch.chdir(tmp_path / "my env")
+    assert invocation() == "bin/kafka-log-lake"
 
 
 def test_csv_keeps_the_data() -> None:

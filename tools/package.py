@@ -141,7 +141,7 @@ def _compile_kernels(python: Path, packages: Path) -> None:
     name = Path(jit.CACHE).name
     if name:
         shutil.copytree(jit.CACHE, packages / "udfs" / "kernels" / "__pycache__" / name)
-    _run(python, str(ROOT / "tools" / "warm_kernels.py"))
+    _run(python, "-m", "udfs.compile_kernels")
 
 
 def _packed(environment: Path, archive: Path) -> Path:

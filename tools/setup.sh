@@ -20,3 +20,16 @@ if ! "$venv/bin/python" -c '' 2>/dev/null; then
 fi
 echo "setup: installing the packages of requirements.lock into $venv" >&2
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+
+# The commands of this checkout. Where a path has blanks, a first line of "#!" can't hold it
+bin=$(cd "$venv/bin" && pwd)
+cat >"$bin/kafka-log-lake" <<END
+#!/bin/sh
+'''exec' "$bin/python" "\$0" "\$@"
+' '''
+import sys
+sys.path[0] = "${bin%/*/*}"
+from kafka_log_lake.__main__ import main
+sys.exit(main())
+END
+chmod +x "$bin/kafka-log-lake"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from udfs.compile_kernels import ensure_compiled
 from udfs.decoded import Damage, Group, Range, Totals, min_max
 from udfs.format import faults
 from udfs.format import layout as f
@@ -54,6 +55,7 @@ class SegmentDecoder:
     totals: Totals = field(default_factory=Totals)
 
     def __post_init__(self) -> None:
+        ensure_compiled()
         self._resync = Resynchronizer(self.source, self.range.start, self.range.length, self.range.stop)
         self._headers = self._resync.headers
         self._buf = np.empty(self.window_bytes, dtype=np.uint8)

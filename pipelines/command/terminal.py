@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len, set_cell_size
 
+COMMAND = "kafka-log-lake"
+
 
 def printable(text: str) -> str:
     r"""The text, with characters that are not printable escaped as in Python: ``\x1b``, ``\u202e``, ``\n``.
@@ -59,16 +61,23 @@ def first_names(names: Sequence[str], shown: int = 10) -> str:
 def invocation() -> str:
     """How this project's commands are called from here: works when it is pasted with a command's name.
 
-    ``kafka-log-lake`` if that is how this command was called, else a module of this interpreter.
+    The way this command was called; after ``python -m`` the installed command beside this interpreter.
     """
-    if os.path.basename(sys.argv[0]) == "kafka-log-lake":
-        return "kafka-log-lake"
-    return f"{shlex.quote(_interpreter())} -m kafka_log_lake"
+    called = sys.argv[0] if os.path.basename(sys.argv[0]) == COMMAND else None
+    command = called or os.path.join(os.path.dirname(sys.executable), COMMAND)
+    if os.path.isfile(command):
+        on_path = shutil.which(COMMAND)
+        if on_path and os.path.samefile(on_path, command):
+            return COMMAND
+        return shlex.quote(_shortest(os.path.abspath(command)))
+    return COMMAND if called else f"{shlex.quote(_interpreter())} -m kafka_log_lake"
 
 
 def _interpreter() -> str:
     """``python`` if that is this interpreter, else its path, from the working folder if it lies below."""
-    if shutil.which("python") == sys.executable:
-        return "python"
-    below = os.path.relpath(sys.executable)
-    return sys.executable if below.startswith("..") else below
+    return "python" if shutil.which("python") == sys.executable else _shortest(sys.executable)
+
+
+def _shortest(path: str) -> str:
+    below = os.path.relpath(path)
+    return path if below.startswith("..") else below

@@ -29,6 +29,6 @@ def bundled_sources() -> tuple[str, ...]:
         text=True,
         check=True,
     )
-    (command,) = [line for line in shown.stdout.splitlines() if "pipelines.decode_batches" in line]
+    (command,) = [line for line in shown.stdout.splitlines() if "kafka-log-lake decode" in line]
     words = shlex.split(command)
     return tuple(str(ROOT / words[i + 1]) for i, word in enumerate(words) if word == "--source")

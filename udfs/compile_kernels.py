@@ -1,0 +1,164 @@
+"""Compiles the kernels before they are needed, in parallel, once for each environment and processor.
+
+Numba compiles a kernel at its first call, one at a time in a process: half a minute of one core for all, in
+each of the processes that start together. ``ensure_compiled`` does it in two processes instead, while the
+others wait, and says so on standard error. ``make setup`` does the same beforehand
+(``python -m udfs.compile_kernels``). Where no folder can keep them (``udfs.kernels.jit``), each process
+compiles what it calls.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+
+from udfs.decoded import Range
+from udfs.kernels import jit
+from udfs.source.byte_source import FileSource
+
+_IN_EACH = "compiling the decoder, about half a minute in each process"
+_MARK, _LOCK = "complete", "lock"
+_EVERY = 10.0  # seconds between two lines of progress; on a terminal one line is rewritten
+# One V2 batch of one record: null key, value "x"
+_BATCH = bytes.fromhex(
+    "000000000000000000000039000000000227293eff0000000000000000018bcfe568000000018bcfe56800"
+    "ffffffffffffffffffffffffffff000000010e00000001027800"
+)
+_done = False
+
+
+def ensure_compiled() -> None:
+    """Returns once all kernels are in their folder; at once in all but the first process."""
+    global _done
+    if _done or jit.config.DISABLE_JIT:
+        return
+    _done = True
+    if not jit.CACHE:
+        _say(f"{_IN_EACH}: no folder can keep it; NUMBA_CACHE_DIR names one")
+        return
+    folder = Path(jit.CACHE)
+    if (folder / _MARK).exists():
+        return
+    try:
+        with (folder / _LOCK).open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be at it
+            if not (folder / _MARK).exists():
+                _compile(folder)
+                (folder / _MARK).touch()
+    except (OSError, subprocess.SubprocessError) as error:
+        _say(f"{_IN_EACH}: {error}")
+
+
+def _compile(folder: Path) -> None:
+    """Raises an OSError or CalledProcessError where a process of its own can't run."""
+    began = time.monotonic()
+    _say("compiling the decoder for this computer, once: about half a minute")
+    for parts in (("records", "batches"), ("rest",)):
+        running = [_start(part) for part in parts]
+        try:
+            _wait(running, folder, began)
+        finally:
+            for one in running:
+                one.kill()
+                one.wait()
+        for one in running:
+            if one.returncode:
+                raise subprocess.CalledProcessError(one.returncode, one.args)
+    _say(f"compiled the decoder in {time.monotonic() - began:.0f} s")
+
+
+def _start(part: str) -> subprocess.Popen[bytes]:
+    path = os.pathsep.join(each or os.getcwd() for each in sys.path)
+    code = f"from udfs import compile_kernels; compile_kernels.compile_part({part!r})"
+    command = [sys.executable, "-P", "-c", code]
+    return subprocess.Popen(
+        command, env={**os.environ, "PYTHONPATH": path}, stdin=subprocess.DEVNULL, stdout=2
+    )
+
+
+def _wait(running: list[subprocess.Popen[bytes]], folder: Path, began: float) -> None:
+    is_terminal = sys.stderr.isatty()
+    following = time.monotonic() + (0 if is_terminal else _EVERY)
+    while any(one.poll() is None for one in running):
+        time.sleep(0.05)
+        if time.monotonic() >= following:
+            kernels = sum(1 for _ in folder.glob("*.nbi"))
+            _say(f"compiling the decoder: {kernels} kernels, {time.monotonic() - began:.0f} s", is_terminal)
+            following += 0.25 if is_terminal else _EVERY
+    if is_terminal:
+        _say("", rewritten=True)
+
+
+def _say(text: str, rewritten: bool = False) -> None:
+    begin, end = ("\r\x1b[K", "") if rewritten else ("", "\n")
+    print(f"{begin}{text}", end=end, file=sys.stderr, flush=True)
+
+
+def _records() -> None:
+    """The kernels that make columns of records, but those of ``_batches``."""
+    from udfs.kernels import arena, record_batches
+    from udfs.kernels.default_record import decode_records
+    from udfs.kernels.framing import BATCH
+    from udfs.kernels.legacy_record import decode_wrapper
+    from udfs.kernels.record_columns import NO_ARENA
+    from udfs.kernels.record_cursor import CURSOR, FILLED, new_lines
+
+    data, batches, lines = np.zeros(0, dtype=np.uint8), np.zeros(1, dtype=BATCH), new_lines(0)
+    cursor, filled, room = np.zeros(1, CURSOR), np.zeros(2, FILLED), np.zeros(1, arena.ROOM)
+    columns = arena.text_columns.py_func(NO_ARENA.at)
+    for decode in (decode_records, decode_wrapper):
+        decode(data, batches[0], NO_ARENA.parts, columns, lines, cursor[0], filled[0], room[0])
+    places = NO_ARENA.parts, NO_ARENA.at
+    record_batches.decode_batches(data, data, batches[:0], *places, lines, cursor, filled, room)
+
+
+def _batches() -> None:
+    """The kernels that find batches, check and expand them; those that fill columns of numbers."""
+    from udfs.kernels.fast_payloads import PROGRESS, expand_regular
+    from udfs.kernels.framing import BATCH, scan_batches
+    from udfs.kernels.libraries import contexts
+    from udfs.kernels.number_columns import fill_numbers
+    from udfs.kernels.record_columns import NO_ARENA
+    from udfs.kernels.record_cursor import FILLED, new_lines
+
+    data, batches, own = np.zeros(0, dtype=np.uint8), np.zeros(1, dtype=BATCH), contexts()
+    fill_numbers(batches[:0], new_lines(0), NO_ARENA.parts, NO_ARENA.at, np.zeros(1, FILLED)[0])
+    scan_batches(data, 0, 0, 0, -1, batches)
+    expand_regular(data, batches[:0], data, np.zeros(1, PROGRESS), own.zstd, own.inflate)
+
+
+def _rest() -> None:
+    """What decoding calls beside: a sound batch, damage between two, a slice that begins within one."""
+    decoder = import_module("udfs.segment_decoder")  # which imports this module
+    content = _BATCH + bytes(range(1, 100)) + _BATCH + _BATCH[:-1] + b"\1" + _BATCH
+    with tempfile.NamedTemporaryFile(suffix=".log") as file:
+        file.write(content)
+        file.flush()
+        for part in (Range(len(content)), Range(len(content), start=1, exact=False)):
+            source = FileSource(file.name)
+            for _ in decoder.SegmentDecoder(source, part):
+                pass
+            source.close()
+
+
+_PARTS: dict[str, Callable[[], None]] = {"records": _records, "batches": _batches, "rest": _rest}
+
+
+def compile_part(name: str) -> None:
+    """Compiles one part of the kernels in this process, which does not wait for others."""
+    global _done
+    _done = True
+    _PARTS[name]()
+
+
+if __name__ == "__main__":
+    ensure_compiled()
