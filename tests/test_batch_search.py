@@ -71,7 +71,7 @@ def _sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         for name, size in {
             "_REGION": 96,
             "_REGION_MOST": 128,
-            "_ZEROS_BLOCK": 40,
+            "_ZEROS_BLOCKS": (8, 40),
             "_WAITING_MOST": 3,
         }.items():
             monkeypatch.setattr(batch_search, name, size)

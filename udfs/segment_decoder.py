@@ -33,6 +33,7 @@ WINDOW_BYTES = 2 << 20
 MAX_BATCH_UNCOMPRESSED = 256 << 20
 QUARANTINE_CONTENT_BYTES = 1 << 20
 _BATCHES = 1 << 13  # batches a scan takes at most
+_LAST_BATCH_BYTES = 1 << 16  # read past the end of a slice; more where its last batch needs it
 _GROUP_BYTES = 4 << 20  # expanded bytes after which a group of batches ends
 
 
@@ -84,7 +85,7 @@ class SegmentDecoder:
             if isinstance(self.source, ChunkSource):
                 last = self.totals.last_position  # its header makes the fingerprint's last mark
                 self.source.keep_from(position if last is None else min(last, position))
-            self._view(position, refill)
+            self._view(position, stop, refill)
             work = (self._window, len(self._window), position, stop, self._headers.trusted, self._batches)
             count, used, why, trusted = scan_batches(*work)
             self._headers.trust(trusted)
@@ -110,10 +111,15 @@ class SegmentDecoder:
         if used and self.content_crc:
             self.totals.content_crc32c = int(crc32c(self._window, 0, used, self.totals.content_crc32c))
 
-    def _view(self, position: int, refill: bool) -> None:
-        """Makes the window begin at ``position``. It is read anew where asked for, or if little is left."""
+    def _view(self, position: int, stop: int, refill: bool) -> None:
+        """Makes the window begin at ``position``. It is read anew where asked for, or if little is left.
+
+        Past ``stop``, where the last batch begins at the latest, little is read unless it is asked for.
+        """
         begin, end = self._filled
         left, wanted = end - position, min(len(self._buf), self.range.length - position)
+        if not refill:
+            wanted = min(wanted, stop - position + _LAST_BATCH_BYTES)
         if refill or begin > position or left < (wanted + 1) // 2:
             got = self.source.read_into(position, self._buf[:wanted])
             if got < wanted:

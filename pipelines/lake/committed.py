@@ -26,7 +26,7 @@ from pipelines.lake.address import table_path
 from pipelines.lake.features import check_features
 from pipelines.lake.intents import Intent, Intents
 from pipelines.lake.published import DECODE_APP, INGEST_APP, mark
-from pipelines.source.delta import open_table
+from pipelines.source.delta import commit, open_table, patiently
 from udfs.format import schema
 from udfs.format.schema import Table
 
@@ -60,12 +60,12 @@ class CommittedTables:
             opened = self._opened[table] = open_table(self.path(table))
             check_features(opened, self.path(table))
         elif self._lease is None:
-            opened.update_incremental()
+            patiently(opened.update_incremental)
         return opened
 
     def catch_up(self, table: Table) -> None:
         """Takes in what others, such as Spark, have committed to a table that is open."""
-        self._opened[table.name].update_incremental()
+        patiently(self._opened[table.name].update_incremental)
 
     def has(self, table: Table) -> bool:
         """Whether a table is there: those of reports appear with their first rows."""
@@ -125,7 +125,7 @@ class CommittedTables:
             return
         version = delta.version() + 1
         try:
-            write(delta)
+            commit(delta, write)
         except (DeltaError, OSError) as error:
             self.catch_up(table)
             # The answer to a commit that succeeded may be lost, so that its second attempt meets the first
@@ -134,7 +134,7 @@ class CommittedTables:
             self._lease.check()  # or another job has made it, which found the intent
         else:
             if delta.version() != version:
-                delta.load_as_version(version)
+                patiently(lambda: delta.load_as_version(version))
 
     def properties(self, intent: Intent, tables: Mapping[str, int] | None = None) -> CommitProperties:
         """Properties of a run's commits, by which it is known. tables: see ``mark``."""
@@ -153,7 +153,7 @@ class CommittedTables:
         """Deletes rows. condition: in deltalake's SQL."""
         try:
             properties = CommitProperties(max_commit_retries=self._retries)
-            self._open(table.name).delete(condition, commit_properties=properties)
+            commit(self._open(table.name), lambda d: d.delete(condition, commit_properties=properties))
         except (DeltaError, OSError) as error:
             if self._lease is None:
                 raise

@@ -23,7 +23,7 @@ from pipelines.lake.address import (
     table_path,
     table_version,
 )
-from pipelines.source.delta import append_rows
+from pipelines.source.delta import append_rows, patiently
 from udfs.format.report_tables import REPORT_TABLES
 from udfs.format.schema import SEGMENTS, TABLES, Table
 from udfs.source.store import deltalake_options
@@ -70,14 +70,16 @@ def create_table(address: str, table: Table) -> None:
     )
     path = table_path(address, table.name)
     try:
-        DeltaTable.create(
-            path,
-            schema,
-            partition_by=list(table.partitioned_by),
-            description=table.comment,
-            configuration={**properties(table)},
-            storage_options=deltalake_options(path),
-            raise_if_key_not_exists=False,
+        patiently(
+            lambda: DeltaTable.create(
+                path,
+                schema,
+                partition_by=list(table.partitioned_by),
+                description=table.comment,
+                configuration={**properties(table)},
+                storage_options=deltalake_options(path),
+                raise_if_key_not_exists=False,
+            )
         )
     except (DeltaError, OSError) as error:
         if table_version(address, table.name) == SCHEMA_VERSION:

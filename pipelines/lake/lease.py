@@ -3,7 +3,8 @@
 Leases are numbered. Number n is taken by creating an empty Delta table of that number below ``_runs``, so by
 the same conditional put as every commit to the lake: of several jobs one gets it. The job then writes a file
 beside it again and again. A job that finds a lease waits until that file changes, so that the other job is
-alive and it leaves, or until the lease has ended, so that it may take the next number.
+alive and it leaves, or until the lease has ended, so that it may take the next number. Where it runs on the
+same machine it sees at once that the other job was killed.
 
 Nothing rests on the clocks of two machines: times are those that the store gives to what is written. A job
 that stood still longer than its lease may go on beside another one: what keeps them apart then is told in
@@ -21,6 +22,8 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -29,14 +32,58 @@ from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
 from pipelines.command.errors import LakeBusy, RunFailed
-from pipelines.source.delta import open_table
+from pipelines.source.delta import open_table, patiently
 from udfs.source.store import deltalake_options
 
 log = logging.getLogger(__name__)
 
-SECONDS = 60.0  # a lease lasts so long after it was taken or renewed
+SECONDS = 20.0  # a lease lasts so long after it was taken or renewed
 _RENEWALS = 4  # in that time
 _PREFIX, _RENEWED, _RELEASED = "lease-", "renewed", "released"
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process, as others on its machine can look it up. Empty where that can't be done.
+
+    place: the machine since it was started, and its table of processes. started: when the process was, as
+    another one may have its number later.
+    """
+
+    place: str = ""
+    number: int = 0
+    started: str = ""
+
+
+def process_of(number: int) -> Process:
+    """A process of this machine."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return Process(f"{boot} {os.readlink('/proc/self/ns/pid')}", number, _started(number))
+    except OSError:  # not Linux
+        return Process()
+
+
+def has_ended(process: Process) -> bool:
+    """Whether a process ran on this machine, and does not run any more."""
+    if not process.place or process.place != process_of(os.getpid()).place:
+        return False
+    try:
+        os.kill(process.number, 0)
+        return _started(process.number) != process.started
+    except ProcessLookupError:
+        return True
+    except OSError:  # another user's
+        return False
+
+
+def _started(number: int) -> str:
+    """When a process started, in ticks since the machine did; "" for one that has ended and is not collected.
+
+    ``/proc/<number>/stat``: the state is the first field after the name, in parentheses, the time the 20th.
+    """
+    fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
+    return "" if fields[0] in "ZX" else fields[19]
 
 
 class Lease:
@@ -95,13 +142,22 @@ class Lease:
     def _take(self, number: int) -> bool:
         """Whether the lease of this number is this job's."""
         path = f"{self._lake}/_runs/{self._path(number)}"
-        said = json.dumps({"id": self._id, "owner": self._owner, "seconds": SECONDS})
+        said = json.dumps(
+            {
+                "id": self._id,
+                "owner": self._owner,
+                "seconds": SECONDS,
+                "process": vars(process_of(os.getpid())),
+            }
+        )
         nothing = pa.schema([("nothing", pa.string())])
         # Else deltalake would try a second creation again, onto the version after the first
         once, options = CommitProperties(max_commit_retries=0), deltalake_options(path)
         try:
-            DeltaTable.create(
-                path, nothing, description=said, commit_properties=once, storage_options=options
+            patiently(
+                lambda: DeltaTable.create(
+                    path, nothing, description=said, commit_properties=once, storage_options=options
+                )
             )
         except (DeltaError, OSError):
             if self._last() < number:
@@ -137,11 +193,11 @@ class Lease:
             return
         said = self._said(number)
         seconds, owner = float(said.get("seconds", SECONDS)), said.get("owner", "another run")
-        ends = time.monotonic() + seconds - ((self._now() - renewed) / 1e9 if renewed else 0)
-        if time.monotonic() < ends:
-            log.info(
-                "waiting up to %.0f s for a sign of %s, which may be writing to the lake", seconds, owner
-            )
+        if has_ended(Process(**said.get("process", {}))):
+            log.info("%s was killed while it wrote to the lake: taking its place", owner)
+            return
+        began, is_told = time.monotonic(), False
+        ends = began + seconds - ((self._now() - renewed) / 1e9 if renewed else 0)
         while time.monotonic() < ends:
             time.sleep(min(1.0, seconds / _RENEWALS))
             is_free, again = self._state(number)
@@ -149,6 +205,11 @@ class Lease:
                 return
             if again != renewed:
                 raise LakeBusy(self._lake, owner)
+            if not is_told and time.monotonic() > began + 1.5 * seconds / _RENEWALS:
+                is_told = True
+                log.info(
+                    "no sign of %s, which may be writing to the lake: waiting until its lease ends", owner
+                )
 
     def _now(self) -> int:
         """The time of the store, ns: when it says that a file was written now."""

@@ -24,7 +24,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from pipelines.command import values
 from pipelines.command.errors import UserError, one_line
 from pipelines.lake.address import table_path
-from pipelines.source.delta import open_table
+from pipelines.source.delta import open_table, patiently
 from udfs.format.report_tables import REPORT_TABLES
 from udfs.format.schema import RAW_SEGMENTS, SEGMENTS, TABLES
 from udfs.source.store import open_store
@@ -97,7 +97,7 @@ def _loaded(address: str, name: str, table: DeltaTable, version: int, at: str | 
         return table
     now = set(table.file_uris()) if at else set()
     try:
-        table.load_as_version(version)
+        patiently(lambda: table.load_as_version(version))
     except (DeltaError, OSError) as error:
         raise UserError(f"version {version} of {name} can't be opened: {one_line(error)}") from None
     if at:

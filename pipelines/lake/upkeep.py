@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +19,7 @@ from pipelines.lake.address import table_path, tables_of
 from pipelines.lake.commit import LakeWriter
 from pipelines.lake.intents import Intent
 from pipelines.plan.ledger import LedgerRow
-from pipelines.source.delta import open_table
+from pipelines.source.delta import open_table, patiently
 from udfs.format import schema
 
 # Its files are as large as its chunks allow from the beginning, and a merge would hold their bytes in memory
@@ -46,13 +47,23 @@ def upkeep(address: str, vacuum_hours: int) -> Iterator[Upkept]:
     before = {name: _size(delta)[0] for name, delta in tables.items()}
     for name, delta in tables.items():
         if name not in _NOT_MERGED:
-            delta.optimize.compact(writer_properties=WriterProperties(compression="ZSTD"))
+            patiently(partial(_merge, delta))
     if "://" not in address:
         os.sync()  # a power cut must not take the merged files after those they were made of are deleted
     for name, delta in tables.items():
-        deleted = delta.vacuum(vacuum_hours, dry_run=False, enforce_retention_duration=False, full=True)
-        delta.create_checkpoint()
+        deleted = patiently(partial(_vacuum, delta, vacuum_hours))
+        patiently(delta.create_checkpoint)
         yield Upkept(name, before[name], *_size(delta), len(deleted))
+
+
+def _merge(delta: DeltaTable) -> None:
+    delta.update_incremental()  # an attempt before may have made its commit
+    delta.optimize.compact(writer_properties=WriterProperties(compression="ZSTD"))
+
+
+def _vacuum(delta: DeltaTable, hours: int) -> list[str]:
+    delta.update_incremental()
+    return delta.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
 
 
 def _size(delta: DeltaTable) -> tuple[int, int]:

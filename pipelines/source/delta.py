@@ -7,23 +7,50 @@ have a type that pyarrow cannot compare with strings.
 from __future__ import annotations
 
 import itertools
+import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import TypeVar
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 
 from udfs.source.store import deltalake_options, open_store
 
 _ATTEMPTS = 15
 _BATCHES = 8  # copied together
+_LISTINGS = 10  # attempts, as of every other request; the last one after half a minute in all
+_BROKEN_LISTING = "Error getting list response body"
+
+T = TypeVar("T")
+
+
+def patiently(call: Callable[[], T]) -> T:
+    """The result of a call to deltalake, which is made again where the answer to a listing broke off.
+
+    deltalake makes every other request again by itself. The call may have made its commit before.
+    """
+    for attempt in range(_LISTINGS - 1):
+        try:
+            return call()
+        except (DeltaError, OSError) as error:
+            if _BROKEN_LISTING not in str(error):
+                raise
+            time.sleep(min(0.1 * 2**attempt, 8))
+    return call()
 
 
 def open_table(path: str) -> DeltaTable:
     """A table at its latest version, by its local path or URI."""
-    return DeltaTable(path, storage_options=deltalake_options(path))
+    return patiently(lambda: DeltaTable(path, storage_options=deltalake_options(path)))
+
+
+def commit(table: DeltaTable, write: Callable[[DeltaTable], object]) -> None:
+    """Makes one commit to an open table. write: makes it onto the version that the table has, or fails."""
+    version = table.version()
+    patiently(lambda: write(table) if table.version() == version else None)
 
 
 def append_rows(path: str, rows: pa.Table) -> None:
@@ -38,7 +65,7 @@ def append_rows(path: str, rows: pa.Table) -> None:
         table = open_table(path)
         entry = f"_delta_log/{table.version() + 1:020d}.json"
         try:
-            write_deltalake(table, rows, mode="append", commit_properties=once)
+            commit(table, lambda delta: write_deltalake(delta, rows, mode="append", commit_properties=once))
             return
         except CommitFailedError:
             system, folder = open_store(path)

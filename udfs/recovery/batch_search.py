@@ -10,7 +10,9 @@ are judged together, a block of the segment at a time. And what was searched is 
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,12 +28,13 @@ from udfs.source.byte_source import ByteSource, read_at
 _STEP = 1 << 6  # bytes between running checksums
 _REGION = 1 << 14  # bytes searched at a time: the first time, and
 _REGION_MOST = 1 << 24  # from then on
-_ZEROS_BLOCK = 1 << 20
+_ZEROS_BLOCKS = 1 << 12, 1 << 20  # bytes read at the end of the segment, and then before them while all are 0
 
 # Candidates whose ends are not in view: begin and end in the segment, the running checksum up to what their
 # own one covers, and that one
 _WAITING = np.dtype([("at", "i8"), ("end", "i8"), ("before", "u4"), ("stored", "u4"), ("v2", "?")])
 _WAITING_MOST = 1 << 20
+_FEW = 1 << 6  # so few of them are asked first where they lead
 
 
 @kernel
@@ -150,7 +153,19 @@ class _Region:
 class BatchSearch:
     """Finds batches that prove themselves in the bytes of a segment from ``origin`` to ``length``."""
 
-    def __init__(self, source: ByteSource, origin: int, length: int, checksums: RangeChecksums) -> None:
+    def __init__(
+        self,
+        source: ByteSource,
+        origin: int,
+        length: int,
+        checksums: RangeChecksums,
+        leads_on: Callable[[int], bool] | None = None,
+    ) -> None:
+        """leads_on: whether a batch may end at a place, where only batches that others follow are wanted.
+
+        It spares the checksum of bytes that look like the header of a batch of many MiB.
+        """
+        self._leads_on = leads_on
         self._source, self._origin, self._length = source, origin, length
         self._checksums = checksums
         # The one that was searched last, and the one before: searches behind damage go to and fro between the
@@ -170,13 +185,12 @@ class BatchSearch:
         """Where the zeros begin that the segment ends with; its length where it ends with none."""
         if self._zeros < 0:
             self._zeros = self._length
-            block = np.empty(_ZEROS_BLOCK, dtype=np.uint8)
-            while self._zeros > self._origin:
-                start = max(self._origin, self._zeros - len(block))
-                got = self._read(start, block[: self._zeros - start])
-                end = int(_nonzero_end(block, got))
+            for size in itertools.chain(_ZEROS_BLOCKS[:1], itertools.repeat(_ZEROS_BLOCKS[1])):
+                start = max(self._origin, self._zeros - size)
+                block = np.empty(self._zeros - start, dtype=np.uint8)
+                end = int(_nonzero_end(block, self._read(start, block)))
                 self._zeros = start + end
-                if end:
+                if end or start == self._origin:
                     break
         return self._zeros
 
@@ -239,9 +253,11 @@ class BatchSearch:
 
     def _first_right(self, waiting: np.ndarray) -> int:
         """The first of the candidates that wait which proves itself, or -1."""
+        waiting = waiting[np.argsort(waiting["end"])]
+        if self._leads_on is not None and len(waiting) <= _FEW:
+            waiting = waiting[[self._leads_on(int(end)) for end in waiting["end"]]]
         if not len(waiting):
             return -1
-        waiting = waiting[np.argsort(waiting["end"])]
         block = np.empty(BLOCK, dtype=np.uint8)
         k, found = 0, -1
         while k < len(waiting):

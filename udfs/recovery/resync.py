@@ -228,7 +228,13 @@ class Resynchronizer:
         past the slice are not looked at.
         """
         limit = min(self._length, stop + _BEYOND)
-        search = BatchSearch(self._source, start, limit, RangeChecksums(self._source, start, limit))
+        search = BatchSearch(
+            self._source,
+            start,
+            limit,
+            RangeChecksums(self._source, start, limit),
+            leads_on=lambda end: self.headers.break_of(end, limit, 1) < 0,
+        )
         found = search.first_from(start)
         while 0 <= found < stop:
             end = self.headers.break_of(found, limit, _MANY)

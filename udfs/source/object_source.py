@@ -13,7 +13,9 @@ from udfs.source.store import open_store, reason_of
 
 BLOCK_BYTES = 16 << 20
 _SMALL_BYTES = 1 << 16  # a read up to this size is of a header: most often no other follows near it
-_HELD = 3  # blocks: that before, for damage is read again, the current one and the next
+# Blocks that are held: that before, for damage is read again, the current one and the next; and small ones,
+# with which it is looked where lengths lead, and which take no block away
+_HELD, _HELD_SMALL = 3, 16
 
 
 class ObjectSource:
@@ -27,8 +29,8 @@ class ObjectSource:
         self._file: Any = _checked(self._open, "opened")
         self._size = int(_checked(self._file.size, "opened"))
         self._stop = self._size if stop is None else min(stop, self._size)
-        self._blocks: list[tuple[int, np.ndarray]] = []
-        self._next: tuple[int, Future[np.ndarray]] | None = None
+        self._blocks: dict[int, np.ndarray] = {}  # by position, in the order they were fetched
+        self._next: tuple[range, Future[np.ndarray]] | None = None
         self._thread: ThreadPoolExecutor | None = None
 
     def _open(self) -> Any:
@@ -66,33 +68,49 @@ class ObjectSource:
 
     def _block(self, position: int, wanted: int) -> tuple[int, np.ndarray]:
         """A block that holds the byte at ``position``, and where it starts; it is fetched if it has to be."""
-        for start, block in reversed(self._blocks):
+        for start, block in reversed(self._blocks.items()):
             if start <= position < start + len(block):
                 if len(block) > _SMALL_BYTES and position - start >= len(block) // 2:
                     self._fetch_ahead(start + len(block))
                 return start, block
-        if self._next is not None and self._next[0] <= position < self._next[0] + BLOCK_BYTES:
-            start, fetched = self._next
+        if self._next is not None and position in self._next[0]:
+            start, fetched = self._next[0].start, self._next[1]
             self._next = None
             block = fetched.result()
             if start + len(block) <= position:
                 raise SourceChanged(f"ends at byte {start + len(block)}")
         else:
             is_small = wanted <= _SMALL_BYTES and self._size > BLOCK_BYTES // 16
-            start, block = position, self._fetch(position, _SMALL_BYTES if is_small else BLOCK_BYTES)
+            size = _SMALL_BYTES if is_small else max(self._block_size(position), min(wanted, BLOCK_BYTES))
+            large = (start for start, one in self._blocks.items() if len(one) > _SMALL_BYTES)
+            behind = min((start for start in large if start > position), default=self._size)
+            start, block = position, self._fetch(position, min(size, behind - position))
             if not len(block):
                 raise SourceChanged(f"ends at byte {position}")
-        self._blocks = [*self._blocks[1 - _HELD :], (start, block)]
+        self._hold(start, block)
         return start, block
+
+    def _hold(self, start: int, block: np.ndarray) -> None:
+        """Keeps a block in the place of the oldest one of its kind."""
+        is_small = len(block) <= _SMALL_BYTES
+        alike = [at for at, one in self._blocks.items() if (len(one) <= _SMALL_BYTES) == is_small]
+        if len(alike) == (_HELD_SMALL if is_small else _HELD):
+            del self._blocks[alike[0]]
+        self._blocks[start] = block
+
+    def _block_size(self, position: int) -> int:
+        """Bytes of a block at ``position``: past the decoder's end no more than most batches have."""
+        return min(BLOCK_BYTES, max(0, self._stop - position) + _SMALL_BYTES)
 
     def _fetch_ahead(self, position: int) -> None:
         """Begins to fetch the block at ``position``, unless nothing is to be read there."""
-        if position >= self._stop or (self._next is not None and self._next[0] == position):
+        if position >= self._stop or (self._next is not None and self._next[0].start == position):
             return
-        if any(start <= position < start + len(block) for start, block in self._blocks):
+        if any(start <= position < start + len(block) for start, block in self._blocks.items()):
             return
         self._thread = self._thread or ThreadPoolExecutor(1)
-        self._next = position, self._thread.submit(self._fetch, position, BLOCK_BYTES)
+        size = self._block_size(position)
+        self._next = range(position, position + size), self._thread.submit(self._fetch, position, size)
 
     def _fetch(self, position: int, size: int) -> np.ndarray:
         """uint8: ``size`` bytes, fewer at the end of the object."""
