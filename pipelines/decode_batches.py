@@ -90,7 +90,9 @@ def _count(summary: Summary, decoded: Decoded, lake: LakeWriter) -> None:
         if totals.damaged:
             summary.damaged_segments[segment.segment] = totals.damaged
         summary.in_part += verdict.row is not None and verdict.row.left_out > 0
-        summary.regressing += totals.offset_regressions > 0
+        if totals.offset_regressions:
+            summary.regressing.append(segment.segment)
+        summary.damaged_bytes += totals.quarantined_bytes
         if totals.unreadable_bytes:
             summary.unreadable[segment.segment] = totals.unreadable_bytes
     summary.uncertain |= set(decoded.outcome.uncertain)
@@ -125,7 +127,7 @@ def _job(on_demand: SparkOnDemand, settings: Settings) -> None:
             print_summary(summary, settings.json)
             told = True
         if settings.fail_on_damage and summary.is_damaged:
-            raise DamageFound(summary.damage())
+            raise DamageFound(summary.verdict().sentence)
 
     if settings.watch:
         watch(once, settings.interval)

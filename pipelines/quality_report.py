@@ -96,7 +96,6 @@ def _print(summary: Summary, as_json: bool) -> None:
         }
         print(json.dumps(said))
         return
-    print(sentence)
     width = max((len(result.check.name) for result in report.results), default=0)
     for result in report.results:
         if result.failed:
@@ -108,6 +107,7 @@ def _print(summary: Summary, as_json: bool) -> None:
     print(
         f"{counted_noun(summary.rows, 'row')} in quality_metrics, the page is {printable(str(summary.page))}"
     )
+    print(f"verdict: {sentence}")
 
 
 def _judge(report: Report, fail_on: str) -> None:

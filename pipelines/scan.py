@@ -24,7 +24,7 @@ from pipelines.command.status import say, show
 from pipelines.command.tables import size_text
 from pipelines.plan.headers import end_of_batches
 from pipelines.plan.slices import Segment
-from pipelines.scanning import report
+from pipelines.scanning import losses, report
 from pipelines.scanning.findings import Findings, collect
 from pipelines.scanning.pool import scan_segments
 from pipelines.source.listing import list_segments, no_segments_error
@@ -93,7 +93,7 @@ def run(settings: Settings, path: Sequence[str]) -> None:
         for line in report.to_text(findings):
             print(line)
     if settings.fail_on_damage and findings.is_damaged:
-        raise DamageFound(report.damage(findings))
+        raise DamageFound(losses.verdict(findings).sentence)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -198,10 +198,19 @@ def test_a_file_server_that_is_gone_ends_the_stream_in_one_line(
         advance(segments, None)
 
 
-def test_damage_waits_for_a_successor(logs: Path) -> None:
+def test_damage_waits_for_a_successor_and_the_log_says_so_once(
+    logs: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     active = logs / "a-0" / f"{30:020d}.log"
+    append(active, batch(60)[:40])
+    advance(folder(logs), None)
+    assert not caplog.messages, "a torn batch is what a broker is writing"
+    active.write_bytes(active.read_bytes()[: 10 * SIZE])
     append(active, b"no batch" + batch(60))
     first = advance(folder(logs), None)
+    assert advance(folder(logs), None) == first
+    (message,) = caplog.messages
+    assert f"{30:020d}.log is damaged at byte {10 * SIZE:,}: the stream waits there" in message
     assert (first.segment, first.position) == (30, 10 * SIZE)
     assert advance(folder(logs), first) is first
     put(logs / "a-0", 63, batch(63))

@@ -13,10 +13,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from pipelines.command.errors import UserError
 from pipelines.data_source.slices import Span, opened
-from pipelines.plan.headers import Header, headers
+from pipelines.plan.headers import Header, headers, may_go_on
 from pipelines.plan.slices import Segment
 from udfs.source.byte_source import ByteSource
 from udfs.source.fingerprint import Marks, compare, mark
@@ -191,7 +192,21 @@ def _walk(segment: Segment, place: Place, limit: int | None) -> tuple[Place, boo
             if limit is not None and last is not None and header.end - place.position > limit:
                 return _behind(segment, source, last, place.next_offset), True
             last = header
-        return (place if last is None else _behind(segment, source, last, place.next_offset)), False
+        after = place if last is None else _behind(segment, source, last, place.next_offset)
+        if not segment.has_successor and not may_go_on(source, after.position, segment.length):
+            _note_damage(segment.segment, after.position)
+        return after, False
+
+
+@lru_cache(maxsize=1 << 16)
+def _note_damage(segment: str, position: int) -> None:
+    """Logs once a process and place that a stream waits there."""
+    log.warning(
+        "kafka_log: %s is damaged at byte %s: the stream waits there, and goes on behind the damage once the "
+        "folder has a later segment",
+        segment,
+        f"{position:,}",
+    )
 
 
 def _behind(segment: Segment, source: ByteSource, last: Header | None, next_offset: int) -> Place:

@@ -117,7 +117,7 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
         if work.is_due(plan):
             _run_all(on_demand, settings, work, lake, listing, plan, options, summary, progress)
         summary.seconds, summary.phases = time.monotonic() - began, dict(progress.seconds)
-        if summary.segments:
+        if summary.segments or (summary.unread and summary.unread != _unread_before(lake)):
             lake.add_rows(RUNS, summary.to_row(began_us))
     return summary
 
@@ -211,17 +211,26 @@ def _run_all(
     _drop_rest(lake, plan.obsolete, options)
     warnings.update(plan.obsolete.warnings())
     warnings.update(f"{name} can't be read: {why}" for name, why in sorted(unreadable.items()))
+    summary.unread = sorted(unreadable)
     summary.known_damage = plan.known_damage()
     in_part, summary.undecoded = plan.known_in_part()
     summary.in_part += in_part
     if work.finds_missing:
         summary.missing = find_missing(lake, listing, plan, has_changed, options)
+    summary.touched = 0 if settings.verify_content or settings.from_raw else plan.touched
     summary.unchanged, summary.skipped = plan.unchanged, dict(sorted(listing.skipped.items()))
     summary.swap_files = listing.swap_files
     files = len(unreadable.keys() - listing.unreadable.keys())
     if files:
         summary.skipped[UNREADABLE] = summary.skipped.get(UNREADABLE, 0) + files
     summary.warnings = counted(warnings) + summary.own_warnings()
+
+
+def _unread_before(lake: LakeWriter) -> list[str]:
+    """What the last run could not read."""
+    runs = lake.read(RUNS, ["began_at", "unreadable"]).sort_by("began_at") if lake.has(RUNS) else None
+    last = runs.column("unreadable").to_pylist()[-1:] if runs else []
+    return next(iter(last), None) or []
 
 
 def _note_left_out(lake: LakeWriter, plan: Plan, options: StageOptions, max_files: int) -> None:

@@ -14,7 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.command.tables import Section, print_table, shortened, size_text, text_lines
-from pipelines.command.terminal import counted_noun, invocation, printable
+from pipelines.command.terminal import counted_noun, first_names, invocation, printable
+from pipelines.command.verdict import Verdict, segments_text
 from pipelines.plan.ledger import rows_to_arrow
 from pipelines.plan.missing import Missing
 from pipelines.source.naming import UNREADABLE, UNREADABLE_FOLDER
@@ -48,9 +49,11 @@ class Summary:
     chunks: landed in this job; None if the job decodes.
     skipped: reason -> number of files or folders.
     unreadable: segment -> bytes of it that the storage could not read.
+    unread: files and folders that could not be read.
     unreadable_chunks: (segment, position) of landed chunks with such bytes.
     in_part: segments of which records are left out. undecoded: those that hold nothing that was asked for.
-    regressing: number of segments in which offsets go backwards.
+    regressing: segments in which offsets go backwards. damaged_bytes: in the rows of ``damaged``.
+    touched: of the unchanged ones, those with another modification time; their contents were not compared.
     uncertain: partition_dir of logs whose last stable offset is held by a transaction of uncertain outcome.
     unknown_outcomes: number of transactions whose outcome can't be known.
     missing: offsets that no segment of the logs has, each range with ``<topic>-<partition>``.
@@ -75,7 +78,10 @@ class Summary:
     unreadable: dict[str, int] = field(default_factory=dict)
     in_part: int = 0
     undecoded: int = 0
-    regressing: int = 0
+    regressing: list[str] = field(default_factory=list)
+    damaged_bytes: int = 0
+    touched: int = 0
+    unread: list[str] = field(default_factory=list)
     unreadable_chunks: list[tuple[str, int]] = field(default_factory=list)
     uncertain: set[str] = field(default_factory=set)
     unknown_outcomes: int = 0
@@ -127,9 +133,18 @@ class Summary:
             parts += [f"{counted_noun(self.undecoded, 'segment')} not at all"] if self.undecoded else []
             warnings.append(f"{' and '.join(parts)}, {asked} (segments.left_out)")
         if self.regressing:
-            where = counted_noun(self.regressing, "segment")
-            verb = "contains" if self.regressing == 1 else "contain"
-            warnings.append(f"{where} {verb} offsets that go backwards (segments.offset_regressions)")
+            where = counted_noun(len(self.regressing), "segment")
+            verb = "contains" if len(self.regressing) == 1 else "contain"
+            names = first_names(sorted(self.regressing), 3)
+            warnings.append(
+                f"{where} {verb} offsets that go backwards (segments.offset_regressions): {names}"
+            )
+        if self.touched:
+            where = counted_noun(self.touched, "segment")
+            warnings.append(
+                f"{where} with another modification time: length and fingerprint are the same, the bytes "
+                "between were not compared; --verify-content compares them"
+            )
         warnings += [
             f"a transaction of uncertain outcome holds the last stable offset of {folder}: "
             "its marker may lie in damaged bytes"
@@ -154,6 +169,7 @@ class Summary:
                 "segments": self.segments,
                 **counted,
                 "damaged_before": sum(self.known_damage.values()),
+                **({} if self.chunks is not None else {"verdict": self.verdict().sentence}),
                 "missing_offsets": self.missing_offsets,
                 "missing": [{"log": log, **asdict(one)} for log, one in self.missing],
                 "in_part": self.in_part,
@@ -188,6 +204,7 @@ class Summary:
             "began_at": began_us,
             "phases": list(self.phases.items()),
             "warnings": len(self.warnings),
+            "unreadable": self.unread,
         }
         return rows_to_arrow(RUNS, [row])
 
@@ -240,15 +257,44 @@ class Summary:
             lines.append(f"in place of segments: {counted_noun(self.swap_files, 'swap file')}")
         return lines + [f"skipped: {count:,} x {reason}" for reason, count in self.skipped.items()]
 
-    def damage_line(self) -> str:
-        """The last word on damage."""
-        found = f"damage: {self.damage() if self.is_damaged else 'none found'}"
-        missing = self.missing_offsets
-        return (
-            f"{found}; {counted_noun(missing, 'offset')} in no segment: see lost_offsets"
-            if missing
-            else found
+    def verdict(self) -> Verdict:
+        """On this run, and on what earlier runs found in the same sources."""
+        before = sum(self.known_damage.values())
+        known = f"{counted_noun(self.unchanged, 'known segment')} (by length and fingerprint)"
+        checked = segments_text(self.segments, self.bytes)
+        if self.unchanged:
+            checked = f"{checked} and {known}" if self.segments else known
+        found = f"{counted_noun(self.damaged, 'damaged range')} ({self.damaged_bytes:,} bytes)"
+        left_out = self.in_part + self.undecoded
+        unreadable = sum(self.skipped.get(reason, 0) for reason in (UNREADABLE, UNREADABLE_FOLDER))
+        contents = f"the contents of {counted_noun(self.touched, 'segment')} with a new modification time"
+        return Verdict(
+            checked,
+            self.bytes,
+            self.damaged_bytes,
+            [
+                found if self.damaged else "",
+                f"{counted_noun(before, 'damaged range')} found by earlier runs" if before else "",
+            ],
+            [
+                "what lost_offsets names" if self.damaged or before else "",
+                f"{counted_noun(self.missing_offsets, 'offset')} in no segment" if self.missing else "",
+            ],
+            [
+                f"{counted_noun(unreadable, 'path')} that can't be read" if unreadable else "",
+                f"{counted_noun(left_out, 'segment')} left out, in part or whole" if left_out else "",
+                contents if self.touched else "",
+            ],
         )
+
+    def verdict_line(self) -> str:
+        """The last line. Bytes that were landed are not checked before they are decoded."""
+        if self.chunks is None:
+            return self.verdict().sentence
+        failed = counted_noun(len(self.unreadable_chunks), "chunk")
+        lost = f"; not sound: {failed} could not be read whole" if self.unreadable_chunks else ""
+        landed = segments_text(self.segments, self.bytes)
+        return f"verdict: {landed} landed as they are{lost}; not checked: what they hold (decode --from-raw)"
 
     def next_lines(self) -> list[str]:
         """Where the tables are, and what to do next."""
@@ -260,19 +306,18 @@ class Summary:
         lines = [self.headline()]
         for section in self.sections():
             lines += text_lines(section)
-        lines += self.other_lines()
-        lines += [self.damage_line()] if self.chunks is None else []
-        return "\n".join([*lines, *self.next_lines()])
+        return "\n".join([*lines, *self.other_lines(), *self.next_lines(), self.verdict_line()])
 
     def _queries(self) -> list[str]:
         command = f"{invocation()} query --lake {printable(shlex.quote(self.lake))}"
+        last = "SELECT * FROM crc_report"
+        if self.is_damaged or self.missing:
+            last = "SELECT topic, partition, first_lost, last_lost, cause, next_offset FROM lost_offsets"
         return [
             "three queries to try:",
-            f'  {command} "SELECT topic, partition, count(*) AS records, max(offset) FROM committed_records'
-            ' GROUP BY ALL ORDER BY ALL"',
-            f'  {command} "SELECT offset, timestamp, CAST(key AS STRING), CAST(value AS STRING) FROM records'
-            ' WHERE NOT is_control LIMIT 10"',
-            f'  {command} "SELECT * FROM crc_report WHERE crc_failures > 0 OR damaged_bytes > 0"',
+            f'  {command} "SELECT * FROM topics"',
+            f'  {command} "SELECT topic, timestamp, key_text, value_text FROM messages LIMIT 10"',
+            f'  {command} "{last}"',
         ]
 
 
@@ -299,14 +344,10 @@ def _print_rich(summary: Summary) -> None:
         print_table(console, section)
     for line in summary.other_lines():
         console.print(Text(line))
-    if summary.chunks is None:
-        console.print(
-            Text(
-                summary.damage_line(), style="bold red" if summary.is_damaged or summary.missing else "green"
-            )
-        )
     for line in summary.next_lines():
         console.print(Text(line), soft_wrap=True)
+    is_sound = summary.verdict().is_sound and not summary.unreadable_chunks
+    console.print(Text(summary.verdict_line(), style="green" if is_sound else "bold red"), soft_wrap=True)
 
 
 def counted(what: Counter[str]) -> list[str]:

@@ -72,6 +72,16 @@ def headers(source: ByteSource, start: int, length: int, block_bytes: int = _BLO
         at += size
 
 
+def may_go_on(source: ByteSource, position: int, length: int) -> bool:
+    """Whether a broker may still complete what lies at ``position``: a cut batch or header, or zeros."""
+    head = np.zeros(max(0, min(f.HEADER_UP_TO_MAGIC, length - position)), dtype=np.uint8)
+    got = source.read_into(position, head)
+    if got < f.HEADER_UP_TO_MAGIC or not head.any():
+        return True
+    _, size, magic = _HEADER.unpack(head.tobytes())
+    return size + f.LOG_OVERHEAD >= _LEAST.get(magic, 1 << 32) and size + f.LOG_OVERHEAD > length - position
+
+
 def end_of_batches(uri: str, base: int, length: int) -> End:
     """Where the batches of a swap file end, as ``LogSegment.readNextOffset`` tells it.
 

@@ -105,6 +105,14 @@ class Plan:
         return self.found - self.planned
 
     @property
+    def touched(self) -> int:
+        """Unchanged segments whose file has another modification time than when they were decoded."""
+        same = self.segments.filter(pc.equal(self.segments.column("action"), _UNCHANGED))
+        same = same.filter(pc.greater_equal(same.column("known"), 0))
+        before = self.known.column("modified").take(same.column("known"))
+        return pc.sum(pc.not_equal(same.column("modified"), before)).as_py() or 0
+
+    @property
     def new_bytes(self) -> int:
         """Bytes that came since the last run: what a segment grew by, and all bytes of one to decode anew."""
         grew = self._todo.filter(pc.equal(self._todo.column("action"), _GO_ON))

@@ -72,7 +72,7 @@ CHECKS = (
     Check("torn_tails", WARNING, 0, "sum", "bytes", "Bytes of an incomplete last batch"),
     Check(
         "offset_gaps",
-        WARNING,
+        ERROR,
         0,
         "sum",
         "offset",

@@ -16,11 +16,11 @@ import duckdb
 import pyarrow as pa
 from deltalake import QueryBuilder
 
-from pipelines.lake.address import table_path
+from pipelines.lake.address import table_path, table_version
 from pipelines.report import header
 from pipelines.report.check import ERROR, Check
 from pipelines.source.delta import open_table, read_rows, sql_literal
-from udfs.format.report_tables import QUALITY_METRICS
+from udfs.format.report_tables import QUALITY_METRICS, RUNS
 from udfs.format.schema import QUARANTINE
 
 _WORST = 8
@@ -159,7 +159,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that a report shows. in_part: segments that the lake holds in part, or not at all."""
+    """Everything that a report shows.
+
+    in_part: segments that the lake holds in part, or not at all. unreadable: files and folders that the last
+    job could not read.
+    """
 
     lake: str
     run_id: str
@@ -167,6 +171,7 @@ class Report:
     results: list[Result]
     partitions: list[Partition]
     in_part: int
+    unreadable: list[str]
     failures: list[Failure]
     worst: list[Worst]
     formats: list[Format]
@@ -196,6 +201,7 @@ def gather(
         results=_results(database, checks),
         partitions=[Partition(*row) for row in _query(database, "partitions")],
         in_part=_query(database, "in_part")[0][0],
+        unreadable=_unreadable(address),
         failures=[Failure(*row) for row in _query(database, "failures")],
         worst=[_worst(database, address, row) for row in _query(database, "worst", shown=_WORST)],
         formats=[Format(*row) for row in _query(database, "formats")],
@@ -218,6 +224,14 @@ def _runs(address: str) -> list[Run]:
     table = open_table(table_path(address, QUALITY_METRICS.name))
     query = QueryBuilder().register("metrics", table).execute(_sql("trend").format(shown=_RUNS))
     return [Run(**row) for row in reversed(pa.table(query).to_pylist())]
+
+
+def _unreadable(address: str) -> list[str]:
+    path = table_path(address, RUNS.name)
+    if table_version(address, RUNS.name) is None:
+        return []
+    runs = read_rows(path, RUNS.arrow_schema(), ["began_at", "unreadable"]).sort_by("began_at")
+    return (runs.column("unreadable").to_pylist() or [None])[-1] or []
 
 
 def _results(database: duckdb.DuckDBPyConnection, checks: Collection[Check]) -> list[Result]:

@@ -75,6 +75,8 @@ def markdown(report: Report) -> str:
         *("", "## Checks", ""),
         *_check_lines(report),
     ]
+    if report.unreadable:
+        lines += ["", "## Not read", "", *(f"- {_escaped(name)}" for name in report.unreadable)]
     damaged = [found for found in report.partitions if found.damaged or found.tail]
     if damaged:
         lines += ["", "## Damage", "", *_damage_lines(damaged)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipelines.command.terminal import counted_noun
+from pipelines.command.terminal import counted_noun, first_names
 from pipelines.report.check import ERROR, TOPIC, WARNING
 from pipelines.report.facts import Report, Result
 
@@ -84,6 +84,9 @@ def verdict(report: Report) -> tuple[str, str]:
     if report.in_part:
         many = "is" if report.in_part == 1 else "are"
         sentence += f" {counted_noun(report.in_part, 'segment')} {many} not in the lake, or only in part."
+    if report.unreadable:
+        sentence += f" Not checked, as the last job could not read them: {first_names(report.unreadable, 3)}."
+        kind = "warning" if kind == "sound" else kind
     return kind, sentence
 
 

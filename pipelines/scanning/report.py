@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from pipelines.command.tables import SHOWN, Section, print_table, shortened, size_text, text_lines
-from pipelines.command.terminal import counted_noun, invocation, printable
+from pipelines.command.tables import Section, print_table, shortened, size_text, text_lines
+from pipelines.command.terminal import counted_noun, printable
+from pipelines.scanning import losses
 from pipelines.scanning.findings import Findings, Log, OpenTransaction
+from pipelines.scanning.next_steps import next_steps
 from pipelines.scanning.slice_scan import DamagedRange, Format, FormatCount
-from pipelines.source.naming import SWAP
-from udfs.rules.clocks import CERTAIN
 
 _REST = " (all of them: --json)"
-_BROKER = "--bootstrap-server HOST:9092"
 
 
 def headline(findings: Findings) -> str:
@@ -48,6 +46,15 @@ def sections(findings: Findings) -> Iterator[Section]:
             (2, 3, 6),
         ),
         Section(
+            "contradictions",
+            ("log", "segment", "position", "what"),
+            [
+                (_name(log), one.segment.rpartition("/")[2], f"{one.position:,}", one.what)
+                for log, one in findings.contradictions
+            ],
+            (2,),
+        ),
+        Section(
             "missing",
             ("log", "first lost", "last lost", "why"),
             [(_name(log), f"{one.first:,}", f"{one.last:,}", one.why) for log, one in findings.missing],
@@ -65,8 +72,12 @@ def sections(findings: Findings) -> Iterator[Section]:
         ),
         Section(
             "tails",
-            ("log", "tail", "bytes"),
-            [(_name(log), log.tail, f"{log.tail_bytes:,}") for log in findings.logs if log.tail_bytes],
+            ("log", "tail", "bytes", "lost"),
+            [
+                (_name(log), log.tail, f"{log.tail_bytes:,}", losses.tail_text(log))
+                for log in findings.logs
+                if log.tail_bytes
+            ],
             (2,),
         ),
         Section(
@@ -168,49 +179,6 @@ def _time(milliseconds: int | None) -> str:
         return f"{milliseconds} ms"
 
 
-def next_steps(findings: Findings) -> list[str]:
-    """Commands to run next, complete with arguments, each below a comment that says what it does."""
-    sources = " ".join(f"--source {shlex.quote(source)}" for source in findings.sources)
-    if findings.named is not None:
-        sources += " --topic {} --partition {}".format(*findings.named)
-    if findings.swap_files or SWAP in findings.skipped:
-        sources += " --include-swap"
-    steps = [
-        "# decode all records, batches and damaged ranges into tables",
-        f"{invocation()} decode {sources} --lake lake",
-    ]
-    lost = [(log, one) for log, one in findings.damages if one.first_lost is not None and one.next_offset]
-    for log, one in lost[:SHOWN]:
-        place = shlex.quote(f"{log.topic}:{log.partition}")
-        steps += [
-            f"# move a consumer group that stops at offset {one.first_lost} of {log.topic}-{log.partition} "
-            f"past the damage, to the next sound offset ({log.partition_dir})",
-            f"kafka-consumer-groups.sh {_BROKER} --group GROUP --topic {place} --reset-offsets "
-            f"--to-offset {one.next_offset} --execute",
-        ]
-    hanging = [(log, one) for log in findings.logs for one in log.hanging]
-    hanging.sort(key=lambda found: found[1].age.certainty != CERTAIN)
-    for log, transaction in hanging[:SHOWN]:
-        steps += _ending(log, transaction)
-    return [printable(step) for step in steps]
-
-
-def _ending(log: Log, transaction: OpenTransaction) -> list[str]:
-    """The command that aborts a transaction, if it is certain that it hangs, else the one that finds out."""
-    opened, name = transaction.age, f"{log.topic}-{log.partition}"
-    place = f"--topic {shlex.quote(log.topic)} --partition {log.partition}"
-    if opened.certainty == CERTAIN:
-        return [
-            f"# abort a transaction that holds the last stable offset of {name} ({opened.why})",
-            f"kafka-transactions.sh {_BROKER} abort {place} --start-offset {transaction.first_offset}",
-        ]
-    return [
-        f"# before an abort, check whether the transaction at offset {transaction.first_offset} of {name} "
-        f"hangs ({opened.certainty}: {opened.why})",
-        f"kafka-transactions.sh {_BROKER} find-hanging {place}",
-    ]
-
-
 def to_json(findings: Findings) -> dict[str, Any]:
     """The object of ``--json``. Timestamps are ms since 1970 UTC, null for none."""
     logs = [
@@ -246,6 +214,7 @@ def to_json(findings: Findings) -> dict[str, Any]:
         "skipped": dict(sorted(findings.skipped.items())),
         "unreadable": findings.unreadable,
         "warnings": findings.warnings,
+        "verdict": losses.verdict(findings).sentence,
         "next": next_steps(findings),
     }
 
@@ -257,27 +226,9 @@ def to_text(findings: Findings) -> Iterator[str]:
         yield ""
         yield from text_lines(section, _REST)
     yield ""
-    yield _verdict(findings)
     yield "next:"
     yield from (f"  {step}" for step in next_steps(findings))
-
-
-def damage(findings: Findings) -> str:
-    """The damage in one line."""
-    ranges, unreadable = len(findings.damages), len(findings.unreadable)
-    parts = []
-    if ranges:
-        parts.append(counted_noun(ranges, "range"))
-    if unreadable:
-        parts.append(f"{unreadable:,} file{'s or folders' if unreadable > 1 else ' or folder'} can't be read")
-    return ", ".join(parts)
-
-
-def _verdict(findings: Findings) -> str:
-    """The last word on damage, and on offsets that are in no segment."""
-    found = f"damage: {damage(findings) if findings.is_damaged else 'none found'}"
-    missing = sum(one.count for _, one in findings.missing)
-    return f"{found}; {counted_noun(missing, 'offset')} in no segment" if missing else found
+    yield losses.verdict(findings).sentence
 
 
 def print_rich(findings: Findings) -> None:
@@ -289,8 +240,8 @@ def print_rich(findings: Findings) -> None:
     console.print(Text(headline(findings), style="bold"))
     for section in sections(findings):
         print_table(console, section, _REST)
-    lost = findings.is_damaged or findings.missing
-    console.print(Text(_verdict(findings), style="bold red" if lost else "green"))
     console.print(Text("next:", style="bold"))
     for step in next_steps(findings):
         console.print(Text(f"  {step}", style="dim" if step.startswith("#") else ""), soft_wrap=True)
+    verdict = losses.verdict(findings)
+    console.print(Text(verdict.sentence, style="green" if verdict.is_sound else "bold red"), soft_wrap=True)

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from pipelines.plan.slices import Slice
+from pipelines.scanning.contradictions import PLACED, placed
 from udfs.committed import of_transactions
 from udfs.decoded import Damage, Group, Range
 from udfs.format import layout as f
-from udfs.kernels.framing import base_unknown
+from udfs.kernels.framing import BATCH, UNKNOWN_OFFSET, base_unknown, batch_size, read_header
 from udfs.rules import clocks
 from udfs.segment_decoder import SegmentDecoder
-from udfs.source.byte_source import SourceError, SourceUnreadable, open_source
+from udfs.source.byte_source import ByteSource, SourceError, SourceUnreadable, open_source, read_at
 from udfs.spark.protocol import Problem, SliceReport
 
 # A row: consecutive transactional batches of one producer, or one marker
@@ -82,7 +83,8 @@ class SliceScan:
 
     report: as a job's workers give it. statuses: status -> number of batches; only ``suspect`` is counted.
     first_timestamp, last_timestamp: ms since 1970 UTC, None without any.
-    transactional: rows of TRANSACTIONAL. clock: of this slice alone.
+    transactional: rows of TRANSACTIONAL. placed: PLACED, the sound batches. torn: first and last offset that
+    the header of a torn last batch claims; None without one, or where its header is cut. clock: of this slice.
     """
 
     report: SliceReport
@@ -93,6 +95,8 @@ class SliceScan:
     last_timestamp: int | None = None
     transactional: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=TRANSACTIONAL))
     clock: clocks.Clock = field(default_factory=clocks.Clock)
+    placed: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=PLACED))
+    torn: tuple[int, int] | None = None
 
 
 def scan_slice(slice_: Slice, max_batch_uncompressed: int) -> SliceScan:
@@ -110,11 +114,25 @@ def scan_slice(slice_: Slice, max_batch_uncompressed: int) -> SliceScan:
         )
         scan = SliceScan(SliceReport(*ids, decoder.totals))
         _Counting(scan, segment.modified // 1000).take(decoder)
+        if decoder.totals.tail == "torn":
+            scan.torn = _claimed(source, segment.length - decoder.totals.tail_bytes, segment.length)
         return scan
     except SourceError as error:
         return SliceScan(SliceReport(*ids, problem=_problem(error), detail=str(error)))
     finally:
         source.close()
+
+
+def _claimed(source: ByteSource, position: int, length: int) -> tuple[int, int] | None:
+    """First and last offset by the header of a batch that is cut; None where they are not in it."""
+    head = np.zeros(f.V2_HEADER_SIZE, dtype=np.uint8)
+    got = read_at(source, position, head, length)
+    if got < f.HEADER_UP_TO_MAGIC or (head[f.MAGIC_POS] == f.MAGIC_V2 and got < len(head)):
+        return None
+    row = np.zeros(1, dtype=BATCH)
+    read_header(head, 0, max(int(batch_size(head, 0, got)), 0), position, row[0])
+    first, last = int(row["base_offset"][0]), int(row["last_offset"][0])
+    return (last if first == UNKNOWN_OFFSET else first), last
 
 
 def _problem(error: SourceError) -> Problem:
@@ -144,6 +162,7 @@ class _Counting:
         self._last_offset: int | None = None
         self._waiting: list[DamagedRange] = []  # ranges behind which no sound batch was seen yet
         self._transactional: list[np.ndarray] = []
+        self._placed: list[np.ndarray] = []
 
     def take(self, groups: Iterator[Group] | SegmentDecoder) -> None:
         for group in groups:
@@ -151,8 +170,12 @@ class _Counting:
             self._count_formats(sound)
             self._count_times(sound)
             self._keep_transactional(sound)
-            self._place_damages(group.damages, sound[~base_unknown(sound)])
+            known = sound[~base_unknown(sound)]
+            self._placed.append(placed(known))
+            self._place_damages(group.damages, known)
         self._scan.damages += self._waiting
+        if self._placed:
+            self._scan.placed = np.concatenate(self._placed)
         if self._transactional:
             self._scan.transactional = np.concatenate(self._transactional)
 

@@ -85,6 +85,7 @@ RUNS = Table(
         ("damaged", "bigint", "Rows that it wrote to quarantine; 0 for ingest"),
         ("bytes", "bigint", "Bytes that it decoded or landed, as stored on disk"),
         ("warnings", "bigint", "Warnings that it gave"),
+        ("unreadable", "array<string>", "Files and folders of its sources that it could not read"),
     ),
 )
 

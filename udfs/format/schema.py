@@ -25,6 +25,7 @@ _SQL_TYPES = {
     "double": pa.float64(),
     "timestamp": pa.timestamp("us", "UTC"),
     "array<struct<key:string,value:binary>>": HEADER_TYPE,
+    "array<string>": pa.list_(pa.string()),
     "map<string,double>": pa.map_(pa.string(), pa.float64()),
 }
 

@@ -1,0 +1,58 @@
+"""The last line of a command, for a reader who is no expert.
+
+It says what was checked, how much of it is sound, what is lost, and what could not be checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipelines.command.tables import size_text
+from pipelines.command.terminal import counted_noun
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """checked: what, in words. bytes: of it; damaged_bytes: of these, None if not known.
+
+    faults: what is wrong, each in words; "" is left out. lost: what it cost. unchecked: what could not be
+    read, or was left out.
+    """
+
+    checked: str
+    bytes: int
+    damaged_bytes: int | None = 0
+    faults: Sequence[str] = ()
+    lost: Sequence[str] = ()
+    unchecked: Sequence[str] = ()
+
+    @property
+    def is_sound(self) -> bool:
+        return not any((*self.faults, *self.lost, *self.unchecked))
+
+    @property
+    def sentence(self) -> str:
+        """``verdict: sound: ...`` or ``verdict: not sound: ...``, in one line."""
+        faults, lost, unchecked = (
+            ", ".join(filter(None, one)) for one in (self.faults, self.lost, self.unchecked)
+        )
+        if self.is_sound:
+            return f"verdict: sound: {self.checked} checked; nothing is damaged, nothing is lost"
+        parts = [f"{self.checked} checked{self._sound_share()}", faults]
+        parts.append(f"lost: {lost}" if lost else "no offset is lost" if faults else "")
+        parts.append(f"not checked: {unchecked}" if unchecked else "")
+        kind = "not sound" if faults or lost else "incomplete"
+        return f"verdict: {kind}: " + "; ".join(filter(None, parts))
+
+    def _sound_share(self) -> str:
+        if self.damaged_bytes is None or not self.bytes:
+            return ""
+        share = 100 * max(0, self.bytes - self.damaged_bytes) / self.bytes
+        shown = f"{share:.3g}" if share < 99.95 or not self.damaged_bytes else "over 99.9"
+        return f", {shown}% of the bytes are sound"
+
+
+def segments_text(segments: int, size: int) -> str:
+    """``3 segments (25.9 kB)``."""
+    return f"{counted_noun(segments, 'segment')} ({size_text(size)})"

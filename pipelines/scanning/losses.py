@@ -1,0 +1,85 @@
+"""What the findings of a scan cost, and its verdict."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from pipelines.command.terminal import counted_noun
+from pipelines.command.verdict import Verdict, segments_text
+from pipelines.scanning.findings import Findings, Log
+
+
+def tail_text(log: Log) -> str:
+    """What a tail without a batch cost: the offsets that its header claims, as far as it has one."""
+    if log.tail == "zeros":
+        if not log.batches:
+            return "unknown: nothing but zeros, as of a segment that was never written, or lost all of it"
+        return "none, if nothing was written there: the zeros of a preallocated segment, or of a crash"
+    if log.torn is None:
+        after = 0 if log.last_offset is None else log.last_offset + 1
+        return f"unknown: its header is cut; from offset {after:,} on"
+    first, last = log.torn
+    return f"offsets {first:,} to {last:,}, unless the broker is still writing them"
+
+
+def _is_cut(log: Log) -> bool:
+    """Whether the last batch is incomplete, or the log has none and is full of zeros."""
+    return log.tail == "torn" or (log.tail == "zeros" and not log.batches)
+
+
+def verdict(findings: Findings) -> Verdict:
+    logs, damages = findings.logs, [one for _, one in findings.damages]
+    size, segments = sum(log.bytes for log in logs), sum(log.segments for log in logs)
+    damaged, unsound = sum(one.size for one in damages), [log for log in logs if _is_cut(log)]
+    contradictions = findings.contradictions
+    faults = []
+    if damages:
+        faults.append(f"{counted_noun(len(damages), 'damaged range')} ({damaged:,} bytes)")
+    wrong = Counter("base offset" if one.is_offset else "leader epoch" for _, one in contradictions)
+    if wrong:
+        named = " and ".join(counted_noun(count, f"wrong {word}") for word, count in sorted(wrong.items()))
+        faults.append(f"{named} (the batches around, or the file's name, contradict it)")
+    torn = [log for log in logs if log.tail == "torn"]
+    if torn:
+        many = "batch" if len(torn) == 1 else "batches"
+        faults.append(f"{len(torn):,} incomplete last {many} ({sum(log.tail_bytes for log in torn):,} bytes)")
+    empty = [log for log in logs if log.tail == "zeros" and not log.batches]
+    if empty:
+        faults.append(f"{counted_noun(len(empty), 'log')} of nothing but zeros")
+    unreadable = len(findings.unreadable)
+    unread = f"{unreadable:,} file{'s or folders' if unreadable > 1 else ' or folder'} can't be read"
+    return Verdict(
+        segments_text(segments, size),
+        size,
+        damaged + sum(log.tail_bytes for log in unsound),
+        faults,
+        _lost(findings),
+        [unread] if unreadable else [],
+    )
+
+
+def _lost(findings: Findings) -> list[str]:
+    """What is lost: in damage, in tails and between segments, in words."""
+    damages = [one for _, one in findings.damages]
+    counted = sum(
+        one.last_lost - one.first_lost + 1
+        for one in damages
+        if one.first_lost is not None and one.last_lost is not None
+    )
+    open_ended = {
+        (log.partition_dir, one.first_lost)
+        for log, one in findings.damages
+        if one.first_lost is not None and one.last_lost is None
+    }
+    torn = sum(
+        log.torn[1] - log.torn[0] + 1 for log in findings.logs if log.torn and log.torn[1] >= log.torn[0]
+    )
+    unknown = [log for log in findings.logs if _is_cut(log) and log.torn is None]
+    missing = sum(one.count for _, one in findings.missing)
+    return [
+        f"at most {counted_noun(counted, 'offset')} in damage" if counted else "",
+        f"the end of {counted_noun(len(open_ended), 'log')}, of unknown length" if open_ended else "",
+        f"{counted_noun(torn, 'offset')} in incomplete batches" if torn else "",
+        f"an unknown number in the tails of {counted_noun(len(unknown), 'log')}" if unknown else "",
+        f"{counted_noun(missing, 'offset')} in no segment" if missing else "",
+    ]
