@@ -91,7 +91,7 @@ def _count(summary: Summary, decoded: Decoded, lake: LakeWriter) -> None:
             summary.damaged_segments[segment.segment] = totals.damaged
         summary.in_part += verdict.row is not None and verdict.row.left_out > 0
         if totals.offset_regressions:
-            summary.regressing.append(segment.segment)
+            summary.regressing.add(segment.segment)
         summary.damaged_bytes += totals.quarantined_bytes
         if totals.unreadable_bytes:
             summary.unreadable[segment.segment] = totals.unreadable_bytes

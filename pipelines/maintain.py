@@ -20,7 +20,7 @@ from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.status import phase
 from pipelines.command.tables import Section, size_text, text_lines
-from pipelines.command.terminal import counted_noun
+from pipelines.command.terminal import counted_noun, printable
 from pipelines.execute.file_checks import is_gone
 from pipelines.lake import upkeep
 from pipelines.lake.address import open_lake
@@ -108,7 +108,10 @@ def _lines(done: Maintained) -> list[str]:
     ]
     section = Section("", ("table", "files before", "files", "bytes", "deleted files"), rows, (1, 2, 3, 4))
     dropped = f", rows of {counted_noun(done.dropped, 'segment')} dropped" if done.dropped else ""
-    return [f"maintained {done.lake} in {done.seconds:.1f} s{dropped}", *text_lines(section)]
+    files = sum(one.files_before - one.files for one in done.tables)
+    merged = f"{counted_noun(max(0, files), 'file')} fewer to read"
+    did = f"maintained {printable(done.lake)} in {done.seconds:.1f} s"
+    return [*text_lines(section), f"verdict: {did}: {merged}{dropped}; no other row changed"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

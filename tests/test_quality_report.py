@@ -15,7 +15,8 @@ from deltalake import DeltaTable
 from pipelines import quality_report
 from pipelines.command.errors import ChecksFailed, UserError
 from pipelines.command.settings import Settings
-from pipelines.lake.create import create_tables
+from pipelines.execute.summary import Summary
+from pipelines.lake.create import add_rows, create_tables
 from pipelines.report import words
 from pipelines.report.check import CHECKS, with_thresholds
 from tests.support.lake_rows import insert
@@ -24,7 +25,7 @@ from tests.support.page import Page, check_structure
 from tests.support.quality import add_log
 from tests.support.segment_maker import Batch, Record, flip
 from tools import check_report
-from udfs.format.report_tables import QUALITY_METRICS
+from udfs.format.report_tables import QUALITY_METRICS, RUNS
 
 ROOT = Path(__file__).resolve().parent.parent
 SOUND = batch(0, 100) + batch(100, 100)
@@ -51,6 +52,22 @@ def damaged(lake: str) -> str:
 
 
 # --- The page ---
+
+
+def test_page_names_what_the_last_job_could_not_read(
+    lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_log(lake, "orders", {0: SOUND})
+    for began, unreadable in enumerate((["file:///logs/b-0/old.log"], ["file:///logs/a-0/0.log"])):
+        summary = Summary(f"{began}", lake, unread=unreadable)
+        add_rows(lake, RUNS, summary.to_row(began))
+    page, found, text = report(lake, tmp_path / "out")
+    assert "file:///logs/a-0/0.log" in page.text()
+    assert (found["unreadable"], found["verdict"]) == (["file:///logs/a-0/0.log"], "warning")
+    assert "old.log" not in page.text() + text
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("verdict: Sound")
+    assert last.endswith(" Not checked, as the last job could not read them: file:///logs/a-0/0.log.")
 
 
 def test_page_of_a_damaged_lake(damaged: str, tmp_path: Path) -> None:
@@ -205,8 +222,10 @@ def test_a_warning_fails_only_where_it_is_asked_for(lake: str, tmp_path: Path) -
 def test_a_sound_lake_passes(lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     add_log(lake, "orders", {0: SOUND})
     assert main("--lake", lake, "--output", tmp_path, "--fail-on", "warning") == 0
-    assert capsys.readouterr().out.startswith(
-        f"Sound: {len(CHECKS)} checks passed; no byte of 1 partition with "
+    assert (
+        capsys.readouterr()
+        .out.splitlines()[-1]
+        .startswith(f"verdict: Sound: {len(CHECKS)} checks passed; no byte of 1 partition with ")
     )
 
 

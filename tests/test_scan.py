@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -262,7 +263,10 @@ def test_text_for_a_pipe_and_one_object_for_a_program(tmp_path: Path) -> None:
     assert "\x1b" not in done.stdout
     assert "1 segment of 1 topic," in done.stdout
     assert "3 to 5" in done.stdout
-    assert done.stderr == "1 range\n"
+    verdict = done.stdout.splitlines()[-1]
+    assert verdict.startswith("verdict: not sound: 1 segment (")
+    assert verdict.endswith("1 damaged range (94 bytes); lost: at most 3 offsets in damage")
+    assert done.stderr == f"{verdict}\n"
     told = json.loads(run(str(tmp_path), "--json").stdout)
     assert (told["segments"], told["records"], told["damaged"]) == (1, 6, 1)
     assert told["logs"][0]["damages"][0]["next_offset"] == 6
@@ -314,7 +318,7 @@ def test_offsets_that_no_segment_has_are_told(tmp_path: Path) -> None:
         ("a", 12, 19, "no segment has them"),
     ]
     text = list(report.to_text(findings))
-    assert "damage: 1 range; 14 offsets in no segment" in text
+    assert text[-1].endswith("lost: at most 7 offsets in damage, 14 offsets in no segment")
     assert report.to_json(findings)["logs"][0]["missing"][0] == {
         "first": 3,
         "last": 8,
@@ -322,3 +326,64 @@ def test_offsets_that_no_segment_has_are_told(tmp_path: Path) -> None:
         "cause": "missing_segment",
         "is_certain": True,
     }
+
+
+def test_the_verdict_of_a_sound_log_says_what_was_checked(tmp_path: Path) -> None:
+    put(tmp_path / "a-0", 0, batch(0))
+    *_, last = report.to_text(found(tmp_path))
+    assert re.fullmatch(
+        r"verdict: sound: 1 segment \(\d+ B\) checked; nothing is damaged, nothing is lost", last
+    )
+
+
+def last_lines(logs: Path) -> tuple[str, str]:
+    """The lines of next steps, and the verdict."""
+    *_, comment, command, verdict = report.to_text(found(logs))
+    return f"{comment}\n{command}", verdict
+
+
+def test_a_segment_of_zeros_has_a_loss_and_a_next_step(tmp_path: Path) -> None:
+    put(tmp_path / "a-0", 0, bytes(5000))
+    step, verdict = last_lines(tmp_path)
+    assert "0% of the bytes are sound; 1 log of nothing but zeros; lost: an unknown number" in verdict
+    assert "has nothing sound from offset 0" in step.replace("this copy ", "")
+    assert "scan REPLICA/a-0" in step
+
+
+def test_a_torn_tail_names_the_offsets_that_its_header_claims(tmp_path: Path) -> None:
+    put(tmp_path / "a-0", 0, batch(0), batch(3, records=40)[:-5])
+    step, verdict = last_lines(tmp_path)
+    assert "1 incomplete last batch (" in verdict
+    assert verdict.endswith("lost: 40 offsets in incomplete batches")
+    assert "offset 3 of a-0" in step
+    assert "offsets 3 to 42, unless the broker is still writing them" in "\n".join(
+        report.to_text(found(tmp_path))
+    )
+    put(tmp_path / "a-0", 0, batch(0), batch(3)[:20])
+    assert last_lines(tmp_path)[1].endswith("lost: an unknown number in the tails of 1 log")
+
+
+def test_a_partition_of_random_bytes_has_a_loss_and_a_next_step(tmp_path: Path) -> None:
+    put(tmp_path / "a-0", 0, b"no batch" * 300)
+    step, verdict = last_lines(tmp_path)
+    assert "1 damaged range (2,400 bytes); lost: the end of 1 log, of unknown length" in verdict
+    assert "scan REPLICA/a-0" in step
+
+
+def test_the_next_steps_are_the_five_that_matter(tmp_path: Path) -> None:
+    for number in range(10):
+        put(tmp_path / f"a-{number}", 0, batch(0), broken(batch(3, records=number + 1)), batch(number + 4))
+    paths = [tmp_path / f"a-{number}" for number in range(10)]
+    findings = scan(Settings(source=tuple(map(str, paths)), cores=1))
+    lines = report.next_steps(findings)
+    commands = [line for line in lines if not line.startswith("#")]
+    assert len(commands) == 5
+    assert lines[0].endswith("; --source once more for each of the other 9 paths")
+    assert [re.findall(r"--topic (\S+)", line) for line in commands[1:]] == [
+        ["a:9"],
+        ["a:8"],
+        ["a:7"],
+        ["a:6"],
+    ]
+    assert lines[-1].startswith("# and 6 steps like these")
+    assert not any("…" in line for line in lines)

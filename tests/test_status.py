@@ -94,7 +94,9 @@ def test_a_summary_tells_of_each_topic_and_of_damage_first() -> None:
     summary.add("a", 1, TopicTotals(batches=1, records=1_000, bytes=1_000_000))
     summary.add("b", 0, TopicTotals(batches=2, records=5, bytes=70, damaged=2))
     summary.damaged_segments = {"file:///logs/b-0/0.log": 2}
-    assert summary.to_text().splitlines()[:11] == [
+    summary.damaged_bytes = 1000
+    lines = summary.to_text().splitlines()
+    assert lines[:10] == [
         "decoded 3 segments (2.0 MB) in 2.0 s, 1.0 MB/s",
         "  topic  partitions  segments  batches  records   bytes  damaged ranges",
         "  b               1         1        2        5    70 B               2",
@@ -104,9 +106,25 @@ def test_a_summary_tells_of_each_topic_and_of_damage_first() -> None:
         "  file:///logs/b-0/0.log       2  this run",
         "nothing new in 3 known segments",
         "skipped: 2 x file is not a segment",
-        "damage: 2 damaged ranges: see the table quarantine",
         "tables are in /lake",
     ]
+    assert lines[-1] == (
+        "verdict: not sound: 3 segments (2.0 MB) and 3 known segments (by length and fingerprint) checked, "
+        "over 99.9% of the bytes are sound; 2 damaged ranges (1,000 bytes); lost: what lost_offsets names"
+    )
+
+
+def test_a_verdict_of_known_segments_says_what_was_not_compared() -> None:
+    summary = Summary("run", "/lake", unchanged=3)
+    assert summary.verdict_line() == (
+        "verdict: sound: 3 known segments (by length and fingerprint) checked; "
+        "nothing is damaged, nothing is lost"
+    )
+    summary.touched = 1
+    assert summary.verdict_line().startswith("verdict: incomplete: 3 known segments")
+    assert "not checked: the contents of 1 segment with a new modification time" in summary.verdict_line()
+    (warning,) = summary.own_warnings()
+    assert "the bytes between were not compared; --verify-content compares them" in warning
 
 
 def test_a_summary_shows_twenty_topics_and_counts_the_others() -> None:

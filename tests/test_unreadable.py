@@ -54,7 +54,7 @@ def test_a_sector_that_cannot_be_read_is_damage_of_its_own_kind(
     options = ("--fail-on-damage", "--sink", sink, "--read", "direct")
     done = served.run(DECODE, "--lake", lake, "--source", str(logs), *options)
     assert done.returncode == 3, done.stderr
-    assert "damage: 1 damaged range: see the table quarantine" in done.stdout
+    assert "; 1 damaged range (4,096 bytes); lost: what lost_offsets names" in done.stdout.splitlines()[-1]
     assert f"warning: 4,096 bytes of file://{path} could not be read from the storage" in done.stderr
     (damage,) = rows(lake, "quarantine")
     assert damage["reason"] == "unreadable"
@@ -106,6 +106,7 @@ def test_a_file_and_a_folder_that_are_closed_to_us_stop_no_other(
         assert f"warning: {folder} can't be read: " in done.stderr.replace("file://", "")
         assert "1 x file can't be read" in done.stdout
         assert "1 x folder can't be read" in done.stdout
+        assert done.stdout.splitlines()[-1].endswith("; not checked: 2 paths that can't be read")
         assert "Traceback" not in done.stderr
     assert sorted(row["offset"] for row in rows(lake, "records")) == list(range(9, 18))
     closed.chmod(0o644)

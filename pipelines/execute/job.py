@@ -213,6 +213,7 @@ def _run_all(
     warnings.update(f"{name} can't be read: {why}" for name, why in sorted(unreadable.items()))
     summary.unread = sorted(unreadable)
     summary.known_damage = plan.known_damage()
+    summary.regressing |= plan.known_regressions().keys()
     in_part, summary.undecoded = plan.known_in_part()
     summary.in_part += in_part
     if work.finds_missing:

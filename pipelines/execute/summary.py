@@ -78,7 +78,7 @@ class Summary:
     unreadable: dict[str, int] = field(default_factory=dict)
     in_part: int = 0
     undecoded: int = 0
-    regressing: list[str] = field(default_factory=list)
+    regressing: set[str] = field(default_factory=set)
     damaged_bytes: int = 0
     touched: int = 0
     unread: list[str] = field(default_factory=list)
@@ -265,6 +265,7 @@ class Summary:
         if self.unchanged:
             checked = f"{checked} and {known}" if self.segments else known
         found = f"{counted_noun(self.damaged, 'damaged range')} ({self.damaged_bytes:,} bytes)"
+        segments = counted_noun(len(self.regressing), "segment")
         left_out = self.in_part + self.undecoded
         unreadable = sum(self.skipped.get(reason, 0) for reason in (UNREADABLE, UNREADABLE_FOLDER))
         contents = f"the contents of {counted_noun(self.touched, 'segment')} with a new modification time"
@@ -275,9 +276,10 @@ class Summary:
             [
                 found if self.damaged else "",
                 f"{counted_noun(before, 'damaged range')} found by earlier runs" if before else "",
+                f"offsets go backwards in {segments}" if self.regressing else "",
             ],
             [
-                "what lost_offsets names" if self.damaged or before else "",
+                "what lost_offsets names" if self.damaged or before or self.regressing else "",
                 f"{counted_noun(self.missing_offsets, 'offset')} in no segment" if self.missing else "",
             ],
             [

@@ -129,11 +129,19 @@ class Plan:
 
     def known_damage(self) -> dict[str, int]:
         """Segment -> its rows of quarantine, of damaged segments whose rows stay."""
+        return self._known("damaged")
+
+    def known_regressions(self) -> dict[str, int]:
+        """Segment -> how often its offsets go backwards, of segments whose rows stay."""
+        return self._known("offset_regressions")
+
+    def _known(self, name: str) -> dict[str, int]:
+        """Segment -> a count of its ledger row that is above 0, of segments whose rows stay."""
         stays = pc.is_in(self.segments.column("action"), pa.array([_UNCHANGED, _GO_ON], pa.int8()))
         places = self.segments.filter(stays).column("known")
-        rows = self.known.select(["segment", "damaged"]).take(places.filter(pc.greater_equal(places, 0)))
-        damaged = rows.filter(pc.greater(rows.column("damaged"), 0)).to_pydict()
-        return dict(zip(damaged["segment"], damaged["damaged"], strict=True))
+        rows = self.known.select(["segment", name]).take(places.filter(pc.greater_equal(places, 0)))
+        found = rows.filter(pc.greater(rows.column(name), 0)).to_pydict()
+        return dict(zip(found["segment"], found[name], strict=True))
 
     def known_in_part(self) -> tuple[int, int]:
         """Segments that stay decoded in part, and those of which nothing is decoded."""

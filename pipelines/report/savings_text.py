@@ -86,7 +86,17 @@ def to_text(report: Report, seconds: float) -> str:
     rows = counted_noun(report.rows.num_rows, "row")
     done = f"{rows} in {seconds:.1f} s" if report.is_new else f"nothing changed since: {rows}"
     lines.append(f"run {report.run_id}, {done}: table format_savings in {printable(report.lake)}")
+    lines.append(f"verdict: {counted_noun(len(topics), 'topic')} measured{_saving(topics)}")
     return "\n".join(lines)
+
+
+def _saving(topics: Sequence[dict[str, Any]]) -> str:
+    """What the best codec of each topic would save."""
+    known = [one for one in topics if one["best_monthly_cost"] is not None]
+    now, then = (sum(one[name] for one in known) for name in ("monthly_cost", "best_monthly_cost"))
+    if not known or then >= now:
+        return "; no codec that was tried makes them smaller"
+    return f"; with the best codec of each {_money(then)} a month instead of {_money(now)}"
 
 
 def _cells(topic: dict[str, Any]) -> tuple[str, ...]:

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from pipelines.plan.missing import Edges, Extent, Missing, at_edges, missing_ranges, unread_segments
 from pipelines.plan.slices import Segment
-from pipelines.scanning.contradictions import Contradiction, contradictions
 from pipelines.scanning.slice_scan import DamagedRange, Format, FormatCount, SliceScan, highest, lowest
 from pipelines.source.listing import Listing
 from udfs.format import layout as f
@@ -63,7 +62,6 @@ class Log:
     offset_regressions: int = 0
     formats: dict[Format, FormatCount] = field(default_factory=dict)
     damages: list[DamagedRange] = field(default_factory=list)
-    contradictions: list[Contradiction] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
     open_transactions: list[OpenTransaction] = field(default_factory=list)
     clock: Clock = field(default_factory=Clock)
@@ -107,12 +105,7 @@ class Findings:
 
     @property
     def is_damaged(self) -> bool:
-        return bool(self.damages or self.unreadable or self.contradictions)
-
-    @property
-    def contradictions(self) -> list[tuple[Log, Contradiction]]:
-        """Batches whose base offset or leader epoch contradict the log around them."""
-        return [(log, one) for log in self.logs for one in log.contradictions]
+        return bool(self.damages or self.unreadable)
 
     @property
     def copies(self) -> dict[tuple[str, int], list[Log]]:
@@ -163,13 +156,6 @@ def _log(scanned: list[tuple[Segment, list[SliceScan]]], unread: list[Extent]) -
         following = scanned[at + 1][0].file_base_offset if at + 1 < len(scanned) else None
         _add_segment(log, segment, slices, following)
     log.missing = missing_ranges([*unread, *(_extent(segment, slices) for segment, slices in scanned)])
-    placed = [np.concatenate([scan.placed for scan in slices]) for _, slices in scanned]
-    files = [
-        (segment.uri, segment.file_base_offset, rows)
-        for (segment, _), rows in zip(scanned, placed, strict=True)
-    ]
-    log.contradictions = contradictions(files)
-    log.damages = _by_placed(log, files)
     log.open_transactions = _open_transactions(scanned, log.damages, log.clock)
     return log
 
@@ -228,32 +214,6 @@ def _damages(segment: Segment, slices: list[SliceScan], following: int | None) -
         end = scan.report.totals.end_offset
         last = last if end is None else end
     return damages
-
-
-def _by_placed(log: Log, files: list[tuple[str, int, np.ndarray]]) -> list[DamagedRange]:
-    """The damaged ranges with offsets of batches that are where they belong, before and behind them."""
-    misplaced = [one for one in log.contradictions if one.is_offset]
-    if not misplaced:
-        return log.damages
-    wrong = {(one.segment, one.position) for one in misplaced}
-    firsts, lasts = {one.first for one in misplaced}, {one.last for one in misplaced}
-    number = {segment: at for at, (segment, _, _) in enumerate(files)}
-    good = [
-        (number[segment], *row)
-        for segment, _, rows in files
-        for row in rows[["position", "first", "last"]].tolist()
-        if (segment, row[0]) not in wrong
-    ]
-    found = []
-    for one in log.damages:
-        place = number[one.segment], one.position
-        if one.last_offset in lasts:
-            before = [last for *at, _, last in good if tuple(at) < place]
-            one = replace(one, last_offset=before[-1] if before else files[0][1] - 1)
-        if one.next_offset in firsts:
-            one = replace(one, next_offset=next((first for *at, first, _ in good if tuple(at) > place), None))
-        found.append(one)
-    return found
 
 
 def _open_transactions(

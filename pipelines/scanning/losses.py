@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from pipelines.command.terminal import counted_noun
 from pipelines.command.verdict import Verdict, segments_text
 from pipelines.scanning.findings import Findings, Log
@@ -31,14 +29,9 @@ def verdict(findings: Findings) -> Verdict:
     logs, damages = findings.logs, [one for _, one in findings.damages]
     size, segments = sum(log.bytes for log in logs), sum(log.segments for log in logs)
     damaged, unsound = sum(one.size for one in damages), [log for log in logs if _is_cut(log)]
-    contradictions = findings.contradictions
     faults = []
     if damages:
         faults.append(f"{counted_noun(len(damages), 'damaged range')} ({damaged:,} bytes)")
-    wrong = Counter("base offset" if one.is_offset else "leader epoch" for _, one in contradictions)
-    if wrong:
-        named = " and ".join(counted_noun(count, f"wrong {word}") for word, count in sorted(wrong.items()))
-        faults.append(f"{named} (the batches around, or the file's name, contradict it)")
     torn = [log for log in logs if log.tail == "torn"]
     if torn:
         many = "batch" if len(torn) == 1 else "batches"

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from pipelines.plan.slices import Slice
-from pipelines.scanning.contradictions import PLACED, placed
 from udfs.committed import of_transactions
 from udfs.decoded import Damage, Group, Range
 from udfs.format import layout as f
@@ -83,8 +82,8 @@ class SliceScan:
 
     report: as a job's workers give it. statuses: status -> number of batches; only ``suspect`` is counted.
     first_timestamp, last_timestamp: ms since 1970 UTC, None without any.
-    transactional: rows of TRANSACTIONAL. placed: PLACED, the sound batches. torn: first and last offset that
-    the header of a torn last batch claims; None without one, or where its header is cut. clock: of this slice.
+    transactional: rows of TRANSACTIONAL. torn: first and last offset that
+    the header of a torn last batch claims; None without one, or where its header is cut. clock: its own.
     """
 
     report: SliceReport
@@ -95,7 +94,6 @@ class SliceScan:
     last_timestamp: int | None = None
     transactional: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=TRANSACTIONAL))
     clock: clocks.Clock = field(default_factory=clocks.Clock)
-    placed: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=PLACED))
     torn: tuple[int, int] | None = None
 
 
@@ -162,7 +160,6 @@ class _Counting:
         self._last_offset: int | None = None
         self._waiting: list[DamagedRange] = []  # ranges behind which no sound batch was seen yet
         self._transactional: list[np.ndarray] = []
-        self._placed: list[np.ndarray] = []
 
     def take(self, groups: Iterator[Group] | SegmentDecoder) -> None:
         for group in groups:
@@ -170,12 +167,8 @@ class _Counting:
             self._count_formats(sound)
             self._count_times(sound)
             self._keep_transactional(sound)
-            known = sound[~base_unknown(sound)]
-            self._placed.append(placed(known))
-            self._place_damages(group.damages, known)
+            self._place_damages(group.damages, sound[~base_unknown(sound)])
         self._scan.damages += self._waiting
-        if self._placed:
-            self._scan.placed = np.concatenate(self._placed)
         if self._transactional:
             self._scan.transactional = np.concatenate(self._transactional)
 

@@ -12,10 +12,14 @@
 --   damaged_ranges bigint: Rows in quarantine
 --   damaged_bytes bigint: Their bytes
 --   tail_bytes bigint: Bytes of torn or zeroed tails
+--   uncommitted_records bigint: Data records of aborted and open transactions, which committed_records and messages leave out
 --   segments_in_part bigint: Segments of which records, or all, are left out, as --since, --until or --offsets asked
 SELECT topic, count(DISTINCT partition) AS partitions, count(*) AS folders, sum(segments) AS segments, sum(bytes) AS bytes,
   sum(batches) AS batches, sum(records) AS records, min(first_timestamp) AS first_timestamp,
   max(last_timestamp) AS last_timestamp, sum(damaged_ranges) AS damaged_ranges, sum(damaged_bytes) AS damaged_bytes,
-  sum(tail_bytes) AS tail_bytes, sum(segments_in_part) AS segments_in_part
-FROM logs
+  sum(tail_bytes) AS tail_bytes, coalesce(max(uncommitted), 0) AS uncommitted_records,
+  sum(segments_in_part) AS segments_in_part
+FROM logs LEFT JOIN (
+  SELECT topic AS name, sum(records) AS uncommitted FROM current_transactions WHERE outcome <> 'committed' GROUP BY topic
+) AS transactions_of ON name = topic
 GROUP BY topic
