@@ -1,7 +1,7 @@
 """Kafka log segments -> Delta tables, on Spark, without a broker: what users import.
 
-``decode_folder``, ``decode_segment``, ``read_segment`` and ``scan`` need no Spark; ``connect`` opens a lake
-in DuckDB. It and the others need the wheel's extra:
+``decode_folder``, ``decode_segment``, ``find``, ``read_segment`` and ``scan`` need no Spark; ``connect``
+opens a lake in DuckDB. It and the others need the wheel's extra:
 ``pip install 'dist/kafka_log_lake-0.1.0-py3-none-any.whl[spark]'``::
 
     from kafka_log_lake import decode_segment
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pipelines.command.settings import Settings
     from pipelines.decode_batches import decode_segments
     from pipelines.decode_batches import run as decode
+    from pipelines.find import find
     from pipelines.folders import decode_folder
     from pipelines.ingest_raw import run as ingest
     from pipelines.scan import scan
@@ -39,6 +40,7 @@ __all__ = [
     "decode_folder",
     "decode_segment",
     "decode_segments",
+    "find",
     "get_session",
     "ingest",
     "read_segment",
@@ -56,6 +58,7 @@ _EXPORTS = {
     "decode_folder": ("pipelines.folders", "decode_folder"),
     "decode_segment": ("udfs.files", "decode_segment"),
     "decode_segments": ("pipelines.decode_batches", "decode_segments"),
+    "find": ("pipelines.find", "find"),
     "get_session": ("pipelines.command.session", "get_session"),
     "ingest": ("pipelines.ingest_raw", "run"),
     "read_segment": ("udfs.files", "read_segment"),

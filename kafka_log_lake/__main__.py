@@ -14,11 +14,12 @@ from importlib import import_module
 from typing import Any
 
 import typer
+from typer.core import TyperCommand
 
 import kafka_log_lake
 from pipelines.command.commands import COMMANDS, Argument, Command
 from pipelines.command.errors import UserError
-from pipelines.command.options import CONFIG_HELP, PRINT_CONFIG_HELP, exit_code_of
+from pipelines.command.options import CONFIG_HELP, PRINT_CONFIG_HELP, exit_code_of, screen_of, with_not
 from pipelines.command.settings import Settings, help_of, metavar_of, option
 from pipelines.command.values import flag, texts
 
@@ -69,13 +70,18 @@ def _of_argument(argument: Argument) -> inspect.Parameter:
             typer.Option(None, option(argument.name), help=help_text, autocompletion=_choices(argument)),
         )
     if argument.is_switch:
-        return _parameter(argument.name, bool, typer.Option(False, option(argument.name), help=argument.help))
+        declared = typer.Option(False, option(argument.name), help=argument.help, hidden=argument.is_hidden)
+        return _parameter(argument.name, bool, declared)
     if argument.metavar:
         default = f" (default {argument.default})" if argument.default else ""
         declared = typer.Option(
-            None, option(argument.name), help=argument.help + default, metavar=argument.metavar
+            None,
+            option(argument.name),
+            help=argument.help + default,
+            metavar=argument.metavar,
+            hidden=argument.is_hidden,
         )
-        return _parameter(argument.name, str | None, declared)
+        return _parameter(argument.name, list[str] | None if argument.many else str | None, declared)
     kind = list[str] if argument.many else str
     return _parameter(
         argument.name,
@@ -113,6 +119,7 @@ def _parameters(command: Command) -> list[inspect.Parameter]:
 
 def _argv(command: Command, given: dict[str, Any]) -> list[str]:
     """The given values as arguments of ``python -m pipelines.<module>``."""
+    given = {name: value for name, value in given.items() if value != []}
     positional = [argument.name for argument in command.arguments if not argument.is_option]
     switches = {argument.name for argument in command.arguments if argument.is_switch} | {"print_config"}
     argv: list[str] = []
@@ -150,7 +157,20 @@ def _add(command: Command) -> None:
     parameters = _parameters(command)
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in parameters}
-    app.command(command.name, help=command.help)(run)
+    app.command(command.name, help=command.help, cls=_with_screen(command))(run)
+
+
+def _with_screen(command: Command) -> type[TyperCommand]:
+    """A command whose ``--help`` is the text that is declared for it, if there is one."""
+
+    class WithScreen(TyperCommand):
+        def format_help(self, ctx: Any, formatter: Any) -> None:
+            if not command.screen:
+                super().format_help(ctx, formatter)
+                return
+            print(screen_of(command))
+
+    return WithScreen
 
 
 for _command in COMMANDS:
@@ -164,7 +184,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     def job() -> None:
         nonlocal code
         try:
-            code = app(args=list(sys.argv[1:] if argv is None else argv), standalone_mode=False) or 0
+            code = app(args=with_not(sys.argv[1:] if argv is None else argv), standalone_mode=False) or 0
         except Exception as error:
             message = getattr(error, "format_message", None)  # of every error of wrong arguments
             if message is None:

@@ -50,6 +50,7 @@ _OVER_ALL = {
     "test_damage_framing",
     "test_damage_legacy",
     "test_data_source_stream",
+    "test_find",
     "test_quality_checks",
 }
 _SAMPLE = 8

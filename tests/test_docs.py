@@ -96,7 +96,7 @@ def test_commands_parse(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_options_named_exist(page: Path) -> None:
     ours = {option(field.name) for field in dataclasses.fields(Settings)}
-    ours |= {"--config", "--print-config", "--format", "--no-", "--install-completion"}
+    ours |= {"--config", "--print-config", "--format", "--no-", "--not", "--install-completion"}
     ours |= {option(argument.name) for command in ALL_COMMANDS for argument in command.arguments}
     sparks = {"--py-files", "--packages", "--archives", "--conf"}
     benchmarks = {"--size"}

@@ -27,13 +27,14 @@ UDFS = (
         "functions",
         "values",
         "indexes",
+        "search",
         "spark",
     ),
 )
 # The driver's side: from arguments to commits. The commands beside these rooms import what they need
 PIPELINES = (
     *("rules", "command", "source", "plan", "data_source", "lake", "functions", "views", "sql", "engine"),
-    *("report", "execute", "scanning"),
+    *("report", "execute", "scanning", "finding"),
 )
 # vectorized_varint is a kernel that has a module of its own: users know it by that name
 WITH_KERNELS = {"vectorized_varint": "kernels"}
@@ -119,6 +120,11 @@ def test_reads_of_the_data_source_are_planned_without_a_jvm_and_the_decoder() ->
 
 def test_a_scan_starts_without_spark() -> None:
     code = f"import sys, pipelines.scan, udfs.segment_decoder; assert not {SPARK} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_a_search_starts_without_spark() -> None:
+    code = f"import sys, pipelines.find; assert not {SPARK} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 

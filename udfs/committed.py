@@ -70,29 +70,83 @@ def delivery_of(folder: str) -> Delivery:
 
 def delivery(events: Iterable[Event]) -> Delivery:
     """What is delivered of a log with these transactional batches and markers, in their order on disk."""
+    open_: list[int] = []
+    left_out: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for one in transactions(events):
+        if one.outcome == OPEN and one.is_newest:
+            open_.append(one.first_offset)
+        elif one.outcome != COMMITTED:
+            left_out[one.producer_id].append((one.first_offset, one.last_offset))
+    merged = {producer: _merged(ranges) for producer, ranges in left_out.items()}
+    return Delivery(min(open_, default=None), merged)
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """A transaction of a log: the data of one producer and epoch up to the producer's next marker.
+
+    outcome: of the marker. is_newest: False if data of a higher epoch show that the broker has ended it.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    last_offset: int
+    outcome: str
+    is_newest: bool = True
+
+
+COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"
+
+
+def transactions(events: Iterable[Event]) -> Iterator[Transaction]:
+    """The transactions of these batches and markers (in their order on disk), producer by producer."""
     by_producer: dict[int, list[Event]] = defaultdict(list)
     for event in events:
         by_producer[event[0]].append(event)
-    open_, left_out = [], {}
     for producer, own in by_producer.items():
-        ranges: list[tuple[int, int]] = []
         data: dict[int, tuple[int, int]] = {}  # epoch -> first and last offset since the last marker
         for _, epoch, first, last, control in sorted(own, key=lambda event: event[2]):
             if control == f.NO_CONTROL:
                 low, high = data.get(epoch, (first, last))
                 data[epoch] = min(low, first), max(high, last)
                 continue
-            ended = data.pop(max(data, default=epoch), None)
-            if ended is not None and control == f.CONTROL_ABORT:
-                ranges.append((ended[0], first))
-            ranges += data.values()
+            yield from _ended(producer, data, ABORTED if control == f.CONTROL_ABORT else COMMITTED)
             data = {}
-        if data:
-            open_.append(data.pop(max(data))[0])
-            ranges += data.values()
-        if ranges:
-            left_out[producer] = _merged(ranges)
-    return Delivery(min(open_, default=None), left_out)
+        yield from _ended(producer, data, OPEN)
+
+
+def _ended(producer: int, data: dict[int, tuple[int, int]], outcome: str) -> Iterator[Transaction]:
+    """The transactions of a producer's data between two markers, of which the second gives the outcome."""
+    newest = max(data, default=-1)
+    for epoch, (first, last) in data.items():
+        is_newest = epoch == newest
+        yield Transaction(producer, epoch, first, last, outcome if is_newest else OPEN, is_newest)
+
+
+class Outcomes:
+    """The outcome of each record of a log."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        """events: transactional batches and markers in their order on disk."""
+        found: dict[tuple[int, int], list[Transaction]] = defaultdict(list)
+        for one in transactions(events):
+            found[one.producer_id, one.producer_epoch].append(one)
+        self._last = {key: np.array([t.last_offset for t in own]) for key, own in found.items()}
+        self._outcomes = {key: [t.outcome for t in own] for key, own in found.items()}
+
+    def of(self, records: pa.RecordBatch) -> pa.Array:
+        """string[n]: committed, aborted or open; null for control records and outside transactions."""
+        in_transaction = pc.and_not(records.column("is_transactional"), records.column("is_control"))
+        found: list[str | None] = [None] * records.num_rows
+        names = ("producer_id", "producer_epoch", "offset")
+        columns = [records.column(name).to_pylist() for name in names]
+        for at in np.flatnonzero(in_transaction.to_numpy(zero_copy_only=False)).tolist():
+            producer, epoch, offset = (column[at] for column in columns)
+            ends = self._last.get((producer, epoch))
+            place = 0 if ends is None else int(np.searchsorted(ends, offset))
+            found[at] = OPEN if ends is None or place == len(ends) else self._outcomes[producer, epoch][place]
+        return pa.array(found, pa.string())
 
 
 def of_transactions(batches: np.ndarray) -> np.ndarray:

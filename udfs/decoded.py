@@ -6,12 +6,15 @@ Plain values, without a kernel: the driver reads totals too, and must not load t
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from udfs.format import layout as f
 
 _TERM = re.compile(r"(\w+) (>=|<) (-?\d+)")
 
@@ -120,11 +123,38 @@ class Damage:
 
 @dataclass
 class Group:
-    """What one step of the decoder gives: batches (BATCH[n]), their records, damaged ranges."""
+    """What one step of the decoder gives: batches (BATCH[n]), their records, damaged ranges.
+
+    holders: the batches (BATCH[m]) that hold the records: ``batches``; or, where records of one large batch
+    come in several groups, that batch, which the group before them has in ``batches``. None without records.
+    """
 
     batches: np.ndarray
     records: pa.RecordBatch | None
     damages: list[Damage]
+    holders: np.ndarray | None = None
+
+
+_MOST_RUNS = 64
+
+
+def runs(batches: np.ndarray, wanted: np.ndarray | None) -> Iterator[tuple[int, int, bool]]:
+    """Where runs of batches (BATCH[n], n > 0) begin and end, and whether they are wanted.
+
+    wanted: bool[n]; None: all. Batches at fault always are. Where there are many runs, what lies between the
+    first and the last wanted batch is one.
+    """
+    if wanted is None:
+        yield 0, len(batches), True
+        return
+    wanted = wanted | (batches["fault"] != 0)
+    edges = np.flatnonzero(wanted[1:] != wanted[:-1]) + 1
+    if len(edges) > _MOST_RUNS:
+        inside = np.flatnonzero(wanted)
+        edges = np.array([edge for edge in (inside[0], inside[-1] + 1) if 0 < edge < len(wanted)])
+    ends = [*edges.tolist(), len(wanted)]
+    for begin, end in zip([0, *ends[:-1]], ends, strict=True):
+        yield begin, end, bool(wanted[begin])
 
 
 @dataclass
@@ -180,3 +210,8 @@ def min_max(records: pa.RecordBatch, name: str) -> tuple[int | None, int | None]
         return None, None
     found = pc.min_max(records.column(name).cast(pa.int64()))
     return found["min"].as_py(), found["max"].as_py()
+
+
+def stored_offset(e: np.void) -> int:
+    """The offset field of the batch: of a wrapper the outer one."""
+    return int(e["last_offset"] if e["magic"] < f.MAGIC_V2 else e["base_offset"])

@@ -6,15 +6,14 @@ One decoder serves the Spark stage, ``decode_segment`` and the tests alike.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from udfs.compile_kernels import ensure_compiled
-from udfs.decoded import Damage, Group, Range, Totals, min_max
+from udfs.decoded import Damage, Group, Range, Totals, min_max, runs, stored_offset
 from udfs.format import faults
 from udfs.format import layout as f
 from udfs.format.explain import explain
@@ -27,11 +26,12 @@ from udfs.kernels.libraries import contexts
 from udfs.kernels.record_batches import group_end, most_records
 from udfs.kernels.record_builder import CHUNK_BYTES, MOST_ROWS, Built, Data, RecordBuilder
 from udfs.recovery.resync import Resynchronizer
-from udfs.source.byte_source import ByteSource, ChunkSource, SourceChanged, Unreadable
+from udfs.source.byte_source import ByteSource, ChunkSource, SourceChanged, what_failed
 
 WINDOW_BYTES = 2 << 20
 MAX_BATCH_UNCOMPRESSED = 256 << 20
 QUARANTINE_CONTENT_BYTES = 1 << 20
+Select = Callable[[np.ndarray, np.ndarray], np.ndarray]
 _BATCHES = 1 << 13  # batches a scan takes at most
 _LAST_BATCH_BYTES = 1 << 16  # read past the end of a slice; more where its last batch needs it
 _GROUP_BYTES = 4 << 20  # expanded bytes after which a group of batches ends
@@ -44,6 +44,8 @@ class SegmentDecoder:
     columns: names of columns of ``records``; of these, those are built that the bytes alone tell. None: all.
     With no name at all groups have no ``records``: every record is still checked and counted, but ``totals``
     tells no offsets and timestamps of records.
+    select: of batches in a window (uint8[n], BATCH[m]) those whose records count: bool[m]; None: all. Others
+    may be passed over: known by their headers and checksums, neither expanded nor counted.
     """
 
     source: ByteSource
@@ -53,6 +55,7 @@ class SegmentDecoder:
     quarantine_content_bytes: int = QUARANTINE_CONTENT_BYTES
     columns: Collection[str] | None = None
     content_crc: bool = True
+    select: Select | None = None
     totals: Totals = field(default_factory=Totals)
 
     def __post_init__(self) -> None:
@@ -91,7 +94,7 @@ class SegmentDecoder:
             self._headers.trust(trusted)
             self._count_bytes(used)
             if count:
-                yield from self._sound_batches(self._batches[:count])
+                yield from self._selected(self._batches[:count])
             position += used
             refill = why == framing.NEED_MORE and not used and self._needs_more(position)
             if refill or why in (framing.STOPPED, framing.FULL) or (why == framing.NEED_MORE and used):
@@ -146,6 +149,14 @@ class SegmentDecoder:
 
     # Sound batches
 
+    def _selected(self, batches: np.ndarray) -> Iterator[Group]:
+        wanted = None if self.select is None else self.select(self._window, batches)
+        for begin, end, is_wanted in runs(batches, wanted):
+            if is_wanted:
+                yield from self._sound_batches(batches[begin:end])
+            else:
+                yield Group(batches[begin:end], None, self._account(batches[begin:end]))
+
     def _sound_batches(self, batches: np.ndarray) -> Iterator[Group]:
         """Expand, index and build the columns of batches whose own checksum is right, in groups."""
         begin = 0
@@ -161,6 +172,11 @@ class SegmentDecoder:
         if len(self._buf) > self.window_bytes:
             self._buf, self._filled = np.empty(self.window_bytes, dtype=np.uint8), (0, 0)
         self._scratch.shrink(4 * _GROUP_BYTES)
+
+    @property
+    def data(self) -> Data:
+        """The data of the batches of the last group, until the next is asked for."""
+        return Data(self._window, self._scratch.data)
 
     def _expand_group(self, batches: np.ndarray, begin: int) -> int:
         """The end of a group of batches from ``begin`` on, the compressed ones among them expanded."""
@@ -196,21 +212,20 @@ class SegmentDecoder:
 
     def _group(self, batches: np.ndarray, begin: int, end: int) -> tuple[int, Group]:
         """A group of batches from ``begin`` on, as many as there is room for, and where it ends."""
-        taken, built = self._builder.group(Data(self._window, self._scratch.data), batches[begin:end])
+        taken, built = self._builder.group(self.data, batches[begin:end])
         records = self._in_scope(built)
         group = batches[begin : begin + taken]
-        return begin + taken, Group(group, records, self._account(group))
+        return begin + taken, Group(group, records, self._account(group), group)
 
     def _in_chunks(self, batch: np.ndarray) -> Iterator[Group]:
         """A batch of very many records: checked whole first, then built a chunk of rows at a time."""
-        data = Data(self._window, self._scratch.data)
-        found = self._builder.check(data, batch)
+        found = self._builder.check(self.data, batch)
         yield Group(batch, None, self._account(batch))
         if self.columns is not None and not self.columns:
             _add_records(self.totals, found)
             return
-        for built in self._builder.chunks(data, batch):
-            yield Group(batch[:0], self._in_scope(built), [])
+        for built in self._builder.chunks(self.data, batch):
+            yield Group(batch[:0], self._in_scope(built), [], batch)
 
     def _in_scope(self, built: Built) -> pa.RecordBatch | None:
         """The records that are asked for, None without any; they are counted, and those that are left out."""
@@ -241,7 +256,7 @@ class SegmentDecoder:
         position, size, at = int(e["position"]), int(e["size"]), int(e["at"])
         content = self._window[at : at + min(size, self.quarantine_content_bytes)].tobytes()
         reason, detail = faults.FAULTS[int(e["fault"])].reason, faults.describe_batch(e) or ""
-        return self._damage(position, position + size, _stored_offset(e), reason, detail, content)
+        return self._damage(position, position + size, stored_offset(e), reason, detail, content)
 
     def _damage(
         self,
@@ -259,7 +274,7 @@ class SegmentDecoder:
             content = kept.tobytes()
         failed = self.source.unreadable(position, end)
         if failed:
-            reason, detail = "unreadable", f"{_what_failed(failed)}; {detail}"
+            reason, detail = "unreadable", f"{what_failed(failed)}; {detail}"
             self.totals.unreadable_bytes += sum(one.size for one in failed)
         self.totals.damaged += 1
         self.totals.quarantined_bytes += end - position
@@ -303,7 +318,7 @@ class SegmentDecoder:
         explain(e, self._window, self.max_batch_uncompressed)
         _add_batches(self.totals, batch)
         detail = faults.describe_batch(e) or ""
-        damage = self._damage(position, end, _stored_offset(e), "crc_mismatch", detail)
+        damage = self._damage(position, end, stored_offset(e), "crc_mismatch", detail)
         return end, Group(batch, None, [damage])
 
     def _last_offset(self) -> int:
@@ -351,16 +366,6 @@ def _is_large(e: np.void) -> bool:
     return bool(most_records(e) > MOST_ROWS or e["data_size"] > CHUNK_BYTES)
 
 
-def _what_failed(failed: list[Unreadable]) -> str:
-    """Unreadable ranges in words, the first few of them."""
-    words = [
-        f"{one.size} bytes at position {one.position}: {os.strerror(one.error)} (errno {one.error})"
-        for one in failed[:3]
-    ]
-    more = f" and {len(failed) - 3} ranges more" if len(failed) > 3 else ""
-    return "the storage could not read " + ", ".join(words) + more
-
-
 def _add_records(totals: Totals, built: Built) -> None:
     """Count records; without columns nobody has looked at their offsets and timestamps."""
     filled = dict(zip(built.filled.dtype.names or (), built.filled[0].item(), strict=True))
@@ -392,8 +397,3 @@ def _add_batches(totals: Totals, batches: np.ndarray) -> int:
         totals.end_offset = total["last_offset"]
         totals.offset_regressions += regressions
     return total["faulty"]
-
-
-def _stored_offset(e: np.void) -> int:
-    """The offset field of the batch: of a wrapper the outer one."""
-    return int(e["last_offset"] if e["magic"] < f.MAGIC_V2 else e["base_offset"])

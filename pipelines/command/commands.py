@@ -6,7 +6,7 @@ for both, ``kafka_log_lake.__main__`` adds help and completion.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipelines.command.settings import SETTING_NAMES
 
@@ -16,7 +16,7 @@ class Argument:
     """An argument that is not a setting: an option if it has choices or a metavar, else positional.
 
     is_switch: an option without a value. many: whether it may be given several times. default: an option's
-    value where it is not given; of choices it is the first.
+    value where it is not given; of choices it is the first. is_hidden: whether ``--help`` leaves it out.
     """
 
     name: str
@@ -26,6 +26,7 @@ class Argument:
     metavar: str | None = None
     default: str | None = None
     is_switch: bool = False
+    is_hidden: bool = False
 
     @property
     def is_option(self) -> bool:
@@ -38,7 +39,8 @@ class Command:
 
     name: the word after ``kafka-log-lake``. module: a module of ``pipelines`` with ``main(argv)``. settings:
     names of the fields of ``Settings`` that it takes. is_configurable: whether ``--config`` may name a file
-    of them. extra: the extra of the wheel that brings the packages it needs.
+    of them. extra: the extra of the wheel that brings the packages it needs. screen: the text of ``--help``,
+    where it is not the list of all options; {command} stands for how the command is called.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Command:
     arguments: tuple[Argument, ...] = ()
     is_configurable: bool = False
     extra: str = "spark"
+    screen: str = ""
 
 
 _ONLY_FOR_DECODING = (
@@ -93,6 +96,72 @@ SCAN = Command(
         *("cores", "fail_on_damage", "json"),
     ),
     (Argument("path", "log directory, partition folder, .log file or glob", many=True),),
+)
+NEGATED = "not_"  # begins the names of conditions that must not hold
+_CONDITIONS = (
+    Argument("key", "the key, as text, as 0x and digits, or @FILE with a key a line", True, (), "KEY"),
+    Argument("key_prefix", "the key begins with a text, or with 0x and digits", True, (), "TEXT"),
+    Argument("key_regex", "a regular expression of RE2 is found in the key", True, (), "REGEX"),
+    Argument("value_contains", "the value contains a text", True, (), "TEXT"),
+    Argument("value_regex", "a regular expression of RE2 is found in the value", True, (), "REGEX"),
+    Argument("json", "a JSONPath leads to a value in a value that is JSON", True, (), "PATH=VALUE"),
+    Argument("header", "a header has the name, and the value", True, (), "NAME[=VALUE]"),
+    Argument("tombstones", "the value is null", is_switch=True),
+    Argument("partition", "the number of the partition", True, (), "N"),
+    Argument("offset", "the offset, or offsets from FROM up to, not with, TO", True, (), "N|FROM:TO"),
+    Argument("since", "the timestamp is this one or later: a date, a time or ms", True, (), "TIME"),
+    Argument("until", "the timestamp is earlier", True, (), "TIME"),
+    Argument("producer", "the producer's id", True, (), "ID"),
+    Argument("transaction", "the outcome: open, aborted or committed", True, (), "OUTCOME"),
+)
+FIND = Command(
+    "find",
+    "find",
+    "Find records in log segments. Needs no Java and no lake, writes nothing.",
+    ("topics", "exclude_topics", "follow_symlinks", "include_swap", "max_batch_uncompressed", "cores"),
+    (
+        Argument("path", "log directory, partition folder, .log file or glob", many=True),
+        *_CONDITIONS,
+        *(replace(one, name=NEGATED + one.name, is_hidden=True) for one in _CONDITIONS),
+        Argument("committed", "only what a READ_COMMITTED consumer gets", is_switch=True),
+        Argument("limit", "records, at most; with --first and --last of each partition", metavar="N"),
+        Argument("first", "the first of each partition", is_switch=True),
+        Argument("last", "the last of each partition; searches from the end", is_switch=True),
+        Argument("count", "print the number of records alone", is_switch=True),
+        Argument("topic", "topic of the segments, where their folder does not tell it", metavar="NAME"),
+        Argument(
+            "trust_partitioner",
+            "search for keys only in the partition that Kafka's default partitioner gives them to",
+            is_switch=True,
+        ),
+        Argument("format", "how records are printed", choices=("table", "json", "csv", "arrow", "raw")),
+        Argument("output", "write the records to a file", metavar="FILE"),
+    ),
+    extra="",
+    screen="""\
+Usage: {command} PATH... [CONDITIONS] [OPTIONS]
+
+Find records in log segments: all conditions hold. Needs no Java, writes nothing.
+
+Key      --key TEXT|0xHEX|@FILE   --key-prefix TEXT   --key-regex REGEX
+Value    --value-contains TEXT   --value-regex REGEX   --json PATH=VALUE   --tombstones
+Header   --header NAME[=VALUE]
+Place    --topics REGEX   --exclude-topics REGEX   --partition N   --offset N|FROM:TO
+Time     --since TIME   --until TIME
+Producer --producer ID   --transaction open|aborted|committed   --committed
+Not      --not before a condition: it does not hold
+How many --first   --last   --limit N   --count
+Output   --format table|json|csv|arrow|raw   --output FILE
+Search   --trust-partitioner   --cores N   --max-batch-uncompressed BYTES
+         --topic NAME   --follow-symlinks   --include-swap
+
+Examples:
+  {command} /var/lib/kafka/data --key user-17
+  {command} backup/orders-3 --json 'order.state=FAILED' --since 2026-01-31 --format json
+  {command} data --topics payments --header trace-id=4711 --not --transaction aborted
+
+Exit code: 0 found, 4 not found, 5 not found and not all could be searched.
+More: docs/commands.md""",
 )
 DECODE = Command(
     "decode",
@@ -175,4 +244,4 @@ MAINTAIN = Command(
         ),
     ),
 )
-COMMANDS = (SCAN, DECODE, INGEST, QUERY, SQL, QUALITY_REPORT, FORMAT_REPORT, MAINTAIN)
+COMMANDS = (FIND, SCAN, DECODE, INGEST, QUERY, SQL, QUALITY_REPORT, FORMAT_REPORT, MAINTAIN)

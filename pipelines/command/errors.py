@@ -31,6 +31,18 @@ class DamageFound(JobError):
     exit_code = 3
 
 
+class NotFound(JobError):
+    """A search found nothing, and could read everything."""
+
+    exit_code = 4
+
+
+class NotAllSearched(JobError):
+    """A search found nothing, but some bytes could not be searched."""
+
+    exit_code = 5
+
+
 class ChecksFailed(JobError):
     """Checks of data quality failed, of the severity that ``--fail-on`` names."""
 

@@ -2,7 +2,7 @@
 
 Exit codes: 0 done; 1 failed; 2 bad arguments, or a source or lake that cannot be opened; 3 damage found
 (only with ``--fail-on-damage``) or a check failed (only with ``--fail-on``); 130 interrupted. Results go to
-standard output, progress and errors to standard error.
+standard output, progress and errors to standard error. 4, 5: of ``find``, see ``errors``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from pipelines.command.commands import Argument, Command
-from pipelines.command.errors import DamageFound, JobError, UserError, one_line
+from pipelines.command.errors import JobError, UserError, one_line
 from pipelines.command.settings import (
     Settings,
     help_of,
@@ -29,7 +29,7 @@ from pipelines.command.settings import (
     to_yaml,
 )
 from pipelines.command.status import say
-from pipelines.command.terminal import printable
+from pipelines.command.terminal import invocation, printable
 from pipelines.command.values import flag, texts
 
 DEBUG = "KAFKA_LAKE_DEBUG"
@@ -40,8 +40,12 @@ PRINT_CONFIG_HELP = "print the settings as YAML and stop"
 class Parser(argparse.ArgumentParser):
     """Raises a UserError where argparse would print its usage and exit."""
 
-    def __init__(self, description: str) -> None:
+    def __init__(self, description: str, screen: str = "") -> None:
         super().__init__(description=description, allow_abbrev=False)
+        self._screen = screen
+
+    def format_help(self) -> str:
+        return f"{self._screen}\n" if self._screen else super().format_help()
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message}; see --help")
@@ -108,8 +112,10 @@ def add_argument(parser: argparse.ArgumentParser, argument: Argument) -> None:
         parser.add_argument(option(argument.name), action="store_true", help=argument.help)
     elif argument.metavar:
         default = f" (default {argument.default})" if argument.default else ""
+        action = "append" if argument.many else "store"
         parser.add_argument(
             option(argument.name),
+            action=action,
             metavar=argument.metavar,
             default=argument.default,
             help=argument.help + default,
@@ -119,12 +125,28 @@ def add_argument(parser: argparse.ArgumentParser, argument: Argument) -> None:
         parser.add_argument(argument.name, nargs=many, metavar=argument.name.upper(), help=argument.help)
 
 
+def screen_of(command: Command) -> str:
+    """The text of ``--help`` that is declared for a command; empty if there is none."""
+    return command.screen.format(command=f"{invocation()} {command.name}")
+
+
+def with_not(argv: Sequence[str]) -> list[str]:
+    """Arguments in which ``--not --key X`` is ``--not-key X``."""
+    joined: list[str] = []
+    for word in argv:
+        if joined and joined[-1] == "--not" and word.startswith("--"):
+            joined[-1] = f"--not-{word[2:]}"
+        else:
+            joined.append(word)
+    return joined
+
+
 def parse_arguments(command: Command, argv: Sequence[str] | None) -> tuple[Settings, dict[str, Any]] | None:
     """The settings, and the values of the other arguments; None after ``--print-config``.
 
     Settings come from the YAML file of ``--config`` and from the command line, which overrides it.
     """
-    parser = Parser(command.help)
+    parser = Parser(command.help, screen_of(command))
     for argument in command.arguments:
         add_argument(parser, argument)
     for name in command.settings:
@@ -132,7 +154,7 @@ def parse_arguments(command: Command, argv: Sequence[str] | None) -> tuple[Setti
     if command.is_configurable:
         parser.add_argument("--config", metavar="FILE.yml", help=CONFIG_HELP)
         parser.add_argument("--print-config", action="store_true", help=PRINT_CONFIG_HELP)
-    values = parser.values(argv)
+    values = parser.values(with_not(sys.argv[1:] if argv is None else argv))
     others = {argument.name: values.pop(argument.name) for argument in command.arguments}
     config, print_config = values.pop("config", None), values.pop("print_config", False)
     settings = make_settings({**(read_yaml(config) if config else {}), **values}, command.settings)
@@ -149,7 +171,8 @@ def exit_code_of(job: Callable[[], object]) -> int:
         sys.stdout.flush()
     except JobError as error:
         message = printable(str(error))
-        print(message if error.exit_code == DamageFound.exit_code else f"error: {message}", file=sys.stderr)
+        is_failure = error.exit_code in (UserError.exit_code, JobError.exit_code)
+        print(f"error: {message}" if is_failure else message, file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("interrupted; start the same command again to continue", file=sys.stderr)

@@ -136,6 +136,38 @@ def is_older(source: ByteSource, segment: str, base: int, length: int, timestamp
     return _are_older(headers(source, 0, length), length, timestamp)
 
 
+def start_for(
+    source: ByteSource, segment: str, base: int, length: int, offset: int | None, timestamp: int | None
+) -> int:
+    """Where the first batch may begin with ``offset`` or a higher one, and ``timestamp``, ms, or a later one.
+
+    None: any. As the indexes beside the segment say, where headers agree with them; else 0. base: the offset
+    in the segment's name.
+    """
+    starts, index = [0], read_index(segment) if (offset, timestamp) != (None, None) else NO_INDEX
+    if offset is not None and len(index):
+        place = int(np.searchsorted(index[:, 0], offset - base, side="right")) - 1
+        first = _batch_with(source, length, int(index[place, 1]), base + int(index[place, 0]))
+        if place >= 0 and first is not None:
+            starts.append(first.position)
+    times = read_time_index(segment) if timestamp is not None and len(index) else NO_INDEX
+    at = int((times[:, 0] < timestamp).sum()) - 1 if timestamp is not None else -1
+    if at >= 0:
+        newest, relative = times[at].tolist()
+        place = int(np.searchsorted(index[:, 0], relative, side="right")) - 1
+        begin = int(index[place, 1]) if place >= 0 else 0
+        first = _batch_with(source, length, begin, base + relative)
+        if first is not None and first.timestamp == newest:
+            starts.append(first.position)
+    return max(starts)
+
+
+def _batch_with(source: ByteSource, length: int, start: int, offset: int) -> Header | None:
+    """The batch whose offsets include ``offset``, if headers lead to it from ``start``."""
+    first = next((h for h in headers(source, start, length) if h.last_offset >= offset), None)
+    return first if first is not None and first.offset <= offset else None
+
+
 def _are_older(found: Iterable[Header], length: int, timestamp: int) -> bool:
     """Whether these headers lead to the end of the segment, all with timestamps below ``timestamp``."""
     end = 0

@@ -179,7 +179,7 @@ def _add_segment(log: Log, segment: Segment, slices: list[SliceScan], following:
             log.tail_segment, log.torn = segment.uri, scan.torn
         for key, count in scan.formats.items():
             log.formats.setdefault(key, FormatCount()).add(count)
-    log.damages += _damages(segment, slices, following)
+    log.damages += damages_of(segment, slices, following)
 
 
 def _extent(segment: Segment, slices: list[SliceScan]) -> Extent:
@@ -195,7 +195,7 @@ def _extent(segment: Segment, slices: list[SliceScan]) -> Extent:
     )
 
 
-def _damages(segment: Segment, slices: list[SliceScan], following: int | None) -> list[DamagedRange]:
+def damages_of(segment: Segment, slices: list[SliceScan], following: int | None) -> list[DamagedRange]:
     """The damaged ranges of a segment, with the offsets before and behind them from neighbouring slices."""
     damages = []
     last = segment.file_base_offset - 1

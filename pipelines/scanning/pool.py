@@ -40,10 +40,14 @@ def _workers(number: int) -> Iterator[Map]:
     if number == 1:
         yield map
         return
-    # A forked process shares the kernels that are loaded in this one
-    method = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
-    with ProcessPoolExecutor(number, multiprocessing.get_context(method)) as executor:
+    with process_pool(number) as executor:
         yield lambda function, slices: executor.map(function, slices, chunksize=_chunk(len(slices)))
+
+
+def process_pool(number: int) -> ProcessPoolExecutor:
+    """Worker processes. A forked one shares the kernels that are loaded in this process."""
+    method = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
+    return ProcessPoolExecutor(number, multiprocessing.get_context(method))
 
 
 def _scan(run: Map, slices: Sequence[Slice], limit: int, on_scanned: OnScanned) -> Iterator[SliceScan]:

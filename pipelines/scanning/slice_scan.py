@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -111,7 +110,10 @@ def scan_slice(slice_: Slice, max_batch_uncompressed: int) -> SliceScan:
             source, range_, max_batch_uncompressed=max_batch_uncompressed, columns=(), content_crc=False
         )
         scan = SliceScan(SliceReport(*ids, decoder.totals))
-        _Counting(scan, segment.modified // 1000).take(decoder)
+        counting = Counting(scan, segment.modified // 1000)
+        for group in decoder:
+            counting.add(group)
+        counting.close()
         if decoder.totals.tail == "torn":
             scan.torn = _claimed(source, segment.length - decoder.totals.tail_bytes, segment.length)
         return scan
@@ -151,7 +153,7 @@ def _max(values: np.ndarray) -> int | None:
     return int(values.max()) if len(values) else None
 
 
-class _Counting:
+class Counting:
     """Adds groups of batches, in the order of the segment, to a SliceScan."""
 
     def __init__(self, scan: SliceScan, modified_ms: int) -> None:
@@ -161,13 +163,15 @@ class _Counting:
         self._waiting: list[DamagedRange] = []  # ranges behind which no sound batch was seen yet
         self._transactional: list[np.ndarray] = []
 
-    def take(self, groups: Iterator[Group] | SegmentDecoder) -> None:
-        for group in groups:
-            sound = group.batches[group.batches["fault"] == 0]
-            self._count_formats(sound)
-            self._count_times(sound)
-            self._keep_transactional(sound)
-            self._place_damages(group.damages, sound[~base_unknown(sound)])
+    def add(self, group: Group) -> None:
+        sound = group.batches[group.batches["fault"] == 0]
+        self._count_formats(sound)
+        self._count_times(sound)
+        self._keep_transactional(sound)
+        self._place_damages(group.damages, sound[~base_unknown(sound)])
+
+    def close(self) -> None:
+        """Notes what is known once no group follows."""
         self._scan.damages += self._waiting
         if self._transactional:
             self._scan.transactional = np.concatenate(self._transactional)

@@ -78,6 +78,29 @@ class RecordBuilder:
                 _, built = self._build(decode_chunk, data, batch, room)
             yield built
 
+    def take(self, data: Data, batches: np.ndarray, numbers: np.ndarray, in_chunks: bool) -> pa.RecordBatch:
+        """Records by their numbers among all of ``batches`` (BATCH[n]), which are sound or noted as faulty.
+
+        numbers: int64[m], rising, m > 0. in_chunks: for one batch that is large.
+        """
+        parts, first = [], 0
+        for built in self.chunks(data, batches) if in_chunks else self._groups(data, batches):
+            rows = int(built.filled["rows"][0])
+            own = numbers[(numbers >= first) & (numbers < first + rows)] - first
+            if len(own) and built.records is not None:
+                parts.append(built.records.take(pa.array(own)))
+            first += rows
+            if first > numbers[-1]:
+                break
+        return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+
+    def _groups(self, data: Data, batches: np.ndarray) -> Iterator[Built]:
+        begin = 0
+        while begin < len(batches):
+            taken, built = self.group(data, batches[begin:])
+            begin += taken
+            yield built
+
     def _room(self, size: int) -> np.ndarray:
         if not self._columns:
             return _NO_BOUND

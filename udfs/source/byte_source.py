@@ -40,6 +40,16 @@ class Unreadable:
     error: int  # errno
 
 
+def what_failed(failed: list[Unreadable]) -> str:
+    """Unreadable ranges in words, the first few of them."""
+    words = [
+        f"{one.size} bytes at position {one.position}: {os.strerror(one.error)} (errno {one.error})"
+        for one in failed[:3]
+    ]
+    more = f" and {len(failed) - 3} ranges more" if len(failed) > 3 else ""
+    return "the storage could not read " + ", ".join(words) + more
+
+
 class ByteSource(Protocol):
     """Random access to the bytes of one segment."""
 

@@ -1,0 +1,213 @@
+"""``kafka-log-lake find PATH``: records that match, straight from log segments. Needs no Java and no lake.
+
+Uses the listing and the decoder of ``decode_batches``, in worker processes on all cores. Writes nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+
+if __package__ in (None, ""):  # Python puts pipelines/ on sys.path; the imports need its parent
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+from pipelines.command.commands import FIND
+from pipelines.command.errors import NotAllSearched, NotFound, UserError
+from pipelines.command.options import run_command
+from pipelines.command.settings import Settings
+from pipelines.command.terminal import counted_noun, room_of_lines
+from pipelines.finding.output import Lines, Writer, open_writer
+from pipelines.finding.request import Request, make_request
+from pipelines.finding.search import SCHEMA, Search, Unsearched
+from pipelines.finding.table import Table
+from pipelines.plan.headers import end_of_batches
+from pipelines.source.listing import list_segments, no_segments_error
+from udfs.files import DamageWarning
+
+log = logging.getLogger("pipelines.find")  # also where Python runs it as a script
+_SHOWN = 20
+
+
+def search(settings: Settings, request: Request, topic: str | None = None) -> Search:
+    """The search over all segments of ``settings.source``. Raises a UserError if there is no segment.
+
+    topic: of the segments of a folder whose name does not tell it; the request has their partition.
+    """
+    listing = list_segments(
+        settings.source,
+        follow_symlinks=settings.follow_symlinks,
+        read_end=end_of_batches if settings.include_swap else None,
+        topics=settings.topics,
+        exclude_topics=settings.exclude_topics,
+        topic=topic,
+        partition=_named_partition(request) if topic is not None else None,
+    )
+    if not listing.segments.num_rows and not listing.unreadable:
+        raise no_segments_error(settings.source, listing)
+    return Search(listing, request, settings.processes, settings.max_batch_uncompressed)
+
+
+def _named_partition(request: Request) -> int:
+    named = [number for numbers, wanted in request.partitions if wanted for number in numbers]
+    if len(named) != 1:
+        raise UserError("--topic names the segments of a folder of another name: give --partition N with it")
+    return named[0]
+
+
+def find(
+    path: str | os.PathLike[str] | Sequence[str],
+    *,
+    topics: str | None = None,
+    exclude_topics: str | None = None,
+    topic: str | None = None,
+    committed: bool = False,
+    limit: int | None = None,
+    only: str | None = None,
+    trust_partitioner: bool = False,
+    cores: int | None = None,
+    max_batch_uncompressed: int | None = None,
+    on_unsearched: Callable[[Unsearched], None] | None = None,
+    **conditions: Any,
+) -> Iterator[pa.RecordBatch]:
+    """The records that match, as Arrow record batches, in the order of the log within a partition.
+
+    path: log directory, partition folder, ``.log`` file or glob, or several. conditions: the options of the
+    command by their names, ``key=``, ``value_contains=``, ``not_header=``; a value or a list of them, as text
+    or as bytes. limit: matches, at most. only: "first" or "last" of each partition, or ``limit`` of them.
+    on_unsearched: called at the end with each range that could not be searched; None: a DamageWarning.
+    Raises a UserError for a wrong value and where the path has no segment.
+    """
+    sources = (os.fspath(path),) if isinstance(path, str | os.PathLike) else tuple(path)
+    named: dict[str, Any] = {"topics": topics, "exclude_topics": exclude_topics, "cores": cores}
+    named["max_batch_uncompressed"] = max_batch_uncompressed
+    settings = Settings(source=sources, **{name: one for name, one in named.items() if one is not None})
+    others = {"committed": committed, "limit": limit, "only": only, "trust_partitioner": trust_partitioner}
+    looked = search(settings, make_request(conditions, **others), topic)
+    yield from looked
+    for one in looked.unsearched:
+        if on_unsearched is None:
+            warnings.warn(DamageWarning(text_of(one)), stacklevel=2)
+        else:
+            on_unsearched(one)
+
+
+def text_of(one: Unsearched) -> str:
+    """A range that could not be searched, in one line, with the offsets that may be in it."""
+    damage = one.damage
+    if damage is None:
+        return f"{one.name} could not be searched: {one.why}"
+    offsets = "no offset is missing there"
+    if damage.first_lost is not None:
+        last = "the end of the log" if damage.last_lost is None else f"{damage.last_lost}"
+        offsets = f"offsets {damage.first_lost} to {last} may be in it"
+    place = f"{damage.size} bytes at byte {damage.position} of {damage.segment.rpartition('/')[2]}"
+    return f"{one.name}: {place} could not be searched ({damage.reason}): {offsets}"
+
+
+def run(
+    settings: Settings,
+    path: Sequence[str],
+    format: str,  # noqa: A002  # the option's name
+    output: str | None = None,
+    topic: str | None = None,
+    committed: bool = False,
+    limit: str | None = None,
+    first: bool = False,
+    last: bool = False,
+    count: bool = False,
+    trust_partitioner: bool = False,
+    **conditions: Any,
+) -> None:
+    """Prints or writes the matches. Raises NotFound without any; NotAllSearched if damage may hide some."""
+    if first and last:
+        raise UserError("--first and --last exclude each other")
+    request = make_request(
+        conditions,
+        committed=committed,
+        limit=None if limit is None else _limit(limit),
+        only="first" if first else "last" if last else None,
+        count=count,
+        trust_partitioner=trust_partitioner,
+    )
+    looked = search(dataclasses.replace(settings, source=tuple(path)), request, topic)
+    if output is not None:
+        _check_output(output, looked)
+    with _opened(output) as file:
+        if count:
+            for _ in looked:
+                pass
+            file.write(f"{looked.found}\n".encode())
+        else:
+            writer = _writer(format, output, file)
+            for matches in looked:
+                writer.write(matches)
+            writer.close()
+    _report(looked)
+
+
+def _limit(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise UserError(f"--limit must be a whole number above 0, not {text!r}")
+    return int(text)
+
+
+def _check_output(output: str, looked: Search) -> None:
+    """Raises a UserError for a file that is a segment."""
+    if f"file://{os.path.realpath(output)}" in looked.listing.segments.column("segment").to_pylist():
+        raise UserError(f"--output: {output} is a segment, which is not written over")
+
+
+@contextmanager
+def _opened(output: str | None) -> Iterator[IO[bytes]]:
+    if output is None:
+        yield sys.stdout.buffer
+        return
+    try:
+        Path(output).touch()
+    except OSError as error:
+        raise UserError(f"--output: cannot write {output}: {error.strerror}") from None
+    with Path(output).open("wb") as file:
+        yield file
+
+
+def _writer(kind: str, output: str | None, file: IO[bytes]) -> Writer:
+    if kind != "table":
+        return open_writer(kind, file, SCHEMA)
+    is_terminal = output is None and sys.stdout.isatty()
+    table = Table(room_of_lines() if output is None else 0, is_terminal)
+    return Lines(file, table.lines)
+
+
+def _report(looked: Search) -> None:
+    """Says what could not be searched. Raises NotFound or NotAllSearched without a match."""
+    for one in looked.unsearched[:_SHOWN]:
+        log.warning("%s", text_of(one))
+    if len(looked.unsearched) > _SHOWN:
+        log.warning("and %s ranges more could not be searched", len(looked.unsearched) - _SHOWN)
+    if looked.found:
+        return
+    searched = f"{counted_noun(looked.segments, 'segment')} searched"
+    if looked.passed_over:
+        others = counted_noun(looked.passed_over, "partition")
+        searched += f", {others} passed over as the partitioner is trusted"
+    if looked.unsearched:
+        ranges = counted_noun(len(looked.unsearched), "range")
+        raise NotAllSearched(f"not found, and {ranges} could not be searched; {searched}")
+    raise NotFound(f"not found; {searched}")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run_command(FIND, run, argv, with_spark=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+"""Runs work on slices in worker processes and gives what they find in the order of the log.
+
+A slice that begins within a segment looks for its first batch. Where that is not the batch at which the slice
+before it ended, the slice is searched again from there: so slices give what one search of the segment gives.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from pipelines.finding.slice_search import Found, search_each
+from pipelines.plan.slices import Slice
+from pipelines.scanning.pool import process_pool
+
+Work = Callable[[Slice], Found]
+_AHEAD = 2  # tasks that wait for each process
+
+
+class InThisProcess(Executor):
+    """Runs a task when its result is asked for."""
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        return _Late(function, args)
+
+
+class _Late(Future[Any]):
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        super().__init__()
+        self._task = function, args
+
+    def result(self, timeout: float | None = None) -> Any:
+        function, args = self._task
+        return function(*args)
+
+
+class Workers:
+    """Worker processes, or this process if one is enough."""
+
+    def __init__(self, executor: Executor, number: int) -> None:
+        self._executor, self._number = executor, number
+
+    def in_order(
+        self, tasks: Iterable[tuple[Work, tuple[Slice, ...]]], done: Collection[str] = ()
+    ) -> Iterator[Found]:
+        """What work on each slice finds. tasks: taken when a process will soon be free.
+
+        done: partition folders of which no more is wanted; whoever takes the results may add to it.
+        """
+        source, waiting = iter(tasks), deque[tuple[Work, tuple[Slice, ...], Future[list[Found]]]]()
+        end: tuple[str, int] | None = None  # the segment of the slice before, and where that ended
+        try:
+            while True:
+                while len(waiting) < self._number * (1 + _AHEAD) and (task := next(source, None)) is not None:
+                    waiting.append((*task, self._executor.submit(search_each, *task)))
+                if not waiting:
+                    return
+                work, slices, future = waiting.popleft()
+                if slices[0].segment.partition_dir in done:
+                    future.cancel()
+                    continue
+                for found in self._all(work, slices, future, done):
+                    for one in _fitting(work, found, end):
+                        end = one.slice_.segment.uri, _end_of(one)
+                        yield one
+        finally:
+            for _, _, future in waiting:
+                future.cancel()
+
+    def _all(
+        self, work: Work, slices: tuple[Slice, ...], future: Future[list[Found]], done: Collection[str]
+    ) -> Iterator[Found]:
+        """What is found in each slice; interrupted ones go on here, as their matches are taken."""
+        while slices and slices[0].segment.partition_dir not in done:
+            results = future.result()
+            yield from results
+            last, slices = results[-1], slices[len(results) :]
+            if last.rest is not None:
+                slices = (_rest_of(last), *slices)
+            if slices:
+                future = self._executor.submit(search_each, work, slices)
+
+
+def _rest_of(found: Found) -> Slice:
+    assert found.rest is not None
+    return replace(found.slice_, start=found.rest, exact_start=True)
+
+
+def _end_of(found: Found) -> int:
+    return found.scan.report.totals.end if found.rest is None else found.rest
+
+
+def _fitting(work: Work, found: Found, end: tuple[str, int] | None) -> Iterator[Found]:
+    """What is found in a slice, or in its part behind the slice before, which ended at ``end``."""
+    slice_, totals = found.slice_, found.scan.report.totals
+    if end is None or end[0] != slice_.segment.uri or slice_.exact_start or found.scan.report.problem:
+        yield found
+        return
+    if end[1] >= slice_.stop:
+        return
+    if totals.begin == end[1]:
+        yield found
+        return
+    again = replace(slice_, start=end[1], exact_start=True)
+    while True:
+        found = work(again)
+        yield found
+        if found.rest is None:
+            return
+        again = _rest_of(found)
+
+
+@contextmanager
+def workers(number: int) -> Iterator[Workers]:
+    """Up to ``number`` processes."""
+    if number == 1:
+        yield Workers(InThisProcess(), 1)
+        return
+    executor = process_pool(number)
+    try:
+        yield Workers(executor, number)
+    finally:
+        executor.shutdown(cancel_futures=True)

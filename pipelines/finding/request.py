@@ -1,0 +1,286 @@
+"""What ``find`` looks for: its options, checked, as conditions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from pipelines.command.errors import UserError
+from pipelines.command.settings import nearest, option
+from pipelines.command.values import moment, one_of
+from udfs.committed import ABORTED, COMMITTED, OPEN
+from udfs.decoded import Bounds
+from udfs.search.conditions import (
+    Condition,
+    Contains,
+    Header,
+    InBounds,
+    IsNull,
+    JsonField,
+    Matches,
+    Not,
+    OneOf,
+    Prefix,
+    check_pattern,
+    compiled_path,
+)
+from udfs.search.segment_search import Search
+
+NOT = "not_"  # before the name of a condition: it must not hold
+_MOST = 1 << 63
+_INT64 = re.compile(r"-?[0-9]{1,19}")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to find, and how much of it.
+
+    keys: a match has one of them; none where keys are not given. offsets: a match lies in one of these
+    bounds. partitions, outcomes: a match has one of each set; none of it where the set comes with False.
+    committed: only what a READ_COMMITTED consumer gets. limit: matches, at most. only: "first"
+    or "last": so many of each partition; None: of all.
+    """
+
+    search: Search
+    keys: tuple[bytes, ...] = ()
+    offsets: tuple[Bounds, ...] = ()
+    since: int | None = None
+    partitions: tuple[tuple[frozenset[int], bool], ...] = ()
+    outcomes: tuple[tuple[frozenset[str], bool], ...] = ()
+    committed: bool = False
+    limit: int | None = None
+    only: str | None = None
+    trust_partitioner: bool = False
+    count: bool = False
+
+    @property
+    def needs_transactions(self) -> bool:
+        """Whether the outcomes of transactions decide what matches."""
+        return self.committed or bool(self.outcomes)
+
+    @property
+    def limit_of_a_log(self) -> int | None:
+        """Matches of one partition, at most."""
+        return (self.limit or 1) if self.only else self.limit
+
+    def takes(self, partition: int) -> bool:
+        """Whether records of a partition may match."""
+        return all((partition in numbers) == wanted for numbers, wanted in self.partitions)
+
+    def overlaps(self, first: int, last: int | None) -> bool:
+        """Whether offsets from ``first`` to ``last`` (None: the end) may be among those asked for."""
+        return not self.offsets or any(
+            (b.high is None or first < b.high) and (last is None or b.low is None or last >= b.low)
+            for b in self.offsets
+        )
+
+
+@dataclass
+class _Parts:
+    """What the options make."""
+
+    conditions: list[Condition] = field(default_factory=list)
+    keys: tuple[bytes, ...] = ()
+    offsets: tuple[Bounds, ...] = ()
+    since: int | None = None
+    partitions: list[tuple[frozenset[int], bool]] = field(default_factory=list)
+    outcomes: list[tuple[frozenset[str], bool]] = field(default_factory=list)
+
+
+def make_request(given: Mapping[str, Any], **others: Any) -> Request:
+    """The request of options by their names; ``not_key`` is the contrary of ``key``.
+
+    Raises a UserError for a wrong value. others: fields of Request.
+    """
+    parts = _Parts()
+    for name, values in given.items():
+        if values is None or values is False or values == [] or values == ():
+            continue
+        wanted, plain = not name.startswith(NOT), name.removeprefix(NOT)
+        texts = [values] if isinstance(values, str | bytes | int) else list(values)
+        try:
+            add = _ADD.get(plain)
+            if add is None:
+                raise UserError(f"unknown condition {name!r}{nearest(plain, _ADD)}")
+            add(parts, texts, wanted)
+        except (ValueError, TypeError) as error:
+            shown = option(plain) if wanted else f"--not {option(plain)}"
+            raise UserError(f"{shown} {error}") from None
+    only_transactional = any(wanted for _, wanted in parts.outcomes)
+    return Request(
+        Search(tuple(parts.conditions), only_transactional),
+        parts.keys,
+        parts.offsets,
+        parts.since,
+        tuple(parts.partitions),
+        tuple(parts.outcomes),
+        **others,
+    )
+
+
+# The options
+
+
+def _either(parts: _Parts, condition: Condition, wanted: bool) -> None:
+    parts.conditions.append(condition if wanted else Not(condition))
+
+
+def _key(parts: _Parts, texts: list[Any], wanted: bool) -> None:
+    keys = tuple(dict.fromkeys(key for text in texts for key in _keys(text)))
+    if wanted:
+        parts.keys = keys
+    _either(parts, OneOf("key", pa.array(keys, pa.binary())), wanted)
+
+
+def _keys(text: Any) -> Iterator[bytes]:
+    if not isinstance(text, str) or not text.startswith("@"):
+        yield _bytes(text, is_hex=True)
+        return
+    try:
+        with open(text[1:], "rb") as file:
+            content = file.read()
+    except OSError as error:
+        raise ValueError(f"{text}: cannot read the file: {error.strerror}") from None
+    lines = content.split(b"\0")
+    if len(lines) == 1:
+        lines = [line.removesuffix(b"\r") for line in content.split(b"\n")]
+    if not any(lines):
+        raise ValueError(f"{text}: the file holds no key")
+    yield from filter(None, lines)
+
+
+def _bytes(text: Any, is_hex: bool = False) -> bytes:
+    """The bytes of a text; of an argument of a command those that were typed. is_hex: after ``0x``."""
+    if isinstance(text, bytes):
+        return text
+    if not isinstance(text, str):
+        raise ValueError(f"must be a text or bytes, not {text!r}")
+    if is_hex and text.startswith("0x"):
+        try:
+            return bytes.fromhex(text[2:])
+        except ValueError:
+            raise ValueError(f"{text}: after 0x come pairs of hexadecimal digits") from None
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _key_prefix(parts: _Parts, texts: list[Any], wanted: bool) -> None:
+    for text in texts:
+        _either(parts, Prefix(_bytes(text, is_hex=True)), wanted)
+
+
+def _regex(column: str) -> Callable[[_Parts, list[Any], bool], None]:
+    def add(parts: _Parts, texts: list[Any], wanted: bool) -> None:
+        for text in texts:
+            try:
+                check_pattern(text)
+            except ValueError as error:
+                rule = "a regular expression of RE2 (no lookaround, no backreference)"
+                raise ValueError(f"must be {rule}; {text!r} does not compile: {error}") from None
+            _either(parts, Matches(column, text), wanted)
+
+    return add
+
+
+def _value_contains(parts: _Parts, texts: list[Any], wanted: bool) -> None:
+    for text in texts:
+        _either(parts, Contains(_bytes(text)), wanted)
+
+
+def _json(parts: _Parts, texts: list[Any], wanted: bool) -> None:
+    for text in texts:
+        _either(parts, _json_field(str(text)), wanted)
+
+
+def _json_field(text: str) -> JsonField:
+    """PATH=VALUE: the path ends at the first ``=`` before which it is one; a filter in it may hold others."""
+    why = "it has no ="
+    for place in [at for at, character in enumerate(text) if character == "="]:
+        try:
+            path = text[:place].strip()
+            compiled_path(path)
+            return JsonField(path, text[place + 1 :])
+        except ValueError as error:
+            why = str(error)
+    raise ValueError(
+        f"must be PATH=VALUE with a JSONPath, such as user.id=5 or $.items[0].name=x; {text!r}: {why}"
+    )
+
+
+def _header(parts: _Parts, texts: list[Any], wanted: bool) -> None:
+    for text in texts:
+        name, equals, value = str(text).partition("=")
+        if not name:
+            raise ValueError(f"must be NAME or NAME=VALUE, not {text!r}")
+        _either(parts, Header(name, _bytes(value) if equals else None), wanted)
+
+
+def _offset(parts: _Parts, texts: list[Any], wanted: bool) -> None:
+    bounds = tuple(_bounds(str(text)) for text in texts)
+    if wanted:
+        parts.offsets = bounds
+    _either(parts, InBounds("offset", bounds), wanted)
+
+
+def _bounds(text: str) -> Bounds:
+    low, colon, high = text.partition(":")
+    first, end = (_number(one) if one else None for one in (low, high))
+    if not colon and first is not None:
+        return Bounds(first, first + 1)
+    if (first is None and end is None) or (first is not None and end is not None and first >= end):
+        raise ValueError(f"must be N, or FROM:TO such as 100:200 for 100 to 199, 100: or :200, not {text!r}")
+    return Bounds(first, end)
+
+
+def _number(text: Any) -> int:
+    if not _INT64.fullmatch(str(text)) or not -_MOST <= int(text) < _MOST:
+        raise ValueError(f"must be a whole number, not {text!r}")
+    return int(text)
+
+
+def _since(parts: _Parts, texts: list[Any], wanted: bool) -> None:
+    since = max(map(moment, texts))
+    parts.since = since if wanted else None
+    _either(parts, InBounds("timestamp_ms", (Bounds(since, None),)), wanted)
+
+
+def _until(parts: _Parts, texts: list[Any], wanted: bool) -> None:
+    _either(parts, InBounds("timestamp_ms", (Bounds(None, min(map(moment, texts))),)), wanted)
+
+
+def _producer(parts: _Parts, texts: list[Any], wanted: bool) -> None:
+    _either(parts, OneOf("producer_id", pa.array(map(_number, texts), pa.int64())), wanted)
+
+
+def _transaction(parts: _Parts, texts: list[Any], wanted: bool) -> None:
+    outcome = one_of(OPEN, ABORTED, COMMITTED)
+    parts.outcomes.append((frozenset(map(outcome, texts)), wanted))
+
+
+def _partition(parts: _Parts, texts: list[Any], wanted: bool) -> None:
+    parts.partitions.append((frozenset(map(_number, texts)), wanted))
+
+
+def _tombstones(parts: _Parts, texts: list[Any], wanted: bool) -> None:
+    _either(parts, IsNull("value"), wanted)
+
+
+_ADD: dict[str, Callable[[_Parts, list[Any], bool], None]] = {
+    "key": _key,
+    "key_prefix": _key_prefix,
+    "key_regex": _regex("key"),
+    "value_contains": _value_contains,
+    "value_regex": _regex("value"),
+    "json": _json,
+    "header": _header,
+    "tombstones": _tombstones,
+    "partition": _partition,
+    "offset": _offset,
+    "since": _since,
+    "until": _until,
+    "producer": _producer,
+    "transaction": _transaction,
+}

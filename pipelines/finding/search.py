@@ -1,0 +1,195 @@
+"""The search over all logs: matches as they are found, and in the end what could not be searched."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+import pyarrow as pa
+
+from pipelines.finding.logs import Log, logs_to_search, tasks_of
+from pipelines.finding.ordered import Workers, workers
+from pipelines.finding.request import Request
+from pipelines.finding.slice_search import DECIDING, Found, ReadTransactions, Transactions, Work
+from pipelines.plan.slices import Segment, Slice
+from pipelines.scanning.findings import damages_of
+from pipelines.scanning.slice_scan import DamagedRange, SliceScan
+from pipelines.source.listing import Listing
+from udfs.committed import Delivery, Event, Outcomes, delivery
+from udfs.files import SCHEMA as SEGMENT_SCHEMA
+from udfs.search.segment_search import COLUMNS
+
+ALONE_BYTES = 1 << 20  # of segments that one process searches before another has started
+SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        *((name, SEGMENT_SCHEMA.field(name).type) for name in COLUMNS),
+        ("segment", pa.string()),
+        ("outcome", pa.string()),
+    ]
+)
+_EVENT = ("producer_id", "producer_epoch", "first_offset", "last_offset", "control_type")
+_NO_TRANSACTIONS = Transactions(Delivery(None, {}), Outcomes(()))
+
+
+@dataclass(frozen=True)
+class Unsearched:
+    """Bytes that could not be searched, in a log; of a whole file or folder ``damage`` is None."""
+
+    name: str
+    why: str
+    damage: DamagedRange | None = None
+
+
+@dataclass
+class Search:
+    """One search. Iterate once; then ``unsearched`` and the counts tell what was read.
+
+    passed_over: logs that were left out because the partitioner is trusted. searched_bytes: of segments that
+    were opened.
+    """
+
+    listing: Listing
+    request: Request
+    processes: int
+    max_batch_uncompressed: int
+    found: int = 0
+    passed_over: int = 0
+    segments: int = 0
+    unsearched: list[Unsearched] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._transactions: dict[str, Transactions] = {}
+        self._done: set[str] = set()
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Matches: topic, partition, segment, outcome, and COLUMNS; none where they are only counted."""
+        logs, self.passed_over = logs_to_search(self.listing, self.request)
+        self.unsearched += [Unsearched(uri, why) for uri, why in sorted(self.listing.unreadable.items())]
+        size = sum(segment.length for log in logs for segment in log.segments)
+        with workers(1 if size < ALONE_BYTES else self.processes) as pool:
+            for log, results in self._by_log(pool, logs):
+                for batch in self._of_log(pool, log, results):
+                    yield batch
+                    if self._is_enough:
+                        return
+
+    @property
+    def _is_enough(self) -> bool:
+        request = self.request
+        return request.only is None and request.limit is not None and self.found >= request.limit
+
+    def _by_log(self, pool: Workers, logs: Sequence[Log]) -> Iterator[tuple[Log, Iterator[Found]]]:
+        """Each log with what its slices hold, in the order in which they are searched."""
+        is_bounded = bool(self.request.offsets) or self.request.since is not None
+
+        def tasks() -> Iterator[tuple[Work, tuple[Slice, ...]]]:
+            for log in logs:
+                work = self._work(pool, log)
+                parts = [log.segments]
+                if self.request.only == "last":
+                    parts = [[segment] for segment in reversed(log.segments)]
+                for segments in parts:
+                    yield from ((work, task) for task in tasks_of(segments, is_bounded))
+
+        by_folder = {log.partition_dir: log for log in logs}
+        results = pool.in_order(tasks(), self._done)
+        for folder, of_log in groupby(results, lambda found: found.slice_.segment.partition_dir):
+            yield by_folder[folder], of_log
+
+    def _work(self, pool: Workers, log: Log) -> Work:
+        transactions = self._read_transactions(pool, log) if self.request.needs_transactions else None
+        most = None if self.request.only == "last" else self.request.limit_of_a_log
+        return Work(self.request, self.max_batch_uncompressed, transactions, most)
+
+    def _of_log(self, pool: Workers, log: Log, results: Iterator[Found]) -> Iterator[pa.RecordBatch]:
+        """The matches of a log, as many as are wanted of it."""
+        limit, is_last = self.request.limit_of_a_log, self.request.only == "last"
+        scans: dict[Segment, list[SliceScan]] = defaultdict(list)
+        held: list[tuple[Segment, pa.RecordBatch]] = []  # with ``--last``
+        count, before = 0, None
+        for found in results:
+            segment = found.slice_.segment
+            if is_last and _rows(held) >= (limit or 1) and before != segment:
+                break
+            before = segment
+            scans[segment].append(found.scan)
+            if self.request.count:
+                count += found.count
+            for batch in found.batches:
+                if is_last:
+                    held = _last([*held, (segment, batch)], limit or 1)
+                    continue
+                left = batch.num_rows if limit is None else min(batch.num_rows, limit - count)
+                count += left
+                if left:
+                    yield self._whole(pool, log, segment, batch[:left])
+            if found.is_past or (limit is not None and not is_last and count >= limit):
+                break
+        self._done.add(log.partition_dir)
+        self._note_damage(log, scans)
+        if self.request.count:
+            self.found += count if limit is None else min(count, limit)
+        for segment, batch in held:
+            yield self._whole(pool, log, segment, batch)
+        self._transactions.pop(log.partition_dir, None)
+
+    def _whole(self, pool: Workers, log: Log, segment: Segment, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Matches with the columns that the place of the segment, and the whole log, tell."""
+        self.found += batch.num_rows
+        has_any = batch.column("is_transactional").true_count > 0
+        transactions = self._read_transactions(pool, log) if has_any else _NO_TRANSACTIONS
+        rows = batch.num_rows
+        columns = {
+            "topic": pa.repeat(pa.scalar(log.topic), rows),
+            "partition": pa.repeat(pa.scalar(log.partition, pa.int32()), rows),
+            **{name: batch.column(name) for name in COLUMNS},
+            "segment": pa.repeat(pa.scalar(segment.segment), rows),
+            "outcome": transactions.outcomes.of(batch.select(DECIDING)),
+        }
+        return pa.RecordBatch.from_pydict(columns, SCHEMA)
+
+    def _read_transactions(self, pool: Workers, log: Log) -> Transactions:
+        """The transactions of a log: of each batch its header is read, of markers more."""
+        known = self._transactions.get(log.partition_dir)
+        if known is None:
+            work = ReadTransactions(self.max_batch_uncompressed)
+            tasks = ((work, task) for task in tasks_of(log.all_segments, is_bounded=False))
+            events: list[Event] = []
+            for found in pool.in_order(tasks):
+                rows = found.scan.transactional
+                events += zip(*(rows[name].tolist() for name in _EVENT), strict=True)
+            known = Transactions(delivery(events), Outcomes(events))
+            self._transactions[log.partition_dir] = known
+        return known
+
+    def _note_damage(self, log: Log, scans: dict[Segment, list[SliceScan]]) -> None:
+        for segment in sorted(scans, key=lambda one: one.file_base_offset):
+            self.segments += 1
+            problem = next((s.report.detail for s in scans[segment] if s.report.problem), None)
+            if problem is not None:
+                self.unsearched.append(Unsearched(segment.uri, problem))
+                continue
+            for damage in damages_of(segment, scans[segment], log.following(segment)):
+                first = segment.file_base_offset if damage.first_lost is None else damage.first_lost
+                if damage.first_lost is None or self.request.overlaps(first, damage.last_lost):
+                    self.unsearched.append(Unsearched(log.name, damage.detail, damage))
+
+
+def _rows(held: Sequence[tuple[Segment, pa.RecordBatch]]) -> int:
+    return sum(batch.num_rows for _, batch in held)
+
+
+def _last(held: Sequence[tuple[Segment, pa.RecordBatch]], most: int) -> list[tuple[Segment, pa.RecordBatch]]:
+    """The last matches, in the order of the log. held: of each segment in its order."""
+    ordered = sorted(held, key=lambda one: one[0].file_base_offset)
+    kept: list[tuple[Segment, pa.RecordBatch]] = []
+    for segment, batch in reversed(ordered):
+        left = min(most, batch.num_rows)
+        if left:
+            kept.append((segment, batch[batch.num_rows - left :]))
+        most -= left
+    return kept[::-1]

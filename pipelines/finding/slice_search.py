@@ -1,0 +1,192 @@
+"""Searches one slice of a segment in a worker process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.finding.request import Request
+from pipelines.plan.headers import is_older, start_for
+from pipelines.plan.slices import Slice
+from pipelines.scanning.slice_scan import Counting, SliceScan
+from udfs.committed import Delivery, Outcomes
+from udfs.decoded import Group, Range
+from udfs.format import layout as f
+from udfs.recovery.resync import Resynchronizer
+from udfs.search.segment_search import COLUMNS, SegmentSearch
+from udfs.segment_decoder import SegmentDecoder
+from udfs.source.byte_source import ByteSource, SourceError, local_path, open_source
+from udfs.spark.protocol import Problem, SliceReport
+
+DECIDING = ("offset", "producer_id", "producer_epoch", "is_transactional", "is_control")
+HELD_BYTES = 16 << 20  # of matches that a worker gives at a time
+
+
+class Transactions(NamedTuple):
+    """The transactions of a log."""
+
+    delivery: Delivery
+    outcomes: Outcomes
+
+
+@dataclass
+class Found:
+    """What a slice holds.
+
+    scan: what was read, its damage and transactions. batches: matches, with the columns ``COLUMNS``; none
+    where matches are counted. rest: where the search was interrupted, as its matches are many; None: it is
+    done. is_past: whether what follows in the log lies behind the offsets that are looked for.
+    """
+
+    slice_: Slice
+    scan: SliceScan
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    count: int = 0
+    rest: int | None = None
+    is_past: bool = False
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a worker does with a slice.
+
+    transactions: of the log, where outcomes decide. most: matches after which the rest need not be searched.
+    """
+
+    request: Request
+    max_batch_uncompressed: int
+    transactions: Transactions | None = None
+    most: int | None = None
+
+    def __call__(self, slice_: Slice) -> Found:
+        return _opened(slice_, self._search)
+
+    def _search(self, slice_: Slice, source: ByteSource, found: Found) -> None:
+        range_ = self._range(slice_, source)
+        if range_ is None:
+            return
+        request = self.request
+        columns = DECIDING if request.count else COLUMNS
+        search = SegmentSearch(
+            source, range_, request.search, columns, max_batch_uncompressed=self.max_batch_uncompressed
+        )
+        found.scan.report = replace(found.scan.report, totals=search.decoder.totals)
+        end = max((-1 if b.high is None else b.high for b in request.offsets), default=-1)
+        has_end = bool(request.offsets) and all(b.high is not None for b in request.offsets)
+        counting, held = Counting(found.scan, slice_.segment.modified // 1000), 0
+        for group, matches in search:
+            counting.add(group)
+            if matches is not None:
+                matches = self._decided(matches)
+                found.count += matches.num_rows
+                if matches.num_rows and not request.count:
+                    found.batches.append(matches)
+                    held += matches.nbytes
+            if has_end and _is_past(group, end):
+                found.is_past = True
+                break
+            is_enough = self.most is not None and found.count >= self.most
+            if (held >= HELD_BYTES or is_enough) and (rest := _end_of(group)) is not None:
+                found.rest = rest
+                break
+        counting.close()
+
+    def _range(self, slice_: Slice, source: ByteSource) -> Range | None:
+        """What to search of a slice; None if nothing of its segment can match."""
+        segment, start, since = slice_.segment, slice_.start, self.request.since
+        if start == 0 and local_path(segment.uri) is not None:
+            base, length = segment.file_base_offset, segment.length
+            if since is not None and is_older(source, segment.uri, base, length, since):
+                return None
+            lows = [b.low for b in self.request.offsets]
+            low = None if not lows or None in lows else min(lows)  # type: ignore[type-var]
+            start = start_for(source, segment.uri, base, length, low, since)
+            if not Resynchronizer(source, 0, length, None).headers.is_sound(start):
+                start = 0
+        return Range(segment.length, start, slice_.stop, slice_.exact_start, segment.has_successor)
+
+    def _decided(self, matches: pa.RecordBatch) -> pa.RecordBatch:
+        """Of the matches those whose transactions have the outcomes that are asked for."""
+        if self.transactions is None:
+            return matches
+        if self.request.committed:
+            matches = self.transactions.delivery.select(matches)
+        for names, wanted in self.request.outcomes:
+            outcomes = self.transactions.outcomes.of(matches)
+            is_in = pc.is_in(outcomes, value_set=pa.array(sorted(names)))
+            matches = matches.filter(is_in if wanted else pc.invert(is_in))
+        return matches
+
+
+@dataclass(frozen=True)
+class ReadTransactions:
+    """Reads the batches of transactions in a slice: their headers, and no records but the markers."""
+
+    max_batch_uncompressed: int
+
+    def __call__(self, slice_: Slice) -> Found:
+        return _opened(slice_, self._read)
+
+    def _read(self, slice_: Slice, source: ByteSource, found: Found) -> None:
+        length, has_successor = slice_.segment.length, slice_.segment.has_successor
+        range_ = Range(length, slice_.start, slice_.stop, slice_.exact_start, has_successor)
+        limit = self.max_batch_uncompressed
+        counting = Counting(found.scan, slice_.segment.modified // 1000)
+        decoder = SegmentDecoder(
+            source, range_, max_batch_uncompressed=limit, columns=(), content_crc=False, select=_are_markers
+        )
+        found.scan.report = replace(found.scan.report, totals=decoder.totals)
+        for group in decoder:
+            counting.add(group)
+        counting.close()
+
+
+def _are_markers(_: np.ndarray, batches: np.ndarray) -> np.ndarray:
+    return (batches["magic"] == f.MAGIC_V2) & (batches["attributes"] & f.CONTROL_MASK != 0)
+
+
+def _opened(slice_: Slice, work: Any) -> Found:
+    """What ``work`` finds in a slice; a problem where its segment can't be opened or read."""
+    segment = slice_.segment
+    report = SliceReport(slice_.group_id, segment.segment, slice_.start)
+    found = Found(slice_, SliceScan(report))
+    try:
+        source = open_source(segment.uri, slice_.stop)
+        try:
+            work(slice_, source, found)
+        finally:
+            source.close()
+    except SourceError as error:
+        problem = Problem.UNREADABLE
+        found.scan.report = replace(report, problem=problem, detail=str(error))
+    return found
+
+
+def _is_past(group: Group, end: int) -> bool:
+    """Whether a sound batch begins at or past an offset."""
+    sound = group.batches[(group.batches["fault"] == 0)]
+    return bool(len(sound)) and bool((sound["base_offset"] >= end).any())
+
+
+def _end_of(group: Group) -> int | None:
+    """Where the batches of a group end; None within a large batch."""
+    if group.holders is not None and group.holders is not group.batches:
+        return None
+    if not len(group.batches) or group.damages:
+        return None
+    return int(group.batches["position"][-1] + group.batches["size"][-1])
+
+
+def search_each(work: Any, slices: Sequence[Slice]) -> list[Found]:
+    """What ``work`` finds in slices one after another, up to one that was interrupted."""
+    found = []
+    for slice_ in slices:
+        found.append(work(slice_))
+        if found[-1].rest is not None:
+            break
+    return found

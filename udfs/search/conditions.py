@@ -1,0 +1,310 @@
+"""Conditions on records, each evaluated over whole Arrow columns.
+
+A condition names the columns of ``records`` that it reads. It gives bool[n] for record batches with these
+columns; a null never matches, so that ``Not`` holds for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from udfs.decoded import Bounds
+
+
+class Condition(Protocol):
+    """A condition on records."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of ``records`` that it reads."""
+
+    @property
+    def literals(self) -> tuple[bytes, ...]:
+        """Texts of which the bytes of every match hold one; none where there is no such text."""
+
+    def matches(self, records: pa.RecordBatch) -> np.ndarray:
+        """bool[n]: the records that match."""
+
+
+@dataclass(frozen=True)
+class Not:
+    """Holds where another condition does not."""
+
+    condition: Condition
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.condition.columns
+
+    @property
+    def literals(self) -> tuple[bytes, ...]:
+        return ()
+
+    def matches(self, records: pa.RecordBatch) -> np.ndarray:
+        return ~self.condition.matches(records)
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """A column is one of several values."""
+
+    column: str
+    values: pa.Array
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    @property
+    def literals(self) -> tuple[bytes, ...]:
+        return tuple(self.values.to_pylist()) if pa.types.is_binary(self.values.type) else ()
+
+    def matches(self, records: pa.RecordBatch) -> np.ndarray:
+        return _mask(pc.is_in(records.column(self.column), value_set=self.values))
+
+
+@dataclass(frozen=True)
+class InBounds:
+    """A column lies in one of several bounds."""
+
+    column: str
+    bounds: tuple[Bounds, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    @property
+    def literals(self) -> tuple[bytes, ...]:
+        return ()
+
+    def matches(self, records: pa.RecordBatch) -> np.ndarray:
+        values = records.column(self.column).to_numpy()
+        found = np.zeros(len(values), dtype=bool)
+        for low, high in self.bounds:
+            inside = np.ones(len(values), dtype=bool)
+            if low is not None:
+                inside &= values >= low
+            if high is not None:
+                inside &= values < high
+            found |= inside
+        return found
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """The key begins with a text."""
+
+    text: bytes
+    columns: tuple[str, ...] = ("key",)
+
+    @property
+    def literals(self) -> tuple[bytes, ...]:
+        return (self.text,)
+
+    def matches(self, records: pa.RecordBatch) -> np.ndarray:
+        return _mask(pc.starts_with(records.column(self.columns[0]), pattern=self.text))
+
+
+@dataclass(frozen=True)
+class Contains:
+    """The value contains a text."""
+
+    text: bytes
+    columns: tuple[str, ...] = ("value",)
+
+    @property
+    def literals(self) -> tuple[bytes, ...]:
+        return (self.text,)
+
+    def matches(self, records: pa.RecordBatch) -> np.ndarray:
+        return _mask(pc.match_substring(records.column(self.columns[0]), pattern=self.text))
+
+
+@dataclass(frozen=True)
+class Matches:
+    """A regular expression of RE2, whose time is linear in the text, is found in a column.
+
+    What is UTF-8 is matched as text, all else byte by byte: ``.`` is a character there, a byte here.
+    """
+
+    column: str
+    pattern: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    @property
+    def literals(self) -> tuple[bytes, ...]:
+        return ()
+
+    def matches(self, records: pa.RecordBatch) -> np.ndarray:
+        values = records.column(self.column)
+        as_text = pc.match_substring_regex(values.view(pa.string()), self.pattern)
+        if _is_text(values):
+            return _mask(as_text)
+        is_text = pa.array([_is_utf8(value) for value in values.to_pylist()])
+        return _mask(pc.if_else(is_text, as_text, pc.match_substring_regex(values, self.pattern)))
+
+
+def check_pattern(pattern: str) -> None:
+    """Raises a ValueError that says why a regular expression does not compile."""
+    try:
+        pc.match_substring_regex(pa.array([""]), pattern)
+    except pa.ArrowInvalid as error:
+        raise ValueError(str(error).removeprefix("Invalid regular expression: ")) from None
+
+
+def _is_text(values: pa.Array) -> bool:
+    try:
+        values.view(pa.string()).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _is_utf8(value: bytes | None) -> bool:
+    if value is None:
+        return False
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class IsNull:
+    """A column is null."""
+
+    column: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    @property
+    def literals(self) -> tuple[bytes, ...]:
+        return ()
+
+    def matches(self, records: pa.RecordBatch) -> np.ndarray:
+        return _mask(records.column(self.column).is_null())
+
+
+@dataclass(frozen=True)
+class Header:
+    """A header has this name, and this value where there is one to compare; a null value equals none."""
+
+    name: str
+    value: bytes | None = None
+    columns: tuple[str, ...] = ("headers",)
+
+    @property
+    def literals(self) -> tuple[bytes, ...]:
+        """A name with U+FFFD may be stored as other bytes, which are no UTF-8."""
+        if self.value:
+            return (self.value,)
+        return () if "\ufffd" in self.name else (self.name.encode(),)
+
+    def matches(self, records: pa.RecordBatch) -> np.ndarray:
+        lists = records.column("headers")
+        pairs, parents = lists.flatten(), pc.list_parent_indices(lists)
+        equal = pc.equal(pairs.field(0), pa.scalar(self.name))
+        if self.value is not None:
+            equal = pc.and_(equal, pc.equal(pairs.field(1), pa.scalar(self.value, pa.binary())))
+        found = np.zeros(len(lists), dtype=bool)
+        found[parents.to_numpy(zero_copy_only=False)[_mask(equal)]] = True
+        return found
+
+
+@dataclass(frozen=True)
+class JsonField:
+    """A JSONPath (RFC 9535) leads to a given value in a value that is JSON.
+
+    wanted: the text to compare with a string, or to compare as JSON.
+    """
+
+    path: str
+    wanted: str
+    columns: tuple[str, ...] = ("value",)
+
+    @property
+    def literals(self) -> tuple[bytes, ...]:
+        return ()
+
+    @cached_property
+    def _compiled(self) -> Any:
+        return compiled_path(self.path)
+
+    @cached_property
+    def _as_json(self) -> Any:
+        try:
+            return json.loads(self.wanted, parse_int=_integer)
+        except ValueError:
+            return self.wanted
+
+    def matches(self, records: pa.RecordBatch) -> np.ndarray:
+        values = records.column("value").to_pylist()
+        return np.fromiter((self._is_in(value) for value in values), dtype=bool, count=len(values))
+
+    def _is_in(self, value: bytes | None) -> bool:
+        if not value:
+            return False
+        try:
+            document = json.loads(value.decode(), parse_int=_integer)
+            nodes = self._compiled.findall(document)
+            return any(node == self.wanted or _same(node, self._as_json) for node in nodes)
+        except (ValueError, RecursionError):
+            return False
+
+
+def compiled_path(path: str) -> Any:
+    """A compiled JSONPath; its ``$`` may be left out. Raises a ValueError that says why it is none."""
+    import jsonpath  # which takes 0.1 s
+
+    try:
+        return jsonpath.compile(path)
+    except jsonpath.JSONPathError as error:
+        raise ValueError(str(error).splitlines()[0]) from None
+
+
+def _integer(digits: str) -> int | float:
+    """A number too long for Python's limit is a float, as in JavaScript."""
+    return int(digits) if len(digits) < 4000 else float(digits)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equality of JSON: true is not 1."""
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
+def _mask(found: pa.Array) -> np.ndarray:
+    """bool[n], false where the Arrow array is null."""
+    return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def columns_of(conditions: Iterable[Condition]) -> set[str]:
+    """The columns that conditions read."""
+    return {name for condition in conditions for name in condition.columns}
+
+
+def matching(conditions: Sequence[Condition], records: pa.RecordBatch) -> np.ndarray:
+    """int64[n]: numbers of the records for which all conditions hold."""
+    numbers = np.arange(records.num_rows)
+    for condition in conditions:
+        found = condition.matches(records)
+        if not found.all():
+            numbers = numbers[found]
+            if not len(numbers):
+                break
+            records = records.filter(pa.array(found))
+    return numbers
