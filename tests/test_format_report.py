@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
@@ -15,6 +16,7 @@ from pipelines import format_report
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
 from pipelines.lake.create import create_tables
+from pipelines.report.format_savings import Report
 from pipelines.report.savings_text import by_topic, to_json, to_text
 from pipelines.views.register import register
 from tests.support import as_command, logs
@@ -193,3 +195,25 @@ def test_the_command_prints_one_object(
     assert told["written"] is True
     assert format_report.main(given) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["written"] is False
+
+
+def test_a_codec_that_makes_a_topic_larger_is_not_the_best() -> None:
+    row: dict[str, object] = {"partition": 0, "magic": 2, "records": 9, "batches": 1, "monthly_cost": 1.0}
+    sizes = {"stored": 100, "v1": 110, "v2": 101}
+    rows = [
+        row
+        | {"topic": topic, "layout": layout, "codec": None if layout == "stored" else "none", "bytes": size}
+        for topic in ("random", "text", "untried")
+        for layout, size in sizes.items()
+    ]
+    for topic, size in (("random", 100), ("text", 99)):
+        zstd = {"layout": "v2", "codec": "zstd", "level": 3, "bytes": size, "monthly_cost": 0.5}
+        rows.append(row | zstd | {"topic": topic})
+    found = by_topic(Report("lake", "run", True, pa.Table.from_pylist(rows, FORMAT_SAVINGS.arrow_schema())))
+    names = ("codec", "level", "best", "best_monthly_cost")
+    told = {each["topic"]: tuple(each[name] for name in names) for each in found}
+    assert told == {
+        "random": ("keep", None, 100, 1.0),
+        "text": ("zstd", 3, 99, 0.5),
+        "untried": (None, None, None, None),
+    }

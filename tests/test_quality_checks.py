@@ -9,7 +9,16 @@ import pytest
 from tests.support.lake_rows import insert
 from tests.support.logs import batch, data, marker
 from tests.support.quality import LATER, NOW, add_log, measured, over_partitions
-from tests.support.segment_maker import GZIP, ZSTD, Batch, Message, Record, flip
+from tests.support.segment_maker import (
+    GZIP,
+    LOG_APPEND,
+    TRANSACTIONAL,
+    ZSTD,
+    Batch,
+    Message,
+    Record,
+    flip,
+)
 
 MINUTE, HOUR = 60_000, 3_600_000
 TOPIC = "it's a topic"
@@ -44,6 +53,14 @@ OLD = Message(magic=1, offset=0, value=b"old").encode()
 FLIPPED = flip(batch(6), -1)  # in the last value: its checksum is wrong
 UP = batch(6, leader_epoch=65536)
 MOVED = batch(6 + (1 << 16), 1)
+LATE_PRODUCER = batch(
+    0,
+    1,
+    flags=TRANSACTIONAL | LOG_APPEND,
+    producer_id=7,
+    base_timestamp=NOW - 48 * HOUR,
+    max_timestamp=NOW,
+)
 CASES: dict[str, list[tuple[bytes, float | None, bool]]] = {
     "crc_failure_rate": [
         (SOUND + FLIPPED + batch(9), 0.25, False),
@@ -96,6 +113,9 @@ CASES: dict[str, list[tuple[bytes, float | None, bool]]] = {
     "hanging_transactions": [
         (data(0, 7) + stamped(1, NOW + 16 * MINUTE), 16 * MINUTE, False),
         (data(0, 7) + stamped(1, NOW + 14 * MINUTE), 14 * MINUTE, True),
+        (LATE_PRODUCER + stamped(1, NOW + MINUTE), MINUTE, True),  # KIP-32
+        (data(0, 7) + stamped(1, NOW * 1000) + stamped(4, NOW + MINUTE), MINUTE, True),
+        (marker(0, 8) + data(1, 7, base_timestamp=NOW - 48 * HOUR) + marker(2, 8), 0, True),
         (data(0, 7) + stamped(1, NOW + 16 * MINUTE) + marker(4, 7), 0, True),
     ],
     "sequence_gaps": [
@@ -109,13 +129,16 @@ CASES: dict[str, list[tuple[bytes, float | None, bool]]] = {
     "timestamp_units": [
         (SOUND + stamped(6, NOW // 1000), 1, False),
         (SOUND + stamped(6, NOW * 1000), 1, False),
+        (SOUND + stamped(6, 5 * 10**10) + stamped(9, 5 * 10**14) + stamped(12, 2**61), 3, False),
         (SOUND + stamped(6, -1), 0, True),
         (SOUND, 0, True),
     ],
     "timestamp_future": [
         (SOUND + stamped(6, LATER + 2 * HOUR), 2 * HOUR, False),
         (SOUND + stamped(6, LATER + HOUR), HOUR, True),
-        (SOUND + stamped(6, (1 << 63) - 1), 0, True),
+        (SOUND + stamped(6, (1 << 63) - 1), (1 << 63) - 1 - LATER, False),
+        (SOUND + stamped(6, 2**61), 2**61 - LATER, False),
+        (SOUND + stamped(6, 253402300800000), 253402300800000 - LATER, False),  # year 10000
     ],
     "timestamp_order": [
         (stamped(0, NOW) + stamped(3, NOW + HOUR) + stamped(6, NOW - 24 * HOUR), 25 * HOUR, False),

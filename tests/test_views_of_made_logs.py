@@ -17,6 +17,7 @@ import pytest
 from kafka_log_lake import connect
 from pipelines.command.settings import Settings
 from pipelines.engine.spark import prepare
+from pipelines.sql.tokens import duckdb_text
 from pipelines.views.declared import VIEWS, View
 from tests.support import as_command
 from tests.support.answers import answer, same_in_both
@@ -74,8 +75,9 @@ def made_lake(spark: SparkSession, folder: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def ask(spark: SparkSession, made_lake: str) -> Ask:
-    return asking(spark, made_lake)
+def ask(made_lake: str) -> Ask:
+    database = connect(made_lake)
+    return lambda statement: database.sql(duckdb_text(statement)).to_arrow_table().to_pylist()
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,7 @@ def ask(spark: SparkSession, made_lake: str) -> Ask:
         f"timestamp_anomalies(max_future_ms => {3 * HOUR + 1}, max_disorder_ms => {2 * HOUR})",
         f"retention_report(retention_ms => {HOUR}, at_ms => {NOW + 4 * HOUR})",
         f"retention_report(retention_ms => -1, retention_bytes => 100, at_ms => {NOW})",
-        f"compaction_report(at_ms => {NOW + 1})",
+        f"compaction_report(at_ms => {NOW + 1}, min_compaction_lag_ms => 60000)",
         "offset_gaps",
         "lost_offsets",
         "hanging_transactions(timeout_ms => -1)",
@@ -209,6 +211,8 @@ def test_a_timestamp_out_of_order_in_a_later_segment_is_seen(ask: Ask) -> None:
 def segments_that_expire(folder: Path) -> None:
     for base, at in ((0, NOW), (1, NOW + 5 * HOUR), (2, NOW + HOUR), (3, NOW + 9 * HOUR)):
         put(folder / "expires-0", base, written(base, at))
+    put(folder / "mad-0", 0, written(0, 2**63 - 2))
+    put(folder / "mad-0", 1, written(1, 2**63 - 1))
     bare = put(folder / "expires-0", 4, written(4, -1))  # expires by the file's time
     os.utime(bare, ((NOW + 10 * HOUR) / 1000,) * 2)
 
@@ -222,6 +226,8 @@ def test_retention_by_time_deletes_from_the_start_alone(ask: Ask) -> None:
         return [(r["can_go"], r["held_by"]) for r in rows]
 
     own, earlier = "its own timestamp", "an earlier segment"
+    mad = ask(f"SELECT * FROM retention_report(retention_ms => {HOUR}) WHERE topic = 'mad'")
+    assert [(r["can_go"], r["expires_ms"], r["held_by"]) for r in mad] == [(False, None, own)] * 2
     assert report(NOW + HOUR)[0] == (False, own)
     assert report(NOW + HOUR + 1)[0] == (True, None)
     assert report(NOW + 4 * HOUR) == [
@@ -257,6 +263,31 @@ def test_retention_by_size_keeps_at_least_so_many_bytes(ask: Ask, folder: Path) 
         assert [r["can_go"] for r in rows] == expected, keep
     rows = ask("SELECT * FROM retention_report(retention_ms => -1) WHERE topic = 'sized'")
     assert {(r["can_go"], r["held_by"], r["expires_ms"]) for r in rows} == {(False, "no limit", None)}
+    assert [r["is_active"] for r in rows] == [False, False, False, True]
+
+
+@logs
+def segments_that_size_uncovers(folder: Path) -> None:
+    for base, at in ((0, NOW + 9 * HOUR), (1, NOW), (2, NOW + 9 * HOUR)):
+        put(folder / "uncovered-0", base, written(base, at))
+    put(folder / "uncovered-0", 3)
+
+
+def test_size_frees_first_and_uncovers_what_expired_behind(ask: Ask, folder: Path) -> None:
+    """UnifiedLog.deleteOldSegments: by size, then by time; an empty last segment never goes."""
+    _, second, third, _ = sizes(folder / "uncovered-0")
+
+    def report(ms: int, keep: int, at: int) -> list[tuple[str | None, str | None]]:
+        call = f"retention_report(retention_ms => {ms}, retention_bytes => {keep}, at_ms => {at})"
+        rows = ask(f"SELECT * FROM {call} WHERE topic = 'uncovered' ORDER BY file_base_offset")
+        return [(r["freed_by"], r["held_by"]) for r in rows]
+
+    own, empty = (None, "its own timestamp"), (None, "empty last segment")
+    assert report(HOUR, -1, NOW + 5 * HOUR) == [own, (None, "an earlier segment"), own, empty]
+    assert report(HOUR, second + third, NOW + 5 * HOUR) == [("size", None), ("time", None), own, empty]
+    assert report(HOUR, 0, NOW) == [("size", None)] * 3 + [empty]
+    assert report(-1, second, NOW) == [("size", None), ("size", None), (None, "size"), empty]
+    assert report(HOUR, -1, NOW + 99 * HOUR) == [("time", None)] * 3 + [empty]
 
 
 @logs
@@ -266,14 +297,51 @@ def tombstones(folder: Path) -> None:
     cleaned = Batch(gone, base_offset=0, base_timestamp=NOW, flags=DELETE_HORIZON).encode()
     dirty = Batch((Record(key=b"d", value=None), Record(key=b"b", value=b"v")), base_offset=3).encode()
     put(folder / "tombstones-0", 0, cleaned, dirty)
+    put(folder / "tombstones-0", 5, batch(5, 1))  # the cleaner leaves the active segment alone
 
 
 def test_tombstones_expire_at_the_delete_horizon_of_their_batch(ask: Ask) -> None:
-    for at, expired in ((NOW, 0), (NOW + 1, 1)):
+    for at, expired in ((NOW - 1, 0), (NOW, 1)):  # Cleaner.shouldRetainRecord: currentTime < deleteHorizonMs
         (row,) = ask(f"SELECT * FROM compaction_report(at_ms => {at}) WHERE topic = 'tombstones'")
         assert (row["tombstones"], row["expired_tombstones"]) == (2, expired)
     (row,) = ask("SELECT * FROM compaction_report WHERE topic = 'tombstones'")
     assert (row["expired_tombstones"], row["superseded_records"], row["first_dirty_offset"]) == (1, 1, 4)
+
+
+@logs
+def versions_of_a_key(folder: Path) -> None:
+    for name in ("now", "partly", "held"):
+        put(folder / f"{name}-0", 0, written(0, NOW), written(1, NOW))
+        put(folder / f"{name}-0", 2, *([data(2, 7)] if name == "held" else []), written(3, NOW + HOUR))
+        put(folder / f"{name}-0", 4, written(4, NOW + 2 * HOUR))
+    put(folder / "now-0", 5)  # just rolled
+    put(folder / "active-0", 0, written(0, NOW), written(1, NOW))
+
+
+@pytest.mark.parametrize(
+    ("topic", "lag", "freed_now", "freed_later", "stops_at", "held_by"),
+    [
+        ("now", 0, 3, 0, 5, "active segment"),
+        ("now", 3 * HOUR, 2, 1, 4, "min.compaction.lag.ms"),
+        ("now", 2**63 - 1, 0, 3, 0, "min.compaction.lag.ms"),
+        ("partly", 0, 2, 1, 4, "active segment"),
+        ("partly", 4 * HOUR, 1, 2, 2, "min.compaction.lag.ms"),
+        ("held", 0, 1, 0, 2, "open transaction"),
+        ("active", 0, 0, 1, 0, "active segment"),
+    ],
+)
+def test_compaction_frees_now_what_the_cleaner_can_reach(
+    ask: Ask, topic: str, lag: int, freed_now: int, freed_later: int, stops_at: int, held_by: str
+) -> None:
+    call = f"compaction_report(min_compaction_lag_ms => {lag}, at_ms => {NOW + 5 * HOUR - 1})"
+    (row,) = ask(f"SELECT * FROM {call} WHERE topic = '{topic}'")
+    size = row["record_bytes"] // row["records"]
+    assert (row["freed_now_records"], row["freed_now_bytes"]) == (freed_now, freed_now * size)
+    assert (row["freed_later_bytes"], row["superseded_records"]) == (
+        freed_later * size,
+        freed_now + freed_later,
+    )
+    assert (row["first_uncleanable_offset"], row["held_by"]) == (stops_at, held_by)
 
 
 @logs

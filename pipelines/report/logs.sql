@@ -58,6 +58,12 @@ SELECT b.*, coalesce(b.base_offset < s.file_base_offset OR (last_before < base_a
   AND NOT (b.base_offset > last_before AND b.last_offset < base_after)), false) AS misplaced
 FROM neighbours b JOIN log_segments s USING (file);
 
+CREATE TABLE log_times AS
+SELECT s.file, t.position, t.is_control, t.newest_ms, t.unit, t.modified_ms, t.credible_newest_ms
+FROM batch_times t JOIN log_segments s USING (topic, partition, segment);
+
+CREATE TABLE open_transactions AS FROM transaction_ages;
+
 -- The log cleaner leaves batches that span more offsets than they hold records, and delete horizons. A compacted log
 -- that shows neither can't be told from one that lost offsets
 CREATE TABLE compacted AS

@@ -18,6 +18,9 @@ import pyarrow as pa
 from pipelines.lake.address import table_path
 from pipelines.report.check import AGGREGATES, TOPIC, Check
 from pipelines.source.delta import read_rows
+from pipelines.sql.database import macros
+from pipelines.sql.tokens import view_text
+from pipelines.views.declared import SESSION_VIEWS, needed_names
 from udfs.format.report_tables import QUALITY_METRICS
 from udfs.format.schema import BATCHES, QUARANTINE, SEGMENTS, TRANSACTIONS
 
@@ -32,6 +35,7 @@ _COLUMNS = {
         *("record_count", "compression", "base_timestamp_ms", "max_timestamp_ms", "delete_horizon_ms"),
         *("leader_epoch", "producer_id", "producer_epoch", "base_sequence", "last_sequence", "is_control"),
         *("crc_stored", "crc_computed", "crc_ok", "payload_bytes", "uncompressed_bytes", "header_bytes"),
+        *("is_transactional", "control_type", "timestampType"),
         *("status", "error", "generation"),
     ),
     QUARANTINE: (
@@ -39,10 +43,19 @@ _COLUMNS = {
         "generation",
     ),
     TRANSACTIONS: (
-        *("topic", "partition", "partition_dir", "producer_id", "producer_epoch", "first_offset"),
+        *(
+            "topic",
+            "partition",
+            "partition_dir",
+            "producer_id",
+            "producer_epoch",
+            "first_offset",
+            "last_offset",
+        ),
         *("records", "outcome", "outcome_uncertain", "holds_last_stable_offset", "generation"),
     ),
 }
+_VIEWS = "batch_times transaction_ages"
 _MEMORY = "1GB"
 # Every partition has a row; a segment has one where it alone is above the threshold and its partition is too
 _OVER_PARTITIONS = """
@@ -96,9 +109,20 @@ def _load(database: duckdb.DuckDBPyConnection, address: str) -> None:
     for table, columns in _COLUMNS.items():
         rows = read_rows(table_path(address, table.name), table.arrow_schema(), columns)
         database.register(table.name, rows)
+    _create_views(database)
     database.execute(resources.files("pipelines.report").joinpath("logs.sql").read_text())
     for table in (SEGMENTS, BATCHES, QUARANTINE):
         database.unregister(table.name)  # frees the Arrow rows: the tables of logs.sql replace them
+
+
+def _create_views(database: duckdb.DuckDBPyConnection) -> None:
+    """The views that ``logs.sql`` reads, over the columns that are there."""
+    for macro in macros():
+        database.execute(macro)
+    needed = needed_names(_VIEWS, [table.name for table in _COLUMNS])
+    for view in SESSION_VIEWS:
+        if view.name in needed:
+            database.execute(f"CREATE VIEW {view.name} AS {view_text(view.select, {})}")
 
 
 def measure(

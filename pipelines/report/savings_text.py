@@ -15,7 +15,8 @@ from udfs.format.levels import CodecLevel
 _SHOWN = 30
 _WIDEST = 40
 
-# Of each topic, with the batches on disk, and with the codec that makes the least of them as V2
+# Of each topic, with the batches on disk, and with the codec that makes the least of them as V2; keep: none
+# makes less than what is stored
 _BY_TOPIC = """
 WITH sums AS (
   SELECT topic, layout, codec, level, CAST(sum(records) AS BIGINT) AS records,
@@ -32,9 +33,12 @@ WITH sums AS (
     any_value(monthly_cost) FILTER (layout = 'stored') AS monthly_cost
   FROM sums WHERE codec IS NULL OR codec = 'none' GROUP BY topic
 )
-SELECT plain.topic, plain.records, stored, v0, v1, v2, v3, best.codec, best.level, best.bytes AS best,
-  plain.monthly_cost, best.monthly_cost AS best_monthly_cost
-FROM plain LEFT JOIN best USING (topic) WHERE stored IS NOT NULL ORDER BY stored DESC, topic
+SELECT plain.topic, plain.records, stored, v0, v1, v2, v3,
+  CASE WHEN best.bytes >= stored THEN 'keep' ELSE best.codec END AS codec,
+  CASE WHEN best.bytes < stored THEN best.level END AS level,
+  CASE WHEN best.bytes >= stored THEN stored ELSE best.bytes END AS best, plain.monthly_cost,
+  CASE WHEN best.bytes >= stored THEN plain.monthly_cost ELSE best.monthly_cost END AS best_monthly_cost
+FROM (FROM plain WHERE stored IS NOT NULL) plain LEFT JOIN best USING (topic) ORDER BY stored DESC, topic
 """
 _HEAD = (
     "topic",

@@ -16,7 +16,7 @@
 --   is_by_broker boolean: The times are by a broker's clock: log append time, or a control batch. Else by a producer's
 --   first_ms bigint: Time of the first record, as stored; null where the header does not have it: a delete horizon, a wrapper of magic 1
 --   newest_ms bigint: Highest time of a record, as stored; -1 none
---   unit string: Unit of newest_ms (`timestamp_units`)
+--   unit string: Unit of newest_ms: milliseconds, as Kafka stores them, or one of `timestamp_units`
 --   modified_ms bigint: Modification time of the file; null before 2011, when there was no Kafka: it proves nothing
 --   credible_first_ms bigint: first_ms where it is credible; else null
 --   credible_newest_ms bigint: newest_ms where it is credible; else null
@@ -35,9 +35,9 @@ WITH timed AS (
   FROM timed
 )
 SELECT t.topic, t.partition, t.partition_dir, t.segment, t.file_base_offset, t.position, t.base_offset, t.producer_id,
-  t.is_control, t.is_marker, t.is_by_broker, t.first_ms, t.newest_ms, n.unit, t.modified_ms,
-  CASE WHEN f.unit = 'milliseconds' AND t.first_ms BETWEEN t.earliest_ms AND t.latest_ms THEN t.first_ms END AS credible_first_ms,
-  CASE WHEN n.unit = 'milliseconds' AND t.newest_ms BETWEEN t.earliest_ms AND t.latest_ms THEN t.newest_ms END AS credible_newest_ms
+  t.is_control, t.is_marker, t.is_by_broker, t.first_ms, t.newest_ms, coalesce(n.unit, 'milliseconds') AS unit, t.modified_ms,
+  CASE WHEN f.unit IS NULL AND t.first_ms BETWEEN t.earliest_ms AND t.latest_ms THEN t.first_ms END AS credible_first_ms,
+  CASE WHEN n.unit IS NULL AND t.newest_ms BETWEEN t.earliest_ms AND t.latest_ms THEN t.newest_ms END AS credible_newest_ms
 FROM bounded t
-JOIN timestamp_units n ON t.newest_ms BETWEEN n.lowest AND n.highest
+LEFT JOIN timestamp_units n ON t.newest_ms BETWEEN n.lowest AND n.highest
 LEFT JOIN timestamp_units f ON t.first_ms BETWEEN f.lowest AND f.highest

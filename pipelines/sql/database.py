@@ -58,7 +58,7 @@ def open_database(lake: str, statement: str = "", threads: int | None = None) ->
         raise UserError(f"DuckDB can't read {error}: use --engine spark") from None
     opened |= {name: OpenTable(known[name], {}) for name in needed & known.keys() - there.keys()}
     database = _database(address, opened, threads)
-    for macro in _macros():
+    for macro in macros():
         database.execute(macro)
     create_functions(database)
     for view in SESSION_VIEWS:
@@ -68,7 +68,8 @@ def open_database(lake: str, statement: str = "", threads: int | None = None) ->
     return database
 
 
-def _macros() -> Iterable[str]:
+def macros() -> Iterable[str]:
+    """Statements that create the functions of Spark that the views call."""
     text = resources.files("pipelines.sql").joinpath("macros.sql").read_text()
     return [line for line in text.splitlines() if line.startswith("CREATE")]
 

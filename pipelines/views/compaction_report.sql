@@ -1,7 +1,10 @@
--- What compaction would do to each log, by its committed records: versions of keys, bytes that it would free, tombstones.
--- Bytes are those of records (size_bytes), before compression
+-- What compaction would do to each log, by its committed records: versions of keys, bytes that it would free, now and
+-- later, tombstones. Bytes are those of records (size_bytes), before compression. The cleaner takes whole segments from
+-- the start of a log, up to the first that is active, has the last stable offset, or is too young
+-- (LogCleanerManager.cleanableOffsets)
 -- Parameters:
---   at_ms bigint DEFAULT NULL: the time, in ms since 1970, that is compared with delete horizons; now if it is not given
+--   at_ms bigint DEFAULT NULL: the time, in ms since 1970, that is compared with delete horizons and ages; now if it is not given
+--   min_compaction_lag_ms bigint DEFAULT 0: min.compaction.lag.ms of the topic
 -- Columns:
 --   topic string: Topic
 --   partition int: Partition
@@ -13,33 +16,69 @@
 --   versions_per_key double: Records with a key for each key
 --   most_versions bigint: Records of the key that has the most
 --   superseded_records bigint: Records that a later one of the same key replaces
---   superseded_bytes bigint: Their bytes: what compaction would free
+--   superseded_bytes bigint: Their bytes: what compaction would free, now and later
+--   freed_now_records bigint: Those of which a later one is before first_uncleanable_offset too: the next cleaning removes them
+--   freed_now_bytes bigint: Their bytes
+--   freed_later_bytes bigint: Bytes of the others: they stay until the segment of a later version can be cleaned
+--   first_uncleanable_offset bigint: Base offset of the first segment that the cleaner does not touch
+--   held_by string: Why it does not: active segment; open transaction: the last stable offset is in that segment; min.compaction.lag.ms: its highest timestamp is too young
 --   tombstones bigint: Keys whose last record is a tombstone
---   expired_tombstones bigint: Those whose batch has a delete horizon in the past: the next cleaning removes them
+--   expired_tombstones bigint: Those before first_uncleanable_offset whose batch has a delete horizon that is reached: the next cleaning removes them
 --   first_dirty_offset bigint: The first offset whose key came before: the cleaner has not cleaned past it; null where no key repeats
-WITH narrow AS (
+WITH stable AS (
+  SELECT topic, partition, partition_dir, min(first_offset) AS last_stable_offset
+  FROM current_transactions WHERE holds_last_stable_offset GROUP BY topic, partition, partition_dir
+), aged AS (
+  SELECT *, min_compaction_lag_ms > 0 AND CAST(largest_timestamp_ms AS DECIMAL(38, 0))
+    > CAST(coalesce(at_ms, unix_millis(current_timestamp)) AS DECIMAL(38, 0)) - min_compaction_lag_ms AS is_young
+  FROM segment_times
+), limits AS (
+  SELECT s.topic, s.partition, s.partition_dir, max(CASE WHEN s.is_active THEN s.file_base_offset END) AS active_offset,
+    -- the segment of the last stable offset; the first one where that is before it
+    coalesce(max(CASE WHEN s.file_base_offset <= t.last_stable_offset THEN s.file_base_offset END),
+      CASE WHEN max(t.last_stable_offset) IS NOT NULL THEN min(s.file_base_offset) END) AS open_offset,
+    min(CASE WHEN s.is_young AND NOT s.is_active THEN s.file_base_offset END) AS young_offset
+  FROM aged s LEFT JOIN stable t ON t.topic = s.topic AND t.partition = s.partition AND t.partition_dir = s.partition_dir
+  GROUP BY s.topic, s.partition, s.partition_dir
+), uncleanable AS (
+  SELECT *, least(active_offset, open_offset, young_offset) AS first_uncleanable_offset,
+    CASE WHEN open_offset < active_offset AND open_offset <= coalesce(young_offset, open_offset) THEN 'open transaction'
+      WHEN young_offset < active_offset THEN 'min.compaction.lag.ms' ELSE 'active segment' END AS held_by
+  FROM limits
+), narrow AS (
   -- long keys as their SHA-256: only whether keys are equal counts, and neither keys nor values are sorted
   SELECT c.topic, c.partition, s.partition_dir, c.segment, c.batch_position, c.offset, c.size_bytes,
-    CASE WHEN octet_length(c.key) < 32 THEN c.key ELSE unhex(sha2(c.key, 256)) END AS key, c.value IS NULL AS is_tombstone
+    CASE WHEN octet_length(c.key) < 32 THEN c.key ELSE unhex(sha2(c.key, 256)) END AS key, c.value IS NULL AS is_tombstone,
+    s.file_base_offset < u.first_uncleanable_offset AS is_cleanable
   FROM committed_records c JOIN segments s ON s.topic = c.topic AND s.partition = c.partition AND s.segment = c.segment
+  JOIN uncleanable u ON u.topic = s.topic AND u.partition = s.partition AND u.partition_dir = s.partition_dir
 ), versions AS (
-  SELECT *, lead(offset) OVER same_key IS NOT NULL AS is_superseded, row_number() OVER same_key AS version
+  SELECT *, lead(is_cleanable) OVER same_key AS is_cleanable_behind, row_number() OVER same_key AS version
   FROM narrow
   WINDOW same_key AS (PARTITION BY topic, partition, partition_dir, key ORDER BY offset, segment)
+), judged AS (
+  SELECT *, key IS NOT NULL AS has_key, key IS NOT NULL AND is_cleanable_behind IS NOT NULL AS is_superseded,
+    key IS NOT NULL AND is_cleanable AND coalesce(is_cleanable_behind, false) AS is_freed_now
+  FROM versions
 ), expired AS (
   SELECT topic, partition, segment, position
-  FROM published_batches WHERE delete_horizon_ms < coalesce(at_ms, unix_millis(current_timestamp))
+  FROM published_batches WHERE delete_horizon_ms <= coalesce(at_ms, unix_millis(current_timestamp))
 )
 SELECT v.topic, v.partition, v.partition_dir, count(*) AS records, sum(v.size_bytes) AS record_bytes,
-  count_if(v.key IS NULL) AS null_key_records, count_if(v.key IS NOT NULL AND v.version = 1) AS keys,
-  count(v.key) / nullif(CAST(count_if(v.key IS NOT NULL AND v.version = 1) AS DOUBLE), 0) AS versions_per_key,
-  CAST(coalesce(max(CASE WHEN v.key IS NOT NULL THEN v.version END), 0) AS BIGINT) AS most_versions,
-  count_if(v.key IS NOT NULL AND v.is_superseded) AS superseded_records,
-  coalesce(sum(CASE WHEN v.key IS NOT NULL AND v.is_superseded THEN v.size_bytes END), 0) AS superseded_bytes,
-  count_if(v.key IS NOT NULL AND v.is_tombstone AND NOT v.is_superseded) AS tombstones,
-  count_if(v.key IS NOT NULL AND v.is_tombstone AND NOT v.is_superseded AND e.position IS NOT NULL) AS expired_tombstones,
-  min(CASE WHEN v.key IS NOT NULL AND v.version > 1 THEN v.offset END) AS first_dirty_offset
-FROM versions v
+  count_if(NOT v.has_key) AS null_key_records, count_if(v.has_key AND v.version = 1) AS keys,
+  count(v.key) / nullif(CAST(count_if(v.has_key AND v.version = 1) AS DOUBLE), 0) AS versions_per_key,
+  CAST(coalesce(max(CASE WHEN v.has_key THEN v.version END), 0) AS BIGINT) AS most_versions,
+  count_if(v.is_superseded) AS superseded_records,
+  coalesce(sum(CASE WHEN v.is_superseded THEN v.size_bytes END), 0) AS superseded_bytes,
+  count_if(v.is_freed_now) AS freed_now_records,
+  coalesce(sum(CASE WHEN v.is_freed_now THEN v.size_bytes END), 0) AS freed_now_bytes,
+  coalesce(sum(CASE WHEN v.is_superseded AND NOT v.is_freed_now THEN v.size_bytes END), 0) AS freed_later_bytes,
+  u.first_uncleanable_offset, u.held_by,
+  count_if(v.has_key AND v.is_tombstone AND NOT v.is_superseded) AS tombstones,
+  count_if(v.has_key AND v.is_tombstone AND NOT v.is_superseded AND v.is_cleanable AND e.position IS NOT NULL) AS expired_tombstones,
+  min(CASE WHEN v.has_key AND v.version > 1 THEN v.offset END) AS first_dirty_offset
+FROM judged v
+JOIN uncleanable u ON u.topic = v.topic AND u.partition = v.partition AND u.partition_dir = v.partition_dir
 LEFT JOIN expired e ON e.topic = v.topic AND e.partition = v.partition AND e.segment = v.segment
   AND e.position = v.batch_position
-GROUP BY v.topic, v.partition, v.partition_dir
+GROUP BY v.topic, v.partition, v.partition_dir, u.first_uncleanable_offset, u.held_by

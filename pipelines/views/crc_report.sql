@@ -5,7 +5,7 @@
 --   magic tinyint: Message format; null for damaged bytes without a row in batches
 --   batches bigint: Rows in batches
 --   bytes bigint: Their bytes on disk
---   crc_failures bigint: Those whose own checksum is wrong
+--   crc_failures bigint: Those with a wrong checksum: their own, or that of a message inside a wrapper
 --   crc_failure_rate double: crc_failures / batches; null without batches
 --   damaged_bytes bigint: Bytes in quarantine
 SELECT topic, partition, magic, CAST(sum(batches) AS BIGINT) AS batches, CAST(sum(bytes) AS BIGINT) AS bytes,
@@ -15,7 +15,7 @@ SELECT topic, partition, magic, CAST(sum(batches) AS BIGINT) AS batches, CAST(su
 FROM (
   -- The bytes of a damaged batch are those in quarantine, because its length field may be wrong
   SELECT b.topic, b.partition, b.magic, 1 AS batches, coalesce(d.size_bytes, b.size_bytes) AS bytes,
-    CASE WHEN b.crc_ok THEN 0 ELSE 1 END AS failures, coalesce(d.size_bytes, 0) AS damaged
+    CASE WHEN b.crc_ok AND b.status <> 'corrupt' THEN 0 ELSE 1 END AS failures, coalesce(d.size_bytes, 0) AS damaged
   FROM published_batches b LEFT JOIN published_quarantine d ON d.topic = b.topic AND d.partition = b.partition
     AND d.segment = b.segment AND d.position = b.position
   UNION ALL

@@ -1,7 +1,6 @@
 -- Transactions that hold the last stable offset of their log for longer than a broker allows: no READ_COMMITTED consumer
 -- gets past them, and the log cleaner stops there. A transaction's age is the time of its log (`log_clocks`) less that of
--- its first batch (`batch_times`). Producers' clocks may be wrong, so each row has how certain it is, and why. A
--- transaction began after the markers before it and before the markers behind it, whatever its producer's clock says
+-- its first batch (`transaction_ages`). Producers' clocks may be wrong, so each row has how certain it is, and why
 -- Parameters:
 --   timeout_ms bigint DEFAULT 900000: transaction.max.timeout.ms of the brokers
 -- Columns:
@@ -36,48 +35,14 @@ WITH stuck AS (
     AND h.partition_dir = b.partition_dir
   WHERE b.status IN ('ok', 'suspect')
   GROUP BY b.topic, b.partition, b.partition_dir, h.last_stable_offset
-), first_batches AS (
-  SELECT t.topic, t.partition, t.partition_dir, t.producer_id, t.producer_epoch, t.first_offset, t.last_offset, t.records,
-    t.outcome_uncertain, min(b.credible_first_ms) AS first_ms,
-    min(CASE WHEN b.is_by_broker THEN b.credible_first_ms END) AS appended_ms
-  FROM current_transactions t LEFT JOIN batch_times b ON b.topic = t.topic AND b.partition = t.partition
-    AND b.partition_dir = t.partition_dir AND b.producer_id = t.producer_id AND b.base_offset = t.first_offset
-    AND NOT b.is_control
-  WHERE t.holds_last_stable_offset
-  GROUP BY t.topic, t.partition, t.partition_dir, t.producer_id, t.producer_epoch, t.first_offset, t.last_offset, t.records,
-    t.outcome_uncertain
-), places AS (
-  SELECT m.topic, m.partition, m.partition_dir, m.base_offset AS place, 0 AS is_start, CAST(NULL AS BIGINT) AS producer_id,
-    m.credible_newest_ms AS marker_ms
-  FROM batch_times m JOIN stuck h ON h.topic = m.topic AND h.partition = m.partition AND h.partition_dir = m.partition_dir
-  WHERE m.is_marker
-  UNION ALL
-  SELECT topic, partition, partition_dir, first_offset, 1, producer_id, NULL FROM first_batches
-), between_markers AS (
-  SELECT *,
-    max(marker_ms) OVER (PARTITION BY topic, partition, partition_dir ORDER BY place, is_start
-      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_ms,
-    min(marker_ms) OVER (PARTITION BY topic, partition, partition_dir ORDER BY place, is_start
-      ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS behind_ms
-  FROM places
-), bounded AS (
-  SELECT f.*, m.before_ms, coalesce(f.appended_ms, m.behind_ms) AS behind_ms
-  FROM first_batches f JOIN between_markers m ON m.topic = f.topic AND m.partition = f.partition
-    AND m.partition_dir = f.partition_dir AND m.producer_id = f.producer_id AND m.place = f.first_offset AND m.is_start = 1
-), aged AS (
-  SELECT b.*, c.now_ms, c.witness, c.certainty AS clock_certainty,
-    CASE WHEN first_ms IS NOT NULL THEN least(greatest(first_ms, coalesce(before_ms, first_ms)), coalesce(behind_ms, c.now_ms)) END AS began_ms,
-    coalesce(c.broker_ms - b.behind_ms > timeout_ms AND b.behind_ms >= coalesce(b.before_ms, b.behind_ms), false) AS is_certain
-  FROM bounded b JOIN log_clocks c ON c.topic = b.topic AND c.partition = b.partition AND c.partition_dir = b.partition_dir
 ), judged AS (
-  SELECT *, now_ms - began_ms AS open_ms,
-    CASE WHEN outcome_uncertain THEN 'its marker may lie in damaged bytes'
-      WHEN is_certain THEN 'by the brokers'' clock'
-      WHEN began_ms IS NULL THEN 'its first batch has no credible timestamp'
+  SELECT *, CASE WHEN outcome_uncertain THEN 'its marker may lie in damaged bytes'
+      WHEN proven_open_ms > timeout_ms THEN 'by the brokers'' clock'
+      WHEN open_ms IS NULL THEN 'its first batch has no credible timestamp'
       WHEN clock_certainty = 'unknown' THEN 'the newest timestamp is a producer''s, and the file''s modification time does not confirm it'
-      WHEN now_ms - began_ms > 604800000 THEN 'open for more than 7 days by a producer''s clock, which may be wrong'
+      WHEN open_ms > 604800000 THEN 'open for more than 7 days by a producer''s clock, which may be wrong'
       ELSE 'by a producer''s clock' END AS why
-  FROM aged
+  FROM transaction_ages WHERE open_ms IS NULL OR open_ms > timeout_ms
 )
 SELECT t.topic, t.partition, t.partition_dir, t.producer_id, t.producer_epoch, t.first_offset, t.last_offset, t.records,
   timestamp_millis(t.began_ms) AS began, t.open_ms, t.now_ms, t.witness,
@@ -89,4 +54,3 @@ SELECT t.topic, t.partition, t.partition_dir, t.producer_id, t.producer_epoch, t
     || replace(t.topic, '''', '''' || chr(92) || '''''') || ''' --partition ' || t.partition || ' --start-offset ' || t.first_offset
     END AS abort_command
 FROM judged t JOIN totals l ON l.topic = t.topic AND l.partition = t.partition AND l.partition_dir = t.partition_dir
-WHERE t.open_ms IS NULL OR t.open_ms > timeout_ms

@@ -1,5 +1,6 @@
--- Which segments a broker would delete with given settings, when, and what holds the others. A broker deletes from the
--- start of a log: a segment waits for those before it (UnifiedLog.deleteOldSegments)
+-- Which segments a broker would delete with given settings, why, when, and what holds the others. A broker deletes from
+-- the start of a log: first what lies before the log's start, then by size, then by time; a segment waits for those before
+-- it (UnifiedLog.deleteOldSegments). It deletes nothing that is not on all replicas in sync yet
 -- Parameters:
 --   retention_ms bigint DEFAULT 604800000: retention.ms of the topic; -1 for no limit
 --   retention_bytes bigint DEFAULT -1: retention.bytes of the topic; -1 for no limit
@@ -11,30 +12,47 @@
 --   segment string: Canonical URI of the segment file
 --   file_base_offset bigint: Base offset in the file's name
 --   length bigint: Length of the file
+--   is_active boolean: The last segment of its log: the broker rolls a new one before it deletes this one, and never deletes an empty one
 --   largest_timestamp_ms bigint: What the segment expires by: its highest timestamp, or the file's modification time where no record has one, or none was decoded
---   expires_ms bigint: When the broker can delete it, together with those before it; null with no limit of time
+--   expires_ms bigint: The last millisecond in which time keeps it, or a segment before it that size does not delete; null with no limit of time, where it goes without one, and past 2^63 - 1
 --   can_go boolean: The broker deletes it at the given time
---   held_by string: null if it can go; its own timestamp; an earlier segment: the segment has expired, one before it has not; no limit
-WITH newest AS (
-  SELECT segment, max(max_timestamp_ms) AS newest_ms
-  FROM published_batches WHERE status IN ('ok', 'suspect') GROUP BY segment
-), aged AS (
-  SELECT s.topic, s.partition, s.partition_dir, s.segment, s.file_base_offset, s.length,
-    CASE WHEN n.newest_ms >= 0 THEN n.newest_ms ELSE unix_millis(s.modified) END AS largest_timestamp_ms,
-    sum(s.length) OVER (PARTITION BY s.topic, s.partition, s.partition_dir ORDER BY s.file_base_offset) AS bytes_until,
-    sum(s.length) OVER (PARTITION BY s.topic, s.partition, s.partition_dir) AS log_bytes
-  FROM segments s LEFT JOIN newest n ON n.segment = s.segment
-), judged AS (
-  SELECT *, max(largest_timestamp_ms) OVER (
-      PARTITION BY topic, partition, partition_dir ORDER BY file_base_offset) AS largest_until_ms,
-    retention_bytes >= 0 AND bytes_until <= log_bytes - retention_bytes AS is_over_size,
-    coalesce(at_ms, unix_millis(current_timestamp)) - retention_ms AS oldest_kept_ms
-  FROM aged
+--   freed_by string: Which limit deletes it: log start: the folder began behind it when a later segment was first decoded; size; time; null if it stays
+--   held_by string: null if it can go; its own timestamp; an earlier segment: the segment has expired, one before it has not; size: no limit of time, and the log is not over that of size; empty last segment; no limit
+WITH started AS (
+  -- numbers of 38 digits: a broker subtracts in 64 bits, which wrap, and an engine would fail there
+  SELECT *, is_active AND length = 0 AS is_empty_last,
+    coalesce(next_file_base_offset <= log_start_offset, false) AS is_before_start,
+    CASE WHEN next_file_base_offset <= log_start_offset THEN 0 ELSE CAST(length AS DECIMAL(38, 0)) END AS counted_bytes,
+    CAST(coalesce(at_ms, unix_millis(current_timestamp)) AS DECIMAL(38, 0)) - largest_timestamp_ms AS unwrapped_age
+  FROM segment_times
+), summed AS (
+  SELECT *, sum(counted_bytes) OVER (PARTITION BY topic, partition, partition_dir ORDER BY file_base_offset
+      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS bytes_until,
+    sum(counted_bytes) OVER (PARTITION BY topic, partition, partition_dir) AS log_bytes,
+    CASE WHEN unwrapped_age > 9223372036854775807 THEN unwrapped_age - 18446744073709551616
+      WHEN unwrapped_age < -9223372036854775807 - 1 THEN unwrapped_age + 18446744073709551616 ELSE unwrapped_age END AS age_ms
+  FROM started
+), sized AS (
+  SELECT *, NOT is_before_start AND NOT is_empty_last AND retention_bytes >= 0 AND log_bytes >= retention_bytes
+      AND bytes_until <= log_bytes - retention_bytes AS is_over_size,
+    retention_ms >= 0 AND age_ms > retention_ms AS is_expired
+  FROM summed
+), freed AS (
+  SELECT *, min(CASE WHEN is_before_start OR is_over_size OR (is_expired AND NOT is_empty_last) THEN 1 ELSE 0 END) OVER (
+      PARTITION BY topic, partition, partition_dir ORDER BY file_base_offset
+      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) = 1 AS can_go,
+    max(CASE WHEN NOT is_before_start AND NOT is_over_size THEN largest_timestamp_ms END) OVER (
+      PARTITION BY topic, partition, partition_dir ORDER BY file_base_offset
+      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS largest_until_ms
+  FROM sized
 )
-SELECT topic, partition, partition_dir, segment, file_base_offset, length, largest_timestamp_ms,
-  CASE WHEN retention_ms >= 0 THEN largest_until_ms + retention_ms END AS expires_ms,
-  is_over_size OR (retention_ms >= 0 AND largest_until_ms < oldest_kept_ms) AS can_go,
-  CASE WHEN is_over_size OR (retention_ms >= 0 AND largest_until_ms < oldest_kept_ms) THEN NULL
-    WHEN retention_ms < 0 THEN 'no limit'
-    WHEN largest_timestamp_ms < oldest_kept_ms THEN 'an earlier segment' ELSE 'its own timestamp' END AS held_by
-FROM judged
+SELECT topic, partition, partition_dir, segment, file_base_offset, length, is_active, largest_timestamp_ms,
+  CASE WHEN retention_ms >= 0 AND NOT is_before_start AND NOT is_over_size AND largest_until_ms <= 9223372036854775807 - retention_ms
+    THEN largest_until_ms + retention_ms END AS expires_ms,
+  can_go, CASE WHEN is_before_start THEN 'log start' WHEN is_over_size THEN 'size' WHEN can_go THEN 'time' END AS freed_by,
+  CASE WHEN can_go THEN NULL
+    WHEN retention_ms < 0 AND retention_bytes < 0 THEN 'no limit'
+    WHEN is_empty_last THEN 'empty last segment'
+    WHEN retention_ms < 0 THEN 'size'
+    WHEN is_expired THEN 'an earlier segment' ELSE 'its own timestamp' END AS held_by
+FROM freed

@@ -1,5 +1,6 @@
 -- Records whose timestamps are missing, out of order, in the future or in a wrong unit, by segment and timestamp type.
--- A segment expires by its highest timestamp: one in the future keeps it, and all segments behind it, on disk
+-- A segment expires by its highest timestamp: one in the future keeps it, and all segments behind it, on disk. A file whose
+-- modification time is before 2011 does not show what is in the future
 -- Parameters:
 --   max_disorder_ms bigint DEFAULT 3600000: how far a timestamp may lie below the highest of the batches before it
 --   max_future_ms bigint DEFAULT 3600000: how far a timestamp may lie after the modification time of its segment's file
@@ -9,23 +10,25 @@
 --   partition_dir string: Canonical URI of the partition folder
 --   segment string: Canonical URI of the segment file
 --   timestampType int: 0 create time, 1 log append time, -1 none
---   anomaly string: none: no timestamp; out_of_order; future; seconds, microseconds, nanoseconds: a timestamp in that unit by mistake
+--   anomaly string: none: no timestamp; seconds, microseconds, nanoseconds: a timestamp in that unit by mistake (`timestamp_units`); future; out_of_order, by ordinary timestamps alone
 --   records bigint: Records that have it; for out_of_order the records of the batches in which one has it
 --   first_offset bigint: The first of them
 --   lowest_ms bigint: Lowest of their timestamps, as stored
 --   highest_ms bigint: Highest of their timestamps, as stored
 --   off_by_ms bigint: How far the worst one is off: below the highest before, or after the file's modification time; null for none
 --   blocked_bytes bigint: Bytes of the segment and of those behind it, which time-based retention keeps because of it; null where it blocks nothing
-WITH classified AS (
+WITH listed AS (
+  SELECT topic, partition, segment, CASE WHEN unix_millis(modified) >= 1293840000000 THEN unix_millis(modified) END AS modified_ms,
+    CAST(sum(CAST(length AS DECIMAL(38, 0))) OVER (PARTITION BY topic, partition, partition_dir
+      ORDER BY file_base_offset DESC) AS BIGINT) AS bytes_from_here
+  FROM segments
+), classified AS (
+  -- a wrong unit has a row in timestamp_units; the difference of any other number and a file's time is of 64 bits
   SELECT r.topic, r.partition, r.partition_dir, r.segment, r.file_base_offset, r.batch_position, r.offset, r.timestampType,
-    r.timestamp_ms, unix_millis(s.modified) AS modified_ms,
-    -- 2001 to 5138 as a number of seconds is 1970 to 1973 in milliseconds; 1973 on in microseconds is 5138 on
-    CASE WHEN r.timestamp_ms < 0 THEN 'none'
-      WHEN r.timestamp_ms BETWEEN 1000000000 AND 99999999999 THEN 'seconds'
-      WHEN r.timestamp_ms >= 100000000000000000 THEN 'nanoseconds'
-      WHEN r.timestamp_ms >= 100000000000000 THEN 'microseconds'
-      WHEN r.timestamp_ms > unix_millis(s.modified) + max_future_ms THEN 'future' ELSE 'ordinary' END AS anomaly
-  FROM published_records r JOIN segments s ON s.topic = r.topic AND s.partition = r.partition AND s.segment = r.segment
+    r.timestamp_ms, s.modified_ms, CASE WHEN u.unit IS NOT NULL THEN u.unit
+      WHEN r.timestamp_ms - s.modified_ms > max_future_ms THEN 'future' ELSE 'ordinary' END AS anomaly
+  FROM published_records r JOIN listed s ON s.topic = r.topic AND s.partition = r.partition AND s.segment = r.segment
+  LEFT JOIN timestamp_units u ON r.timestamp_ms BETWEEN u.lowest AND u.highest
   WHERE NOT r.is_control
 ), batched AS (
   SELECT topic, partition, partition_dir, segment, file_base_offset, batch_position, timestampType, anomaly, modified_ms,
@@ -38,20 +41,17 @@ WITH classified AS (
     ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS highest_before_ms
   FROM batched WHERE anomaly = 'ordinary'
 ), found AS (
-  SELECT topic, partition, partition_dir, segment, file_base_offset, timestampType, anomaly, records, first_offset, lowest_ms,
+  SELECT topic, partition, partition_dir, segment, timestampType, anomaly, records, first_offset, lowest_ms,
     highest_ms, CASE WHEN anomaly <> 'none' THEN highest_ms - modified_ms END AS off_by_ms,
-    anomaly <> 'none' AND highest_ms > modified_ms + max_future_ms AS is_blocking
+    CASE WHEN anomaly <> 'none' THEN highest_ms - modified_ms > max_future_ms END AS is_blocking
   FROM batched WHERE anomaly <> 'ordinary'
   UNION ALL
-  SELECT topic, partition, partition_dir, segment, file_base_offset, timestampType, 'out_of_order', records, first_offset,
+  SELECT topic, partition, partition_dir, segment, timestampType, 'out_of_order', records, first_offset,
     lowest_ms, highest_ms, highest_before_ms - lowest_ms, false
   FROM ordered WHERE highest_before_ms - lowest_ms > max_disorder_ms
-), sizes AS (
-  SELECT segment, sum(length) OVER (PARTITION BY topic, partition, partition_dir ORDER BY file_base_offset DESC) AS bytes_from_here
-  FROM segments
 )
 SELECT f.topic, f.partition, f.partition_dir, f.segment, f.timestampType, f.anomaly, sum(f.records) AS records,
   min(f.first_offset) AS first_offset, min(f.lowest_ms) AS lowest_ms, max(f.highest_ms) AS highest_ms,
-  max(f.off_by_ms) AS off_by_ms, CASE WHEN bool_or(f.is_blocking) THEN max(z.bytes_from_here) END AS blocked_bytes
-FROM found f JOIN sizes z ON z.segment = f.segment
+  max(f.off_by_ms) AS off_by_ms, max(CASE WHEN f.is_blocking THEN s.bytes_from_here END) AS blocked_bytes
+FROM found f JOIN listed s ON s.topic = f.topic AND s.partition = f.partition AND s.segment = f.segment
 GROUP BY f.topic, f.partition, f.partition_dir, f.segment, f.timestampType, f.anomaly

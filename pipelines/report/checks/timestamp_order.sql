@@ -1,10 +1,9 @@
--- Timestamps that are none, or in another unit, are left out
+-- Credible timestamps alone (batch_times)
 WITH plausible AS (
-  SELECT *, max(max_timestamp_ms) OVER (PARTITION BY log, stretch ORDER BY file, position
-    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS highest
-  FROM sound WHERE NOT is_control AND max_timestamp_ms BETWEEN 10000000000 AND 999999999999999
+  SELECT t.file, t.position, t.credible_newest_ms AS ms, max(t.credible_newest_ms) OVER (PARTITION BY s.log, s.stretch
+    ORDER BY t.file, t.position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS highest
+  FROM log_times t JOIN log_segments s USING (file) WHERE NOT t.is_control AND t.credible_newest_ms IS NOT NULL
 )
-SELECT file, highest - max_timestamp_ms AS amount, 'position ' || position || ': max timestamp '
-  || make_timestamp_ms(CAST(max_timestamp_ms AS BIGINT)) || ' follows '
-  || make_timestamp_ms(CAST(highest AS BIGINT)) AS detail
-FROM plausible WHERE highest > max_timestamp_ms
+SELECT file, highest - ms AS amount, 'position ' || position || ': max timestamp ' || make_timestamp_ms(ms)
+  || ' follows ' || make_timestamp_ms(highest) AS detail
+FROM plausible WHERE highest > ms

@@ -1,0 +1,59 @@
+-- For how long the transactions are open that hold the last stable offset of their log, in the time of the log
+-- (`log_clocks`). A transaction began after the markers before it and before the markers behind it, whatever its producer's
+-- clock says
+-- Columns:
+--   topic string: Topic
+--   partition int: Partition
+--   partition_dir string: Canonical URI of the partition folder
+--   producer_id bigint: Producer id
+--   producer_epoch smallint: Producer epoch of the data
+--   first_offset bigint: First offset of the transaction
+--   last_offset bigint: Last offset of its data
+--   records bigint: Its data records
+--   outcome_uncertain boolean: The marker may lie in damaged bytes
+--   began_ms bigint: Time of its first batch, between the markers around it; null where that is not credible (`batch_times`)
+--   open_ms bigint: now_ms less began_ms
+--   proven_open_ms bigint: For how long it is open at least, by the brokers' clock alone: from its own log append time, else from the marker behind it, to the newest; null where brokers stamped none, or their clocks disagree
+--   now_ms bigint: The time of the log
+--   witness string: Which clock gave it: broker, producer or file
+--   clock_certainty string: How certain it is: certain, likely or unknown
+WITH held_logs AS (
+  SELECT DISTINCT topic, partition, partition_dir FROM current_transactions WHERE holds_last_stable_offset
+), first_batches AS (
+  SELECT t.topic, t.partition, t.partition_dir, t.producer_id, t.producer_epoch, t.first_offset, t.last_offset, t.records,
+    t.outcome_uncertain, min(b.credible_first_ms) AS first_ms,
+    min(CASE WHEN b.is_by_broker THEN b.credible_first_ms END) AS appended_ms
+  FROM current_transactions t LEFT JOIN batch_times b ON b.topic = t.topic AND b.partition = t.partition
+    AND b.partition_dir = t.partition_dir AND b.producer_id = t.producer_id AND b.base_offset = t.first_offset
+    AND NOT b.is_control
+  WHERE t.holds_last_stable_offset
+  GROUP BY t.topic, t.partition, t.partition_dir, t.producer_id, t.producer_epoch, t.first_offset, t.last_offset, t.records,
+    t.outcome_uncertain
+), places AS (
+  SELECT m.topic, m.partition, m.partition_dir, m.base_offset AS place, 0 AS is_start, CAST(NULL AS BIGINT) AS producer_id,
+    m.credible_newest_ms AS marker_ms
+  FROM batch_times m JOIN held_logs h ON h.topic = m.topic AND h.partition = m.partition AND h.partition_dir = m.partition_dir
+  WHERE m.is_marker
+  UNION ALL
+  SELECT topic, partition, partition_dir, first_offset, 1, producer_id, NULL FROM first_batches
+), between_markers AS (
+  SELECT *,
+    max(marker_ms) OVER (PARTITION BY topic, partition, partition_dir ORDER BY place, is_start
+      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_ms,
+    min(marker_ms) OVER (PARTITION BY topic, partition, partition_dir ORDER BY place, is_start
+      ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS behind_ms
+  FROM places
+), bounded AS (
+  SELECT f.*, m.before_ms, coalesce(f.appended_ms, m.behind_ms) AS behind_ms
+  FROM first_batches f JOIN between_markers m ON m.topic = f.topic AND m.partition = f.partition
+    AND m.partition_dir = f.partition_dir AND m.producer_id = f.producer_id AND m.place = f.first_offset AND m.is_start = 1
+), aged AS (
+  SELECT b.*, c.now_ms, c.witness, c.certainty AS clock_certainty,
+    CASE WHEN b.first_ms IS NOT NULL THEN least(greatest(b.first_ms, coalesce(b.before_ms, b.first_ms)),
+      coalesce(b.behind_ms, c.now_ms)) END AS began_ms,
+    CASE WHEN b.behind_ms >= coalesce(b.before_ms, b.behind_ms) THEN c.broker_ms - b.behind_ms END AS proven_open_ms
+  FROM bounded b JOIN log_clocks c ON c.topic = b.topic AND c.partition = b.partition AND c.partition_dir = b.partition_dir
+)
+SELECT topic, partition, partition_dir, producer_id, producer_epoch, first_offset, last_offset, records, outcome_uncertain,
+  began_ms, now_ms - began_ms AS open_ms, proven_open_ms, now_ms, witness, clock_certainty
+FROM aged
