@@ -25,7 +25,7 @@ from pipelines.command.settings import CATALOG, Settings, make_settings
 from pipelines.execute import job
 from pipelines.execute.decode import Decoded, Decoder
 from pipelines.execute.slice_rows import Reader, choose_mode
-from pipelines.execute.summary import Summary, TopicTotals, print_summary
+from pipelines.execute.summary import Summary, TopicTotals, print_round, print_summary
 from pipelines.execute.watch import Batching, check_settings, watch
 from pipelines.lake.address import open_lake
 from pipelines.lake.commit import LakeWriter
@@ -117,15 +117,17 @@ def decode_segments(spark: SparkSession, source: str | Sequence[str], **settings
 
 def _job(on_demand: SparkOnDemand, settings: Settings) -> None:
     check_settings(settings)
-    batching, told = Batching(settings), False
+    batching, is_first = Batching(settings), True
 
     def once() -> None:
-        nonlocal told
+        nonlocal is_first
         summary = _run(on_demand, settings, batching.is_due)
         batching.done()
-        if summary.segments or not told:
+        if settings.watch and not settings.json and not is_first:
+            print_round(summary)
+        elif summary.segments or is_first:
             print_summary(summary, settings.json)
-            told = True
+        is_first = False
         if settings.fail_on_damage and summary.is_damaged:
             raise DamageFound(summary.verdict().sentence)
 

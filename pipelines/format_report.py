@@ -33,7 +33,8 @@ def _job(on_demand: SparkOnDemand, settings: Settings) -> None:
     began = time.monotonic()
     report = format_savings.run(on_demand, settings)
     seconds = time.monotonic() - began
-    print(savings_text.to_json(report, seconds) if settings.json else savings_text.to_text(report, seconds))
+    to_text = savings_text.to_json if settings.json else savings_text.to_text
+    print(to_text(report, seconds, settings.currency))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,7 +15,7 @@ from pipelines.command.errors import UserError
 from tests.support.corpus import ROOT, oracle_records, segments
 from tests.support.logs import batch, data, marker, put
 from tests.test_corpus_in_tables import consumed
-from udfs import read_segment
+from udfs import decode_segment, read_segment
 from udfs.decoded import Damage
 from udfs.files import SCHEMA, DamageError, DamageWarning
 
@@ -59,14 +61,46 @@ def test_damage_can_raise() -> None:
 def test_a_file_that_is_no_segment_says_so(tmp_path: Path) -> None:
     path = tmp_path / "photo.jpg"
     path.write_bytes(b"\xff\xd8\xff\xe0" + b"jpeg" * 1000)
-    with pytest.warns(DamageWarning, match=r"photo.jpg is no Kafka log segment \(") as told:
-        assert read_segment(path).num_rows == 0
-    assert len(told) == 1
+    with pytest.raises(DamageError, match=r"photo.jpg is no Kafka log segment \("):
+        read_segment(path)
+    assert read_segment(path, on_damage="ignore").num_rows == 0
+    short = tmp_path / "hostname"
+    short.write_text("node-1\n")
+    with pytest.raises(ValueError, match="hostname is no Kafka log segment: no record batch in its 7 bytes"):
+        read_segment(short)
+    torn = put(tmp_path / "a-0", 0, batch(0)[:40])
+    assert read_segment(torn).num_rows == 0, "the first batch of a segment that is being written"
     sound = tmp_path / "sound.log"
     sound.write_bytes(batch(0) + b"\xff" * 100 + batch(3))
     with pytest.warns(DamageWarning) as told:
         read_segment(sound)
     assert "is no Kafka log segment" not in str(told[0].message)
+
+
+@pytest.mark.parametrize(("path", "hint"), [(5, "not 5"), (b"a.log", r"os.fsdecode\(\) makes a str of it")])
+def test_what_is_no_path_is_refused(path: Any, hint: str) -> None:
+    with pytest.raises(TypeError, match=rf"path must be a str or an os.PathLike, not .*{hint}|{hint}"):
+        read_segment(path)
+
+
+def test_keyword_arguments_are_declared() -> None:
+    names = inspect.signature(read_segment).parameters.keys()
+    assert names == inspect.signature(decode_segment).parameters.keys()
+    assert "on_damage" in names
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda: read_segment(DAMAGED),
+        lambda: list(decode_segment(DAMAGED)),
+        lambda: list(decode_folder(DAMAGED)),
+    ],
+)
+def test_a_warning_shows_the_line_of_the_caller(read: Any) -> None:
+    with pytest.warns(DamageWarning) as told:
+        read()
+    assert told[0].filename == __file__
 
 
 def test_another_word_for_on_damage_is_refused() -> None:

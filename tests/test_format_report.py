@@ -103,7 +103,7 @@ def test_a_very_large_record_is_in_no_sample(spark: SparkSession, lake: str, tmp
     assert estimated["sample_bytes_in"] < 1000
     exact = {row["topic"]: row["bytes"] for row in rows if row["basis"] == "exact"}
     assert exact == {"both": len(large) + len(logs.batch(1, 3)), "large": len(large)}
-    (told,) = [line.split() for line in to_text(report, 1.0).splitlines() if line.startswith("large ")]
+    (told,) = [line.split() for line in to_text(report, 1.0, "EUR").splitlines() if line.startswith("large ")]
     assert told[8:10] == ["-", "-"]
 
 
@@ -127,10 +127,12 @@ def test_hostile_names_are_names(spark: SparkSession, lake: str, tmp_path: Path)
     asked = small_lake(spark, lake, tmp_path / "logs", topic)
     report = format_report.run(spark, asked)
     assert {row["topic"] for row in report.rows.to_pylist()} == {topic}
-    shown = to_text(report, 1.0)
+    shown = to_text(report, 1.0, "EUR")
+    assert "EUR a month" in shown
+    assert "v3: a proposal that never became a format of Kafka" in shown
     assert "\x1b" not in shown
     assert r"a'b `c` {d} \x1b[31m %41 ü\u202e" in shown
-    assert json.loads(to_json(report, 1.0))["topics"][0]["topic"] == topic
+    assert json.loads(to_json(report, 1.0, "EUR"))["topics"][0]["topic"] == topic
 
 
 def test_the_summary_adds_up_partitions(spark: SparkSession, lake: str, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 import threading
 
@@ -10,7 +11,7 @@ import pytest
 
 from pipelines.command import status
 from pipelines.command.tables import size_text, text_lines
-from pipelines.execute.summary import Summary, TopicTotals
+from pipelines.execute.summary import Summary, TopicTotals, print_round
 
 
 class Terminal(io.StringIO):
@@ -111,6 +112,19 @@ def test_a_summary_tells_of_each_topic_and_of_damage_first() -> None:
     assert lines[-1] == (
         "verdict: not sound: 3 segments (2.0 MB) and 3 known segments (by length and fingerprint) checked, "
         "over 99.9% of the bytes are sound; 2 damaged ranges (1,000 bytes); lost: what lost_offsets names"
+    )
+
+
+def test_a_round_of_watch_is_one_line_with_its_time(capsys: pytest.CaptureFixture[str]) -> None:
+    summary = Summary("run", "/lake", seconds=2.0)
+    print_round(summary)
+    summary.add("a", 0, TopicTotals(batches=1, records=10, bytes=1_000_000, damaged=1))
+    summary.damaged_bytes = 70
+    print_round(summary)
+    idle, busy = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ nothing new to decode", idle)
+    assert busy.endswith(
+        "Z decoded 1 segment (1.0 MB) in 2.0 s, 500.0 kB/s, 10 records, 1 damaged range (70 bytes)"
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import sys
 import warnings
 from collections.abc import Callable, Collection, Iterator
 from typing import Literal
@@ -18,6 +20,8 @@ from udfs.kernels.record_columns import NAMES
 from udfs.segment_decoder import MAX_BATCH_UNCOMPRESSED, WINDOW_BYTES, SegmentDecoder
 from udfs.source.byte_source import FileSource
 
+_SEGMENT = re.compile(r"\d{20}\.log")
+_OURS = ("udfs", "pipelines", "kafka_log_lake")
 _WAYS = ("warn", "raise", "ignore")
 OnDamage = Callable[[Damage], None] | Literal["warn", "raise", "ignore"]
 
@@ -57,9 +61,11 @@ def decode_segment(
     marker may be in a later one; a ``Delivery`` spares that. on_damage: "warn" issues a
     DamageWarning for each damaged range, "raise" raises a DamageError at the first, "ignore" says nothing; a
     callable gets each Damage. Yields record batches in the order of the log, a single one without rows if
-    there is no record. Raises FileNotFoundError, PermissionError, and ValueError for another on_damage or
-    column, or for no column.
+    there is no record. Raises TypeError for a path that is no str or PathLike, FileNotFoundError,
+    IsADirectoryError, PermissionError, and ValueError for another on_damage or column, for no column, and for
+    a file without any batch and without a segment's name, unless on_damage takes care of it.
     """
+    _check_path(path)
     if not callable(on_damage) and on_damage not in _WAYS:
         raise ValueError(f"on_damage must be one of {', '.join(_WAYS)}, or a callable, not {on_damage!r}")
     schema = SCHEMA if columns is None else _selected(columns)
@@ -96,8 +102,33 @@ def decode_segment(
                 yield records
     finally:
         source.close()
+    if not batches and length and decoder.totals.tail != "zeros" and on_damage in ("warn", "raise"):
+        _refuse_other_file(os.fspath(path), length)
     if not rows:
         yield pa.RecordBatch.from_arrays([pa.array([], each.type) for each in wanted], schema=wanted)
+
+
+def _check_path(path: object) -> None:
+    if not isinstance(path, str | os.PathLike):
+        hint = ": os.fsdecode() makes a str of it" if isinstance(path, bytes) else ""
+        raise TypeError(f"path must be a str or an os.PathLike, not {path!r}{hint}")
+
+
+def _refuse_other_file(path: str, length: int) -> None:
+    """Raises a ValueError where a file that holds no batch does not even have a segment's name."""
+    if not _SEGMENT.fullmatch(os.path.basename(path)):
+        raise ValueError(
+            f"{path} is no Kafka log segment: no record batch in its {length:,} bytes; "
+            'on_damage="ignore" reads it all the same'
+        )
+
+
+def _outside() -> int:
+    """The stacklevel of a warning that shows the first line of code outside this project."""
+    level, frame = 2, sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _OURS:
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _tell(path: str, damage: Damage, is_whole: bool, on_damage: OnDamage) -> None:
@@ -107,9 +138,9 @@ def _tell(path: str, damage: Damage, is_whole: bool, on_damage: OnDamage) -> Non
     elif on_damage != "ignore":
         what = f"{damage.reason} at byte {damage.position:,}, {damage.size:,} bytes: {damage.detail}"
         message = f"{path} is no Kafka log segment ({what})" if is_whole else f"{path}: {what}"
-        if on_damage == "raise":
+        if on_damage == "raise" or (is_whole and not _SEGMENT.fullmatch(os.path.basename(path))):
             raise DamageError(message, damage)
-        warnings.warn(DamageWarning(message), stacklevel=3)
+        warnings.warn(DamageWarning(message), stacklevel=_outside())
 
 
 def _selected(columns: Collection[str]) -> pa.Schema:
@@ -128,6 +159,17 @@ def _with_segment(records: pa.RecordBatch, segment: pa.Array, at: int) -> pa.Rec
     return records.add_column(at, "segment", column)
 
 
-def read_segment(path: str | os.PathLike[str], **options: object) -> pa.Table:
-    """All records of one segment file as one table. options: those of ``decode_segment``."""
-    return pa.Table.from_batches(decode_segment(path, **options))  # type: ignore[arg-type]
+def read_segment(
+    path: str | os.PathLike[str],
+    *,
+    start: int = 0,
+    window_bytes: int = WINDOW_BYTES,
+    max_batch_uncompressed: int = MAX_BATCH_UNCOMPRESSED,
+    columns: Collection[str] | None = None,
+    committed: bool | Delivery = False,
+    on_damage: OnDamage = "warn",
+) -> pa.Table:
+    """All records of one segment file as one table. For the arguments and errors see ``decode_segment``."""
+    limits = {"window_bytes": window_bytes, "max_batch_uncompressed": max_batch_uncompressed}
+    chosen = {"columns": columns, "committed": committed, "on_damage": on_damage}
+    return pa.Table.from_batches(decode_segment(path, start=start, **limits, **chosen))  # type: ignore[arg-type]

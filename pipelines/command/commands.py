@@ -74,6 +74,7 @@ _ONLY_FOR_REPORTS = (
     "codec_levels",
     "sample_batches",
     "price_per_gb_month",
+    "currency",
     "replication_factor",
     "retention_days",
 )

@@ -24,6 +24,7 @@ from pipelines.command.values import (
     byte_text,
     codec_levels,
     count,
+    currency,
     flag,
     identifier,
     memory,
@@ -124,6 +125,7 @@ class Settings:
         200, count, "batches of each topic, partition and magic that are compressed to try a codec", "N"
     )
     price_per_gb_month: float = _setting(0.08, amount, "price of 10^9 stored bytes for a month", "PRICE")
+    currency: str = _setting("USD", currency, "currency of the price, with which costs are printed", "CODE")
     replication_factor: int = _setting(3, count, "copies that the cluster keeps", "N")
     retention_days: float = _setting(7.0, amount, "days until retention deletes a record", "DAYS")
     watch: bool = _setting(False, flag, "do it again and again, until SIGTERM or Ctrl-C")

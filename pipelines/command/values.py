@@ -87,6 +87,12 @@ def amount(value: object) -> float:
     return float(value)
 
 
+def currency(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch("[A-Z]{3}", value):
+        raise ValueError(f"must be the three letters of a currency, such as USD or EUR, not {value!r}")
+    return value
+
+
 def codec_levels(value: object) -> str:
     """Codecs with their levels, in the text of ``udfs.format.levels.parse_levels``."""
     try:

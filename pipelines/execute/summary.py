@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -334,6 +335,18 @@ def print_summary(summary: Summary, as_json: bool) -> None:
     else:
         print(summary.to_text())
     sys.stdout.flush()
+
+
+def print_round(summary: Summary) -> None:
+    """Logs the warnings, and prints a round of ``--watch`` as one line that begins with the time."""
+    for text in summary.warnings if summary.segments else ():
+        log.warning("%s", text)
+    text = summary.headline()
+    if summary.segments:
+        text += f", {counted_noun(summary.records, 'record')}"
+    if summary.damaged:
+        text += f", {counted_noun(summary.damaged, 'damaged range')} ({summary.damaged_bytes:,} bytes)"
+    print(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text}", flush=True)
 
 
 def _print_rich(summary: Summary) -> None:

@@ -51,7 +51,7 @@ _HEAD = (
     "v2 to v1",
     "best codec",
     "with it",
-    "a month",
+    "{} a month",
     "then",
 )
 
@@ -65,7 +65,7 @@ def by_topic(report: Report) -> list[dict[str, Any]]:
         return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
 
-def to_json(report: Report, seconds: float) -> str:
+def to_json(report: Report, seconds: float, currency: str) -> str:
     """The object of ``--json``, on one line."""
     told = {
         "run_id": report.run_id,
@@ -73,34 +73,37 @@ def to_json(report: Report, seconds: float) -> str:
         "written": report.is_new,
         "rows": report.rows.num_rows,
         "seconds": round(seconds, 3),
+        "currency": currency,
         "topics": by_topic(report),
     }
     return json.dumps(told)
 
 
-def to_text(report: Report, seconds: float) -> str:
+def to_text(report: Report, seconds: float, currency: str) -> str:
     """A line for each topic, and where the rest is."""
     topics = by_topic(report)
-    lines = [*_table([_HEAD, *map(_cells, topics[:_SHOWN])])]
+    head = [name.format(currency) for name in _HEAD]
+    lines = [*_table([head, *map(_cells, topics[:_SHOWN])])]
     if len(topics) > _SHOWN:
         lines.append(f"and {counted_noun(len(topics) - _SHOWN, 'topic')} more")
     lines.append(
-        "bytes; v0 to v3: before compression, with the batches on disk; with it: v2 with the best codec"
+        "bytes; v0 to v3: before compression, with the batches on disk; with it: v2 with the best codec; "
+        "v3: a proposal that never became a format of Kafka"
     )
     rows = counted_noun(report.rows.num_rows, "row")
     done = f"{rows} in {seconds:.1f} s" if report.is_new else f"nothing changed since: {rows}"
     lines.append(f"run {report.run_id}, {done}: table format_savings in {printable(report.lake)}")
-    lines.append(f"verdict: {counted_noun(len(topics), 'topic')} measured{_saving(topics)}")
+    lines.append(f"verdict: {counted_noun(len(topics), 'topic')} measured{_saving(topics, currency)}")
     return "\n".join(lines)
 
 
-def _saving(topics: Sequence[dict[str, Any]]) -> str:
+def _saving(topics: Sequence[dict[str, Any]], currency: str) -> str:
     """What the best codec of each topic would save."""
     known = [one for one in topics if one["best_monthly_cost"] is not None]
     now, then = (sum(one[name] for one in known) for name in ("monthly_cost", "best_monthly_cost"))
     if not known or then >= now:
         return "; no codec that was tried makes them smaller"
-    return f"; with the best codec of each {_money(then)} a month instead of {_money(now)}"
+    return f"; with the best codec of each {_money(then)} {currency} a month instead of {_money(now)}"
 
 
 def _cells(topic: dict[str, Any]) -> tuple[str, ...]:
