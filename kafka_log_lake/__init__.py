@@ -21,7 +21,7 @@ import pipelines  # noqa: F401  # says so where the packages are missing
 if TYPE_CHECKING:
     from pipelines import register
     from pipelines.command.session import get_session
-    from pipelines.command.settings import Settings
+    from pipelines.command.settings import CostSettings, Settings
     from pipelines.decode_batches import decode_segments
     from pipelines.decode_batches import run as decode
     from pipelines.find import find
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from udfs.files import DamageError, DamageWarning, decode_segment, read_segment
 
 __all__ = [
+    "CostSettings",
     "DamageError",
     "DamageWarning",
     "Settings",
@@ -50,6 +51,7 @@ __all__ = [
 
 # name -> (module, attribute)
 _EXPORTS = {
+    "CostSettings": ("pipelines.command.settings", "CostSettings"),
     "DamageError": ("udfs.files", "DamageError"),
     "DamageWarning": ("udfs.files", "DamageWarning"),
     "Settings": ("pipelines.command.settings", "Settings"),

@@ -24,7 +24,7 @@ import matplotlib.pyplot as plt
 from pipelines import format_report, register
 from pipelines.command.notebooks import path_widget, show, widget
 from pipelines.command.session import get_session
-from pipelines.command.settings import Settings
+from pipelines.command.settings import CostSettings
 
 lake = path_widget(globals(), "lake", "lake")
 topics = widget(globals(), "topics", ".*")
@@ -40,7 +40,7 @@ BLUE, GREY = "#2a78b5", "#9aa5b1"
 
 # COMMAND ----------
 
-report = format_report.run(spark, Settings(lake=lake, topics=topics))
+report = format_report.run(spark, CostSettings(lake=lake, topics=topics))
 register(spark, lake)
 spark.sql("""
     CREATE OR REPLACE TEMPORARY VIEW savings AS

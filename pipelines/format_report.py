@@ -19,17 +19,17 @@ from pyspark.sql import SparkSession
 from pipelines.command.commands import FORMAT_REPORT
 from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.options import run_command
-from pipelines.command.settings import Settings
+from pipelines.command.settings import CostSettings
 from pipelines.report import format_savings, savings_text
 from pipelines.report.format_savings import Report
 
 
-def run(spark: SparkSession, settings: Settings) -> Report:
+def run(spark: SparkSession, settings: CostSettings) -> Report:
     """Computes the report and commits it, if the lake or the settings changed since the latest run."""
     return format_savings.run(SparkOnDemand(settings, given=spark), settings)
 
 
-def _job(on_demand: SparkOnDemand, settings: Settings) -> None:
+def _job(on_demand: SparkOnDemand, settings: CostSettings) -> None:
     began = time.monotonic()
     report = format_savings.run(on_demand, settings)
     seconds = time.monotonic() - began

@@ -17,7 +17,7 @@ from pipelines.command.commands import MAINTAIN
 from pipelines.command.errors import UserError
 from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.options import run_command
-from pipelines.command.settings import Settings
+from pipelines.command.settings import LakeSettings
 from pipelines.command.status import phase
 from pipelines.command.tables import Section, size_text, text_lines
 from pipelines.command.terminal import counted_noun, printable
@@ -46,7 +46,7 @@ class Maintained:
 
 
 def run(
-    on_demand: SparkOnDemand, settings: Settings, vacuum_hours: str = "168", keep_days: str | None = None
+    on_demand: SparkOnDemand, settings: LakeSettings, vacuum_hours: str = "168", keep_days: str | None = None
 ) -> None:
     """Maintains a lake, and prints what was done. Raises a UserError while a job writes to the lake."""
     hours = _whole_number("--vacuum-hours", vacuum_hours)
@@ -59,7 +59,7 @@ def run(
 
 
 def maintain(
-    on_demand: SparkOnDemand, settings: Settings, vacuum_hours: int = 168, keep_days: int | None = None
+    on_demand: SparkOnDemand, settings: LakeSettings, vacuum_hours: int = 168, keep_days: int | None = None
 ) -> Maintained:
     """Finishes killed runs, drops old rows, merges small files and deletes files that are not needed.
 

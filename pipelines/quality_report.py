@@ -22,7 +22,7 @@ if __package__ in (None, ""):  # Python puts pipelines/ on sys.path; the imports
 from pipelines.command.commands import QUALITY_REPORT
 from pipelines.command.errors import ChecksFailed, UserError
 from pipelines.command.options import run_command
-from pipelines.command.settings import Settings
+from pipelines.command.settings import LakeSettings
 from pipelines.command.terminal import counted_noun, printable
 from pipelines.lake.address import open_lake
 from pipelines.lake.create import add_rows
@@ -45,7 +45,7 @@ class Summary:
 
 
 def run(
-    settings: Settings, output: str = _FOLDER, thresholds: str | None = None, fail_on: str = NONE
+    settings: LakeSettings, output: str = _FOLDER, thresholds: str | None = None, fail_on: str = NONE
 ) -> Summary:
     """Checks ``settings.lake``, and writes the metrics and the pages.
 

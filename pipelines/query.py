@@ -21,7 +21,7 @@ if not __package__:  # spark-submit puts pipelines/ on sys.path; the imports nee
 from pipelines.command.commands import QUERY
 from pipelines.command.errors import UserError
 from pipelines.command.options import run_command
-from pipelines.command.settings import Settings
+from pipelines.command.settings import LakeSettings
 from pipelines.command.terminal import counted_noun, room_of_lines
 from pipelines.engine import answer as without_java
 from pipelines.engine.files import CSV, check_output, write_csv, write_parquet
@@ -40,7 +40,7 @@ _OF_A_CLUSTER = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "HADOOP_CONF_DIR", "YAR
 
 
 def run(
-    settings: Settings,
+    settings: LakeSettings,
     statement: str,
     format: str,  # noqa: A002  # the option's name
     full: bool = False,

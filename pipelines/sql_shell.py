@@ -24,7 +24,7 @@ from pipelines.command.driver import driver_of
 from pipelines.command.errors import JobError, RunFailed, UserError, one_line
 from pipelines.command.options import run_command
 from pipelines.command.session import session
-from pipelines.command.settings import Settings
+from pipelines.command.settings import LakeSettings
 from pipelines.command.terminal import counted_noun, printable, room_of_lines
 from pipelines.engine.spark import prepare, results
 from pipelines.lake.address import open_lake, tables_of
@@ -131,7 +131,7 @@ def run_statement(spark: SparkSession, lake: str, statement: str) -> bool:
     return True
 
 
-def run(settings: Settings) -> None:
+def run(settings: LakeSettings) -> None:
     """Runs statements until the input ends. Raises a RunFailed if one of those from a pipe failed."""
     lake = settings.require_lake()
     if "://" not in lake and not Path(lake.removeprefix("file:"), SEGMENTS.name, "_delta_log").is_dir():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import glob
 import re
 import shlex
@@ -16,7 +15,7 @@ import pipelines
 from pipelines import decode_batches, format_report, ingest_raw, quality_report, query, sql_shell
 from pipelines.command.commands import COMMANDS as ALL_COMMANDS
 from pipelines.command.commands import DECODE, INGEST, QUALITY_REPORT
-from pipelines.command.settings import SETTING_NAMES, Settings, option
+from pipelines.command.settings import COST_NAMES, FIELDS, option
 from pipelines.command.values import byte_count
 from pipelines.report.check import CHECKS
 from pipelines.source import naming
@@ -95,8 +94,8 @@ def test_commands_parse(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_options_named_exist(page: Path) -> None:
-    ours = {option(field.name) for field in dataclasses.fields(Settings)}
-    ours |= {"--config", "--print-config", "--format", "--no-", "--not", "--install-completion"}
+    ours = {option(name) for name in FIELDS}
+    ours |= {"--config", "--print-config", "--format", "--no-", "--not", "--help", "--help-all"}
     ours |= {option(argument.name) for command in ALL_COMMANDS for argument in command.arguments}
     sparks = {"--py-files", "--packages", "--archives", "--conf"}
     benchmarks = {"--size"}
@@ -141,7 +140,7 @@ def test_each_view_has_an_example_on_a_page() -> None:
 
 def test_the_page_of_commands_has_every_option_and_its_default() -> None:
     written = {row[0].strip("`").split()[0]: row[1].strip("`") for row in cells(COMMANDS, "## Options")}
-    fields = {option(field.name): field for field in dataclasses.fields(Settings)}
+    fields = {option(name): field for name, field in FIELDS.items()}
     assert written.keys() == fields.keys() | {"--config", "--print-config"}
     for name, field in fields.items():
         default = written[name]
@@ -158,7 +157,7 @@ def test_the_page_of_commands_says_which_options_are_for_decoding_alone() -> Non
 
 def test_the_page_of_commands_says_which_options_are_for_reports() -> None:
     reports = {row[0].strip("`").split()[0] for row in cells(COMMANDS, "## Options") if row[2] == "report"}
-    assert reports == {option(name) for name in set(SETTING_NAMES) - set(DECODE.settings)}
+    assert reports == {option(name) for name in set(COST_NAMES) - set(DECODE.settings)}
 
 
 @pytest.mark.parametrize(("page", "heading"), [(COMMANDS, "## Quality report"), (QUALITY, "# Data quality")])

@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 
 from kafka_log_lake import __main__ as console
 from pipelines import decode_batches, format_report, quality_report
-from pipelines.command.settings import Settings
+from pipelines.command.settings import CostSettings, Settings
 from pipelines.scan import scan
 from pipelines.views.declared import VIEWS
 from tests.support.answers import answer
@@ -66,7 +66,7 @@ def test_queries_of_the_page_of_quality_print_what_it_shows(
 
 
 def test_query_of_the_page_on_formats_prints_what_it_shows(spark: SparkSession, bundled: str) -> None:
-    format_report.run(spark, Settings(lake=bundled, codec_levels="snappy", sample_batches=1))
+    format_report.run(spark, CostSettings(lake=bundled, codec_levels="snappy", sample_batches=1))
     ((statement, output),) = re.findall(
         r"^```sql\n(.*?)^```\n\n```text\n(.*?)^```$", FORMATS.read_text(), re.MULTILINE | re.DOTALL
     )

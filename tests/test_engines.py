@@ -10,7 +10,7 @@ import pytest
 
 from kafka_log_lake import connect
 from pipelines import format_report, quality_report
-from pipelines.command.settings import Settings
+from pipelines.command.settings import CostSettings, Settings
 from pipelines.views.declared import SESSION_VIEWS, View
 from tests.support import as_command
 from tests.support.answers import prepare_in_memory, same_in_both
@@ -37,7 +37,7 @@ def bundled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> st
     sources = (*bundled_sources(), *(str(CORPUS / name) for name in MORE if list(CORPUS.glob(name))))
     as_command.decode(spark, Settings(source=sources, lake=lake))
     quality_report.run(Settings(lake=lake), output=str(folder / "report"))
-    format_report.run(spark, Settings(lake=lake, codec_levels="snappy", sample_batches=1))
+    format_report.run(spark, CostSettings(lake=lake, codec_levels="snappy", sample_batches=1))
     add_unpublished(lake)
     return lake
 

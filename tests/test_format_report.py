@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from pipelines import format_report
 from pipelines.command.errors import UserError
-from pipelines.command.settings import Settings
+from pipelines.command.settings import CostSettings, Settings
 from pipelines.lake.create import create_tables
 from pipelines.report.format_savings import Report
 from pipelines.report.savings_text import by_topic, to_json, to_text
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def small_lake(spark: SparkSession, lake: str, root: Path, topic: str = "t", records: int = 40) -> Settings:
     logs.put(root / f"{topic}-0", 0, *logs.batches(0, records // 4, records=4))
     as_command.decode(spark, Settings(source=(str(root),), lake=lake))
-    return Settings(lake=lake, codec_levels="gzip,snappy", sample_batches=3)
+    return CostSettings(lake=lake, codec_levels="gzip,snappy", sample_batches=3)
 
 
 def test_bytes_become_money(spark: SparkSession, lake: str, tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_sample_is_spread_over_all_batches(spark: SparkSession, lake: str, tmp
     as_command.decode(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake))
     sizes = {}
     for batches in (4, 40):
-        asked = Settings(lake=lake, codec_levels="gzip", sample_batches=batches)
+        asked = CostSettings(lake=lake, codec_levels="gzip", sample_batches=batches)
         rows = format_report.run(spark, asked).rows.to_pylist()
         (row,) = [row for row in rows if row["layout"] == "v2" and row["codec"] == "gzip"]
         assert row["sample_batches"] == batches
@@ -96,7 +96,7 @@ def test_a_very_large_record_is_in_no_sample(spark: SparkSession, lake: str, tmp
     logs.put(tmp_path / "logs" / "both-0", 0, large, logs.batch(1, 3))
     logs.put(tmp_path / "logs" / "large-0", 0, large)
     as_command.decode(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake))
-    report = format_report.run(spark, Settings(lake=lake, codec_levels="snappy"))
+    report = format_report.run(spark, CostSettings(lake=lake, codec_levels="snappy"))
     rows = [row for row in report.rows.to_pylist() if row["layout"] == "v2" and row["batch_records"] is None]
     (estimated,) = [row for row in rows if row["basis"] == "estimated"]
     assert (estimated["topic"], estimated["sample_batches"]) == ("both", 1)
@@ -139,7 +139,7 @@ def test_the_summary_adds_up_partitions(spark: SparkSession, lake: str, tmp_path
     for partition in (0, 1):
         logs.put(tmp_path / "logs" / f"t-{partition}", 0, *logs.batches(0, 5 + partition, records=2))
     as_command.decode(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake))
-    report = format_report.run(spark, Settings(lake=lake, codec_levels="gzip:9,snappy", topics="t"))
+    report = format_report.run(spark, CostSettings(lake=lake, codec_levels="gzip:9,snappy", topics="t"))
     (told,) = by_topic(report)
     size = sum(path.stat().st_size for path in tmp_path.glob("logs/t-*/*.log"))
     assert (told["records"], told["stored"], told["v2"]) == (22, size, size)
@@ -177,12 +177,12 @@ def test_wrong_settings_are_one_line(
 
 def test_nothing_to_report_on_is_one_line(spark: SparkSession, lake: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no segments to report on"):
-        format_report.run(spark, Settings(lake=lake))
+        format_report.run(spark, CostSettings(lake=lake))
     asked = small_lake(spark, lake, tmp_path / "logs")
     with pytest.raises(UserError, match="no segments to report on"):
         format_report.run(spark, replace(asked, topics="other"))
     with pytest.raises(UserError, match="there is no lake"):
-        format_report.run(spark, Settings(lake=str(tmp_path / "nowhere")))
+        format_report.run(spark, CostSettings(lake=str(tmp_path / "nowhere")))
     assert not Path(lake, "format_savings").exists()
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pipelines import format_report
-from pipelines.command.settings import Settings
+from pipelines.command.settings import CostSettings, Settings
 from pipelines.report.format_savings import Report
 from pipelines.views.register import register
 from tests.kafka.writer import Form, Written, write_segments
@@ -93,7 +93,7 @@ def made(
     put(root / "logs", "untimed", judged["untimed"][Form(0, 7, "gzip", 6)])
     lake = str(root / "lake")
     as_command.decode(spark, Settings(source=(str(root / "logs"),), lake=lake))
-    return lake, format_report.run(spark, Settings(lake=lake, codec_levels=LEVELS))
+    return lake, format_report.run(spark, CostSettings(lake=lake, codec_levels=LEVELS))
 
 
 # --- Sizes against Kafka's own library ---
@@ -260,7 +260,7 @@ def test_batches_of_brokers_take_as_v2_what_they_expand_to(spark: SparkSession, 
     sources = [str(CORPUS / case) for case in cases] + [str(CORPUS / "hostile" / name) for name in hostile]
     lake = str(tmp_path / "lake")
     as_command.decode(spark, Settings(source=tuple(sources), lake=lake))
-    format_report.run(spark, Settings(lake=lake, codec_levels="gzip"))
+    format_report.run(spark, CostSettings(lake=lake, codec_levels="gzip"))
     register(spark, lake, "batches, format_savings")
     expanded = spark.sql(
         "SELECT topic, partition, sum(61 + uncompressed_bytes) AS bytes, count(*) AS batches FROM batches "
@@ -278,7 +278,7 @@ def test_control_batches_are_apart(spark: SparkSession, lake: str, tmp_path: Pat
     batches = [logs.data(0, 7, records=3), logs.marker(3, 7), logs.data(4, 7, records=1)]
     logs.put(tmp_path / "logs" / "t-0", 0, *batches)
     as_command.decode(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake))
-    rows = format_report.run(spark, Settings(lake=lake, codec_levels="gzip")).rows.to_pylist()
+    rows = format_report.run(spark, CostSettings(lake=lake, codec_levels="gzip")).rows.to_pylist()
     (control,) = [row for row in rows if row["layout"] == "control"]
     assert (control["records"], control["batches"], control["bytes"]) == (1, 1, len(batches[1]))
     assert control["saved_bytes"] is None
@@ -292,7 +292,7 @@ def test_batches_end_with_their_segment(spark: SparkSession, lake: str, tmp_path
     for base, records in ((0, 12), (12, 3)):
         logs.put(tmp_path / "logs" / "t-0", base, logs.batch(base, records))
     as_command.decode(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake))
-    found = rows_by_name(format_report.run(spark, Settings(lake=lake, codec_levels="gzip")))
+    found = rows_by_name(format_report.run(spark, CostSettings(lake=lake, codec_levels="gzip")))
     assert found["t", 2, "v2", 10, "none", None]["batches"] == 3
     written = write_segments([Written(i, 0, b"k%d" % (i % 12), b"v%d" % i) for i in range(12)], [Form(2, 10)])
     second = write_segments(

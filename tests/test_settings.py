@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import yaml
 from pipelines.command.commands import DECODE, FORMAT_REPORT, Command
 from pipelines.command.errors import DamageFound, RunFailed, UserError
 from pipelines.command.options import exit_code_of, parse_arguments
-from pipelines.command.settings import SETTING_NAMES, Settings, make_settings, read_yaml, to_yaml
+from pipelines.command.settings import FIELDS, SETTING_NAMES, Settings, make_settings, read_yaml, to_yaml
 from pipelines.command.values import MIB, byte_text
 
 
@@ -29,8 +28,14 @@ def test_defaults_are_those_of_the_contract() -> None:
 
 
 def test_every_setting_has_its_option() -> None:
-    values = {"driver_memory": "3g", "since": "2026-01-31", "until": "2026-01-31", "offsets": "7:"}
-    for field in dataclasses.fields(Settings):
+    values = {
+        "driver_memory": "3g",
+        "since": "2026-01-31",
+        "until": "2026-01-31",
+        "offsets": "7:",
+        "currency": "EUR",
+    }
+    for field in FIELDS.values():
         option = "--" + field.name.replace("_", "-")
         value = [] if field.type == "bool" else [values.get(field.name, "7")]
         if field.name in ("read", "sink", "parquet_compression", "codec_levels"):
@@ -38,6 +43,13 @@ def test_every_setting_has_its_option() -> None:
         value += {"topic": ["--partition", "7"], "partition": ["--topic", "7"]}.get(field.name, [])
         command = DECODE if field.name in DECODE.settings else FORMAT_REPORT
         assert getattr(parse(option, *value, command=command), field.name) not in (None, False, ())
+
+
+def test_options_of_another_command_are_refused_by_the_type() -> None:
+    with pytest.raises(TypeError, match="price_per_gb_month"):
+        Settings(price_per_gb_month=0.1)  # type: ignore[call-arg]
+    with pytest.raises(UserError, match="unknown setting 'price_per_gb_month'"):
+        make_settings({"price_per_gb_month": 0.1})
 
 
 def test_command_line_overrides_the_file(tmp_path: Path) -> None:
@@ -62,7 +74,7 @@ def test_sizes_are_shown_as_a_person_writes_them(capsys: pytest.CaptureFixture[s
     assert "\nslice_bytes: 64000KiB\n" in printed
     assert "\nmax_batch_uncompressed: 256MiB\n" in printed
     with pytest.raises(SystemExit):
-        parse("--help")
+        parse("--help-all")
     assert "(default 256MiB)" in " ".join(capsys.readouterr().out.split())
     assert [byte_text(size) for size in (1, 1000, 1024, 3 << 30)] == ["1", "1000", "1KiB", "3GiB"]
 
@@ -124,7 +136,7 @@ def test_wrong_arguments_are_one_line(argv: list[str], message: str) -> None:
         ("topcs: x", r"unknown setting 'topcs'; did you mean topics\?"),
         ("topic: x", "--topic and --partition are given together, .*; --topics selects topics$"),
         ("one-copy: true", r"unknown setting 'one-copy'; did you mean one_copy\?"),
-        ("zzz: 1", "unknown setting 'zzz'; known settings: source, lake"),
+        ("zzz: 1", "unknown setting 'zzz'; known settings: source, topic"),
         ("one_copy: 'yes'", "--one-copy must be true or false, not 'yes'"),
         ("topics: 5", "--topics must be a non-empty string"),
         ("cores: 1.5", "--cores must be a whole number above 0, not 1.5"),

@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ZIP, ARCHIVE = "kafka_log_lake.zip", "environment.tar.gz"
 
 # Needed by commands alone, which no executor runs
-_OF_COMMANDS = {"typer", "rich"}
+_OF_COMMANDS = {"argcomplete", "rich"}
 # Of Python itself: its own tests, and what makes windows, environments and programs of C
 _LEFT_OUT = (
     *("test", "tests", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3", "config-*"),

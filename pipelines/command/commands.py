@@ -1,14 +1,21 @@
 """Every command, declared once: its names, the settings it takes, its help text.
 
-``python -m pipelines.<module>`` and ``kafka-log-lake <name>`` take the same options: ``options`` parses them
-for both, ``kafka_log_lake.__main__`` adds help and completion.
+``python -m pipelines.<module>`` and ``kafka-log-lake <name>`` are the same program: ``options`` parses for
+both.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from pipelines.command.settings import SETTING_NAMES
+from pipelines.command.settings import (
+    COST_NAMES,
+    SETTING_NAMES,
+    CostSettings,
+    LakeSettings,
+    Running,
+    Settings,
+)
 
 
 @dataclass(frozen=True)
@@ -38,9 +45,10 @@ class Command:
     """A command of the project.
 
     name: the word after ``kafka-log-lake``. module: a module of ``pipelines`` with ``main(argv)``. settings:
-    names of the fields of ``Settings`` that it takes. is_configurable: whether ``--config`` may name a file
-    of them. extra: the extra of the wheel that brings the packages it needs. screen: the text of ``--help``,
-    where it is not the list of all options; {command} stands for how the command is called.
+    names of the fields of its kind of settings that it takes. is_configurable: whether ``--config`` may name
+    a file of them. extra: the extra of the wheel that brings the packages it needs. screen: the
+    text of ``--help``, where it is not the list of all options; {command} stands for how the command is
+    called.
     """
 
     name: str
@@ -51,6 +59,7 @@ class Command:
     is_configurable: bool = False
     extra: str = "spark"
     screen: str = ""
+    kind: type[Running] = Settings
 
 
 _ONLY_FOR_DECODING = (
@@ -68,15 +77,6 @@ _ONLY_FOR_DECODING = (
     "interval",
     "commit_bytes",
     "commit_lag",
-)
-
-_ONLY_FOR_REPORTS = (
-    "codec_levels",
-    "sample_batches",
-    "price_per_gb_month",
-    "currency",
-    "replication_factor",
-    "retention_days",
 )
 
 SCAN = Command(
@@ -168,7 +168,7 @@ DECODE = Command(
     "decode",
     "decode_batches",
     "Decode Kafka log segments into Delta tables.",
-    tuple(name for name in SETTING_NAMES if name not in _ONLY_FOR_REPORTS),
+    SETTING_NAMES,
     is_configurable=True,
 )
 INGEST = Command(
@@ -195,12 +195,14 @@ QUERY = Command(
             choices=("auto", "duckdb", "spark"),
         ),
     ),
+    kind=LakeSettings,
 )
 SQL = Command(
     "sql",
     "sql_shell",
     "Open a SQL shell over the tables and views of a lake.",
     ("lake", "cores", "driver_memory"),
+    kind=LakeSettings,
 )
 QUALITY_REPORT = Command(
     "quality-report",
@@ -219,12 +221,14 @@ QUALITY_REPORT = Command(
         ),
     ),
     extra="report",
+    kind=LakeSettings,
 )
 FORMAT_REPORT = Command(
     "format-report",
     "format_report",
     "Measure what the records of a lake take in each message format and codec, and what that costs.",
-    ("lake", "topics", "exclude_topics", *_ONLY_FOR_REPORTS, "cores", "driver_memory", "json"),
+    COST_NAMES,
+    kind=CostSettings,
 )
 MAINTAIN = Command(
     "maintain",
@@ -244,5 +248,6 @@ MAINTAIN = Command(
             metavar="DAYS",
         ),
     ),
+    kind=LakeSettings,
 )
 COMMANDS = (FIND, SCAN, DECODE, INGEST, QUERY, SQL, QUALITY_REPORT, FORMAT_REPORT, MAINTAIN)

@@ -19,7 +19,7 @@ from pipelines.command.driver import driver_of
 from pipelines.command.executors import check_executors, is_local
 from pipelines.command.processes import Processes
 from pipelines.command.session import get_session, is_elsewhere, is_submitted, stop_session
-from pipelines.command.settings import Settings
+from pipelines.command.settings import Running
 
 # Variables that name folders with configuration of Spark or Hadoop, or hold options of Spark
 _CONFIGURATION = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "PYSPARK_SUBMIT_ARGS")
@@ -32,7 +32,7 @@ class SparkOnDemand:
     """
 
     def __init__(
-        self, settings: Settings, *, only_plans: bool = False, given: SparkSession | None = None
+        self, settings: Running, *, only_plans: bool = False, given: SparkSession | None = None
     ) -> None:
         self.settings, self._only_plans = settings, only_plans
         self._given = given or SparkSession.getActiveSession()
@@ -79,7 +79,7 @@ class SparkOnDemand:
 
 @contextmanager
 def spark_on_demand(
-    settings: Settings, *, only_plans: bool = False, given: SparkSession | None = None
+    settings: Running, *, only_plans: bool = False, given: SparkSession | None = None
 ) -> Iterator[SparkOnDemand]:
     """A ``SparkOnDemand`` for one job, which stops what it started at the end."""
     one = SparkOnDemand(settings, only_plans=only_plans, given=given)

@@ -8,7 +8,6 @@ standard output, progress and errors to standard error. 4, 5: of ``find``, see `
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import logging
 import os
 import sys
@@ -16,10 +15,12 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from pipelines.command.commands import Argument, Command
+from pipelines.command.commands import COMMANDS, Argument, Command
 from pipelines.command.errors import JobError, UserError, one_line
 from pipelines.command.settings import (
-    Settings,
+    FIELDS,
+    GROUPS,
+    RARE,
     help_of,
     make_settings,
     metavar_of,
@@ -29,7 +30,7 @@ from pipelines.command.settings import (
     to_yaml,
 )
 from pipelines.command.status import say
-from pipelines.command.terminal import invocation, printable
+from pipelines.command.terminal import COMMAND, invocation, printable
 from pipelines.command.values import flag, texts
 
 DEBUG = "KAFKA_LAKE_DEBUG"
@@ -40,12 +41,19 @@ PRINT_CONFIG_HELP = "print the settings as YAML and stop"
 class Parser(argparse.ArgumentParser):
     """Raises a UserError where argparse would print its usage and exit."""
 
-    def __init__(self, description: str, screen: str = "") -> None:
-        super().__init__(description=description, allow_abbrev=False)
+    def __init__(self, screen: str = "", **texts_of: Any) -> None:
+        super().__init__(**texts_of, allow_abbrev=False)
+        self._groups: dict[str, argparse._ArgumentGroup] = {}
         self._screen = screen
 
     def format_help(self) -> str:
         return f"{self._screen}\n" if self._screen else super().format_help()
+
+    def group(self, title: str) -> argparse._ArgumentGroup:
+        """The group of options under a title."""
+        if title not in self._groups:
+            self._groups[title] = self.add_argument_group(title)
+        return self._groups[title]
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message}; see --help")
@@ -86,15 +94,23 @@ def set_up_logging() -> None:
         logger.propagate = False
 
 
-def add_setting(parser: argparse.ArgumentParser, name: str) -> None:
-    """Adds the option of one field of ``Settings``. The parsed values hold only options that were given."""
-    field = next(field for field in dataclasses.fields(Settings) if field.name == name)
+def add_setting(parser: Parser, name: str, shows_rare: bool, creates_lake: bool) -> None:
+    """Adds the option of a setting. The parsed values hold only options that were given.
+
+    shows_rare: whether ``--help`` shows those of RARE. creates_lake: whether the command does, where none is.
+    """
+    field = FIELDS[name]
     parse, help_text = field.metadata["parse"], help_of(field).replace("%", "%%")
+    if name == "lake" and creates_lake:
+        help_text += "; created if missing"
+    if name in RARE and not shows_rare:
+        help_text = argparse.SUPPRESS
+    group = parser.group(GROUPS[name])
     if parse is flag:
         action = argparse.BooleanOptionalAction
-        parser.add_argument(option(name), action=action, default=argparse.SUPPRESS, help=help_text)
+        group.add_argument(option(name), action=action, default=argparse.SUPPRESS, help=help_text)
     else:
-        parser.add_argument(
+        group.add_argument(
             option(name),
             action="append" if parse is texts else "store",
             default=argparse.SUPPRESS,
@@ -141,23 +157,67 @@ def with_not(argv: Sequence[str]) -> list[str]:
     return joined
 
 
-def parse_arguments(command: Command, argv: Sequence[str] | None) -> tuple[Settings, dict[str, Any]] | None:
+def program_parser(complete: Sequence[Command] = ()) -> argparse.ArgumentParser:
+    """The parser of ``kafka-log-lake`` itself, for its help; with all commands for a shell's completion."""
+    width = max(len(command.name) for command in COMMANDS)
+    commands = "\n".join(
+        f"  {command.name:{width}}  {command.help}\n  {'':{width}}  python -m pipelines.{command.module}"
+        for command in COMMANDS
+    )
+    parser = argparse.ArgumentParser(
+        prog=COMMAND,
+        usage=f"{COMMAND} COMMAND [OPTIONS]",
+        description="Kafka log segments -> Delta tables, on Spark, without a broker.",
+        epilog=f"commands:\n{commands}\n\n{COMMAND} COMMAND --help has the options of each.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="store_true", help="print the version and stop")
+    if complete:
+        below = parser.add_subparsers(parser_class=Parser)
+        for command in complete:
+            parser_of(command, below=below)
+    return parser
+
+
+def parser_of(command: Command, shows_rare: bool = True, below: Any = None) -> Parser:
+    """The parser of a command, by either of its names. below: subparsers to which it is added."""
+    names = f"by two names: kafka-log-lake {command.name}, python -m pipelines.{command.module}"
+    rare = any(name in RARE for name in command.settings)
+    more = "; --help-all shows the options for tuning too" if rare and not shows_rare else ""
+    places = [one.name.upper() + "..." * one.many for one in command.arguments if not one.is_option]
+    usage = " ".join([COMMAND, command.name, *places, "[OPTIONS]"])
+    texts_of = {
+        "prog": f"{COMMAND} {command.name}",
+        "usage": usage,
+        "description": command.help,
+        "epilog": f"{names}{more}",
+        "screen": "" if shows_rare else screen_of(command),
+    }
+    parser = below.add_parser(command.name, **texts_of) if below else Parser(**texts_of)
+    for argument in command.arguments:
+        add_argument(parser, argument)
+    for name in command.settings:
+        add_setting(parser, name, shows_rare, command.is_configurable)
+    if command.is_configurable:
+        group = parser.group("Settings from a file")
+        group.add_argument("--config", metavar="FILE.yml", help=CONFIG_HELP)
+        group.add_argument("--print-config", action="store_true", help=PRINT_CONFIG_HELP)
+    if rare:
+        parser.add_argument("--help-all", action="help", help="show all options and exit")
+    return parser
+
+
+def parse_arguments(command: Command, argv: Sequence[str] | None) -> tuple[Any, dict[str, Any]] | None:
     """The settings, and the values of the other arguments; None after ``--print-config``.
 
     Settings come from the YAML file of ``--config`` and from the command line, which overrides it.
     """
-    parser = Parser(command.help, screen_of(command))
-    for argument in command.arguments:
-        add_argument(parser, argument)
-    for name in command.settings:
-        add_setting(parser, name)
-    if command.is_configurable:
-        parser.add_argument("--config", metavar="FILE.yml", help=CONFIG_HELP)
-        parser.add_argument("--print-config", action="store_true", help=PRINT_CONFIG_HELP)
-    values = parser.values(with_not(sys.argv[1:] if argv is None else argv))
+    words = with_not(sys.argv[1:] if argv is None else argv)
+    values = parser_of(command, "--help-all" in words).values(words)
     others = {argument.name: values.pop(argument.name) for argument in command.arguments}
     config, print_config = values.pop("config", None), values.pop("print_config", False)
-    settings = make_settings({**(read_yaml(config) if config else {}), **values}, command.settings)
+    given = {**(read_yaml(config) if config else {}), **values}
+    settings = make_settings(given, command.settings, command.kind)
     if print_config:
         print(to_yaml(settings, command.settings))
         return None
@@ -210,9 +270,8 @@ def run_command(
         )
 
         # With the arrow sink Python workers decode and write; the JVM only plans
-        with spark_on_demand(
-            settings, only_plans=command.is_configurable and settings.sink == "arrow"
-        ) as started:
+        only_plans = command.is_configurable and settings.sink == "arrow"
+        with spark_on_demand(settings, only_plans=only_plans) as started:
             run(started, settings, **others)
 
     return exit_code_of(job)

@@ -25,7 +25,7 @@ from pipelines.command.class_archive import find_archive, java_options, launch_e
 from pipelines.command.driver import driver_of, spark_errors
 from pipelines.command.errors import UserError
 from pipelines.command.java import java_command, java_problem
-from pipelines.command.settings import Settings
+from pipelines.command.settings import Running
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -34,7 +34,7 @@ DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
 _DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 
-# Settings that every session needs, wherever it runs
+# Running that every session needs, wherever it runs
 ANYWHERE = {
     "spark.sql.extensions": _DELTA_EXTENSION,
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -88,7 +88,7 @@ ONLY_PLANS = {
 _NOISE = b"Using incubator modules: jdk.incubator.vector"
 
 
-def get_session(settings: Settings | None = None, *, only_plans: bool = False) -> SparkSession:
+def get_session(settings: Running | None = None, *, only_plans: bool = False) -> SparkSession:
     """The active session, or a new one. It can open Delta tables, and its Python workers find this project.
 
     only_plans: whether the JVM processes no rows itself, so that it should start fast rather than run fast.
@@ -98,7 +98,7 @@ def get_session(settings: Settings | None = None, *, only_plans: bool = False) -
     if spark is None and is_elsewhere():
         spark = SparkSession.builder.getOrCreate()
     elif spark is None:
-        spark = _join_submitted() if is_submitted() else _start_embedded(settings or Settings(), only_plans)
+        spark = _join_submitted() if is_submitted() else _start_embedded(settings or Running(), only_plans)
     driver = driver_of(spark)
     with driver.conf_errors():
         spark.conf.set("spark.sql.execution.arrow.pyspark.validateSchema.enabled", "true")
@@ -110,7 +110,7 @@ def get_session(settings: Settings | None = None, *, only_plans: bool = False) -
 
 
 @contextmanager
-def session(settings: Settings, *, only_plans: bool = False) -> Iterator[SparkSession]:
+def session(settings: Running, *, only_plans: bool = False) -> Iterator[SparkSession]:
     """``get_session`` for one job; stops the session at the end, unless it was active before."""
     was_active = SparkSession.getActiveSession() is not None
     spark = get_session(settings, only_plans=only_plans)
@@ -187,7 +187,7 @@ def _join_submitted() -> SparkSession:
     return builder.getOrCreate()
 
 
-def _start_embedded(settings: Settings, only_plans: bool) -> SparkSession:
+def _start_embedded(settings: Running, only_plans: bool) -> SparkSession:
     from pyspark import SparkConf
 
     problem = java_problem()

@@ -1,7 +1,8 @@
-"""Every setting of the jobs, declared once: name, type, default, help text and allowed values.
+"""Every setting of the commands, declared once: name, type, default, help text and allowed values.
 
-The command line (``options``), the YAML file of ``--config`` and a notebook's keywords all give one frozen
-``Settings``. It checks its values when it is made: a wrong value raises a ``UserError`` of one line.
+Each is in the class of its concern; a command's settings are made of these: ``Settings`` for decoding,
+``CostSettings`` for the report on formats, ``LakeSettings`` where a lake is enough. The command line
+(``options``), the YAML file of ``--config`` and a notebook's keywords all give one of them, frozen.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -45,61 +46,89 @@ PARQUET_LEVELS = {"zstd": range(-7, 23), "gzip": range(1, 10)}
 CATALOG = "catalog"  # of --sink
 
 
+Kind = TypeVar("Kind", bound="Running")
+
+
 def _setting(default: Any, parse: Callable[[object], Any], help_text: str, metavar: str | None = None) -> Any:
-    """A field of ``Settings``. parse: returns the checked value, or raises a ValueError with the rule."""
+    """A setting. parse: returns the checked value, or raises a ValueError with the rule."""
     metadata = {"parse": parse, "help": help_text, "metavar": metavar}
     return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """The settings of a job. None: not given, or no limit."""
+class _Checked:
+    """Options that are checked when they are made: a wrong value raises a UserError of one line."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value is None and field.default is None:
+                continue
+            try:
+                parsed = field.metadata["parse"](value)
+            except ValueError as error:
+                raise UserError(f"{option(field.name)} {error}") from None
+            object.__setattr__(self, field.name, parsed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection(_Checked):
+    """Which topics."""
+
+    topics: str | None = _setting(None, pattern, "only topics whose whole name matches", "REGEX")
+    exclude_topics: str | None = _setting(None, pattern, "skip topics whose whole name matches", "REGEX")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running(_Checked):
+    """How a command runs, and what it prints."""
+
+    cores: int | None = _setting(None, count, "parallel tasks (default: all cores)", "N")
+    driver_memory: str = _setting(
+        "2g", memory, "Java heap of the Spark that the command starts, where it needs one", "SIZE"
+    )
+    json: bool = _setting(False, flag, "print one JSON object as the last line of standard output")
+
+    @property
+    def processes(self) -> int:
+        """Processes that work side by side without Spark; macOS tells only the cores of the machine."""
+        usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        return self.cores or usable or 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeSettings(Running):
+    """The lake."""
+
+    lake: str | None = _setting(None, text, "folder or URI of the lake", "PATH")
+
+    def require_lake(self) -> str:
+        """The lake. Raises a UserError if it is not set."""
+        if self.lake is None:
+            raise UserError("--lake is missing: name the folder of the lake, such as --lake ./lake")
+        return self.lake
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading(Selection):
+    """Which segments, and how their bytes are read."""
 
     source: tuple[str, ...] = _setting(
         (), texts, "log directory, partition folder, .log file or glob; may be given several times", "PATH"
     )
-    lake: str | None = _setting(None, text, "folder or URI of the lake; created if missing", "PATH")
-    from_raw: bool = _setting(False, flag, "decode the bytes that ingest_raw landed in the lake, not files")
     topic: str | None = _setting(
         None, topic_name, "topic of the segments, where the name of their folder does not tell it", "NAME"
     )
     partition: int | None = _setting(None, number_from_0, "their partition; given together with --topic", "N")
-    topics: str | None = _setting(None, pattern, "decode only topics whose whole name matches", "REGEX")
-    exclude_topics: str | None = _setting(None, pattern, "skip topics whose whole name matches", "REGEX")
-    since: int | None = _setting(
-        None, moment, "decode only records with this timestamp or a later one: a date, a time or ms", "TIME"
-    )
-    until: int | None = _setting(None, moment, "decode only records with an earlier timestamp", "TIME")
-    offsets: str | None = _setting(
-        None, offset_range, "decode only records with offsets from FROM up to, not with, TO", "FROM:TO"
-    )
-    one_copy: bool = _setting(
-        False, flag, "of several copies of a partition, keep only the one that reaches the highest offset"
-    )
-    redecode: str | None = _setting(None, pattern, "decode known segments again whose URI matches", "REGEX")
-    verify_content: bool = _setting(
-        False, flag, "compare all bytes of known segments, not only their fingerprints"
-    )
-    read: str = _setting(
-        "auto", one_of("auto", "direct", "binary"), "how bytes reach the workers: auto, direct or binary"
-    )
-    sink: str = _setting(
-        "arrow",
-        one_of("arrow", "spark", CATALOG),
-        "who writes the tables: arrow (the workers), spark (files), or catalog (Spark, tables by name)",
-    )
-    catalog_schema: str | None = _setting(
-        None, identifier, "also register tables and views under this schema of the catalog", "NAME"
-    )
     follow_symlinks: bool = _setting(False, flag, "follow links inside a source")
     include_swap: bool = _setting(
         False, flag, "take .log.swap files for the segments whose place they take when a broker starts"
     )
-    max_batch_uncompressed: int = _setting(
-        256 * MIB, byte_count, "a batch that decompresses to more than this is quarantined", "BYTES"
+    one_copy: bool = _setting(
+        False, flag, "of several copies of a partition, keep only the one that reaches the highest offset"
     )
-    quarantine_content_bytes: int = _setting(
-        MIB, byte_count, "bytes of a damaged range that the table quarantine keeps", "BYTES"
+    read: str = _setting(
+        "auto", one_of("auto", "direct", "binary"), "how bytes reach the workers: auto, direct or binary"
     )
     slice_bytes: int = _setting(
         128 * MIB, byte_count, "a larger segment is decoded by several tasks", "BYTES"
@@ -109,25 +138,57 @@ class Settings:
     max_bytes_per_run: int = _setting(
         64 * 1024 * MIB, byte_count, "bytes that are decoded and committed together", "BYTES"
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoding(_Checked):
+    """Which records, and what damage is."""
+
+    from_raw: bool = _setting(False, flag, "decode the bytes that ingest_raw landed in the lake, not files")
+    since: int | None = _setting(
+        None, moment, "decode only records with this timestamp or a later one: a date, a time or ms", "TIME"
+    )
+    until: int | None = _setting(None, moment, "decode only records with an earlier timestamp", "TIME")
+    offsets: str | None = _setting(
+        None, offset_range, "decode only records with offsets from FROM up to, not with, TO", "FROM:TO"
+    )
+    redecode: str | None = _setting(None, pattern, "decode known segments again whose URI matches", "REGEX")
+    verify_content: bool = _setting(
+        False, flag, "compare all bytes of known segments, not only their fingerprints"
+    )
+    max_batch_uncompressed: int = _setting(
+        256 * MIB, byte_count, "a batch that decompresses to more than this is quarantined", "BYTES"
+    )
+    quarantine_content_bytes: int = _setting(
+        MIB, byte_count, "bytes of a damaged range that the table quarantine keeps", "BYTES"
+    )
+    fail_on_damage: bool = _setting(False, flag, "exit with code 3 if damage was found")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writing(_Checked):
+    """How tables are written."""
+
+    sink: str = _setting(
+        "arrow",
+        one_of("arrow", "spark", CATALOG),
+        "who writes the tables: arrow (the workers), spark (files), or catalog (Spark, tables by name)",
+    )
+    catalog_schema: str | None = _setting(
+        None, identifier, "also register tables and views under this schema of the catalog", "NAME"
+    )
     parquet_compression: str = _setting(
         "zstd", one_of("zstd", "lz4", "snappy", "gzip", "none"), "compression of the data files"
     )
     parquet_compression_level: int | None = _setting(
         None, whole_number, "level of the data files' codec: zstd has -7 to 22, gzip 1 to 9", "N"
     )
-    codec_levels: str = _setting(
-        "gzip:1,gzip:6,gzip:9,snappy,lz4:9,lz4:12,zstd:1,zstd:3,zstd:9",
-        codec_levels,
-        "codecs to try, with the levels of Kafka's compression.<codec>.level",
-        "LIST",
-    )
-    sample_batches: int = _setting(
-        200, count, "batches of each topic, partition and magic that are compressed to try a codec", "N"
-    )
-    price_per_gb_month: float = _setting(0.08, amount, "price of 10^9 stored bytes for a month", "PRICE")
-    currency: str = _setting("USD", currency, "currency of the price, with which costs are printed", "CODE")
-    replication_factor: int = _setting(3, count, "copies that the cluster keeps", "N")
-    retention_days: float = _setting(7.0, amount, "days until retention deletes a record", "DAYS")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watching(_Checked):
+    """Following a log while it grows."""
+
     watch: bool = _setting(False, flag, "do it again and again, until SIGTERM or Ctrl-C")
     interval: float = _setting(
         10.0, amount, "seconds from the end of a run to the next, with --watch", "SECONDS"
@@ -141,23 +202,14 @@ class Settings:
     commit_lag: float | None = _setting(
         None, amount, "with --watch: a change waits at most so long (60 with --commit-bytes alone)", "SECONDS"
     )
-    cores: int | None = _setting(None, count, "parallel tasks (default: all cores)", "N")
-    driver_memory: str = _setting(
-        "2g", memory, "Java heap of the Spark that the command starts, where it needs one", "SIZE"
-    )
-    fail_on_damage: bool = _setting(False, flag, "exit with code 3 if damage was found")
-    json: bool = _setting(False, flag, "print one JSON object as the last line of standard output")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Watching, Writing, Decoding, Reading, LakeSettings):
+    """The settings of decoding; ``ingest`` and ``scan`` take some of them. None: not given, or no limit."""
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if value is None and field.default is None:
-                continue
-            try:
-                parsed = field.metadata["parse"](value)
-            except ValueError as error:
-                raise UserError(f"{option(field.name)} {error}") from None
-            object.__setattr__(self, field.name, parsed)
+        super().__post_init__()
         self._check_compression_level()
         if self.since is not None and self.until is not None and self.since >= self.until:
             raise UserError("--until must be later than --since")
@@ -196,26 +248,49 @@ class Settings:
             )
 
     @property
-    def processes(self) -> int:
-        """Processes that work side by side without Spark; macOS tells only the cores of the machine."""
-        usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        return self.cores or usable or 1
-
-    @property
     def scope(self) -> Scope:
         """The records to decode."""
         low, _, high = (self.offsets or ":").partition(":")
         offsets = Bounds(int(low) if low else None, int(high) if high else None)
         return Scope(offsets, Bounds(self.since, self.until))
 
-    def require_lake(self) -> str:
-        """The lake. Raises a UserError if it is not set."""
-        if self.lake is None:
-            raise UserError("--lake is missing: name the folder of the lake, such as --lake ./lake")
-        return self.lake
+
+@dataclass(frozen=True, kw_only=True)
+class CostSettings(Selection, LakeSettings):
+    """What bytes cost."""
+
+    codec_levels: str = _setting(
+        "gzip:1,gzip:6,gzip:9,snappy,lz4:9,lz4:12,zstd:1,zstd:3,zstd:9",
+        codec_levels,
+        "codecs to try, with the levels of Kafka's compression.<codec>.level",
+        "LIST",
+    )
+    sample_batches: int = _setting(
+        200, count, "batches of each topic, partition and magic that are compressed to try a codec", "N"
+    )
+    price_per_gb_month: float = _setting(0.08, amount, "price of 10^9 stored bytes for a month", "PRICE")
+    currency: str = _setting("USD", currency, "currency of the price, with which costs are printed", "CODE")
+    replication_factor: int = _setting(3, count, "copies that the cluster keeps", "N")
+    retention_days: float = _setting(7.0, amount, "days until retention deletes a record", "DAYS")
 
 
-SETTING_NAMES = tuple(field.name for field in dataclasses.fields(Settings))
+# What a command line shows together, and in which order
+GROUPS = {
+    name: str(group.__doc__).rstrip(".")
+    for group in (Reading, Selection, Decoding, LakeSettings, Writing, Watching, CostSettings, Running)
+    for name in group.__annotations__
+}
+# What only --help-all shows
+RARE = {
+    *("slice_bytes", "window_bytes", "max_files_per_run", "max_bytes_per_run", "driver_memory"),
+    *("max_batch_uncompressed", "quarantine_content_bytes"),
+    *("parquet_compression", "parquet_compression_level"),
+}
+FIELDS = {field.name: field for kind in (Settings, CostSettings) for field in dataclasses.fields(kind)}
+SETTING_NAMES, COST_NAMES = (
+    tuple(name for name in GROUPS if name in {field.name for field in dataclasses.fields(kind)})
+    for kind in (Settings, CostSettings)
+)
 
 
 def help_of(field: dataclasses.Field[Any]) -> str:
@@ -246,14 +321,16 @@ def nearest(word: str, words: Iterable[str]) -> str:
     return f"; did you mean {similar[0]}?" if similar else ""
 
 
-def make_settings(values: Mapping[str, Any], allowed: Iterable[str] = SETTING_NAMES) -> Settings:
+def make_settings(
+    values: Mapping[str, Any], allowed: Iterable[str] = SETTING_NAMES, kind: type[Kind] = Settings
+) -> Kind:
     """Settings from names and values of a notebook or a YAML file. Raises a UserError for an unknown name."""
     allowed = tuple(allowed)
     for name in values:
         if name not in allowed:
             hint = nearest(str(name).replace("-", "_"), allowed) or f"; known settings: {', '.join(allowed)}"
             raise UserError(f"unknown setting {name!r}{hint}")
-    return Settings(**values)
+    return kind(**values)
 
 
 def read_yaml(path: str, named_by: str = "--config") -> dict[str, Any]:
@@ -273,13 +350,12 @@ def read_yaml(path: str, named_by: str = "--config") -> dict[str, Any]:
     return loaded
 
 
-def to_yaml(settings: Settings, names: Iterable[str] = SETTING_NAMES) -> str:
+def to_yaml(settings: Running, names: Iterable[str] = SETTING_NAMES) -> str:
     """The text of a file for ``--config`` with these settings, each below its help text."""
-    fields = {field.name: field for field in dataclasses.fields(Settings)}
     lines = []
     for name in names:
         value = getattr(settings, name)
-        plain = list(value) if isinstance(value, tuple) else _shown(fields[name], value)
-        lines.append(f"# {fields[name].metadata['help']}")
+        plain = list(value) if isinstance(value, tuple) else _shown(FIELDS[name], value)
+        lines.append(f"# {FIELDS[name].metadata['help']}")
         lines.append(yaml.safe_dump({name: plain}, allow_unicode=True, width=10_000).rstrip())
     return "\n".join(lines)

@@ -19,7 +19,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from pipelines.command.errors import UserError
 from pipelines.command.on_demand import SparkOnDemand
-from pipelines.command.settings import Settings
+from pipelines.command.settings import CostSettings
 from pipelines.lake.address import open_lake, table_path
 from pipelines.lake.create import add_rows
 from pipelines.report.measure import Compressed, Key, Measured, measure
@@ -91,7 +91,7 @@ class Report:
     rows: pa.Table
 
 
-def run(on_demand: SparkOnDemand, settings: Settings) -> Report:
+def run(on_demand: SparkOnDemand, settings: CostSettings) -> Report:
     """Computes and commits the report, or reads the latest one if its inputs were the same.
 
     Raises a UserError if there is no lake, or nothing in it to report on.
@@ -119,7 +119,7 @@ def run(on_demand: SparkOnDemand, settings: Settings) -> Report:
     return Report(address, run_id, True, table)
 
 
-def _ledger(address: str, settings: Settings) -> pa.Table:
+def _ledger(address: str, settings: CostSettings) -> pa.Table:
     """The wanted rows of ``segments``, in order; only with all its records can a segment be measured."""
     path = table_path(address, SEGMENTS.name)
     rows = read_rows(path, SEGMENTS.arrow_schema(), _LEDGER_COLUMNS, "left_out = 0").sort_by("segment")
@@ -127,7 +127,7 @@ def _ledger(address: str, settings: Settings) -> pa.Table:
     return rows.filter(pa.array([wanted(topic) for topic in rows.column("topic").to_pylist()], pa.bool_()))
 
 
-def _inputs(ledger: pa.Table, settings: Settings) -> str:
+def _inputs(ledger: pa.Table, settings: CostSettings) -> str:
     """SHA-256 of all that decides the rows."""
     asked = (
         _EDITION,
