@@ -68,5 +68,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     return exit_code_of(job) or code
 
 
+def script() -> None:
+    """The entry point of the wheel: ``main``, for callers that do not look at what it returns.
+
+    A wheel task of Databricks calls it as a function. Raises SystemExit with the code of a failure; after a
+    success it returns, as SystemExit(0) would be one more exception there.
+    """
+    code = main()
+    if code:
+        raise SystemExit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    script()

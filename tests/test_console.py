@@ -6,9 +6,13 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+import yaml
+from databricks.bundles.jobs import Job
 
 import kafka_log_lake
 from kafka_log_lake import __main__ as console
@@ -118,6 +122,32 @@ def test_wrong_arguments_are_one_line(
     assert told.err.startswith("error: ")
     assert message in told.err
     assert told.err.count("\n") == 1
+
+
+def test_the_entry_point_raises_where_it_failed_and_returns_where_it_did_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wheel task of Databricks calls it as a function: it succeeds unless that raises."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    module, _, name = project["project"]["scripts"]["kafka-log-lake"].partition(":")
+    call = getattr(import_module(module), name)
+    monkeypatch.setattr(sys, "argv", ["kafka-log-lake", "decode", "--lake"])
+    with pytest.raises(SystemExit) as raised:
+        call()
+    assert raised.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    monkeypatch.setattr(sys, "argv", ["kafka-log-lake", "--version"])
+    call()
+
+
+def test_the_jobs_for_databricks_are_what_its_command_line_takes() -> None:
+    bundle = yaml.safe_load((ROOT / "databricks" / "databricks.yml").read_text())
+    assert set(bundle) == {"bundle", "variables", "artifacts", "targets"}
+    for target in bundle["targets"].values():
+        job = target["resources"]["jobs"]["kafka_log"]
+        assert [task.task_key for task in Job.from_dict(job).tasks] == ["ingest", "decode", "quality"]
+        with pytest.raises(ValueError, match="Unexpected field"):
+            Job.from_dict({**job, "max_concurent_runs": 1})
 
 
 def test_what_users_import_is_there() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import logging
 import os
 import subprocess
 import sys
@@ -184,6 +185,22 @@ def test_a_file_that_cannot_be_read_is_told_with_a_starting_timestamp_too(
     (slices,) = plan_read(options)
     with pytest.raises(ReadFailed, match=r"b-3/0+\.log can't be read as it was planned: .* Stale"):
         list(read_table(read, slices))
+
+
+def test_a_wide_read_without_an_option_that_prunes_warns(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("pipelines"), "propagate", True)
+    for topic in ("a", "b"):
+        os.truncate(put(tmp_path / f"{topic}-0", 0, batch(0)), 600 << 20)  # a file with a hole
+    plan_read(Options(path=(str(tmp_path),), topics="a|b"))
+    plan_read(Options(path=(str(tmp_path / "a-0"),)))
+    assert caplog.messages == []
+    plan_read(Options(path=(str(tmp_path),)))
+    (said,) = caplog.messages
+    assert said.startswith(
+        "kafka_log reads all 1.3 GB of 2 segments: a WHERE leaves out no file; the options topics, "
+    )
 
 
 def test_failfast_says_where_and_permissive_reads_the_rest(spark: SparkSession) -> None:

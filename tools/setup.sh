@@ -29,7 +29,7 @@ cat >"$bin/kafka-log-lake" <<END
 ' '''
 import sys
 sys.path[0] = "${bin%/*/*}"
-from kafka_log_lake.__main__ import main
-sys.exit(main())
+from kafka_log_lake.__main__ import script
+script()
 END
 chmod +x "$bin/kafka-log-lake"

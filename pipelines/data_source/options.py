@@ -99,8 +99,8 @@ class Options:
 
 
 ROW_BOUNDS = ("starting_offset", "ending_offset", "starting_timestamp", "ending_timestamp")
-
-
+# With these less is read than the path holds
+PRUNING = ("topics", "exclude_topics", "partitions", *ROW_BOUNDS)
 _FIELDS = tuple(field.name for field in dataclasses.fields(Options))
 
 

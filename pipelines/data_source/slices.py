@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,8 +13,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from pipelines.command.errors import UserError
+from pipelines.command.tables import size_text
+from pipelines.command.terminal import counted_noun
 from pipelines.data_source.boundaries import boundaries
-from pipelines.data_source.options import Options
+from pipelines.data_source.options import PRUNING, Options, option_name
 from pipelines.plan.headers import NO_INDEX, is_file_older, read_index
 from pipelines.plan.scope import outside_by_name
 from pipelines.plan.slice_input import slice_row
@@ -25,8 +28,11 @@ from udfs.source.fingerprint import mark
 from udfs.source.store import is_object_store
 from udfs.spark.protocol import SLICE_SCHEMA
 
+log = logging.getLogger(__name__)
+
 # Planning has no session, so it does not know the cores: enough tasks for small segments, not too many
 _CORES = 16
+_WIDE = 1 << 30  # bytes, from which a read of everything is worth a warning
 _THREADS = 8  # that read headers: a store takes some 20 ms a request
 
 # Where slices start and the last one stops; of each slice the fingerprint that its file has to have
@@ -75,7 +81,20 @@ def plan_read(options: Options) -> list[pa.RecordBatch]:
     if not segments:
         raise UserError(f"no segment in {', '.join(options.path)} is of the topics and partitions asked for")
     spans = [Span(segment, 0, segment.length) for segment in _pruned(segments, options)]
+    _warn_if_wide(spans, options)
     return make_tasks(spans, options.slice_bytes)
+
+
+def _warn_if_wide(spans: Sequence[Span], options: Options) -> None:
+    """Spark hands no filter to this source: a query with a WHERE of one topic reads all of them, silently."""
+    size = sum(span.stop for span in spans)
+    if size >= _WIDE and not any(getattr(options, name) is not None for name in PRUNING):
+        log.warning(
+            "kafka_log reads all %s of %s: a WHERE leaves out no file; the options %s do",
+            size_text(size),
+            counted_noun(len(spans), "segment"),
+            ", ".join(map(option_name, PRUNING)),
+        )
 
 
 def make_tasks(spans: Sequence[Span], slice_bytes: int) -> list[pa.RecordBatch]:
