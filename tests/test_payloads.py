@@ -1,0 +1,127 @@
+"""Keys and values by the registry that lies in ``_schemas``: against what the serializers were given."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.support import typed_corpus as corpus
+from udfs.values import payload
+from udfs.values.payloads import KEY, VALUE, Decoded, PayloadReader, plain_of
+from udfs.values.registry import HARD, REPLACED, SOFT, Registry, Schema, guid_of
+
+# The corpus has no value for a surrogate without its other half; it is U+FFFD here
+_UNDEFINED = {("plain-json-odd", 0, 19)}
+
+
+def same(one: object, other: object) -> bool:
+    """Whether two canonical values are equal; 1 and 1.0 differ, the order of members does not."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+@pytest.mark.parametrize("topic", corpus.TOPICS)
+def test_payloads_are_what_was_sent(topic: str) -> None:
+    rows, plain = corpus.records(topic), corpus.plain(topic)
+    lines = corpus.oracle(topic)
+    assert {(line["partition"], line["offset"]) for line in lines} == rows.keys()
+    for line in lines:
+        row = rows[line["partition"], line["offset"]]
+        for side in (KEY, VALUE):
+            found = corpus.reader().read(topic, side, row[side], row["headers"], plain[side])
+            if side == VALUE and (topic, line["partition"], line["offset"]) not in _UNDEFINED:
+                check_value(line, found)
+            elif side == KEY:
+                check(line, KEY, found)
+
+
+def check_value(line: dict[str, Any], found: Decoded) -> None:
+    if line.get("ambiguous"):  # bytes that have no single right answer; none may be lost
+        assert found.value is not None
+    elif "error" in line:
+        assert found.reason == line["error"] or (line.get("any_error") and found.reason), (line, found)
+    else:
+        check(line, VALUE, found)
+
+
+def check(line: dict[str, Any], side: str, found: Decoded) -> None:
+    assert found.reason is None, (line, found)
+    assert found.format == line[f"{side}_format"], (line, found)
+    assert same(found.value, line[side]), (line, found)
+    schema = line.get(f"{side}_schema")
+    if schema is not None:
+        assert found.schema is not None
+        assert (found.schema.id, found.schema.subject) == (schema["id"], schema["subject"])
+
+
+def test_the_registry_is_what_its_rest_interface_listed() -> None:
+    """``hard`` ones are not in the listing, and of those that compaction dropped nothing is known."""
+    expected = {(line["subject"], line["version"]): line for line in corpus.oracle("_schemas")}
+    found = {(one.subject, one.version): one for one in corpus.registry().schemas if one.deleted != REPLACED}
+    assert expected.keys() <= found.keys()
+    assert {found[place].deleted for place in found.keys() - expected.keys()} == {HARD}
+    for place, line in expected.items():
+        one, deleted = found[place], {False: "", True: SOFT}.get(line["deleted"], line["deleted"])
+        assert (one.id, one.type, one.deleted) == (line["id"], line["type"], deleted), place
+        if deleted != HARD:
+            assert (one.guid, one.text) == (line["guid"], line["schema"]), place
+
+
+def test_a_record_of_schemas_that_is_no_json_is_a_problem_and_no_other_is_touched() -> None:
+    assert corpus.registry().problems.keys() == {174}
+    kinds = Counter(one.keytype for one in corpus.registry().entries)
+    assert kinds["FUTURE_KIND"] == kinds["ASSOC"] == kinds["CONTEXT"] == 1
+
+
+def test_one_id_with_two_schemas_is_the_one_that_consumes_every_byte() -> None:
+    def schema(subject: str, text: str) -> Schema:
+        return Schema(subject, 1, 7, guid_of(text), "AVRO", text)
+
+    both = Registry([schema("a-value", '"string"'), schema("b-value", '["null", "long"]')])
+    framed = b"\0\0\0\0\7"
+    assert PayloadReader(both).read("other", VALUE, framed + b"\4hi").value == "hi"
+    assert PayloadReader(both).read("other", VALUE, framed + b"\2\x96\1").value == 75
+    # \0 is a text without a character, and null
+    assert PayloadReader(both).read("other", VALUE, framed + b"\0").reason == "ambiguous_id"
+    assert PayloadReader(both).read("a", VALUE, framed + b"\0").value == ""
+    assert PayloadReader(both).read("b", VALUE, framed + b"\0").value is None
+
+
+@pytest.mark.parametrize(
+    ("text", "references"),
+    [
+        ("{", ()),
+        ('{"type": "record"}', ()),
+        ('"com.shop.Missing"', ()),
+        ('{"type": "fixed", "name": "F"}', ()),
+    ],
+)
+def test_a_schema_that_can_not_be_parsed_is_an_error_of_each_payload(
+    text: str, references: tuple[()]
+) -> None:
+    broken = Registry([Schema("t-value", 1, 7, guid_of(text), "AVRO", text, references)])
+    found = PayloadReader(broken).read("t", VALUE, b"\0\0\0\0\7x")
+    assert found.reason == "unreadable_schema"
+    assert found.value == payload.canonical_bytes(b"\0\0\0\0\7x")
+
+
+def test_payloads_with_changed_bytes_give_a_value_or_a_known_reason() -> None:
+    chance = random.Random(7)
+    for topic in ("avro-nested", "avro-unions", "avro-recursive", "pb-kinds", "pb-proto2", "json-schema"):
+        for row in list(corpus.records(topic).values())[:60]:
+            data = bytearray(row["value"] or b"\0")
+            for _ in range(chance.randint(1, 3)):
+                data[chance.randrange(len(data))] = chance.randrange(256)
+            cut = bytes(data[: chance.randint(1, len(data))])
+            for changed in (bytes(data), cut):
+                found = corpus.reader().read(topic, VALUE, changed, row["headers"])
+                assert found.reason is None or found.reason in payload.ERROR_CLASSES
+
+
+def test_a_topic_of_text_is_text_though_some_of_it_looks_like_json_or_has_a_schema_id() -> None:
+    assert corpus.plain("plain-text")[VALUE] == "text"
+    assert corpus.plain("plain-json-odd")[VALUE] == "json"
+    assert plain_of([]) == ""

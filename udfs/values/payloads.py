@@ -1,0 +1,340 @@
+"""One key or value to canonical JSON: framing, schema, decoder, and what went wrong.
+
+This is the exact way, payload by payload: the columns of typed tables come from compiled readers, which leave
+to it what they can't do.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from udfs.values import avro, avro_schema, protobuf_schema, wire_formats
+from udfs.values.payload import PayloadError, canonical_bytes
+from udfs.values.protobuf import MessageReader
+from udfs.values.registry import (
+    AVRO,
+    DEFAULT_CONTEXT,
+    JSON_SCHEMA,
+    PROTOBUF,
+    Registry,
+    Schema,
+)
+from udfs.values.wire_formats import Framing, Headers, framing_of, message_index
+
+KEY, VALUE = "key", "value"
+FORMATS = {AVRO: "avro", PROTOBUF: "protobuf", JSON_SCHEMA: "jsonschema"}
+_ENCRYPTING = ("ENCRYPT", "ENCRYPT_PAYLOAD")
+# An id that Apicurio would give: its global ids count up from 1
+_MOST_GLOBAL_ID = 1 << 24
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What a payload came to.
+
+    format: avro, protobuf, jsonschema, json, json-connect, text, bytes, empty, null, or the framing of a
+    registry that is not at hand. value: canonical JSON; of a payload with an error its bytes. reason: one of
+    ``payload.ERROR_CLASSES``, None without an error.
+    """
+
+    format: str
+    value: Any
+    schema: Schema | None = None
+    reason: str | None = None
+    detail: str | None = None
+
+
+class PayloadReader:
+    """Decodes the payloads of topics with the schemas of a registry.
+
+    Compiled schemas are kept. Not for several threads at once.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._compiled: dict[tuple[str, int], Callable[[bytes, Framing], Any]] = {}
+
+    def read(
+        self, topic: str, side: str, payload: bytes | None, headers: Headers = (), plain: str = ""
+    ) -> Decoded:
+        """A key or a value.
+
+        plain: what the topic's payloads without a schema are: json, text or bytes (``plain_of``); "" for a
+        look at each.
+        """
+        try:
+            framing = framing_of(side, payload, headers)
+        except PayloadError as error:
+            return _failed("bytes", payload or b"", error)
+        if payload is None:
+            return Decoded("null", None)
+        if framing.kind == wire_formats.EMPTY:
+            return Decoded("empty", "")
+        if framing.kind in (wire_formats.PLAIN, wire_formats.CONTAINER):
+            return plain_payload(payload, plain)
+        if framing.kind in (wire_formats.CONFLUENT, wire_formats.GUID):
+            if plain and framing.start and not self.candidates(topic, side, framing):
+                return plain_payload(payload, plain)
+            return self._of_registry(topic, side, payload, framing)
+        detail = f"written with the registry of {framing.kind}, whose schemas are not at hand"
+        return Decoded(framing.kind, canonical_bytes(payload), None, "no_registry", detail)
+
+    def _of_registry(self, topic: str, side: str, payload: bytes, framing: Framing) -> Decoded:
+        candidates = self.candidates(topic, side, framing)
+        if not candidates:
+            return self._unknown(payload, framing)
+        held = [one for one in candidates if not one.is_gone] or candidates
+        if held[0].is_gone:
+            return _failed(
+                FORMATS.get(held[0].type, "bytes"),
+                payload,
+                PayloadError(
+                    "deleted_id", f"{held[0].subject} version {held[0].version} was deleted for good"
+                ),
+                held[0],
+            )
+        results = [(one, *self._try(one, payload, framing)) for one in _distinct(held)]
+        sound = [(one, value) for one, value, error in results if error is None]
+        if not sound:
+            schema, _, error = results[0]
+            assert error is not None
+            return _failed(FORMATS.get(schema.type, "bytes"), payload, error, schema)
+        schema, value = sound[0]
+        if len(sound) > 1 and _rank(schema, topic, side) == _rank(sound[1][0], topic, side):
+            both = " and ".join(f"{one.subject} version {one.version}" for one, _ in sound)
+            error = PayloadError("ambiguous_id", f"the id is that of {both}, and each consumes every byte")
+            return _failed(FORMATS.get(schema.type, "bytes"), payload, error, schema)
+        return Decoded(FORMATS[schema.type], value, schema)
+
+    def candidates(self, topic: str, side: str, framing: Framing) -> list[Schema]:
+        """The schemas that a framing may mean, the likeliest first: the topic's own subject, its context, the
+        default context."""
+        if framing.guid is not None:
+            found = self._registry.by_guid(framing.guid)
+        else:
+            found = self._registry.by_id(framing.id) if framing.id is not None else []
+        return sorted(found, key=lambda one: _rank(one, topic, side))
+
+    def _unknown(self, payload: bytes, framing: Framing) -> Decoded:
+        if framing.kind == wire_formats.GUID:
+            if framing.start and _is_text(payload):  # an ordinary text may begin with 01
+                return plain_payload(payload, "")
+            return _failed(
+                "bytes", payload, PayloadError("unknown_guid", f"no schema has GUID {framing.guid}")
+            )
+        if framing.start and len(payload) > 9 and 0 < int.from_bytes(payload[1:9], "big") < _MOST_GLOBAL_ID:
+            global_id = int.from_bytes(payload[1:9], "big")
+            detail = (
+                f"written with Apicurio's registry (global id {global_id}), whose schemas are not at hand"
+            )
+            return Decoded("apicurio8", canonical_bytes(payload), None, "no_registry", detail)
+        return _failed("bytes", payload, PayloadError("unknown_id", f"no schema has id {framing.id}"))
+
+    def _try(self, schema: Schema, payload: bytes, framing: Framing) -> tuple[Any, PayloadError | None]:
+        try:
+            return self.reader(schema)(payload, framing), None
+        except PayloadError as error:
+            return None, error
+
+    def reader(self, schema: Schema) -> Callable[[bytes, Framing], Any]:
+        """The function that reads payloads of a schema. It raises a PayloadError."""
+        place = (schema.subject, schema.version)
+        if place not in self._compiled:
+            try:
+                self._compiled[place] = self._compile(schema)
+            except PayloadError as error:
+                self._compiled[place] = _raising(error)
+        return self._compiled[place]
+
+    def _compile(self, schema: Schema) -> Callable[[bytes, Framing], Any]:
+        if any(rule.get("type") in _ENCRYPTING for rule in _rules(schema)):
+            raise PayloadError(
+                "encrypted", f"a rule of {schema.subject} version {schema.version} encrypts it"
+            )
+        references = self.references(schema)
+        if schema.type == AVRO:
+            type_ = avro_schema.parse(schema.text, [text for _, text in references])
+            of_type = avro.reader_of(type_)
+            return lambda payload, framing: avro.read(type_, of_type, payload, framing.start)
+        if schema.type == PROTOBUF:
+            return _protobuf_reader(protobuf_schema.parse(schema.text, references))
+        if schema.type == JSON_SCHEMA:
+            return lambda payload, framing: parse_json(payload[framing.start :])
+        raise PayloadError("unreadable_schema", f"a schema of type {schema.type}")
+
+    def references(self, schema: Schema) -> list[tuple[str, str]]:
+        """(name, text) of the schemas that one refers to, directly or not, each after those it needs itself.
+
+        Raises a PayloadError (unreadable_schema) where one is missing.
+        """
+        found: dict[str, str] = {}
+
+        def add(of: Schema, above: tuple[Schema, ...]) -> None:
+            for one in of.references:
+                if one.name in found:
+                    continue
+                target = self._registry.version(one.subject, one.version, schema.context)
+                if target is None or target in above:
+                    raise PayloadError(
+                        "unreadable_schema", f"{of.subject} refers to {one.subject} version {one.version}"
+                    )
+                add(target, (*above, target))
+                found[one.name] = target.text
+
+        add(schema, (schema,))
+        return list(found.items())
+
+
+def _rank(schema: Schema, topic: str, side: str) -> int:
+    """How far a schema's subject is from the topic:
+
+    TopicNameStrategy first, TopicRecordNameStrategy, others.
+    """
+    if schema.name == f"{topic}-{side}":
+        return 0
+    if schema.name.startswith(f"{topic}-"):
+        return 1
+    return 2 if schema.context == DEFAULT_CONTEXT else 3
+
+
+def _distinct(schemas: list[Schema]) -> list[Schema]:
+    """Of several schemas with one text the first."""
+    found = {(one.type, one.text, one.references): one for one in reversed(schemas)}
+    return [one for one in schemas if found[one.type, one.text, one.references] is one]
+
+
+def _rules(schema: Schema) -> Iterator[dict[str, Any]]:
+    for kind in ("domainRules", "encodingRules"):
+        yield from (schema.rule_set or {}).get(kind) or ()
+
+
+def _raising(error: PayloadError) -> Callable[[bytes, Framing], Any]:
+    def read(payload: bytes, framing: Framing) -> Any:
+        raise error
+
+    return read
+
+
+def _protobuf_reader(file: Any) -> Callable[[bytes, Framing], Any]:
+    readers: dict[tuple[int, ...], MessageReader] = {}
+
+    def read(payload: bytes, framing: Framing) -> Any:
+        index, at = framing.index, framing.start
+        if index is None and at:
+            index, at = message_index(payload, at)
+        index = index or (0,)
+        if index not in readers:
+            readers[index] = MessageReader(protobuf_schema.message_at(file, index))
+        return readers[index].read(payload[at:])
+
+    return read
+
+
+def _failed(format_: str, payload: bytes, error: PayloadError, schema: Schema | None = None) -> Decoded:
+    return Decoded(format_, canonical_bytes(payload), schema, error.reason, str(error))
+
+
+def plain_payload(payload: bytes, plain: str) -> Decoded:
+    """An unframed payload.
+
+    plain: json, text or bytes; "" for a look: an object or array of JSON, text, bytes.
+    """
+    if plain == "bytes":
+        return Decoded("bytes", canonical_bytes(payload))
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError as error:
+        problem = PayloadError("invalid_utf8", f"not UTF-8: {error.reason}", error.start)
+        return _failed("bytes", payload, problem) if plain else Decoded("bytes", canonical_bytes(payload))
+    if plain == "json" or (not plain and text.lstrip("\ufeff \t\r\n")[:1] in ("{", "[")):
+        try:
+            value = parse_json(payload)
+        except PayloadError as error:
+            return Decoded("text", text, None, error.reason, str(error)) if plain else Decoded("text", text)
+        if isinstance(value, dict) and value.keys() == {"schema", "payload"}:
+            return Decoded("json-connect", value["payload"])
+        return Decoded("json", value)
+    return Decoded("text", text) if plain or _is_text(payload) else Decoded("bytes", canonical_bytes(payload))
+
+
+_LIKE_JSON = frozenset("{[\"'+-./0123456789")
+_JSON_WORDS = ("true", "false", "null")
+
+
+def plain_of(sample: Iterable[Decoded]) -> str:
+    """What the payloads of a topic's side are that have no schema: json, text, bytes, or "" where it is
+    mixed.
+
+    sample: of the side's payloads, read with ``plain`` "". Broken JSON is text there, so that objects and
+    arrays need not be most; one text or another may look like JSON, and bytes like text.
+    """
+    count = Counter(_look(one) for one in sample)
+    objects, alike, texts, others = (count[kind] for kind in ("object", "like", "text", "bytes"))
+    unframed = objects + alike + texts + others
+    if not unframed or count["framed"] > unframed:
+        return ""
+    if objects * 5 >= unframed and texts * 10 <= unframed:
+        return "json"
+    if (alike + texts) > 9 * (others + objects):
+        return "text"
+    return "bytes" if others > 9 * (objects + alike + texts) else ""
+
+
+def _look(one: Decoded) -> str:
+    if one.format in ("json", "json-connect"):
+        return "object"
+    if one.format == "text":
+        text = one.value.strip()
+        return "like" if text[:1] in _LIKE_JSON or any(w.startswith(text) for w in _JSON_WORDS) else "text"
+    return (
+        "" if one.value is None or one.format == "empty" else "bytes" if one.format == "bytes" else "framed"
+    )
+
+
+def _is_text(payload: bytes) -> bool:
+    """Whether bytes are UTF-8 without control characters but blanks."""
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError:
+        return False
+    return all(character.isprintable() or character.isspace() or ord(character) > 0x9F for character in text)
+
+
+def parse_json(payload: bytes) -> Any:
+    """JSON of RFC 8259, after a byte order mark or not. Raises a PayloadError."""
+    try:
+        text = payload.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise PayloadError("invalid_utf8", f"not UTF-8: {error.reason}", error.start) from None
+    try:
+        value = json.loads(text, parse_constant=_refuse, parse_float=_float)
+        return _no_surrogates(value) if "\\u" in text else value
+    except RecursionError:
+        raise PayloadError("too_deep", "JSON that is nested too deeply") from None
+    except ValueError as error:
+        raise PayloadError("invalid_json", str(error)) from None
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def _float(digits: str) -> float | str:
+    value = float(digits)
+    return value if math.isfinite(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _no_surrogates(value: Any) -> Any:
+    """The same with U+FFFD for a surrogate without its other half, which no UTF-8 holds."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_no_surrogates(one) for one in value]
+    if isinstance(value, dict):
+        return {_no_surrogates(name): _no_surrogates(one) for name, one in value.items()}
+    return value
