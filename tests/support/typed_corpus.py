@@ -1,4 +1,4 @@
-"""The bundled log directory of Confluent's serializers, and what they were given (``tests/data/README.md``)."""
+"""The bundled log directory of Confluent's serializers, and what they were given."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Reference:
     version: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # by identity: metadata are dicts
 class Schema:
     """One version of a subject.
 

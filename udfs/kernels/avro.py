@@ -1,0 +1,332 @@
+"""Avro's binary encoding into columns: a schema as a small program, run over a column of payloads.
+
+The program (``CODE``, int64[n, 4]) has an instruction for each type of the schema in the order of its bytes:
+operation, column, and two arguments. A column has a row a value: numbers, or int32 offsets and their bytes.
+What is not there (the branches of a union that a value does not have, all of a payload that is null or wrong)
+gets a default, so that each column has the rows of the one that it lies in; validity lies in the columns of
+unions.
+
+A payload that breaks a rule is rolled back, and gets defaults. What is wrong with it says the exact reader
+(``udfs.values.avro``), which holds the same rules.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from udfs.kernels.jit import copy_bytes, inlined, int64, kernel, load_u64
+from udfs.vectorized_varint import read_varlong
+
+# Operations. Column and arguments: b is the branch or symbol count, the size, or the least bytes of an item
+NULL, BOOLEAN, INT, LONG, FLOAT, DOUBLE, BYTES, STRING, FIXED, ENUM = range(10)
+NULLABLE, UNION, BRANCH, UNION_END, ARRAY, ARRAY_END, END = range(10, 17)
+
+WRONG, NO_ROOM = -1, -2
+# Of a column: values, and bytes of data or items of an array
+VALUES, DATA = 0, 1
+_HIGH_BITS = np.uint64(0x8080808080808080)
+
+
+class Columns(NamedTuple):
+    """What a program fills.
+
+    bytes_, ints, longs: one piece of memory as uint8, int32 and int64. base, data_base: int64[n], where a
+    column's values begin in the view of their width, and its data in ``bytes_``. room: int64[n, 2], how many
+    there can be. count, saved: int64[n, 2], how many there are, and were before the payload. need: int64[2],
+    the column and which of its rooms is full.
+    """
+
+    bytes_: Any
+    ints: Any
+    longs: Any
+    base: Any
+    data_base: Any
+    room: Any
+    count: Any
+    saved: Any
+    need: Any
+
+
+@kernel
+def decode_payloads(
+    code: Any,
+    data: Any,
+    starts: Any,
+    ends: Any,
+    first: int,
+    columns: Columns,
+    stack: Any,
+    failed: Any,
+    empty: int,
+) -> int:
+    """Decode ``data[starts[i]:ends[i]]`` from row ``first`` on; a start below 0 is a null.
+
+    starts, ends: int64[n]. stack: int64[depth, 3]. failed: bool[n], set where a payload breaks a rule. empty:
+    the most items without bytes that an array may have. Returns n, or the row that there is no room for.
+    """
+    for row in range(first, len(starts)):
+        _keep(columns.saved, columns.count)
+        at = int64(WRONG)
+        if starts[row] >= 0:
+            at = _run(code, data, starts[row], ends[row], columns, stack, False, empty)
+            if at != ends[row]:
+                _keep(columns.count, columns.saved)
+                if at == NO_ROOM:
+                    return row
+                failed[row] = True
+                at = int64(WRONG)
+        if at < 0 and _run(code, data, 0, 0, columns, stack, True, empty) == NO_ROOM:
+            _keep(columns.count, columns.saved)
+            failed[row] = False
+            return row
+    return len(starts)
+
+
+@inlined
+def _keep(to: Any, of: Any) -> None:
+    for column in range(len(of)):
+        to[column, VALUES], to[column, DATA] = of[column, VALUES], of[column, DATA]
+
+
+@kernel
+def _run(
+    code: Any, data: Any, at: int, end: int, columns: Columns, stack: Any, skip: bool, empty: int
+) -> int:
+    """One payload. skip: defaults alone. Returns the position behind it, WRONG or NO_ROOM."""
+    pc, depth = 0, 0
+    while at >= 0:
+        op = code[pc, 0]
+        if op < NULLABLE:
+            at = _value(code, pc, data, at, end, columns, skip)
+        elif op in (NULLABLE, UNION):
+            stack[depth, 0] = skip
+            at = _union(code, pc, data, at, end, columns, stack, depth, skip)
+            skip = skip or (op == NULLABLE and stack[depth, 1] == code[pc, 2])
+            depth += 1
+        elif op == BRANCH:
+            skip = stack[depth - 1, 0] != 0 or stack[depth - 1, 1] != code[pc, 2]
+        elif op == UNION_END:
+            depth -= 1
+            skip = stack[depth, 0] != 0
+        elif op == END:
+            return at
+        else:
+            if op == ARRAY:
+                stack[depth, 1], stack[depth, 2] = 0, columns.count[code[pc, 1], DATA]
+                depth += 1
+            else:
+                columns.count[code[pc, 1], DATA] += 1
+                stack[depth - 1, 1] -= 1
+            if stack[depth - 1, 1] == 0:
+                at = _block(code, pc, data, at, end, columns, stack, depth - 1, skip, empty)
+            if stack[depth - 1, 1] == 0:  # the array ends
+                depth -= 1
+                pc = code[pc, 3] if op == ARRAY else pc
+            elif op == ARRAY_END:
+                pc = code[pc, 3]
+        pc += 1
+    return at
+
+
+@inlined
+def _slot(columns: Columns, column: int, kind: int, more: int) -> int:
+    """The place of the next value of a column, or of its next data; NO_ROOM where there is none."""
+    place = columns.count[column, kind]
+    if place + more > columns.room[column, kind]:
+        columns.need[0], columns.need[1] = column, kind
+        return NO_ROOM
+    columns.count[column, kind] = place + more
+    return int64(place)
+
+
+@inlined
+def _value(code: Any, pc: int, data: Any, at: int, end: int, columns: Columns, skip: bool) -> int:
+    """A value without parts."""
+    op, column = code[pc, 0], code[pc, 1]
+    if op == NULL:
+        return at
+    place = _slot(columns, column, VALUES, 1)
+    if place < 0:
+        return NO_ROOM
+    place += columns.base[column]
+    if op in (BYTES, STRING, FIXED):
+        return _bytes(code, pc, data, at, end, columns, place, skip)
+    if op in (FLOAT, DOUBLE):
+        return _real(op == DOUBLE, data, at, end, columns, place, skip)
+    if op == BOOLEAN:
+        columns.bytes_[place] = 0
+        if skip:
+            return at
+        if at >= end or data[at] > 1:
+            return WRONG
+        columns.bytes_[place] = data[at]
+        return at + 1
+    value = int64(0)
+    if not skip:
+        value, at = read_long(data, at, end)
+    if op == LONG:
+        columns.longs[place] = value
+        return at
+    if value != int64(np.int32(value)) or (op == ENUM and not skip and not 0 <= value < code[pc, 2]):
+        return WRONG
+    columns.ints[place] = value
+    return at
+
+
+@inlined
+def read_long(data: Any, at: int, end: int) -> tuple[int, int]:
+    """A zigzag varint of 64 bits; the position is WRONG where it is cut, too long, or has more bits."""
+    value, behind = read_varlong(data, at, end)
+    if behind - at == 10 and data[at + 9] > 1:
+        return 0, WRONG
+    return value, behind
+
+
+@inlined
+def _real(is_double: bool, data: Any, at: int, end: int, columns: Columns, place: int, skip: bool) -> int:
+    """A float or a double, as the bits that it is."""
+    size = 8 if is_double else 4
+    if not skip and at + size > end:
+        return WRONG
+    bits = np.uint64(0)
+    for i in range(0 if skip else size):
+        bits |= np.uint64(data[at + i]) << np.uint64(8 * i)
+    if is_double:
+        columns.longs[place] = int64(bits)
+    else:
+        columns.ints[place] = np.int32(np.uint32(bits))
+    return at if skip else at + size
+
+
+@inlined
+def _bytes(code: Any, pc: int, data: Any, at: int, end: int, columns: Columns, place: int, skip: bool) -> int:
+    """Bytes of a length, a text, or of a fixed size. ``place`` holds the offset of the end of the data."""
+    op, column = code[pc, 0], code[pc, 1]
+    size = int64(0)
+    if not skip:
+        if op == FIXED:
+            size = code[pc, 2]
+        else:
+            size, at = read_long(data, at, end)
+        if at < 0 or size < 0 or size > end - at:
+            return WRONG
+        if op == STRING and not is_utf8(data, at, at + size):
+            return WRONG
+    to = _slot(columns, column, DATA, size)
+    if to < 0:
+        return NO_ROOM
+    copy_bytes(columns.bytes_, columns.data_base[column] + to, data, at, size)
+    columns.ints[place] = to + size
+    return at + size
+
+
+@kernel
+def is_utf8(data: Any, at: int, end: int) -> bool:
+    """Whether bytes are UTF-8 (RFC 3629): no overlong forms, no surrogates, nothing past U+10FFFF."""
+    while at < end:
+        while at + 8 <= end and load_u64(data, at) & _HIGH_BITS == 0:
+            at += 8
+        if at >= end:
+            return True
+        lead = int64(data[at])
+        if lead < 0x80:
+            at += 1
+            continue
+        more = 1 if 0xC2 <= lead <= 0xDF else 2 if lead & 0xF0 == 0xE0 else 3 if 0xF0 <= lead <= 0xF4 else 0
+        if more == 0 or at + more >= end:
+            return False
+        second = int64(data[at + 1])
+        low = 0xA0 if lead == 0xE0 else 0x90 if lead == 0xF0 else 0x80
+        high = 0x9F if lead == 0xED else 0x8F if lead == 0xF4 else 0xBF
+        if second < low or second > high:
+            return False
+        for i in range(2, more + 1):
+            if data[at + i] & 0xC0 != 0x80:
+                return False
+        at += more + 1
+    return True
+
+
+@inlined
+def _union(
+    code: Any, pc: int, data: Any, at: int, end: int, columns: Columns, stack: Any, depth: int, skip: bool
+) -> int:
+    """The index of a union's branch, onto the stack:
+
+    -1 for none. A nullable notes whether there is a value.
+    """
+    op, column = code[pc, 0], code[pc, 1]
+    branch = int64(-1)
+    if not skip:
+        branch, at = read_long(data, at, end)
+        if at < 0 or not 0 <= branch < (2 if op == NULLABLE else code[pc, 2]):
+            return WRONG
+    place = _slot(columns, column, VALUES, 1)
+    if place < 0:
+        return NO_ROOM
+    held = branch if op == UNION else int64(branch >= 0 and branch != code[pc, 2])
+    columns.bytes_[columns.base[column] + place] = held & 0xFF
+    stack[depth, 1] = branch
+    return at
+
+
+@kernel
+def _block(
+    code: Any,
+    pc: int,
+    data: Any,
+    at: int,
+    end: int,
+    columns: Columns,
+    stack: Any,
+    depth: int,
+    skip: bool,
+    empty: int,
+) -> int:
+    """The count of an array's next block, onto the stack.
+
+    At its end the column gets the offset of its items.
+    """
+    column, least = code[pc, 1], code[pc, 2]
+    count = int64(0)
+    if not skip:
+        count, at = read_long(data, at, end)
+        if at >= 0 and count < 0:
+            count = -count
+            size, at = read_long(data, at, end)
+            if size < 0:
+                return WRONG
+        if at < 0 or count < 0:
+            return WRONG
+        held = columns.count[column, DATA] - stack[depth, 2]
+        if (least and count > (end - at) // least) or (not least and count > empty - held):
+            return WRONG
+    if count == 0:
+        place = _slot(columns, column, VALUES, 1)
+        if place < 0:
+            return NO_ROOM
+        columns.ints[columns.base[column] + place] = columns.count[column, DATA]
+    stack[depth, 1] = count
+    return at
+
+
+@kernel
+def decimals_of_each(data: Any, offsets: Any, out: Any, valid: Any) -> None:
+    """Big-endian two's complement of each value into ``out`` (uint64[n, 2], low half first).
+
+    valid: bool[n], whether it fits; an empty value is 0. data: uint8, offsets: int32[n + 1].
+    """
+    for i in range(len(valid)):
+        begin, end = int64(offsets[i]), int64(offsets[i + 1])
+        sign = np.uint64(0xFFFFFFFFFFFFFFFF) if end > begin and data[begin] & 0x80 else np.uint64(0)
+        valid[i] = True
+        while end - begin > 16 and np.uint64(data[begin]) == sign & np.uint64(0xFF):
+            begin += 1
+        low, high = sign, sign
+        for at in range(begin, end):
+            high = (high << np.uint64(8)) | (low >> np.uint64(56))
+            low = (low << np.uint64(8)) | np.uint64(data[at])
+        valid[i] = end - begin <= 16 and (end == begin or (high ^ sign) >> np.uint64(63) == np.uint64(0))
+        out[i, 0], out[i, 1] = low, high

@@ -1,0 +1,494 @@
+"""Avro payloads to Arrow: a schema compiled to a program (``udfs.kernels.avro``), and what it fills.
+
+=====================================  =================================================================
+Avro                                   Arrow
+=====================================  =================================================================
+boolean, int, long, float, double      the same
+bytes, fixed                           binary
+string, enum, uuid                     string
+null                                   string, always null
+date, timestamp-millis, -micros        date32, timestamp[us, UTC]: null outside of the years 1 to 9999
+timestamp-nanos, local-timestamp-*,    the number, in its own unit: Delta has no column for them that every
+time-millis, time-micros               reader knows
+decimal                                decimal128 of its precision and scale; string above 38 digits
+duration                               struct<months, days, millis: int64>
+record; array; map                     struct; list; map<string, ...>
+union of null and one type             that type, nullable
+other unions                           a struct with a field a branch, one of them not null
+a type that contains itself            the canonical JSON of the inner value, as string
+=====================================  =================================================================
+
+Fields whose names differ in case alone get a number behind: Delta's names know no case.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from udfs.kernels import avro as k
+from udfs.values import avro
+from udfs.values.avro_schema import AvroType
+from udfs.values.payload import PayloadError
+
+MOST_DIGITS = 38
+_DAY_MS = 86_400_000
+# Years 1 to 9999
+LEAST_DAY, MOST_DAY = -719_162, 2_932_896
+_FIRST_ROOM = 1024
+_PRIMITIVE_OPS = {
+    "null": k.NULL,
+    "boolean": k.BOOLEAN,
+    "int": k.INT,
+    "long": k.LONG,
+    "float": k.FLOAT,
+    "double": k.DOUBLE,
+    "bytes": k.BYTES,
+    "string": k.STRING,
+    "fixed": k.FIXED,
+    "enum": k.ENUM,
+}
+# Bytes of a value in each column, by operation; what has data holds int32 offsets
+_WIDTHS = {k.BOOLEAN: 1, k.LONG: 8, k.DOUBLE: 8, k.NULLABLE: 1, k.UNION: 1}
+_DURATION = pa.struct([pa.field(name, pa.int64()) for name in ("months", "days", "millis")])
+_TIMESTAMP = pa.timestamp("us", "UTC")
+_NUMBERS = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+}
+
+
+def safe_names(names: Iterator[str] | list[str]) -> list[str]:
+    """Names that differ in more than case, in order; the first of several keeps its own."""
+    taken: set[str] = set()
+    found = []
+    for name in names:
+        chosen, number = name or "_", 1
+        while chosen.casefold() in taken:
+            number += 1
+            chosen = f"{name}_{number}"
+        taken.add(chosen.casefold())
+        found.append(chosen)
+    return found
+
+
+def arrow_type(type_: AvroType, above: tuple[AvroType, ...] = ()) -> pa.DataType:
+    """The Arrow type of a schema's values."""
+    if type_ in above:
+        return pa.string()
+    inside = (*above, type_)
+    if type_.nullable is not None:
+        return arrow_type(type_.nullable, inside)
+    if type_.kind == "union":
+        held = [one for one in type_.branches if one.kind != "null"]
+        names = safe_names([branch_field(one) for one in held])
+        return pa.struct([pa.field(n, arrow_type(one, inside)) for n, one in zip(names, held, strict=True)])
+    if type_.kind == "record":
+        names = safe_names([one.name for one in type_.fields])
+        return pa.struct(
+            [pa.field(n, arrow_type(f.type, inside)) for n, f in zip(names, type_.fields, strict=True)]
+        )
+    if type_.items is not None:
+        items = arrow_type(type_.items, inside)
+        return pa.list_(items) if type_.kind == "array" else pa.map_(pa.string(), items)
+    return _leaf_type(type_)
+
+
+def branch_field(type_: AvroType) -> str:
+    """The name of a union's branch as a field: a named type's own name, without its namespace."""
+    return type_.branch_name.rpartition(".")[2]
+
+
+def _leaf_type(type_: AvroType) -> pa.DataType:
+    logical = type_.logical
+    if logical == "decimal":
+        is_held = type_.precision <= MOST_DIGITS
+        return pa.decimal128(type_.precision, type_.scale) if is_held else pa.string()
+    if logical == "date":
+        return pa.date32()
+    if logical in ("timestamp-millis", "timestamp-micros"):
+        return _TIMESTAMP
+    if logical == "duration":
+        return _DURATION
+    if type_.kind in ("bytes", "fixed") and logical != "uuid":
+        return pa.binary()
+    return _NUMBERS.get(type_.kind, pa.string())
+
+
+@dataclass
+class _Node:
+    """A type of the schema with its column. column: -1 for none."""
+
+    type: AvroType
+    op: int
+    column: int
+    parts: list[_Node] = field(default_factory=list)
+
+
+class AvroColumns:
+    """Decodes payloads of one schema. Not for several threads at once."""
+
+    def __init__(self, type_: AvroType) -> None:
+        self._type = type_
+        self.arrow_type = arrow_type(type_)
+        self._reader = avro.reader_of(type_)
+        self._ops: list[int] = []
+        self._code: list[tuple[int, int, int, int]] = []
+        self._depth = 1
+        # A schema of bytes alone has no length in the payload, a recursive one no program of finite length
+        self._is_compiled = type_.kind != "bytes" and not type_.is_recursive()
+        if self._is_compiled:
+            self._root = self._compile(type_, 1)
+            self._code.append((k.END, 0, 0, 0))
+            self._program = np.array(self._code, np.int64)
+
+    def _column(self, op: int) -> int:
+        self._ops.append(op)
+        return len(self._ops) - 1
+
+    def _compile(self, type_: AvroType, depth: int) -> _Node:
+        self._depth = max(self._depth, depth)
+        if type_.kind == "record":
+            return _Node(type_, -1, -1, [self._compile(one.type, depth) for one in type_.fields])
+        if type_.kind == "union":
+            return self._compile_union(type_, depth)
+        if type_.items is not None:
+            return self._compile_items(type_, depth)
+        op = _PRIMITIVE_OPS[type_.kind]
+        column = -1 if op == k.NULL else self._column(op)
+        self._code.append((op, column, type_.size if op == k.FIXED else len(type_.symbols), 0))
+        return _Node(type_, op, column)
+
+    def _compile_union(self, type_: AvroType, depth: int) -> _Node:
+        if type_.nullable is not None:
+            null = next(at for at, one in enumerate(type_.branches) if one.kind == "null")
+            node = _Node(type_, k.NULLABLE, self._column(k.NULLABLE))
+            self._code.append((k.NULLABLE, node.column, null, 0))
+            node.parts.append(self._compile(type_.nullable, depth + 1))
+        else:
+            node = _Node(type_, k.UNION, self._column(k.UNION))
+            self._code.append((k.UNION, node.column, len(type_.branches), 0))
+            for at, one in enumerate(type_.branches):
+                self._code.append((k.BRANCH, 0, at, 0))
+                node.parts.append(self._compile(one, depth + 1))
+        self._code.append((k.UNION_END, 0, 0, 0))
+        return node
+
+    def _compile_items(self, type_: AvroType, depth: int) -> _Node:
+        assert type_.items is not None
+        is_map = type_.kind == "map"
+        node = _Node(type_, k.ARRAY, self._column(k.ARRAY))
+        begin = len(self._code)
+        least = avro.least_bytes(type_.items) + is_map
+        self._code.append((k.ARRAY, node.column, least, 0))
+        if is_map:
+            node.parts.append(self._compile(AvroType("string"), depth + 1))
+        node.parts.append(self._compile(type_.items, depth + 1))
+        self._code.append((k.ARRAY_END, node.column, least, begin))
+        self._code[begin] = (k.ARRAY, node.column, least, len(self._code) - 1)
+        return node
+
+    def decode(self, payloads: pa.BinaryArray, starts: np.ndarray) -> tuple[pa.Array, np.ndarray]:
+        """The values as ``arrow_type``, and bool[n]: which payloads are wrong. Both null and wrong ones are
+        null.
+
+        payloads: binary[n]. starts: int64[n], the byte of a payload at which Avro's encoding begins.
+        """
+        if not self._is_compiled:
+            return self._decode_exactly(payloads, starts)
+        n = len(payloads)
+        offsets = np.frombuffer(payloads.buffers()[1], np.int32)[payloads.offset : payloads.offset + n + 1]
+        data = payloads.buffers()[2]
+        raw = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
+        valid = payloads.is_valid().to_numpy(zero_copy_only=False)
+        begins = np.where(valid, offsets[:-1].astype(np.int64) + starts, -1)
+        ends = offsets[1:].astype(np.int64)
+        failed = np.zeros(n, np.bool_)
+        room = _Room(self._ops, n, int(offsets[-1]) - int(offsets[0]) if n else 0)
+        stack = np.zeros((self._depth + 1, 3), np.int64)
+        row = 0
+        while True:
+            row = k.decode_payloads(
+                self._program, raw, begins, ends, row, room.columns, stack, failed, avro.MOST_EMPTY_ITEMS
+            )
+            if row == n:
+                break
+            room.grow()
+        values = _Assembly(room).array(self._root, n)
+        return _masked(values, ~valid | failed), failed
+
+    def _decode_exactly(self, payloads: pa.BinaryArray, starts: np.ndarray) -> tuple[pa.Array, np.ndarray]:
+        failed = np.zeros(len(payloads), np.bool_)
+        found = []
+        for row, payload in enumerate(payloads.to_pylist()):
+            try:
+                value = None if payload is None else self._read(payload, int(starts[row]))
+            except PayloadError:
+                failed[row], value = True, None
+            found.append(value)
+        return pa.array(found, self.arrow_type), failed
+
+    def _read(self, payload: bytes, start: int) -> Any:
+        return plain_value(self._type, avro.read(self._type, self._reader, payload, start))
+
+
+def _masked(values: pa.Array, nulls: np.ndarray) -> pa.Array:
+    """The same with more nulls."""
+    if not nulls.any():
+        return values
+    kept = pc.and_(values.is_valid(), pa.array(~nulls))
+    return pc.if_else(kept, values, pa.scalar(None, values.type))
+
+
+class _Room:
+    """The memory that a program fills: of each column its values and its data, all in one piece."""
+
+    def __init__(self, ops: list[int], rows: int, size: int) -> None:
+        self._widths = np.array([_WIDTHS.get(op, 4) for op in ops], np.int64)
+        has_data = np.array([op in (k.BYTES, k.STRING, k.FIXED) for op in ops], np.bool_)
+        is_array = np.array([op == k.ARRAY for op in ops], np.bool_)
+        self.ops = ops
+        room = np.zeros((len(ops), 2), np.int64)
+        room[:, k.VALUES] = rows
+        room[:, k.DATA] = np.where(has_data, max(_FIRST_ROOM, size), 0)
+        room[is_array, k.DATA] = np.iinfo(np.int64).max >> 8  # a number of items, which needs no memory
+        self._takes_data = has_data
+        self.columns = self._laid_out(room, None)
+
+    def _laid_out(self, room: np.ndarray, before: k.Columns | None) -> k.Columns:
+        n = len(self.ops)
+        # offsets begin with a 0: one place more, before the first
+        sizes = (room[:, k.VALUES] + 1) * self._widths
+        data = np.where(self._takes_data, room[:, k.DATA], 0)
+        parts = np.stack([sizes, data], 1) + 63 & ~63
+        ends = np.cumsum(parts.reshape(-1)).reshape(n, 2) if n else np.zeros((0, 2), np.int64)
+        begins = ends - parts
+        memory = np.empty(int(ends[-1, 1]) + 64 if n else 64, np.uint8)
+        base = begins[:, 0] // np.maximum(self._widths, 1) + 1
+        columns = k.Columns(
+            memory,
+            memory[: len(memory) & ~7].view(np.int32),
+            memory[: len(memory) & ~7].view(np.int64),
+            base,
+            begins[:, 1].copy(),
+            room,
+            np.zeros((n, 2), np.int64) if before is None else before.count,
+            np.zeros((n, 2), np.int64),
+            np.zeros(2, np.int64),
+        )
+        for at in range(n):
+            begin = int(begins[at, 0])
+            memory[begin : begin + int(self._widths[at])] = 0
+            if before is not None:
+                width = int(self._widths[at])
+                old = (int(before.base[at]) - 1) * width
+                held = (int(before.count[at, k.VALUES]) + 1) * width
+                memory[begin : begin + held] = before.bytes_[old : old + held]
+                if self._takes_data[at]:
+                    old, held = int(before.data_base[at]), int(before.count[at, k.DATA])
+                    to = int(begins[at, 1])
+                    memory[to : to + held] = before.bytes_[old : old + held]
+        return columns
+
+    def grow(self) -> None:
+        """Doubles what was full."""
+        column, kind = (int(one) for one in self.columns.need)
+        room = self.columns.room.copy()
+        room[column, kind] = max(_FIRST_ROOM, 2 * int(room[column, kind]))
+        self.columns = self._laid_out(room, self.columns)
+
+
+class _Assembly:
+    """Arrow arrays over the filled columns."""
+
+    def __init__(self, room: _Room) -> None:
+        self._columns, self._buffer = room.columns, pa.py_buffer(room.columns.bytes_)
+
+    def _values(self, column: int, width: int, rows: int, leading: int = 0) -> Any:
+        begin = (int(self._columns.base[column]) - leading) * width
+        return self._buffer.slice(begin, (rows + leading) * width)
+
+    def _data(self, column: int) -> Any:
+        return self._buffer.slice(
+            int(self._columns.data_base[column]), int(self._columns.count[column, k.DATA])
+        )
+
+    def array(self, node: _Node, rows: int) -> pa.Array:
+        type_ = node.type
+        if type_.kind == "record":
+            arrays = [self.array(one, rows) for one in node.parts]
+            target = arrow_type(type_)
+            if not arrays:
+                return pa.array([{}] * rows, target)
+            return pa.StructArray.from_arrays(arrays, fields=list(target))
+        if node.op == k.NULLABLE:
+            is_held = np.frombuffer(self._values(node.column, 1, rows), np.bool_)
+            return _masked(self.array(node.parts[0], rows), ~is_held)
+        if node.op == k.UNION:
+            return self._union(node, rows)
+        if node.op == k.ARRAY:
+            items = int(self._columns.count[node.column, k.DATA])
+            offsets = pa.Array.from_buffers(
+                pa.int32(), rows + 1, [None, self._values(node.column, 4, rows, leading=1)]
+            )
+            parts = [self.array(one, items) for one in node.parts]
+            if type_.kind == "map":
+                return pa.MapArray.from_arrays(offsets, *parts)
+            return pa.ListArray.from_arrays(offsets, *parts)
+        return self._leaf(node, rows)
+
+    def _union(self, node: _Node, rows: int) -> pa.Array:
+        chosen = np.frombuffer(self._values(node.column, 1, rows), np.uint8)
+        arrays, nulls = [], np.ones(rows, np.bool_)
+        for at, part in enumerate(node.parts):
+            if part.type.kind != "null":
+                arrays.append(_masked(self.array(part, rows), chosen != at))
+                nulls &= chosen != at
+        fields = list(arrow_type(node.type))
+        if not arrays:
+            return pa.nulls(rows, arrow_type(node.type))
+        return pa.StructArray.from_arrays(arrays, fields=fields, mask=pa.array(nulls))
+
+    def _leaf(self, node: _Node, rows: int) -> pa.Array:
+        if node.op == k.NULL:
+            return pa.nulls(rows, pa.string())
+        if node.op == k.BOOLEAN:
+            return pa.array(np.frombuffer(self._values(node.column, 1, rows), np.bool_))
+        if node.op in (k.BYTES, k.STRING, k.FIXED):
+            buffers = [None, self._values(node.column, 4, rows, leading=1), self._data(node.column)]
+            plain = pa.string() if node.op == k.STRING else pa.binary()
+            return _of_bytes(node.type, pa.Array.from_buffers(plain, rows, buffers))
+        width = _WIDTHS.get(node.op, 4)
+        plain = pa.int32() if node.op == k.ENUM else _NUMBERS[node.type.kind]
+        values = pa.Array.from_buffers(plain, rows, [None, self._values(node.column, width, rows)])
+        if node.op == k.ENUM:
+            if not node.type.symbols:
+                return pa.nulls(rows, pa.string())
+            symbols = pa.array(node.type.symbols, pa.string())
+            return pa.DictionaryArray.from_arrays(values, symbols).cast(pa.string())
+        return _of_instant(node.type.logical, values)
+
+
+def _of_instant(logical: str, values: pa.Array) -> pa.Array:
+    """Days and instants as Arrow has them; null where a year is not between 1 and 9999."""
+    if logical == "date":
+        return _within(values, LEAST_DAY, MOST_DAY).cast(pa.date32())
+    if logical in ("timestamp-millis", "timestamp-micros"):
+        unit = 1 if logical == "timestamp-millis" else 1000
+        held = _within(values, LEAST_DAY * _DAY_MS * unit, (MOST_DAY + 1) * _DAY_MS * unit - 1)
+        return (pc.multiply(held, 1000) if unit == 1 else held).cast(_TIMESTAMP)
+    return values
+
+
+def _within(values: pa.Array, least: int, most: int) -> pa.Array:
+    held = pc.and_(pc.greater_equal(values, least), pc.less_equal(values, most))
+    is_whole = pc.all(held).as_py() is not False
+    return values if is_whole else pc.if_else(held, values, pa.scalar(None, values.type))
+
+
+def _of_bytes(type_: AvroType, values: pa.Array) -> pa.Array:
+    """Decimals, UUIDs and durations of their bytes."""
+    if type_.logical == "decimal":
+        return _decimals(type_, values)
+    if type_.logical == "duration":
+        raw = np.frombuffer(b"".join((one or b"").ljust(12, b"\0") for one in values.to_pylist()), "<u4")
+        parts = raw.reshape(-1, 3).astype(np.int64)
+        return pa.StructArray.from_arrays([pa.array(parts[:, i]) for i in range(3)], fields=list(_DURATION))
+    if type_.logical == "uuid" and type_.kind == "fixed":
+        texts = [one.hex() for one in values.to_pylist()]
+        return pa.array([f"{t[:8]}-{t[8:12]}-{t[12:16]}-{t[16:20]}-{t[20:]}" for t in texts], pa.string())
+    return values
+
+
+def _decimals(type_: AvroType, values: pa.Array) -> pa.Array:
+    """decimal128, null where a value has more digits than the schema's precision; texts above 38 digits."""
+    if type_.precision > MOST_DIGITS:
+        numbers = (int.from_bytes(one, "big", signed=True) for one in values.to_pylist())
+        return pa.array([avro.decimal_text(one, type_.scale) for one in numbers], pa.string())
+    n = len(values)
+    offsets = np.frombuffer(values.buffers()[1], np.int32)[: n + 1]
+    data = values.buffers()[2]
+    raw = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
+    halves, valid = np.empty((n, 2), np.uint64), np.empty(n, np.bool_)
+    k.decimals_of_each(raw, offsets, halves, valid)
+    target = pa.decimal128(type_.precision, type_.scale)
+    found = pa.Array.from_buffers(target, n, [None, pa.py_buffer(halves)])
+    bound = 10**type_.precision
+    if type_.precision < MOST_DIGITS or not valid.all():
+        high, low = divmod(bound, 1 << 64)
+        signed = halves[:, 1].view(np.int64)
+        below = (signed < high) | ((signed == high) & (halves[:, 0] < low))
+        high, low = divmod(-bound, 1 << 64)
+        above = (signed > high) | ((signed == high) & (halves[:, 0] > low))
+        valid &= below & above
+    return _masked(found, ~valid)
+
+
+def plain_value(type_: AvroType, value: Any, above: tuple[AvroType, ...] = ()) -> Any:
+    """A canonical value as ``pa.array`` takes it for ``arrow_type``."""
+    if value is None:
+        return None
+    if type_ in above:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    inside = (*above, type_)
+    if type_.nullable is not None:
+        return plain_value(type_.nullable, value, inside)
+    if type_.kind == "union":
+        held = [one for one in type_.branches if one.kind != "null"]
+        names = safe_names([branch_field(one) for one in held])
+        if len(held) == 1:
+            return {names[0]: plain_value(held[0], value, inside)}
+        ((branch, inner),) = value.items()
+        return {
+            n: plain_value(one, inner, inside) if one.branch_name == branch else None
+            for n, one in zip(names, held, strict=True)
+        }
+    if type_.kind == "record":
+        names = safe_names([one.name for one in type_.fields])
+        return {
+            n: plain_value(f.type, value[f.name], inside) for n, f in zip(names, type_.fields, strict=True)
+        }
+    if type_.kind == "array":
+        assert type_.items is not None
+        return [plain_value(type_.items, one, inside) for one in value]
+    if type_.kind == "map":
+        assert type_.items is not None
+        return [(name, plain_value(type_.items, one, inside)) for name, one in value.items()]
+    return _plain_leaf(type_, value)
+
+
+def _plain_leaf(type_: AvroType, value: Any) -> Any:
+    import base64
+    from decimal import Decimal
+
+    if type_.logical == "decimal":
+        if type_.precision > MOST_DIGITS:
+            return value
+        digits = value.lstrip("-").replace(".", "").lstrip("0")
+        return Decimal(value) if len(digits) <= type_.precision else None
+    if type_.logical == "duration":
+        return dict(zip(("months", "days", "millis"), value["duration"], strict=True))
+    if type_.kind in ("float", "double"):
+        return float(value)
+    if isinstance(value, dict):
+        if type_.kind in ("bytes", "fixed"):
+            return base64.b64decode(value["bytes"])
+        ((unit, number),) = value.items()
+        if unit == "date":
+            held = LEAST_DAY <= number <= MOST_DAY
+            return pa.scalar(number, pa.int32()).cast(pa.date32()).as_py() if held else None
+        if unit in ("timestamp-millis", "timestamp-micros"):
+            scale = 1000 if unit == "timestamp-millis" else 1
+            day = number * scale // (_DAY_MS * 1000)
+            return number * scale if LEAST_DAY <= day <= MOST_DAY else None
+        return number
+    return value
