@@ -6,7 +6,7 @@ Avro                                   Arrow
 boolean, int, long, float, double      the same
 bytes, fixed                           binary
 string, enum, uuid                     string
-null                                   string, always null
+null                                   null
 date, timestamp-millis, -micros        date32, timestamp[us, UTC]: null outside of the years 1 to 9999
 timestamp-nanos, local-timestamp-*,    the number, in its own unit: Delta has no column for them that every
 time-millis, time-micros               reader knows
@@ -121,7 +121,7 @@ def _leaf_type(type_: AvroType) -> pa.DataType:
         return _DURATION
     if type_.kind in ("bytes", "fixed") and logical != "uuid":
         return pa.binary()
-    return _NUMBERS.get(type_.kind, pa.string())
+    return pa.null() if type_.kind == "null" else _NUMBERS.get(type_.kind, pa.string())
 
 
 @dataclass
@@ -237,8 +237,12 @@ class AvroColumns:
             found.append(value)
         return pa.array(found, self.arrow_type), failed
 
+    def plain(self, value: Any) -> Any:
+        """A canonical value as ``pa.array`` takes it for ``arrow_type``."""
+        return plain_value(self._type, value)
+
     def _read(self, payload: bytes, start: int) -> Any:
-        return plain_value(self._type, avro.read(self._type, self._reader, payload, start))
+        return self.plain(avro.read(self._type, self._reader, payload, start))
 
 
 def _masked(values: pa.Array, nulls: np.ndarray) -> pa.Array:
@@ -360,7 +364,7 @@ class _Assembly:
 
     def _leaf(self, node: _Node, rows: int) -> pa.Array:
         if node.op == k.NULL:
-            return pa.nulls(rows, pa.string())
+            return pa.nulls(rows)
         if node.op == k.BOOLEAN:
             return pa.array(np.frombuffer(self._values(node.column, 1, rows), np.bool_))
         if node.op in (k.BYTES, k.STRING, k.FIXED):

@@ -167,6 +167,20 @@ class PayloadReader:
             return lambda payload, framing: parse_json(payload[framing.start :])
         raise PayloadError("unreadable_schema", f"a schema of type {schema.type}")
 
+    def check_open(self, schema: Schema) -> None:
+        """Raises a PayloadError (encrypted) for a schema with a rule that encrypts its values."""
+        if any(rule.get("type") in _ENCRYPTING for rule in _rules(schema)):
+            raise PayloadError(
+                "encrypted", f"a rule of {schema.subject} version {schema.version} encrypts it"
+            )
+
+    def index_of(self, side: str, payload: bytes, headers: Headers = ()) -> tuple[int, ...]:
+        """The message indexes of a payload of Protobuf that was read."""
+        framing = framing_of(side, payload, headers)
+        if framing.index is None and framing.start:
+            return message_index(payload, framing.start)[0]
+        return framing.index or (0,)
+
     def references(self, schema: Schema) -> list[tuple[str, str]]:
         """(name, text) of the schemas that one refers to, directly or not, each after those it needs itself.
 

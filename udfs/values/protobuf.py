@@ -69,13 +69,13 @@ _OF_FIXED: dict[int, tuple[struct.Struct, bool]] = {  # and whether it is a real
     15: (struct.Struct("<i"), False),
     16: (struct.Struct("<q"), False),
 }
-_STRING, _GROUP, _MESSAGE, _BYTES, _ENUM = 9, 10, 11, 12, 14
-_UNPACKED = (_STRING, _GROUP, _MESSAGE, _BYTES)
+_STRING, _GROUP, _MESSAGE, BYTES, ENUM = 9, 10, 11, 12, 14
+_UNPACKED = (_STRING, _GROUP, _MESSAGE, BYTES)
 _UNKNOWN_SYMBOL = -1  # in place of a field number: a closed enum had a number that it does not know
 
 
 @dataclass(eq=False)
-class _Field:
+class Field:
     """A field of a message, as the reader needs it."""
 
     name: str
@@ -93,9 +93,9 @@ class _Field:
         """One value of the field, in canonical JSON."""
         if self.message is not None:
             return self.message.canonical(value)
-        if self.kind == _ENUM:
+        if self.kind == ENUM:
             return self.symbols.get(value, value)
-        if self.kind == _BYTES:
+        if self.kind == BYTES:
             return canonical_bytes(value)
         return canonical_float(value) if isinstance(value, float) else value
 
@@ -150,7 +150,7 @@ class MessageReader:
         return values, at
 
     def _value(
-        self, known: _Field, number: int, values: dict[int, Any], data: bytes, at: int, end: int, depth: int
+        self, known: Field, number: int, values: dict[int, Any], data: bytes, at: int, end: int, depth: int
     ) -> int:
         """Reads one value of a field into the others; returns the position behind it."""
         found: Any
@@ -175,7 +175,7 @@ class MessageReader:
             self._set(known, number, values, found)
         return at
 
-    def _set(self, known: _Field, number: int, values: dict[int, Any], value: Any) -> None:
+    def _set(self, known: Field, number: int, values: dict[int, Any], value: Any) -> None:
         """Sets a field that is not repeated; another member of its oneof goes."""
         if known.oneof is not None:
             for other, one in self.fields.items():
@@ -227,11 +227,11 @@ class MessageReader:
         return found
 
 
-def _field(descriptor: Any, made: dict[str, MessageReader]) -> _Field:
+def _field(descriptor: Any, made: dict[str, MessageReader]) -> Field:
     """A field's entry in the table of its message."""
     kind, message, enum = descriptor.type, descriptor.message_type, descriptor.enum_type
-    default = b"" if kind == _BYTES else descriptor.default_value if message is None else None
-    found = _Field(
+    default = b"" if kind == BYTES else descriptor.default_value if message is None else None
+    found = Field(
         descriptor.name.lower() if kind == _GROUP else descriptor.name,
         kind,
         descriptor.is_repeated,
@@ -281,7 +281,7 @@ def _length(data: bytes, at: int, end: int) -> tuple[int, int]:
     return size, begin
 
 
-def _scalar(known: _Field, data: bytes, at: int, end: int) -> tuple[Any, int]:
+def _scalar(known: Field, data: bytes, at: int, end: int) -> tuple[Any, int]:
     of_varint = _OF_VARINT.get(known.kind)
     if of_varint is not None:
         value, at = varint(data, at, end)
@@ -297,7 +297,7 @@ def _scalar(known: _Field, data: bytes, at: int, end: int) -> tuple[Any, int]:
     return data[at : at + size], at + size
 
 
-def _packed(known: _Field, values: list[Any], data: bytes, at: int, end: int) -> None:
+def _packed(known: Field, values: list[Any], data: bytes, at: int, end: int) -> None:
     while at < end:
         value, at = _scalar(known, data, at, end)
         if not known.is_closed or value in known.symbols:

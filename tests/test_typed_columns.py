@@ -1,0 +1,81 @@
+"""The typed column of a topic's side: each payload in its row, under its schema, or refused with its reason."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from tests.support import typed_corpus as corpus
+from udfs.format.schema import HEADER_TYPE
+from udfs.values.merged_types import conformed, merged, storable
+from udfs.values.payloads import KEY, VALUE
+from udfs.values.typed_columns import SideDecoder
+
+SIDES = [(topic, side) for topic in corpus.TOPICS for side in (KEY, VALUE)]
+
+
+@pytest.mark.parametrize(("topic", "side"), SIDES, ids=lambda one: one)
+def test_each_row_has_its_value_its_schema_or_its_reason(topic: str, side: str) -> None:
+    rows = list(corpus.records(topic).values())
+    headers = [[{"key": key, "value": value} for key, value in row["headers"]] or None for row in rows]
+    decoder = SideDecoder(corpus.reader(), topic, side, corpus.plain(topic)[side])
+    # in two parts, as the batches of a table come: types grow, and what was decoded before still fits
+    half = len(rows) // 2
+    parts = [
+        decoder.decode(pa.array([row[side] for row in some], pa.binary()), pa.array(of, HEADER_TYPE))
+        for some, of in ((rows[:half], headers[:half]), (rows[half:], headers[half:]))
+    ]
+    columns = [part.column(decoder.types) for part in parts]
+    for column in columns:
+        column.validate(full=True)
+    column = pa.chunked_array(columns)
+    ids = [one for part in parts for one in part.ids().to_pylist()]
+    wrong = {w.row + base: w.decoded for part, base in zip(parts, (0, half), strict=True) for w in part.wrong}
+    for at, row in enumerate(rows):
+        expected = corpus.reader().read(topic, side, row[side], row["headers"], corpus.plain(topic)[side])
+        if expected.reason is not None:
+            assert wrong[at].reason == expected.reason
+            assert not column[at].is_valid
+            continue
+        assert at not in wrong
+        assert ids[at] == (None if expected.schema is None else expected.schema.id)
+        assert column[at].is_valid == (expected.value is not None)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        (pa.int32(), pa.int64(), pa.int64()),
+        (pa.int32(), pa.float32(), pa.float64()),
+        (pa.float32(), pa.float64(), pa.float64()),
+        (pa.null(), pa.string(), pa.string()),
+        (pa.decimal128(4, 2), pa.decimal128(6, 0), pa.decimal128(8, 2)),
+        (pa.decimal128(38, 0), pa.decimal128(38, 10), None),
+        (pa.string(), pa.int32(), None),
+        (pa.list_(pa.int32()), pa.list_(pa.int64()), pa.list_(pa.int64())),
+    ],
+    ids=str,
+)
+def test_types_merge_both_ways(one: pa.DataType, other: pa.DataType, both: pa.DataType | None) -> None:
+    assert merged(one, other) == both
+    assert merged(other, one) == both
+
+
+def test_versions_of_a_record_are_one_struct() -> None:
+    first = pa.array([{"id": 1, "name": "a", "tags": ["x"]}, None], pa.struct(
+        [("id", pa.int32()), ("name", pa.string()), ("tags", pa.list_(pa.string()))]
+    ))  # fmt: skip
+    second = pa.array([{"ID": 1 << 40, "name": 7, "more": None}], pa.struct(
+        [("ID", pa.int64()), ("name", pa.int32()), ("more", pa.null())]
+    ))  # fmt: skip
+    both = merged(first.type, second.type)
+    assert both is not None
+    target = storable(both)
+    assert [one.name for one in target] == ["id", "name", "tags", "name_int32", "more"]
+    assert conformed(first, target).to_pylist() == [
+        {"id": 1, "name": "a", "tags": ["x"], "name_int32": None, "more": None},
+        None,
+    ]
+    assert conformed(second, target).to_pylist() == [
+        {"id": 1 << 40, "name": None, "tags": None, "name_int32": 7, "more": None}
+    ]

@@ -1,0 +1,131 @@
+"""One Arrow type for the versions of a schema, and arrays of each version as that type.
+
+Fields are joined by name, without regard to case. What a version does not have is null. Numbers are promoted
+as Avro promotes them (int to long, float and double; long to float and double; float to double), decimals to
+one that holds both, an integer decimal too. Where no type holds both, the later one becomes a field of its
+own, with its type in the name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_RANKS = {pa.int32(): 0, pa.int64(): 1, pa.float32(): 2, pa.float64(): 3}
+_MOST_DIGITS = 38
+
+
+def merged(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """The type that holds both; None where there is none."""
+    if one.equals(other) or pa.types.is_null(other):
+        return one
+    if pa.types.is_null(one):
+        return other
+    if one in _RANKS and other in _RANKS:
+        return _promoted(one, other)
+    if pa.types.is_decimal(one) and pa.types.is_decimal(other):
+        scale = max(one.scale, other.scale)
+        digits = max(one.precision - one.scale, other.precision - other.scale) + scale
+        return pa.decimal128(digits, scale) if digits <= _MOST_DIGITS else None
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        return merged_structs([one, other])
+    if pa.types.is_list(one) and pa.types.is_list(other):
+        items = merged(one.value_type, other.value_type)
+        return None if items is None else pa.list_(items)
+    if pa.types.is_map(one) and pa.types.is_map(other):
+        keys, items = merged(one.key_type, other.key_type), merged(one.item_type, other.item_type)
+        return None if keys is None or items is None else pa.map_(keys, items)
+    return None
+
+
+def _promoted(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    low, high = sorted((one, other), key=_RANKS.__getitem__)
+    # float holds no int32 exactly
+    return pa.float64() if high == pa.float32() and low != pa.float32() else high
+
+
+def merged_structs(structs: Iterable[pa.StructType]) -> pa.StructType:
+    """A struct with the fields of all, in the order in which they come first."""
+    found: dict[str, pa.Field] = {}
+    for struct in structs:
+        for field in struct:
+            name = field.name.casefold()
+            known = found.get(name)
+            both = field.type if known is None else merged(known.type, field.type)
+            if both is None:
+                own = own_name(field.name, field.type)
+                known = found.get(own.casefold())
+                both = field.type if known is None else merged(known.type, field.type) or known.type
+                found[own.casefold()] = pa.field(own, both)
+            else:
+                found[name] = pa.field(field.name if known is None else known.name, both)
+    return pa.struct(list(found.values()))
+
+
+def own_name(name: str, type_: pa.DataType) -> str:
+    """The name of a field of another type than the field that has the name."""
+    return f"{name}_{str(type_).partition('<')[0].partition('(')[0].partition('[')[0]}"
+
+
+def storable(type_: pa.DataType) -> pa.DataType:
+    """The same with string where nothing is known but nulls: Delta's readers have no type for that."""
+    if pa.types.is_null(type_):
+        return pa.string()
+    if pa.types.is_struct(type_):
+        return pa.struct([pa.field(one.name, storable(one.type)) for one in type_])
+    if pa.types.is_list(type_):
+        return pa.list_(storable(type_.value_type))
+    return pa.map_(type_.key_type, storable(type_.item_type)) if pa.types.is_map(type_) else type_
+
+
+def conformed(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """The same values as a type that ``merged`` and ``storable`` made of theirs."""
+    if array.type.equals(target):
+        return array
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), target)
+    if pa.types.is_struct(target):
+        return _conformed_struct(array, target)
+    if pa.types.is_list(target):
+        values = conformed(array.values, target.value_type)
+        made = pa.ListArray.from_arrays(_offsets(array), values, type=target)
+        return _with_nulls_of(made, array)
+    if pa.types.is_map(target):
+        keys, items = conformed(array.keys, target.key_type), conformed(array.items, target.item_type)
+        made = pa.MapArray.from_arrays(_offsets(array), keys, items, type=target)
+        return _with_nulls_of(made, array)
+    return array.cast(target, safe=False)
+
+
+def _offsets(array: pa.Array) -> pa.Array:
+    return pa.Array.from_buffers(pa.int32(), len(array) + 1, [None, array.buffers()[1]], offset=array.offset)
+
+
+def _with_nulls_of(made: pa.Array, array: pa.Array) -> pa.Array:
+    return pc.if_else(array.is_valid(), made, pa.scalar(None, made.type)) if array.null_count else made
+
+
+def _conformed_struct(array: pa.StructArray, target: pa.StructType) -> pa.Array:
+    given = {field.name.casefold() for field in array.type}
+    parts: dict[str, pa.Array] = {}
+    for at, field in enumerate(array.type):
+        own = own_name(field.name, field.type).casefold()
+        for name in (field.name.casefold(), *([own] if own not in given else [])):
+            index = next((i for i, one in enumerate(target) if one.name.casefold() == name), -1)
+            if index >= 0 and name not in parts and _is_held(field.type, target[index].type):
+                parts[name] = conformed(array.field(at), target[index].type)
+                break
+    arrays = [parts.get(one.name.casefold()) for one in target]
+    filled = [
+        pa.nulls(len(array), one.type) if made is None else made
+        for made, one in zip(arrays, target, strict=True)
+    ]
+    mask = pc.invert(array.is_valid()) if array.null_count else None
+    return pa.StructArray.from_arrays(filled, fields=list(target), mask=mask)
+
+
+def _is_held(one: pa.DataType, target: pa.DataType) -> bool:
+    both = merged(one, target)
+    return both is not None and storable(both).equals(storable(target))
