@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import chain, count
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -111,7 +111,7 @@ def add_type(types: dict[str, pa.DataType], label: str, type_: pa.DataType) -> s
 
     Where no type holds both it is the label with the name of the type behind.
     """
-    for name in (label, own_name(label, type_), *(f"{label}_{number}" for number in count(2))):
+    for name in chain((label, own_name(label, type_)), (f"{label}_{number}" for number in count(2))):
         both = type_ if name not in types else merged(types[name], type_)
         if both is not None:
             types[name] = both
