@@ -106,6 +106,49 @@ CHECKPOINTS = Table(
     ),
 )
 
-REPORT_TABLES = (FORMAT_SAVINGS, QUALITY_METRICS, RUNS, CHECKPOINTS)
+SCHEMAS = Table(
+    "schemas",
+    "The schemas of the registry that typed values are decoded with, those that were deleted or replaced too",
+    (),
+    columns(
+        ("subject", "string", "Subject, with its context where it is not the default one: :.context:subject"),
+        ("version", "int", "Version of the subject"),
+        ("id", "int", "Schema id; ids are counted per context"),
+        ("guid", "string", "GUID: UUID of an MD5 over text, references, metadata and rules; or as stored"),
+        ("type", "string", "AVRO, PROTOBUF or JSON"),
+        (
+            "deleted",
+            "string",
+            "null: it holds; soft: readers still find it; hard: for good; cleared: its subject was; replaced: by "
+            "another record of the same subject and version",
+        ),
+        ("references", "string", "JSON list of name, subject and version; null without any"),
+        ("metadata", "string", "JSON; null without any"),
+        ("rule_set", "string", "JSON; null without any"),
+        ("schema", "string", "The schema's text as stored"),
+        ("first_offset", "bigint", "Offset in _schemas from which on it held; null of an export"),
+        ("last_offset", "bigint", "Offset in _schemas that ended it; null where it holds"),
+    ),
+)
+
+VALUE_ERRORS = Table(
+    "value_errors",
+    "Every key or value that could not be decoded by its schema, with its bytes and the reason",
+    ("topic",),
+    columns(
+        ("topic", "string", "Topic"),
+        ("partition", "int", "Partition"),
+        ("offset", "bigint", "Offset of the record in its partition"),
+        ("segment", "string", "Canonical URI of the segment file"),
+        ("side", "string", "key or value"),
+        ("format", "string", "avro, protobuf, jsonschema, text, bytes, or a registry that is not at hand"),
+        ("schema_id", "int", "Id of its schema; null without one"),
+        ("reason", "string", "Class of the error, such as unknown_id, truncated or trailing_bytes"),
+        ("detail", "string", "Expected and found, with the byte"),
+        ("content", "binary", "The bytes of the key or value"),
+    ),
+)
+
+REPORT_TABLES = (FORMAT_SAVINGS, QUALITY_METRICS, RUNS, CHECKPOINTS, SCHEMAS, VALUE_ERRORS)
 # Those that views read: where there is none yet, it counts as empty
 READ_BY_VIEWS = (CHECKPOINTS,)

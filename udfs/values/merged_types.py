@@ -70,9 +70,14 @@ def own_name(name: str, type_: pa.DataType) -> str:
 
 
 def storable(type_: pa.DataType) -> pa.DataType:
-    """The same with string where nothing is known but nulls: Delta's readers have no type for that."""
+    """The same for Delta's readers: string where nothing is known but nulls, boolean for a struct without fields.
+
+    The boolean is true where the struct is not null.
+    """
     if pa.types.is_null(type_):
         return pa.string()
+    if pa.types.is_struct(type_) and not type_.num_fields:
+        return pa.bool_()
     if pa.types.is_struct(type_):
         return pa.struct([pa.field(one.name, storable(one.type)) for one in type_])
     if pa.types.is_list(type_):
@@ -88,6 +93,8 @@ def conformed(array: pa.Array, target: pa.DataType) -> pa.Array:
         return pa.nulls(len(array), target)
     if pa.types.is_struct(target):
         return _conformed_struct(array, target)
+    if pa.types.is_struct(array.type):
+        return pc.if_else(array.is_valid(), pa.scalar(True), pa.scalar(None, pa.bool_()))
     if pa.types.is_list(target):
         values = conformed(array.values, target.value_type)
         made = pa.ListArray.from_arrays(_offsets(array), values, type=target)

@@ -125,11 +125,13 @@ class SideDecoder:
     types: label -> the merged type of all that it has met.
     """
 
-    def __init__(self, reader: PayloadReader, topic: str, side: str, plain: str = "") -> None:
+    def __init__(
+        self, reader: PayloadReader, topic: str, side: str, plain: str = "", types: Mapping[str, pa.DataType] = {}
+    ) -> None:
         self._reader, self._topic, self._side, self._plain = reader, topic, side, plain
         self._known: dict[tuple[int, tuple[int, ...]], tuple[str, Columns] | None] = {}
         self._labels: dict[tuple[str, str], str] = {}
-        self.types: dict[str, pa.DataType] = {}
+        self.types: dict[str, pa.DataType] = dict(types)
 
     def decode(self, payloads: pa.Array, headers: pa.Array | None = None) -> TypedSide:
         """payloads: binary[n]. headers: list<struct<key, value>>[n] as in ``records``; None for none."""

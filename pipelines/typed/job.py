@@ -1,0 +1,320 @@
+"""Decodes what is new in ``records`` into typed tables: one commit a table, and none where nothing is new.
+
+Each data file of ``records`` has one data file in its topic's typed table, which is named after it
+(``udfs.values.typed_files.file_name``). So what is to be done is the difference of two lists, whatever happened in
+between: new files are decoded, those of files that ``records`` no longer has are removed in the same commit. A
+run that was killed leaves files that no table names, and the next run does its work.
+
+Where new schemas change the type of a column, all of the topic's files are decoded again, and one commit replaces
+the table with its new columns.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, Schema
+from deltalake.transaction import AddAction, RemoveAction
+
+from pipelines.command.processes import Processes
+from pipelines.lake.address import table_path
+from pipelines.lake.create import create_table
+from pipelines.lake.published import published_tables
+from pipelines.source.delta import open_table
+from pipelines.typed.schemas import keep_schemas, registry_of_lake
+from udfs.format.report_tables import VALUE_ERRORS
+from udfs.format.schema import RECORDS
+from udfs.source.store import deltalake_options, open_store
+from udfs.values import typed_files
+from udfs.values.internal_topics import TOPICS
+from udfs.values.payloads import PayloadReader, plain_of
+from udfs.values.registry import SCHEMAS_TOPIC, Registry
+
+_SAMPLE = 500  # payloads of a side that say what those without a schema are
+_KNOWN = "_types.json"  # beside a typed table's log: its types and what its plain payloads are
+_COMMENTS = {
+    "partition": "Partition",
+    "offset": "Offset of the record in its partition",
+    "timestamp": "Record timestamp; null: none, or outside years 1 to 9999",
+    "headers": "Headers in order, with repeats; null where there are none",
+    "segment": "Canonical URI of the segment file",
+    "key": "Key by its schema; null: none, or an error, which is in value_errors",
+    "value": "Value by its schema; null: a tombstone, or an error, which is in value_errors",
+    "is_tombstone": "Whether the record has no value",
+    "key_schema_id": "Id of the key's schema; null without one",
+    "value_schema_id": "Id of the value's schema; null without one",
+}
+
+
+@dataclass
+class TypedTopic:
+    """What a run did to the typed table of a topic. counts: [side, format or label, schema id, reason, payloads]."""
+
+    topic: str
+    rows: int = 0
+    errors: int = 0
+    files: int = 0
+    removed: int = 0
+    counts: list[list[Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _RecordsFile:
+    """A data file of ``records``: its path below the table, and its partition."""
+
+    path: str
+    partition: str
+
+    @property
+    def name(self) -> str:
+        """What the typed file and the one of errors are named after."""
+        return typed_files.signature(self.path)
+
+
+class TypedJob:
+    """Brings the typed tables of a lake up to date."""
+
+    def __init__(self, lake: str, processes: Processes, exports: Sequence[str] = ()) -> None:
+        self._lake, self._processes, self._exports = lake, processes, exports
+
+    def run(self, is_meant: Callable[[str], bool]) -> list[TypedTopic]:
+        """Decodes the topics that are meant. What changed, by topic."""
+        records = published_tables(self._lake)[RECORDS.name]
+        registry = registry_of_lake(records, self._exports)
+        keep_schemas(self._lake, registry)
+        options = typed_files.TypedOptions(self._lake, registry, _name_of(registry))
+        by_topic = {topic: files for topic, files in _files(records).items() if is_typed(topic)}
+        changed = []
+        for topic in sorted(filter(is_meant, by_topic)):
+            one = _Topic(self._lake, topic, by_topic[topic], options, self._processes).update()
+            if one is not None:
+                changed.append(one)
+        return changed
+
+
+def is_typed(topic: str) -> bool:
+    """Whether a topic gets a typed table: not those that Kafka and the registry keep for themselves."""
+    return topic not in (*TOPICS, SCHEMAS_TOPIC)
+
+
+def _files(records: DeltaTable) -> dict[str, list[_RecordsFile]]:
+    actions = pa.table(records.get_add_actions(flatten=True))
+    found: dict[str, list[_RecordsFile]] = defaultdict(list)
+    names = ("path", "partition.topic", "partition.partition")
+    for path, topic, partition in zip(*(actions.column(name).to_pylist() for name in names), strict=True):
+        found[topic].append(_RecordsFile(path, str(partition)))
+    return found
+
+
+def _name_of(registry: Registry) -> str:
+    return typed_files.signature(repr([(one.subject, one.version, one.id, one.guid, one.deleted) for one in registry.schemas]))
+
+
+class _Topic:
+    """The typed table of one topic, and its files in ``value_errors``."""
+
+    def __init__(
+        self,
+        lake: str,
+        topic: str,
+        files: Sequence[_RecordsFile],
+        options: typed_files.TypedOptions,
+        processes: Processes,
+    ) -> None:
+        self._lake, self._topic, self._files = lake, topic, files
+        self._options, self._processes = options, processes
+        self._path = table_path(lake, typed_files.table_folder(topic))
+        self._table = _opened(self._path)
+        self._errors = _opened(table_path(lake, VALUE_ERRORS.name))
+        known = self._read_known() if self._table is not None else {}
+        self._types: str = known.get("types", "")
+        self._plain: str = known.get("plain", "")
+        self._typed = _by_name(self._table, None)
+        self._wrong = _by_name(self._errors, topic)
+
+    def update(self) -> TypedTopic | None:
+        """Decodes what is not there, commits it; None where nothing is to be done."""
+        known = {one.name for one in self._files}
+        gone = [path for name, path in self._typed.items() if name not in known]
+        if not gone and all(map(self._is_fresh, self._files)):
+            return None
+        self._plain = self._plain or self._look(self._files[0]) if self._files else ""
+        done = self._decode_all()
+        self._write_known()
+        self._commit_errors(known, done)
+        self._commit(gone, done)
+        return TypedTopic(
+            self._topic,
+            sum(one["rows"] for one in done),
+            sum(one["errors"] for one in done),
+            len(done),
+            len(gone),
+            [count for one in done for count in json.loads(one["counts"])],
+        )
+
+    def _is_fresh(self, one: _RecordsFile) -> bool:
+        """Whether its typed file is there, with the types of now; errors that a new registry may mend are not."""
+        path = self._typed.get(one.name)
+        wrong = self._wrong.get(one.name, "")
+        may_mend = typed_files.RETRY in wrong and self._options.registry_name not in wrong
+        return path is not None and typed_files.signature(self._types) in path and not may_mend
+
+    def _decode_all(self) -> list[dict[str, Any]]:
+        """Has files decoded until all have the same types; rows of DONE, one a file."""
+        done: dict[str, dict[str, Any]] = {}
+        todo = [one for one in self._files if not self._is_fresh(one)]
+        while todo:
+            done |= {one["file"]: one for one in self._decode(todo)}
+            before = self._types
+            for one in done.values():
+                self._types = typed_files.joined_types(self._types, one["types"])
+            todo = [
+                one
+                for one in self._files
+                if (done[one.path]["types"] if one.path in done else before) != self._types
+            ]
+        return list(done.values())
+
+    def _decode(self, files: Sequence[_RecordsFile]) -> Iterator[dict[str, Any]]:
+        """One pass. The first file goes alone where no types are known, as the others mostly have the same."""
+        first = [] if self._types else [files[:1]]
+        for some in (*first, files[len(first) :]):
+            tasks = [
+                pa.table([[self._topic], [f.partition], [f.path], [self._types], [self._plain]], schema=typed_files.TASK)
+                for f in some
+            ]
+            for answer in self._processes.run(partial(typed_files.decode_files, self._options), tasks):
+                for one in answer.to_pylist():
+                    self._types = self._types or one["types"]
+                    yield one
+
+    def _look(self, file: _RecordsFile) -> str:
+        """What the payloads of keys and of values without a schema are: two words of ``plain_of``."""
+        system, folder = open_store(table_path(self._lake, RECORDS.name))
+        reader = PayloadReader(self._options.registry)
+        with system.open_input_file(f"{folder}/{file.path}") as source:
+            batches = pq.ParquetFile(source).iter_batches(_SAMPLE, columns=["key", "value", "headers"])
+            rows = next(batches, None)
+            sample = [] if rows is None else rows.to_pylist()
+        found = []
+        for side in typed_files.SIDES:
+            decoded = (
+                reader.read(self._topic, side, row[side], [(h["key"], h["value"]) for h in row["headers"] or ()])
+                for row in sample
+            )
+            found.append(plain_of(decoded))
+        return ",".join(found)
+
+    def _read_known(self) -> dict[str, str]:
+        system, folder = open_store(self._path)
+        with suppress(FileNotFoundError, ValueError), system.open_input_stream(f"{folder}/{_KNOWN}") as file:
+            found = json.loads(file.read())
+            return found if isinstance(found, dict) else {}
+        return {}
+
+    def _write_known(self) -> None:
+        """Before the commit: a run that dies between both decodes the topic's files again."""
+        system, folder = open_store(self._path)
+        system.create_dir(folder, recursive=True)
+        with system.open_output_stream(f"{folder}/{_KNOWN}") as file:
+            file.write(json.dumps({"types": self._types, "plain": self._plain}).encode())
+
+    def _commit_errors(self, known: Collection[str], done: Sequence[Mapping[str, Any]]) -> None:
+        """Errors first: a run that dies before the typed table's commit does both again, under the same names."""
+        again = {typed_files.signature(one["file"]) for one in done}
+        added = {typed_files.signature(one["file"]): one for one in done if one["error_path"]}
+        removed = [
+            path
+            for name, path in self._wrong.items()
+            if (name not in known or name in again) and path not in [one["error_path"] for one in added.values()]
+        ]
+        new = [one for one in added.values() if one["error_path"] not in self._wrong.values()]
+        if not new and not removed:
+            return
+        create_table(self._lake, VALUE_ERRORS)
+        table = open_table(table_path(self._lake, VALUE_ERRORS.name))
+        values = {"topic": self._topic}
+        actions = [_add(one["error_path"], one["error_bytes"], values, one["errors"]) for one in new]
+        _transact(table, actions, [_remove(path, values) for path in removed], "append", table.schema(), ["topic"])
+
+    def _commit(self, gone: Sequence[str], done: Sequence[Mapping[str, Any]]) -> None:
+        schema = Schema.from_arrow(_full_schema(typed_files.types_of(self._types)))
+        if self._table is None:
+            self._table = DeltaTable.create(
+                self._path,
+                schema,
+                partition_by=["partition"],
+                description=f"Keys and values of the topic {self._topic} by their schemas",
+                configuration={"delta.enableDeletionVectors": "false"},
+                storage_options=deltalake_options(self._path),
+                raise_if_key_not_exists=False,
+            )
+        adds = [
+            _add(one["path"], one["bytes"], {"partition": one["partition"]}, one["rows"])
+            for one in done
+        ]
+        old = [self._typed[name] for one in done if (name := typed_files.signature(one["file"])) in self._typed]
+        new_paths = {one["path"] for one in done}
+        removes = [_remove(path, {"partition": _partition(path)}) for path in (*gone, *old) if path not in new_paths]
+        # Where columns change, all files are new: one commit takes the old ones and brings the schema
+        is_same = str(self._table.schema().to_json()) == str(schema.to_json())
+        mode = "append" if is_same else "overwrite"
+        _transact(self._table, adds, removes if is_same else [], mode, schema, ["partition"])
+
+
+def _opened(path: str) -> DeltaTable | None:
+    return open_table(path) if DeltaTable.is_deltatable(path, storage_options=deltalake_options(path)) else None
+
+
+def _by_name(table: DeltaTable | None, topic: str | None) -> dict[str, str]:
+    """The paths of a table's files by the file of ``records`` that they are of; of a topic, None for all."""
+    if table is None:
+        return {}
+    actions = pa.table(table.get_add_actions(flatten=True))
+    paths = actions.column("path").to_pylist()
+    topics = actions.column("partition.topic").to_pylist() if topic is not None else [None] * len(paths)
+    return {
+        path.rpartition("/")[2].partition("-")[0]: path
+        for path, of in zip(paths, topics, strict=True)
+        if of == topic
+    }
+
+
+def _partition(path: str) -> str:
+    return path.partition("/")[0].partition("=")[2]
+
+
+def _full_schema(types: Mapping[str, Mapping[str, pa.DataType]]) -> pa.Schema:
+    fields = [pa.field("partition", pa.int32()), *typed_files.typed_schema(types)]
+    return pa.schema([one.with_metadata({"comment": _COMMENTS[one.name]}) for one in fields])
+
+
+def _add(path: str, size: int, values: Mapping[str, str], rows: int) -> AddAction:
+    stats = json.dumps({"numRecords": rows})
+    return AddAction(path, size, dict(values), int(time.time() * 1000), True, stats)
+
+
+def _remove(path: str, values: Mapping[str, str]) -> RemoveAction:
+    return RemoveAction(
+        path=path, size=0, partition_values=dict(values), deletion_timestamp=int(time.time() * 1000), data_change=True
+    )
+
+
+def _transact(
+    table: DeltaTable,
+    adds: Sequence[AddAction],
+    removes: Sequence[RemoveAction],
+    mode: str,
+    schema: Schema,
+    partition_by: list[str],
+) -> None:
+    table.create_write_transaction([*removes, *adds], mode=mode, schema=schema, partition_by=partition_by)

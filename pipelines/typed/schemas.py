@@ -1,0 +1,86 @@
+"""The schemas that typed values are decoded with: of ``_schemas`` in the lake, and of a registry's export."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from pipelines.command.errors import UserError
+from pipelines.lake.address import table_path
+from pipelines.source.delta import read_rows, sql_literal
+from udfs.format.report_tables import SCHEMAS
+from udfs.format.schema import RECORDS
+from udfs.source.store import deltalake_options
+from udfs.values.registry import SCHEMAS_TOPIC, Registry, schema_of
+
+
+def registry_of_lake(records: DeltaTable, exports: Sequence[str] = ()) -> Registry:
+    """All schemas that are known. records: the open table. exports: files of ``read_export``.
+
+    Each copy of ``_schemas`` is a registry, and they are joined.
+    """
+    columns = ["segment", "offset", "key", "value"]
+    where = f"topic = {sql_literal(SCHEMAS_TOPIC)} AND NOT is_control"
+    rows = read_rows(records, RECORDS.arrow_schema(), columns, where).sort_by(
+        [("segment", "ascending"), ("offset", "ascending")]
+    )
+    copies: dict[str, list[tuple[int, bytes | None, bytes | None]]] = {}
+    for row in rows.to_pylist():
+        copies.setdefault(row["segment"].rpartition("/")[0], []).append((row["offset"], row["key"], row["value"]))
+    found = [Registry.from_records(sorted(copy, key=lambda one: one[0])) for copy in copies.values()]
+    return Registry.joined([*found, *map(read_export, exports)])
+
+
+def read_export(path: str) -> Registry:
+    """The schemas in a JSON file: the list that ``GET /schemas?deleted=true`` of a registry answers.
+
+    Raises a UserError for a file that is not one.
+    """
+    try:
+        listed = json.loads(Path(path).read_text(encoding="utf-8"))
+        if not isinstance(listed, list):
+            raise ValueError("no list")
+        return Registry([schema_of(one, (str(one["subject"]), int(one["version"])), -1) for one in listed])
+    except OSError as error:
+        raise UserError(f"--schemas: cannot read {path}: {error.strerror or error}") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"--schemas: {path} is not the list that GET /schemas?deleted=true of a registry answers: {error}"
+        ) from None
+
+
+def keep_schemas(lake: str, registry: Registry) -> None:
+    """Writes the table ``schemas``, unless it has these rows."""
+    rows = pa.Table.from_pylist(list(_rows(registry)), SCHEMAS.arrow_schema())
+    path = table_path(lake, SCHEMAS.name)
+    options = deltalake_options(path)
+    if DeltaTable.is_deltatable(path, storage_options=options):
+        known = read_rows(path, SCHEMAS.arrow_schema(), rows.column_names)
+        order = [("subject", "ascending"), ("version", "ascending"), ("id", "ascending"), ("first_offset", "ascending")]
+        if known.sort_by(order).equals(rows.sort_by(order)):
+            return
+    if rows.num_rows:
+        write_deltalake(path, rows, mode="overwrite", storage_options=options, description=SCHEMAS.comment)
+
+
+def _rows(registry: Registry) -> Iterable[dict[str, Any]]:
+    for one in registry.schemas:
+        yield {
+            "subject": one.subject,
+            "version": one.version,
+            "id": one.id,
+            "guid": one.guid,
+            "type": one.type,
+            "deleted": one.deleted or None,
+            "references": json.dumps([vars(reference) for reference in one.references]) if one.references else None,
+            "metadata": json.dumps(one.metadata) if one.metadata is not None else None,
+            "rule_set": json.dumps(one.rule_set) if one.rule_set is not None else None,
+            "schema": one.text,
+            "first_offset": one.first_offset if one.first_offset >= 0 else None,
+            "last_offset": one.last_offset,
+        }

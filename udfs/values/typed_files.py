@@ -1,0 +1,274 @@
+"""A data file of ``records`` becomes a data file of a topic's typed table, and one of ``value_errors``.
+
+This is a stage: a row in names a file, a row out says what was written. Typed columns grow with the schemas that
+a file holds; where they grow while it is written, it is begun again with what is known by then.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from udfs.format.hive import partition_folder
+from udfs.format.schema import HEADER_TYPE
+from udfs.source.store import open_store
+from udfs.values.payloads import KEY, VALUE, PayloadReader
+from udfs.values.registry import Registry
+from udfs.values.typed_columns import SideDecoder, TypedSide, add_type, column_type
+
+SIDES = (KEY, VALUE)
+# Rows of ``records`` that are decoded together
+_BATCH_ROWS = 32_768
+_TIMESTAMP = pa.timestamp("us", "UTC")
+RETRY = "retry"  # in the name of a file of errors: another registry may know better
+_OF_REGISTRY = ("unknown_id", "unknown_guid", "deleted_id", "unreadable_schema", "ambiguous_id")
+Types = Mapping[str, pa.DataType]
+
+VALUE_ERRORS = pa.schema(
+    [
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("segment", pa.string()),
+        pa.field("side", pa.string()),
+        pa.field("format", pa.string()),
+        pa.field("schema_id", pa.int32()),
+        pa.field("reason", pa.string()),
+        pa.field("detail", pa.string()),
+        pa.field("content", pa.binary()),
+    ]
+)
+TASK = pa.schema([pa.field(name, pa.string()) for name in ("topic", "partition", "file", "types", "plain")])
+DONE = pa.schema(
+    [
+        *(pa.field(name, pa.string()) for name in ("topic", "partition", "file", "types", "path", "error_path")),
+        *(pa.field(name, pa.int64()) for name in ("rows", "errors", "bytes", "error_bytes")),
+        pa.field("counts", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class TypedOptions:
+    """What is the same for all files of a run. lake: its address. registry_name: of the registry's content."""
+
+    lake: str
+    registry: Registry
+    registry_name: str
+
+
+def typed_schema(types: Mapping[str, Types]) -> pa.Schema:
+    """The columns of a typed table's data files; ``partition`` is in the folder. types: side -> label -> type."""
+    return pa.schema(
+        [
+            pa.field("offset", pa.int64()),
+            pa.field("timestamp", _TIMESTAMP),
+            pa.field("headers", HEADER_TYPE),
+            pa.field("segment", pa.string()),
+            *(pa.field(side, column_type(types[side])) for side in SIDES),
+            pa.field("is_tombstone", pa.bool_()),
+            *(pa.field(f"{side}_schema_id", pa.int32()) for side in SIDES),
+        ]
+    )
+
+
+def types_text(types: Mapping[str, Types]) -> str:
+    """Types as text; the same for the same types."""
+    fields = [pa.field(side, pa.struct([pa.field(n, t) for n, t in types[side].items()])) for side in SIDES]
+    return base64.b64encode(pa.schema(fields).serialize().to_pybytes()).decode()
+
+
+def types_of(text: str) -> dict[str, dict[str, pa.DataType]]:
+    """The types that ``types_text`` wrote; none for an empty text."""
+    if not text:
+        return {side: {} for side in SIDES}
+    schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+    return {field.name: {one.name: one.type for one in field.type} for field in schema}
+
+
+def joined_types(one: str, other: str) -> str:
+    """The types of both."""
+    found = types_of(one)
+    for side, types in types_of(other).items():
+        for label, type_ in types.items():
+            add_type(found[side], label, type_)
+    return types_text(found)
+
+
+def signature(text: str) -> str:
+    """A short name of a text, for names of files."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def decode_files(options: TypedOptions) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The stage: rows of TASK in, rows of DONE out."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        reader = PayloadReader(options.registry)
+        for batch in batches:
+            for task in batch.to_pylist():
+                done = _File(options, reader, task).decode()
+                yield pa.RecordBatch.from_pylist([done], DONE)
+
+    return run
+
+
+class _TypesGrew(Exception):
+    """The file holds a type that its columns have no place for."""
+
+
+class _File:
+    """One data file of ``records``. task: a row of TASK."""
+
+    def __init__(self, options: TypedOptions, reader: PayloadReader, task: Mapping[str, str]) -> None:
+        self._options, self._reader, self._task = options, reader, task
+        self._types = types_of(task["types"])
+        self._plain = dict(zip(SIDES, task["plain"].split(","), strict=True))
+
+    def decode(self) -> dict[str, Any]:
+        """Writes the files; a row of DONE."""
+        while True:
+            before = types_text(self._types)
+            try:
+                return self._write()
+            except _TypesGrew:
+                if types_text(self._types) == before:
+                    raise RuntimeError(f"the types of {self._task['file']} grow without end") from None
+
+    def _write(self) -> dict[str, Any]:
+        types = types_text(self._types)
+        decoders = {}
+        for side in SIDES:
+            decoders[side] = SideDecoder(
+                self._reader, self._task["topic"], side, self._plain[side], self._types[side]
+            )
+        schema = typed_schema(self._types)
+        totals = _Totals()
+        errors: list[pa.Table] = []
+        system, folder = open_store(f"{self._options.lake}/{table_folder(self._task['topic'])}")
+        path = f"partition={self._task['partition']}/{file_name(self._task['file'], types)}"
+        system.create_dir(f"{folder}/{os.path.dirname(path)}", recursive=True)
+        with (
+            system.open_output_stream(f"{folder}/{path}") as out,
+            pq.ParquetWriter(out, schema, compression="zstd", compression_level=1) as writer,
+        ):
+            for rows in self._batches():
+                typed = {
+                    side: decoders[side].decode(rows.column(side), rows.column("headers")) for side in SIDES
+                }
+                self._types = {side: dict(decoders[side].types) for side in SIDES}
+                if types_text(self._types) != types:
+                    raise _TypesGrew
+                writer.write_table(_typed_rows(rows, typed, self._types, schema))
+                totals.add(rows.num_rows, typed)
+                errors += [_error_rows(rows, side, typed[side], self._task) for side in SIDES]
+        error_path, error_bytes = self._write_errors(errors, totals)
+        return {
+            **{name: self._task[name] for name in ("topic", "partition", "file")},
+            "types": types,
+            "path": path,
+            "error_path": error_path,
+            "rows": totals.rows,
+            "errors": totals.errors,
+            "bytes": system.get_file_info(f"{folder}/{path}").size,
+            "error_bytes": error_bytes,
+            "counts": totals.text(),
+        }
+
+    def _batches(self) -> Iterator[pa.Table]:
+        """The data records of the file."""
+        system, folder = open_store(f"{self._options.lake}/records")
+        columns = ["offset", "timestamp", "headers", "segment", KEY, VALUE, "is_control"]
+        with system.open_input_file(f"{folder}/{self._task['file']}") as file:
+            for batch in pq.ParquetFile(file).iter_batches(_BATCH_ROWS, columns=columns):
+                rows = pa.Table.from_batches([batch])
+                control = rows.column("is_control")
+                yield rows.filter(pa.compute.invert(control)).drop_columns(["is_control"]).combine_chunks()
+
+    def _write_errors(self, errors: Sequence[pa.Table], totals: _Totals) -> tuple[str, int]:
+        """The file of errors, below its table, and its bytes; none where there are no errors."""
+        if not totals.errors:
+            return "", 0
+        system, folder = open_store(f"{self._options.lake}/value_errors")
+        kind = RETRY if totals.retriable else "final"
+        name = f"{signature(self._task['file'])}-{self._options.registry_name}-{kind}.parquet"
+        path = f"{partition_folder({'topic': self._task['topic']})}/{name}"
+        system.create_dir(f"{folder}/{os.path.dirname(path)}", recursive=True)
+        with system.open_output_stream(f"{folder}/{path}") as out:
+            pq.write_table(pa.concat_tables(errors), out, compression="zstd", compression_level=1)
+        return path, int(system.get_file_info(f"{folder}/{path}").size)
+
+
+def file_name(records_file: str, types: str) -> str:
+    """Of which file of ``records`` a typed one is, and with which types."""
+    return f"{signature(records_file)}-{signature(types)}.parquet"
+
+
+def table_folder(topic: str) -> str:
+    """The folder of a topic's typed table, below the lake."""
+    return "typed/" + partition_folder({"topic": topic}).removeprefix("topic=")
+
+
+@dataclass
+class _Totals:
+    """What was decoded of a file."""
+
+    rows: int = 0
+    errors: int = 0
+    retriable: int = 0
+
+    def __post_init__(self) -> None:
+        self._counts: dict[tuple[str, str, int | None, str], int] = {}
+
+    def add(self, rows: int, typed: Mapping[str, TypedSide]) -> None:
+        self.rows += rows
+        for side, found in typed.items():
+            self.errors += len(found.wrong)
+            self.retriable += sum(one.decoded.reason in _OF_REGISTRY for one in found.wrong)
+            for label, at, _ in found.parts:
+                self._count((side, label, None, ""), len(at))
+            for one in found.wrong:
+                id_ = one.decoded.schema.id if one.decoded.schema else None
+                self._count((side, one.decoded.format, id_, one.decoded.reason or ""), 1)
+
+    def _count(self, key: tuple[str, str, int | None, str], more: int) -> None:
+        self._counts[key] = self._counts.get(key, 0) + more
+
+    def text(self) -> str:
+        return json.dumps([[*key, count] for key, count in self._counts.items()])
+
+
+def _typed_rows(
+    rows: pa.Table, typed: Mapping[str, TypedSide], types: Mapping[str, Types], schema: pa.Schema
+) -> pa.Table:
+    columns = [rows.column(name) for name in ("offset", "timestamp", "headers", "segment")]
+    columns += [typed[side].column(types[side]) for side in SIDES]
+    columns.append(rows.column(VALUE).is_null())
+    columns += [typed[side].ids() for side in SIDES]
+    return pa.table(columns, schema=schema)
+
+
+def _error_rows(rows: pa.Table, side: str, found: TypedSide, task: Mapping[str, str]) -> pa.Table:
+    at = pa.array([one.row for one in found.wrong], pa.int64())
+    taken = rows.select(["offset", "segment", side]).take(at)
+    n = len(at)
+    decoded = [one.decoded for one in found.wrong]
+    columns = [
+        pa.repeat(pa.scalar(int(task["partition"]), pa.int32()), n),
+        taken.column("offset"),
+        taken.column("segment"),
+        pa.repeat(side, n),
+        pa.array([one.format for one in decoded], pa.string()),
+        pa.array([one.schema.id if one.schema else None for one in decoded], pa.int32()),
+        pa.array([one.reason for one in decoded], pa.string()),
+        pa.array([one.detail for one in decoded], pa.string()),
+        taken.column(side),
+    ]
+    return pa.table(columns, schema=VALUE_ERRORS)
