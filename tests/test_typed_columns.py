@@ -1,4 +1,4 @@
-"""The typed column of a topic's side: each payload in its row, under its schema, or refused with its reason."""
+"""The typed column of a topic's side: each payload in its row, by its schema, or refused with its reason."""
 
 from __future__ import annotations
 

@@ -250,4 +250,17 @@ MAINTAIN = Command(
     ),
     kind=LakeSettings,
 )
-COMMANDS = (FIND, SCAN, DECODE, INGEST, QUERY, SQL, QUALITY_REPORT, FORMAT_REPORT, MAINTAIN)
+DECODE_VALUES = Command(
+    "decode-values",
+    "decode_values",
+    "Decode keys and values by the schema registry in the lake: a typed table for each topic. Needs no Java.",
+    ("lake", "topics", "exclude_topics", "cores", "json"),
+    (
+        Argument(
+            "schemas",
+            "further schemas: what GET /schemas?deleted=true of a registry answered",
+            metavar="FILE.json",
+        ),
+    ),
+)
+COMMANDS = (FIND, SCAN, DECODE, INGEST, QUERY, SQL, QUALITY_REPORT, FORMAT_REPORT, DECODE_VALUES, MAINTAIN)

@@ -1,12 +1,12 @@
 """Decodes what is new in ``records`` into typed tables: one commit a table, and none where nothing is new.
 
 Each data file of ``records`` has one data file in its topic's typed table, which is named after it
-(``udfs.values.typed_files.file_name``). So what is to be done is the difference of two lists, whatever happened in
-between: new files are decoded, those of files that ``records`` no longer has are removed in the same commit. A
-run that was killed leaves files that no table names, and the next run does its work.
+(``udfs.values.typed_files.file_name``). So what is to be done is the difference of two lists, whatever
+happened in between: new files are decoded, those of files that ``records`` no longer has are removed in the
+same commit. A run that was killed leaves files that no table names, and the next run does its work.
 
-Where new schemas change the type of a column, all of the topic's files are decoded again, and one commit replaces
-the table with its new columns.
+Where new schemas change the type of a column, all of the topic's files are decoded again, and one commit
+replaces the table with its new columns.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ _COMMENTS = {
 
 @dataclass
 class TypedTopic:
-    """What a run did to the typed table of a topic. counts: [side, format or label, schema id, reason, payloads]."""
+    """What a run did to the typed table of a topic.
+
+    counts: [side, format or label, schema id, reason, payloads].
+    """
 
     topic: str
     rows: int = 0
@@ -116,7 +119,9 @@ def _files(records: DeltaTable) -> dict[str, list[_RecordsFile]]:
 
 
 def _name_of(registry: Registry) -> str:
-    return typed_files.signature(repr([(one.subject, one.version, one.id, one.guid, one.deleted) for one in registry.schemas]))
+    return typed_files.signature(
+        repr([(one.subject, one.version, one.id, one.guid, one.deleted) for one in registry.schemas])
+    )
 
 
 class _Topic:
@@ -162,7 +167,7 @@ class _Topic:
         )
 
     def _is_fresh(self, one: _RecordsFile) -> bool:
-        """Whether its typed file is there, with the types of now; errors that a new registry may mend are not."""
+        """Whether its typed file is there with today's types, without an error that a new registry may mend."""
         path = self._typed.get(one.name)
         wrong = self._wrong.get(one.name, "")
         may_mend = typed_files.RETRY in wrong and self._options.registry_name not in wrong
@@ -185,11 +190,17 @@ class _Topic:
         return list(done.values())
 
     def _decode(self, files: Sequence[_RecordsFile]) -> Iterator[dict[str, Any]]:
-        """One pass. The first file goes alone where no types are known, as the others mostly have the same."""
+        """One pass.
+
+        The first file goes alone where no types are known, as the others mostly have the same.
+        """
         first = [] if self._types else [files[:1]]
         for some in (*first, files[len(first) :]):
             tasks = [
-                pa.table([[self._topic], [f.partition], [f.path], [self._types], [self._plain]], schema=typed_files.TASK)
+                pa.table(
+                    [[self._topic], [f.partition], [f.path], [self._types], [self._plain]],
+                    schema=typed_files.TASK,
+                )
                 for f in some
             ]
             for answer in self._processes.run(partial(typed_files.decode_files, self._options), tasks):
@@ -208,7 +219,9 @@ class _Topic:
         found = []
         for side in typed_files.SIDES:
             decoded = (
-                reader.read(self._topic, side, row[side], [(h["key"], h["value"]) for h in row["headers"] or ()])
+                reader.read(
+                    self._topic, side, row[side], [(h["key"], h["value"]) for h in row["headers"] or ()]
+                )
                 for row in sample
             )
             found.append(plain_of(decoded))
@@ -229,13 +242,17 @@ class _Topic:
             file.write(json.dumps({"types": self._types, "plain": self._plain}).encode())
 
     def _commit_errors(self, known: Collection[str], done: Sequence[Mapping[str, Any]]) -> None:
-        """Errors first: a run that dies before the typed table's commit does both again, under the same names."""
+        """Errors first:
+
+        a run that dies before the typed table's commit does both again, under the same names.
+        """
         again = {typed_files.signature(one["file"]) for one in done}
         added = {typed_files.signature(one["file"]): one for one in done if one["error_path"]}
         removed = [
             path
             for name, path in self._wrong.items()
-            if (name not in known or name in again) and path not in [one["error_path"] for one in added.values()]
+            if (name not in known or name in again)
+            and path not in [one["error_path"] for one in added.values()]
         ]
         new = [one for one in added.values() if one["error_path"] not in self._wrong.values()]
         if not new and not removed:
@@ -244,7 +261,9 @@ class _Topic:
         table = open_table(table_path(self._lake, VALUE_ERRORS.name))
         values = {"topic": self._topic}
         actions = [_add(one["error_path"], one["error_bytes"], values, one["errors"]) for one in new]
-        _transact(table, actions, [_remove(path, values) for path in removed], "append", table.schema(), ["topic"])
+        _transact(
+            table, actions, [_remove(path, values) for path in removed], "append", table.schema(), ["topic"]
+        )
 
     def _commit(self, gone: Sequence[str], done: Sequence[Mapping[str, Any]]) -> None:
         schema = Schema.from_arrow(_full_schema(typed_files.types_of(self._types)))
@@ -258,13 +277,14 @@ class _Topic:
                 storage_options=deltalake_options(self._path),
                 raise_if_key_not_exists=False,
             )
-        adds = [
-            _add(one["path"], one["bytes"], {"partition": one["partition"]}, one["rows"])
-            for one in done
+        adds = [_add(one["path"], one["bytes"], {"partition": one["partition"]}, one["rows"]) for one in done]
+        old = [
+            self._typed[name] for one in done if (name := typed_files.signature(one["file"])) in self._typed
         ]
-        old = [self._typed[name] for one in done if (name := typed_files.signature(one["file"])) in self._typed]
         new_paths = {one["path"] for one in done}
-        removes = [_remove(path, {"partition": _partition(path)}) for path in (*gone, *old) if path not in new_paths]
+        removes = [
+            _remove(path, {"partition": _partition(path)}) for path in (*gone, *old) if path not in new_paths
+        ]
         # Where columns change, all files are new: one commit takes the old ones and brings the schema
         is_same = str(self._table.schema().to_json()) == str(schema.to_json())
         mode = "append" if is_same else "overwrite"
@@ -272,7 +292,9 @@ class _Topic:
 
 
 def _opened(path: str) -> DeltaTable | None:
-    return open_table(path) if DeltaTable.is_deltatable(path, storage_options=deltalake_options(path)) else None
+    return (
+        open_table(path) if DeltaTable.is_deltatable(path, storage_options=deltalake_options(path)) else None
+    )
 
 
 def _by_name(table: DeltaTable | None, topic: str | None) -> dict[str, str]:
@@ -305,7 +327,11 @@ def _add(path: str, size: int, values: Mapping[str, str], rows: int) -> AddActio
 
 def _remove(path: str, values: Mapping[str, str]) -> RemoveAction:
     return RemoveAction(
-        path=path, size=0, partition_values=dict(values), deletion_timestamp=int(time.time() * 1000), data_change=True
+        path=path,
+        size=0,
+        partition_values=dict(values),
+        deletion_timestamp=int(time.time() * 1000),
+        data_change=True,
     )
 
 

@@ -31,7 +31,9 @@ def registry_of_lake(records: DeltaTable, exports: Sequence[str] = ()) -> Regist
     )
     copies: dict[str, list[tuple[int, bytes | None, bytes | None]]] = {}
     for row in rows.to_pylist():
-        copies.setdefault(row["segment"].rpartition("/")[0], []).append((row["offset"], row["key"], row["value"]))
+        copies.setdefault(row["segment"].rpartition("/")[0], []).append(
+            (row["offset"], row["key"], row["value"])
+        )
     found = [Registry.from_records(sorted(copy, key=lambda one: one[0])) for copy in copies.values()]
     return Registry.joined([*found, *map(read_export, exports)])
 
@@ -61,7 +63,12 @@ def keep_schemas(lake: str, registry: Registry) -> None:
     options = deltalake_options(path)
     if DeltaTable.is_deltatable(path, storage_options=options):
         known = read_rows(path, SCHEMAS.arrow_schema(), rows.column_names)
-        order = [("subject", "ascending"), ("version", "ascending"), ("id", "ascending"), ("first_offset", "ascending")]
+        order = [
+            ("subject", "ascending"),
+            ("version", "ascending"),
+            ("id", "ascending"),
+            ("first_offset", "ascending"),
+        ]
         if known.sort_by(order).equals(rows.sort_by(order)):
             return
     if rows.num_rows:
@@ -77,7 +84,9 @@ def _rows(registry: Registry) -> Iterable[dict[str, Any]]:
             "guid": one.guid,
             "type": one.type,
             "deleted": one.deleted or None,
-            "references": json.dumps([vars(reference) for reference in one.references]) if one.references else None,
+            "references": json.dumps([vars(reference) for reference in one.references])
+            if one.references
+            else None,
             "metadata": json.dumps(one.metadata) if one.metadata is not None else None,
             "rule_set": json.dumps(one.rule_set) if one.rule_set is not None else None,
             "schema": one.text,

@@ -119,8 +119,8 @@ SCHEMAS = Table(
         (
             "deleted",
             "string",
-            "null: it holds; soft: readers still find it; hard: for good; cleared: its subject was; replaced: by "
-            "another record of the same subject and version",
+            "null: it holds; soft: readers still find it; hard: for good; cleared: its subject was cleared; "
+            "replaced: by another record of the same subject and version",
         ),
         ("references", "string", "JSON list of name, subject and version; null without any"),
         ("metadata", "string", "JSON; null without any"),

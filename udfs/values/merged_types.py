@@ -70,7 +70,8 @@ def own_name(name: str, type_: pa.DataType) -> str:
 
 
 def storable(type_: pa.DataType) -> pa.DataType:
-    """The same for Delta's readers: string where nothing is known but nulls, boolean for a struct without fields.
+    """The same for Delta's readers: string where nothing is known but nulls, boolean for a struct without
+    fields.
 
     The boolean is true where the struct is not null.
     """

@@ -126,7 +126,12 @@ class SideDecoder:
     """
 
     def __init__(
-        self, reader: PayloadReader, topic: str, side: str, plain: str = "", types: Mapping[str, pa.DataType] = {}
+        self,
+        reader: PayloadReader,
+        topic: str,
+        side: str,
+        plain: str = "",
+        types: Mapping[str, pa.DataType] = {},
     ) -> None:
         self._reader, self._topic, self._side, self._plain = reader, topic, side, plain
         self._known: dict[tuple[int, tuple[int, ...]], tuple[str, Columns] | None] = {}

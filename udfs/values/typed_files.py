@@ -1,7 +1,7 @@
 """A data file of ``records`` becomes a data file of a topic's typed table, and one of ``value_errors``.
 
-This is a stage: a row in names a file, a row out says what was written. Typed columns grow with the schemas that
-a file holds; where they grow while it is written, it is begun again with what is known by then.
+This is a stage: a row in names a file, a row out says what was written. Typed columns grow with the schemas
+that a file holds; where they grow while it is written, it is begun again with what is known by then.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ VALUE_ERRORS = pa.schema(
 TASK = pa.schema([pa.field(name, pa.string()) for name in ("topic", "partition", "file", "types", "plain")])
 DONE = pa.schema(
     [
-        *(pa.field(name, pa.string()) for name in ("topic", "partition", "file", "types", "path", "error_path")),
+        *(
+            pa.field(name, pa.string())
+            for name in ("topic", "partition", "file", "types", "path", "error_path")
+        ),
         *(pa.field(name, pa.int64()) for name in ("rows", "errors", "bytes", "error_bytes")),
         pa.field("counts", pa.string()),
     ]
@@ -57,7 +60,10 @@ DONE = pa.schema(
 
 @dataclass(frozen=True)
 class TypedOptions:
-    """What is the same for all files of a run. lake: its address. registry_name: of the registry's content."""
+    """What is the same for all files of a run.
+
+    lake: its address. registry_name: of the registry's content.
+    """
 
     lake: str
     registry: Registry
@@ -65,7 +71,10 @@ class TypedOptions:
 
 
 def typed_schema(types: Mapping[str, Types]) -> pa.Schema:
-    """The columns of a typed table's data files; ``partition`` is in the folder. types: side -> label -> type."""
+    """The columns of a typed table's data files; ``partition`` is in the folder.
+
+    types: side -> label -> type.
+    """
     return pa.schema(
         [
             pa.field("offset", pa.int64()),

@@ -1,0 +1,95 @@
+"""``kafka-log-lake decode-values``: typed tables of a lake, by the schema registry in the lake.
+
+Decodes the keys and values that are new since the last time, in worker processes of this machine, without Java.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+
+if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the imports need its parent
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+import regex
+
+from pipelines.command.commands import DECODE_VALUES
+from pipelines.command.on_demand import SparkOnDemand
+from pipelines.command.options import run_command
+from pipelines.command.settings import Settings
+from pipelines.command.status import phase
+from pipelines.command.tables import Section, text_lines
+from pipelines.command.terminal import counted_noun, printable
+from pipelines.lake.address import open_lake
+from pipelines.lake.intents import Intents
+from pipelines.typed.job import TypedJob, TypedTopic
+
+
+def run(on_demand: SparkOnDemand, settings: Settings, schemas: str | None = None) -> None:
+    """Brings the typed tables up to date and prints what was done.
+
+    schemas: a JSON file of further schemas (``typed.schemas.read_export``). Raises a UserError for a file that
+    is not one, or while another job writes to the lake.
+    """
+    began = time.monotonic()
+    address = open_lake(settings.require_lake())
+    with Intents(address).lock(), phase("decoding values"):
+        done = decode_values(on_demand, settings, address, [schemas] if schemas else [])
+    seconds = round(time.monotonic() - began, 3)
+    if settings.json:
+        topics = [{name: value for name, value in asdict(one).items() if name != "counts"} for one in done]
+        print(json.dumps({"lake": address, "seconds": seconds, "topics": topics}))
+    else:
+        print("\n".join(_lines(done, address, seconds)))
+
+
+def decode_values(
+    on_demand: SparkOnDemand, settings: Settings, address: str, exports: Sequence[str] = ()
+) -> list[TypedTopic]:
+    """The same under the lock of a job that has it: what changed, by topic."""
+    chosen = regex.compile(settings.topics) if settings.topics else None
+    left_out = regex.compile(settings.exclude_topics) if settings.exclude_topics else None
+
+    def is_meant(topic: str) -> bool:
+        is_chosen = chosen is None or chosen.fullmatch(topic) is not None
+        return is_chosen and (left_out is None or left_out.fullmatch(topic) is None)
+
+    return TypedJob(address, on_demand.processes, exports).run(is_meant)
+
+
+def _lines(done: Sequence[TypedTopic], address: str, seconds: float) -> list[str]:
+    if not done:
+        return ["the typed tables hold everything: nothing new"]
+    rows = [(printable(one.topic), f"{one.rows:,}", f"{one.errors:,}", _formats(one)) for one in done]
+    section = Section("typed tables", ("topic", "records", "errors", "values"), rows, (1, 2))
+    errors = sum(one.errors for one in done)
+    records = counted_noun(sum(one.rows for one in done), "record")
+    verdict = f"{records} of {counted_noun(len(done), 'topic')} decoded in {seconds:.1f} s; "
+    verdict += (
+        f"{counted_noun(errors, 'payload')} could not be decoded: see the table value_errors"
+        if errors
+        else "every key and value was decoded"
+    )
+    return [*text_lines(section, ""), "", verdict, f"tables: {address}/typed/<topic>"]
+
+
+def _formats(one: TypedTopic) -> str:
+    """What the values are, the most frequent first."""
+    found: Counter[str] = Counter()
+    for side, label, _, reason, count in one.counts:
+        if side == "value":
+            found[f"{reason} ({label})" if reason else label] += count
+    return ", ".join(f"{name} {count:,}" for name, count in found.most_common(4))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run_command(DECODE_VALUES, run, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,209 @@
+"""Typed tables of a lake:
+
+what serializers were given, kept up to date, errors apart, and no row lost or doubled.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from pipelines import decode_batches, decode_values
+from tests.support import typed_corpus as corpus
+
+TOPICS = (
+    "avro-evolution",
+    "avro-names",
+    "err-avro",
+    "err-ids",
+    "mix-all",
+    "pb-kinds",
+    "plain-text",
+    "hdr-guid",
+)
+
+
+def folders(topic: str) -> list[Path]:
+    return [one for one in corpus.DATA.glob(f"{topic}-*") if one.name.rpartition("-")[0] == topic]
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake of some topics with their registry, and its typed tables."""
+    root = tmp_path_factory.mktemp("typed")
+    for topic in (*TOPICS, "_schemas"):
+        for folder in folders(topic):
+            shutil.copytree(folder, root / "logs" / folder.name)
+    decode(root)
+    assert typed(root) == 0
+    return root
+
+
+def decode(root: Path) -> None:
+    assert decode_batches.main(["--source", str(root / "logs"), "--lake", str(root / "lake")]) == 0
+
+
+def typed(root: Path, *options: str) -> int:
+    return decode_values.main(["--lake", str(root / "lake"), *options])
+
+
+def rows(root: Path, table: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = DeltaTable(root / "lake" / table).to_pyarrow_table().to_pylist()
+    return found
+
+
+def versions(root: Path) -> dict[str, int]:
+    paths = [*(f"typed/{topic}" for topic in TOPICS), "value_errors", "schemas"]
+    return {path: DeltaTable(root / "lake" / path).version() for path in paths}
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_each_record_is_one_row(lake: Path, topic: str) -> None:
+    found = Counter((row["partition"], row["offset"]) for row in rows(lake, f"typed/{topic}"))
+    assert found == Counter(corpus.records(topic).keys())
+
+
+def test_versions_of_a_schema_are_one_struct_and_new_fields_are_null_in_old_rows(lake: Path) -> None:
+    sent = {(line["partition"], line["offset"]): line for line in corpus.oracle("avro-evolution")}
+    for row in rows(lake, "typed/avro-evolution"):
+        line = sent[row["partition"], row["offset"]]
+        assert row["value_schema_id"] == line["value_schema"]["id"]
+        for name in ("rank", "target", "vendor"):
+            assert row["value"][name] == line["value"].get(name)
+
+
+def test_errors_are_rows_with_their_reason_and_bytes(lake: Path) -> None:
+    errors = rows(lake, "value_errors")
+    found = {(row["topic"], row["partition"], row["offset"]): row["reason"] for row in errors}
+    expected = {
+        (topic, line["partition"], line["offset"]): line["error"]
+        for topic in TOPICS
+        for line in corpus.oracle(topic)
+        if "error" in line and not line.get("any_error") and not line.get("ambiguous")
+    }
+    assert {place: found.get(place) for place in expected} == expected
+    payloads = {
+        (topic, *place): row["value"] for topic in TOPICS for place, row in corpus.records(topic).items()
+    }
+    assert all(row["content"] == payloads[row["topic"], row["partition"], row["offset"]] for row in errors)
+    tables = {(t, row["partition"], row["offset"]): row for t in TOPICS for row in rows(lake, f"typed/{t}")}
+    assert all(tables[place]["value"] is None and not tables[place]["is_tombstone"] for place in found)
+
+
+def test_names_that_differ_in_case_alone_are_columns_of_their_own(lake: Path) -> None:
+    fields = DeltaTable(lake / "lake/typed/avro-names").to_pyarrow_table().schema.field("value").type
+    names = [field.name.casefold() for field in fields]
+    assert len(names) == len(set(names))
+
+
+def test_schemas_are_a_table_with_deleted_ones(lake: Path) -> None:
+    found = {
+        (row["subject"], row["version"]): row for row in rows(lake, "schemas") if row["deleted"] != "replaced"
+    }
+    for line in corpus.oracle("_schemas"):
+        deleted = {False: None, True: "soft"}.get(line["deleted"], line["deleted"])
+        assert found[line["subject"], line["version"]]["deleted"] == deleted
+
+
+def test_a_second_run_writes_nothing(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = versions(lake)
+    assert typed(lake) == 0
+    assert "nothing new" in capsys.readouterr().out
+    assert versions(lake) == before
+
+
+def test_a_log_that_grows_adds_rows_and_one_that_is_decoded_again_doubles_none(
+    lake: Path, tmp_path: Path
+) -> None:
+    root = tmp_path / "copy"
+    (root / "logs").mkdir(parents=True)
+    segment = next(one for one in folders("pb-kinds") if one.name.endswith("-0")).joinpath(f"{0:020d}.log")
+    target = root / "logs" / "pb-kinds-0" / segment.name
+    target.parent.mkdir()
+    for folder in folders("_schemas"):
+        shutil.copytree(folder, root / "logs" / folder.name)
+    whole = segment.read_bytes()
+    first = 12 + int.from_bytes(whole[8:12], "big")  # bytes of its first batch
+    target.write_bytes(whole[:first])
+    decode(root)
+    assert typed(root) == 0
+    half = len(rows(root, "typed/pb-kinds"))
+    target.write_bytes(whole)
+    decode(root)
+    assert typed(root) == 0
+    expected = [offset for partition, offset in corpus.records("pb-kinds") if partition == 0]
+    assert 0 < half < len(expected)
+    assert sorted(row["offset"] for row in rows(root, "typed/pb-kinds")) == sorted(expected)
+    options = ["--source", str(root / "logs"), "--lake", str(root / "lake"), "--redecode", ".*pb-kinds.*"]
+    assert decode_batches.main(options) == 0
+    assert typed(root) == 0
+    assert sorted(row["offset"] for row in rows(root, "typed/pb-kinds")) == sorted(expected)
+
+
+def test_schemas_that_come_later_mend_errors_and_no_row_is_doubled(tmp_path: Path) -> None:
+    for folder in folders("avro-evolution"):
+        shutil.copytree(folder, tmp_path / "logs" / folder.name)
+    decode(tmp_path)
+    assert typed(tmp_path) == 0
+    payloads = len(corpus.records("avro-evolution"))
+    assert {row["reason"] for row in rows(tmp_path, "value_errors")} == {"unknown_id"}
+    export = tmp_path / "export.json"
+    listed = [
+        {"subject": s.subject, "version": s.version, "id": s.id, "schemaType": s.type, "schema": s.text}
+        for s in corpus.registry().schemas
+        if s.subject == "avro-evolution-value"
+    ]
+    export.write_text(json.dumps(listed))
+    assert typed(tmp_path, "--schemas", str(export)) == 0
+    found = rows(tmp_path, "typed/avro-evolution")
+    assert len(found) == payloads
+    assert all(row["value"] is not None for row in found)
+    assert rows(tmp_path, "value_errors") == []
+
+
+def test_every_version_is_right_where_columns_change(tmp_path: Path) -> None:
+    """A new type of a column comes with all rows in one commit."""
+    parts = sorted(folders("mix-all"))
+    for folder in (*folders("_schemas"), parts[0]):
+        shutil.copytree(folder, tmp_path / "logs" / folder.name)
+    decode(tmp_path)
+    assert typed(tmp_path) == 0
+    for folder in parts[1:]:
+        shutil.copytree(folder, tmp_path / "logs" / folder.name)
+    decode(tmp_path)
+    assert typed(tmp_path) == 0
+    path = tmp_path / "lake/typed/mix-all"
+    counts = [
+        DeltaTable(path, version=version).to_pyarrow_table().num_rows
+        for version in range(DeltaTable(path).version() + 1)
+    ]
+    first = sum(
+        partition == int(parts[0].name.rpartition("-")[2]) for partition, _ in corpus.records("mix-all")
+    )
+    assert counts == [0, first, len(corpus.records("mix-all"))]
+
+
+@pytest.mark.parametrize("text", ["{}", "[{}]", "no json", '[{"subject": 1}]'])
+def test_a_file_that_is_no_export_is_one_line(
+    lake: Path, tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export = tmp_path / "export.json"
+    export.write_text(text)
+    assert typed(lake, "--schemas", str(export)) == 2
+    error = capsys.readouterr().err.strip()
+    assert error.startswith("error: --schemas: ")
+    assert len(error.splitlines()) == 1
+
+
+def test_the_columns_of_a_typed_table_are_those_of_the_contract(lake: Path) -> None:
+    schema = DeltaTable(lake / "lake/typed/hdr-guid").to_pyarrow_table().schema
+    names = ["partition", "offset", "timestamp", "headers", "segment", "key", "value", "is_tombstone"]
+    assert schema.names == [*names, "key_schema_id", "value_schema_id"]
+    assert schema.field("key").type == pa.int64()
