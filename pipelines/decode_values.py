@@ -1,6 +1,6 @@
 """``kafka-log-lake decode-values``: typed tables of a lake, by the schema registry in the lake.
 
-Decodes the keys and values that are new since the last time, in worker processes of this machine, without Java.
+Decodes what is new since the last time, in worker processes of this machine, without Java.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from pipelines.typed.job import TypedJob, TypedTopic
 def run(on_demand: SparkOnDemand, settings: Settings, schemas: str | None = None) -> None:
     """Brings the typed tables up to date and prints what was done.
 
-    schemas: a JSON file of further schemas (``typed.schemas.read_export``). Raises a UserError for a file that
-    is not one, or while another job writes to the lake.
+    schemas: a JSON file of further schemas (``typed.schemas.read_export``). Raises a UserError for a file
+    that is not one, or while another job writes to the lake.
     """
     began = time.monotonic()
     address = open_lake(settings.require_lake())

@@ -25,7 +25,7 @@ from pipelines.command.errors import NotAllSearched, NotFound, UserError
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.terminal import counted_noun, room_of_lines
-from pipelines.finding.output import Lines, Writer, open_writer
+from pipelines.finding.output import Lines, MoreFields, Writer, open_writer
 from pipelines.finding.request import Request, make_request
 from pipelines.finding.search import SCHEMA, Search, Unsearched
 from pipelines.finding.table import Table
@@ -125,11 +125,14 @@ def run(
     last: bool = False,
     count: bool = False,
     trust_partitioner: bool = False,
+    typed: bool = False,
     **conditions: Any,
 ) -> None:
     """Prints or writes the matches. Raises NotFound without any; NotAllSearched if damage may hide some."""
     if first and last:
         raise UserError("--first and --last exclude each other")
+    if typed and format != "json":
+        raise UserError("--typed adds fields to the lines of --format json: give both")
     request = make_request(
         conditions,
         committed=committed,
@@ -147,7 +150,7 @@ def run(
                 pass
             file.write(f"{looked.found}\n".encode())
         else:
-            writer = _writer(format, output, file)
+            writer = _writer(format, output, file, _typed_fields(looked) if typed else None)
             for matches in looked:
                 writer.write(matches)
             writer.close()
@@ -179,9 +182,15 @@ def _opened(output: str | None) -> Iterator[IO[bytes]]:
         yield file
 
 
-def _writer(kind: str, output: str | None, file: IO[bytes]) -> Writer:
+def _typed_fields(looked: Search) -> MoreFields:
+    from pipelines.finding.typed import TypedValues  # loads decoders, which other searches do not need
+
+    return TypedValues(looked.listing.segments).fields
+
+
+def _writer(kind: str, output: str | None, file: IO[bytes], more: MoreFields | None = None) -> Writer:
     if kind != "table":
-        return open_writer(kind, file, SCHEMA)
+        return open_writer(kind, file, SCHEMA, more)
     is_terminal = output is None and sys.stdout.isatty()
     table = Table(room_of_lines() if output is None else 0, is_terminal)
     return Lines(file, table.lines)

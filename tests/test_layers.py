@@ -33,7 +33,19 @@ UDFS = (
 )
 # The driver's side: from arguments to commits. The commands beside these rooms import what they need
 PIPELINES = (
-    *("rules", "command", "source", "plan", "data_source", "lake", "functions", "views", "sql", "engine"),
+    *(
+        "rules",
+        "command",
+        "source",
+        "plan",
+        "data_source",
+        "lake",
+        "typed",
+        "functions",
+        "views",
+        "sql",
+        "engine",
+    ),
     *("report", "execute", "scanning", "finding"),
 )
 # vectorized_varint is a kernel that has a module of its own: users know it by that name

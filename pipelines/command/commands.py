@@ -136,6 +136,7 @@ FIND = Command(
             is_switch=True,
         ),
         Argument("format", "how records are printed", choices=("table", "json", "csv", "arrow", "raw")),
+        Argument("typed", "with --format json: keys and values by the schemas in _schemas", is_switch=True),
         Argument("output", "write the records to a file", metavar="FILE"),
     ),
     extra="",
@@ -152,7 +153,7 @@ Time     --since TIME   --until TIME
 Producer --producer ID   --transaction open|aborted|committed   --committed
 Not      --not before a condition: it does not hold
 How many --first   --last   --limit N   --count
-Output   --format table|json|csv|arrow|raw   --output FILE
+Output   --format table|json|csv|arrow|raw   --typed   --output FILE
 Search   --trust-partitioner   --cores N   --max-batch-uncompressed BYTES
          --topic NAME   --follow-symlinks   --include-swap
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import IO, Any, Protocol
 
 import pyarrow as pa
@@ -73,21 +74,26 @@ class Raw:
         self._file.flush()
 
 
-def rows(matches: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+# Further fields of a match, of its values before they are turned into JSON's
+MoreFields = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def rows(matches: pa.RecordBatch, more: MoreFields | None = None) -> Iterator[dict[str, Any]]:
     """Matches as values of JSON: bytes as Base64, headers as pairs."""
     for row in matches.select(FIELDS).to_pylist():
+        others = more(row) if more is not None else {}
         row["key"], row["value"] = _base64(row["key"]), _base64(row["value"])
         row["headers"] = [[one["key"], _base64(one["value"])] for one in row["headers"] or ()]
-        yield row
+        yield row | others
 
 
 def _base64(value: bytes | None) -> str | None:
     return None if value is None else base64.b64encode(value).decode()
 
 
-def json_lines(matches: pa.RecordBatch) -> Iterator[str]:
+def json_lines(matches: pa.RecordBatch, more: MoreFields | None = None) -> Iterator[str]:
     """A JSON object a match."""
-    return (json.dumps(row) for row in rows(matches))
+    return (json.dumps(row) for row in rows(matches, more))
 
 
 def csv_lines(matches: pa.RecordBatch) -> Iterator[str]:
@@ -103,12 +109,12 @@ def _cell(value: Any) -> str:
     return text if is_plain else '"' + text.replace('"', '""') + '"'
 
 
-def open_writer(kind: str, file: IO[bytes], schema: pa.Schema) -> Writer:
-    """A writer of a format: json, csv, arrow or raw."""
+def open_writer(kind: str, file: IO[bytes], schema: pa.Schema, more: MoreFields | None = None) -> Writer:
+    """A writer of a format: json, csv, arrow or raw. more: gives further fields of a line of JSON."""
     if kind == "arrow":
         return Arrow(file, schema)
     if kind == "raw":
         return Raw(file)
     if kind == "csv":
         return Lines(file, csv_lines, ",".join(FIELDS) + "\n")
-    return Lines(file, json_lines)
+    return Lines(file, partial(json_lines, more=more))

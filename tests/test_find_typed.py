@@ -1,0 +1,43 @@
+"""``find --typed``: keys and values of matches by the registry beside the logs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipelines import find
+from tests.support import typed_corpus as corpus
+from tests.test_payloads import same
+
+FIELDS = ("key_typed", "value_typed", "key_schema_id", "value_schema_id", "key_error", "value_error")
+
+
+def found(capsys: pytest.CaptureFixture[str], *argv: str) -> list[dict[str, object]]:
+    assert find.main([*argv, "--format", "json", "--typed"]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.parametrize("topic", ["avro-unions", "err-avro", "plain-json-odd", "kv-avro-pb", "hdr-errors"])
+def test_matches_have_their_values_or_their_errors(topic: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = found(capsys, str(corpus.DATA), "--topics", topic)
+    sent = {(line["partition"], line["offset"]): line for line in corpus.oracle(topic)}
+    assert len(lines) == len(sent)
+    for line in lines:
+        expected = sent[line["partition"], line["offset"]]  # type: ignore[index]
+        assert line["value_error"] == expected.get("error")
+        if "error" not in expected and expected.get("note") != "lone surrogate escape":
+            assert same(line["value_typed"], expected["value"])
+        assert same(line["key_typed"], expected["key"])
+
+
+def test_the_registry_beside_a_partition_folder_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = found(capsys, str(corpus.DATA / "avro-unions-0"), "--limit", "1")
+    assert lines[0]["value_schema_id"] is not None
+    assert set(FIELDS) < lines[0].keys()
+
+
+def test_typed_without_json_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert find.main([str(Path(corpus.DATA)), "--typed"]) == 2
+    assert "--format json" in capsys.readouterr().err
