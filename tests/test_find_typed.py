@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +14,7 @@ from tests.test_payloads import same
 FIELDS = ("key_typed", "value_typed", "key_schema_id", "value_schema_id", "key_error", "value_error")
 
 
-def found(capsys: pytest.CaptureFixture[str], *argv: str) -> list[dict[str, object]]:
+def found(capsys: pytest.CaptureFixture[str], *argv: str) -> list[dict[str, Any]]:
     assert find.main([*argv, "--format", "json", "--typed"]) == 0
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
@@ -25,7 +25,7 @@ def test_matches_have_their_values_or_their_errors(topic: str, capsys: pytest.Ca
     sent = {(line["partition"], line["offset"]): line for line in corpus.oracle(topic)}
     assert len(lines) == len(sent)
     for line in lines:
-        expected = sent[line["partition"], line["offset"]]  # type: ignore[index]
+        expected = sent[line["partition"], line["offset"]]
         assert line["value_error"] == expected.get("error")
         if "error" not in expected and expected.get("note") != "lone surrogate escape":
             assert same(line["value_typed"], expected["value"])
@@ -39,5 +39,5 @@ def test_the_registry_beside_a_partition_folder_is_found(capsys: pytest.CaptureF
 
 
 def test_typed_without_json_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert find.main([str(Path(corpus.DATA)), "--typed"]) == 2
+    assert find.main([str(corpus.DATA), "--typed"]) == 2
     assert "--format json" in capsys.readouterr().err

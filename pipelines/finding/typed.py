@@ -94,7 +94,7 @@ def _registry(segments: Iterable[str]) -> Registry:
 
 def _beside(folders: Iterable[str]) -> list[str]:
     """The segments of ``_schemas-0`` beside partition folders."""
-    found = set()
+    found: set[str] = set()
     for parent in {folder.rpartition("/")[0] for folder in folders}:
         system, path = open_store(parent)
         selector = fs.FileSelector(f"{path}/{SCHEMAS_TOPIC}-0", allow_not_found=True)

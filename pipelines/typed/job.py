@@ -167,7 +167,7 @@ class _Topic:
         )
 
     def _is_fresh(self, one: _RecordsFile) -> bool:
-        """Whether its typed file is there, of today's types and without an error that a new registry may mend."""
+        """Whether its typed file is there, with current types, and no error that a new registry may mend."""
         path = self._typed.get(one.name)
         wrong = self._wrong.get(one.name, "")
         may_mend = typed_files.RETRY in wrong and self._options.registry_name not in wrong

@@ -188,8 +188,8 @@ def _set_logical(found: AvroType, declared: dict[str, Any]) -> None:
     """Its logical type, where the type can have it."""
     logical = declared.get("logicalType")
     if logical == "decimal" and found.kind in ("bytes", "fixed"):
-        precision, scale = declared.get("precision"), declared.get("scale", 0)
-        if not (_is_int(precision) and _is_int(scale) and 0 <= scale <= precision and precision > 0):
+        precision, scale = _int(declared.get("precision")), _int(declared.get("scale", 0))
+        if not 0 <= scale <= precision or precision == 0:
             return
         if found.kind == "fixed" and precision > _most_digits(found.size):
             return
@@ -202,8 +202,9 @@ def _set_logical(found: AvroType, declared: dict[str, Any]) -> None:
         found.logical = logical
 
 
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _int(value: object) -> int:
+    """A whole number; -1 for anything else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else -1
 
 
 def _most_digits(size: int) -> int:
