@@ -9,7 +9,6 @@ PY := $(VENV)/bin/python
 COMMAND := $(VENV)/bin/kafka-log-lake
 PACKAGES := $(VENV)/.packages
 READY := $(VENV)/.ready
-ARCHIVE := $(VENV)/.archive
 LAKE ?= lake
 FUZZ_SECONDS ?= 600
 FUZZ_SEED ?=
@@ -29,7 +28,7 @@ SOURCES := $(foreach s,$(SAMPLES),--source '$(CORPUS)/$(s)') $(foreach s,$(DAMAG
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(ARCHIVE)  ## the environment alone: .venv from the lock file, Delta jars
+setup: $(READY)  ## the environment alone: .venv from the lock file, Delta jars
 
 $(PACKAGES): requirements.lock tools/setup.sh
 	@PYTHON='$(PYTHON)' tools/setup.sh
@@ -39,11 +38,6 @@ $(READY): $(PACKAGES) tools/spark_ready.py udfs/compile_kernels.py conf/log4j2.p
 	@echo "setup: compiling the kernels, resolving the Delta jars" >&2
 	@$(PY) -m udfs.compile_kernels & kernels=$$!; trap "kill $$kernels 2>/dev/null || true" EXIT; \
 	    $(PY) -m tools.spark_ready; wait $$kernels
-	@touch $@
-
-$(ARCHIVE): $(READY) tools/class_archive.py
-	@echo "setup: archiving Java's classes" >&2
-	@$(PY) -m tools.class_archive
 	@touch $@
 
 run: setup  ## scans the bundled real segments, decodes them into ./lake and asks one question

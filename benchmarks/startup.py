@@ -1,8 +1,7 @@
 """``decode_batches`` on ten small segments from a cold process, against an empty Spark + Delta session.
 
-A session and a query in Spark with the archive of Java's classes against themselves without. Also
-what the first run pays for compiling the kernels, and whether a later run, or an import, compiles anything:
-Numba's cache lies in a folder made for this, and what is added to it is counted.
+Also what the first run pays for compiling the kernels, and whether a later run, or an import, compiles
+anything: Numba's cache lies in a folder made for this, and what is added to it is counted.
 """
 
 from __future__ import annotations
@@ -13,18 +12,12 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-
-import pyspark
 
 from benchmarks.harness import ROOT, Row, Scale, Spread, paired, part_main
 from benchmarks.job_server import LAKES, clear_lakes
 from benchmarks.segments import KIB, MIB, PLAIN, WORK, partition_dir, size_of
-from pipelines.command.class_archive import find_archive
-from pipelines.command.java import java_command
 
 _GOAL = 0.75
 _LARGE_BYTES, _LARGE_SECONDS = 256 * MIB, 5.0
@@ -41,12 +34,6 @@ assert not DeltaTable.isDeltaTable(spark, "/nonexistent/table")
 spark.sql("SELECT 1").collect()
 spark.stop()
 """
-_OUR_SESSION = """
-from pipelines.command.session import session
-from pipelines.command.settings import Settings
-with session(Settings()) as spark:
-    spark.sql("SELECT 1").collect()
-"""
 _QUERY = "SELECT topic, partition, count(*) FROM records GROUP BY ALL"
 _IMPORTS = """
 import udfs, pipelines.decode_batches
@@ -54,21 +41,16 @@ udfs.decode_segment
 """
 
 
-def timed(*arguments: str, archive: bool = True) -> float:
-    """Seconds of a Python process from its start to its end.
-
-    archive: whether sessions of the project may use the archive of Java's classes, where there is one.
-    """
-    return _answered(*arguments, archive=archive)[0]
+def timed(*arguments: str) -> float:
+    """Seconds of a Python process from its start to its end."""
+    return _answered(*arguments)[0]
 
 
-def _answered(*arguments: str, archive: bool = True) -> tuple[float, str]:
+def _answered(*arguments: str) -> tuple[float, str]:
     """The same, and what the process printed."""
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(_CACHE), "PYSPARK_PYTHON": sys.executable}
     for name in ("SPARK_HOME", "SPARK_CONF_DIR"):
         environment.pop(name, None)
-    if not archive:
-        environment["SPARK_CONF_DIR"] = str(Path(pyspark.__file__).parent / "conf")
     began = time.perf_counter()
     done = subprocess.run(
         [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
@@ -98,24 +80,6 @@ def _decode_large(source: Path) -> tuple[float, float]:
     seconds, printed = _answered("-m", "pipelines.decode_batches", *asked)
     told = json.loads(printed)
     return seconds, told["seconds"]
-
-
-def _archive_rows(rounds: int) -> list[Row]:
-    """A session, and a query in Spark, each with the archive of Java's classes against itself without."""
-    if find_archive(Path(pyspark.__file__).parent.resolve(), java_command() or "java") is None:
-        return []
-    query = (*_query(), "--engine", "spark")
-    runs: dict[str, Callable[[bool], float]] = {
-        "session": lambda archive: timed("-c", _OUR_SESSION, archive=archive),
-        "query": lambda archive: timed(*query, archive=archive),
-    }
-    rows = []
-    for name, run in runs.items():
-        pairs = paired(rounds, {"with": partial(run, True), "without": partial(run, False)})
-        ratio = pairs.ratio("with", "without")
-        figures = (pairs.spread("with"), "without", pairs.spread("without"), ratio)
-        rows.append(Row(f"{name}, archive of Java's classes", "s", *figures))
-    return rows
 
 
 def _query() -> tuple[str, ...]:
@@ -180,7 +144,6 @@ def measure(scale: Scale) -> list[Row]:
         Row("without Numba's cache", "s", Spread.of([first]), note=f"{by_first} kernels compiled"),
         _count("compiled by a second run", later),
         _count("compiled by imports", by_import),
-        *_archive_rows(max(1, scale.job_rounds - 1)),
         *_command_rows(scale.job_rounds),
     ]
     clear_lakes()

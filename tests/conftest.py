@@ -31,7 +31,7 @@ os.environ.update(QUICK_ENVIRONMENT)
 
 # Modules whose tests start Spark, or Java, in processes of their own
 _START_SPARK = {
-    *("test_class_archive", "test_commit", "test_connect", "test_crashes", "test_docs_examples"),
+    *("test_commit", "test_connect", "test_crashes", "test_docs_examples"),
     *("test_notebooks", "test_object_store", "test_query", "test_session", "test_standalone"),
     *("test_tables_and_views", "test_unreadable", "test_watch_broker", "test_wheel"),
 }

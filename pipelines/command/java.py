@@ -32,11 +32,6 @@ def _java_version(command: str) -> str:
     return subprocess.run([command, "-version"], capture_output=True, text=True, check=True).stderr
 
 
-def java_build(command: str) -> str:
-    """Version and vendor of a Java that ``java_problem`` has found to work."""
-    return "\n".join(re.findall(r'^.* version ".*|^.*\(build [^,)]*', _java_version(command), re.MULTILINE))
-
-
 def java_major(version_text: str) -> int | None:
     """Major version in the output of ``java -version`` (8 is written as 1.8); None if there is none."""
     match = re.search(r'version "(?:1\.)?(\d+)', version_text)

@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 from pyspark.sql import SparkSession
 
-from pipelines.command.class_archive import find_archive, java_options, launch_environment
 from pipelines.command.driver import driver_of, spark_errors
 from pipelines.command.errors import UserError
-from pipelines.command.java import java_command, java_problem
+from pipelines.command.java import java_problem
 from pipelines.command.settings import Running
 
 if TYPE_CHECKING:
@@ -193,7 +192,7 @@ def _start_embedded(settings: Running, only_plans: bool) -> SparkSession:
     problem = java_problem()
     if problem:
         raise UserError(problem)
-    home = Path(pyspark.__file__).parent.resolve()  # an archive of classes is for jars of one path
+    home = Path(pyspark.__file__).parent.resolve()
     if (home / "jars").is_dir():
         os.environ["SPARK_HOME"] = str(home)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -207,18 +206,14 @@ def _start_embedded(settings: Running, only_plans: bool) -> SparkSession:
         conf.set("spark.jars.packages", DELTA_PACKAGE)
     if only_plans:
         conf.setAll([*ONLY_PLANS.items()])
-    archive = find_archive(home, java_command() or "java")
-    if archive is not None:
-        conf.set("spark.driver.defaultJavaOptions", java_options(home, f"-XX:SharedArchiveFile={archive}"))
-    _start_context(conf, launch_environment(home) if archive is not None else {})
+    _start_context(conf)
     return SparkSession.builder.getOrCreate()
 
 
-def _start_context(conf: SparkConf, environment: dict[str, str]) -> None:
+def _start_context(conf: SparkConf) -> None:
     """Starts the JVM, and passes on its standard error line by line, without _NOISE.
 
-    A second context in one process uses the JVM that is running. environment: variables that the JVM alone
-    gets.
+    A second context in one process uses the JVM that is running.
     """
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
@@ -228,13 +223,10 @@ def _start_context(conf: SparkConf, environment: dict[str, str]) -> None:
         return
     reader, writer = os.pipe()
     threading.Thread(target=_pass_on, args=(reader,), daemon=True).start()
-    os.environ.update(environment)
     try:
         gateway = launch_gateway(conf, {"stderr": writer})
     finally:
         os.close(writer)
-        for name in environment:
-            del os.environ[name]
     SparkContext(conf=conf, gateway=gateway)
 
 
