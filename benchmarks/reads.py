@@ -30,7 +30,7 @@ _GOAL = 1.15  # as fast as Spark's own, with room for what a machine's speed dri
 
 @dataclass(frozen=True)
 class Question:
-    """name: in the report. where: condition. what: the aggregates that are asked for.
+    """name: in the report. where: condition. what: the aggregates that are requested.
 
     view: of our lake, which answers in place of ``records``; Spark's own layout has none.
     """

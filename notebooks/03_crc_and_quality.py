@@ -117,7 +117,7 @@ print(f"At most {known:,} records are lost between sound batches, in {lost.count
 # MAGIC %md
 # MAGIC ## Timestamps
 # MAGIC
-# MAGIC Out of order, in the future, in a wrong unit: what they keep on disk stands in `blocked_bytes`.
+# MAGIC Out of order, in the future, in a wrong unit: what they keep on disk is in `blocked_bytes`.
 
 # COMMAND ----------
 

@@ -71,7 +71,7 @@ print(
 # MAGIC %md
 # MAGIC ## A timeline of one topic
 # MAGIC
-# MAGIC Each bar is a transaction from its first offset to its marker; each producer id has a line of its own.
+# MAGIC Each bar is a transaction from its first offset to its marker; each producer id has a separate line.
 
 # COMMAND ----------
 

@@ -59,7 +59,9 @@ def search(settings: Settings, request: Request, topic: str | None = None) -> Se
 def _named_partition(request: Request) -> int:
     named = [number for numbers, wanted in request.partitions if wanted for number in numbers]
     if len(named) != 1:
-        raise UserError("--topic names the segments of a folder of another name: give --partition N with it")
+        raise UserError(
+            "--topic is for segments whose folder's name does not give it: pass --partition N too"
+        )
     return named[0]
 
 

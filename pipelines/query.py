@@ -72,7 +72,7 @@ def run(
             raise UserError(
                 f"DuckDB is not known to answer this as Spark does: {reason}; use --engine spark"
             ) from None
-        if engine == "auto" and not _is_elsewhere():  # a cluster's user has asked for Spark
+        if engine == "auto" and not _is_elsewhere():  # a cluster's user has requested Spark
             logger.info("Spark answers, which takes longer; not done by DuckDB: %s", reason)
     from pipelines.command.session import session  # imports Spark, which the other engine does not need
     from pipelines.engine import spark as with_spark

@@ -113,7 +113,7 @@ def test_landed_bytes_decode_to_the_same_rows(remote: SparkSession, tmp_path: Pa
 
 
 def test_a_file_that_went_away_is_told(remote: SparkSession, tmp_path: Path) -> None:
-    """An analysis error of Spark Connect comes when a schema is asked for, not from ``load``."""
+    """An analysis error of Spark Connect comes when a schema is requested, not from ``load``."""
     path = put(tmp_path / "logs" / "a-0", 0, *batches(0, 3))
     put(tmp_path / "logs" / "b-0", 0, *batches(0, 2))
     records = decode_batches.decode_segments(remote, str(tmp_path / "logs"), read="binary")

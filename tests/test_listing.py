@@ -60,7 +60,7 @@ def listing_of(*sources: Path | str, **options: Any) -> Listing:
 
 
 def listed(*sources: Path | str, **options: Any) -> list[dict[str, Any]]:
-    """Rows of what was asked for."""
+    """Rows of what was requested."""
     found = listing_of(*sources, **options).segments.to_pylist()
     return sorted((row for row in found if row["wanted"]), key=lambda row: row["segment"])
 

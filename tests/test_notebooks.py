@@ -153,7 +153,7 @@ def test_quality_shows_the_damage_and_what_it_cost(
     assert {"crc_failure_rate", "damaged_bytes", "hanging_transactions"} <= failed
     page = Path(seen["summary"].page)
     assert page.read_text().lower().startswith("<!doctype html>")
-    assert page.parent.parent == temporary  # where no folder was asked for
+    assert page.parent.parent == temporary  # where no folder was requested
     assert list(elsewhere.iterdir()) == []
 
 

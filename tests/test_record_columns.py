@@ -1,4 +1,4 @@
-"""Columns are built where they are asked for; room for them grows with what comes; faults leave no trace."""
+"""Columns are built where they are requested; room for them grows with what comes; faults leave no trace."""
 
 from __future__ import annotations
 

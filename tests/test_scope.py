@@ -55,11 +55,11 @@ def stored(at: int, *after: int, base: int = 0, **values: Any) -> bytes:
 
 def without_scope(found: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
     for row in found["segments"]:
-        del row["scope"]  # what the run was asked for
+        del row["scope"]  # what the run requested
     return found
 
 
-# What is asked for
+# What is requested
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_a_part_is_decoded_exactly_and_a_full_run_completes_it(
 def test_another_part_is_added_to_the_first(
     spark: SparkSession, lake: str, whole: dict[str, list[dict[str, Any]]]
 ) -> None:
-    """What an earlier run was asked for stays; what lies between may come too."""
+    """What an earlier run requested stays; what lies between may come too."""
     run(spark, lake, since=SINCE, until=SINCE + 5_000)
     run(spark, lake, since=SINCE + 20_000, until=UNTIL)
     found = rows(lake, "records")

@@ -69,7 +69,7 @@ def chromium() -> str | None:
 
 
 class Browser:
-    """A headless Chromium with a profile of its own in ``folder``."""
+    """A headless Chromium with a separate profile in ``folder``."""
 
     def __init__(self, command: str, folder: Path) -> None:
         self._command, self._folder = command, folder

@@ -1,6 +1,6 @@
 """Which records of a log a READ_COMMITTED consumer gets, known from the batches of the log alone.
 
-The rule is that of the table ``transactions`` and the view ``committed_records``: a transaction is the data
+As in the table ``transactions`` and the view ``committed_records``, a transaction is the data
 of one producer up to the producer's next marker, and the marker ends the data of the highest epoch before it.
 Data of a lower epoch were ended by the broker, and are left out as aborted ones are. A transaction without a
 marker is open: nothing at or after the first offset of the first open one is delivered.

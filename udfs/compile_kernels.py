@@ -59,7 +59,7 @@ def ensure_compiled() -> None:
 
 
 def _compile(folder: Path) -> None:
-    """Raises an OSError or CalledProcessError where a process of its own can't run."""
+    """Raises an OSError or CalledProcessError where no separate process can run."""
     began = time.monotonic()
     _say("compiling the decoder for this computer, once: about half a minute")
     for parts in (("records", "batches"), ("rest",)):

@@ -37,7 +37,7 @@ NO_BOUNDS = Bounds()
 
 @dataclass(frozen=True)
 class Scope:
-    """The records that are asked for, by bounds of their columns; ``timestamp_ms`` is -1 for none."""
+    """The records that are requested, by bounds of their columns; ``timestamp_ms`` is -1 for none."""
 
     offset: Bounds = NO_BOUNDS
     timestamp_ms: Bounds = NO_BOUNDS

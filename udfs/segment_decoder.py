@@ -1,4 +1,4 @@
-"""The loop over a segment: windows -> sound batches -> expanded payloads -> columns; damage told apart.
+"""The loop over a segment: windows -> sound batches -> expanded payloads -> columns; damage quarantined.
 
 Memory follows the window, the largest batch and the bound on one batch's expansion, never the segment.
 One decoder serves the Spark stage, ``decode_segment`` and the tests alike.
@@ -115,9 +115,9 @@ class SegmentDecoder:
             self.totals.content_crc32c = int(crc32c(self._window, 0, used, self.totals.content_crc32c))
 
     def _view(self, position: int, stop: int, refill: bool) -> None:
-        """Makes the window begin at ``position``. It is read anew where asked for, or if little is left.
+        """Makes the window begin at ``position``. It is read anew where requested, or if little is left.
 
-        Past ``stop``, where the last batch begins at the latest, little is read unless it is asked for.
+        Past ``stop``, where the last batch begins at the latest, little is read unless it is requested.
         """
         begin, end = self._filled
         left, wanted = end - position, min(len(self._buf), self.range.length - position)
@@ -175,7 +175,7 @@ class SegmentDecoder:
 
     @property
     def data(self) -> Data:
-        """The data of the batches of the last group, until the next is asked for."""
+        """The data of the batches of the last group, until the next is requested."""
         return Data(self._window, self._scratch.data)
 
     def _expand_group(self, batches: np.ndarray, begin: int) -> int:
@@ -228,7 +228,7 @@ class SegmentDecoder:
             yield Group(batch[:0], self._in_scope(built), [], batch)
 
     def _in_scope(self, built: Built) -> pa.RecordBatch | None:
-        """The records that are asked for, None without any; they are counted, and those that are left out."""
+        """The records that are requested, None without any; they are counted, and those that are left out."""
         records = built.records
         if records is None or (kept := self.range.scope.within(records)) is records:
             _add_records(self.totals, built)

@@ -2,7 +2,7 @@
 
 What Spark's Python workers run as mapInArrow callables runs here as it is. Each request is an Arrow stream
 whose schema brings the stage; each answer is one, or brings an error. The process ends with its input, so it
-outlives nobody who started it. ``pipelines.execute.processes`` is the other end.
+never outlives the process that started it. ``pipelines.command.processes`` is the other end.
 """
 
 from __future__ import annotations

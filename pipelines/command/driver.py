@@ -1,7 +1,7 @@
 """What jobs ask of Spark's driver beside SQL and DataFrames, which are the same in both kinds of session.
 
 A classic session has its driver's JVM at hand. A session of Spark Connect has none: no ``_jvm``, no
-``sparkContext``, no RDD, and an analysis that happens when a result or a schema is asked for. Nothing here
+``sparkContext``, no RDD, and an analysis that happens when a result or a schema is requested. Nothing here
 imports py4j, which a client of Spark Connect may not have.
 """
 

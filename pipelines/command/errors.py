@@ -59,7 +59,7 @@ def one_line(error: BaseException) -> str:
     """The message of an error in one line, without the stack traces of Java and Python.
 
     A Java error gives the root cause's message, an error in a Python worker the last line of its traceback.
-    deltalake puts each cause on a line of its own, after a red arrow: these are joined by colons.
+    deltalake puts each cause on a separate line, after a red arrow: these are joined by colons.
     """
     text, java = str(error).strip(), getattr(error, "java_exception", None)
     if java is not None:

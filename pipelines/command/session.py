@@ -253,7 +253,7 @@ def _check_delta(spark: SparkSession) -> None:
     if driver_of(spark).has_jvm and _has_class(spark, _DELTA_EXTENSION):
         return
     try:
-        # Spark Connect analyses a plan when its schema is asked for
+        # Spark Connect analyses a plan when its schema is requested
         _ = spark.read.format("delta").load("/nonexistent/kafka-log-lake").schema
     except spark_errors() as error:
         if "[DATA_SOURCE_NOT_FOUND]" in str(error):

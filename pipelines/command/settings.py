@@ -196,11 +196,14 @@ class Watching(_Checked):
     commit_bytes: int | None = _setting(
         None,
         byte_count,
-        "with --watch: decode once so many new bytes are there, or --commit-lag is over",
+        "with --watch: decode after this many new bytes, or after --commit-lag",
         "BYTES",
     )
     commit_lag: float | None = _setting(
-        None, amount, "with --watch: a change waits at most so long (60 with --commit-bytes alone)", "SECONDS"
+        None,
+        amount,
+        "with --watch: a change waits at most this long (60 with --commit-bytes alone)",
+        "SECONDS",
     )
 
 

@@ -63,7 +63,7 @@ def _repeat(stop: threading.Event, name: str, detail: Callable[[], str]) -> None
     while not stop.wait(wait):
         try:
             told = detail()
-        except Exception:  # what is asked may have ended: the block itself says why
+        except Exception:  # what is queried may have ended: the block itself says why
             return
         text = f"{name}: {told or f'{time.monotonic() - began:.0f} s'}"
         if rewrites:

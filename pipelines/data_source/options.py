@@ -89,7 +89,7 @@ class Options:
 
     @property
     def scope(self) -> Scope:
-        """The records that are asked for."""
+        """The records that are requested."""
         timestamps = Bounds(self.starting_timestamp, self.ending_timestamp)
         return Scope(Bounds(self.starting_offset, self.ending_offset), timestamps)
 

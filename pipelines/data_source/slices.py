@@ -1,4 +1,4 @@
-"""The input partitions of a read: segments that may hold what was asked for, cut where batches begin."""
+"""The input partitions of a read: segments that may hold what was requested, cut where batches begin."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Span(NamedTuple):
 
 
 def list_asked(options: Options) -> list[Segment]:
-    """The segments of the topics and partitions that are asked for, by folder and base offset.
+    """The segments of the topics and partitions that are requested, by folder and base offset.
 
     Raises a UserError where the path holds no segment, and where one of them, or its folder, can't be listed.
     """
@@ -76,10 +76,10 @@ def _refuse_unreadable(listing: Listing, options: Options) -> None:
 
 
 def plan_read(options: Options) -> list[pa.RecordBatch]:
-    """What each task of a read decodes. Raises a UserError where no segment is asked for."""
+    """What each task of a read decodes. Raises a UserError where no segment is requested."""
     segments = list_asked(options)
     if not segments:
-        raise UserError(f"no segment in {', '.join(options.path)} is of the topics and partitions asked for")
+        raise UserError(f"no segment in {', '.join(options.path)} is of the topics and partitions requested")
     spans = [Span(segment, 0, segment.length) for segment in _pruned(segments, options)]
     _warn_if_wide(spans, options)
     return make_tasks(spans, options.slice_bytes)

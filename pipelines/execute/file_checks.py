@@ -17,7 +17,7 @@ from udfs.source import fingerprint
 from udfs.source.fingerprint import CHECKED_DDL, Marks
 from udfs.source.store import is_object_store, worker_opens
 
-_SAME_MOMENT_US = 60_000_000  # clocks of store and driver may differ by so much
+_SAME_MOMENT_US = 60_000_000  # clocks of store and driver may differ by this much
 _CHECKED_HERE = 4096  # files that threads of this process check
 _THREADS = 8
 

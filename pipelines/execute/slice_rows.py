@@ -61,7 +61,7 @@ class Reader:
 
     @property
     def one_group_per_segment(self) -> bool:
-        """Whether each segment is a group of its own, so that Spark need not shuffle contents."""
+        """Whether each segment is a separate group, so that Spark need not shuffle contents."""
         return self.mode == BINARY
 
     @property

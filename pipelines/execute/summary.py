@@ -52,7 +52,7 @@ class Summary:
     unreadable: segment -> bytes of it that the storage could not read.
     unread: files and folders that could not be read.
     unreadable_chunks: (segment, position) of landed chunks with such bytes.
-    in_part: segments of which records are left out. undecoded: those that hold nothing that was asked for.
+    in_part: segments of which records are left out. undecoded: those that hold nothing that was requested.
     regressing: segments in which offsets go backwards. damaged_bytes: in the rows of ``damaged``.
     touched: of the unchanged ones, those with another modification time; their contents were not compared.
     uncertain: partition_dir of logs whose last stable offset is held by a transaction of uncertain outcome.
@@ -129,7 +129,7 @@ class Summary:
             for segment, position in sorted(self.unreadable_chunks)
         ]
         if self.in_part or self.undecoded:
-            asked = "as --since, --until or --offsets ask: a run without them completes the tables"
+            asked = "as --since, --until or --offsets request: a run without them completes the tables"
             parts = [f"{counted_noun(self.in_part, 'segment')} decoded in part"] if self.in_part else []
             parts += [f"{counted_noun(self.undecoded, 'segment')} not at all"] if self.undecoded else []
             warnings.append(f"{' and '.join(parts)}, {asked} (segments.left_out)")

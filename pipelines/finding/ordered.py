@@ -22,7 +22,7 @@ _AHEAD = 2  # tasks that wait for each process
 
 
 class InThisProcess(Executor):
-    """Runs a task when its result is asked for."""
+    """Runs a task when its result is requested."""
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         return _Late(function, args)

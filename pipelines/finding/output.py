@@ -24,7 +24,7 @@ class Writer(Protocol):
         """Writes matches, and passes them on at once."""
 
     def close(self) -> None:
-        """Writes what stands at the end, if anything does."""
+        """Writes what is at the end, if anything is."""
 
 
 class Lines:

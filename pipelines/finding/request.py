@@ -42,7 +42,7 @@ class Request:
     keys: a match has one of them; none where keys are not given. offsets: a match lies in one of these
     bounds. partitions, outcomes: a match has one of each set; none of it where the set comes with False.
     committed: only what a READ_COMMITTED consumer gets. limit: matches, at most. only: "first"
-    or "last": so many of each partition; None: of all.
+    or "last": that many of each partition; None: of all.
     """
 
     search: Search
@@ -72,7 +72,7 @@ class Request:
         return all((partition in numbers) == wanted for numbers, wanted in self.partitions)
 
     def overlaps(self, first: int, last: int | None) -> bool:
-        """Whether offsets from ``first`` to ``last`` (None: the end) may be among those asked for."""
+        """Whether offsets from ``first`` to ``last`` (None: the end) may be among those requested."""
         return not self.offsets or any(
             (b.high is None or first < b.high) and (last is None or b.low is None or last >= b.low)
             for b in self.offsets

@@ -111,7 +111,7 @@ class Work:
         return Range(segment.length, start, slice_.stop, slice_.exact_start, segment.has_successor)
 
     def _decided(self, matches: pa.RecordBatch) -> pa.RecordBatch:
-        """Of the matches those whose transactions have the outcomes that are asked for."""
+        """Of the matches those whose transactions have the outcomes that are requested."""
         if self.transactions is None:
             return matches
         if self.request.committed:

@@ -1,8 +1,8 @@
 """A lake whose tables a catalog manages (``--sink catalog``): Spark reads and writes them, all by name.
 
 Unity Catalog lets nobody write a managed table by its path, so deltalake and the workers can't. The order of
-the commits is that of ``pipelines.lake.commit``. What differs is a run that was killed: its appends carry no
-transaction id that could be asked for. If the ledger has its rows, what is obsolete is deleted; if not, the
+the commits is the same as of ``pipelines.lake.commit``. A run that was killed differs: its appends carry no
+transaction id that could be queried. If the ledger has its rows, what is obsolete is deleted; if not, the
 rows that it appended are deleted, and its segments are decoded again.
 
 Intents are rows of ``unfinished_runs``, staged rows are tables. Nothing keeps two jobs apart.
@@ -217,7 +217,7 @@ class CatalogLake(LakeWriter):
         return self._spark.table(self.intents.staged_table(name))
 
     def committed(self, table: str) -> int:
-        """0: what a killed run has committed is not asked of a table, but taken back (``recover``)."""
+        """0: what a killed run has committed is not queried from a table, but taken back (``recover``)."""
         return 0
 
     def next_version(self) -> int:

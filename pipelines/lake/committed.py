@@ -118,7 +118,7 @@ class CommittedTables:
         return version >= intent.version
 
     def commit_once(self, table: Table, intent: Intent, write: Callable[[DeltaTable], object]) -> None:
-        """Makes one commit of a run. Raises a RunFailed where another job's stands in its place."""
+        """Makes one commit of a run. Raises a RunFailed where another job's commit took its place."""
         delta = self._open(table.name)
         if self._lease is None:
             write(delta)

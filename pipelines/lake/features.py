@@ -1,4 +1,4 @@
-"""Refuses tables with features of Delta that deltalake writes wrongly, or refuses in words of its own."""
+"""Refuses tables with features of Delta that deltalake writes wrongly, or refuses in its own words."""
 
 from __future__ import annotations
 

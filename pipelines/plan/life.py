@@ -13,7 +13,7 @@ files that retention deleted. So the content of a file decides, not its name or 
                           +---+-- the bytes differ
 
     outside of --since or --offsets      a row alone, left_out -1: new to the run that asks for it
-    decoded in part, and more asked for  decode all of it again
+    decoded in part, and more requested  decode all of it again
 
     file gone, no earlier segment left in its folder   deleted by retention: its rows stay
     file gone, an earlier segment left in its folder   merged, compacted or truncated: its rows are deleted
@@ -61,7 +61,7 @@ def next_action(seen: Seen, was: LedgerRow, marks: Marks, is_asked: bool = False
 
     was: its ledger row. marks: the result of its fingerprint check; if ``must_compare`` is true, the caller
     compares all decoded bytes first, and passes CHANGED if they differ. is_asked: ``--redecode`` matches it,
-    or records of it are asked for that were left out.
+    or records of it are requested that were left out.
     """
     if was.is_left_out:
         return Action.NEW
@@ -83,7 +83,7 @@ def next_action(seen: Seen, was: LedgerRow, marks: Marks, is_asked: bool = False
 
 
 def stay_if_same(seen: pa.Table, was: pa.Table) -> np.ndarray:
-    """bool[n]: segments that ``next_action`` leaves UNCHANGED if their marks are SAME, and nothing is asked.
+    """bool[n]: segments that ``next_action`` leaves UNCHANGED if their marks are SAME and none is requested.
 
     By whole columns, as most of a long listing are such segments; it may miss some. seen: of the listing.
     was: their ledger rows, in the same order.

@@ -179,7 +179,7 @@ def edges_of_ledger(rows: pa.Table, noted: Mapping[str, ListedLog]) -> list[Edge
 def of_ledger(rows: pa.Table, listed: pa.Table) -> list[tuple[str, Missing]]:
     """The missing offsets between the segments of logs in the ledger, each with ``<topic>-<partition>``.
 
-    rows: COLUMNS of the ledger. listed: LISTING_SCHEMA; what stands there alone was not decoded.
+    rows: COLUMNS of the ledger. listed: LISTING_SCHEMA; what is there alone was not decoded.
     """
     with_gaps = _of_logs_with_gaps(rows)
     if not with_gaps.num_rows:

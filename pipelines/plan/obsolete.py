@@ -169,7 +169,7 @@ class Copies:
         if several:
             more = f" and {len(several) - _SHOWN:,} more" if len(several) > _SHOWN else ""
             self.warnings.append(
-                "every copy of what stands in several folders is kept (--one-copy takes one): "
+                "every copy of what is in several folders is kept (--one-copy takes one): "
                 f"{', '.join(several[:_SHOWN])}{more}"
             )
 
@@ -270,7 +270,7 @@ class Obsolete:
             self._leaving.pop(row.segment, None)
 
     def warnings(self) -> list[str]:
-        """What a person should know of rows that went, or stay without a file. Merges are not told."""
+        """What a person should know of rows that went, or stay without a file. Merges are not reported."""
         warnings = [
             f"{topic}-{partition}: the rows of {counted_noun(count, 'segment')} were removed: {why}"
             for (topic, partition, why), count in sorted(self._told.items())

@@ -54,7 +54,7 @@ class Rules:
 
     check: compares files with fingerprints. is_gone: whether a file or folder is there no more, by its URI.
     is_asked: whether ``--redecode`` names a segment; None without it. compare_all: ``--verify-content``.
-    scope: the records that are asked for. are_known_unread: bool[n], whether the listing alone says that
+    scope: the records that are requested. are_known_unread: bool[n], whether the listing alone says that
     segments hold the same bytes as before; takes their rows of the listing and of the ledger.
     """
 
@@ -92,7 +92,7 @@ class Plan:
 
     @property
     def found(self) -> int:
-        """Segments that were asked for."""
+        """Segments that were requested."""
         return int(self.segments.num_rows)
 
     @property
@@ -234,7 +234,7 @@ def _check_partitions(wanted: pa.Table, known: pa.Table, places: np.ndarray) -> 
 
 
 def _places(names: pa.ChunkedArray, among: pa.ChunkedArray) -> np.ndarray:
-    """int64[n]: where each name stands among others, -1 where it does not."""
+    """int64[n]: the place of each name among others, -1 where it does not."""
     found = pc.index_in(names, value_set=among)
     return np.asarray(found.fill_null(-1).to_numpy(), dtype=np.int64)
 
@@ -300,12 +300,12 @@ def _decide(
 
 
 def _scope(was: LedgerRow | None, asked: Scope) -> Scope:
-    """The scope to decode a segment in: records that an earlier run was asked for stay."""
+    """The scope to decode a segment in: records that an earlier run requested stay."""
     return asked if was is None or was.is_left_out else Scope.parse(was.scope).hull(asked)
 
 
 def _asks_more(was: LedgerRow, asked: Scope) -> bool:
-    """Whether records may be asked for that were left out when the segment was decoded."""
+    """Whether records may be requested that were left out when the segment was decoded."""
     return was.left_out > 0 and _scope(was, asked) != Scope.parse(was.scope)
 
 

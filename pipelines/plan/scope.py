@@ -1,8 +1,8 @@
 """Which segments can hold nothing that ``--since``, ``--until`` and ``--offsets`` ask for.
 
 By its name, as Kafka finds a segment: it holds the offsets from its own name up to that of the next one. By
-the timestamps of its headers, which tell that all its records are older than asked for. None can be told to
-be newer: the lowest timestamp of a batch stands nowhere.
+the timestamps of its headers, which show that all its records are older than requested. None can be known to
+be newer: the lowest timestamp of a batch is not stored.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Pure functions over plain dataclasses: no Spark, no files. ``execute.slice_rows`` turns slices into the input
 rows of the stage. One task decodes a group into one set of Parquet files:
 
-* a segment above ``slice_bytes`` is cut into several slices, each a group of its own: if its slices do not
+* a segment above ``slice_bytes`` is cut into several slices, each a separate group: if its slices do not
 fit
   together, only the files of this segment are discarded;
 * smaller segments of a partition share a group of up to ``slice_bytes``.
@@ -37,7 +37,7 @@ class Segment:
     landed_at: when its bytes were landed, microseconds since 1970 UTC; None for a file.
     action: NEW, GO_ON (continue at the ledger's decoded_bytes) or REPLACE.
     was: its ledger row, to which GO_ON adds; None if the ledger does not know it.
-    scope: the records of it that are asked for.
+    scope: the records of it that are requested.
     """
 
     topic: str
@@ -136,7 +136,7 @@ def make_slices(
 
 
 def whole(segments: Iterable[Segment], first_group: int) -> list[Slice]:
-    """Each segment as one slice in a group of its own, for segments whose slices did not fit together."""
+    """Each segment as one slice in a separate group, for segments whose slices did not fit together."""
     ids = itertools.count(first_group)
     return [Slice(next(ids), s, s.start, s.length, exact_start=True) for s in segments]
 

@@ -1,7 +1,7 @@
 """The charts of the page: Vega-Lite specifications, drawn to SVG in this process by vl-convert.
 
 The SVG is static: no script, no network, no fonts. Colours are variables of the page's style sheet, so that
-one drawing serves light, dark and print. Every chart stands beside a table of its numbers.
+one drawing serves light, dark and print. Every chart has a table of its numbers.
 """
 
 from __future__ import annotations

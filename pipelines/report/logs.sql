@@ -65,7 +65,7 @@ FROM batch_times t JOIN log_segments s USING (topic, partition, segment);
 CREATE TABLE open_transactions AS FROM transaction_ages;
 
 -- The log cleaner leaves batches that span more offsets than they hold records, and delete horizons. A compacted log
--- that shows neither can't be told from one that lost offsets
+-- that shows neither can't be distinguished from one that lost offsets
 CREATE TABLE compacted AS
 SELECT DISTINCT log FROM log_batches
 WHERE status = 'ok' AND (last_offset - base_offset + 1 > record_count OR delete_horizon_ms IS NOT NULL)

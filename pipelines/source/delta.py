@@ -69,7 +69,7 @@ def append_rows(path: str, rows: pa.Table) -> None:
             return
         except CommitFailedError:
             system, folder = open_store(path)
-            # Without an entry no other commit came first, and what the table refuses is told
+            # Without an entry no other commit came first, and what the table refuses is reported
             with suppress(FileNotFoundError), system.open_input_stream(f"{folder}/{entry}") as log:
                 if own.encode() in log.read():
                     return

@@ -19,7 +19,7 @@ class File(NamedTuple):
 
 
 class Folder(NamedTuple):
-    """A folder with its ``.log`` files, and those of the log cleaner where they are asked for.
+    """A folder with its ``.log`` files, and those of the log cleaner where they are requested.
 
     uri: canonical, no trailing slash. topic_id: None if unknown.
     """

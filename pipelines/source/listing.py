@@ -200,7 +200,7 @@ def no_segments_error(sources: Iterable[str], listing: Listing | None = None) ->
     if skipped:
         text += f"; skipped: {', '.join(skipped)}"
     if NO_PARTITION in listing.skipped:
-        text += "; say what a folder of another name holds: --topic NAME --partition NUMBER"
+        text += "; for a folder with another name pass --topic NAME --partition NUMBER"
     return UserError(text)
 
 

@@ -1,4 +1,4 @@
-"""Lists local folders: each with its segments, and with what the log cleaner left where that is asked for."""
+"""Lists local folders: each with its segments, and with what the log cleaner left where that is requested."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def complete_swaps(folder: Folder, read_end: ReadEnd) -> Completed:
 
 
 def _ends(folder: str, swaps: Mapping[int, File], read_end: ReadEnd, done: Completed) -> dict[int, End]:
-    """The ends of the swap files that can be read, by base offset; ``done`` is told of the others."""
+    """The ends of the swap files that can be read, by base offset; ``done`` gets the others."""
     ends: dict[int, End] = {}
     for offset, file in sorted(swaps.items()):
         uri = f"{folder}/{file.name}"

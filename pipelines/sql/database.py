@@ -39,7 +39,8 @@ def connect(lake: str, at: str | None = None) -> duckdb.DuckDBPyConnection:
 
     lake: its folder, or its URI in an object store. The answers are of the moment of the call, whatever runs
     write later; ``connect`` again for what they wrote. Nothing can be written and no other file read: take
-    results as ``.df()`` (pandas), ``.pl()`` (Polars) or ``.arrow()``. Raises a UserError for what is no lake.
+    results as ``.df()`` (pandas), ``.pl()`` (Polars) or ``.arrow()``. Raises a UserError for a folder that
+    is not a lake.
     """
     if at is not None:
         raise UserError("connect(at=...) is not possible yet")

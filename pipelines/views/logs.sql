@@ -16,7 +16,7 @@
 --   damaged_ranges bigint: Rows in quarantine
 --   damaged_bytes bigint: Their bytes
 --   tail_bytes bigint: Bytes of torn or zeroed tails
---   segments_in_part bigint: Segments of which records, or all, are left out, as --since, --until or --offsets asked
+--   segments_in_part bigint: Segments of which records, or all, are left out, as --since, --until or --offsets request
 WITH held AS (
   SELECT topic, partition, partition_dir, min(first_offset) AS last_stable_offset
   FROM current_transactions WHERE holds_last_stable_offset GROUP BY topic, partition, partition_dir

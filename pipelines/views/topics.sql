@@ -13,7 +13,7 @@
 --   damaged_bytes bigint: Their bytes
 --   tail_bytes bigint: Bytes of torn or zeroed tails
 --   uncommitted_records bigint: Data records of aborted and open transactions, which committed_records and messages leave out
---   segments_in_part bigint: Segments of which records, or all, are left out, as --since, --until or --offsets asked
+--   segments_in_part bigint: Segments of which records, or all, are left out, as --since, --until or --offsets request
 SELECT topic, count(DISTINCT partition) AS partitions, count(*) AS folders, sum(segments) AS segments, sum(bytes) AS bytes,
   sum(batches) AS batches, sum(records) AS records, min(first_timestamp) AS first_timestamp,
   max(last_timestamp) AS last_timestamp, sum(damaged_ranges) AS damaged_ranges, sum(damaged_bytes) AS damaged_bytes,

@@ -30,7 +30,7 @@ from tests.support.segment_maker import segment_name
 
 @dataclass(frozen=True)
 class How:
-    """What a run is asked for.
+    """What a run requests.
 
     landed_at: where landed bytes are decoded, when each segment was landed, and when it was last found to be
     the same. A lake knows when bytes changed alone, so where one was found the same in between, either state

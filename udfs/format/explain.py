@@ -88,7 +88,7 @@ class _Fault:
 
 
 def _bad_varint(x: _Fault) -> Numbers:
-    """Attributes, deltas and the key's length are told as one; all other varints are an int32."""
+    """Attributes, deltas and the key's length are reported as one; all other varints are an int32."""
     head = x.at != x.begin and x.at == x.body()[0]
     return Numbers(x.at, f.MAX_VARLONG_BYTES if head else f.MAX_VARINT_BYTES)
 
@@ -104,7 +104,7 @@ def _record_slack(x: _Fault) -> Numbers:
 
 
 def _length_beyond(x: _Fault) -> Numbers:
-    """A key, a value or a part of a header, whose length stands at the place."""
+    """A key, a value or a part of a header, whose length is at the place."""
     size, at = x.varint(x.at)
     return Numbers(x.at, x.record_end() - at, size)
 

@@ -1,8 +1,8 @@
 """Every table and column of a lake, declared once: name, type, comment.
 
-The DDL of the tables (``pipelines.lake.create``), the Arrow schemas of the stage and the table of columns
-in the docs all come from these declarations. Source of names and types: ``docs/tables.md``; the first
-eight columns of ``records`` are those of Spark's Kafka source.
+The tables (``pipelines.lake.create``), the Arrow schemas of the stage and ``docs/tables.md``
+(``tools.tables_doc``) are made of these declarations. The first eight columns of ``records`` have the names
+and types of Spark's Kafka source.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def columns(*rows: tuple[Any, ...]) -> tuple[Column, ...]:
 _GENERATION = (
     "generation",
     "bigint",
-    "Decoding of the segment that the row is of: it counts where segments.generation is the same",
+    "Decode generation: the row counts where segments.generation is the same",
     BOUNDS,
 )
 
@@ -335,7 +335,7 @@ TRANSACTIONS = Table(
         (
             "generation",
             "bigint",
-            "Computation that the row is of: it counts where segments.transactions_generation is the same",
+            "Computed generation: the row counts where segments.transactions_generation is the same",
             BOUNDS,
         ),
     ),

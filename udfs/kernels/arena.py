@@ -1,7 +1,7 @@
 """The one allocation that all columns of a group of batches lie in: its parts, and how large each is.
 
 A part is a buffer of an Arrow array. Its size follows from the room: how many rows, headers and bytes of
-each kind there can be. A part of a column that nobody asked for has no bytes, and kernels leave it out.
+each kind there can be. A part of a column that nobody requested has no bytes, and kernels leave it out.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def lay_out(sizes: Any, room: Any, at: Any) -> None:
 
 
 class Texts(NamedTuple):
-    """Where the parts of a text column begin in the arena. offsets: -1 for a column nobody asked for."""
+    """Where the parts of a text column begin in the arena. offsets: -1 for a column nobody requested."""
 
     valid: int
     offsets: int
@@ -173,7 +173,7 @@ def set_bits(bits: Any, begin: int, end: int) -> None:
 def put_text(arena: Any, texts: Texts, i: int, at: int, buf: Any, start: int, size: int) -> None:
     """Write text ``i``: ``size`` bytes of ``buf`` from ``start`` on, to byte ``at``; -1 for null.
 
-    The caller has made sure of the room. Nothing is written where nobody asked for the column.
+    The caller has made sure of the room. Nothing is written where nobody requested the column.
     """
     if texts.offsets >= 0:
         store_i32(arena, texts.offsets + 4 * i, at)

@@ -162,7 +162,7 @@ _DIGITS = 4  # up to 16 TiB
 def _shifts(by_four: np.ndarray) -> np.ndarray:
     """uint64[_DIGITS, 1 << _DIGIT]: in row k, column n: x^(8 * n * 2048^k) modulo the polynomial.
 
-    A checksum register times such a power is the register after so many zero bytes.
+    A checksum register times such a power is the register after that many zero bytes.
     """
     powers = [np.uint64(1 << 23)]  # x^8
     for _ in range(_DIGIT * _DIGITS - 1):

@@ -112,7 +112,7 @@ def expand(codec: int, magic: int, payload: Bytes, scratch: Scratch, limit: int)
 
 
 def _gzip_header_ends(data: bytes, start: int) -> bool:
-    """Whether a whole gzip member header stands at ``start`` (RFC 1952)."""
+    """Whether a whole gzip member header is at ``start`` (RFC 1952)."""
     if len(data) - start < 10 or data[start : start + 3] != b"\x1f\x8b\x08":
         return False
     flags, at = data[start + 3], start + 10
@@ -209,7 +209,7 @@ def _snappy_block(block: Bytes, out: Bytes, at: int, room: int) -> int:
 
 
 def _snappy(payload: Bytes, out: Bytes, at: int, room: int, magic: int) -> int:
-    """Xerial framing where its magic stands, else one raw block.
+    """Xerial framing where its magic is, else one raw block.
 
     The xerial header may come again in mid-stream; up to three bytes at the end start no block.
     """

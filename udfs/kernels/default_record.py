@@ -93,7 +93,7 @@ def _is_ascii(buf: Any, at: int, size: int) -> bool:
 def _headers(
     buf: Any, parts: Parts, end: int, arena: Any, columns: Any, cursor: Any, filled: Any, room: Any
 ) -> tuple[int, int]:
-    """Append the headers of a record that ends at ``end``; there is room for so many.
+    """Append the headers of a record that ends at ``end``; there is room for them.
 
     Returns (position behind them, -1 for a fault, _NO_ROOM where their bytes do not fit; marks).
     """

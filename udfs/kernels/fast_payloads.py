@@ -257,7 +257,7 @@ def _expand_one(window: Any, e: Any, scratch: Any, used: int, room: int, zstd: i
 
 @kernel
 def expand_regular(window: Any, batches: Any, scratch: Any, progress: Any, zstd: int, inflater: Any) -> int:
-    """Expand a group of compressed batches into ``scratch``, from where ``progress`` (PROGRESS[1]) stands on.
+    """Expand a group of compressed batches into ``scratch``, from ``progress`` (PROGRESS[1]) on.
 
     ``window``, ``scratch``: uint8; ``batches``: BATCH[n]; ``zstd``, ``inflater``: of ``libraries.Contexts``.
     The group ends at a batch that needs no expanding, after its most bytes, or before its most rows would

@@ -1,7 +1,7 @@
 """Bytes -> batches: where each begins, what its header says, whether its checksum is right.
 
 Framing reads headers and checksums and nothing else: it never decompresses, never looks at a record.
-A batch is framed where its magic is 0, 1 or 2 and its length is legal (format.py); the magic decides the
+A batch is framed where its magic is 0, 1 or 2 and its length is legal (``batch_size``); the magic decides the
 rest, so one segment may mix all three.
 """
 

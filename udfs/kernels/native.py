@@ -1,6 +1,6 @@
 """Functions of the C libraries as kernels call them: no Python between one batch and the next.
 
-A compiled kernel keeps the function's name; what the name stands for is said anew in each process. Where a
+A compiled kernel keeps the function's name; what the name stands for is set anew in each process. Where a
 library has no such function, and in plain Python, the decompressors here decline.
 """
 

@@ -18,7 +18,7 @@ _MOST = (1 << 63) - 1
 
 @kernel
 def _fill_offsets(lines: Any, offset: Any, size: Any, filled: Any) -> None:
-    """Offset (int64) and size (int32) of each row, if asked for, and the bounds of the offsets."""
+    """Offset (int64) and size (int32) of each row, if requested, and the bounds of the offsets."""
     n = filled["rows"]
     lowest, highest = lines[c.LINE_OFFSET, 0], lines[c.LINE_OFFSET, 0]
     for i in range(n):
@@ -68,7 +68,7 @@ def _fill_timestamps(lines: Any, milliseconds: Any, microseconds: Any, valid: An
 
 @inlined
 def _run(column: Any, begin: int, end: int, value: int) -> None:
-    """The same value in the rows from ``begin`` to ``end``, if the column is asked for."""
+    """The same value in the rows from ``begin`` to ``end``, if the column is requested."""
     if len(column):
         column[begin:end] = value
 

@@ -63,7 +63,7 @@ def _end(arena: Any, columns: Any, filled: Any) -> None:
 
 @kernel
 def _roll_back(e: Any, arena: Any, at: Any, both: Any) -> None:
-    """Take back what was filled of a batch: so many rows and headers as its bytes allow, at most."""
+    """Take back what was filled of a batch: as many rows and headers as its bytes allow, at most."""
     for part in _VALID:
         valid = part_of(arena, at, part)
         begin, least = both[1]["rows"], f.MIN_RECORD_SIZE

@@ -1,6 +1,6 @@
 """Batches -> record batches: gives the kernels memory, and goes on where it was not enough.
 
-How much there has to be room for nobody knows before the records are read. It is reckoned from what the last
+Capacity is not known before the records are read. It is estimated from what the last
 columns were filled with; what does not fit comes in the next group, and the first batch that does not fit is
 counted before. Memory follows the bytes that are there, never what they claim.
 """
@@ -34,14 +34,14 @@ class Data(NamedTuple):
 
 
 class Built(NamedTuple):
-    """Records, None without any or where no column is asked for; FILLED[1], what they are."""
+    """Records, None without any or where no column is requested; FILLED[1], what they are."""
 
     records: pa.RecordBatch | None
     filled: np.ndarray
 
 
 class RecordBuilder:
-    """Builds the columns of ``records`` that are asked for."""
+    """Builds the columns of ``records`` that are requested."""
 
     def __init__(self, names: Collection[str] | None) -> None:
         """names: of ``RecordColumns``; no name at all: records are checked and counted, no more."""
@@ -65,7 +65,7 @@ class RecordBuilder:
         return Built(None, self._count(decode_batches, data, batch, _NO_BOUND))
 
     def chunks(self, data: Data, batch: np.ndarray) -> Iterator[Built]:
-        """The records of one sound batch (BATCH[1]), so many at a time as a record batch may have."""
+        """The records of one sound batch (BATCH[1]), as many at a time as a record batch may have."""
         e, cursor = batch[0], self._cursor
         start_cursor(e, cursor[0])
         while cursor["record"][0] < e["record_count"]:

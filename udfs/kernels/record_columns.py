@@ -136,7 +136,7 @@ NO_ARENA = Arena(pa.py_buffer(b""), np.empty(0, dtype=np.uint8), np.zeros(PARTS 
 
 
 class RecordColumns:
-    """The columns of ``records`` that are asked for, of those that the bytes alone tell (NAMES)."""
+    """The columns of ``records`` that are requested, of those that the bytes alone tell (NAMES)."""
 
     def __init__(self, names: frozenset[str] | None) -> None:
         """names: of columns, also others than NAMES; None: all. Without any, a batch still has its rows."""

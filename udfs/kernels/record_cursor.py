@@ -45,9 +45,9 @@ FILLED = np.dtype(
     ]
 )
 
-# What each row has of its own, so that columns of numbers are filled in loops over nothing else: int64
+# What each row has separately, so that columns of numbers are filled in loops over nothing else: int64
 LINE_OFFSET, LINE_TIMESTAMP, LINE_SIZE = range(3)
-_APART = 72  # places more than asked for: lines that are a power of two apart share the cache's sets
+_APART = 72  # places more than requested: lines that are a power of two apart share the cache's sets
 
 _NO_OFFSET = -(1 << 62)
 
@@ -91,7 +91,7 @@ class Parts(NamedTuple):
 
 @inlined
 def has_room(filled: Any, room: Any, parts: Parts) -> bool:
-    """Whether the columns have room for a row with this key, this value, and so many headers."""
+    """Whether the columns have room for a row with this key, this value, and that many headers."""
     return (
         filled["rows"] < room["rows"]
         and filled["key_bytes"] + parts.key_size <= room["key_bytes"]

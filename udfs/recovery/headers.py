@@ -124,7 +124,7 @@ class Headers:
     def leads_on(self, position: int) -> bool:
         """Whether headers lead from ``position`` to a sound batch or to the end, without a break.
 
-        Damaged batches whose lengths are right are so told from a length that lies. A header whose batch ends
+        So damaged batches whose lengths are right differ from a length that lies. A header whose batch ends
         past the segment is its torn end only where no batch proves itself behind it.
         """
         passed: list[int] = []

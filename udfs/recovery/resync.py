@@ -1,6 +1,6 @@
 """After damage: where does the log continue?
 
-At a batch that proves itself (``batch_search``). But a value may hold Kafka batches of its own (backups,
+At a batch that proves itself (``batch_search``). But a value may itself hold Kafka batches (backups,
 mirrors), any number of them. So a length that leads to a sound batch is believed before any search; a damaged
 batch whose checksum holds up to a place found is known to end there, its length lied; and any other place
 must fit: its headers lead to the end of the segment, or its offsets lie between those before and those of the
@@ -24,8 +24,8 @@ from udfs.source.byte_source import ByteSource
 
 _AHEAD = 1 << 16  # chains known ahead, at most
 _LONGEST = 64  # of those the longest, kept as measures where no chain leads to the end
-# Whether the checksum of a damaged batch holds up to a chain is tried for so many of them, and for one more
-# for so many bytes that were passed: so the time stays linear
+# Whether the checksum of a damaged batch holds up to a chain is tried for this many of them, and for one more
+# for this many bytes that were passed: so the time stays linear
 _TRIED = 1 << 17
 _BYTES_A_TRY = 256
 _MANY = 64  # headers that lead on: enough to start a slice there, as the driver looks whether slices fit

@@ -2,7 +2,7 @@
 
 The SQL of these rules: ``batch_times``, ``log_clocks``, ``hanging_transactions``.
 
-A log has no clock of its own: producers stamp records (create time), brokers stamp markers, and records with
+A log has no clock: producers stamp records (create time), brokers stamp markers, and records with
 log append time. Producers' clocks may be wrong by years, or in another unit.
 """
 

@@ -79,7 +79,7 @@ def _overlaps_offsets(batches: np.ndarray, bounds: Bounds) -> np.ndarray:
 
 
 def _overlaps_times(batches: np.ndarray, bounds: Bounds) -> np.ndarray:
-    """The highest timestamp is that of all records where the broker set it, or where there is one record."""
+    """The highest timestamp applies to all records where the broker set it, or where there is one record."""
     newest = batches["max_timestamp"]
     is_known = newest >= 0
     is_of_all = (batches["timestamp_type"] == f.LOG_APPEND_TIME) | (

@@ -54,10 +54,10 @@ class ByteSource(Protocol):
     """Random access to the bytes of one segment."""
 
     def read_into(self, position: int, view: np.ndarray) -> int:
-        """Fill ``view`` (uint8) from ``position`` on; the bytes read, fewer than asked only at the end."""
+        """Fill ``view`` (uint8) from ``position`` on; the bytes read, fewer only at the end."""
 
     def unreadable(self, position: int, end: int) -> list[Unreadable]:
-        """The ranges between two positions that could not be read, of those that were asked for."""
+        """The ranges between two positions that could not be read, of those that were requested."""
 
     def close(self) -> None:
         """Let go of what was opened."""
@@ -93,7 +93,7 @@ _PAGE = 4096
 
 
 class FileSource:
-    """A local file, read in place. What its disk can't read is zeros here, and told by ``unreadable``."""
+    """A local file, read in place. What its disk can't read is zeros here, and reported by ``unreadable``."""
 
     def __init__(self, path: str) -> None:
         try:

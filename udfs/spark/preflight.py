@@ -1,4 +1,4 @@
-"""What the Python of an executor has, asked before anything is decoded.
+"""What the Python of an executor has, checked before anything is decoded.
 
 ``look`` goes to the workers as code, as they may lack this project; the driver compares what comes back.
 """

@@ -116,7 +116,7 @@ def _with_source(items: Iterator[tuple[dict[str, Any], Any]]) -> TaskSlice:
 def _check_as_planned(row: dict[str, Any], source: ByteSource, size: int) -> None:
     """The log cleaner puts another file in a segment's place, so what one opened file gives fits together.
 
-    Whether it is the file of the plan is asked here: a segment that has a successor does not grow, and one
+    Whether it is the file of the plan is checked here: a segment that has a successor does not grow, and one
     that goes on still begins as it did.
     """
     if size < row["length"] or (size > row["length"] and row["has_successor"]):

@@ -68,7 +68,7 @@ def _bool(data: bytes, at: int) -> tuple[bool, int]:
 
 
 def _float64(data: bytes, at: int) -> tuple[float | str, int]:
-    """What is no number in JSON is a text, as Jackson writes it."""
+    """A non-number of JSON is a text, as Jackson writes it."""
     (value,) = struct.unpack_from(">d", data, at)
     if math.isfinite(value):
         return value, at + 8
@@ -157,7 +157,7 @@ def _array(length: Length, nullable: bool, item: Reader) -> Reader:
 
 
 def _nullable_struct(read_struct: Reader, tagged: bool) -> Reader:
-    """Before a struct that can be null stands an int8, below 0 for null; if tagged a varint, 0 for null."""
+    """Before a struct that can be null is an int8, below 0 for null; if tagged a varint, 0 for null."""
 
     def read(data: bytes, at: int) -> tuple[Any, int]:
         mark, at = unsigned_varint(data, at) if tagged else _int8(data, at)

@@ -1,4 +1,4 @@
--- Batches with a wrong checksum, the first 10000. Their own timestamp may be damaged: at_ms is that of the last
+-- Batches with a wrong checksum, the first 10000. Their own timestamp may be damaged: at_ms is from the last
 -- sound batch before
 WITH timed AS (
   SELECT file, position, size_bytes, crc_ok, last_value(CASE WHEN status IN ('ok', 'suspect')
