@@ -11,7 +11,7 @@ import pytest
 
 from pipelines.plan import ledger
 from pipelines.plan.ledger import LedgerRow
-from pipelines.plan.life import Action, Seen, must_compare, next_action, stay_if_same
+from pipelines.plan.segment_actions import Action, Seen, must_compare, next_action, stay_if_same
 from udfs.format.schema import SEGMENTS
 from udfs.source.fingerprint import Marks
 

@@ -10,8 +10,8 @@ import pytest
 
 from pipelines.plan import ledger
 from pipelines.plan.ledger import LedgerRow
-from pipelines.plan.life import Action
 from pipelines.plan.runs import Plan, Rules, make_plan
+from pipelines.plan.segment_actions import Action
 from pipelines.source.listing import LISTING_SCHEMA, Listing
 from udfs.source.fingerprint import Marks
 

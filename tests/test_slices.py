@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.plan.ledger import LedgerRow
-from pipelines.plan.life import Action
+from pipelines.plan.segment_actions import Action
 from pipelines.plan.slices import Segment, cut, make_slices, pack, second_pass, whole
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pipelines.command.errors import RunFailed
 from pipelines.execute.verdicts import Run, Verdict, judge, shortened
 from pipelines.plan.ledger import LedgerRow
-from pipelines.plan.life import Action
+from pipelines.plan.segment_actions import Action
 from pipelines.plan.slices import Segment
 from udfs.decoded import Totals
 from udfs.spark.protocol import SliceReport

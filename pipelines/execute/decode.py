@@ -23,8 +23,8 @@ from pipelines.execute.slice_rows import Reader, ReportRow
 from pipelines.execute.verdicts import Run, Verdict, first_byte, judge, shortened, with_batches
 from pipelines.lake.commit import LakeWriter, Outcome
 from pipelines.lake.intents import STAGED, Intent, Place
-from pipelines.plan.life import Action
 from pipelines.plan.obsolete import Obsolete
+from pipelines.plan.segment_actions import Action
 from pipelines.plan.slices import Segment, Slice, make_slices, second_pass, whole
 from pipelines.source.delta import sql_in
 from udfs.arrow.parquet_sink import DataFile

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.command.on_demand import SparkOnDemand
-from pipelines.plan.life import are_untouched
+from pipelines.plan.segment_actions import are_untouched
 from pipelines.source import hadoop, stores
 from pipelines.source.uris import local_path
 from udfs.source import fingerprint

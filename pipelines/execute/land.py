@@ -13,7 +13,7 @@ from pipelines.lake.intents import Intent, Place
 from pipelines.plan import ledger
 from pipelines.plan.landed import Landed
 from pipelines.plan.ledger import LedgerRow
-from pipelines.plan.life import Action
+from pipelines.plan.segment_actions import Action
 from pipelines.plan.slices import Segment, Slice, make_slices
 from pipelines.source.delta import sql_in
 from udfs.format import schema

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from pipelines.command.errors import RunFailed
 from pipelines.plan.ledger import LedgerRow
-from pipelines.plan.life import Action
+from pipelines.plan.segment_actions import Action
 from pipelines.plan.slices import Segment
 from udfs.decoded import Totals
 from udfs.spark.protocol import Problem, SliceReport

@@ -1,8 +1,8 @@
 """A job's plan: what each listed segment needs, in bounded runs; and the rows that go.
 
 The listing and the ledger are Arrow columns in this process; a Python object is made only of a segment that
-has to be decided or decoded. ``pipelines.plan.life`` holds the rules of one segment, ``obsolete`` those of
-segments and folders that are gone.
+has to be decided or decoded. ``pipelines.plan.segment_actions`` holds the rules of one segment, ``obsolete``
+those of segments and folders that are gone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from pipelines.command.errors import UserError
 from pipelines.plan import ledger
 from pipelines.plan.landed import outlived
 from pipelines.plan.ledger import NOTHING_DECODED, LedgerRow, Partition
-from pipelines.plan.life import Action, Seen, must_compare, next_action, stay_if_same
 from pipelines.plan.obsolete import (
     Copies,
     Obsolete,
@@ -29,6 +28,7 @@ from pipelines.plan.obsolete import (
     twice_warning,
 )
 from pipelines.plan.scope import outside
+from pipelines.plan.segment_actions import Action, Seen, must_compare, next_action, stay_if_same
 from pipelines.plan.slices import Segment
 from pipelines.source.listing import Listing
 from udfs.decoded import ALL, Scope

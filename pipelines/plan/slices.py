@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from pipelines.plan.ledger import LedgerRow
-from pipelines.plan.life import Action
+from pipelines.plan.segment_actions import Action
 from udfs.decoded import ALL, Scope
 
 # The cost of opening a segment, in decoded bytes: keeps many empty segments from filling one task
