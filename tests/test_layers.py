@@ -28,6 +28,8 @@ UDFS = (
         "values",
         "indexes",
         "search",
+        "dump",
+        "inspection",
         "spark",
     ),
 )
@@ -46,7 +48,7 @@ PIPELINES = (
         "sql",
         "engine",
     ),
-    *("report", "execute", "scanning", "finding"),
+    *("report", "execute", "scanning", "finding", "inspection"),
 )
 # vectorized_varint is a kernel that has a module of its own: users know it by that name
 WITH_KERNELS = {"vectorized_varint": "kernels"}
@@ -137,6 +139,13 @@ def test_a_scan_starts_without_spark() -> None:
 
 def test_a_search_starts_without_spark() -> None:
     code = f"import sys, pipelines.find; assert not {SPARK} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_dump_and_inspect_start_without_spark() -> None:
+    theirs = "pipelines.dump_log, pipelines.inspect_batch, udfs.dump.log_text, udfs.dump.objects"
+    pages = "pipelines.inspection.locate, pipelines.inspection.page"
+    code = f"import sys, {theirs}, {pages}; assert not {SPARK} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 

@@ -27,6 +27,10 @@ _SOURCES = {
     "cluster_metadata": ("kafka-metadata", r".*"),
     "remote_log_metadata": ("kafka-storage", r"Remote.*"),
     "consumer_protocol": ("kafka-clients", r"ConsumerProtocol.*"),
+    "control_records": (
+        "kafka-clients",
+        r"LeaderChangeMessage|(?:Snapshot(?:Head|Foot)er|KRaftVersion|Voters)Record",
+    ),
 }
 _NOT_OF_BYTES = {"about", "entityType", "ignorable", "mapKey", "zeroCopy", "latestVersionUnstable"}
 

@@ -148,6 +148,11 @@ def _rest() -> None:
             for _ in decoder.SegmentDecoder(source, part):
                 pass
             source.close()
+        text = import_module("udfs.dump.log_text")
+        source = FileSource(file.name)
+        for _ in text.LogText(source, len(_BATCH), text.Prints(records=True, contents=True)):
+            pass
+        source.close()
 
 
 _PARTS: dict[str, Callable[[], None]] = {"records": _records, "batches": _batches, "rest": _rest}

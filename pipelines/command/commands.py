@@ -264,4 +264,92 @@ DECODE_VALUES = Command(
         ),
     ),
 )
-COMMANDS = (FIND, SCAN, DECODE, INGEST, QUERY, SQL, QUALITY_REPORT, FORMAT_REPORT, DECODE_VALUES, MAINTAIN)
+DUMP = Command(
+    "dump",
+    "dump_log",
+    "Print segments, indexes and snapshots as kafka-dump-log.sh does, the same lines. Needs no Java.",
+    ("max_batch_uncompressed",),
+    (
+        Argument("file", "a .log, an index, a snapshot or a checkpoint file of a broker", many=True),
+        Argument("print_data_log", "print keys and values of records", is_switch=True),
+        Argument("deep_iteration", "print records, without keys and values", is_switch=True),
+        Argument("skip_record_metadata", "print keys and values alone", is_switch=True),
+        Argument("key_decoder_class", "string, long, integer, bytes, or Kafka's class", metavar="NAME"),
+        Argument("value_decoder_class", "the same, of values", metavar="NAME"),
+        Argument("offsets_decoder", "decode records of __consumer_offsets", is_switch=True),
+        Argument("transaction_log_decoder", "of __transaction_state", is_switch=True),
+        Argument("cluster_metadata_decoder", "of __cluster_metadata", is_switch=True),
+        Argument("remote_log_metadata_decoder", "of __remote_log_metadata", is_switch=True),
+        Argument("share_group_state_decoder", "of __share_group_state", is_switch=True),
+        Argument("index_sanity_check", "check an index as a broker does when it starts", is_switch=True),
+        Argument("verify_index_only", "compare an index with its segment, print no entry", is_switch=True),
+        Argument("max_message_size", "largest batch of an index", metavar="BYTES", default="5242880"),
+        Argument("max_bytes", "of a log only its first bytes", metavar="BYTES", default="2147483647"),
+        Argument("more", "print header values and damage too, and what follows damage", is_switch=True),
+        Argument("json", "print one JSON object a batch, record or entry", is_switch=True),
+    ),
+    extra="",
+    screen="""\
+Usage: {command} FILE... [OPTIONS]
+
+Print the lines of kafka-dump-log.sh (Kafka 4.1) for the same files and flags. Needs no Java, writes nothing.
+
+Files    .log   .index   .timeindex   .txnindex   .snapshot   .checkpoint   leader-epoch-checkpoint
+Records  --print-data-log   --deep-iteration   --skip-record-metadata
+Decoders --key-decoder-class NAME   --value-decoder-class NAME   (string, long, integer, bytes)
+         --offsets-decoder   --transaction-log-decoder   --cluster-metadata-decoder
+         --remote-log-metadata-decoder   --share-group-state-decoder
+Indexes  --index-sanity-check   --verify-index-only   --max-message-size BYTES
+Bounds   --max-bytes BYTES   --max-batch-uncompressed BYTES
+More     --more    header values and damage too, and what follows the damage
+         --json    one JSON object a batch, a record, a damaged range, an entry
+
+Examples:
+  {command} --print-data-log orders-0/00000000000000000000.log
+  {command} --offsets-decoder --more __consumer_offsets-7/00000000000000000000.log
+  {command} --verify-index-only orders-0/*.index orders-0/*.timeindex
+
+Exit code: 0 printed, 1 where the tool fails too, 2 a file that is not there or not known.
+More: docs/dump.md""",
+)
+INSPECT = Command(
+    "inspect",
+    "inspect_batch",
+    "Show one batch byte by byte, what is wrong with it, and what most likely happened. Needs no Java.",
+    ("max_batch_uncompressed",),
+    (
+        Argument("file", "a .log file, or with --offset a partition folder"),
+        Argument("position", "byte of the file where the batch begins", metavar="BYTE"),
+        Argument("offset", "an offset that the batch has", metavar="N"),
+        Argument("records", "records that are shown field by field", metavar="N", default="20"),
+        Argument("html", "write a page to send to a colleague, and print nothing", metavar="FILE"),
+        Argument("json", "print one JSON object", is_switch=True),
+    ),
+    extra="",
+    screen="""\
+Usage: {command} FILE [--position BYTE | --offset N] [OPTIONS]
+
+Show one batch byte by byte: each field with its position, bytes, value and meaning; its checksum; what is
+wrong, and what most likely happened (a flipped bit, zeros, a cut, bytes of another file). Without a place:
+the first damage of the file, or its first batch. Needs no Java and no lake.
+
+FILE               a .log file, or with --offset a partition folder
+--position BYTE    where the batch begins; inside of one, the answer says where it begins
+--offset N         an offset that the batch has
+--records N        records that are shown field by field (default 20)
+--html FILE        write a page to send to a colleague or to attach to a ticket, and print nothing
+--json             print one JSON object
+--max-batch-uncompressed BYTES    a batch that decompresses to more is not expanded (default 256MiB)
+
+Examples:
+  {command} orders-0/00000000000000000000.log
+  {command} /var/lib/kafka/data/orders-0 --offset 4711
+  {command} orders-0/00000000000000000000.log --position 1048576 --html batch.html
+
+Exit code: 0 shown, 2 a file, a position or an offset that is not there.
+More: docs/commands.md""",
+)
+COMMANDS = (
+    *(FIND, INSPECT, DUMP, SCAN, DECODE, INGEST, QUERY, SQL, QUALITY_REPORT, FORMAT_REPORT),
+    *(DECODE_VALUES, MAINTAIN),
+)

@@ -30,6 +30,7 @@ JAVA_PACKAGES = {
     "cluster_metadata": "org.apache.kafka.common.metadata",
     "remote_log_metadata": "org.apache.kafka.server.log.remote.metadata.storage.generated",
     "consumer_protocol": "org.apache.kafka.common.message",
+    "control_records": "org.apache.kafka.common.message",
 }
 
 

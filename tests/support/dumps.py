@@ -1,4 +1,4 @@
-"""What ``kafka.tools.DumpLogSegments`` 4.1.0 prints of the bundled internal topics (``corpus/_dump``)."""
+"""What ``kafka.tools.DumpLogSegments`` 4.1.0 prints of bundled files (``corpus/_dump``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Any
 
 from tests.support.corpus import ROOT
 
-DUMPS = sorted((ROOT / "_dump").glob("*.txt.gz"))
+ALL = sorted((ROOT / "_dump").glob("*.txt.gz"))
+DUMPS = [dump for dump in ALL if "+__" in dump.name]  # of internal topics
+HOSTILE = ROOT / "_dump" / "hostile.jsonl.gz"
 _RECORD = re.compile(
     r"\| offset: (\d+) CreateTime: (-?\d+) .*?headerKeys: \[\] (?:key: (\{.*?\}) )?payload: (.*)$"
 )
@@ -36,6 +38,12 @@ def segment(dump: Path) -> Path:
 
 def topic(dump: Path) -> str:
     return segment(dump).parent.name.rpartition("-")[0]
+
+
+def hostile() -> list[dict[str, Any]]:
+    """Of hostile files: file, text, and code, with which the tool ended; printed with --print-data-log."""
+    with gzip.open(HOSTILE, "rt", encoding="utf-8", newline="\n") as lines:
+        return [json.loads(line) for line in lines]
 
 
 def _lines(dump: Path) -> list[str]:

@@ -11,7 +11,7 @@ from udfs.values.definitions import Field, Message, messages
 
 FILES = (
     *("consumer_offsets", "transaction_state", "share_group_state", "cluster_metadata"),
-    *("remote_log_metadata", "consumer_protocol"),
+    *("remote_log_metadata", "consumer_protocol", "control_records"),
 )
 _TEXTS = ("", "a", "group-1", "é ✓ 𝄞", "x" * 200, '\t"\\\n\x00')
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}

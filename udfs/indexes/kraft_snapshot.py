@@ -64,5 +64,5 @@ def kraft_snapshot(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
         errors = {i: row["error"] for i, row in enumerate(read) if row["error"] is not None}
         yield rows_of(KRAFT_SNAPSHOT, columns, None, errors)
     for damage in damages:
-        empty = {name: [] for name in KRAFT_SNAPSHOT.names[:-1]}
+        empty: dict[str, list[object]] = {name: [] for name in KRAFT_SNAPSHOT.names[:-1]}
         yield rows_of(KRAFT_SNAPSHOT, empty, f"{damage.reason} at byte {damage.position}: {damage.detail}")

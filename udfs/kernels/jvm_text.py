@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from udfs.kernels.jit import int64, kernel
+from udfs.kernels.jit import copy_bytes, inlined, int64, kernel, load_u64
 
 _REPLACEMENT = (0xEF, 0xBF, 0xBD)
 _MOST = (1 << 31) - 1  # bytes in one column of Arrow strings
+_HIGH_BITS = np.uint64(0x8080808080808080)
 
 
 @kernel
@@ -43,6 +44,26 @@ def _piece(data: Any, at: int, end: int) -> tuple[int, bool]:
     return size, not surrogate
 
 
+@inlined
+def _repair_text(data: Any, at: int, end: int, out: Any, to: int, width: int) -> int:
+    """Write the text ``data[at:end]`` to ``out[to:]``, repaired, if ``out`` has any bytes; where it ends."""
+    while at < end:
+        if at + 8 <= end and load_u64(data, at) & _HIGH_BITS == 0:  # ASCII
+            if len(out):
+                copy_bytes(out, to, data, at, 8)
+            to += 8
+            at += 8
+            continue
+        size, right = _piece(data, at, end)
+        made = size if right else width
+        if len(out):
+            for i in range(made):
+                out[to + i] = data[at + i] if right else (_REPLACEMENT[i] if width > 1 else 0x3F)
+        to += made
+        at += size
+    return to
+
+
 @kernel
 def _repair(data: Any, offsets: Any, out: Any, out_offsets: Any, width: int) -> int:
     """Write each text ``data[offsets[k]:offsets[k + 1]]`` behind the other into ``out``, repaired.
@@ -53,17 +74,15 @@ def _repair(data: Any, offsets: Any, out: Any, out_offsets: Any, width: int) -> 
     to = 0
     for k in range(len(offsets) - 1):
         out_offsets[k] = to
-        at, end = int64(offsets[k]), int64(offsets[k + 1])
-        while at < end:
-            size, right = _piece(data, at, end)
-            made = size if right else width
-            if len(out):
-                for i in range(made):
-                    out[to + i] = data[at + i] if right else (_REPLACEMENT[i] if width > 1 else 0x3F)
-            to += made
-            at += size
+        to = _repair_text(data, int64(offsets[k]), int64(offsets[k + 1]), out, to, width)
     out_offsets[len(offsets) - 1] = to
     return to
+
+
+@kernel
+def repair_bytes(data: Any, out: Any) -> int:
+    """Write the text ``data`` (uint8[n]) to ``out`` (uint8[3 * n]), repaired; the bytes of it."""
+    return _repair_text(data, 0, len(data), out, 0, 3)
 
 
 def repair_utf8(raw: pa.Array) -> pa.Array:

@@ -78,7 +78,6 @@ _COLUMNS = {
 }
 NAMES = tuple(_COLUMNS)
 _FIELDS = FILLED.names or ()
-_CONTROL_NAMES = pa.array([*f.CONTROL_TYPES, "UNKNOWN"])
 
 
 class _Head(NamedTuple):
@@ -219,4 +218,5 @@ def _control_types(arena: Arena, filled: np.ndarray) -> pa.Array:
         min(int.from_bytes(key[2:4], "big"), f.CONTROL_UNKNOWN) if control else None  # type: ignore[index]
         for key, control in zip(keys, is_control, strict=True)
     ]
-    return _CONTROL_NAMES.take(pa.array(codes, pa.int32()))
+    # made here, as pyarrow imports pandas for the first array that it makes of a list
+    return pa.array([*f.CONTROL_TYPES, "UNKNOWN"]).take(pa.array(codes, pa.int32()))

@@ -1,0 +1,218 @@
+"""``kafka-log-lake dump FILE...``: the text of Kafka's ``kafka-dump-log.sh``, the same lines.
+
+Needs no Java and no lake, writes nothing. What the tool leaves out comes with ``--more``, objects with
+``--json``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+if __package__ in (None, ""):  # Python puts pipelines/ on sys.path; the imports need its parent
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+from pipelines.command.commands import DUMP
+from pipelines.command.errors import JobError, UserError
+from pipelines.command.options import run_command
+from pipelines.command.settings import Settings
+from pipelines.command.status import say
+from pipelines.command.terminal import printable
+
+LOG = ".log"
+LOGS = (LOG, ".checkpoint")  # record batches
+_INDEXES = (".index", ".timeindex", ".txnindex", ".snapshot")
+_NAMES = (
+    "a segment's name ends in .log, an index's in .index, .timeindex or .txnindex, a snapshot's in .snapshot "
+    "or .checkpoint"
+)
+_MOST_BYTES = 0x7FFFFFFF  # the tool's own default
+
+
+class _Dump:
+    """Prints files as the tool does, one after the other."""
+
+    def __init__(self, settings: Settings, options: dict[str, Any]) -> None:
+        from udfs.dump import index_text, log_text, payloads  # the decoder: --help does not need it
+
+        self._options = options
+        self._more, self._json = options["more"], options["json"]
+        self._max_bytes = _whole_number("--max-bytes", options["max_bytes"])
+        limit = settings.max_batch_uncompressed
+        self._decoders = [
+            _decoder(payloads.decoder, option, options[option.replace("-", "_")])
+            for option in ("value-decoder-class", "key-decoder-class")
+        ]
+        topics = [topic for name, topic in payloads.TOPIC_OF.items() if options[name]]
+        if len(topics) > 1:
+            raise UserError("one decoder of an internal topic can be given, not two")
+        given = options["key_decoder_class"] or options["value_decoder_class"]
+        contents = bool(options["print_data_log"] or topics or given)
+        self._prints = log_text.Prints(
+            records=contents or options["deep_iteration"] or self._json,
+            contents=contents,
+            metadata=not options["skip_record_metadata"],
+            more=self._more,
+            key_kind=self._decoders[1].kind,
+            value_kind=self._decoders[0].kind,
+            topic=topics[0] if topics else None,
+            max_batch_uncompressed=limit,
+        )
+        self.found = index_text.Found()
+        self._index_text = index_text.IndexText(
+            self.found,
+            sanity_only=options["index_sanity_check"],
+            verify_only=options["verify_index_only"],
+            max_message_size=_whole_number("--max-message-size", options["max_message_size"]),
+            max_batch_uncompressed=limit,
+        )
+
+    @property
+    def prints_all(self) -> bool:
+        """Whether damage ends nothing."""
+        return bool(self._more or self._json)
+
+    def dump(self, path: str) -> bool:
+        """Prints a file; whether it is one that is known by its name. Raises Refused and OSError."""
+        from udfs.indexes.files import broker_file
+
+        name = os.path.basename(path)
+        if not self._json:
+            _write(f"Dumping {path}\n".encode())
+        if name.endswith(LOGS):
+            self._log(path)
+        elif name.endswith(_INDEXES) or broker_file(name):
+            for line in self._entries(path):
+                _write(line.encode() + b"\n")
+        else:
+            say(f"Ignoring unknown file {printable(path)}")
+            return False
+        return True
+
+    def _entries(self, path: str) -> Iterator[str]:
+        if not self._json:
+            return self._index_text.lines(path)
+        from udfs.dump.objects import entry_objects
+
+        return (_object(path, one) for one in entry_objects(path))
+
+    def _log(self, path: str) -> None:
+        from udfs.dump.kafka_reader import Refused
+        from udfs.dump.log_text import LogText
+        from udfs.source.byte_source import FileSource
+
+        source = FileSource(path)
+        try:
+            length = min(source.size(), self._max_bytes)
+            if self._json:
+                from udfs.dump.objects import log_objects
+
+                for one in log_objects(source, length, self._prints):
+                    _write(_object(path, one).encode() + b"\n")
+                return
+            try:
+                _write(_heading(path).encode() + b"\n")
+            except Refused:
+                if not self._more:
+                    raise
+            self._note_decoders()
+            text = LogText(source, length, self._prints)
+            for piece in text:
+                _write(piece)
+            if text.gaps:
+                self.found.gaps[os.path.abspath(path)] = text.gaps
+            if text.end < length and self._max_bytes == _MOST_BYTES:
+                left, name = length - text.end, os.path.basename(path)
+                _write(f"Found {left} invalid bytes at the end of {name}\n".encode())
+        finally:
+            source.close()
+
+    def _note_decoders(self) -> None:
+        for decoder in self._decoders if self._prints.topic is None else ():
+            if decoder.note is not None:
+                _write(decoder.note.encode() + b"\n")
+
+
+def _decoder(make: Any, option: str, name: str | None) -> Any:
+    try:
+        return make(name or "string")
+    except ValueError as error:
+        raise UserError(f"--{option} {error}") from None
+
+
+def _whole_number(option: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise UserError(f"{option} must be a whole number of bytes, not {text!r}")
+    return min(int(text), _MOST_BYTES)
+
+
+def _heading(path: str) -> str:
+    """What the tool prints of a file's name. Raises Refused where it fails."""
+    from udfs.dump.index_text import base_of
+    from udfs.dump.kafka_reader import Refused
+    from udfs.indexes.kraft_snapshot import BOOTSTRAP, snapshot_id
+
+    name = os.path.basename(path)
+    if name.endswith(LOG):
+        return f"Log starting offset: {base_of(path)}"
+    if name == BOOTSTRAP:
+        return "KRaft bootstrap snapshot"
+    found = snapshot_id(name)
+    if found is None:
+        raise Refused("its name does not begin with 20 digits of an offset and 10 of an epoch")
+    return f"Snapshot end offset: {found.end_offset}, epoch: {found.epoch}"
+
+
+def _object(path: str, fields: dict[str, Any]) -> str:
+    return json.dumps({"file": path, **fields}, ensure_ascii=False)
+
+
+def _write(piece: Any) -> None:
+    """Writes text as it is; on a terminal what could drive it is escaped."""
+    if sys.stdout.isatty():
+        lines = bytes(piece).decode(errors="replace").split("\n")
+        sys.stdout.write("\n".join(map(printable, lines)))
+    else:
+        sys.stdout.buffer.write(piece)
+
+
+def run(settings: Settings, file: Sequence[str], **options: Any) -> None:
+    """Prints the files. Raises a UserError for a file that is not there or not known, a JobError where the
+    tool fails."""
+    from udfs.dump.kafka_reader import Refused
+    from udfs.source.byte_source import SourceError
+
+    for path in file:
+        if os.path.isdir(path):
+            raise UserError(f"{path} is a folder: name files in it, such as {os.path.join(path, '*.log')}")
+        if not os.path.exists(path):
+            raise UserError(f"{path} is not there")
+    dump = _Dump(settings, options)
+    known = 0
+    try:
+        for path in file:
+            known += dump.dump(path)
+    except Refused as why:
+        hint = "" if dump.prints_all or not path.endswith(LOGS) else "; --more prints what follows, too"
+        raise JobError(f"{path}: {why}{hint}") from None
+    except (OSError, SourceError) as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise UserError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    finally:
+        sys.stdout.flush()
+    for line in dump.found.lines():
+        say(printable(line))
+    if not known:
+        raise UserError(f"no file is known by its name: {_NAMES}")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run_command(DUMP, run, argv, with_spark=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

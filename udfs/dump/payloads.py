@@ -1,0 +1,178 @@
+"""Keys and values as Kafka's tool prints them: its decoders, by name, and those of internal topics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from udfs.dump.json_text import jackson
+from udfs.dump.kafka_reader import Refused
+from udfs.dump.remote_metadata import remote_metadata_text
+from udfs.kernels.log_lines import Texts
+from udfs.values.internal_topics import InternalRecord, record_reader, with_consumer_protocol
+
+STRING, LONG, INTEGER, BYTES = "string", "long", "integer", "bytes"
+_CLASSES = {"StringDecoder": STRING, "LongDecoder": LONG, "IntegerDecoder": INTEGER, "DefaultDecoder": BYTES}
+_PACKAGE, _OLD_PACKAGE = "org.apache.kafka.tools.api.", "kafka.serializer."
+_SIZES = {LONG: 8, INTEGER: 4}
+
+Contents = tuple[bytes | None, bytes | None]
+Parse = Callable[[int, bytes | None, bytes | None], Contents]
+
+
+class Decoder(NamedTuple):
+    """kind: how bytes are printed. note: what the tool prints of a name that is deprecated."""
+
+    kind: str
+    note: str | None = None
+
+
+def decoder(name: str) -> Decoder:
+    """The decoder of a name: string, long, integer, bytes, or a class of Kafka. Raises ValueError."""
+    if name in (STRING, LONG, INTEGER, BYTES):
+        return Decoder(name)
+    for package in (_PACKAGE, _OLD_PACKAGE):
+        kind = _CLASSES.get(name.removeprefix(package))
+        if name.startswith(package) and kind is not None:
+            new = _PACKAGE + name.removeprefix(package)
+            note = f"{name} is deprecated. Please use {new} instead" if package == _OLD_PACKAGE else None
+            return Decoder(kind, note)
+    known = ", ".join((STRING, LONG, INTEGER, BYTES))
+    raise ValueError(f"must be {known} or Kafka's class of that name, not {name!r}")
+
+
+def decoded(kind: str, data: bytes) -> bytes:
+    """The text of bytes. Raises Refused where they are too few for a number."""
+    if kind == STRING:
+        return data
+    if kind == BYTES:
+        return b"0x" + data.hex().encode()
+    size = _SIZES[kind]
+    if len(data) < size:
+        raise Refused(f"{kind}: expected {size} bytes or more, found {len(data)}")
+    return str(int.from_bytes(data[:size], "big", signed=True)).encode()
+
+
+def plain_parse(key_kind: str, value_kind: str) -> Parse:
+    """Key and value of any topic."""
+
+    def parse(offset: int, key: bytes | None, value: bytes | None) -> Contents:
+        return (
+            None if key is None else decoded(key_kind, key),
+            None if value is None else decoded(value_kind, value),
+        )
+
+    return parse
+
+
+def texts_of(column: pa.Array, kind: str) -> Texts | None:
+    """A column of binary[n] as it is printed; None where a value of it can't be."""
+    _, starts, data = column.buffers()
+    offsets = np.frombuffer(starts, dtype=np.int32, count=len(column) + 1, offset=4 * column.offset)
+    raw = np.frombuffer(data, dtype=np.uint8) if data is not None else np.zeros(0, dtype=np.uint8)
+    sizes = np.diff(offsets)
+    if column.null_count:
+        sizes[~np.asarray(column.is_valid())] = -1
+    if kind == STRING:
+        return Texts(fixed(offsets), fixed(sizes), fixed(raw))
+    if kind == BYTES:
+        made: list[bytes] = [b"0x" + value.hex().encode() if value else b"0x" for value in column.to_pylist()]
+        printed = pa.array(made, pa.binary())
+    else:
+        size = _SIZES[kind]
+        if ((sizes >= 0) & (sizes < size)).any():
+            return None
+        places = np.where(sizes >= 0, offsets[:-1], 0)[:, None] + np.arange(size)
+        numbers = raw[places].copy().view(f">i{size}").ravel() if len(raw) else np.zeros(len(sizes), ">i8")
+        printed = pa.array(numbers.astype(np.int64)).cast(pa.string()).cast(pa.binary())
+    shown = texts_of(printed, STRING)
+    return None if shown is None else Texts(shown.starts, fixed(sizes), shown.data)
+
+
+def fixed(array: np.ndarray) -> np.ndarray:
+    """The array, read-only: a kernel is compiled for each kind of array that it is given."""
+    array = array.view()
+    array.flags.writeable = False
+    return array
+
+
+# Internal topics
+
+
+def _coordinator(topic: str) -> Parse:
+    read = record_reader(topic)
+
+    def parse(offset: int, key: bytes | None, value: bytes | None) -> Contents:
+        if key is None:
+            raise Refused(f"a record without a key at offset {offset}, which {topic} cannot have")
+        record = read(key, value)
+        if record.name is None and record.type is not None:
+            return f"Unknown record type {record.type} at offset {offset}, skipping.".encode(), None
+        if record.key is None or (value is not None and record.value is None):
+            return f"Error at offset {offset}, skipping. {record.problem}".encode(), None
+        name = jackson({"type": str(record.type), "data": record.key})
+        return name.encode(), _value(record).encode()
+
+    return parse
+
+
+def _value(record: InternalRecord) -> str:
+    fields = record.value
+    if fields is None:
+        return "<DELETE>"
+    if record.name == "GroupMetadata":
+        fields = with_consumer_protocol(fields)
+    return jackson({"version": str(record.version), "data": fields})
+
+
+def metadata_type(name: str) -> str:
+    """The constant of Kafka's ``MetadataRecordType``: FEATURE_LEVEL_RECORD for FeatureLevelRecord."""
+    return re.sub(r"(?<!^)([A-Z])", r"_\1", name).upper()
+
+
+def _cluster_metadata(topic: str) -> Parse:
+    read = record_reader(topic)
+
+    def parse(offset: int, key: bytes | None, value: bytes | None) -> Contents:
+        record = read(None, value)
+        if record.name is None or record.value is None:
+            return None, f"Error at {offset}, skipping. {record.problem}".encode()
+        named = {"type": metadata_type(record.name), "version": record.version, "data": record.value}
+        return None, jackson(named).encode()
+
+    return parse
+
+
+def _remote_log_metadata(topic: str) -> Parse:
+    read = record_reader(topic)
+
+    def parse(offset: int, key: bytes | None, value: bytes | None) -> Contents:
+        record = read(None, value)
+        if record.name is None or record.value is None:
+            return None, f"Error at offset {offset}, skipping. {record.problem}".encode()
+        return None, remote_metadata_text(record.name, record.value).encode()
+
+    return parse
+
+
+# By option of the command: the topic whose records it decodes
+TOPIC_OF = {
+    "offsets_decoder": "__consumer_offsets",
+    "transaction_log_decoder": "__transaction_state",
+    "cluster_metadata_decoder": "__cluster_metadata",
+    "remote_log_metadata_decoder": "__remote_log_metadata",
+    "share_group_state_decoder": "__share_group_state",
+}
+
+
+def topic_parse(topic: str) -> Parse:
+    """Key and value of the records of an internal topic."""
+    if topic == "__cluster_metadata":
+        return _cluster_metadata(topic)
+    if topic == "__remote_log_metadata":
+        return _remote_log_metadata(topic)
+    return _coordinator(topic)
