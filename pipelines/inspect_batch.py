@@ -1,0 +1,100 @@
+"""``kafka-log-lake inspect FILE``: one batch, byte by byte, and what happened to it if it is damaged.
+
+Needs no Java and no lake, writes nothing but the page of ``--html``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+if __package__ in (None, ""):  # Python puts pipelines/ on sys.path; the imports need its parent
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+from pipelines.command.commands import INSPECT
+from pipelines.command.errors import UserError
+from pipelines.command.options import run_command
+from pipelines.command.settings import Settings
+from pipelines.command.status import say
+
+
+def run(settings: Settings, file: str, **options: Any) -> None:
+    """Inspects one batch. Raises a UserError for a file, a position or an offset that is not there."""
+    from udfs.source.byte_source import SourceError  # the decoder: --help does not need it
+
+    position = _number("--position", options["position"])
+    offset = _number("--offset", options["offset"])
+    records = _number("--records", options["records"]) or 0
+    if position is not None and offset is not None:
+        raise UserError("give --position or --offset, not both")
+    try:
+        _inspect(settings, file, position, offset, records, options)
+    except BrokenPipeError:
+        raise
+    except (OSError, SourceError) as error:
+        raise UserError(f"{file}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _inspect(
+    settings: Settings,
+    file: str,
+    position: int | None,
+    offset: int | None,
+    records: int,
+    options: dict[str, Any],
+) -> None:
+    from pipelines.inspection.locate import Locator, segment_of
+    from udfs.inspection.batch import inspect
+
+    if os.path.isdir(file):
+        file = segment_of(file, offset)
+    locator = Locator(file)
+    try:
+        if position is not None:
+            place = locator.at_position(position)
+        elif offset is not None:
+            place = locator.at_offset(offset)
+        else:
+            place = locator.first_damage()
+
+        def shown(number: int, at: int) -> bool:
+            return number < records or at == offset
+
+        found = inspect(locator.source, locator.length, place, shown, settings.max_batch_uncompressed)
+    finally:
+        locator.close()
+    if options["html"]:
+        from pipelines.inspection.page import page
+
+        with open(options["html"], "w", encoding="utf-8") as out:
+            out.write(page(file, found))
+        say(f"written: {options['html']}")
+    if options["json"]:
+        from pipelines.inspection.objects import to_json
+
+        print(json.dumps(to_json(file, found), ensure_ascii=False))
+    elif not options["html"]:
+        from rich.console import Console
+
+        from pipelines.inspection.text import print_inspection
+
+        print_inspection(Console(), file, found)
+
+
+def _number(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise UserError(f"{option} must be a whole number from 0 on, not {text!r}")
+    return int(text)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run_command(INSPECT, run, argv, with_spark=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

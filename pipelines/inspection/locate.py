@@ -1,0 +1,212 @@
+"""Finds the batch at a position, or with an offset, and its neighbours, by following headers.
+
+A length may lie: where headers do not lead on, the log continues where ``Resynchronizer`` finds that it does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pipelines.command.errors import UserError
+from pipelines.plan.headers import Header, headers
+from pipelines.source.naming import SEGMENT_SUFFIX
+from udfs.format import layout as f
+from udfs.indexes.checkpoint_files import LEADER_EPOCH_FILE, leader_epochs
+from udfs.inspection.batch import Neighbour, Place, read
+from udfs.kernels.framing import is_sound
+from udfs.recovery.resync import Resynchronizer
+from udfs.source.byte_source import FileSource
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A batch by its header, or a damaged range where ``header`` is None."""
+
+    position: int
+    end: int
+    header: Header | None
+
+
+class Locator:
+    """One segment file. Raises UserErrors that say what to do."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.source = FileSource(path)
+        self.length = self.source.size()
+        stem = os.path.basename(path).split(".")[0]
+        self.base = int(stem) if stem.isascii() and stem.isdigit() else -1
+        self._resync = Resynchronizer(self.source, 0, self.length)
+        self._epochs = _epochs(os.path.join(os.path.dirname(path), LEADER_EPOCH_FILE))
+
+    def close(self) -> None:
+        self.source.close()
+
+    def stretches(self) -> Iterator[Stretch]:
+        """The whole segment, in order: batches and damaged ranges."""
+        at, last = 0, self.base - 1
+        while at < self.length:
+            for header in headers(self.source, at, self.length):
+                yield Stretch(header.position, header.end, header)
+                at, last = header.end, header.last_offset
+            if at < self.length:
+                end = self._resync.next_batch(at, last)
+                end = self.length if end <= at else end
+                yield Stretch(at, end, None)
+                at = end
+
+    def is_sound(self, position: int, size: int) -> bool:
+        """Whether the checksum of the batch at a position is right."""
+        data = read(self.source, position, size)
+        least = (
+            f.V2_HEADER_SIZE if len(data) > f.MAGIC_POS and data[f.MAGIC_POS] == f.MAGIC_V2 else f.V0_MIN_SIZE
+        )
+        return len(data) == size >= least and bool(is_sound(data, 0, size))
+
+    def at_position(self, position: int) -> Place:
+        """The batch, or the damage, that begins at a position."""
+        if not 0 <= position < self.length:
+            have = f"it has {self.length} bytes, from 0 to {self.length - 1}"
+            raise UserError(f"position {position} is outside the file: {have}")
+        before: Stretch | None = None
+        for one in self.stretches():
+            if one.position == position:
+                return self._place(one, before)
+            if one.position < position < one.end:
+                return self._inside(one, before, position)
+            before = one if one.header is not None else before
+        raise UserError(f"no batch is at position {position}")
+
+    def _inside(self, one: Stretch, before: Stretch | None, position: int) -> Place:
+        """A position inside of what headers lead to: only a sound batch may begin there, if that is none."""
+        header = one.header
+        outer_is_sound = header is not None and self.is_sound(header.position, header.size)
+        if not outer_is_sound:
+            found = next(iter(headers(self.source, position, self.length)), None)
+            if found is not None and self.is_sound(position, found.size):
+                outer = one if header is not None else before
+                return self._place(Stretch(position, found.end, found), outer)
+        what = "the batch" if outer_is_sound else "the damaged batch" if header is not None else "the damage"
+        offsets = "" if header is None else f" (last offset {header.last_offset})"
+        raise UserError(
+            f"position {position} is inside {what} that begins at {one.position}{offsets}: "
+            f"give --position {one.position}"
+        )
+
+    def at_offset(self, offset: int) -> Place:
+        """The batch with an offset."""
+        before: Stretch | None = None
+        first = last = None
+        for one in self.stretches():
+            if one.header is None:
+                continue
+            low, high = self._offsets(one.header)
+            if low <= offset <= high:
+                return self._place(one, before)
+            first = low if first is None else first
+            last, before = high, one
+        if first is None:
+            raise UserError(f"{self.path} has no batch: see --position 0")
+        raise UserError(
+            f"no batch has offset {offset}: the batches of this file have offsets from {first} to {last}"
+        )
+
+    def first_damage(self) -> Place:
+        """The first batch, or range, that is not sound; the first batch where all are."""
+        first = before = None
+        for one in self.stretches():
+            place = one, before
+            first = first or place
+            if one.header is None or not self.is_sound(one.position, one.header.size):
+                return self._place(*place)
+            before = one
+        if first is None:
+            raise UserError(f"{self.path} is empty: it has no batch")
+        return self._place(*first)
+
+    def _offsets(self, header: Header) -> tuple[int, int]:
+        """First and last offset; of a wrapper the first is not in its header, but behind the batch before."""
+        if header.magic == f.MAGIC_V2 or not self._is_wrapper(header):
+            return header.offset, header.last_offset
+        return -(1 << 62), header.last_offset
+
+    def _is_wrapper(self, header: Header) -> bool:
+        attributes = read(self.source, header.position + f.LEGACY_ATTRIBUTES_POS, 1)
+        return bool(len(attributes) and attributes[0] & f.CODEC_MASK)
+
+    def _place(self, one: Stretch, before: Stretch | None) -> Place:
+        end = one.end
+        after = next(iter(headers(self.source, end, self.length)), None) if end < self.length else None
+        if (
+            one.header is not None
+            and not self.is_sound(one.position, one.header.size)
+            and (after is None or not self.is_sound(after.position, after.size))
+        ):
+            found = self._resync.next_batch(
+                one.position, before.header.last_offset if before and before.header else -1
+            )
+            after = next(iter(headers(self.source, found, self.length)), None) if found > 0 else None
+        return Place(
+            one.position,
+            end,
+            self._neighbour(before.header if before else None),
+            self._neighbour(after),
+            self.base,
+            self._epoch_at,
+        )
+
+    def _neighbour(self, header: Header | None) -> Neighbour | None:
+        if header is None:
+            return None
+        epoch = -1
+        if header.magic == f.MAGIC_V2:
+            raw = read(self.source, header.position + f.LEADER_EPOCH_POS, 4).tobytes()
+            epoch = int.from_bytes(raw, "big", signed=True)
+        sound = self.is_sound(header.position, header.size)
+        return Neighbour(
+            header.position, header.size, header.magic, header.offset, header.last_offset, epoch, sound
+        )
+
+    def _epoch_at(self, offset: int) -> int:
+        """The leader epoch of an offset by the epoch file; -1 where it says nothing."""
+        found = -1
+        for epoch, start in self._epochs:
+            if start > offset:
+                break
+            found = epoch
+        return found
+
+
+def _epochs(path: str) -> list[tuple[int, int]]:
+    """(epoch, start offset) of the epoch file beside a segment; none where it is not as it should be."""
+    try:
+        with open(path, "rb") as file:
+            rows = leader_epochs(file.read()).to_pylist()
+    except OSError:
+        return []
+    if any(row["error"] for row in rows):
+        return []
+    return [(row["leader_epoch"], row["start_offset"]) for row in rows]
+
+
+def segment_of(folder: str, offset: int | None) -> str:
+    """The segment of a partition's folder that has an offset, by its name. Raises a UserError."""
+    names = sorted(
+        name
+        for name in os.listdir(folder)
+        if name.endswith(SEGMENT_SUFFIX) and name[:20].isdigit() and len(name) == 24
+    )
+    if not names:
+        raise UserError(
+            f"{folder} has no segment: give a partition's folder, such as logs/orders-0, or a .log file"
+        )
+    if offset is None:
+        raise UserError(f"{folder} is a folder: give --offset N, or one of its {len(names)} segments")
+    able = [name for name in names if int(name[:20]) <= offset]
+    if not able:
+        raise UserError(
+            f"offset {offset} is before the first segment, which begins with {int(names[0][:20])}"
+        )
+    return os.path.join(folder, able[-1])

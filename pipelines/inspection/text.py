@@ -1,0 +1,119 @@
+"""An inspected batch as lines for a terminal, with colours there, or for a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.text import Text
+
+from pipelines.command.terminal import aligned, printable, width_of
+from udfs.format import layout as f
+from udfs.inspection.batch import Inspection, Neighbour
+from udfs.inspection.fields import FILE, Field
+
+_BYTES = 12  # that a line shows
+_COLOURS = {"ok": "green", "suspect": "yellow"}
+_WIDTHS = (10, 8, 3 * _BYTES + 1, 22, 24)
+
+
+def print_inspection(console: Console, path: str, found: Inspection) -> None:
+    """Prints the batch: what it is, what is wrong, its fields, its neighbours."""
+    for line in lines(path, found):
+        console.print(line, soft_wrap=True, highlight=False)
+
+
+def lines(path: str, found: Inspection) -> Iterator[Text]:
+    """The lines, with their styles."""
+    colour = _COLOURS.get(found.status, "red")
+    yield Text(printable(path), "bold")
+    yield Text.assemble(title(found) + ": ", (found.status, f"bold {colour}"))
+    if found.problem:
+        yield Text(f"problem: {printable(found.problem)}", colour)
+    for i, cause in enumerate(found.causes):
+        words = "most likely" if i == 0 else "or"
+        yield Text(f"{words} ({cause.certainty}): {printable(cause.text)}", "yellow")
+    if found.mended >= 0:
+        yield Text(f"with that mended {found.mended} records can be read", "green")
+    elif found.causes and found.status != "ok":
+        yield Text("it can't be read by mending that", "red")
+    yield from map(Text, facts(found))
+    yield Text("")
+    names = ("position", "length", "bytes", "field", "value")
+    yield Text("  ".join(map(aligned, names, _WIDTHS)) + "  meaning", "bold")
+    place = FILE
+    for one in found.fields:
+        if one.place != place:
+            place = one.place
+            yield from _payload(found)
+        yield _line(found, one)
+    if found.left_out:
+        yield Text(f"{found.left_out} records more are not shown: --records N shows N of them", "dim")
+
+
+def title(found: Inspection) -> str:
+    """What the batch is, and where."""
+    what = {f.MAGIC_V0: "message", f.MAGIC_V1: "message", f.MAGIC_V2: "record batch"}.get(found.magic)
+    what = "damage" if found.status == "damaged" or what is None else f"{what} of magic {found.magic}"
+    count = "" if found.status == "damaged" else f", {found.records} records"
+    return f"{what} at position {found.position}, {found.size} bytes{count}"
+
+
+def facts(found: Inspection) -> Iterator[str]:
+    """The checksum and the neighbours."""
+    checksum = found.checksum
+    if checksum is not None:
+        verdict = "right" if checksum.is_right else "wrong"
+        numbers = f"stored {checksum.stored:#010x}, computed {checksum.computed:#010x}"
+        covers = f"positions {checksum.begin} to {checksum.end - 1}"
+        yield f"checksum: {checksum.name} of {covers}: {numbers}: {verdict}"
+        if found.magic == f.MAGIC_V2:
+            yield "not covered: baseOffset, batchLength, partitionLeaderEpoch, magic"
+        else:
+            yield "not covered: offset, messageSize"
+    yield f"before: {_neighbour(found.before, 'nothing: it is the first')}"
+    yield f"behind: {_neighbour(found.after, 'nothing: the segment ends')}"
+
+
+def _neighbour(one: Neighbour | None, nothing: str) -> str:
+    if one is None:
+        return nothing
+    sound = "sound" if one.is_sound else "its checksum is wrong"
+    offsets = f"offsets {one.base_offset} to {one.last_offset}"
+    return f"batch at position {one.position}, {one.size} bytes, magic {one.magic}, {offsets}, {sound}"
+
+
+def raw_bytes(found: Inspection, one: Field) -> bytes:
+    """The bytes of a field."""
+    if one.place == FILE:
+        at = one.at - found.position
+        return found.content[at : at + one.size]
+    return (found.payload or b"")[one.at : one.at + one.size]
+
+
+def _line(found: Inspection, one: Field) -> Text:
+    raw = raw_bytes(found, one)
+    is_title = one.level == 1
+    shown = "" if is_title else raw[:_BYTES].hex(" ") + (" …" if len(raw) > _BYTES else "")
+    name = "  " * max(0, one.level - 1) + printable(one.name)
+    cells = (str(one.at), str(one.size), shown, name, printable(one.value))
+    line = Text("  ".join(_cell(cell, width) for cell, width in zip(cells, _WIDTHS, strict=True)))
+    if is_title:
+        line.stylize("bold")
+    else:
+        begin = sum(_WIDTHS[:2]) + 4
+        line.stylize("cyan", begin, begin + _WIDTHS[2])
+    line.append("  " + printable(one.meaning), "dim")
+    if one.problem:
+        line.append(f"  <- {printable(one.problem)}", "bold red")
+    return line
+
+
+def _cell(text: str, width: int) -> str:
+    return aligned(text, width) if width_of(text) <= width else text
+
+
+def _payload(found: Inspection) -> Iterator[Text]:
+    payload = found.payload or b""
+    yield Text("")
+    yield Text(f"the payload, expanded: {len(payload)} bytes; positions below count from its begin", "bold")

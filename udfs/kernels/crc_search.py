@@ -1,0 +1,44 @@
+"""Which byte of a range was changed, by what its checksum is and what it should be.
+
+A checksum is linear: what two messages of one length differ in alone decides what their checksums differ in.
+So that difference is taken back, a byte at a time from the end; where nothing but one byte is left of it, a
+change of that byte explains it. One pass over the size, and no byte of the range is read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from udfs.kernels.checksums import CRC32_POLYNOMIAL, CRC32C_POLYNOMIAL
+from udfs.kernels.jit import kernel
+
+
+def _tables(polynomial: int) -> tuple[np.ndarray, np.ndarray]:
+    """(uint32[256], what a byte becomes; int64[256], the byte by the highest byte of that)."""
+    table = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        table = np.where(table & 1, (table >> 1) ^ np.uint32(polynomial), table >> 1).astype(np.uint32)
+    inverse = np.zeros(256, dtype=np.int64)
+    inverse[table >> 24] = np.arange(256)
+    return table, inverse
+
+
+TABLES = {True: _tables(CRC32C_POLYNOMIAL), False: _tables(CRC32_POLYNOMIAL)}
+
+
+@kernel
+def changed_byte(difference: int, size: int, table: Any, inverse: Any, single: bool) -> tuple[int, int]:
+    """The byte whose change explains a difference of checksums, and the bits of it that were changed.
+
+    ``difference``: of the checksums; ``size``: bytes that they cover; ``table``, ``inverse``: of TABLES;
+    ``single``: whether one bit alone is looked for. The byte counts from the begin; -1 where there is none.
+    """
+    state = difference
+    for k in range(size):
+        low = inverse[state >> 24]
+        state = (((state ^ np.int64(table[low])) << 8) | low) & 0xFFFFFFFF
+        if state < 256 and state != 0 and (not single or state & (state - 1) == 0):
+            return size - 1 - k, state
+    return -1, 0
