@@ -191,7 +191,7 @@ def test_queries_of_the_page_print_what_it_shows(spark: SparkSession, internal: 
     shown = re.findall(
         r"^```sql\n(.*?)^```\n\n```text\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL
     )
-    assert len(shown) == 7
+    assert len(shown) == 11
     assert (SQL / "group_lag_at.sql").read_text() in PAGE.read_text()
     for statement, output in shown:
         assert "\n".join(answer(spark, internal, statement, "table")) + "\n" == output
@@ -199,7 +199,7 @@ def test_queries_of_the_page_print_what_it_shows(spark: SparkSession, internal: 
 
 def test_columns_of_the_page_are_those_of_the_views(ask: Any, spark: SparkSession) -> None:
     sections = re.findall(r"^## `(\w+)`\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(sections) == 6
+    assert len(sections) == 10
     for name, text in sections:
         rows = re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", text, re.MULTILINE)
         fields = spark.table(name).schema.fields

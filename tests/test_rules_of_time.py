@@ -19,10 +19,12 @@ import pytest
 from deltalake import write_deltalake
 
 from kafka_log_lake import connect
+from pipelines import quality_report
 from pipelines.command.settings import Settings
 from pipelines.engine.spark import prepare
 from pipelines.lake.address import table_path
 from pipelines.scan import scan
+from pipelines.views.declared import SESSION_VIEWS
 from tests.support import rule_model_time as model
 from tests.support.answers import same_in_both
 from tests.support.made_tables import SIZE, tables
@@ -219,6 +221,19 @@ def test_anomalies_of_timestamps(ask: Ask, logs: list[Log], future: int, disorde
             for row in found.get((log.topic, log.partition_dir), [])
         }
         assert told == model.anomalies(log, future, disorder), log
+
+
+@pytest.mark.parametrize("view", [view.name for view in SESSION_VIEWS if view.has_defaults])
+def test_no_number_takes_a_view_away(ask: Ask, view: str) -> None:
+    """Offsets, timestamps and partitions at both ends of their types."""
+    ask(f"SELECT * FROM {view}")
+
+
+def test_no_number_takes_the_quality_report_away(random_lake: str, tmp_path: Path) -> None:
+    summary = quality_report.run(Settings(lake=random_lake), output=str(tmp_path))
+    assert {"timestamp_future", "timestamp_units", "timestamp_order"} <= {
+        r.check.name for r in summary.report.failed("warning")
+    }
 
 
 @pytest.mark.parametrize(

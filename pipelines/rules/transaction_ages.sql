@@ -14,6 +14,7 @@
 --   began_ms bigint: Time of its first batch, between the markers around it; null where that is not credible (`batch_times`)
 --   open_ms bigint: now_ms less began_ms
 --   proven_open_ms bigint: For how long it is open at least, by the brokers' clock alone: from its own log append time, else from the marker behind it, to the newest; null where brokers stamped none, or their clocks disagree
+--   broker_ms bigint: The newest credible time by a broker's clock; null without one
 --   now_ms bigint: The time of the log
 --   witness string: Which clock gave it: broker, producer or file
 --   clock_certainty string: How certain it is: certain, likely or unknown
@@ -48,12 +49,12 @@ WITH held_logs AS (
   FROM first_batches f JOIN between_markers m ON m.topic = f.topic AND m.partition = f.partition
     AND m.partition_dir = f.partition_dir AND m.producer_id = f.producer_id AND m.place = f.first_offset AND m.is_start = 1
 ), aged AS (
-  SELECT b.*, c.now_ms, c.witness, c.certainty AS clock_certainty,
+  SELECT b.*, c.broker_ms, c.now_ms, c.witness, c.certainty AS clock_certainty,
     CASE WHEN b.first_ms IS NOT NULL THEN least(greatest(b.first_ms, coalesce(b.before_ms, b.first_ms)),
       coalesce(b.behind_ms, c.now_ms)) END AS began_ms,
     CASE WHEN b.behind_ms >= coalesce(b.before_ms, b.behind_ms) THEN c.broker_ms - b.behind_ms END AS proven_open_ms
   FROM bounded b JOIN log_clocks c ON c.topic = b.topic AND c.partition = b.partition AND c.partition_dir = b.partition_dir
 )
 SELECT topic, partition, partition_dir, producer_id, producer_epoch, first_offset, last_offset, records, outcome_uncertain,
-  began_ms, now_ms - began_ms AS open_ms, proven_open_ms, now_ms, witness, clock_certainty
+  began_ms, now_ms - began_ms AS open_ms, proven_open_ms, broker_ms, now_ms, witness, clock_certainty
 FROM aged

@@ -13,8 +13,9 @@ def creations(view: View) -> Iterator[str]:
     """Statements that create a view: with parameters a table macro, and a view of their defaults."""
     parameters = {one.name: duckdb_type(one.sql_type) for one in view.parameters}
     names = ", ".join(f'"{column.name}"' for column in view.columns)
+    # With the view's name: a parameter of a macro that reads the view may have the name of a column
     typed = ", ".join(
-        f'CAST("{column.name}" AS {duckdb_type(column.sql_type)}) AS "{column.name}"'
+        f'CAST({view.name}."{column.name}" AS {duckdb_type(column.sql_type)}) AS "{column.name}"'
         for column in view.columns
     )
     select = f"SELECT {typed} FROM (\n{view_text(view.select, parameters)}\n) AS {view.name}({names})"

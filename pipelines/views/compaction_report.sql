@@ -4,11 +4,12 @@
 -- (LogCleanerManager.cleanableOffsets)
 -- Parameters:
 --   at_ms bigint DEFAULT NULL: the time, in ms since 1970, that is compared with delete horizons and ages; now if it is not given
---   min_compaction_lag_ms bigint DEFAULT 0: min.compaction.lag.ms of the topic
+--   min_compaction_lag_ms bigint DEFAULT NULL: min.compaction.lag.ms; if it is not given, that of each topic (`log_settings`), else Kafka's default, 0
 -- Columns:
 --   topic string: Topic
 --   partition int: Partition
 --   partition_dir string: Canonical URI of the partition folder
+--   cleanup_policy string: cleanup.policy of the topic: the cleaner takes logs with compact in it alone; null where it is not known
 --   records bigint: Committed records
 --   record_bytes bigint: Their bytes
 --   null_key_records bigint: Records without a key: a compacted topic refuses them, and where they are on disk the cleaner removes them
@@ -29,11 +30,13 @@ WITH stable AS (
   SELECT topic, partition, partition_dir, min(first_offset) AS last_stable_offset
   FROM current_transactions WHERE holds_last_stable_offset GROUP BY topic, partition, partition_dir
 ), aged AS (
-  SELECT *, min_compaction_lag_ms > 0 AND CAST(largest_timestamp_ms AS DECIMAL(38, 0))
-    > CAST(coalesce(at_ms, unix_millis(current_timestamp)) AS DECIMAL(38, 0)) - min_compaction_lag_ms AS is_young
-  FROM segment_times
+  SELECT t.*, s.cleanup_policy, coalesce(min_compaction_lag_ms, s.topic_compaction_lag_ms, 0) > 0
+      AND CAST(t.largest_timestamp_ms AS DECIMAL(38, 0)) > CAST(coalesce(at_ms, unix_millis(current_timestamp)) AS DECIMAL(38, 0))
+        - coalesce(min_compaction_lag_ms, s.topic_compaction_lag_ms, 0) AS is_young
+  FROM segment_times t LEFT JOIN log_settings s ON s.topic = t.topic AND s.partition = t.partition
+    AND s.partition_dir = t.partition_dir
 ), limits AS (
-  SELECT s.topic, s.partition, s.partition_dir, max(CASE WHEN s.is_active THEN s.file_base_offset END) AS active_offset,
+  SELECT s.topic, s.partition, s.partition_dir, max(s.cleanup_policy) AS cleanup_policy, max(CASE WHEN s.is_active THEN s.file_base_offset END) AS active_offset,
     -- the segment of the last stable offset; the first one where that is before it
     coalesce(max(CASE WHEN s.file_base_offset <= t.last_stable_offset THEN s.file_base_offset END),
       CASE WHEN max(t.last_stable_offset) IS NOT NULL THEN min(s.file_base_offset) END) AS open_offset,
@@ -64,7 +67,7 @@ WITH stable AS (
   SELECT topic, partition, segment, position
   FROM published_batches WHERE delete_horizon_ms <= coalesce(at_ms, unix_millis(current_timestamp))
 )
-SELECT v.topic, v.partition, v.partition_dir, count(*) AS records, sum(v.size_bytes) AS record_bytes,
+SELECT v.topic, v.partition, v.partition_dir, u.cleanup_policy, count(*) AS records, sum(v.size_bytes) AS record_bytes,
   count_if(NOT v.has_key) AS null_key_records, count_if(v.has_key AND v.version = 1) AS keys,
   count(v.key) / nullif(CAST(count_if(v.has_key AND v.version = 1) AS DOUBLE), 0) AS versions_per_key,
   CAST(coalesce(max(CASE WHEN v.has_key THEN v.version END), 0) AS BIGINT) AS most_versions,
@@ -81,4 +84,4 @@ FROM judged v
 JOIN uncleanable u ON u.topic = v.topic AND u.partition = v.partition AND u.partition_dir = v.partition_dir
 LEFT JOIN expired e ON e.topic = v.topic AND e.partition = v.partition AND e.segment = v.segment
   AND e.position = v.batch_position
-GROUP BY v.topic, v.partition, v.partition_dir, u.first_uncleanable_offset, u.held_by
+GROUP BY v.topic, v.partition, v.partition_dir, u.cleanup_policy, u.first_uncleanable_offset, u.held_by

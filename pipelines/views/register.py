@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pyspark.sql import SparkSession
 
@@ -13,17 +13,22 @@ from pipelines.lake.address import open_lake, sql_name, sql_table, tables_of
 from pipelines.source.hadoop import default_scheme, open_to_spark
 from pipelines.views.declared import SESSION_VIEWS, VIEWS, needed_names
 from udfs.format.report_tables import READ_BY_VIEWS, REPORT_TABLES
-from udfs.format.schema import TABLES, Table
+from udfs.format.schema import TABLES, Column
 
 
 def permanent_views(schema: str) -> Iterator[str]:
     """SQL statements that create the views in a schema of a catalog, beside the tables.
 
     schema: a quoted name. The statements qualify all names, because temporary views may have the same names.
+    A view of sessions alone has no rows there.
     """
     names = "|".join([*(table.name for table in (*TABLES, *READ_BY_VIEWS)), *(view.name for view in VIEWS)])
+    empty = {view.name: _no_rows(view.columns) for view in SESSION_VIEWS if view.in_session_only}
     for view in VIEWS:
         select = re.sub(rf"\b(FROM|JOIN) ({names})\b", rf"\1 {schema}.\2", view.select)
+        select = re.sub(
+            rf"\b(FROM|JOIN) ({'|'.join(empty)})\b", lambda found: f"{found[1]} ({empty[found[2]]})", select
+        )
         yield from view.statements("", select, f"{schema}.")
 
 
@@ -35,9 +40,9 @@ def add_missing_views(spark: SparkSession, schema: str) -> None:
             spark.sql(statement)
 
 
-def _no_rows(table: Table) -> str:
-    """A SELECT of a table's columns without a row."""
-    nulls = ", ".join(f"CAST(NULL AS {c.sql_type}) AS {sql_name(c.name)}" for c in table.columns)
+def _no_rows(columns: Iterable[Column]) -> str:
+    """A SELECT of these columns without a row."""
+    nulls = ", ".join(f"CAST(NULL AS {c.sql_type}) AS {sql_name(c.name)}" for c in columns)
     return f"SELECT {nulls} WHERE false"
 
 
@@ -58,7 +63,7 @@ def register(spark: SparkSession, lake: str, statement: str = "") -> None:
         spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM {sql_table(address, name)}")
     for table in READ_BY_VIEWS:
         if table.name in needed - tables:
-            spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {table.name} AS {_no_rows(table)}")
+            spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {table.name} AS {_no_rows(table.columns)}")
     text = "\n".join([statement, *(view.select for view in views)]) if statement else ""
     register_functions(spark, text)
     register_internal_topics(spark, text)

@@ -1,9 +1,9 @@
--- Which segments a broker would delete with given settings, why, when, and what holds the others. A broker deletes from
--- the start of a log: first what lies before the log's start, then by size, then by time; a segment waits for those before
+-- Which segments a broker would delete, with given limits or with each topic's own (`log_settings`), why, when, and what
+-- holds the others. A broker deletes from the start of a log: first what lies before the log's start, then by size, then by time; a segment waits for those before
 -- it (UnifiedLog.deleteOldSegments). It deletes nothing that is not on all replicas in sync yet
 -- Parameters:
---   retention_ms bigint DEFAULT 604800000: retention.ms of the topic; -1 for no limit
---   retention_bytes bigint DEFAULT -1: retention.bytes of the topic; -1 for no limit
+--   retention_ms bigint DEFAULT NULL: retention.ms; -1 for no limit; if it is not given, that of each topic, else Kafka's default, 604800000
+--   retention_bytes bigint DEFAULT NULL: retention.bytes; -1 for no limit; if it is not given, that of each topic, else Kafka's default, -1
 --   at_ms bigint DEFAULT NULL: the time in ms since 1970; now if it is not given
 -- Columns:
 --   topic string: Topic
@@ -15,16 +15,25 @@
 --   is_active boolean: The last segment of its log: the broker rolls a new one before it deletes this one, and never deletes an empty one
 --   largest_timestamp_ms bigint: What the segment expires by: its highest timestamp, or the file's modification time where no record has one, or none was decoded
 --   expires_ms bigint: The last millisecond in which time keeps it, or a segment before it that size does not delete; null with no limit of time, where it goes without one, and past 2^63 - 1
+--   limit_ms bigint: retention.ms that was taken
+--   limit_bytes bigint: retention.bytes that was taken
+--   cleanup_policy string: cleanup.policy of the topic; null where it is not known. Without delete in it, only what lies before the log's start goes, unless a limit is given
 --   can_go boolean: The broker deletes it at the given time
 --   freed_by string: Which limit deletes it: log start: the folder began behind it when a later segment was first decoded; size; time; null if it stays
---   held_by string: null if it can go; its own timestamp; an earlier segment: the segment has expired, one before it has not; size: no limit of time, and the log is not over that of size; empty last segment; no limit
-WITH started AS (
+--   held_by string: null if it can go; its own timestamp; an earlier segment: the segment has expired, one before it has not; size: no limit of time, and the log is not over that of size; empty last segment; no limit; cleanup.policy: it has no delete
+WITH limited AS (
+  SELECT t.*, s.cleanup_policy, coalesce(retention_ms, s.topic_retention_ms, 604800000) AS limit_ms,
+    coalesce(retention_bytes, s.topic_retention_bytes, -1) AS limit_bytes,
+    coalesce(retention_ms, retention_bytes) IS NULL AND coalesce(s.cleanup_policy NOT LIKE '%delete%', false) AS keeps_all
+  FROM segment_times t LEFT JOIN log_settings s ON s.topic = t.topic AND s.partition = t.partition
+    AND s.partition_dir = t.partition_dir
+), started AS (
   -- numbers of 38 digits: a broker subtracts in 64 bits, which wrap, and an engine would fail there
   SELECT *, is_active AND length = 0 AS is_empty_last,
     coalesce(next_file_base_offset <= log_start_offset, false) AS is_before_start,
     CASE WHEN next_file_base_offset <= log_start_offset THEN 0 ELSE CAST(length AS DECIMAL(38, 0)) END AS counted_bytes,
     CAST(coalesce(at_ms, unix_millis(current_timestamp)) AS DECIMAL(38, 0)) - largest_timestamp_ms AS unwrapped_age
-  FROM segment_times
+  FROM limited
 ), summed AS (
   SELECT *, sum(counted_bytes) OVER (PARTITION BY topic, partition, partition_dir ORDER BY file_base_offset
       ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS bytes_until,
@@ -33,9 +42,9 @@ WITH started AS (
       WHEN unwrapped_age < -9223372036854775807 - 1 THEN unwrapped_age + 18446744073709551616 ELSE unwrapped_age END AS age_ms
   FROM started
 ), sized AS (
-  SELECT *, NOT is_before_start AND NOT is_empty_last AND retention_bytes >= 0 AND log_bytes >= retention_bytes
-      AND bytes_until <= log_bytes - retention_bytes AS is_over_size,
-    retention_ms >= 0 AND age_ms > retention_ms AS is_expired
+  SELECT *, NOT is_before_start AND NOT is_empty_last AND NOT keeps_all AND limit_bytes >= 0 AND log_bytes >= limit_bytes
+      AND bytes_until <= log_bytes - limit_bytes AS is_over_size,
+    NOT keeps_all AND limit_ms >= 0 AND age_ms > limit_ms AS is_expired
   FROM summed
 ), freed AS (
   SELECT *, min(CASE WHEN is_before_start OR is_over_size OR (is_expired AND NOT is_empty_last) THEN 1 ELSE 0 END) OVER (
@@ -47,12 +56,13 @@ WITH started AS (
   FROM sized
 )
 SELECT topic, partition, partition_dir, segment, file_base_offset, length, is_active, largest_timestamp_ms,
-  CASE WHEN retention_ms >= 0 AND NOT is_before_start AND NOT is_over_size AND largest_until_ms <= 9223372036854775807 - retention_ms
-    THEN largest_until_ms + retention_ms END AS expires_ms,
-  can_go, CASE WHEN is_before_start THEN 'log start' WHEN is_over_size THEN 'size' WHEN can_go THEN 'time' END AS freed_by,
+  CASE WHEN NOT keeps_all AND limit_ms >= 0 AND NOT is_before_start AND NOT is_over_size
+    AND largest_until_ms <= 9223372036854775807 - limit_ms THEN largest_until_ms + limit_ms END AS expires_ms,
+  limit_ms, limit_bytes, cleanup_policy, can_go, CASE WHEN is_before_start THEN 'log start' WHEN is_over_size THEN 'size' WHEN can_go THEN 'time' END AS freed_by,
   CASE WHEN can_go THEN NULL
-    WHEN retention_ms < 0 AND retention_bytes < 0 THEN 'no limit'
+    WHEN keeps_all THEN 'cleanup.policy'
+    WHEN limit_ms < 0 AND limit_bytes < 0 THEN 'no limit'
     WHEN is_empty_last THEN 'empty last segment'
-    WHEN retention_ms < 0 THEN 'size'
+    WHEN limit_ms < 0 THEN 'size'
     WHEN is_expired THEN 'an earlier segment' ELSE 'its own timestamp' END AS held_by
 FROM freed

@@ -97,7 +97,8 @@ def age(log: Log, producer: int, first_offset: int, lost_marker: bool, timeout_m
     ]
     before = max((at for offset, at in markers if offset <= first_offset), default=None)
     behind = min((at for offset, at in markers if offset > first_offset), default=None)
-    credible = [(first_time(b), b) for b, s in starts if is_credible(first_time(b), b, s)]
+    stamped = [(first_time(b), b, s) for b, s in starts]
+    credible = [(at, b) for at, b, s in stamped if at is not None and is_credible(at, b, s)]
     times = [at for at, _ in credible]
     by_broker = [at for at, b in credible if is_by_broker(b)]
     if by_broker:

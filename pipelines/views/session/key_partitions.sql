@@ -11,7 +11,7 @@
 WITH placed AS (
   SELECT r.topic, r.partition, r.offset, p.partitions, kafka_partition(r.key, p.partitions) <> r.partition AS is_elsewhere
   FROM published_records r
-  JOIN (SELECT topic, max(partition) + 1 AS partitions FROM segments GROUP BY topic) p ON p.topic = r.topic
+  JOIN (SELECT topic, least(max(partition), 2147483646) + 1 AS partitions FROM segments GROUP BY topic) p ON p.topic = r.topic
   WHERE r.key IS NOT NULL AND NOT r.is_control
 ), counted AS (
   SELECT topic, partitions, count(*) AS keyed_records, count(*) FILTER (WHERE is_elsewhere) AS elsewhere_records,

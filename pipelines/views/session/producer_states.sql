@@ -1,0 +1,33 @@
+-- What transaction coordinators noted last of each producer id, by cluster (`log_clusters`)
+-- Columns:
+--   cluster string: Topic id of `__transaction_state`, else the log directory of its copy
+--   producer_id bigint: Producer id, of the transactional id now or before
+--   transactional_id string: Transactional id
+--   state string: State of the transactional id
+--   partitions array<struct<topic:string,partitions:array<int>>>: Partitions of its transaction that have no marker yet; null for a producer id that it had before
+--   own_timeout_ms int: Transaction timeout of the producer, milliseconds
+--   start_timestamp timestamp: When the last transaction began
+--   updated_ms bigint: When the state changed
+--   noted_until_ms bigint: The newest timestamp of its partition of `__transaction_state`: what came later is not known
+WITH noted AS (
+  -- the last record of each transactional id, and how far its log goes
+  SELECT l.cluster, t.transactional_id, t.producer_id, t.previous_producer_id, t.state, t.partitions, t.is_tombstone,
+    t.timeout_ms AS own_timeout_ms, t.start_timestamp, unix_millis(t.last_update_timestamp) AS updated_ms,
+    row_number() OVER (PARTITION BY l.cluster, t.log_partition, t.transactional_id
+      ORDER BY t.record_offset DESC, t.segment) AS number,
+    max(unix_millis(t.record_timestamp)) OVER (PARTITION BY l.cluster, t.log_partition) AS noted_until_ms
+  FROM transaction_states t JOIN log_clusters l ON l.topic = '__transaction_state'
+    AND l.internal_topic = '__transaction_state' AND l.partition = t.log_partition
+    AND l.partition_dir = regexp_replace(t.segment, '/[^/]*$', '')
+  WHERE t.error IS NULL
+), states AS (
+  SELECT cluster, producer_id, transactional_id, state, partitions, own_timeout_ms, start_timestamp, updated_ms, noted_until_ms
+  FROM noted WHERE number = 1 AND NOT is_tombstone
+  UNION ALL
+  SELECT cluster, previous_producer_id, transactional_id, state, NULL, own_timeout_ms, start_timestamp, updated_ms, noted_until_ms
+  FROM noted WHERE number = 1 AND NOT is_tombstone AND previous_producer_id >= 0 AND previous_producer_id <> producer_id
+), numbered AS (
+  SELECT *, row_number() OVER (PARTITION BY cluster, producer_id ORDER BY updated_ms DESC, transactional_id) AS rank FROM states
+)
+SELECT cluster, producer_id, transactional_id, state, partitions, own_timeout_ms, start_timestamp, updated_ms, noted_until_ms
+FROM numbered WHERE rank = 1

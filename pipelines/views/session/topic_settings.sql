@@ -1,0 +1,32 @@
+-- The settings of topics that the metadata log of a KRaft cluster has: the last value of each, of topics that are not
+-- deleted, and the defaults that were set for all brokers at run time. Brokers' own files (server.properties) are in no
+-- log, and what a snapshot replaced before the log was decoded is not here
+-- Columns:
+--   cluster string: Log directory of the copy of `__cluster_metadata` (`log_clusters`)
+--   topic string: Topic; null for a default of all topics
+--   setting string: Name of the setting, as topics have it
+--   value string: Its value
+--   record_offset bigint: Offset of the record in the metadata log
+WITH changes AS (
+  SELECT l.cluster, c.record_offset, c.segment, c.name, get_json_object(c.record, '$.resourceType') AS resource_type,
+    get_json_object(c.record, '$.resourceName') AS resource_name, get_json_object(c.record, '$.name') AS named,
+    get_json_object(c.record, '$.value') AS value, get_json_object(c.record, '$.topicId') AS topic_id
+  FROM cluster_metadata c JOIN log_clusters l ON l.topic = '__cluster_metadata' AND l.internal_topic = '__cluster_metadata'
+    AND l.partition_dir = regexp_replace(c.segment, '/[^/]*$', '')
+  WHERE c.name IN ('ConfigRecord', 'TopicRecord', 'RemoveTopicRecord')
+), deleted AS (
+  SELECT t.cluster, t.named AS topic, max(r.record_offset) AS deleted_offset
+  FROM changes t JOIN changes r ON r.cluster = t.cluster AND r.topic_id = t.topic_id AND r.name = 'RemoveTopicRecord'
+  WHERE t.name = 'TopicRecord'
+  GROUP BY t.cluster, t.named
+), numbered AS (
+  SELECT *, row_number() OVER (PARTITION BY cluster, resource_type, resource_name, named
+    ORDER BY record_offset DESC, segment) AS number
+  FROM changes WHERE name = 'ConfigRecord' AND (resource_type = '2' OR (resource_type = '4' AND resource_name = ''))
+)
+SELECT n.cluster, CASE WHEN n.resource_type = '2' THEN n.resource_name END AS topic,
+  CASE WHEN n.resource_type = '2' THEN n.named
+    WHEN n.named = 'log.cleaner.min.compaction.lag.ms' THEN 'min.compaction.lag.ms'
+    WHEN n.named LIKE 'log.%' THEN substring(n.named, 5) ELSE n.named END AS setting, n.value, n.record_offset
+FROM numbered n LEFT JOIN deleted d ON d.cluster = n.cluster AND d.topic = n.resource_name AND n.resource_type = '2'
+WHERE n.number = 1 AND n.value IS NOT NULL AND n.record_offset > coalesce(d.deleted_offset, -1)

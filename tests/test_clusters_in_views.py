@@ -1,0 +1,195 @@
+"""The views go by what coordinators and controllers noted: how transactions ended, what was set for topics.
+
+And a lake with the logs of two clusters does not mix them.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from kafka_log_lake import connect
+from pipelines.command.settings import Settings
+from tests.support import as_command
+from tests.support.logs import batch, data, put
+from tests.support.segment_maker import CONTROL, TRANSACTIONAL, Batch, Record
+
+Ask = Callable[[str], list[dict[str, Any]]]
+
+NOW = 1_700_000_000_000
+MINUTE, HOUR = 60_000, 3_600_000
+ONGOING, COMPLETE_COMMIT = 1, 4
+
+
+def marker(base: int, at: int, producer: int = 99) -> bytes:
+    record = Record(key=struct.pack(">hh", 0, 1), value=struct.pack(">hi", 0, 1))
+    flags = TRANSACTIONAL | CONTROL
+    return Batch((record,), base_offset=base, flags=flags, producer_id=producer, base_timestamp=at).encode()
+
+
+def text(value: bytes) -> bytes:
+    return struct.pack(">h", len(value)) + value
+
+
+def state(producer: int, status: int, topic: bytes | None, at: int, timeout: int = HOUR) -> Record:
+    """A record of __transaction_state, version 0; topic: partition 0 of it is in the transaction."""
+    value = struct.pack(">hqhib", 0, producer, 0, timeout, status)
+    value += (
+        struct.pack(">i", 0)
+        if topic is None
+        else struct.pack(">i", 1) + text(topic) + struct.pack(">ii", 1, 0)
+    )
+    return Record(
+        key=struct.pack(">h", 0) + text(b"id-%d" % producer), value=value + struct.pack(">qq", at, NOW)
+    )
+
+
+def noted(*records: tuple[int, Record]) -> list[bytes]:
+    """Batches of one record, each at its time."""
+    made = enumerate(records)
+    return [Batch((record,), base_offset=i, base_timestamp=at).encode() for i, (at, record) in made]
+
+
+def compact(value: bytes) -> bytes:
+    return bytes([len(value) + 1]) + value
+
+
+def setting(resource: int, name: bytes, key: bytes, value: bytes | None) -> Record:
+    """A ConfigRecord of the metadata log; resource: 2 a topic, 4 a broker."""
+    stored = b"\0" if value is None else compact(value)
+    return Record(value=b"\x01\x04\x00" + bytes([resource]) + compact(name) + compact(key) + stored + b"\0")
+
+
+def topic_made(name: bytes, number: int) -> Record:
+    return Record(value=b"\x01\x02\x00" + compact(name) + bytes([number] * 16) + b"\0")
+
+
+def topic_removed(number: int) -> Record:
+    return Record(value=b"\x01\x09\x00" + bytes([number] * 16) + b"\0")
+
+
+def commit(offset: int) -> Record:
+    """Group g has committed an offset of t-0."""
+    key = struct.pack(">h", 1) + text(b"g") + text(b"t") + struct.pack(">i", 0)
+    return Record(key=key, value=struct.pack(">hqihq", 3, offset, 0, 0, NOW))
+
+
+def write_first_cluster(logs: Path) -> None:
+    later = batch(1, 1, base_timestamp=NOW + 30 * MINUTE)
+    for producer, topic in ((1, "ongoing"), (2, "overdue"), (5, "unknown")):
+        path = put(logs / f"{topic}-0", 0, data(0, producer, base_timestamp=NOW), later)
+        os.utime(path, ((NOW + 30 * MINUTE) / 1000,) * 2)
+    behind = (marker(1, NOW + 5 * MINUTE), marker(2, NOW + 30 * MINUTE))
+    for producer, topic in ((3, "ended"), (4, "ended-later")):
+        put(logs / f"{topic}-0", 0, data(0, producer, base_timestamp=NOW), *behind)
+    put(
+        logs / "__transaction_state-0",
+        0,
+        *noted(
+            (NOW, state(1, ONGOING, b"ongoing", NOW)),
+            (NOW, state(2, ONGOING, b"overdue", NOW, timeout=MINUTE)),
+            (NOW + MINUTE, state(3, COMPLETE_COMMIT, None, NOW + MINUTE)),
+            (NOW + 40 * MINUTE, state(4, COMPLETE_COMMIT, None, NOW + 40 * MINUTE)),
+        ),
+    )
+    settings = (
+        topic_made(b"short", 7),
+        setting(2, b"short", b"retention.ms", b"5"),
+        setting(2, b"short", b"retention.ms", b"1000"),
+        topic_made(b"again", 8),
+        setting(2, b"again", b"retention.ms", b"1000"),
+        topic_removed(8),
+        topic_made(b"again", 9),
+        setting(2, b"compacted", b"cleanup.policy", b"compact"),
+        setting(2, b"compacted", b"min.compaction.lag.ms", b"7200000"),
+        setting(2, b"unset", b"retention.bytes", b"1"),
+        setting(2, b"unset", b"retention.bytes", None),
+        setting(2, b"odd", b"retention.ms", b"99999999999999999999"),
+        setting(4, b"", b"log.retention.bytes", b"200"),
+    )
+    put(logs / "__cluster_metadata-0", 0, Batch(settings).encode())
+    for topic in ("short", "again", "compacted", "unset", "odd"):
+        put(logs / f"{topic}-0", 0, batch(0, 1), batch(1, 1))
+        put(logs / f"{topic}-0", 2, batch(2, 1))
+
+
+def write_group(logs: Path, records: int, committed: int) -> None:
+    put(logs / "t-0", 0, batch(0, records))
+    put(logs / "__consumer_offsets-3", 0, *noted((NOW, commit(committed))))
+
+
+@pytest.fixture(scope="module")
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
+    folder = tmp_path_factory.mktemp("clusters")
+    logs, lake = folder / "logs", str(folder / "lake")
+    write_first_cluster(logs / "one")
+    write_group(logs / "one", 9, 4)
+    write_group(logs / "two", 3, 1)
+    as_command.decode(cast("Any", None), Settings(source=(str(logs),), lake=lake))  # needs no Spark
+    database = connect(lake)
+    return lambda statement: database.sql(statement).to_arrow_table().to_pylist()
+
+
+def test_the_coordinator_decides_which_transactions_hang(ask: Ask) -> None:
+    rows = ask("SELECT * FROM hanging_transactions")
+    found = {
+        row["topic"]: (row["certainty"], row["transactional_id"], row["coordinator_state"]) for row in rows
+    }
+    assert found == {
+        "overdue": ("unknown", "id-2", "Ongoing"),
+        "ended": ("certain", "id-3", "CompleteCommit"),
+        "ended-later": ("unknown", "id-4", "CompleteCommit"),
+        "unknown": ("likely", None, None),
+    }
+    commands = {
+        row["topic"]: (row["check_command"].partition("9092 ")[2], row["abort_command"] is not None)
+        for row in rows
+    }
+    assert commands["ended"] == ("describe --transactional-id 'id-3'", True)
+    assert commands["unknown"] == ("find-hanging --topic 'unknown' --partition 0", False)
+    starts = {row["topic"]: row["coordinator_start"] for row in rows}
+    assert starts["overdue"].timestamp() * 1000 == NOW
+
+
+def test_retention_goes_by_the_settings_of_each_topic(ask: Ask) -> None:
+    def limits(arguments: str = "") -> dict[str, tuple[int, int, str | None]]:
+        rows = ask(f"SELECT * FROM retention_report({arguments}) WHERE file_base_offset = 0")
+        return {row["topic"]: (row["limit_ms"], row["limit_bytes"], row["held_by"]) for row in rows}
+
+    week = 7 * 24 * HOUR
+    found = limits(f"at_ms => {NOW + 2000}")
+    assert found["short"] == (1000, 200, None)
+    assert found["again"] == (week, 200, "its own timestamp")  # deleted and made again
+    assert found["unset"] == found["odd"] == (week, 200, "its own timestamp")
+    assert found["compacted"] == (week, 200, "cleanup.policy")
+    given = limits(f"at_ms => {NOW + 2000}, retention_ms => 1, retention_bytes => -1")
+    assert {given[topic] for topic in ("short", "again", "compacted")} == {(1, -1, None)}
+
+
+def test_compaction_goes_by_the_lag_of_each_topic(ask: Ask) -> None:
+    columns = "topic, cleanup_policy, first_uncleanable_offset, held_by"
+    where = "WHERE topic IN ('compacted', 'short')"
+    rows = ask(f"SELECT {columns} FROM compaction_report(at_ms => {NOW + HOUR}) {where}")
+    found = {row.pop("topic"): tuple(row.values()) for row in rows}
+    assert found == {
+        "compacted": ("compact", 0, "min.compaction.lag.ms"),
+        "short": (None, 2, "active segment"),
+    }
+    (row,) = ask(
+        "SELECT held_by FROM compaction_report(min_compaction_lag_ms => 0) WHERE topic = 'compacted'"
+    )
+    assert row["held_by"] == "active segment"
+
+
+def test_a_group_of_one_name_is_another_one_in_each_cluster(ask: Ask) -> None:
+    rows = ask("SELECT * FROM group_lag_at('g', TIMESTAMP '2030-01-01 00:00:00Z')")
+    found = {
+        row["cluster"].rpartition("/")[2]: (row["committed_offset"], row["end_offset"], row["lag"])
+        for row in rows
+    }
+    assert found == {"one": (4, 9, 5), "two": (1, 3, 2)}
