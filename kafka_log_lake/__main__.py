@@ -19,7 +19,7 @@ from pipelines.command.settings import nearest
 
 # The packages of the wheel's extras
 _OF_EXTRAS = (
-    *("pyspark", "py4j", "delta", "deltalake", "duckdb", "sqlglot", "jinja2", "markupsafe", "vl_convert"),
+    *("pyspark", "py4j", "delta", "deltalake", "duckdb", "jinja2", "markupsafe", "vl_convert"),
 )
 
 
