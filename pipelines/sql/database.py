@@ -44,7 +44,8 @@ def connect(lake: str, at: str | None = None) -> duckdb.DuckDBPyConnection:
     it left, or a time (ISO 8601, UTC where it has no zone; or ms since 1970); None for now. Answers are of
     that one state, whatever runs write later: ``connect`` again for what they wrote. Only the lake's files
     can be reached, and the configuration is locked: take results as ``.df()`` (pandas), ``.pl()`` (Polars) or
-    ``.to_arrow_table()``. ``offset`` is a reserved word of DuckDB: write ``"offset"`` or ``r.offset``. Raises a UserError for what is no lake and for a state that is not there.
+    ``.to_arrow_table()``. ``offset`` is a reserved word of DuckDB: write ``"offset"`` or ``r.offset``.
+    Raises a UserError for what is no lake and for a state that is not there.
     """
     return open_database(lake, at=at)
 
