@@ -171,7 +171,7 @@ def test_the_whole_sql_of_duckdb_is_there(lake: str) -> None:
             "error: SQL: Conversion Error: Could not convert",
         ),
         ("SELECT crc32c(1)", "error: SQL: Binder Error: No function matches"),
-        ("SELECT 'open", "error: SQL: Parser Error: unterminated quoted string"),
+        ("SELECT 'open", "error: SQL: Parser Error: unterminated string literal"),
     ],
 )
 def test_wrong_statements_are_one_line(

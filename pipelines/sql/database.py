@@ -98,11 +98,16 @@ def _database(
     database.execute("SET enable_external_access = false")
     database.execute("SET TimeZone = 'UTC'")
     for name, table in tables.items():
+        if table.rows is not None:
+            database.register("rows", table.rows)
+            database.execute(f'CREATE TABLE "{name}" AS FROM rows')
+            database.unregister("rows")
+            continue
         if not table.files:
             rows = _no_rows(table.declared)
         elif is_object_store(address):
-            database.register(f"objects_{name}", _dataset(table_path(address, name), table))
-            rows = _columns(table.declared, f"objects_{name}")
+            database.register(f"rows_of_{name}", _dataset(table_path(address, name), table))
+            rows = _columns(table.declared, f"rows_of_{name}")
         else:
             # A path of the lake may hold what DuckDB takes for a pattern, and may not name partitions
             _link_files(Path(folder, name), table_path(address, name), table.files)

@@ -16,6 +16,8 @@ from deltalake.exceptions import DeltaError
 
 from pipelines.command.errors import UserError, one_line
 from pipelines.lake.published import published_tables
+from pipelines.source.delta import read_rows
+from udfs.format.report_tables import REPORT_TABLES
 from udfs.format.schema import Table
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"  # a null in the name of a folder, for DuckDB too
@@ -26,11 +28,13 @@ class OpenTable:
     """One version of a table.
 
     files: path -> a data file below the table's folder. The path is one with folders of partition values, as
-    DuckDB reads them: the values are those of the log, wherever the file lies.
+    DuckDB reads them: the values are those of the log, wherever the file lies. rows: those of a small table
+    instead; a column that is not there yet, because an earlier release made the table, is null.
     """
 
     declared: Table
     files: dict[str, str]
+    rows: pa.Table | None = None
 
 
 def open_tables(address: str, tables: Iterable[Table], at: str | None) -> dict[str, OpenTable]:
@@ -51,9 +55,8 @@ def _opened(table: DeltaTable, declared: Table) -> OpenTable:
         raise UserError(
             f"the table {declared.name} has features of a newer Delta protocol: use --engine spark"
         )
-    missing = {column.name for column in declared.columns} - {field.name for field in table.schema().fields}
-    if missing:
-        raise UserError(f"the table {declared.name} has no column {min(missing)}: use --engine spark")
+    if declared in REPORT_TABLES:
+        return OpenTable(declared, {}, _rows(table, declared))
     actions = pa.table(table.get_add_actions(flatten=True))
     files = actions.column("path").to_pylist()
     values = [actions.column(f"partition.{name}").to_pylist() for name in declared.partitioned_by]
@@ -65,3 +68,10 @@ def _opened(table: DeltaTable, declared: Table) -> OpenTable:
         )
         paths[f"{folders}{number}.parquet"] = file
     return OpenTable(declared, paths)
+
+
+def _rows(table: DeltaTable, declared: Table) -> pa.Table:
+    schema, there = declared.arrow_schema(), {field.name for field in table.schema().fields}
+    found = read_rows(table, schema, [name for name in schema.names if name in there])
+    columns = [found[f.name] if f.name in there else pa.nulls(len(found), f.type) for f in schema]
+    return pa.table(columns, schema=schema)
