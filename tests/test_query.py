@@ -301,7 +301,7 @@ def test_spark_only_reads_by_its_own_plan(
         "LATERAL (SELECT r.offset AS x) s",
         "SELECT * FROM (SELECT topic, partition FROM records) PIVOT (count(*) FOR partition IN (0, 1))",
         "SELECT * FROM VALUES (1, 2) t(a, b) UNPIVOT (v FOR k IN (a, b))",
-        "SELECT /*+ BROADCAST(r) */ transform(headers, h -> h.key) FROM records r TABLESAMPLE (10 ROWS)",
+        "SELECT /*+ BROADCAST(r) */ transform(headers, h -> h.key) FROM records TABLESAMPLE (10 ROWS) r",
         "SELECT DISTINCT topic FROM records DISTRIBUTE BY topic SORT BY topic",
         "SELECT * FROM retention_report(retention_ms => 5)",
         "SELECT offset, status FROM (SELECT 1 AS offset, x'00' AS v), LATERAL kafka_batches(v)",

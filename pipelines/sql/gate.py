@@ -24,7 +24,7 @@ _QUERIES = _words(
     """
     Aggregate AsOfJoin CTERelationDef CTERelationRef Deduplicate Distinct Except Expand Filter Generate
     GlobalLimit Intersect Join LateralJoin LimitAll LocalLimit LocalRelation NearestByJoin Offset
-    OneRowRelation ParameterizedQuery Pivot Project Range Repartition RepartitionByExpression
+    OneRowRelation ParameterizedQuery PipeOperator Pivot Project Range Repartition RepartitionByExpression
     ResolvedInlineTable Sample Sort SubqueryAlias Tail TimeTravelRelation RelationTimeTravel Transpose Union
     UnionLoop UnionLoopRef UnresolvedHaving UnresolvedHint UnresolvedInlineTable UnresolvedRelation
     UnresolvedSubqueryColumnAliases UnresolvedTVFAliases UnresolvedTableValuedFunction UnresolvedWith
