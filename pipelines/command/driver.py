@@ -232,7 +232,7 @@ def _walked(plan: Any) -> Iterator[PlanNode]:
         if name not in known:
             known[name] = (logical.isInstance(node), product.isInstance(node), collection.isInstance(node))
         is_plan, has_fields, has_items = known[name]
-        kind = name.rpartition(".")[2]
+        kind = name.rpartition(".")[2].rstrip("$")
         yield PlanNode(kind, is_plan, _function(kind, node))
         if kind != "Literal" and (has_fields or has_items):
             parts = node.iterator() if has_items else node.productIterator()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -58,7 +58,7 @@ def _opened(table: DeltaTable, declared: Table) -> OpenTable:
     if declared in REPORT_TABLES:
         return OpenTable(declared, {}, _rows(table, declared))
     actions = pa.table(table.get_add_actions(flatten=True))
-    files = actions.column("path").to_pylist()
+    files = [unquote(path) for path in actions.column("path").to_pylist()]  # as Delta escapes them
     values = [actions.column(f"partition.{name}").to_pylist() for name in declared.partitioned_by]
     paths = {}
     for number, (file, *own) in enumerate(zip(files, *values, strict=True)):
