@@ -18,9 +18,7 @@ from pipelines.command.options import exit_code_of, program_parser
 from pipelines.command.settings import nearest
 
 # The packages of the wheel's extras
-_OF_EXTRAS = (
-    *("pyspark", "py4j", "delta", "deltalake", "duckdb", "sqlglot", "jinja2", "markupsafe", "vl_convert"),
-)
+_OF_EXTRAS = (*("pyspark", "py4j", "delta", "deltalake", "duckdb", "jinja2", "markupsafe", "vl_convert"),)
 
 
 def _named(word: str) -> Command:

@@ -1,7 +1,8 @@
-"""``python -m pipelines.query --lake L "SELECT ..."``: runs one SQL statement over a lake.
+"""``python -m pipelines.query --lake L "SELECT ..."``: runs one SQL statement over a lake, and only reads.
 
-DuckDB answers in this process what it is known to answer as Spark does (``pipelines.engine``), Spark all
-else: that takes the start of a JVM. Names are checked before either starts.
+Where this machine reads the lake, DuckDB answers in this process, in its own SQL (``pipelines.sql.duck``).
+``--engine spark`` is Spark's SQL, which takes the start of a JVM; it is the default in a session or a cluster
+that is configured elsewhere, and for lakes that Spark alone reaches.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -23,11 +25,10 @@ from pipelines.command.errors import UserError
 from pipelines.command.options import run_command
 from pipelines.command.settings import LakeSettings
 from pipelines.command.terminal import counted_noun, room_of_lines
-from pipelines.engine import answer as without_java
-from pipelines.engine.files import CSV, check_output, write_csv, write_parquet
 from pipelines.source.uris import local_path
-from pipelines.sql.errors import Unsupported
-from pipelines.views.statements import only_reads, refuse_changes_on_s3
+from pipelines.sql import duck
+from pipelines.sql.database import open_database
+from pipelines.sql.files import CSV, check_output, write_csv, write_parquet
 from udfs.source.store import canonical, is_object_store
 
 logger = logging.getLogger("pipelines.query")  # under "python -m" its own name is another
@@ -47,41 +48,60 @@ def run(
     output: str | None = None,
     writes: str = "refuse",
     engine: str = "auto",
+    at: str | None = None,
 ) -> None:
     """Prints the result of one statement, or writes it to a file.
 
     full: whether long values are printed whole. output: the file, .csv or .parquet. writes: "allow" runs a
-    statement that writes. engine: duckdb, spark, or auto for DuckDB wherever it is known to give Spark's
-    rows. Raises a UserError for a wrong statement, one that writes though it may not, or on S3,
-    or a file that can't be written.
+    statement that writes, in Spark. engine: duckdb, spark, or auto. at: an earlier state of the lake: a run
+    or a time. Raises a UserError for a wrong statement, one that writes though it may not, or on S3, or a
+    file that can't be written.
     """
     lake = settings.require_lake()
-    if writes == "refuse" and not only_reads(statement):
-        raise UserError("query only reads; for upkeep of the tables add --writes allow")
-    refuse_changes_on_s3(lake, statement)
     give = _Printed(format, room_of_lines(full)) if output is None else _Written(output, lake)
-    try:
-        _check_place(lake)
-        give(
-            partial(without_java.answer, lake, statement, cores=settings.cores, is_asked=engine != "spark"),
-            partial(without_java.arrow, lake, statement, settings.cores, engine != "spark"),
-        )
+    if choose_engine(engine, lake, writes, at) == "duckdb":
+
+        def in_duckdb(run_in: Callable[..., Any], **options: Any) -> Any:
+            """What ``run_in`` gives in a database with what the statement names.
+
+            If a name is not there it is run again among all names, of which DuckDB gives the nearest.
+            """
+            try:
+                return run_in(open_database(lake, statement, settings.cores, at), statement, **options)
+            except duck.UnknownName:
+                return run_in(open_database(lake, "", settings.cores, at), statement, **options)
+
+        give(partial(in_duckdb, duck.answer), partial(in_duckdb, duck.arrow))
         return
-    except Unsupported as reason:
-        if engine == "duckdb":
-            raise UserError(
-                f"DuckDB is not known to answer this as Spark does: {reason}; use --engine spark"
-            ) from None
-        if engine == "auto" and not _is_elsewhere():  # a cluster's user has requested Spark
-            logger.info("Spark answers, which takes longer; not done by DuckDB: %s", reason)
     from pipelines.command.session import session  # imports Spark, which the other engine does not need
-    from pipelines.engine import spark as with_spark
+    from pipelines.sql import spark as with_spark
+    from pipelines.sql.gate import check_reads, refuse_changes_on_s3
+    from pipelines.sql.spark import one_line_errors
 
     with session(settings) as spark:
+        with one_line_errors(spark):
+            if writes == "allow":
+                refuse_changes_on_s3(spark, lake, statement)
+            else:
+                check_reads(spark, statement)
         give(
             partial(with_spark.answer, spark, lake, statement),
             partial(with_spark.arrow, spark, lake, statement),
         )
+
+
+def choose_engine(engine: str, lake: str, writes: str = "refuse", at: str | None = None) -> str:
+    """Which engine runs statements: duckdb or spark. Raises a UserError for one that can't do it."""
+    is_here = local_path(lake) is not None or is_object_store(canonical(lake))
+    if engine == "auto":
+        engine = "spark" if writes == "allow" or not is_here or _is_elsewhere() else "duckdb"
+    if engine == "spark" and at is not None:
+        raise UserError("--at needs --engine duckdb")
+    if engine == "duckdb" and writes == "allow":
+        raise UserError("DuckDB only reads: --writes allow needs --engine spark")
+    if engine == "duckdb" and not is_here:
+        raise UserError(f"DuckDB reads no lake at {lake}: use --engine spark")
+    return engine
 
 
 class _Printed:
@@ -107,14 +127,6 @@ class _Written:
         else:
             rows = write_parquet(self._path, *arrow())
         logger.info("%s written to %s", counted_noun(rows, "row"), self._path)
-
-
-def _check_place(lake: str) -> None:
-    """Raises Unsupported where this process may not know all files, or all names."""
-    if local_path(lake) is None and not is_object_store(canonical(lake)):
-        raise Unsupported("a lake that is in no local folder and no object store")
-    if _is_elsewhere():
-        raise Unsupported("a session or a cluster that is configured elsewhere")
 
 
 def _is_elsewhere() -> bool:

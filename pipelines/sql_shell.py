@@ -1,8 +1,8 @@
 """``python -m pipelines.sql_shell --lake L``: a SQL shell on the tables, views and functions of a lake.
 
 A statement ends with ``;`` and may go over several lines. It reads from a terminal, with the keys and the
-history of readline and with names completed by Tab, or statements from a pipe. Spark's own ``spark-sql``
-cannot hold functions in Python.
+history of readline and with names completed by Tab, or statements from a pipe. DuckDB runs them in this
+process; with ``--engine spark`` Spark does, whose own ``spark-sql`` cannot hold functions in Python.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 if not __package__:  # spark-submit puts pipelines/ on sys.path; the imports need its parent
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from pyspark.sql import SparkSession
-
 from pipelines.command.commands import SQL
-from pipelines.command.driver import driver_of
 from pipelines.command.errors import JobError, RunFailed, UserError, one_line
 from pipelines.command.options import run_command
-from pipelines.command.session import session
 from pipelines.command.settings import LakeSettings
 from pipelines.command.terminal import counted_noun, printable, room_of_lines
-from pipelines.engine.spark import prepare, results
-from pipelines.lake.address import open_lake, tables_of
-from pipelines.source.hadoop import default_scheme
+from pipelines.query import choose_engine
+from pipelines.sql import duck
+from pipelines.sql.database import open_database
+from pipelines.sql.statements import has_code, split_statements
 from pipelines.views.declared import SESSION_VIEWS
-from pipelines.views.statements import has_code, refuse_changes_on_s3, split_statements
 from udfs.format.schema import SEGMENTS, TABLES
 from udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _PROMPT, _GOES_ON = "sql> ", "...> "
 _LEAVE = ("exit", "quit")
@@ -56,9 +56,10 @@ def banner(tables: Iterable[str], width: int) -> str:
     return "\n".join([*blocks, "try", *(f"        {query}" for query in QUERIES), _KEYS])
 
 
-def read_statements(read: Callable[[str], str]) -> Iterator[str]:
+def read_statements(read: Callable[[str], str], has_escapes: bool = False) -> Iterator[str]:
     """Statements, as they are completed by the lines that ``read(prompt)`` gives, until it raises EOFError.
 
+    has_escapes: see ``split_statements``.
     Ctrl-C while a statement is typed drops what was typed.
     """
     text = ""
@@ -71,7 +72,7 @@ def read_statements(read: Callable[[str], str]) -> Iterator[str]:
             continue
         except EOFError:
             break
-        statements, text = split_statements(text)
+        statements, text = split_statements(text, has_escapes)
         if not has_code(text) and "/*" not in text:
             text = ""
         yield from filter(has_code, statements)
@@ -86,18 +87,75 @@ def _line_of_pipe(prompt: str) -> str:
     return line.rstrip("\n")
 
 
-def _set_up_terminal(spark: SparkSession) -> None:
+class Shell(Protocol):
+    """What runs statements. words: names that Tab completes; tables: those of the lake."""
+
+    words: set[str]
+    tables: list[str]
+
+    def lines(self, statement: str) -> Iterator[str]:
+        """Lines that print the result of a statement."""
+
+    def cancel(self) -> None:
+        """Stops the statement that is running."""
+
+
+class DuckShell:
+    """Statements in DuckDB. What they make in memory (tables, views, macros) ends with the shell."""
+
+    def __init__(self, settings: LakeSettings, at: str | None) -> None:
+        self._database = open_database(settings.require_lake(), threads=settings.cores, at=at)
+        found = self._database.sql("SELECT table_name, column_name FROM duckdb_columns() WHERE NOT internal")
+        columns = found.fetchall()
+        views = {view.name for view in SESSION_VIEWS}
+        self.tables = sorted({table for table, _ in columns} - views)
+        self.words = {name for pair in columns for name in pair}
+
+    def lines(self, statement: str) -> Iterator[str]:
+        return duck.answer(self._database, statement, "table", room_of_lines(), duck.IN_MEMORY)
+
+    def cancel(self) -> None:
+        self._database.interrupt()
+
+
+class SparkShell:
+    """Statements in Spark."""
+
+    def __init__(self, spark: SparkSession, lake: str) -> None:
+        from pipelines.lake.address import open_lake, tables_of
+        from pipelines.source.hadoop import default_scheme
+        from pipelines.sql.spark import prepare
+
+        prepare(spark, lake)
+        self._spark, self._lake = spark, lake
+        self.tables = [table.name for table in tables_of(open_lake(lake, default_scheme(spark)))]
+        views = (view.name for view in SESSION_VIEWS if view.has_defaults)
+        relations = [*(table.name for table in TABLES), *views]
+        self.words = {column for name in relations for column in spark.table(name).columns} | {*relations}
+
+    def lines(self, statement: str) -> Iterator[str]:
+        from pipelines.sql.gate import refuse_changes_on_s3
+        from pipelines.sql.spark import one_line_errors, results
+
+        with one_line_errors(self._spark):
+            refuse_changes_on_s3(self._spark, self._lake, statement)
+        return results(self._spark, statement, "table", room_of_lines())
+
+    def cancel(self) -> None:
+        from pipelines.command.driver import driver_of
+
+        driver_of(self._spark).cancel()
+
+
+def _set_up_terminal(words: set[str]) -> None:
     """Line editing with history of this session alone, and completion of the names that are known."""
     with suppress(ImportError):  # a Python without readline has plain input
         import readline
 
-        views = (view.name for view in SESSION_VIEWS if view.has_defaults)
-        relations = [*(table.name for table in TABLES), *views]
-        words = {column for name in relations for column in spark.table(name).columns}
-        words |= {*relations, *(one.name for one in FUNCTIONS), *(one.name for one in TABLE_FUNCTIONS)}
+        known = words | {*(one.name for one in FUNCTIONS), *(one.name for one in TABLE_FUNCTIONS)}
 
         def complete(text: str, state: int) -> str | None:
-            found = sorted(word for word in words if word.lower().startswith(text.lower()))
+            found = sorted(word for word in known if word.lower().startswith(text.lower()))
             return found[state] if text and state < len(found) else None
 
         readline.set_completer(complete)
@@ -105,17 +163,16 @@ def _set_up_terminal(spark: SparkSession) -> None:
         readline.parse_and_bind("tab: complete")
 
 
-def run_statement(spark: SparkSession, lake: str, statement: str) -> bool:
+def run_statement(shell: Shell, statement: str) -> bool:
     """Prints the result of one statement, or one line that says why there is none; whether it has one.
 
     Ctrl-C stops the statement, and on a terminal not the shell.
     """
     try:
-        refuse_changes_on_s3(lake, statement)
-        for line in results(spark, statement, "table", room_of_lines()):
+        for line in shell.lines(statement):
             print(line)
     except KeyboardInterrupt:
-        driver_of(spark).cancel()
+        shell.cancel()
         if not sys.stdin.isatty():
             raise
         print("interrupted", file=sys.stderr)
@@ -131,23 +188,31 @@ def run_statement(spark: SparkSession, lake: str, statement: str) -> bool:
     return True
 
 
-def run(settings: LakeSettings) -> None:
+def run(settings: LakeSettings, engine: str = "auto", at: str | None = None) -> None:
     """Runs statements until the input ends. Raises a RunFailed if one of those from a pipe failed."""
     lake = settings.require_lake()
     if "://" not in lake and not Path(lake.removeprefix("file:"), SEGMENTS.name, "_delta_log").is_dir():
         raise UserError(f"there is no lake at {lake}: run `make run`, or name one: make sql LAKE=folder")
-    interactive = sys.stdin.isatty()
+    if choose_engine(engine, lake, at=at) == "duckdb":
+        _run(DuckShell(settings, at))
+        return
+    from pipelines.command.session import session  # imports Spark, which the other engine does not need
+
     with session(settings) as spark:
-        prepare(spark, lake)
-        if interactive:
-            _set_up_terminal(spark)
-            names = (table.name for table in tables_of(open_lake(lake, default_scheme(spark))))
-            print(banner(names, shutil.get_terminal_size().columns))
-        failed = 0
-        for statement in read_statements(input if interactive else _line_of_pipe):
-            if statement.lower() in _LEAVE:
-                break
-            failed += not run_statement(spark, lake, statement)
+        _run(SparkShell(spark, lake))
+
+
+def _run(shell: Shell) -> None:
+    interactive = sys.stdin.isatty()
+    if interactive:
+        _set_up_terminal(shell.words)
+        print(banner(shell.tables, shutil.get_terminal_size().columns))
+    failed = 0
+    read = input if interactive else _line_of_pipe
+    for statement in read_statements(read, isinstance(shell, SparkShell)):
+        if statement.lower() in _LEAVE:
+            break
+        failed += not run_statement(shell, statement)
     if failed and not interactive:
         raise RunFailed(f"{counted_noun(failed, 'statement')} failed")
 

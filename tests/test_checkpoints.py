@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafka_log_lake import connect
 from pipelines.command.settings import Settings
-from pipelines.engine.answer import arrow
 from pipelines.execute.summary import Summary
 from pipelines.scan import scan
 from pipelines.scanning import report
@@ -162,12 +162,12 @@ class Lake:
         query = f"SELECT {COLUMNS} FROM lost_offsets ORDER BY topic, first_lost, cause"
         register(self.spark, self.address, query)
         by_spark = [tuple(row) for row in self.spark.sql(query).collect()]
-        by_duckdb = [tuple(row.values()) for one in arrow(self.address, query)[1] for row in one.to_pylist()]
+        by_duckdb = connect(self.address).sql(query).fetchall()
         assert by_duckdb == by_spark
         return by_spark
 
     def rows(self) -> int:
-        return sum(one.num_rows for one in arrow(self.address, "SELECT * FROM checkpoints")[1])
+        return len(connect(self.address).sql("SELECT * FROM checkpoints"))
 
 
 def in_order(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

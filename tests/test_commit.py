@@ -15,17 +15,17 @@ from deltalake import DeltaTable
 
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
-from pipelines.engine import answer as without_java
-from pipelines.engine import spark as with_spark
 from pipelines.lake.commit import LakeWriter
 from pipelines.lake.conditions import delete_predicate
 from pipelines.lake.intents import Intent, Intents, Place
 from pipelines.lake.published import DECODE_APP
 from pipelines.plan.ledger import LedgerRow
+from pipelines.sql import spark as with_spark
 from tests.soak import scenario
 from tests.soak.scenario import change as after
 from tests.soak.scenario import first_state as before
 from tests.support import as_command
+from tests.support.answers import answer
 from tests.support.dying import ARROW_POINTS, SPARK_POINTS, DiedError, arrange
 from tests.support.logs import TABLES, batch, batches, contents, put, rows, versions
 from udfs.arrow.parquet_sink import DataFile
@@ -73,7 +73,7 @@ def seen(lake: str, spark: SparkSession | None = None) -> dict[str, list[str]]:
     }
     statements = {view: f"SELECT {columns} FROM {view}" for view, columns in names.items()}
     if spark is None:
-        return {view: sorted(without_java.answer(lake, one, "json")) for view, one in statements.items()}
+        return {view: sorted(answer(lake, one)) for view, one in statements.items()}
     with_spark.prepare(spark, lake, "\n".join(statements.values()))
     return {view: sorted(with_spark.results(spark, one, "json")) for view, one in statements.items()}
 

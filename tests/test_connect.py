@@ -22,7 +22,7 @@ import pyspark_kafka_log
 from pipelines import decode_batches, ingest_raw, register
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
-from pipelines.engine.spark import answer
+from pipelines.sql.spark import answer
 from tests.support import corpus
 from tests.support.connect import connect_server
 from tests.support.logs import batch, batches, contents, put, rows, versions

@@ -51,7 +51,7 @@ def test_shown_queries_print_what_the_page_shows(
     shown = re.findall(r"^```sql\n(.*?)^```\n\n```text\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert len(shown) >= least
     for statement, output in shown:
-        assert "\n".join(answer(spark, bundled, statement, "table")) + "\n" == output
+        assert "\n".join(answer(bundled, statement, "table")) + "\n" == output
 
 
 def test_queries_of_the_page_of_quality_print_what_it_shows(
@@ -62,7 +62,7 @@ def test_queries_of_the_page_of_quality_print_what_it_shows(
     shown = re.findall(r"^```sql\n(.*?)^```\n\n```text\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert len(shown) == 2
     for statement, output in shown:
-        assert "\n".join(answer(spark, bundled, statement, "table")) + "\n" == output
+        assert "\n".join(answer(bundled, statement, "table")) + "\n" == output
 
 
 def test_query_of_the_page_on_formats_prints_what_it_shows(spark: SparkSession, bundled: str) -> None:
@@ -70,14 +70,14 @@ def test_query_of_the_page_on_formats_prints_what_it_shows(spark: SparkSession, 
     ((statement, output),) = re.findall(
         r"^```sql\n(.*?)^```\n\n```text\n(.*?)^```$", FORMATS.read_text(), re.MULTILINE | re.DOTALL
     )
-    assert "\n".join(answer(spark, bundled, statement, "table")) + "\n" == output
+    assert "\n".join(answer(bundled, statement, "table")) + "\n" == output
 
 
 def test_committed_records_are_what_a_read_committed_consumer_got(spark: SparkSession, bundled: str) -> None:
     """Reliability.md's promise, for every bundled partition that a broker served."""
 
     def ask(statement: str) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in answer(spark, bundled, statement)]
+        return [json.loads(line) for line in answer(bundled, statement)]
 
     found: dict[Path, list[int]] = {}
     for row in ask("SELECT segment, offset FROM committed_records ORDER BY offset"):
@@ -114,7 +114,7 @@ def test_the_picture_of_a_session_shows_what_the_commands_print(
         assert f"{topic.records:,}" in words
     for _, damage in found.damages:
         assert {f"{damage.position:,}", damage.reason, str(damage.next_offset)} <= set(words)
-    for line in answer(spark, lake, picture.QUERY, "table"):
+    for line in answer(lake, picture.QUERY, "table"):
         assert set(line.split()) <= set(words), line
     assert "http://www.w3.org/2000/svg" in picture.PICTURE.read_text()
     assert "url(http" not in picture.PICTURE.read_text()
@@ -144,7 +144,7 @@ def test_every_answer_on_the_page_of_questions_runs(
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     shutil.copytree(bundled, tmp_path / "lake")
     monkeypatch.chdir(tmp_path)
-    answers = [answer(spark, "lake", statement) for statement in blocks(page, "sql")]
+    answers = [answer("lake", statement) for statement in blocks(page, "sql")]
     assert answers[-1]
     commands = [shlex.split(block) for block in blocks(page, "sh")]
     assert [command[0] for command in commands] == ["kafka-log-lake"] * len(commands)

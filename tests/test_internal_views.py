@@ -12,8 +12,8 @@ import pytest
 
 import pipelines
 from pipelines.command.settings import Settings
-from pipelines.engine.spark import answer
 from tests.support import as_command, dumps
+from tests.support.answers import answer
 from tests.support.corpus import ORACLE
 from tests.support.corpus import ROOT as CORPUS
 from tests.support.dumps import DUMPS, Dumped
@@ -187,14 +187,14 @@ def test_lag_of_a_group_that_is_gone_or_was_not_there_is_no_row(ask: Any) -> Non
 # --- The page ---
 
 
-def test_queries_of_the_page_print_what_it_shows(spark: SparkSession, internal: str) -> None:
+def test_queries_of_the_page_print_what_it_shows(internal: str) -> None:
     shown = re.findall(
         r"^```sql\n(.*?)^```\n\n```text\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL
     )
     assert len(shown) == 11
     assert (SQL / "group_lag_at.sql").read_text() in PAGE.read_text()
     for statement, output in shown:
-        assert "\n".join(answer(spark, internal, statement, "table")) + "\n" == output
+        assert "\n".join(answer(internal, statement, "table")) + "\n" == output
 
 
 def test_columns_of_the_page_are_those_of_the_views(ask: Any, spark: SparkSession) -> None:

@@ -35,19 +35,7 @@ UDFS = (
 )
 # The driver's side: from arguments to commits. The commands beside these rooms import what they need
 PIPELINES = (
-    *(
-        "rules",
-        "command",
-        "source",
-        "plan",
-        "data_source",
-        "lake",
-        "typed",
-        "functions",
-        "views",
-        "sql",
-        "engine",
-    ),
+    *("rules", "command", "source", "plan", "data_source", "lake", "typed", "functions", "views", "sql"),
     *("report", "execute", "scanning", "finding", "inspection"),
 )
 # vectorized_varint is a kernel that has a module of its own: users know it by that name
@@ -155,5 +143,5 @@ def test_a_quality_report_starts_without_spark() -> None:
 
 
 def test_a_query_starts_without_spark() -> None:
-    code = f"import sys, pipelines.query, pipelines.engine.answer; assert not {JVM} & set(sys.modules)"
+    code = f"import sys, pipelines.query, pipelines.sql.database; assert not {JVM} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

@@ -24,11 +24,11 @@ from pipelines import decode_batches, ingest_raw, maintain, scan
 from pipelines.command.errors import UserError
 from pipelines.command.options import set_up_logging
 from pipelines.command.settings import Settings
-from pipelines.engine.answer import answer
 from pipelines.lake import lease
 from pipelines.lake.intents import Intents
 from pipelines.plan.runs import make_plan
 from tests.support import corpus, object_store
+from tests.support.answers import answer
 from tests.support.cluster import ROOT
 from tests.support.lake_rows import insert
 from tests.support.logs import batch, batches, contents, put
@@ -203,7 +203,7 @@ def test_lakes_and_logs_in_a_store_are_asked_and_kept_without_java(
     assert json.loads(capsys.readouterr().out)["records"] == len(local["records"])
     assert maintain.main(["--lake", uri("asked")]) == 0
     statement = "SELECT topic, count(*) AS n FROM records WHERE magic = 2 AND offset >= 0 GROUP BY ALL"
-    lines = [json.loads(line) for line in answer(uri("asked"), statement, "json")]
+    lines = [json.loads(line) for line in answer(uri("asked"), statement)]
     found = {row["topic"]: row["n"] for row in lines}
     assert found == Counter(row["topic"] for row in local["records"] if row["magic"] == 2)
 
@@ -216,9 +216,9 @@ def test_values_of_partitions_may_be_null(store: Store, lake: str) -> None:
     insert(lake, "records", rows)
     shutil.copytree(lake, store.folder / "nulls")
     statement = "SELECT topic, partition, magic, offset FROM records ORDER BY offset"
-    assert [json.loads(line) for line in answer(uri("nulls"), statement, "json")] == rows
+    assert [json.loads(line) for line in answer(uri("nulls"), statement)] == rows
     statement = "SELECT offset FROM records WHERE topic IS NULL"
-    assert list(answer(uri("nulls"), statement, "json")) == ['{"offset":1}']
+    assert list(answer(uri("nulls"), statement)) == ['{"offset":1}']
 
 
 @pytest.mark.parametrize(

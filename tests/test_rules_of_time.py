@@ -21,9 +21,9 @@ from deltalake import write_deltalake
 from kafka_log_lake import connect
 from pipelines import quality_report
 from pipelines.command.settings import Settings
-from pipelines.engine.spark import prepare
 from pipelines.lake.address import table_path
 from pipelines.scan import scan
+from pipelines.sql.spark import prepare
 from pipelines.views.declared import SESSION_VIEWS
 from tests.support import rule_model_time as model
 from tests.support.answers import same_in_both

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 import pipelines
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
-from pipelines.engine.spark import answer, results
+from pipelines.sql.spark import answer, results
 from pipelines.views.declared import needed_names
 from pipelines.views.register import register
 from tests.support import as_command, corpus

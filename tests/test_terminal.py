@@ -14,8 +14,8 @@ import pytest
 from pipelines.command.errors import DamageFound, UserError
 from pipelines.command.options import exit_code_of, set_up_logging
 from pipelines.command.terminal import invocation
-from pipelines.engine.rows import UNCUT, Column, csv_lines, table_lines
 from pipelines.execute.summary import Summary, TopicTotals
+from pipelines.sql.rows import UNCUT, Column, csv_lines, table_lines
 
 # ESC and a colour, BEL, CR, a C1 character (CSI in one byte), right-to-left override, line separator
 HOSTILE = "a\x1b[31mb\x07c\rd\x9b2Je\u202ef\u2028g\nh"

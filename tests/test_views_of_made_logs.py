@@ -16,7 +16,7 @@ import pytest
 
 from kafka_log_lake import connect
 from pipelines.command.settings import Settings
-from pipelines.engine.spark import prepare
+from pipelines.sql.spark import prepare
 from pipelines.sql.tokens import duckdb_text
 from pipelines.views.declared import VIEWS, View
 from tests.support import as_command
@@ -48,9 +48,9 @@ def rows_of(lines: Any) -> Rows:
     return [json.loads(line) for line in lines]
 
 
-def asking(spark: SparkSession, lake: str) -> Ask:
+def asking(lake: str) -> Ask:
     """What answers statements about a lake."""
-    return lambda statement: rows_of(answer(spark, lake, statement))
+    return lambda statement: rows_of(answer(lake, statement))
 
 
 def sizes(partition_dir: Path) -> list[int]:
@@ -431,7 +431,7 @@ def test_commands_quote_a_hostile_topic(spark: SparkSession, tmp_path: Path) -> 
     put(tmp_path / "src" / "it's; rm-0", 0, start, later)
     put(tmp_path / "src" / "it's; rm-1", 0, bad[:-1] + bytes([bad[-1] ^ 1]), batch(5, 1))
     as_command.decode(spark, Settings(source=(str(tmp_path / "src"),), lake=lake))
-    ask = asking(spark, lake)  # Spark: no folder has that topic's name
+    ask = asking(lake)
     (lost,) = ask("SELECT reset_command FROM lost_offsets")
     assert "--topic 'it'\\''s; rm:1' --reset-offsets" in lost["reset_command"]
     (hanging,) = ask("SELECT abort_command, check_command FROM hanging_transactions")
@@ -449,7 +449,7 @@ def test_views_see_nothing_that_the_ledger_does_not_name(spark: SparkSession, tm
     open_ = (data(20, 8, base_timestamp=NOW), written(21, NOW + HOUR), written(22, -1))
     put(tmp_path / "src" / "t-0", 0, *ended, sent(3, 0), batch(7, 2), bad[:-1] + b"~", *open_)
     as_command.decode(spark, Settings(source=(str(tmp_path / "src"),), lake=lake))
-    ask = asking(spark, lake)
+    ask = asking(lake)
     given = {"at_ms": NOW + 99 * HOUR}  # a default that is the time of asking would differ
 
     def relation(view: View) -> str:

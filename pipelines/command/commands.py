@@ -179,6 +179,14 @@ INGEST = Command(
     tuple(name for name in DECODE.settings if name not in _ONLY_FOR_DECODING),
     is_configurable=True,
 )
+_ENGINE = Argument(
+    "engine",
+    "query engine, each with its own SQL; auto: DuckDB, without Java, where this machine reads the lake",
+    choices=("auto", "duckdb", "spark"),
+)
+_AT = Argument(
+    "at", "an earlier state: the id of a run (table runs), or a time in UTC; DuckDB alone", metavar="RUN|TIME"
+)
 QUERY = Command(
     "query",
     "query",
@@ -190,11 +198,8 @@ QUERY = Command(
         Argument("full", "print long values whole", is_switch=True),
         Argument("output", "write the rows to a file, .csv or .parquet, and print none", metavar="FILE"),
         Argument("writes", "a statement that changes tables", choices=("refuse", "allow")),
-        Argument(
-            "engine",
-            "who answers; auto: DuckDB, without Java, wherever it is known to give the rows of Spark",
-            choices=("auto", "duckdb", "spark"),
-        ),
+        _ENGINE,
+        _AT,
     ),
     kind=LakeSettings,
 )
@@ -203,6 +208,7 @@ SQL = Command(
     "sql_shell",
     "Open a SQL shell over the tables and views of a lake.",
     ("lake", "cores", "driver_memory"),
+    (_ENGINE, _AT),
     kind=LakeSettings,
 )
 QUALITY_REPORT = Command(

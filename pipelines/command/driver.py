@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from pyspark.errors import PySparkException
@@ -42,6 +43,18 @@ def spark_errors() -> tuple[type[Exception], ...]:
 
 def driver_of(spark: SparkSession) -> Driver:
     return Connect(spark) if type(spark).__module__.startswith("pyspark.sql.connect") else Classic(spark)
+
+
+class PlanNode(NamedTuple):
+    """A node of a parsed plan, or of what is in one.
+
+    kind: its class in Spark, without the package. is_plan: whether it is a plan or a command; else it is an
+    expression or a part of either. function: the function that it calls by name, in small letters; else "".
+    """
+
+    kind: str
+    is_plan: bool
+    function: str
 
 
 class Driver(ABC):
@@ -71,6 +84,13 @@ class Driver(ABC):
     @abstractmethod
     def cancel(self) -> None:
         """Stops what the session is running."""
+
+    @abstractmethod
+    def parsed_plan(self, statement: str) -> Iterator[PlanNode]:
+        """Every node of the plan that Spark's parser makes of a statement.
+
+        Raises Spark's error for a statement that is wrong.
+        """
 
 
 class Classic(Driver):
@@ -112,6 +132,10 @@ class Classic(Driver):
 
     def cancel(self) -> None:
         self._context.cancelAllJobs()
+
+    def parsed_plan(self, statement: str) -> Iterator[PlanNode]:
+        session: Any = self.spark._jsparkSession
+        return _walked(session.sessionState().sqlParser().parsePlan(statement))
 
 
 class Connect(Driver):
@@ -168,8 +192,56 @@ class Connect(Driver):
     def cancel(self) -> None:
         self.spark.interruptAll()
 
+    def parsed_plan(self, statement: str) -> Iterator[PlanNode]:
+        """By EXPLAIN, which runs nothing: a line begins with the class of each plan.
+
+        Its lines leave out expressions of long lists: functions are all words of the statement.
+        """
+        shown = str(self.spark.sql(f"EXPLAIN EXTENDED {statement}").collect()[0][0])
+        plan = shown.partition("== Parsed Logical Plan ==")[2].partition("== Analyzed Logical Plan ==")[0]
+        for kind in re.findall(r"^[ :+|-]*'?(\w+)", plan, re.MULTILINE):
+            yield PlanNode("UnresolvedWith" if kind == "CTE" else kind, True, "")
+        for word in re.findall(r"\w+", statement.lower()):
+            yield PlanNode("", False, word)
+
 
 def _share(stages: Iterable[tuple[int, int]]) -> float:
     """The share of finished tasks in the largest of some stages: (finished tasks, tasks)."""
     finished, tasks = max(stages, key=lambda pair: pair[1], default=(0, 1))
     return finished / max(1, tasks)
+
+
+def _walked(plan: Any) -> Iterator[PlanNode]:
+    """A plan and all that its nodes have as fields, of Java's objects: also what lies in collections."""
+    loader = plan.getClass().getClassLoader()
+    logical, product, collection = (
+        loader.loadClass(name)
+        for name in (
+            "org.apache.spark.sql.catalyst.plans.logical.LogicalPlan",
+            "scala.Product",
+            "scala.collection.Iterable",
+        )
+    )
+    known: dict[str, tuple[bool, bool, bool]] = {}  # of a class: is it a plan, has it fields, or items
+    left = [plan]
+    while left:
+        node = left.pop()
+        if not hasattr(node, "getClass"):  # a value that became one of Python
+            continue
+        name = node.getClass().getName()
+        if name not in known:
+            known[name] = (logical.isInstance(node), product.isInstance(node), collection.isInstance(node))
+        is_plan, has_fields, has_items = known[name]
+        kind = name.rpartition(".")[2].rstrip("$")
+        yield PlanNode(kind, is_plan, _function(kind, node))
+        if kind != "Literal" and (has_fields or has_items):
+            parts = node.iterator() if has_items else node.productIterator()
+            while parts.hasNext():
+                left.append(parts.next())
+
+
+def _function(kind: str, node: Any) -> str:
+    if kind not in ("UnresolvedFunction", "UnresolvedTableValuedFunction"):
+        return ""
+    parts = node.nameParts() if kind == "UnresolvedFunction" else node.name()
+    return str(parts.last()).lower()

@@ -39,6 +39,7 @@ ANYWHERE = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.variable.substitute": "false",  # ${env:HOME} in a statement, a topic, a path
     # deltalake reads Spark's default type, INT96, as nanoseconds: an OPTIMIZE would break years past 2262
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",

@@ -7,6 +7,7 @@ its configuration is locked.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 import weakref
@@ -19,16 +20,18 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from pipelines.command.errors import UserError
-from pipelines.lake.address import open_lake, table_path, tables_of
-from pipelines.sql.errors import Unsupported
+from pipelines.lake.address import open_lake, table_path
 from pipelines.sql.functions import create_functions
 from pipelines.sql.snapshot import OpenTable, open_tables
 from pipelines.sql.types import duckdb_type
 from pipelines.sql.views import creations
 from pipelines.views.declared import SESSION_VIEWS, needed_names
-from udfs.format.report_tables import READ_BY_VIEWS
-from udfs.format.schema import Table
+from udfs.format.report_tables import READ_BY_VIEWS, REPORT_TABLES
+from udfs.format.schema import TABLES, Table
 from udfs.source.store import is_object_store, open_store
+
+# Statements about names of which none need be in them
+_LISTS = re.compile(r"\b(show|(duckdb|pg|sqlite)_\w+|information_schema)\b", re.IGNORECASE)
 
 
 def connect(lake: str, at: str | None = None) -> duckdb.DuckDBPyConnection:
@@ -37,27 +40,25 @@ def connect(lake: str, at: str | None = None) -> duckdb.DuckDBPyConnection:
         from kafka_log_lake import connect
         connect("lake").sql("SELECT topic, records FROM topics").df()
 
-    lake: its folder, or its URI in an object store. The answers are of the moment of the call, whatever runs
-    write later; ``connect`` again for what they wrote. Nothing can be written and no other file read: take
-    results as ``.df()`` (pandas), ``.pl()`` (Polars) or ``.arrow()``. Raises a UserError for a folder that
-    is not a lake.
+    lake: its folder, or its URI in an object store. at: the id of a run (table ``runs``) for the state that
+    it left, or a time (ISO 8601, UTC where it has no zone; or ms since 1970); None for now. Answers are of
+    that one state, whatever runs write later: ``connect`` again for what they wrote. Only the lake's files
+    can be reached, and the configuration is locked: take results as ``.df()`` (pandas), ``.pl()`` (Polars) or
+    ``.to_arrow_table()``. ``offset`` is a reserved word of DuckDB: write ``"offset"`` or ``r.offset``.
+    Raises a UserError for what is no lake and for a state that is not there.
     """
-    if at is not None:
-        raise UserError("connect(at=...) is not possible yet")
-    return open_database(lake)
+    return open_database(lake, at=at)
 
 
-def open_database(lake: str, statement: str = "", threads: int | None = None) -> duckdb.DuckDBPyConnection:
+def open_database(
+    lake: str, statement: str = "", threads: int | None = None, at: str | None = None
+) -> duckdb.DuckDBPyConnection:
     """``connect`` for one statement: the tables and views that it names are enough; "" for all."""
     address = open_lake(lake)
-    there = {table.name: table for table in tables_of(address)}
-    known = {table.name: table for table in READ_BY_VIEWS} | there
-    needed = needed_names(statement, known)
-    try:
-        opened = open_tables(address, [there[name] for name in sorted(needed & there.keys())])
-    except Unsupported as error:
-        raise UserError(f"DuckDB can't read {error}: use --engine spark") from None
-    opened |= {name: OpenTable(known[name], {}) for name in needed & known.keys() - there.keys()}
+    known = {table.name: table for table in (*TABLES, *REPORT_TABLES)}
+    needed = needed_names("" if _LISTS.search(statement) else statement, known)
+    opened = open_tables(address, [table for name, table in known.items() if name in needed], at)
+    opened |= {one.name: OpenTable(one, {}) for one in READ_BY_VIEWS if one.name in needed - opened.keys()}
     database = _database(address, opened, threads)
     for macro in macros():
         database.execute(macro)
@@ -97,11 +98,16 @@ def _database(
     database.execute("SET enable_external_access = false")
     database.execute("SET TimeZone = 'UTC'")
     for name, table in tables.items():
+        if table.rows is not None:
+            database.register("rows", table.rows)
+            database.execute(f'CREATE TABLE "{name}" AS FROM rows')
+            database.unregister("rows")
+            continue
         if not table.files:
             rows = _no_rows(table.declared)
         elif is_object_store(address):
-            database.register(f"objects_{name}", _dataset(table_path(address, name), table))
-            rows = _columns(table.declared, f"objects_{name}")
+            database.register(f"rows_of_{name}", _dataset(table_path(address, name), table))
+            rows = _columns(table.declared, f"rows_of_{name}")
         else:
             # A path of the lake may hold what DuckDB takes for a pattern, and may not name partitions
             _link_files(Path(folder, name), table_path(address, name), table.files)

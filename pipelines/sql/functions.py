@@ -6,6 +6,7 @@ whose column it takes, as in Spark: ``FROM raw_segments r, LATERAL kafka_records
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
@@ -23,6 +24,7 @@ def create_functions(database: duckdb.DuckDBPyConnection) -> None:
     """Creates all functions. Their code is loaded when one is called."""
     for function in FUNCTIONS:
         _create(database, function.name, _code(function), function.takes, duckdb_type(function.returns))
+    _create(database, "crc32", _crc32, ("binary",), "BIGINT")
     for name, (takes, code, gives) in columns.FUNCTIONS.items():
         (returns,) = database.from_arrow(pa.table({"x": pa.array([], gives)})).types
         _create(database, name, code, takes, returns)
@@ -31,6 +33,13 @@ def create_functions(database: duckdb.DuckDBPyConnection) -> None:
             f"CREATE MACRO {table_function.name}(content) AS TABLE "
             f"SELECT unnest({table_function.array.name}(content), max_depth := 2)"
         )
+
+
+def _crc32(column: pa.ChunkedArray) -> pa.Array:
+    """Spark's own function."""
+    return pa.array(
+        [None if value is None else zlib.crc32(value) for value in column.to_pylist()], pa.int64()
+    )
 
 
 def _create(

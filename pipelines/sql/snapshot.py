@@ -1,25 +1,25 @@
-"""Opens tables of a lake without Spark: one version of each, all of the same moment.
+"""Opens tables of a lake without Spark: the versions that one run published, or those of an earlier state.
 
-Only what every reader of Delta's first protocol reads alike is opened here: no deletion vectors,
-no column mapping, and the columns that are declared.
+Only what every reader of Delta's first protocol reads alike is opened here: no deletion vectors, no column
+mapping. Columns that a user added are left out.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from pipelines.lake.address import table_path
-from pipelines.source.delta import open_table
-from pipelines.sql.errors import Unsupported
-from udfs.format.schema import SEGMENTS, Table
+from pipelines.command.errors import UserError, one_line
+from pipelines.lake.published import published_tables
+from pipelines.source.delta import read_rows
+from udfs.format.report_tables import REPORT_TABLES
+from udfs.format.schema import Table
 
-_OPENINGS = 5
 _NULL = "__HIVE_DEFAULT_PARTITION__"  # a null in the name of a folder, for DuckDB too
 
 
@@ -28,64 +28,50 @@ class OpenTable:
     """One version of a table.
 
     files: path -> a data file below the table's folder. The path is one with folders of partition values, as
-    DuckDB reads them: the values are those of the log, wherever the file lies.
+    DuckDB reads them: the values are those of the log, wherever the file lies. rows: those of a small table
+    instead; a column that is not there yet, because an earlier release made the table, is null.
     """
 
     declared: Table
     files: dict[str, str]
+    rows: pa.Table | None = None
 
 
-def open_tables(address: str, tables: Iterable[Table]) -> dict[str, OpenTable]:
-    """Opens tables, by name. Raises Unsupported for one that only Spark reads.
+def open_tables(address: str, tables: Iterable[Table], at: str | None) -> dict[str, OpenTable]:
+    """Opens those of some tables that are there, by name. at: see ``published_versions``.
 
-    The ledger says which rows of the other tables count. A run that commits between two openings deletes rows
-    of before after its commit to the ledger: then all are opened again.
+    Raises a UserError for a state that is not there, and for a table that only Spark reads.
     """
-    by_name: Mapping[str, Table] = {table.name: table for table in tables}
-    for _ in range(_OPENINGS):
-        try:
-            ledger = open_table(table_path(address, SEGMENTS.name))
-            found = {
-                name: _opened(
-                    ledger if name == SEGMENTS.name else open_table(table_path(address, name)), table
-                )
-                for name, table in by_name.items()
-            }
-            if len(found) < 2 or open_table(table_path(address, SEGMENTS.name)).version() == ledger.version():
-                return found
-        except (DeltaError, OSError):
-            raise Unsupported("a table that deltalake cannot open") from None
-    return found
+    try:
+        published = published_tables(address, at)
+        return {one.name: _opened(published[one.name], one) for one in tables if one.name in published}
+    except (DeltaError, OSError) as error:
+        raise UserError(f"cannot read the lake {address}: {one_line(error)}") from None
 
 
 def _opened(table: DeltaTable, declared: Table) -> OpenTable:
-    protocol, metadata = table.protocol(), table.metadata()
-    if (
-        protocol.min_reader_version != 1
-        or metadata.configuration.get("delta.columnMapping.mode", "none") != "none"
-    ):
-        raise Unsupported(f"the table {declared.name} of a newer Delta protocol")
-    fields = {field.name: pa.field(field) for field in pa.schema(table.schema().to_arrow())}
-    wanted = {field.name: field.type for field in declared.arrow_schema()}
-    if {name: _plain(field.type) for name, field in fields.items()} != {
-        n: _plain(of) for n, of in wanted.items()
-    }:
-        raise Unsupported(f"the table {declared.name} with other columns")
+    protocol, mapping = table.protocol(), "delta.columnMapping.mode"
+    if protocol.min_reader_version != 1 or table.metadata().configuration.get(mapping, "none") != "none":
+        raise UserError(
+            f"the table {declared.name} has features of a newer Delta protocol: use --engine spark"
+        )
+    if declared in REPORT_TABLES:
+        return OpenTable(declared, {}, _rows(table, declared))
     actions = pa.table(table.get_add_actions(flatten=True))
-    files = actions.column("path").to_pylist()
+    files = [unquote(path) for path in actions.column("path").to_pylist()]  # as Delta escapes them
     values = [actions.column(f"partition.{name}").to_pylist() for name in declared.partitioned_by]
     paths = {}
     for number, (file, *own) in enumerate(zip(files, *values, strict=True)):
-        if any(re.fullmatch(r"[\w.-]+", str(value), re.ASCII) is None or value == _NULL for value in own):
-            raise Unsupported(f"values of partitions of the table {declared.name} that no folder is named by")
         folders = "".join(
-            f"{name}={_NULL if value is None else value}/"
+            f"{name}={_NULL if value is None else quote(str(value), safe='')}/"
             for name, value in zip(declared.partitioned_by, own, strict=True)
         )
         paths[f"{folders}{number}.parquet"] = file
     return OpenTable(declared, paths)
 
 
-def _plain(of: pa.DataType) -> str:
-    """A type's name, with the same for the variants of one type in Arrow."""
-    return re.sub(r"large_|_view|: | not null|item|element", "", str(of)).replace("<", " ").strip()
+def _rows(table: DeltaTable, declared: Table) -> pa.Table:
+    schema, there = declared.arrow_schema(), {field.name for field in table.schema().fields}
+    found = read_rows(table, schema, [name for name in schema.names if name in there])
+    columns = [found[f.name] if f.name in there else pa.nulls(len(found), f.type) for f in schema]
+    return pa.table(columns, schema=schema)

@@ -40,8 +40,11 @@ def tokens(text: str) -> Iterator[Token]:
     """The tokens of a text, as DuckDB reads them. Joined, they are the text."""
     content = text.encode()  # DuckDB counts bytes
     found = duckdb.tokenize(text)
+    if not found:
+        yield Token(text, False, True)
+        return
     ends = [*(at for at, _ in found[1:]), len(content)]
-    if found and found[0][0]:
+    if found[0][0]:
         yield Token(content[: found[0][0]].decode(), False, True)
     for (at, kind), end in zip(found, ends, strict=True):
         part = content[at:end].decode()

@@ -1,8 +1,4 @@
-"""How the tests ask a lake: as ``kafka-log-lake query`` answers, or Spark alone.
-
-A command asks DuckDB where it can, else Spark. That both give the same rows of every view and every
-documented query is what ``test_engines`` holds.
-"""
+"""How the tests ask a lake: as ``kafka-log-lake query`` answers, or Spark, or both."""
 
 from __future__ import annotations
 
@@ -11,20 +7,17 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
-from pipelines.engine import answer as without_java
-from pipelines.engine import spark as with_spark
-from pipelines.sql.errors import Unsupported
+from pipelines.sql import duck
+from pipelines.sql import spark as with_spark
+from pipelines.sql.database import open_database
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def answer(spark: SparkSession, lake: str, statement: str, output: str = "json") -> list[str]:
-    """The lines that print the result; output: table, json or csv."""
-    try:
-        return list(without_java.answer(lake, statement, output))
-    except Unsupported:
-        return list(with_spark.answer(spark, lake, statement, output))
+def answer(lake: str, statement: str, output: str = "json") -> list[str]:
+    """The lines that print the result, by DuckDB; output: table, json or csv."""
+    return list(duck.answer(open_database(lake, statement), statement, output))
 
 
 def prepare_in_memory(spark: SparkSession, lake: str) -> None:

@@ -1,12 +1,14 @@
-"""Rows of either engine as Arrow record batches of one schema: the types of Spark, every column nullable."""
+"""Rows of Spark as Arrow record batches of one schema: every column nullable, text that is UTF-8."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pyarrow as pa
 
-from pipelines.engine.json_rows import as_utf_8
+# A surrogate in three bytes is one error to Java, three to Python
+_SURROGATE, _REPLACEMENT = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?"), "\ufffd".encode()
 
 
 def arrow_type(of: pa.DataType, text: pa.DataType | None = None) -> pa.DataType:
@@ -24,7 +26,7 @@ def arrow_type(of: pa.DataType, text: pa.DataType | None = None) -> pa.DataType:
 
 
 def typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch of an engine with the names and types of a schema from ``arrow_type``."""
+    """A batch with the names and types of a schema from ``arrow_type``."""
     columns = [_converted(column, of) for column, of in zip(batch.columns, schema.types, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -37,7 +39,7 @@ def _converted(column: pa.Array, of: pa.DataType) -> pa.Array:
         converted.validate(full=True)
         return converted
     except pa.ArrowInvalid:
-        # Both engines keep bytes that are cast to a string as they are
+        # Spark keeps bytes that are cast to a string as they are
         values = column.cast(arrow_type(of, pa.binary())).to_pylist()
         return pa.array([_with_text(value, of) for value in values], of)
 
@@ -47,7 +49,7 @@ def _with_text(value: Any, of: pa.DataType) -> Any:
     if value is None:
         return None
     if pa.types.is_string(of):
-        return as_utf_8(value)
+        return _SURROGATE.sub(_REPLACEMENT, value).decode(errors="replace")
     if pa.types.is_list(of):
         return [_with_text(one, of.value_type) for one in value]
     if pa.types.is_map(of):

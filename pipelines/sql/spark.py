@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -16,14 +16,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, NumericType
 
-from pipelines.command.driver import spark_errors
+from pipelines.command.driver import driver_of, spark_errors
 from pipelines.command.errors import UserError, one_line
 from pipelines.command.session import configured
 from pipelines.command.settings import nearest
 from pipelines.command.terminal import printable
-from pipelines.engine.arrow_rows import arrow_type, typed
-from pipelines.engine.rows import Column, as_text, parse, printed
-from pipelines.engine.text import check_colons
+from pipelines.sql.arrow_rows import arrow_type, typed
+from pipelines.sql.rows import Column, Number, as_text, parse, printed, to_json
 from pipelines.views.declared import SESSION_VIEWS
 from pipelines.views.register import register
 from udfs.format.schema import TABLES
@@ -72,7 +71,22 @@ _UNKNOWN_NAMES = {
 def _json_lines(frame: DataFrame) -> Iterator[str]:
     """One JSON object per row, keys in the order of the columns."""
     objects = frame.select(F.to_json(F.struct("*"), _JSON))
-    return (row[0] for row in objects.toLocalIterator(prefetchPartitions=True))
+    return (_decimal(row[0]) for row in objects.toLocalIterator(prefetchPartitions=True))
+
+
+def _decimal(line: str) -> str:
+    """A row with doubles as DuckDB's rows have them: Java writes 5.0E-4 for 0.0005."""
+    if re.search(r"\dE-?\d", line) is None:
+        return line
+    return to_json([(name, _python_s(value)) for name, value in parse(line)])
+
+
+def _python_s(value: Any) -> Any:
+    if isinstance(value, Number):
+        return Number(repr(float(value))) if "E" in value else value
+    if isinstance(value, list):
+        return [_python_s(one) for one in value]
+    return (value[0], _python_s(value[1])) if isinstance(value, tuple) else value
 
 
 def prepare(spark: SparkSession, lake: str, statement: str = "") -> None:
@@ -81,7 +95,9 @@ def prepare(spark: SparkSession, lake: str, statement: str = "") -> None:
     statement: what it names is enough; "" for all.
     """
     register(spark, lake, "" if re.match(_CATALOG_STATEMENTS, statement, re.IGNORECASE) else statement)
-    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    with driver_of(spark).conf_errors():
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+        spark.conf.set("spark.sql.variable.substitute", "false")  # of ${env:HOME}
 
 
 def answer(
@@ -97,8 +113,8 @@ def answer(
 
 def results(spark: SparkSession, statement: str, output: str, room: int | None = None) -> Iterator[str]:
     """``answer`` in a session that ``prepare`` has seen."""
-    with _wrong_statements_in_one_line(spark):
-        frame = _frame(spark, statement)
+    with one_line_errors(spark):
+        frame = spark.sql(statement)
         if not frame.columns:
             return
         lines: Iterable[str] = _json_lines(frame)
@@ -113,16 +129,11 @@ def results(spark: SparkSession, statement: str, output: str, room: int | None =
         yield from lines
 
 
-def _frame(spark: SparkSession, statement: str) -> DataFrame:
-    check_colons(statement)  # Spark fails without saying what is wrong
-    return spark.sql(statement)
-
-
 def arrow(spark: SparkSession, lake: str, statement: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """The schema and the rows of ``answer`` as Arrow, partition by partition. Raises as it does."""
     prepare(spark, lake, statement)
-    with _wrong_statements_in_one_line(spark):
-        frame = _frame(spark, statement)
+    with one_line_errors(spark):
+        frame = spark.sql(statement)
         empty = frame.limit(0).toArrow().schema
     schema = pa.schema([pa.field(one.name, arrow_type(one.type)) for one in empty])
     return schema, _arrow_batches(spark, frame, schema)
@@ -131,7 +142,7 @@ def arrow(spark: SparkSession, lake: str, statement: str) -> tuple[pa.Schema, It
 def _arrow_batches(spark: SparkSession, frame: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     # An Arrow stream in a binary column: ``toArrow`` would hold the whole result in memory
     packed = frame.mapInArrow(_pack, "content binary")
-    with _wrong_statements_in_one_line(spark), configured(spark, {_BATCH_BYTES: str(16 << 20)}):
+    with one_line_errors(spark), configured(spark, {_BATCH_BYTES: str(16 << 20)}):
         for row in packed.toLocalIterator(prefetchPartitions=True):
             for batch in pa.ipc.open_stream(row.content):
                 yield typed(batch, schema)
@@ -147,7 +158,7 @@ def _pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 @contextmanager
-def _wrong_statements_in_one_line(spark: SparkSession) -> Iterator[None]:
+def one_line_errors(spark: SparkSession) -> Iterator[None]:
     """Raises a UserError for what Spark says of a wrong statement."""
     try:
         yield

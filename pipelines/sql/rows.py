@@ -1,6 +1,6 @@
 """Prints rows as a table, JSON lines or CSV.
 
-A row arrives as a JSON object, the same from either engine: binary as Base64, timestamps as ISO 8601 in UTC,
+A row arrives as a JSON object, the same of either engine: binary as Base64, timestamps as ISO 8601 in UTC,
 nulls kept. The formats differ only in how these objects are printed. Rows are printed as they arrive, so that
 a large result needs little memory. The lines of a table fit the terminal; a pipe gets long values cut alike.
 """
@@ -50,13 +50,13 @@ def printed(
 def parse(line: str) -> list[tuple[str, Any]]:
     """(name, value) pairs of one row: a name may occur twice, a number is its text."""
     pairs: list[tuple[str, Any]] = json.loads(
-        line, object_pairs_hook=list, parse_int=_Number, parse_float=_Number
+        line, object_pairs_hook=list, parse_int=Number, parse_float=Number
     )
     return pairs
 
 
-class _Number(str):
-    """The text of a number, with the digits that Spark wrote."""
+class Number(str):
+    """The text of a number, with the digits of the engine."""
 
 
 def as_text(value: Any) -> str:
@@ -70,7 +70,7 @@ def as_text(value: Any) -> str:
 
 def to_json(value: Any) -> str:
     """The JSON text of a value from ``parse``, where an object is a list of (name, value) pairs."""
-    if isinstance(value, _Number):
+    if isinstance(value, Number):
         return value
     if isinstance(value, list):
         if value and all(isinstance(item, tuple) for item in value):

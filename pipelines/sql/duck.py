@@ -1,0 +1,130 @@
+"""DuckDB answers a statement over a lake: its whole SQL, as far as it only reads.
+
+What reaches files or the configuration is refused by DuckDB itself (``database``). Of statements that would
+write or run others, those below are refused by their kind, as DuckDB's own parser finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import duckdb
+import pyarrow as pa
+
+from pipelines.command.errors import UserError
+from pipelines.command.terminal import printable
+from pipelines.sql.json_rows import json_lines
+from pipelines.sql.rows import Column, printed
+from pipelines.sql.tokens import duckdb_text, tokens
+
+_BATCH_ROWS = 2048
+_KIND = duckdb.StatementType
+# Every form of a query: FROM, WITH, VALUES, TABLE, DESCRIBE, SHOW, SUMMARIZE are SELECT, PIVOT is MULTI
+READS = frozenset({_KIND.SELECT, _KIND.MULTI})
+# What a shell may make beside, in memory: it ends with the shell. The tables of the lake are views there
+IN_MEMORY = READS | {_KIND.CREATE, _KIND.DROP, _KIND.INSERT, _KIND.UPDATE, _KIND.DELETE, _KIND.SET}
+
+
+class UnknownName(UserError):
+    """A table, view or function that is not there."""
+
+
+def answer(
+    database: duckdb.DuckDBPyConnection,
+    statement: str,
+    output: str,
+    room: int | None = None,
+    kinds: frozenset[duckdb.StatementType] = READS,
+) -> Iterator[str]:
+    """Lines that print the result of one statement. output: table, json or csv. room: see ``rows.printed``.
+
+    kinds: of statements that are run. Raises a UserError for another one, for more than one and for what
+    DuckDB says of a wrong one.
+    """
+    schema, batches, is_plan = _run(database, statement, kinds)
+    if is_plan and output == "table":
+        plans = (text for batch in batches for text in batch.column(batch.num_columns - 1).to_pylist())
+        return (printable(line) for plan in plans for line in plan.splitlines())
+    columns = [Column(field.name, _is_binary(field.type), _is_number(field.type)) for field in schema]
+    lines = (line for batch in batches for line in json_lines(batch))
+    return iter(printed(output, columns, lines, room)) if columns else iter(())
+
+
+def arrow(database: duckdb.DuckDBPyConnection, statement: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """The schema and the rows of ``answer`` as Arrow. Raises as it does."""
+    schema, batches, _ = _run(database, statement, READS)
+    return schema, batches
+
+
+def _run(
+    database: duckdb.DuckDBPyConnection, statement: str, kinds: frozenset[duckdb.StatementType]
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch], bool]:
+    """The schema and the rows of a statement, and whether they are a plan (EXPLAIN)."""
+    with _wrong_statements_in_one_line():
+        judged, is_plan = _judged(database, duckdb_text(statement), kinds)
+        relation = database.sql(judged)
+        if relation is None:  # what a shell made
+            return pa.schema([]), iter(()), False
+        reader = relation.to_arrow_reader(_BATCH_ROWS)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        with _wrong_statements_in_one_line():
+            yield from reader
+
+    return reader.schema, batches(), is_plan
+
+
+def _judged(
+    database: duckdb.DuckDBPyConnection, text: str, kinds: frozenset[duckdb.StatementType]
+) -> tuple[duckdb.Statement, bool]:
+    """The statement of a text, and whether it is EXPLAIN. Raises a UserError for one that may not run."""
+    found = database.extract_statements(text)
+    if len(found) != 1:
+        raise UserError(f"SQL: {'one statement at a time' if found else 'there is no statement'}")
+    (statement,) = found
+    if statement.type == _KIND.EXPLAIN:
+        _judged(database, _explained(text), READS)  # EXPLAIN ANALYZE runs it
+        return statement, True
+    if statement.type not in kinds:
+        raise UserError(
+            f"query only reads, and this is {statement.type.name}; "
+            "for upkeep of the tables add --engine spark --writes allow"
+        )
+    return statement, False
+
+
+def _explained(text: str) -> str:
+    """The statement behind EXPLAIN, its options left out."""
+    left = [token for token in tokens(text) if not token.is_comment]
+    left = left[1:]
+    if left and left[0].word == "analyze":
+        left = left[1:]
+    if left and left[0].text.strip() == "(" and (len(left) == 1 or left[1].word not in _QUERIES):
+        closes = next((i for i, token in enumerate(left) if token.text.strip() == ")"), len(left))
+        left = left[closes + 1 :]
+    return "".join(token.text for token in left)
+
+
+_QUERIES = ("select", "with", "from", "values", "table", "pivot", "unpivot", "(")
+
+
+@contextmanager
+def _wrong_statements_in_one_line() -> Iterator[None]:
+    """Raises a UserError for what DuckDB says of a statement: its message without the quoted line."""
+    try:
+        yield
+    except duckdb.InterruptException:
+        raise KeyboardInterrupt from None
+    except (duckdb.Error, pa.ArrowException) as error:
+        head = " ".join(str(error).split("\nLINE ")[0].split())
+        kind = UnknownName if isinstance(error, duckdb.CatalogException) else UserError
+        raise kind(f"SQL: {head}") from None
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
