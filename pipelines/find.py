@@ -25,9 +25,10 @@ from pipelines.command.errors import NotAllSearched, NotFound, UserError
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.terminal import counted_noun, room_of_lines
+from pipelines.command.values import count as whole
 from pipelines.finding.output import Lines, MoreFields, Writer, open_writer
 from pipelines.finding.request import Request, make_request
-from pipelines.finding.search import SCHEMA, Search, Unsearched
+from pipelines.finding.search import Search, Unsearched
 from pipelines.finding.table import Table
 from pipelines.plan.headers import end_of_batches
 from pipelines.source.listing import list_segments, no_segments_error
@@ -75,6 +76,8 @@ def find(
     limit: int | None = None,
     only: str | None = None,
     trust_partitioner: bool = False,
+    context: int = 0,
+    superseded: bool = False,
     cores: int | None = None,
     max_batch_uncompressed: int | None = None,
     on_unsearched: Callable[[Unsearched], None] | None = None,
@@ -85,6 +88,9 @@ def find(
     path: log directory, partition folder, ``.log`` file or glob, or several. conditions: the options of the
     command by their names, ``key=``, ``value_contains=``, ``not_header=``; a value or a list of them, as text
     or as bytes. limit: matches, at most. only: "first" or "last" of each partition, or ``limit`` of them.
+    context: records before and after each match; the column ``is_match`` tells which is which. superseded:
+    adds a column of this name: whether a later record of the key follows in the log; null where that is not
+    known.
     on_unsearched: called at the end with each range that could not be searched; None: a DamageWarning.
     Raises a UserError for a wrong value and where the path has no segment.
     """
@@ -93,6 +99,7 @@ def find(
     named["max_batch_uncompressed"] = max_batch_uncompressed
     settings = Settings(source=sources, **{name: one for name, one in named.items() if one is not None})
     others = {"committed": committed, "limit": limit, "only": only, "trust_partitioner": trust_partitioner}
+    others |= {"context": context, "superseded": superseded}
     looked = search(settings, make_request(conditions, **others), topic)
     yield from looked
     for one in looked.unsearched:
@@ -128,6 +135,8 @@ def run(
     count: bool = False,
     trust_partitioner: bool = False,
     typed: bool = False,
+    context: str | None = None,
+    superseded: bool = False,
     **conditions: Any,
 ) -> None:
     """Prints or writes the matches. Raises NotFound without any; NotAllSearched if damage may hide some."""
@@ -138,7 +147,9 @@ def run(
     request = make_request(
         conditions,
         committed=committed,
-        limit=None if limit is None else _limit(limit),
+        limit=None if limit is None else _number("limit", limit),
+        context=0 if context is None else _number("context", context),
+        superseded=superseded,
         only="first" if first else "last" if last else None,
         count=count,
         trust_partitioner=trust_partitioner,
@@ -152,17 +163,19 @@ def run(
                 pass
             file.write(f"{looked.found}\n".encode())
         else:
-            writer = _writer(format, output, file, _typed_fields(looked) if typed else None)
+            more = _typed_fields(looked) if typed else None
+            writer = _writer(format, output, file, looked.schema, more)
             for matches in looked:
                 writer.write(matches)
             writer.close()
     _report(looked)
 
 
-def _limit(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise UserError(f"--limit must be a whole number above 0, not {text!r}")
-    return int(text)
+def _number(name: str, text: str) -> int:
+    try:
+        return whole(text)
+    except ValueError as error:
+        raise UserError(f"--{name} {error}") from None
 
 
 def _check_output(output: str, looked: Search) -> None:
@@ -190,9 +203,11 @@ def _typed_fields(looked: Search) -> MoreFields:
     return TypedValues(looked.listing.segments).fields
 
 
-def _writer(kind: str, output: str | None, file: IO[bytes], more: MoreFields | None = None) -> Writer:
+def _writer(
+    kind: str, output: str | None, file: IO[bytes], schema: pa.Schema, more: MoreFields | None
+) -> Writer:
     if kind != "table":
-        return open_writer(kind, file, SCHEMA, more)
+        return open_writer(kind, file, schema, more)
     is_terminal = output is None and sys.stdout.isatty()
     table = Table(room_of_lines() if output is None else 0, is_terminal)
     return Lines(file, table.lines)

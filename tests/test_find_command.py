@@ -219,8 +219,9 @@ def test_a_torn_tail_hides_nothing(tmp_path: Path, capsysbinary: pytest.CaptureF
         (["--producer", "x"], "--producer must be a whole number"),
         (["--transaction", "lost"], "--transaction must be one of open, aborted, committed"),
         (["--limit", "0"], "--limit must be a whole number above 0"),
+        (["--context", "x"], "--context must be a whole number above 0"),
         (["--first", "--last"], "--first and --last exclude each other"),
-        (["--topic", "b"], "give --partition N with it"),
+        (["--topic", "b"], "pass --partition N too"),
         (["--output", "/none/x"], "--output: cannot write /none/x"),
         (["--kye", "x"], "did you mean --key?"),
     ],
@@ -310,6 +311,52 @@ def test_json_fields(
     put(tmp_path / "a-0", 0, stored(0, *(Record(key=b"k", value=value) for value in values)))
     _, out, _ = run(capsysbinary, tmp_path, "--json", condition, "--format", "json")
     assert [json.loads(line)["offset"] for line in out.splitlines()] == offsets
+
+
+@pytest.mark.parametrize("number", [1, 2, 5, 100])
+@pytest.mark.parametrize("key", ["k0", "k1", "x"])
+def test_context_is_the_records_around(tmp_path: Path, number: int, key: str) -> None:
+    put(tmp_path / "a-0", 0, *batches(0, 3), batch(9, codec=4), stored(12, Record(key=b"x")))
+    put(tmp_path / "a-0", 13, broken(batch(13)), marker(16, 7), batch(17, records=1), *batches(18, 4))
+    put(tmp_path / "b-0", 0, batch(0))
+    every = rows(tmp_path / "a-0")[0]
+    places = [at for at, row in enumerate(every) if row["key"] == key.encode()]
+    wanted = [at for at in range(len(every)) if any(abs(at - place) <= number for place in places)]
+    got, _ = rows(tmp_path / "a-0", key=key, context=number)
+    assert [row["offset"] for row in got] == [every[at]["offset"] for at in wanted]
+    assert [row["is_match"] for row in got] == [at in places for at in wanted]
+    assert [row["value"] for row in got] == [every[at]["value"] for at in wanted]
+
+
+def test_a_later_record_of_the_key_supersedes(tmp_path: Path) -> None:
+    put(tmp_path / "a-0", 0, batch(0), data(3, 7), marker(4, 7, commit=False), stored(5, Record(key=b"k1")))
+    put(tmp_path / "a-0", 6, stored(6, Record(key=b"k2")), broken(batch(7)), stored(10, Record(key=None)))
+
+    def told(**conditions: Any) -> dict[int, bool | None]:
+        return {row["offset"]: row["superseded"] for row in rows(tmp_path, superseded=True, **conditions)[0]}
+
+    expected = {0: None, 1: True, 2: True, 3: None, 4: None, 5: None, 6: None, 10: None}
+    assert told() == expected  # k0 of offset 3 was aborted; 7 to 9 are in damaged bytes
+    assert told(key="k1") == {1: True, 5: None}
+    assert told(key="k1", offset=":3") == {1: True}
+    put(tmp_path / "a-0", 6, stored(6, Record(key=b"k2")), stored(10, Record(key=None)))
+    assert told() == expected | {0: False, 3: False, 5: False, 6: False}
+
+
+def test_a_limit_counts_over_partitions(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    for partition in range(3):
+        put(tmp_path / f"a-{partition}", 0, batch(0))
+    for limit in (2, 4, 7, 100):
+        _, out, _ = run(capsysbinary, tmp_path, "--limit", limit, "--format", "json")
+        assert len(out.splitlines()) == min(limit, 9)
+        assert int(run(capsysbinary, tmp_path, "--limit", limit, "--count")[1]) == min(limit, 9)
+
+
+def test_the_last_below_an_offset(tmp_path: Path) -> None:
+    for base in (0, 9, 18):
+        put(tmp_path / "a-0", base, *batches(base, 3))
+    assert [row["offset"] for row in rows(tmp_path, offset="2:17", key="k1", only="last")[0]] == [16]
+    assert [row["offset"] for row in rows(tmp_path, offset="2:11", only="last", limit=4)[0]] == [7, 8, 9, 10]
 
 
 def test_processes_and_slices_find_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

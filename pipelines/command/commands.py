@@ -128,6 +128,8 @@ FIND = Command(
         Argument("limit", "records, at most; with --first and --last of each partition", metavar="N"),
         Argument("first", "the first of each partition", is_switch=True),
         Argument("last", "the last of each partition; searches from the end", is_switch=True),
+        Argument("context", "records before and after each one", metavar="N"),
+        Argument("superseded", "tell whether a later record of the key follows", is_switch=True),
         Argument("count", "print the number of records alone", is_switch=True),
         Argument("topic", "topic of the segments, where their folder does not tell it", metavar="NAME"),
         Argument(
@@ -152,8 +154,8 @@ Place    --topics REGEX   --exclude-topics REGEX   --partition N   --offset N|FR
 Time     --since TIME   --until TIME
 Producer --producer ID   --transaction open|aborted|committed   --committed
 Not      --not before a condition: it does not hold
-How many --first   --last   --limit N   --count
-Output   --format table|json|csv|arrow|raw   --typed   --output FILE
+How many --first   --last   --limit N   --context N   --count
+Output   --format table|json|csv|arrow|raw   --output FILE   --typed   --superseded
 Search   --trust-partitioner   --cores N   --max-batch-uncompressed BYTES
          --topic NAME   --follow-symlinks   --include-swap
 

@@ -15,6 +15,7 @@ FIELDS = (
     *("topic", "partition", "offset", "timestamp_ms", "key", "value", "headers", "segment", "batch_position"),
     *("producer_id", "producer_epoch", "outcome", "control_type"),
 )
+OPTIONAL = ("superseded", "is_match")
 
 
 class Writer(Protocol):
@@ -74,13 +75,19 @@ class Raw:
         self._file.flush()
 
 
+def fields(matches: pa.RecordBatch | pa.Schema) -> list[str]:
+    """The fields of a match in JSON, in their order."""
+    names = matches.names if isinstance(matches, pa.Schema) else matches.schema.names
+    return [*FIELDS, *(name for name in OPTIONAL if name in names)]
+
+
 # Further fields of a match, of its values before they are turned into JSON's
 MoreFields = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def rows(matches: pa.RecordBatch, more: MoreFields | None = None) -> Iterator[dict[str, Any]]:
     """Matches as values of JSON: bytes as Base64, headers as pairs."""
-    for row in matches.select(FIELDS).to_pylist():
+    for row in matches.select(fields(matches)).to_pylist():
         others = more(row) if more is not None else {}
         row["key"], row["value"] = _base64(row["key"]), _base64(row["value"])
         row["headers"] = [[one["key"], _base64(one["value"])] for one in row["headers"] or ()]
@@ -104,7 +111,7 @@ def csv_lines(matches: pa.RecordBatch) -> Iterator[str]:
 
 
 def _cell(value: Any) -> str:
-    text = "" if value is None else str(value)
+    text = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
     is_plain = text.isprintable() and not {*text} & {",", '"'} and (text or value is None)
     return text if is_plain else '"' + text.replace('"', '""') + '"'
 
@@ -116,5 +123,5 @@ def open_writer(kind: str, file: IO[bytes], schema: pa.Schema, more: MoreFields 
     if kind == "raw":
         return Raw(file)
     if kind == "csv":
-        return Lines(file, csv_lines, ",".join(FIELDS) + "\n")
+        return Lines(file, csv_lines, ",".join(fields(schema)) + "\n")
     return Lines(file, partial(json_lines, more=more))

@@ -42,7 +42,8 @@ class Request:
     keys: a match has one of them; none where keys are not given. offsets: a match lies in one of these
     bounds. partitions, outcomes: a match has one of each set; none of it where the set comes with False.
     committed: only what a READ_COMMITTED consumer gets. limit: matches, at most. only: "first"
-    or "last": that many of each partition; None: of all.
+    or "last": that many of each partition; None: of all. context: records before and after each match.
+    superseded: whether to tell if a later record of the key follows.
     """
 
     search: Search
@@ -56,6 +57,8 @@ class Request:
     only: str | None = None
     trust_partitioner: bool = False
     count: bool = False
+    context: int = 0
+    superseded: bool = False
 
     @property
     def needs_transactions(self) -> bool:

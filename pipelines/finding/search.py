@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
+from typing import Any
 
 import pyarrow as pa
 
+from pipelines.finding.context import Context
 from pipelines.finding.logs import Log, logs_to_search, tasks_of
 from pipelines.finding.ordered import Workers, workers
 from pipelines.finding.request import Request
 from pipelines.finding.slice_search import DECIDING, Found, ReadTransactions, Transactions, Work
+from pipelines.finding.superseded import LastOffsets, distinct_keys
 from pipelines.plan.slices import Segment, Slice
 from pipelines.scanning.findings import damages_of
 from pipelines.scanning.slice_scan import DamagedRange, SliceScan
 from pipelines.source.listing import Listing
 from udfs.committed import Delivery, Event, Outcomes, delivery
 from udfs.files import SCHEMA as SEGMENT_SCHEMA
+from udfs.search import segment_search as query
+from udfs.search.conditions import OneOf
 from udfs.search.segment_search import COLUMNS
 
 ALONE_BYTES = 1 << 20  # of segments that one process searches before another has started
@@ -31,6 +36,7 @@ SCHEMA = pa.schema(
         ("outcome", pa.string()),
     ]
 )
+_NO_END = 1 << 63
 _EVENT = ("producer_id", "producer_epoch", "first_offset", "last_offset", "control_type")
 _NO_TRANSACTIONS = Transactions(Delivery(None, {}), Outcomes(()))
 
@@ -63,10 +69,11 @@ class Search:
 
     def __post_init__(self) -> None:
         self._transactions: dict[str, Transactions] = {}
+        self._last_offsets: dict[str, LastOffsets] = {}
         self._done: set[str] = set()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Matches: topic, partition, segment, outcome, and COLUMNS; none where they are only counted."""
+        """Matches, with the columns of ``schema``; none where they are only counted."""
         logs, self.passed_over = logs_to_search(self.listing, self.request)
         self.unsearched += [Unsearched(uri, why) for uri, why in sorted(self.listing.unreadable.items())]
         size = sum(segment.length for log in logs for segment in log.segments)
@@ -106,60 +113,119 @@ class Search:
         return Work(self.request, self.max_batch_uncompressed, transactions, most)
 
     def _of_log(self, pool: Workers, log: Log, results: Iterator[Found]) -> Iterator[pa.RecordBatch]:
-        """The matches of a log, as many as are wanted of it."""
-        limit, is_last = self.request.limit_of_a_log, self.request.only == "last"
+        """The matches of a log, as many as are wanted of it, with what else is known of them."""
+        matches = self._matches(log, results)
+        if not self.request.context:
+            for segment, batch in matches:
+                self.found += batch.num_rows
+                yield self._whole(pool, log, segment, batch)
+        else:
+            context = Context(log.all_segments, self.max_batch_uncompressed)
+            for segment, batch, is_match in context.around(matches, self.request.context):
+                self.found += is_match.true_count
+                yield self._whole(pool, log, segment, batch, is_match)
+        self._transactions.pop(log.partition_dir, None)
+        self._last_offsets.pop(log.partition_dir, None)
+
+    def _matches(self, log: Log, results: Iterator[Found]) -> Iterator[tuple[Segment, pa.RecordBatch]]:
+        """The matches of a log, as many as are wanted of it. Where they are counted, none."""
+        request, is_last = self.request, self.request.only == "last"
+        most = request.limit_of_a_log
+        left = None if most is None else most - (0 if request.only else self.found)
         scans: dict[Segment, list[SliceScan]] = defaultdict(list)
         held: list[tuple[Segment, pa.RecordBatch]] = []  # with ``--last``
         count, before = 0, None
         for found in results:
             segment = found.slice_.segment
-            if is_last and _rows(held) >= (limit or 1) and before != segment:
+            if is_last and _rows(held) >= (left or 1) and before != segment:
                 break
             before = segment
             scans[segment].append(found.scan)
-            if self.request.count:
-                count += found.count
+            count += found.count if request.count else 0
             for batch in found.batches:
                 if is_last:
-                    held = _last([*held, (segment, batch)], limit or 1)
+                    held = _last([*held, (segment, batch)], left or 1)
                     continue
-                left = batch.num_rows if limit is None else min(batch.num_rows, limit - count)
-                count += left
-                if left:
-                    yield self._whole(pool, log, segment, batch[:left])
-            if found.is_past or (limit is not None and not is_last and count >= limit):
+                rows = batch.num_rows if left is None else min(batch.num_rows, left - count)
+                count += rows
+                if rows:
+                    yield segment, batch[:rows]
+            if not is_last and (found.is_past or (left is not None and count >= left)):
                 break
         self._done.add(log.partition_dir)
         self._note_damage(log, scans)
-        if self.request.count:
-            self.found += count if limit is None else min(count, limit)
-        for segment, batch in held:
-            yield self._whole(pool, log, segment, batch)
-        self._transactions.pop(log.partition_dir, None)
+        if request.count:
+            self.found += count if left is None else min(count, left)
+        yield from held
 
-    def _whole(self, pool: Workers, log: Log, segment: Segment, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Matches with the columns that the place of the segment, and the whole log, tell."""
-        self.found += batch.num_rows
-        has_any = batch.column("is_transactional").true_count > 0
-        transactions = self._read_transactions(pool, log) if has_any else _NO_TRANSACTIONS
+    def _whole(
+        self,
+        pool: Workers,
+        log: Log,
+        segment: Segment,
+        batch: pa.RecordBatch,
+        is_match: pa.Array | None = None,
+    ) -> pa.RecordBatch:
+        """Records with the columns that the place of the segment, and the whole log, tell."""
         rows = batch.num_rows
         columns = {
             "topic": pa.repeat(pa.scalar(log.topic), rows),
             "partition": pa.repeat(pa.scalar(log.partition, pa.int32()), rows),
             **{name: batch.column(name) for name in COLUMNS},
             "segment": pa.repeat(pa.scalar(segment.segment), rows),
-            "outcome": transactions.outcomes.of(batch.select(DECIDING)),
+            "outcome": self._outcomes(pool, log, batch).of(batch.select(DECIDING)),
         }
-        return pa.RecordBatch.from_pydict(columns, SCHEMA)
+        if self.request.superseded:
+            columns["superseded"] = self._read_last_offsets(pool, log).of(batch)
+        if is_match is not None:
+            columns["is_match"] = is_match
+        return pa.RecordBatch.from_pydict(columns, self.schema)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the matches: SCHEMA; superseded and is_match where they are wanted."""
+        more = {"superseded": self.request.superseded, "is_match": bool(self.request.context)}
+        return pa.schema([*SCHEMA, *(pa.field(name, pa.bool_()) for name, wanted in more.items() if wanted)])
+
+    def _outcomes(self, pool: Workers, log: Log, batch: pa.RecordBatch) -> Outcomes:
+        """The outcomes of a log's transactions; of none, where no record of the batch is of one."""
+        has_any = batch.column("is_transactional").true_count > 0
+        return (self._read_transactions(pool, log) if has_any else _NO_TRANSACTIONS).outcomes
+
+    def _read_last_offsets(self, pool: Workers, log: Log) -> LastOffsets:
+        """The last offsets of the matches' keys in a log. It reads its keys, twice if none is given."""
+        known = self._last_offsets.get(log.partition_dir)
+        if known is None:
+            columns = ("key", *DECIDING)
+            keys = pa.array(self.request.keys, pa.binary())
+            if not self.request.keys:
+                work = replace(self._work(pool, log), most=None, columns=columns)
+                found = self._read(pool, log.segments, work)
+                keys = distinct_keys(batch for one in found for batch in one.batches)
+            known = LastOffsets(keys.to_pylist())
+            scans: dict[Segment, list[SliceScan]] = defaultdict(list)
+            later = Request(query.Search((OneOf("key", keys),)), keys=tuple(keys.to_pylist()))
+            work = Work(later, self.max_batch_uncompressed, columns=columns)
+            for one in self._read(pool, log.all_segments, work):
+                scans[one.slice_.segment].append(one.scan)
+                for batch in one.batches:
+                    known.add(batch, self._outcomes(pool, log, batch))
+            for damage in _damages(log, scans):
+                last = _NO_END if damage.last_lost is None else damage.last_lost
+                known.last_damage = max(known.last_damage, last)
+            self._last_offsets[log.partition_dir] = known
+        return known
+
+    def _read(self, pool: Workers, segments: Sequence[Segment], work: Any) -> Iterator[Found]:
+        """What work on the slices of segments of one log finds, in their order."""
+        return pool.in_order((work, task) for task in tasks_of(segments, is_bounded=False))
 
     def _read_transactions(self, pool: Workers, log: Log) -> Transactions:
         """The transactions of a log: of each batch its header is read, of markers more."""
         known = self._transactions.get(log.partition_dir)
         if known is None:
-            work = ReadTransactions(self.max_batch_uncompressed)
-            tasks = ((work, task) for task in tasks_of(log.all_segments, is_bounded=False))
             events: list[Event] = []
-            for found in pool.in_order(tasks):
+            for found in self._read(pool, log.all_segments, ReadTransactions(self.max_batch_uncompressed)):
                 rows = found.scan.transactional
                 events += zip(*(rows[name].tolist() for name in _EVENT), strict=True)
             known = Transactions(delivery(events), Outcomes(events))
@@ -167,16 +233,22 @@ class Search:
         return known
 
     def _note_damage(self, log: Log, scans: dict[Segment, list[SliceScan]]) -> None:
-        for segment in sorted(scans, key=lambda one: one.file_base_offset):
-            self.segments += 1
-            problem = next((s.report.detail for s in scans[segment] if s.report.problem), None)
+        self.segments += len(scans)
+        for segment, of_segment in scans.items():
+            problem = next((scan.report.detail for scan in of_segment if scan.report.problem), None)
             if problem is not None:
                 self.unsearched.append(Unsearched(segment.uri, problem))
-                continue
-            for damage in damages_of(segment, scans[segment], log.following(segment)):
-                first = segment.file_base_offset if damage.first_lost is None else damage.first_lost
-                if damage.first_lost is None or self.request.overlaps(first, damage.last_lost):
-                    self.unsearched.append(Unsearched(log.name, damage.detail, damage))
+        for damage in _damages(log, scans):
+            first = damage.first_lost
+            if first is None or self.request.overlaps(first, damage.last_lost):
+                self.unsearched.append(Unsearched(log.name, damage.detail, damage))
+
+
+def _damages(log: Log, scans: dict[Segment, list[SliceScan]]) -> Iterator[DamagedRange]:
+    """The damaged ranges of a log, in its order."""
+    for segment in sorted(scans, key=lambda one: one.file_base_offset):
+        if not any(scan.report.problem for scan in scans[segment]):
+            yield from damages_of(segment, scans[segment], log.following(segment))
 
 
 def _rows(held: Sequence[tuple[Segment, pa.RecordBatch]]) -> int:

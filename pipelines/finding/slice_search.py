@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pipelines.finding.request import Request
 from pipelines.plan.headers import is_older, start_for
 from pipelines.plan.slices import Slice
-from pipelines.scanning.slice_scan import Counting, SliceScan
+from pipelines.scanning.slice_scan import Noting, Placing, SliceScan
 from udfs.committed import Delivery, Outcomes
 from udfs.decoded import Group, Range
 from udfs.format import layout as f
@@ -62,6 +62,7 @@ class Work:
     max_batch_uncompressed: int
     transactions: Transactions | None = None
     most: int | None = None
+    columns: tuple[str, ...] = COLUMNS
 
     def __call__(self, slice_: Slice) -> Found:
         return _opened(slice_, self._search)
@@ -71,16 +72,16 @@ class Work:
         if range_ is None:
             return
         request = self.request
-        columns = DECIDING if request.count else COLUMNS
+        columns = DECIDING if request.count else self.columns
         search = SegmentSearch(
             source, range_, request.search, columns, max_batch_uncompressed=self.max_batch_uncompressed
         )
         found.scan.report = replace(found.scan.report, totals=search.decoder.totals)
         end = max((-1 if b.high is None else b.high for b in request.offsets), default=-1)
         has_end = bool(request.offsets) and all(b.high is not None for b in request.offsets)
-        counting, held = Counting(found.scan, slice_.segment.modified // 1000), 0
+        placing, held = Placing(found.scan), 0
         for group, matches in search:
-            counting.add(group)
+            placing.add(group)
             if matches is not None:
                 matches = self._decided(matches)
                 found.count += matches.num_rows
@@ -94,7 +95,7 @@ class Work:
             if (held >= HELD_BYTES or is_enough) and (rest := _end_of(group)) is not None:
                 found.rest = rest
                 break
-        counting.close()
+        placing.close()
 
     def _range(self, slice_: Slice, source: ByteSource) -> Range | None:
         """What to search of a slice; None if nothing of its segment can match."""
@@ -136,14 +137,14 @@ class ReadTransactions:
         length, has_successor = slice_.segment.length, slice_.segment.has_successor
         range_ = Range(length, slice_.start, slice_.stop, slice_.exact_start, has_successor)
         limit = self.max_batch_uncompressed
-        counting = Counting(found.scan, slice_.segment.modified // 1000)
+        noting = Noting(found.scan, slice_.segment.modified // 1000)
         decoder = SegmentDecoder(
             source, range_, max_batch_uncompressed=limit, columns=(), content_crc=False, select=_are_markers
         )
         found.scan.report = replace(found.scan.report, totals=decoder.totals)
         for group in decoder:
-            counting.add(group)
-        counting.close()
+            noting.add(group)
+        noting.close()
 
 
 def _are_markers(_: np.ndarray, batches: np.ndarray) -> np.ndarray:

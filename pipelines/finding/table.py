@@ -33,7 +33,8 @@ class Table:
             yield self._bold(self._line("partition", "offset", "timestamp", "key", "value"))
         for row in rows:
             key, value = (" ".join(_text(row[name])) for name in ("key", "value"))
-            yield self._line(row["name"], str(row["offset"]), _time(row["timestamp_ms"]), key, value)
+            line = self._line(row["name"], str(row["offset"]), _time(row["timestamp_ms"]), key, value)
+            yield self._bold(line) if row.get("is_match") else line
             yield self._dim(self._cut("    " + ", ".join(_details(row)), self._width))
 
     def _line(self, name: str, offset: str, time: str, key: str, value: str) -> str:
@@ -108,3 +109,5 @@ def _details(row: dict[str, Any]) -> Iterator[str]:
         yield f"control record {row['control_type']}"
     if row["outcome"]:
         yield f"transaction {row['outcome']}"
+    if row.get("superseded") is not None:
+        yield "superseded" if row["superseded"] else "the last of its key"

@@ -153,28 +153,89 @@ def _max(values: np.ndarray) -> int | None:
     return int(values.max()) if len(values) else None
 
 
-class Counting:
-    """Adds groups of batches, in the order of the segment, to a SliceScan."""
+class Placing:
+    """Adds the damaged ranges among groups of batches, in the order of the segment, to a SliceScan."""
 
-    def __init__(self, scan: SliceScan, modified_ms: int) -> None:
-        self._scan, self._modified_ms = scan, modified_ms
-        scan.clock = clocks.Clock(modified_ms=clocks.witness_ms(modified_ms))
+    def __init__(self, scan: SliceScan) -> None:
+        self._scan = scan
         self._last_offset: int | None = None
         self._waiting: list[DamagedRange] = []  # ranges behind which no sound batch was seen yet
-        self._transactional: list[np.ndarray] = []
 
     def add(self, group: Group) -> None:
-        sound = group.batches[group.batches["fault"] == 0]
-        self._count_formats(sound)
-        self._count_times(sound)
-        self._keep_transactional(sound)
+        batches = group.batches
+        if not (group.damages or self._waiting) and len(batches):
+            last = batches[-1:]
+            if last["fault"][0] == 0 and not base_unknown(last)[0]:
+                self._last_offset = int(last["last_offset"][0])
+                return
+        sound = batches[batches["fault"] == 0]
         self._place_damages(group.damages, sound[~base_unknown(sound)])
 
     def close(self) -> None:
         """Notes what is known once no group follows."""
         self._scan.damages += self._waiting
+
+    def _place_damages(self, damages: list[Damage], sound: np.ndarray) -> None:
+        """Notes damages with the offsets around them. Those that no sound batch follows yet wait for one."""
+        positions, segment = sound["position"], self._scan.report.segment
+        for damage in damages:
+            at = int(np.searchsorted(positions, damage.position))
+            before = int(sound["last_offset"][at - 1]) if at else self._last_offset
+            what = (damage.position, damage.size, damage.reason, damage.detail)
+            self._waiting.append(DamagedRange(segment, *what, before))
+        if len(sound):
+            placed = [one for one in self._waiting if one.position <= positions[-1]]
+            for one in placed:
+                at = int(np.searchsorted(positions, one.position))
+                self._scan.damages.append(replace(one, next_offset=int(sound["base_offset"][at])))
+            self._waiting = self._waiting[len(placed) :]
+            self._last_offset = int(sound["last_offset"][-1])
+
+
+class Noting(Placing):
+    """Adds the batches of transactions too."""
+
+    def __init__(self, scan: SliceScan, modified_ms: int) -> None:
+        super().__init__(scan)
+        self._modified_ms = modified_ms
+        self._transactional: list[np.ndarray] = []
+
+    def add(self, group: Group) -> None:
+        self._keep_transactional(group.batches)
+        super().add(group)
+
+    def close(self) -> None:
+        super().close()
         if self._transactional:
             self._scan.transactional = np.concatenate(self._transactional)
+
+    def _keep_transactional(self, batches: np.ndarray) -> None:
+        kept = of_transactions(batches)
+        if not len(kept):
+            return
+        rows = np.zeros(len(kept), dtype=TRANSACTIONAL)
+        for name in ("producer_id", "last_offset", "producer_epoch", "control_type"):
+            rows[name] = kept[name]
+        rows["first_offset"] = kept["base_offset"]
+        is_data = kept["control_type"] == f.NO_CONTROL
+        rows["timestamp"] = np.where(is_data, clocks.first_times(kept), kept["max_timestamp"])
+        rows["by_broker"] = clocks.are_by_broker(kept)
+        rows["credible"] = clocks.are_credible(rows["timestamp"], rows["by_broker"], self._modified_ms)
+        self._transactional.append(_joined(rows))
+
+
+class Counting(Noting):
+    """Adds counts and times too."""
+
+    def __init__(self, scan: SliceScan, modified_ms: int) -> None:
+        super().__init__(scan, modified_ms)
+        scan.clock = clocks.Clock(modified_ms=clocks.witness_ms(modified_ms))
+
+    def add(self, group: Group) -> None:
+        sound = group.batches[group.batches["fault"] == 0]
+        self._count_formats(sound)
+        self._count_times(sound)
+        super().add(group)
 
     def _count_formats(self, batches: np.ndarray) -> None:
         keys = batches["magic"].astype(np.int64) * len(f.CODEC_NAMES) + batches["codec"]
@@ -201,36 +262,6 @@ class Counting:
         scan.clock = scan.clock.later(
             clocks.Clock(_max(newest[credible]), _max(newest[credible & by_broker]))
         )
-
-    def _keep_transactional(self, batches: np.ndarray) -> None:
-        kept = of_transactions(batches)
-        if not len(kept):
-            return
-        rows = np.zeros(len(kept), dtype=TRANSACTIONAL)
-        for name in ("producer_id", "last_offset", "producer_epoch", "control_type"):
-            rows[name] = kept[name]
-        rows["first_offset"] = kept["base_offset"]
-        is_data = kept["control_type"] == f.NO_CONTROL
-        rows["timestamp"] = np.where(is_data, clocks.first_times(kept), kept["max_timestamp"])
-        rows["by_broker"] = clocks.are_by_broker(kept)
-        rows["credible"] = clocks.are_credible(rows["timestamp"], rows["by_broker"], self._modified_ms)
-        self._transactional.append(_joined(rows))
-
-    def _place_damages(self, damages: list[Damage], sound: np.ndarray) -> None:
-        """Notes damages with the offsets around them. Those that no sound batch follows yet wait for one."""
-        positions, segment = sound["position"], self._scan.report.segment
-        for damage in damages:
-            at = int(np.searchsorted(positions, damage.position))
-            before = int(sound["last_offset"][at - 1]) if at else self._last_offset
-            what = (damage.position, damage.size, damage.reason, damage.detail)
-            self._waiting.append(DamagedRange(segment, *what, before))
-        if len(sound):
-            placed = [one for one in self._waiting if one.position <= positions[-1]]
-            for one in placed:
-                at = int(np.searchsorted(positions, one.position))
-                self._scan.damages.append(replace(one, next_offset=int(sound["base_offset"][at])))
-            self._waiting = self._waiting[len(placed) :]
-            self._last_offset = int(sound["last_offset"][-1])
 
 
 def _joined(rows: np.ndarray) -> np.ndarray:

@@ -1,12 +1,14 @@
-"""Looks for a text in bytes: two of its bytes are compared at many places at once, in vector registers."""
+"""Looks for a text in bytes: three of its bytes are compared at many places at once, in vector registers."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from udfs.kernels.jit import inlined, kernel
 
-_BLOCK = 256  # places that are looked at before a branch
+_BLOCK = 512  # places that are looked at before a branch
 
 
 @inlined
@@ -18,31 +20,34 @@ def _is_at(data: Any, at: int, text: Any) -> bool:
 
 
 @kernel
-def contains(data: Any, at: int, end: int, text: Any, one: int, other: int) -> bool:
+def contains(data: Any, at: int, end: int, text: Any, places: Any) -> bool:
     """Whether ``text`` (uint8[m], m > 0) lies in ``data[at:end]`` (uint8).
 
-    ``one``, ``other``: places in the text of the two bytes that are compared first: rare ones.
+    ``places``: int64[3], where in the text the bytes are that are compared first: rare ones.
     """
     last = end - len(text)
-    first, second = text[one], text[other]
+    a, b, c = places[0], places[1], places[2]
+    first, second, third = text[a], text[b], text[c]
     while at <= last:
         stop = min(at + _BLOCK, last + 1)
-        found = 0
-        for i in range(at, stop):
-            found |= (data[i + one] == first) & (data[i + other] == second)
+        firsts, seconds, thirds = data[at + a : stop + a], data[at + b : stop + b], data[at + c : stop + c]
+        found = np.uint8(0)
+        for i in range(len(firsts)):
+            both = np.uint8(firsts[i] == first) & np.uint8(seconds[i] == second)
+            found |= both & np.uint8(thirds[i] == third)
         if found:
-            for i in range(at, stop):
-                if data[i + one] == first and data[i + other] == second and _is_at(data, i, text):
+            for i in range(len(firsts)):
+                if firsts[i] == first and seconds[i] == second and _is_at(data, at + i, text):
                     return True
         at = stop
     return False
 
 
 @kernel
-def plain_batches_with(window: Any, batches: Any, text: Any, one: int, other: int, out: Any) -> None:
+def plain_batches_with(window: Any, batches: Any, text: Any, places: Any, out: Any) -> None:
     """Note in ``out`` (bool[n]) which of ``batches`` (BATCH[n]) hold ``text``; of compressed ones all may."""
     for k in range(len(batches)):
         e = batches[k]
         if not out[k]:
             at = e["data_at"]
-            out[k] = e["codec"] != 0 or contains(window, at, at + e["data_size"], text, one, other)
+            out[k] = e["codec"] != 0 or contains(window, at, at + e["data_size"], text, places)

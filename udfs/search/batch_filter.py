@@ -28,7 +28,7 @@ class BatchFilter:
         self._producers = [one.values.to_numpy() for one in producers]
         self._only_transactional = only_transactional
         self._texts = [np.frombuffer(text, dtype=np.uint8) for text in _texts(conditions)]
-        self._places: list[tuple[int, int]] = []
+        self._places: list[np.ndarray] = []
 
     def __call__(self, window: np.ndarray, batches: np.ndarray) -> np.ndarray:
         """bool[n]: of ``batches`` (BATCH[n]) in ``window`` (uint8) those that may hold a match."""
@@ -50,7 +50,7 @@ class BatchFilter:
             self._places = [_rarest(text, counts) for text in self._texts]
         found = batches["fault"] != 0
         for text, places in zip(self._texts, self._places, strict=True):
-            plain_batches_with(window, batches, text, *places, found)
+            plain_batches_with(window, batches, text, places, found)
         return found
 
 
@@ -61,10 +61,10 @@ def _texts(conditions: Iterable[Condition]) -> tuple[bytes, ...]:
     return max(some, key=lambda texts: min(map(len, texts)), default=())
 
 
-def _rarest(text: np.ndarray, counts: np.ndarray) -> tuple[int, int]:
-    """The places of the two bytes of a text that are the rarest by ``counts`` (int64[256])."""
-    order = np.argsort(counts[text], kind="stable")
-    return int(order[0]), int(order[1 if len(order) > 1 else 0])
+def _rarest(text: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """int64[3]: the places of the bytes of a text that are the rarest by ``counts`` (int64[256])."""
+    order: np.ndarray = np.resize(np.argsort(counts[text], kind="stable"), 3)
+    return order.astype(np.int64)
 
 
 def _overlaps_offsets(batches: np.ndarray, bounds: Bounds) -> np.ndarray:
