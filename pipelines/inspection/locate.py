@@ -115,16 +115,15 @@ class Locator:
 
     def first_damage(self) -> Place:
         """The first batch, or range, that is not sound; the first batch where all are."""
-        first = before = None
+        first: Stretch | None = None
+        before: Stretch | None = None
         for one in self.stretches():
-            place = one, before
-            first = first or place
             if one.header is None or not self.is_sound(one.position, one.header.size):
-                return self._place(*place)
-            before = one
+                return self._place(one, before)
+            first, before = first or one, one
         if first is None:
             raise UserError(f"{self.path} is empty: it has no batch")
-        return self._place(*first)
+        return self._place(first, None)
 
     def _offsets(self, header: Header) -> tuple[int, int]:
         """First and last offset; of a wrapper the first is not in its header, but behind the batch before."""

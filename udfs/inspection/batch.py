@@ -183,12 +183,9 @@ def _records(found: Inspection, content: np.ndarray, e: np.void, shown: Shown, l
     if e["codec"] == f.CODEC_NONE or value is None:
         return own
     locate_wrapped(content, e)
+    found.fields += [one for one in own.fields if one.name != "value"]  # which is the payload
     expanded = _expanded(found, e, int(e["payload_at"]), value, limit)
-    if expanded is None:
-        return own
-    inner = read_inner(expanded, shown)
-    inner.fields = own.fields + inner.fields
-    return inner
+    return Records(broken=own.broken) if expanded is None else read_inner(expanded, shown)
 
 
 def _expanded(found: Inspection, e: np.void, at: int, payload: bytes, limit: int) -> bytes | None:
