@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def small_lake(spark: SparkSession, lake: str, root: Path, topic: str = "t", records: int = 40) -> Settings:
+def small_lake(
+    spark: SparkSession, lake: str, root: Path, topic: str = "t", records: int = 40
+) -> CostSettings:
     logs.put(root / f"{topic}-0", 0, *logs.batches(0, records // 4, records=4))
     as_command.decode(spark, Settings(source=(str(root),), lake=lake))
     return CostSettings(lake=lake, codec_levels="gzip,snappy", sample_batches=3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
@@ -37,7 +37,8 @@ def test_the_same_rows_as_pandas_polars_and_arrow(lake: str, monkeypatch: pytest
     monkeypatch.chdir(Path(lake).parent)
     Path("lake").symlink_to(lake)
     (shown,) = [one for one in blocks(ROOT / "docs" / "commands.md", "python") if "connect(" in one]
-    exec(shown, names := {})
+    names: dict[str, Any] = {}
+    exec(shown, names)
     assert list(names["topics"].columns) == ["topic", "records"]
 
 

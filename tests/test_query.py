@@ -444,7 +444,11 @@ def test_an_answer_is_saved_whole_or_not_at_all(
     assert [one.name for one in tmp_path.glob("answer*")] == ["answer.csv"]
 
 
-KEYS_AND_HEADERS = ((None, None), (b"\xff", [{"key": "k", "value": None}]), (b"", []))
+KEYS_AND_HEADERS: tuple[tuple[bytes | None, list[dict[str, Any]] | None], ...] = (
+    (None, None),
+    (b"\xff", [{"key": "k", "value": None}]),
+    (b"", []),
+)
 
 
 def test_both_engines_write_the_same_parquet_file(spark: SparkSession, lake: str, tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ from pipelines.sql.spark import prepare
 from pipelines.views.declared import SESSION_VIEWS
 from tests.support import rule_model_time as model
 from tests.support.answers import same_in_both
-from tests.support.made_tables import SIZE, tables
-from tests.support.random_logs import NOW, Log, LogBatch, Odds, random_logs, write_files
+from tests.support.made_tables import tables
+from tests.support.random_logs import NOW, SIZE, Log, LogBatch, Odds, random_logs, write_files
 from udfs.format.schema import RECORDS, TRANSACTIONS
 from udfs.rules import clocks
 

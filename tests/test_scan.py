@@ -18,6 +18,7 @@ from pipelines.command.settings import Settings
 from pipelines.scan import scan
 from pipelines.scanning import report
 from pipelines.scanning.findings import Findings, Log
+from pipelines.scanning.next_steps import next_steps
 from tests.support import corpus
 from tests.support.logs import batch, batches, data, marker, put
 from tests.support.segment_maker import CONTROL, LOG_APPEND, TRANSACTIONAL, Batch, Record
@@ -83,7 +84,7 @@ def test_damage_tells_the_lost_offsets_and_where_to_go_on(tmp_path: Path) -> Non
     log = log_of(tmp_path)
     told = [(d.reason, d.first_lost, d.last_lost, d.next_offset) for d in log.damages]
     assert told == [("crc_mismatch", 3, 5, 6), ("crc_mismatch", 9, 11, 12)]
-    steps = "\n".join(report.next_steps(found(tmp_path)))
+    steps = "\n".join(next_steps(found(tmp_path)))
     assert "--topic a:0 --reset-offsets --to-offset 6 --execute" in steps
     assert "--topic a:0 --reset-offsets --to-offset 12 --execute" in steps
 
@@ -124,7 +125,7 @@ def test_open_and_hanging_transactions(tmp_path: Path) -> None:
 
 
 def steps(findings: Findings) -> str:
-    return "\n".join(report.next_steps(findings))
+    return "\n".join(next_steps(findings))
 
 
 def at_time(path: Path, at_ms: int) -> None:
@@ -133,7 +134,11 @@ def at_time(path: Path, at_ms: int) -> None:
 
 def test_an_abort_is_printed_where_brokers_stamped_the_transaction(tmp_path: Path) -> None:
     """KIP-32: with log append time the max timestamp counts, whatever the producer's clock gave."""
-    late = {"base_timestamp": NOW - 48 * HOUR, "flags": TRANSACTIONAL | LOG_APPEND, "producer_id": 7}
+    late: dict[str, Any] = {
+        "base_timestamp": NOW - 48 * HOUR,
+        "flags": TRANSACTIONAL | LOG_APPEND,
+        "producer_id": 7,
+    }
     record = (Record(value=b"v"),)
     first = Batch(record, **late, base_offset=0, max_timestamp=NOW).encode()
     healthy = Batch(record, base_offset=1, flags=LOG_APPEND, max_timestamp=NOW + 60_000).encode()
@@ -375,7 +380,7 @@ def test_the_next_steps_are_the_five_that_matter(tmp_path: Path) -> None:
         put(tmp_path / f"a-{number}", 0, batch(0), broken(batch(3, records=number + 1)), batch(number + 4))
     paths = [tmp_path / f"a-{number}" for number in range(10)]
     findings = scan(Settings(source=tuple(map(str, paths)), cores=1))
-    lines = report.next_steps(findings)
+    lines = next_steps(findings)
     commands = [line for line in lines if not line.startswith("#")]
     assert len(commands) == 5
     assert lines[0].endswith("; --source once more for each of the other 9 paths")

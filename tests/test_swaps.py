@@ -14,6 +14,7 @@ from pipelines.execute.summary import Summary
 from pipelines.plan.headers import end_of_batches
 from pipelines.scan import scan
 from pipelines.scanning import report
+from pipelines.scanning.next_steps import next_steps
 from pipelines.source import hadoop, naming, stores
 from pipelines.source.listing import Listing, list_segments
 from tests.support import as_command, swap_cases
@@ -133,7 +134,7 @@ def test_a_scan_without_the_option_names_it(tmp_path: Path) -> None:
     findings = scan(Settings(source=(str(tmp_path),), cores=1))
     assert findings.logs[0].records == 6
     assert dict(findings.skipped) == {naming.SWAP: 1}
-    assert "--include-swap --lake" in "\n".join(report.next_steps(findings))
+    assert "--include-swap --lake" in "\n".join(next_steps(findings))
 
 
 def test_damage_is_told_by_the_file_that_has_it(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import yaml
 
@@ -324,9 +324,13 @@ def nearest(word: str, words: Iterable[str]) -> str:
     return f"; did you mean {similar[0]}?" if similar else ""
 
 
+@overload
+def make_settings(values: Mapping[str, Any]) -> Settings: ...
+@overload
+def make_settings(values: Mapping[str, Any], allowed: Iterable[str], kind: type[Kind]) -> Kind: ...
 def make_settings(
-    values: Mapping[str, Any], allowed: Iterable[str] = SETTING_NAMES, kind: type[Kind] = Settings
-) -> Kind:
+    values: Mapping[str, Any], allowed: Iterable[str] = SETTING_NAMES, kind: type[Any] = Settings
+) -> Any:
     """Settings from names and values of a notebook or a YAML file. Raises a UserError for an unknown name."""
     allowed = tuple(allowed)
     for name in values:
