@@ -63,7 +63,7 @@ def _run(
     """The schema and the rows of a statement, and whether they are a plan (EXPLAIN)."""
     with _wrong_statements_in_one_line():
         judged, is_plan = _judged(database, duckdb_text(statement), kinds)
-        relation = database.sql(judged)
+        relation: duckdb.DuckDBPyRelation | None = database.sql(judged)
         if relation is None:  # what a shell made
             return pa.schema([]), iter(()), False
         reader = relation.to_arrow_reader(_BATCH_ROWS)
