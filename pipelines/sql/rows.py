@@ -109,7 +109,7 @@ def is_command(text: str) -> bool:
 
 def plain_number(text: str) -> str:
     """A number as a person writes it: 0.00052301736 for 5.230173599999999E-4. Others stay as they are."""
-    if not re.fullmatch(r"-?\d+(\.\d+)?([eE][-+]?\d+)?", text) or not re.search(r"[eE.]", text):
+    if not re.fullmatch(r"-?\d+(\.\d+)?[eE][-+]?\d+", text):
         return text
     value = float(text)
     if value and not 1e-9 <= abs(value) < 1e16:
