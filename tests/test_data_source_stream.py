@@ -25,6 +25,8 @@ from pipelines.data_source.slices import Span, list_asked
 from tests.support.logs import put
 from tests.support.segment_maker import Batch, Record
 
+pytestmark = pytest.mark.sampled
+
 SCHEMA = "topic string, partition int, offset bigint, value binary"
 
 

@@ -39,6 +39,8 @@ from udfs.source.store import S3_VARIABLES, use_settings_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.spark
+
 SAMPLE = (
     *("v2-codec-zstd", "v1-codec-gzip", "v0-codec-snappy", "mixed-magic", "v2-txn-open", "v2-compacted"),
     "v2-headers",
