@@ -6,6 +6,7 @@ SHELL := bash
 
 VENV := .venv
 PY := $(VENV)/bin/python
+SUBMIT := $(VENV)/bin/spark-submit --master 'local[*]'
 COMMAND := $(VENV)/bin/kafka-log-lake
 PACKAGES := $(VENV)/.packages
 READY := $(VENV)/.ready
@@ -23,7 +24,7 @@ SAMPLES := v0-codec-* v1-codec-* v2-codec-* mixed-magic v2-txn-* v2-compacted v2
 DAMAGED := bitflip-* trunc-mid-* header-count-huge-* magic-3-* random-bytes-* zstd-corrupt-middle-*
 SOURCES := $(foreach s,$(SAMPLES),--source '$(CORPUS)/$(s)') $(foreach s,$(DAMAGED),--source '$(CORPUS)/hostile/$(s)')
 
-.PHONY: help setup run check test test-bounds fuzz soak sql report report-check notebooks bench bench-full package audit lint fmt clean lock
+.PHONY: help setup run spark check test test-all test-bounds fuzz soak sql report report-check notebooks bench bench-full package audit lint fmt clean lock
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,14 +47,23 @@ run: setup  ## scans the bundled real segments, decodes them into ./lake and ask
 	@$(COMMAND) query --lake $(LAKE) "SELECT magic, compression, status, count(*) AS batches, \
 	    sum(record_count) AS records FROM batches GROUP BY ALL ORDER BY ALL"
 
+spark: LAKE := lake-spark
+spark: setup  ## the flow in Spark, by spark-submit: raw bytes into the lake (LAKE=folder), decoded from there, one question
+	@$(SUBMIT) pipelines/ingest_raw.py --read binary $(SOURCES) --lake $(LAKE)
+	@$(SUBMIT) pipelines/decode_batches.py --from-raw --lake $(LAKE)
+	@$(SUBMIT) pipelines/query.py --engine spark --lake $(LAKE) "SELECT magic, compression, status, count(*) AS batches, sum(record_count) AS records FROM batches GROUP BY ALL ORDER BY ALL"
+
 check: setup  ## lint, types, and the tests that need no Spark: an answer within a minute
 	@$(VENV)/bin/ruff check --quiet .
 	@$(VENV)/bin/ruff format --quiet --check .
 	@$(VENV)/bin/mypy --no-error-summary & types=$$!; \
 	    $(PY) -m pytest -q --quick $(SIDE_BY_SIDE); wait $$types
 
-test: setup  ## runs every test, two files at a time
+test: setup  ## every test, two files at a time; of those with servers, clusters and wheels what a change touches
 	@$(PY) -m pytest $(SIDE_BY_SIDE)
+
+test-all: setup  ## every test
+	@$(PY) -m pytest --full $(SIDE_BY_SIDE)
 
 test-bounds: $(PACKAGES)  ## a sample of the decoder's tests again, with every index of a kernel checked
 	@NUMBA_BOUNDSCHECK=1 $(PY) -m pytest -q --quick $(DECODER_TESTS:%=tests/test_%.py)
@@ -103,5 +113,5 @@ lock: setup  ## makes requirements.lock from pyproject.toml again, with the newe
 	    --upgrade --custom-compile-command 'make lock' --quiet --output-file requirements.lock
 
 clean:  ## removes the sample lake, its report, caches and build output; keeps .venv
-	@rm -rf lake quality-report build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/work
+	@rm -rf lake lake-spark quality-report build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/work
 	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -18,6 +18,8 @@ __all__ = ["DefaultSource", "register"]
 def register(spark: SparkSession) -> None:
     """Makes ``kafka_log`` known to a session that looked for data sources before it was installed."""
     from pipelines.command.driver import driver_of
+    from pipelines.data_source.sent import sent_source
 
-    driver_of(spark).share_code()
-    spark.dataSource.register(DefaultSource)
+    driver = driver_of(spark)
+    driver.share_code()
+    spark.dataSource.register(DefaultSource if driver.has_jvm else sent_source())

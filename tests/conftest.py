@@ -1,8 +1,12 @@
-"""What all tests share: one real Spark session, made the way a job makes it; and which tests are quick.
+"""What all tests share: one real Spark session, made the way a job makes it; and which tests a command runs.
 
-A test is marked by what it needs: ``spark`` by the fixture of that name, or where it starts Spark itself in
-other processes; ``cluster``, ``kafka`` (Kafka's own library, in Java) and ``slow`` alike. ``make check`` runs
-what has none of these marks, and of the tests over the whole corpus every eighth.
+A test is marked by what it needs: ``spark`` by the fixture of that name, ``cluster`` alike; in its file
+(``pytestmark``) where it starts Spark itself in other processes, ``kafka`` (Kafka's own library, in Java),
+``slow``, and ``sampled`` where every eighth is enough for a quick answer.
+
+``make check`` runs what has none of the first four, and a sample. ``make test`` runs all but those marked
+``full``: they start a server, a cluster or an environment, and run where something below a path that the mark
+names, or the test itself, has changed (``tests/support/changed.py``). ``make test-all`` runs all.
 
 Files with a mark come first: where two run side by side, short ones are left to fill up the end.
 """
@@ -19,6 +23,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipelines.command.settings import Settings
+from tests.support.changed import has_changed
 from tests.support.java import QUICK_ENVIRONMENT
 
 if TYPE_CHECKING:
@@ -29,61 +34,40 @@ if TYPE_CHECKING:
 # For the session of all tests and for every command that a test starts
 os.environ.update(QUICK_ENVIRONMENT)
 
-# Modules whose tests start Spark, or Java, in processes of their own
-_START_SPARK = {
-    *("test_commit", "test_connect", "test_crashes", "test_docs_examples"),
-    *("test_notebooks", "test_object_store", "test_query", "test_session", "test_standalone"),
-    *("test_tables_and_views", "test_unreadable", "test_watch_broker", "test_wheel"),
-}
-_START_KAFKA = {
-    *("test_against_kafka", "test_format_bytes", "test_format_savings", "test_messages_against_kafka"),
-    "test_swaps_against_kafka",
-    "test_watch_broker",
-}
-# Tests of time and memory, those that look for inputs, and what starts a server or an environment
-_SLOW = {"test_fuzz", "test_hostile_sizes", "test_kernel_cache", "test_objects", "test_soak", "test_wheel"}
-# Tests that read every bundled segment, or every case of a long list
-_OVER_ALL = {
-    "test_corpus",
-    "test_damage",
-    "test_damage_embedded",
-    "test_damage_framing",
-    "test_damage_legacy",
-    "test_data_source_stream",
-    "test_find",
-    "test_quality_checks",
-}
+_LONG = ("spark", "cluster", "kafka", "slow")
 _SAMPLE = 8
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="what needs no Spark, over a sample of the corpus")
+    parser.addoption("--full", action="store_true", help="also what nothing that changed asks for")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    quick: list[pytest.Item] = []
+    kept: list[pytest.Item] = []
     others: list[pytest.Item] = []
     long_ones: set[Path] = set()
     for item in items:
-        module = item.path.stem
-        fixtures = getattr(item, "fixturenames", ())
-        if "spark" in fixtures or module in _START_SPARK:
-            item.add_marker(pytest.mark.spark)
-        if "cluster" in fixtures:
-            item.add_marker(pytest.mark.cluster)
-        if module in _START_KAFKA:
-            item.add_marker(pytest.mark.kafka)
-        if module in _SLOW:
-            item.add_marker(pytest.mark.slow)
-        marked = any(item.get_closest_marker(mark) for mark in ("spark", "cluster", "kafka", "slow"))
-        if marked:
+        for name in ("spark", "cluster"):
+            if name in getattr(item, "fixturenames", ()):
+                item.add_marker(name)
+        is_long = any(item.get_closest_marker(mark) for mark in _LONG)
+        if is_long:
             long_ones.add(item.path)
-        sampled = module not in _OVER_ALL or zlib.crc32(item.nodeid.encode()) % _SAMPLE == 0
-        (quick if sampled and not marked else others).append(item)
+        (kept if _is_asked(config, item, is_long) else others).append(item)
+    config.hook.pytest_deselected(items=others)
+    items[:] = sorted(kept, key=lambda item: item.path not in long_ones)
+
+
+def _is_asked(config: pytest.Config, item: pytest.Item, is_long: bool) -> bool:
     if config.getoption("quick"):
-        config.hook.pytest_deselected(items=others)
-        items[:] = quick
-    items.sort(key=lambda item: item.path not in long_ones)
+        sampled = item.get_closest_marker("sampled") is not None
+        return not is_long and (not sampled or zlib.crc32(item.nodeid.encode()) % _SAMPLE == 0)
+    full = item.get_closest_marker("full")
+    if full is None or config.getoption("full") or config.getoption("file_or_dir") != []:
+        return True
+    own = str(item.path.relative_to(config.rootpath))
+    return has_changed((own, *full.args), config.rootpath)
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,12 @@
-"""Both decoders against Kafka's own library, on segments that these tests make.
+"""The decoder against Kafka's own library, on segments that these tests make.
 
-Kafka's library reads what Hypothesis drew, one start of a JVM for all of it. What Kafka reads, a decoder
-reads the same; of what Kafka refuses, no record is let through.
+Kafka's library reads what Hypothesis drew, one start of a JVM for all of it. What Kafka reads, the decoder
+reads the same; of what Kafka refuses, no record is let through. ``test_segment_decoder`` and ``test_fuzz``
+compare the reference decoder with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,11 +17,11 @@ from tests.kafka.reader import read_segments
 from tests.support import fast, kafka_cases, mutations, reference_decoder, strategies
 from tests.support.reference_decoder import Decoded
 
-Decode = Callable[..., Decoded]
+pytestmark = pytest.mark.kafka
+
 Judged = list[tuple[bytes, list[dict[str, Any]]]]
 
 LIMIT = 4 << 20
-DECODERS = [pytest.param(reference_decoder.decode, id="reference"), pytest.param(fast.decode, id="fast")]
 RECORD_COLUMNS = (
     "offset",
     "timestamp_ms",
@@ -116,10 +116,9 @@ def _check_judged_alike(decoded: Decoded, kafka: list[dict[str, Any]], data: byt
         _check_same_records(decoded, kafka)
 
 
-@pytest.mark.parametrize("decode", DECODERS)
-def test_sound_segments_read_as_kafka_reads_them(decode: Decode, sound: Judged) -> None:
+def test_sound_segments_read_as_kafka_reads_them(sound: Judged) -> None:
     for data, kafka in sound:
-        decoded = decode(data)
+        decoded = fast.decode(data)
         assert [batch["refused"] for batch in kafka] == [None] * len(kafka)
         _check_same_records(decoded, kafka)
         assert not decoded.quarantine
@@ -145,11 +144,10 @@ def _stricter(data: bytes, kafka: list[dict[str, Any]]) -> bool:
     return batch["compression"] != "none" and "bytes asked" in row["error"]
 
 
-@pytest.mark.parametrize("decode", DECODERS)
-def test_content_that_lies_is_judged_as_kafka_judges_it(decode: Decode, lying: Judged) -> None:
+def test_content_that_lies_is_judged_as_kafka_judges_it(lying: Judged) -> None:
     refused = 0
     for data, kafka in lying:
-        decoded = decode(data, limit=LIMIT)
+        decoded = fast.decode(data, limit=LIMIT)
         refused += bool(kafka[0]["refused"])
         if _stricter(data, kafka):
             assert decoded.quarantine
@@ -159,13 +157,12 @@ def test_content_that_lies_is_judged_as_kafka_judges_it(decode: Decode, lying: J
     assert refused > len(lying) // 4
 
 
-@pytest.mark.parametrize("decode", DECODERS)
 @pytest.mark.parametrize("name", kafka_cases.CASES)
 def test_cases_by_hand_are_judged_as_kafka_judges_them(
-    decode: Decode, name: str, by_hand: dict[str, list[dict[str, Any]]]
+    name: str, by_hand: dict[str, list[dict[str, Any]]]
 ) -> None:
     data = kafka_cases.CASES[name]
-    _check_judged_alike(decode(data, limit=LIMIT), by_hand[name], data)
+    _check_judged_alike(fast.decode(data, limit=LIMIT), by_hand[name], data)
 
 
 def test_the_cases_by_hand_hold_both_verdicts(by_hand: dict[str, list[dict[str, Any]]]) -> None:

@@ -33,6 +33,8 @@ from udfs.arrow.parquet_sink import DataFile
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.spark
+
 ROOT = Path(__file__).parent.parent
 POINTS = [("arrow", p) for p in ARROW_POINTS] + [("spark", p) for p in SPARK_POINTS]
 

@@ -32,6 +32,13 @@ if TYPE_CHECKING:
 
     from pipelines.execute.summary import Summary
 
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.full(
+        "pipelines/command/", "pipelines/data_source/", "pyspark_kafka_log/", "databricks/", "udfs/spark/"
+    ),
+]
+
 ROOT = Path(__file__).resolve().parent.parent
 _SOUND = (
     *("v0-codec-gzip", "v1-codec-snappy", "v2-codec-zstd"),

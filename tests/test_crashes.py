@@ -46,6 +46,8 @@ from tests.support.processes import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.spark
+
 SLICE_BYTES = 1 << 20
 PROGRESS = re.compile("(starting Spark|listing|planning|decoding|landing|writing records|committing): ")
 

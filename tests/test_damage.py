@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.damage import DECODERS, FIRST_OFFSET, Decode, check_kept, check_refused, judge
+from tests.support.damage import FIRST_OFFSET, check_kept, check_refused, judge
 from tests.support.segment_maker import (
     CODEC_NAMES,
     CONTROL,
@@ -28,7 +28,7 @@ from tests.support.segment_maker import (
     varlong,
 )
 
-pytestmark = pytest.mark.parametrize("decode", DECODERS)
+pytestmark = pytest.mark.sampled
 codecs = pytest.mark.parametrize("codec", range(5), ids=CODEC_NAMES)
 compressed = pytest.mark.parametrize("codec", range(1, 5), ids=CODEC_NAMES[1:])
 
@@ -47,20 +47,20 @@ def _payload(*bodies: bytes) -> bytes:
 
 
 @codecs
-def test_a_sound_batch_is_ok(decode: Decode, codec: int) -> None:
-    check_kept(judge(decode, _batch(codec).encode()), "ok", VALUES)
+def test_a_sound_batch_is_ok(codec: int) -> None:
+    check_kept(judge(_batch(codec).encode()), "ok", VALUES)
 
 
 @codecs
-def test_a_changed_byte_of_the_payload_is_corrupt(decode: Decode, codec: int) -> None:
+def test_a_changed_byte_of_the_payload_is_corrupt(codec: int) -> None:
     batch = flip(_batch(codec).encode(), -3)
-    check_refused(judge(decode, batch), batch, "corrupt", "crc_mismatch")
+    check_refused(judge(batch), batch, "corrupt", "crc_mismatch")
 
 
 @codecs
-def test_a_changed_checksum_is_corrupt(decode: Decode, codec: int) -> None:
+def test_a_changed_checksum_is_corrupt(codec: int) -> None:
     batch = flip(_batch(codec).encode(), 17)
-    verdict = judge(decode, batch)
+    verdict = judge(batch)
     check_refused(verdict, batch, "corrupt", "crc_mismatch")
     assert verdict.batch is not None
     assert verdict.batch["crc_stored"] == struct.unpack_from(">I", batch, 17)[0]
@@ -69,15 +69,15 @@ def test_a_changed_checksum_is_corrupt(decode: Decode, codec: int) -> None:
 
 
 @pytest.mark.parametrize(("name", "position"), [("base offset", 7), ("leader epoch", 15)])
-def test_a_changed_byte_outside_the_checksum_is_not_noticed(decode: Decode, name: str, position: int) -> None:
-    check_kept(judge(decode, flip(_batch().encode(), position)), "ok", VALUES)
+def test_a_changed_byte_outside_the_checksum_is_not_noticed(name: str, position: int) -> None:
+    check_kept(judge(flip(_batch().encode(), position)), "ok", VALUES)
 
 
 @codecs
 @pytest.mark.parametrize("count", [-1, -(1 << 31), 0, 1, 2, 4, 1000, (1 << 31) - 1])
-def test_a_wrong_record_count_is_invalid(decode: Decode, codec: int, count: int) -> None:
+def test_a_wrong_record_count_is_invalid(codec: int, count: int) -> None:
     batch = _batch(codec, count=count).encode()
-    verdict = judge(decode, batch)
+    verdict = judge(batch)
     check_refused(verdict, batch, "invalid", "invalid_record")
     assert verdict.batch is not None
     assert verdict.batch["declared_count"] == count
@@ -106,73 +106,71 @@ def test_a_wrong_record_count_is_invalid(decode: Decode, codec: int, count: int)
     ],
     ids=str,
 )
-def test_a_record_that_lies_makes_its_whole_batch_invalid(
-    decode: Decode, codec: int, wrong: dict[str, Any]
-) -> None:
+def test_a_record_that_lies_makes_its_whole_batch_invalid(codec: int, wrong: dict[str, Any]) -> None:
     batch = _batch(codec, [RECORDS[0], replace(RECORDS[1], **wrong), RECORDS[2]]).encode()
-    check_refused(judge(decode, batch), batch, "invalid", "invalid_record")
+    check_refused(judge(batch), batch, "invalid", "invalid_record")
 
 
 @codecs
 @pytest.mark.parametrize("cut", range(1, 18))
-def test_a_last_record_that_is_cut_is_invalid(decode: Decode, codec: int, cut: int) -> None:
+def test_a_last_record_that_is_cut_is_invalid(codec: int, cut: int) -> None:
     payload = b"".join(record.encode(place) for place, record in enumerate(RECORDS))
     batch = _batch(codec, payload=payload[:-cut]).encode()
-    check_refused(judge(decode, batch), batch, "invalid", "invalid_record")
+    check_refused(judge(batch), batch, "invalid", "invalid_record")
 
 
 @codecs
-def test_a_varint_of_six_bytes_is_invalid(decode: Decode, codec: int) -> None:
+def test_a_varint_of_six_bytes_is_invalid(codec: int) -> None:
     body = b"\x00\x00\x00" + varint(3, size=6) + b"key" + varint(-1) + b"\x00"
     batch = _batch(codec, [Record()], payload=_payload(body)).encode()
-    check_refused(judge(decode, batch), batch, "invalid", "invalid_record")
+    check_refused(judge(batch), batch, "invalid", "invalid_record")
 
 
 @codecs
-def test_a_varlong_of_eleven_bytes_is_invalid(decode: Decode, codec: int) -> None:
+def test_a_varlong_of_eleven_bytes_is_invalid(codec: int) -> None:
     body = b"\x00" + varlong(5, size=11) + b"\x00\x01\x01\x00"
     batch = _batch(codec, [Record()], payload=_payload(body)).encode()
-    check_refused(judge(decode, batch), batch, "invalid", "invalid_record")
+    check_refused(judge(batch), batch, "invalid", "invalid_record")
 
 
 @codecs
-def test_bytes_behind_the_last_record_are_invalid(decode: Decode, codec: int) -> None:
+def test_bytes_behind_the_last_record_are_invalid(codec: int) -> None:
     payload = b"".join(record.encode(place) for place, record in enumerate(RECORDS))
     batch = _batch(codec, payload=payload + b"\x00").encode()
-    check_refused(judge(decode, batch), batch, "invalid", "invalid_record")
+    check_refused(judge(batch), batch, "invalid", "invalid_record")
 
 
 @pytest.mark.parametrize("code", [5, 6, 7])
-def test_an_unassigned_codec_is_unsupported(decode: Decode, code: int) -> None:
+def test_an_unassigned_codec_is_unsupported(code: int) -> None:
     batch = _batch(codec=code).encode()
-    verdict = judge(decode, batch)
+    verdict = judge(batch)
     check_refused(verdict, batch, "unsupported", "unknown_codec")
     assert verdict.batch is not None
     assert verdict.batch["compression"] == "unknown"
 
 
 @compressed
-def test_a_compressed_stream_that_is_cut_is_refused(decode: Decode, codec: int) -> None:
+def test_a_compressed_stream_that_is_cut_is_refused(codec: int) -> None:
     payload = b"".join(record.encode(place) for place, record in enumerate(RECORDS))
     stored = compress(codec, payload)
     batch = _batch(codec, stored=stored[: len(stored) * 2 // 3]).encode()
-    check_refused(judge(decode, batch), batch, "invalid", "decompression_failed")
+    check_refused(judge(batch), batch, "invalid", "decompression_failed")
 
 
 @compressed
-def test_a_payload_that_is_not_compressed_is_refused(decode: Decode, codec: int) -> None:
+def test_a_payload_that_is_not_compressed_is_refused(codec: int) -> None:
     payload = b"".join(record.encode(place) for place, record in enumerate(RECORDS))
     batch = _batch(codec, stored=payload).encode()
-    check_refused(judge(decode, batch), batch, "invalid", "decompression_failed")
+    check_refused(judge(batch), batch, "invalid", "decompression_failed")
 
 
 @compressed
 @pytest.mark.parametrize("over", [False, True])
-def test_expansion_stops_at_the_limit(decode: Decode, codec: int, over: bool) -> None:
+def test_expansion_stops_at_the_limit(codec: int, over: bool) -> None:
     record = Record(value=bytes(3_000_000))
     size = len(record.encode())
     batch = _batch(codec, [record]).encode()
-    verdict = judge(decode, batch, limit=size - over)
+    verdict = judge(batch, limit=size - over)
     if over:
         check_refused(verdict, batch, "invalid", "decompressed_too_large")
     else:
@@ -180,17 +178,17 @@ def test_expansion_stops_at_the_limit(decode: Decode, codec: int, over: bool) ->
 
 
 @pytest.mark.parametrize("key", [None, b"", b"\x00", b"\x00\x00\x00", b"\xff\xff\x00\x01"])
-def test_a_control_record_with_a_bad_key_is_invalid(decode: Decode, key: bytes | None) -> None:
+def test_a_control_record_with_a_bad_key_is_invalid(key: bytes | None) -> None:
     batch = _batch(records=[Record(key=key, value=bytes(6))], flags=CONTROL).encode()
-    check_refused(judge(decode, batch), batch, "invalid", "invalid_record")
+    check_refused(judge(batch), batch, "invalid", "invalid_record")
 
 
 @pytest.mark.parametrize("kind", [0, 1], ids=["ABORT", "COMMIT"])
 @pytest.mark.parametrize("value", [None, b"", bytes(5), b"\xff\xff\x00\x00\x00\x01"])
-def test_an_end_marker_with_a_bad_value_is_invalid(decode: Decode, kind: int, value: bytes | None) -> None:
+def test_an_end_marker_with_a_bad_value_is_invalid(kind: int, value: bytes | None) -> None:
     record = Record(key=struct.pack(">hh", 0, kind), value=value)
     batch = _batch(records=[record], flags=CONTROL | TRANSACTIONAL).encode()
-    check_refused(judge(decode, batch), batch, "invalid", "invalid_record")
+    check_refused(judge(batch), batch, "invalid", "invalid_record")
 
 
 CONTROL_NAMES = {
@@ -209,10 +207,10 @@ CONTROL_NAMES = {
 
 @pytest.mark.parametrize("kind", CONTROL_NAMES)
 @pytest.mark.parametrize("version", [0, 1, 32767])
-def test_control_records_are_kept_under_their_type(decode: Decode, kind: int, version: int) -> None:
+def test_control_records_are_kept_under_their_type(kind: int, version: int) -> None:
     value = struct.pack(">hi", version, 77) + b"newer field"
     record = Record(key=struct.pack(">hh", version, kind) + b"\x00", value=value)
-    verdict = judge(decode, _batch(records=[record], flags=CONTROL).encode())
+    verdict = judge(_batch(records=[record], flags=CONTROL).encode())
     check_kept(verdict, "ok", [value])
     (row,) = verdict.records
     assert (row["is_control"], row["control_type"]) == (True, CONTROL_NAMES[kind])
@@ -238,20 +236,20 @@ def test_control_records_are_kept_under_their_type(decode: Decode, kind: int, ve
     ],
 )
 def test_what_kafka_reads_against_the_format_is_suspect(
-    decode: Decode, codec: int, changes: dict[str, Any], fields: dict[str, Any]
+    codec: int, changes: dict[str, Any], fields: dict[str, Any]
 ) -> None:
     records = [RECORDS[0], replace(RECORDS[1], **changes), RECORDS[2]]
-    check_kept(judge(decode, _batch(codec, records, **fields).encode()), "suspect", VALUES)
+    check_kept(judge(_batch(codec, records, **fields).encode()), "suspect", VALUES)
 
 
-def test_a_negative_value_length_is_read_as_null_and_suspect(decode: Decode) -> None:
+def test_a_negative_value_length_is_read_as_null_and_suspect() -> None:
     records = [RECORDS[0], Record(value_length=-9)]
-    check_kept(judge(decode, _batch(records=records).encode()), "suspect", [b"one", None])
+    check_kept(judge(_batch(records=records).encode()), "suspect", [b"one", None])
 
 
-def test_a_negative_header_value_length_is_read_as_null_and_suspect(decode: Decode) -> None:
+def test_a_negative_header_value_length_is_read_as_null_and_suspect() -> None:
     body = b"\x00\x00\x00" + varint(-1) + varint(-1) + varint(1) + varint(1) + b"h" + varint(-4)
-    verdict = judge(decode, _batch(records=[Record()], payload=_payload(body)).encode())
+    verdict = judge(_batch(records=[Record()], payload=_payload(body)).encode())
     check_kept(verdict, "suspect", [None])
     assert verdict.records[0]["headers"] == [("h", None)]
 
@@ -274,45 +272,41 @@ def test_a_negative_header_value_length_is_read_as_null_and_suspect(decode: Deco
         pytest.param({}, {"flags": TRANSACTIONAL, "producer_id": 5, "base_sequence": 9}, id="transactional"),
     ],
 )
-def test_what_the_format_allows_is_ok(
-    decode: Decode, codec: int, changes: dict[str, Any], fields: dict[str, Any]
-) -> None:
+def test_what_the_format_allows_is_ok(codec: int, changes: dict[str, Any], fields: dict[str, Any]) -> None:
     records = [RECORDS[0], replace(RECORDS[1], **changes), RECORDS[2]]
-    check_kept(judge(decode, _batch(codec, records, **fields).encode()), "ok", VALUES)
+    check_kept(judge(_batch(codec, records, **fields).encode()), "ok", VALUES)
 
 
-def test_offset_gaps_are_ok(decode: Decode) -> None:
+def test_offset_gaps_are_ok() -> None:
     records = [
         replace(record, offset_delta=delta) for record, delta in zip(RECORDS, (3, 17, 40), strict=True)
     ]
-    verdict = judge(decode, _batch(records=records).encode())
+    verdict = judge(_batch(records=records).encode())
     check_kept(verdict, "ok", VALUES)
     assert [row["offset"] for row in verdict.records] == [103, 117, 140]
 
 
-def test_an_empty_batch_is_ok(decode: Decode) -> None:
-    verdict = judge(
-        decode, _batch(records=[], last_offset_delta=6, base_timestamp=-1, max_timestamp=8).encode()
-    )
+def test_an_empty_batch_is_ok() -> None:
+    verdict = judge(_batch(records=[], last_offset_delta=6, base_timestamp=-1, max_timestamp=8).encode())
     check_kept(verdict, "ok", [])
     assert verdict.batch is not None
     assert (verdict.batch["base_offset"], verdict.batch["last_offset"]) == (100, 106)
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
-def test_an_empty_batch_that_says_it_is_compressed_is_suspect(decode: Decode, codec: int) -> None:
+def test_an_empty_batch_that_says_it_is_compressed_is_suspect(codec: int) -> None:
     """Kafka's ``iterator()`` gives no record of it; ``streamingIterator()``, a consumer's, wants a stream."""
-    verdict = judge(decode, _batch(records=[], codec=codec, stored=b"", last_offset_delta=6).encode())
+    verdict = judge(_batch(records=[], codec=codec, stored=b"", last_offset_delta=6).encode())
     check_kept(verdict, "suspect", [])
 
 
-def test_null_and_empty_stay_apart(decode: Decode) -> None:
+def test_null_and_empty_stay_apart() -> None:
     records = [
         Record(key=None, value=None, headers=((b"h", None),)),
         Record(key=b"", value=b"", headers=((b"h", b""), (b"h", b"again"))),
         Record(key=None, value=b""),
     ]
-    verdict = judge(decode, _batch(records=records).encode())
+    verdict = judge(_batch(records=records).encode())
     check_kept(verdict, "ok", [None, b"", b""])
     assert [row["key"] for row in verdict.records] == [None, b"", None]
     assert [row["headers"] for row in verdict.records] == [
@@ -322,8 +316,8 @@ def test_null_and_empty_stay_apart(decode: Decode) -> None:
     ]
 
 
-def test_sequences_wrap_after_the_largest_int(decode: Decode) -> None:
-    verdict = judge(decode, _batch(producer_id=1, base_sequence=(1 << 31) - 2).encode())
+def test_sequences_wrap_after_the_largest_int() -> None:
+    verdict = judge(_batch(producer_id=1, base_sequence=(1 << 31) - 2).encode())
     assert [row["sequence"] for row in verdict.records] == [(1 << 31) - 2, (1 << 31) - 1, 0]
     assert verdict.batch is not None
     assert verdict.batch["last_sequence"] == 0

@@ -15,6 +15,8 @@ from tests.support.damage import AFTER, BEFORE, judge, sound
 from tests.support.reference_decoder import Decoded
 from tests.support.segment_maker import Batch, Message, Record, flip
 
+pytestmark = pytest.mark.sampled
+
 START = b"".join(BEFORE)
 NUMBERS = [1, 5, 63, 64, 65, 500, 3000]
 
@@ -50,7 +52,7 @@ def test_no_batch_of_a_value_is_taken_for_the_log(
         "bytes": flip(host, 25),
         "magic": host[:16] + b"\x03" + host[17:],
     }[damage]
-    verdict = judge(fast.decode, broken)
+    verdict = judge(broken)
     assert not verdict.records
     (row,) = verdict.quarantine
     assert row["size_bytes"] == len(host)
@@ -60,7 +62,7 @@ def test_no_batch_of_a_value_is_taken_for_the_log(
 def test_nor_where_nothing_is_left_of_the_header(number: int) -> None:
     """Their offsets do not lie between those of the log before and behind."""
     host = Batch([Record(value=_value(number, b"\xee", 1000))], base_offset=100).encode()
-    verdict = judge(fast.decode, bytes(61) + host[61:])
+    verdict = judge(bytes(61) + host[61:])
     assert not verdict.records
     assert sum(row["size_bytes"] for row in verdict.quarantine) == len(host)
 
@@ -91,7 +93,7 @@ def test_messages_at_the_end_of_a_value_lead_into_the_log_and_are_none_of_it(mag
     """A message ends with its value: messages in it lead to the next one as those of the log do."""
     inner = b"".join(Message(magic=magic, offset=o, value=b"inner").encode() for o in range(number))
     host = Message(magic=magic, offset=96, value=b"text" + inner).encode()
-    verdict = judge(fast.decode, _with_length(host, 1 << 28))
+    verdict = judge(_with_length(host, 1 << 28))
     assert not verdict.records
     assert sum(row["size_bytes"] for row in verdict.quarantine) == len(host)
 

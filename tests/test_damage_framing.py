@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.support.damage import AFTER, BEFORE, DECODERS, Decode, judge, sound
+from tests.support.damage import AFTER, BEFORE, judge, sound
+from tests.support.fast import decode
 from tests.support.reference_decoder import Decoded
 from tests.support.segment_maker import GZIP, Batch, Message, Record, flip, wrap
 
-pytestmark = pytest.mark.parametrize("decode", DECODERS)
+pytestmark = pytest.mark.sampled
 
 START = b"".join(BEFORE)
 V0 = Message(magic=0, offset=100, value=b"value").encode()
@@ -46,9 +47,9 @@ def _offsets(decoded: Decoded) -> list[int]:
 
 @batches
 @pytest.mark.parametrize("length", [-(1 << 31), -1, 0, 1, 13, 100_000, (1 << 31) - 1])
-def test_a_length_that_can_not_be_costs_one_batch(decode: Decode, batch: bytes, length: int) -> None:
+def test_a_length_that_can_not_be_costs_one_batch(batch: bytes, length: int) -> None:
     broken = _with_length(batch, length)
-    verdict = judge(decode, broken)
+    verdict = judge(broken)
     assert verdict.reasons == ["invalid_header"]
     assert not verdict.records
     (row,) = verdict.quarantine
@@ -56,24 +57,24 @@ def test_a_length_that_can_not_be_costs_one_batch(decode: Decode, batch: bytes, 
 
 
 @pytest.mark.parametrize(("batch", "length"), [(V0, 13), (V1, 21), (V2, 48)], ids=["0", "1", "2"])
-def test_one_byte_less_than_the_least_length_is_no_batch(decode: Decode, batch: bytes, length: int) -> None:
-    verdict = judge(decode, _with_length(batch, length))
+def test_one_byte_less_than_the_least_length_is_no_batch(batch: bytes, length: int) -> None:
+    verdict = judge(_with_length(batch, length))
     assert (verdict.reasons, verdict.batch) == (["invalid_header"], None)
 
 
 @batches
 @pytest.mark.parametrize("change", [-10, -1, 1, 10, 60])
-def test_a_length_that_is_a_little_wrong_costs_one_batch(decode: Decode, batch: bytes, change: int) -> None:
+def test_a_length_that_is_a_little_wrong_costs_one_batch(batch: bytes, change: int) -> None:
     (length,) = struct.unpack_from(">i", batch, 8)
-    verdict = judge(decode, _with_length(batch, length + change))
+    verdict = judge(_with_length(batch, length + change))
     assert not verdict.records
     assert sum(row["size_bytes"] for row in verdict.quarantine) == len(batch)
 
 
 @batches
 @pytest.mark.parametrize("magic", [3, 4, 127, 128, 255])
-def test_an_unknown_magic_is_passed_over_by_its_length(decode: Decode, batch: bytes, magic: int) -> None:
-    verdict = judge(decode, _with_magic(batch, magic))
+def test_an_unknown_magic_is_passed_over_by_its_length(batch: bytes, magic: int) -> None:
+    verdict = judge(_with_magic(batch, magic))
     assert verdict.reasons == ["unknown_magic"]
     assert (verdict.batch, verdict.records) == (None, [])
     (row,) = verdict.quarantine
@@ -81,25 +82,25 @@ def test_an_unknown_magic_is_passed_over_by_its_length(decode: Decode, batch: by
 
 
 @pytest.mark.parametrize(("batch", "magic"), [(V2, 1), (V2, 0), (V1, 0)], ids=["2 as 1", "2 as 0", "1 as 0"])
-def test_a_magic_of_another_format_fails_by_its_checksum(decode: Decode, batch: bytes, magic: int) -> None:
-    verdict = judge(decode, _with_magic(batch, magic))
+def test_a_magic_of_another_format_fails_by_its_checksum(batch: bytes, magic: int) -> None:
+    verdict = judge(_with_magic(batch, magic))
     assert (verdict.reasons, verdict.status) == (["crc_mismatch"], "corrupt")
 
 
 @pytest.mark.parametrize("size", [1, 16, 17, 61, 1000])
-def test_garbage_between_batches_costs_no_batch(decode: Decode, size: int) -> None:
-    verdict = judge(decode, b"\xee" * size)
+def test_garbage_between_batches_costs_no_batch(size: int) -> None:
+    verdict = judge(b"\xee" * size)
     assert sum(row["size_bytes"] for row in verdict.quarantine) == size
     assert not verdict.records
 
 
 @pytest.mark.parametrize("size", [1, 17, 200])
-def test_zeros_between_batches_are_damage(decode: Decode, size: int) -> None:
-    verdict = judge(decode, bytes(size))
+def test_zeros_between_batches_are_damage(size: int) -> None:
+    verdict = judge(bytes(size))
     assert sum(row["size_bytes"] for row in verdict.quarantine) == size
 
 
-def test_neighbours_that_are_both_corrupt_are_told_apart(decode: Decode) -> None:
+def test_neighbours_that_are_both_corrupt_are_told_apart() -> None:
     decoded = decode(START + flip(sound(100), -1) + flip(sound(103), -1) + b"".join(AFTER))
     at = len(START)
     assert _ranges(decoded) == [(at, len(V2)), (at + len(V2), len(V2))]
@@ -109,13 +110,13 @@ def test_neighbours_that_are_both_corrupt_are_told_apart(decode: Decode) -> None
 # The way back
 
 
-def test_damage_at_the_start_of_a_segment(decode: Decode) -> None:
+def test_damage_at_the_start_of_a_segment() -> None:
     decoded = decode(b"\xee" * 300 + START)
     assert _ranges(decoded) == [(0, 300)]
     assert _offsets(decoded) == [90, 91, 92, 93, 94, 95]
 
 
-def test_damage_behind_a_batch_whose_offset_is_far_too_high(decode: Decode) -> None:
+def test_damage_behind_a_batch_whose_offset_is_far_too_high() -> None:
     """The base offset lies outside the checksum: a wrong one must not hide what follows."""
     high = flip(sound(100), 1, 0x10)
     broken = _with_length(sound(103), 1 << 20)
@@ -124,7 +125,7 @@ def test_damage_behind_a_batch_whose_offset_is_far_too_high(decode: Decode) -> N
     assert _ranges(decoded) == [(len(START + high), len(broken))]
 
 
-def test_a_break_behind_offsets_that_go_back_hides_nothing(decode: Decode) -> None:
+def test_a_break_behind_offsets_that_go_back_hides_nothing() -> None:
     parts = [sound(5000), _with_length(sound(10), 1 << 20), sound(20), sound(30)]
     decoded = decode(b"".join(parts))
     assert _offsets(decoded) == [5000, 5001, 5002, 20, 21, 22, 30, 31, 32]
@@ -143,7 +144,7 @@ ODD: dict[str, Batch | Message] = {  # read by Kafka, made by none
 @pytest.mark.parametrize("size", [1, 300, 70_000])
 @pytest.mark.parametrize("batch", ODD.values(), ids=ODD.keys())
 def test_a_batch_with_an_odd_header_is_found_where_no_other_is_left(
-    decode: Decode, batch: Batch | Message, size: int
+    batch: Batch | Message, size: int
 ) -> None:
     decoded = decode(START + b"\xee" * size + batch.encode())
     assert _ranges(decoded) == [(len(START), size)]
@@ -151,7 +152,7 @@ def test_a_batch_with_an_odd_header_is_found_where_no_other_is_left(
 
 
 @pytest.mark.parametrize("batch", ODD.values(), ids=ODD.keys())
-def test_a_batch_with_an_odd_header_is_not_passed_over(decode: Decode, batch: Batch | Message) -> None:
+def test_a_batch_with_an_odd_header_is_not_passed_over(batch: Batch | Message) -> None:
     broken, odd = _with_length(sound(100), 1 << 24), batch.encode()
     decoded = decode(START + broken + odd + b"".join(AFTER))
     assert _ranges(decoded) == [(len(START), len(broken))]
@@ -160,9 +161,7 @@ def test_a_batch_with_an_odd_header_is_not_passed_over(decode: Decode, batch: Ba
 
 @pytest.mark.parametrize("inner_offset", [0, 1000])
 @pytest.mark.parametrize("damage", ["length", "checksum", "magic"])
-def test_batches_inside_a_value_are_not_taken_for_the_log(
-    decode: Decode, inner_offset: int, damage: str
-) -> None:
+def test_batches_inside_a_value_are_not_taken_for_the_log(inner_offset: int, damage: str) -> None:
     """A backup or mirror topic: values are Kafka batches, and the batch around them is damaged."""
     value = b"".join(sound(inner_offset + 3 * n) for n in range(5))
     host = Batch([Record(value=value)], base_offset=100).encode()
@@ -171,14 +170,14 @@ def test_batches_inside_a_value_are_not_taken_for_the_log(
         "checksum": flip(host, 25),
         "magic": _with_magic(host, 3),
     }[damage]
-    verdict = judge(decode, broken)
+    verdict = judge(broken)
     assert not verdict.records
     (row,) = verdict.quarantine
     assert row["size_bytes"] == len(host)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_messages_inside_the_last_value_are_not_taken_for_the_log(decode: Decode, magic: int) -> None:
+def test_messages_inside_the_last_value_are_not_taken_for_the_log(magic: int) -> None:
     """They end where the segment ends, so they lead to its end as the log does: the length decides."""
     value = b"".join(Message(magic=magic, offset=offset, value=b"inner").encode() for offset in (300, 301))
     host = Message(magic=magic, offset=100, value=value).encode()
@@ -192,9 +191,7 @@ def test_messages_inside_the_last_value_are_not_taken_for_the_log(decode: Decode
 
 @batches
 @pytest.mark.parametrize("has_successor", [False, True])
-def test_a_batch_cut_anywhere_is_a_torn_tail_or_truncated(
-    decode: Decode, batch: bytes, has_successor: bool
-) -> None:
+def test_a_batch_cut_anywhere_is_a_torn_tail_or_truncated(batch: bytes, has_successor: bool) -> None:
     for kept in range(1, len(batch)):
         rest = batch[:kept]
         decoded = decode(START + rest, has_successor=has_successor)
@@ -210,51 +207,51 @@ def test_a_batch_cut_anywhere_is_a_torn_tail_or_truncated(
 
 @pytest.mark.parametrize("size", [1, 16, 17, 100, 5000])
 @pytest.mark.parametrize("has_successor", [False, True])
-def test_zeros_to_the_end_are_a_tail(decode: Decode, size: int, has_successor: bool) -> None:
+def test_zeros_to_the_end_are_a_tail(size: int, has_successor: bool) -> None:
     decoded = decode(START + bytes(size), has_successor=has_successor)
     assert (decoded.tail, decoded.tail_bytes) == ("zeros", size)
     assert not decoded.quarantine
 
 
-def test_zeros_behind_a_corrupt_batch_are_a_tail(decode: Decode) -> None:
+def test_zeros_behind_a_corrupt_batch_are_a_tail() -> None:
     decoded = decode(START + flip(V2, -1) + bytes(500))
     assert _ranges(decoded) == [(len(START), len(V2))]
     assert (decoded.tail, decoded.tail_bytes) == ("zeros", 500)
 
 
-def test_a_torn_tail_behind_a_corrupt_batch_stays_one(decode: Decode) -> None:
+def test_a_torn_tail_behind_a_corrupt_batch_stays_one() -> None:
     decoded = decode(START + flip(V2, -1) + sound(103)[:40])
     assert _ranges(decoded) == [(len(START), len(V2))]
     assert (decoded.tail, decoded.tail_bytes) == ("torn", 40)
 
 
 @pytest.mark.parametrize("size", [17, 100, 5000])
-def test_garbage_to_the_end_is_damage(decode: Decode, size: int) -> None:
+def test_garbage_to_the_end_is_damage(size: int) -> None:
     decoded = decode(START + b"\xee" * size)
     assert _ranges(decoded) == [(len(START), size)]
     assert decoded.tail_bytes == 0
 
 
-def test_an_unknown_magic_at_the_end_is_damage(decode: Decode) -> None:
+def test_an_unknown_magic_at_the_end_is_damage() -> None:
     decoded = decode(START + _with_magic(V2, 3))
     assert [row["reason"] for row in decoded.quarantine] == ["unknown_magic"]
     assert decoded.tail_bytes == 0
 
 
-def test_an_illegal_length_at_the_end_is_damage(decode: Decode) -> None:
+def test_an_illegal_length_at_the_end_is_damage() -> None:
     decoded = decode(START + _with_length(V2, 48))
     assert [row["reason"] for row in decoded.quarantine] == ["invalid_header"]
     assert decoded.tail_bytes == 0
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", bytes(1000)], ids=["nothing", "one zero", "zeros"])
-def test_a_segment_without_a_batch(decode: Decode, data: bytes) -> None:
+def test_a_segment_without_a_batch(data: bytes) -> None:
     decoded = decode(data)
     assert (decoded.batches, decoded.records, decoded.quarantine) == ([], [], [])
     assert (decoded.tail, decoded.tail_bytes) == ("zeros" if data else "none", len(data))
 
 
-def test_one_segment_may_mix_all_magics(decode: Decode) -> None:
+def test_one_segment_may_mix_all_magics() -> None:
     parts: list[Any] = [
         Message(magic=0, offset=1),
         Message(magic=1, offset=2),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,15 +13,19 @@ from random import Random
 from typing import Any
 
 import pytest
+from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from pipelines.command.errors import UserError
 from pipelines.data_source.follow import Place, advance, spans
 from pipelines.data_source.options import Options
+from pipelines.data_source.sent import sent_source
 from pipelines.data_source.slices import Span, list_asked
 from tests.support.logs import put
 from tests.support.segment_maker import Batch, Record
+
+pytestmark = pytest.mark.sampled
 
 SCHEMA = "topic string, partition int, offset bigint, value binary"
 
@@ -359,3 +365,18 @@ def _offsets(span: Span) -> list[int]:
 def _offsets_on_disk(logs: Path) -> set[int]:
     found = [Span(one, 0, one.length - one.length % SIZE) for one in folder(logs, "x-0")]
     return {offset for span in found for offset in _offsets(span)}
+
+
+def test_a_server_without_the_project_says_what_a_stream_needs(tmp_path: Path) -> None:
+    """As a process of a server of Spark Connect, which got the class from a client and nothing else."""
+    sent = cloudpickle.dumps(sent_source()({"path": str(tmp_path)}))
+    code = (
+        "import sys; from pyspark import cloudpickle; cloudpickle.load(sys.stdin.buffer).streamReader(None)"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, input=sent, cwd=tmp_path, env=environment, capture_output=True)
+    said = done.stderr.decode().splitlines()[-1]
+    assert said.startswith(
+        "RuntimeError: streams of kafka_log over Spark Connect need the wheel of kafka-log-lake"
+    )

@@ -32,6 +32,8 @@ from udfs.format.schema import RECORDS, TABLES
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.spark
+
 
 @pytest.fixture(scope="module")
 def bundled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:

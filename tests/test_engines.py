@@ -13,7 +13,7 @@ from pipelines import format_report, quality_report
 from pipelines.command.settings import CostSettings, Settings
 from pipelines.views.declared import SESSION_VIEWS, View
 from tests.support import as_command
-from tests.support.answers import prepare_in_memory, same_in_both
+from tests.support.answers import all_rows, prepare_in_memory, same_in_both
 from tests.support.corpus import ROOT as CORPUS
 from tests.support.docs import bundled_sources
 from tests.support.lake_rows import add_unpublished
@@ -57,10 +57,7 @@ def both(spark: SparkSession, bundled: str, database: duckdb.DuckDBPyConnection)
 
 @pytest.mark.parametrize("view", SESSION_VIEWS, ids=lambda view: view.name)
 def test_every_view(both: Both, view: View) -> None:
-    # A default that is the time of the query is given, so that both have one time
-    given = "at_ms => 1800000000000" if any(one.name == "at_ms" for one in view.parameters) else ""
-    given = given or ("'g', TIMESTAMP '2030-01-01 00:00:00Z'" if not view.has_defaults else "")
-    both(f"SELECT * FROM {view.name}{f'({given})' if view.parameters else ''}")
+    both(all_rows(view))
 
 
 @pytest.mark.parametrize(

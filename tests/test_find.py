@@ -14,6 +14,8 @@ from pipelines.finding.search import Unsearched
 from tests.support import corpus
 from tests.support.plain_search import LIMIT, Condition, PlainLog, holds, read_log, some_conditions
 
+pytestmark = pytest.mark.sampled
+
 _FIELDS = ("topic", "partition", "segment", "offset", "key", "value", "timestamp_ms", "batch_position")
 SOUND = sorted({path.parent for path in corpus.segments()})
 HOSTILE = sorted({path.parent for path in corpus.segments(hostile=True)})

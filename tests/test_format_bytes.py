@@ -20,6 +20,8 @@ from udfs.format.levels import parse_level, parse_levels
 from udfs.format.sizes import VARINT_BOUNDS, body_size, varint_size
 from udfs.kernels.compress import compress
 
+pytestmark = pytest.mark.kafka
+
 RECORDS = [
     Written(10, 1_714_000_000_000, b"key", b"value", [("a", b"1"), ("b", None), ("a", b"")]),
     Written(11, 1_713_999_999_000, None, b"", []),

@@ -23,6 +23,8 @@ from udfs.format.report_tables import FORMAT_SAVINGS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.kafka
+
 PAGE = Path(__file__).parent.parent / "docs" / "formats_and_cost.md"
 BATCHINGS = (1, 10, 100, 1000)
 WRITTEN = [Form(magic, records) for magic in (0, 1, 2) for records in BATCHINGS]

@@ -28,6 +28,8 @@ from tests.support.fast import decode
 from udfs.kernels.record_builder import RecordBuilder
 from udfs.recovery.range_checksums import RangeChecksums
 
+pytestmark = pytest.mark.slow
+
 SEED = 20_130
 SMALL_HOSTILE = [path for path in corpus.segments(hostile=True) if path.stat().st_size <= 8192]
 

@@ -28,6 +28,8 @@ from tests.support.segment_maker import (
     varint,
 )
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 MIB = 1 << 20
 BOMB = 300 * MIB

@@ -20,6 +20,8 @@ import pytest
 from tests.support.processes import as_anybody
 from udfs.kernels import jit
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 # A kernel at work, and where its machine code is kept
 RUN = """

@@ -15,6 +15,8 @@ from udfs.values.definitions import Message
 from udfs.values.internal_topics import TOPICS, InternalRecord, record_reader
 from udfs.values.readers import UNKNOWN_TAGS, message_reader
 
+pytestmark = pytest.mark.kafka
+
 # How many fillings of a message in one version, and changes of each record
 _FILLINGS, _CHANGES = 12, 6
 

@@ -22,6 +22,11 @@ from tools import notebooks
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.full("notebooks/", "tools/notebooks.py", "pipelines/command/notebooks.py", "kafka_log_lake/"),
+]
+
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 INGEST, EXPLORE, QUALITY, TRANSACTIONS, FORMATS = ALL = sorted(NOTEBOOKS.glob("*.py"))
 

@@ -23,6 +23,7 @@ import pyspark_kafka_log
 from pipelines import decode_batches, ingest_raw, maintain, scan
 from pipelines.command.errors import UserError
 from pipelines.command.options import set_up_logging
+from pipelines.command.session import configured
 from pipelines.command.settings import Settings
 from pipelines.lake import lease
 from pipelines.lake.intents import Intents
@@ -33,9 +34,12 @@ from tests.support.cluster import ROOT
 from tests.support.lake_rows import insert
 from tests.support.logs import batch, batches, contents, put
 from tests.support.object_store import BUCKET, Store, uri
+from udfs.source.store import S3_VARIABLES, use_settings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
 
 SAMPLE = (
     *("v2-codec-zstd", "v1-codec-gzip", "v0-codec-snappy", "mixed-magic", "v2-txn-open", "v2-compacted"),
@@ -132,6 +136,30 @@ def test_a_store_that_fails_and_breaks_off_changes_no_row(
     assert len(contents(uri("harmed"), "runs")["runs"]) == 1
     kinds = (object_store.BREAK, object_store.ERROR, object_store.ERROR_AFTER, object_store.DROP)
     assert all(met[kind] > 2 for kind in kinds), met
+
+
+def test_without_an_environment_the_settings_of_the_session_open_the_store(
+    spark: SparkSession, store: Store, local: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = store.environment
+    for name in given:
+        monkeypatch.delenv(name)
+        monkeypatch.delitem(spark.sparkContext.environment, name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(UserError):
+        decode(spark, uri("kafka"), uri("by-session"))
+    settings = {
+        "fs.s3a.access.key": given["AWS_ACCESS_KEY_ID"],
+        "fs.s3a.secret.key": given["AWS_SECRET_ACCESS_KEY"],
+        "fs.s3a.endpoint": given["AWS_ENDPOINT_URL"],
+        "fs.s3a.endpoint.region": given["AWS_REGION"],
+    }
+    with configured(spark, settings):
+        decode(spark, uri("kafka"), uri("by-session"))
+        assert in_store(uri("by-session")) == local
+    for name in S3_VARIABLES:  # which the workers got
+        spark.sparkContext.environment.pop(name, None)
+    use_settings_of(lambda name: None)
 
 
 def test_a_listing_that_breaks_off_is_told_in_one_line(

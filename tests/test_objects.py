@@ -26,6 +26,8 @@ from udfs.source.object_source import BLOCK_BYTES, ObjectSource
 from udfs.spark.protocol import TableRead
 from udfs.spark.table_rows import ReadFailed, read_table
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def no_harm(store: Store) -> None:

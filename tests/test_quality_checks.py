@@ -20,6 +20,8 @@ from tests.support.segment_maker import (
     flip,
 )
 
+pytestmark = pytest.mark.sampled
+
 MINUTE, HOUR = 60_000, 3_600_000
 TOPIC = "it's a topic"
 SOUND = batch(0) + batch(3)

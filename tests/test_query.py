@@ -33,6 +33,8 @@ from tests.support.lake_rows import insert
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.spark
+
 ROOT = Path(__file__).resolve().parent.parent
 
 OF_BOTH = (

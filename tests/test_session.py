@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+pytestmark = pytest.mark.spark
+
 ROOT = Path(__file__).resolve().parent.parent
 
 

@@ -13,6 +13,12 @@ from tests.soak.world import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+import pytest
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.full("pipelines/plan/", "pipelines/lake/", "pipelines/execute/", "tests/soak/"),
+]
 
 SEED, STEPS = 57, 50
 

@@ -27,6 +27,11 @@ from tools import package
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.full("pipelines/command/", "tools/package.py", "udfs/spark/", "udfs/package_files.py"),
+]
+
 # Both workers have to be there before the executors are asked
 TWO_EXECUTORS = {"spark.cores.max": "2", "spark.scheduler.minRegisteredResourcesRatio": "1.0"}
 PYTHON = "spark.pyspark.python"

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from pipelines.plan.headers import end_of_batches
 from pipelines.source.listing import list_segments
 from tests.kafka.loader import load
 from tests.support.swap_cases import CASES
+
+pytestmark = pytest.mark.kafka
 
 
 def test_a_folder_is_listed_as_kafka_loads_it(tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ from udfs.format.schema import RECORDS, TABLES
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.spark
+
 
 def versions(lake: str) -> dict[str, int]:
     return {table.name: DeltaTable(f"{lake}/{table.name}").version() for table in TABLES}

@@ -15,7 +15,7 @@ from pipelines.command.errors import DamageFound, UserError
 from pipelines.command.options import exit_code_of, set_up_logging
 from pipelines.command.terminal import invocation
 from pipelines.execute.summary import Summary, TopicTotals
-from pipelines.sql.rows import UNCUT, Column, csv_lines, table_lines
+from pipelines.sql.rows import UNCUT, Column, csv_lines, plain_number, table_lines
 
 # ESC and a colour, BEL, CR, a C1 character (CSI in one byte), right-to-left override, line separator
 HOSTILE = "a\x1b[31mb\x07c\rd\x9b2Je\u202ef\u2028g\nh"
@@ -122,3 +122,27 @@ def test_very_long_values_are_not_held(room: int | None) -> None:
     assert tracemalloc.get_traced_memory()[1] < 4 << 20  # of 100 MB
     tracemalloc.stop()
     assert first.endswith("x…")
+
+
+def test_a_table_cuts_no_command_and_writes_numbers_as_a_person_does() -> None:
+    reset = (
+        "kafka-consumer-groups.sh --bootstrap-server HOST:9092 --group GROUP --topic a:0 --to-offset "
+        + "9" * 60
+    )
+    columns = [Column("command"), Column("text"), Column("share", is_number=True)]
+    rows = [f'{{"command": "{reset}", "text": "{"x" * 200}", "share": 5.230173599999999E-4}}']
+    _, _, cells, _ = table_lines(columns, rows, 80)
+    assert reset in cells
+    assert "…" in cells
+    assert cells.endswith("  0.00052301736")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        *(("1.0E10", "10000000000.0"), ("0.1", "0.1"), ("1.0", "1.0"), ("17", "17"), ("-2.5e-3", "-0.0025")),
+        *(("1e300", "1e300"), ("NaN", "NaN"), ("0.16666666666666666",) * 2, ("9223372036854775807",) * 2),
+    ],
+)
+def test_numbers_are_written_out(text: str, shown: str) -> None:
+    assert plain_number(text) == shown

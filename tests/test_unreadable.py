@@ -14,6 +14,8 @@ from tests.support.logs import batch, batches, put, rows
 from tests.support.processes import as_anybody
 from tests.support.served import Jobs, jobs
 
+pytestmark = pytest.mark.spark
+
 DECODE = "pipelines.decode_batches"
 PAGE = 4096
 TOPIC = "bad-sector"

@@ -29,6 +29,12 @@ from tests.support.cluster import ROOT
 from tests.support.logs import rows
 from tests.support.processes import A_MOMENT, is_locked, wait_for
 
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.kafka,
+    pytest.mark.full("pipelines/execute/watch.py", "pipelines/lake/intents.py", "tests/kafka/"),
+]
+
 # The cleaner and retention look all the time, and begin at once
 BROKER = {
     "log.initial.task.delay.ms": "100",

@@ -17,6 +17,12 @@ from tests.support.java import QUICK_ENVIRONMENT
 from tests.support.logs import batch
 from tests.support.quality import add_log
 
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.full("pyproject.toml", "requirements.lock", "kafka_log_lake/"),
+]
+
 ROOT = Path(__file__).parent.parent
 SOURCE = corpus.ROOT / "v2-codec-zstd"
 

@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from pipelines.command.errors import UserError
 from pipelines.command.executors import is_local
 from pipelines.command.worker_code import LOOK_DDL, look, write_zip
-from udfs.source.store import S3_VARIABLES
+from udfs.source.store import s3_variables, use_settings_of
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +66,10 @@ class Driver(ABC):
         self.spark = spark
 
     @abstractmethod
+    def use_settings(self) -> None:
+        """Lets this process open object stores as the session does, where the environment says nothing."""
+
+    @abstractmethod
     def share_code(self) -> None:
         """Lets Python workers import this project. Raises a UserError if they can't run it."""
 
@@ -102,14 +106,19 @@ class Classic(Driver):
     def _context(self) -> Any:
         return self.spark.sparkContext
 
+    def use_settings(self) -> None:
+        session: Any = self.spark
+        use_settings_of(session._jsparkSession.sessionState().newHadoopConf().get)
+
     def share_code(self) -> None:
         """Adds the folder of this code to the PYTHONPATH of workers on this machine.
 
         Those of a cluster have their own (--py-files, --archives), which such a folder of a node would hide.
         All get the variables by which this process opens object stores.
         """
+        self.use_settings()
         environment = self._context.environment
-        environment.update({name: os.environ[name] for name in S3_VARIABLES if name in os.environ})
+        environment.update(s3_variables())
         root = Path(__file__).resolve().parent.parent.parent
         folders = environment.get("PYTHONPATH", "").split(os.pathsep)
         if is_local(self.spark) and root.is_dir() and str(root) not in folders:
@@ -142,6 +151,9 @@ class Connect(Driver):
     """A driver behind Spark Connect."""
 
     has_jvm = False
+
+    def use_settings(self) -> None:
+        """Does nothing: what the server opens, and how, is not shown to a client."""
 
     def share_code(self) -> None:
         """Sends a zip of this project's packages, unless the workers have the same code already."""

@@ -36,6 +36,8 @@ class SparkOnDemand:
     ) -> None:
         self.settings, self._only_plans = settings, only_plans
         self._given = given or SparkSession.getActiveSession()
+        if self._given is not None:  # before the sources are listed
+            driver_of(self._given).use_settings()
 
     @cached_property
     def spark(self) -> SparkSession:

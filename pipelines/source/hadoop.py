@@ -20,6 +20,7 @@ from udfs.source.store import hadoop_options
 
 _S3_CLASS = "fs.s3.impl"
 _REGION = "fs.s3a.endpoint.region"
+_PROVIDER = "fs.s3a.aws.credentials.provider"
 _BY_US = "kafka-log-lake"  # what Hadoop notes as the origin of a setting
 
 
@@ -63,6 +64,8 @@ def open_to_spark(spark: SparkSession, uri: str) -> None:
             f"elsewhere set PYSPARK_SUBMIT_ARGS='{packages} pyspark-shell'"
         ) from None
     bucket = uri.removeprefix("s3://").partition("/")[0]
+    if configuration.get("fs.s3a.access.key"):
+        options.pop(_PROVIDER)
     for option, value in options.items():
         name = f"fs.s3a.bucket.{bucket}.endpoint.region" if option == _REGION else option
         if all(spark.conf.get(f"spark.hadoop.{one}", None) is None for one in (option, name)):

@@ -10,8 +10,10 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from pipelines.command.terminal import aligned, printable, shortened_to, width_of
@@ -100,22 +102,42 @@ def readable(encoded: str | None) -> str | None:
     return text if text.isprintable() else "0x" + content.hex()
 
 
+def is_command(text: str) -> bool:
+    """Whether a value is a command of Kafka or of this project."""
+    return re.match(r"kafka-[a-z-]+(\.sh)? ", text) is not None
+
+
+def plain_number(text: str) -> str:
+    """A number as a person writes it: 0.00052301736 for 5.230173599999999E-4. Others stay as they are."""
+    if not re.fullmatch(r"-?\d+(\.\d+)?[eE][-+]?\d+", text):
+        return text
+    value = float(text)
+    if value and not 1e-9 <= abs(value) < 1e16:
+        return text
+    shown = format(Decimal(f"{value:.15g}"), "f")
+    return shown if "." in shown or "." not in text else f"{shown}.0"
+
+
 def table_lines(columns: Sequence[Column], lines: Iterable[str], room: int | None = None) -> Iterator[str]:
     """Lines of a table. The first rows decide how wide a column is; control characters are escaped.
 
-    lines, room: see ``printed``. Numbers are never cut.
+    lines, room: see ``printed``. Numbers are never cut, nor commands, which are to be pasted.
     """
 
     def cut(texts: Sequence[str], widths: Sequence[int]) -> list[str]:
         return [
-            text if column.is_number or room == UNCUT else shortened_to(text, width)
+            text if column.is_number or room == UNCUT or is_command(text) else shortened_to(text, width)
             for text, width, column in zip(texts, widths, columns, strict=True)
         ]
 
     def cells(line: str) -> list[str]:
         values = [value for _, value in parse(line)]
         shown = [readable(v) if c.is_binary else v for v, c in zip(values, columns, strict=True)]
-        return cut([printable(as_text(value)) for value in shown], most)
+        texts = [
+            plain_number(as_text(value)) if column.is_number else printable(as_text(value))
+            for value, column in zip(shown, columns, strict=True)
+        ]
+        return cut(texts, most)
 
     names = [printable(column.name) for column in columns]
     # A column never gets more; the sample, which is held, may be of very long values
@@ -124,7 +146,8 @@ def table_lines(columns: Sequence[Column], lines: Iterable[str], room: int | Non
     sample = list(itertools.islice(rows, _SAMPLE))
     widest = [max(map(width_of, column)) for column in zip(names, *sample, strict=True)]
     least = [
-        width if c.is_number else width_of(n) for n, c, width in zip(names, columns, widest, strict=True)
+        width if c.is_number or any(is_command(row[at]) for row in sample) else width_of(n)
+        for at, (n, c, width) in enumerate(zip(names, columns, widest, strict=True))
     ]
     widths = _fitted(widest, least, room)
 

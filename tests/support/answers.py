@@ -10,6 +10,7 @@ import pyarrow as pa
 from pipelines.sql import duck
 from pipelines.sql import spark as with_spark
 from pipelines.sql.database import open_database
+from pipelines.views.declared import View
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +30,14 @@ def prepare_in_memory(spark: SparkSession, lake: str) -> None:
     with_spark.prepare(spark, lake)
     for table in ("records", "batches", "quarantine", "transactions"):
         spark.catalog.cacheTable(table)
+
+
+def all_rows(view: View) -> str:
+    """The statement that gives all rows of a view, the same whenever it runs."""
+    # A default that is the time of the query is given, so that both engines have one time
+    given = "at_ms => 1800000000000" if any(one.name == "at_ms" for one in view.parameters) else ""
+    given = given or ("'g', TIMESTAMP '2030-01-01 00:00:00Z'" if not view.has_defaults else "")
+    return f"SELECT * FROM {view.name}{f'({given})' if view.parameters else ''}"
 
 
 def same_in_both(spark: SparkSession, database: duckdb.DuckDBPyConnection, statement: str) -> bool:

@@ -2,7 +2,7 @@
 
 ``decode(data)`` gives what the tables hold of one segment: a dict a batch and a dict a record, under the
 columns' names, the damaged ranges, and the tail. It shares no line and no constant with ``udfs``; its own
-judge is Kafka's Java library (``test_reference_decoder``, ``test_against_kafka``).
+judge is Kafka's Java library (``test_corpus``, ``test_against_kafka``).
 
 Batches, all three formats: offset int64, length int32, ... magic int8 at 16. Size on disk = 12 + length.
 """

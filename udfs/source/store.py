@@ -2,28 +2,56 @@
 
 Workers and driver list, read and write through pyarrow, the driver commits through deltalake, Spark reads
 through Hadoop. On S3 all of them take endpoint, region and credentials from the AWS_* variables of the
-environment: this module says to each what it does not find there itself. ``s3a://`` is ``s3://``.
+environment, and where it has none from the configuration of the Spark session (``use_settings_of``): this
+module says to each what it does not find there itself. ``s3a://`` is ``s3://``.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 from udfs.source.byte_source import local_path
 
+_KEY, _SECRET, _TOKEN = _CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+_REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 # What the other libraries read of the environment; a driver passes it on to its workers
-S3_VARIABLES = (
-    *("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION"),
-    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
-)
+S3_VARIABLES = (*_ENDPOINTS, *_REGIONS, *_CREDENTIALS)
+# Of them those that the configuration of a Spark session stands in for
+_OF_SESSION: dict[str, str] = {}
 # URI schemes of object stores, where nothing is renamed and a file appears when it is closed
 _OBJECT_STORES = ("s3", "gs", "gcs", "abfs", "abfss")
 _OF_PYARROW = (*_OBJECT_STORES, "file", "hdfs", "viewfs")
 _SDK = "software.amazon.awssdk"
 _ATTEMPTS = 10  # the last waits half a minute in all
 _CONNECT_SECONDS = 10.0
+
+
+def use_settings_of(hadoop: Callable[[str], str | None]) -> None:
+    """Takes what the environment does not tell of S3 from settings of Hadoop's client.
+
+    hadoop: the value of a setting, such as ``fs.s3a.access.key``; None for one that is not set. Credentials
+    are taken together: the environment has its own where it names a key or a profile.
+    """
+    _OF_SESSION.clear()
+    if not any(os.environ.get(name) for name in (_KEY, "AWS_PROFILE")):
+        keys = {_KEY: "access.key", _SECRET: "secret.key", _TOKEN: "session.token"}
+        found = {name: hadoop(f"fs.s3a.{key}") for name, key in keys.items()}
+        _OF_SESSION.update({name: value for name, value in found.items() if value})
+    endpoint, region = hadoop("fs.s3a.endpoint"), hadoop("fs.s3a.endpoint.region")
+    if endpoint and not endpoint.endswith("amazonaws.com") and not any(map(os.environ.get, _ENDPOINTS)):
+        scheme = "http" if hadoop("fs.s3a.connection.ssl.enabled") == "false" else "https"
+        _OF_SESSION[_ENDPOINTS[0]] = endpoint if "://" in endpoint else f"{scheme}://{endpoint}"
+    if region and not any(map(os.environ.get, _REGIONS)):
+        _OF_SESSION[_REGIONS[0]] = region
+
+
+def s3_variables() -> dict[str, str]:
+    """The variables with which another process opens S3 as this one does."""
+    return _OF_SESSION | {name: os.environ[name] for name in S3_VARIABLES if name in os.environ}
 
 
 def scheme_of(uri: str) -> str:
@@ -67,7 +95,8 @@ def open_store(uri: str) -> tuple[Any, str]:
         return fs.LocalFileSystem(), path
     if is_s3(uri):
         # One a process: a forked one must not use the connections of its parent
-        return _s3(os.getpid(), _endpoint(), _region(uri)), uri.removeprefix("s3://").rstrip("/")
+        own = tuple(_OF_SESSION.get(name) for name in _CREDENTIALS)
+        return _s3(os.getpid(), _endpoint(), _region(uri), own), uri.removeprefix("s3://").rstrip("/")
     return fs.FileSystem.from_uri(uri)
 
 
@@ -81,6 +110,7 @@ def deltalake_options(uri: str) -> dict[str, str] | None:
     if not is_s3(uri):
         return None
     options = {"conditional_put": "etag", "AWS_REGION": _region(uri)}
+    options |= {name: _OF_SESSION[name] for name in _CREDENTIALS if name in _OF_SESSION}
     endpoint = _endpoint()
     if endpoint:
         options |= {
@@ -111,12 +141,17 @@ def hadoop_options(uri: str) -> dict[str, str]:
 
 def _endpoint() -> str | None:
     """The URL of another server than Amazon's."""
-    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
+    return _first(_ENDPOINTS)
+
+
+def _first(names: Sequence[str]) -> str | None:
+    values = [os.environ.get(name) or _OF_SESSION.get(name) for name in names]
+    return next(filter(None, values), None)
 
 
 def _region(uri: str) -> str:
     """As the environment says; else that of the bucket, which Amazon tells anybody."""
-    named = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    named = _first(_REGIONS)
     if named:
         return named
     return "us-east-1" if _endpoint() else _region_of_bucket(uri.split("/")[2])
@@ -130,11 +165,18 @@ def _region_of_bucket(bucket: str) -> str:
 
 
 @cache
-def _s3(process: int, endpoint: str | None, region: str) -> Any:
+def _s3(
+    process: int, endpoint: str | None, region: str, credentials: tuple[str | None, str | None, str | None]
+) -> Any:
+    """credentials: those that the environment does not have."""
     from pyarrow import fs
 
     scheme, _, host = (endpoint or "https://").partition("://")
+    key, secret, token = credentials
     return fs.S3FileSystem(
+        access_key=key,
+        secret_key=secret,
+        session_token=token,
         region=region,
         scheme=scheme,
         endpoint_override=host.rstrip("/") or None,
