@@ -42,7 +42,7 @@ def found(*sources: Path, **settings: Any) -> Findings:
     return scan(Settings(source=tuple(map(str, sources)), cores=1, **settings))
 
 
-def missing(findings: Findings) -> list[tuple[str, int, int, str, bool]]:
+def missing(findings: Findings) -> list[tuple[str, int, int | None, str, bool]]:
     return [(log.topic, one.first, one.last, one.cause, one.is_certain) for log, one in findings.missing]
 
 
@@ -132,7 +132,14 @@ def test_a_scan_tells_what_is_missing_at_the_edges(tmp_path: Path, below: str) -
     text = "\n".join(report.to_text(findings))
     assert "the checkpoint's high watermark is 21: the end of the log is lost, or the checkpoint file" in text
     told = [one for log in report.to_json(findings)["logs"] for one in log["missing"]]
-    assert {"first": 18, "last": 20, "empty": 0, "cause": "missing_end", "is_certain": True} in told
+    assert {
+        "first": 18,
+        "last": 20,
+        "empty": 0,
+        "cause": "missing_end",
+        "is_certain": True,
+        "seek_to": None,
+    } in told
 
 
 def test_what_was_not_asked_for_is_not_missing(tmp_path: Path) -> None:
@@ -198,7 +205,7 @@ def test_the_lake_tells_what_is_missing_at_the_edges(spark: SparkSession, lake: 
     ]
     told = json.loads(summary.to_json())
     assert told["missing_offsets"] == sum(last - first + 1 for _, first, last, _, _ in EXPECTED)
-    cut = {"first": 18, "last": 20, "empty": 0, "cause": "missing_end", "is_certain": True}
+    cut = {"first": 18, "last": 20, "empty": 0, "cause": "missing_end", "is_certain": True, "seek_to": None}
     assert told["missing"][3] == {"log": "cut-0", **cut}
     assert "the checkpoint's high watermark is 21" in summary.to_text()
     held.run()

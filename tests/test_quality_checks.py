@@ -95,7 +95,8 @@ CASES: dict[str, list[tuple[bytes, float | None, bool]]] = {
         (SOUND + batch(60), 0, True),
     ],
     "offset_gaps": [
-        (SOUND + batch(10) + batch(13), 4, False),
+        (SOUND + batch(10), 4, False),
+        (SOUND + batch(10) + batch(13), 0, True),  # within a segment only the log cleaner leaves a gap
         (SOUND + batch(6), 0, True),
         (SOUND + FLIPPED + batch(9), 0, True),
         (SOUND + MOVED + batch(7), 0, True),

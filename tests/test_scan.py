@@ -330,6 +330,7 @@ def test_offsets_that_no_segment_has_are_told(tmp_path: Path) -> None:
         "empty": 1,
         "cause": "missing_segment",
         "is_certain": True,
+        "seek_to": 9,
     }
 
 

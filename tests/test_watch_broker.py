@@ -166,7 +166,7 @@ def test_nothing_is_lost_or_doubled_while_a_broker_writes_compacts_and_deletes(
     )
 
 
-def lost_at_the_edges(world: World) -> list[tuple[int, int, bool]]:
+def lost_at_the_edges(world: World) -> list[tuple[int, int | None, bool]]:
     """What is lost by the checkpoint files of the broker, which has stopped."""
     findings = scan(Settings(source=(str(world.running.logs),), topics="deleted|compacted", cores=1))
     assert findings.warnings == []

@@ -4,17 +4,23 @@ broker's checkpoint files say more than the lake. What these say is kept.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.lake.commit import LakeWriter
+from pipelines.lake.transactions import OF_ROWS, Read, published_rows, rows_of
 from pipelines.plan.ledger import kept, rows_to_arrow
 from pipelines.plan.missing import COLUMNS, Missing, at_edges, edges_of_ledger, of_ledger
 from pipelines.plan.runs import Plan
+from pipelines.rules import offsets
+from pipelines.rules.files import Files
 from pipelines.source.checkpoints import Checkpoint
 from pipelines.source.listing import Listing
 from udfs.format.report_tables import CHECKPOINTS
-from udfs.format.schema import SEGMENTS
+from udfs.format.schema import BATCHES, QUARANTINE, SEGMENTS
 from udfs.spark.protocol import StageOptions
 
 _FIELDS = Checkpoint._fields
@@ -30,20 +36,34 @@ def find_missing(
     rows = lake.read(SEGMENTS, COLUMNS) if has_changed else plan.known.select(COLUMNS)
     folders = pc.unique(plan.segments.column("partition_dir"))
     rows = kept(rows, pc.is_in(rows.column("partition_dir"), folders).to_numpy())
-    between = of_ledger(rows, listing.segments)
-    return between + _compare_with_checkpoints(lake, listing, rows, options)
+    between, ends = of_ledger(rows, listing.segments, partial(batches_of, lake.read))
+    return between + _compare_with_checkpoints(lake, listing, rows, ends, options)
+
+
+def batches_of(read: Read, files: Files) -> tuple[pa.Table, pa.Table]:
+    """The sound batches and the damaged ranges of files: offsets.BATCH_COLUMNS, offsets.PLACE_COLUMNS."""
+    partitions = {(log["topic"], log["partition"]) for log in files.logs.to_pylist()}
+    found = []
+    for table, columns, where in (
+        (BATCHES, offsets.BATCH_COLUMNS, "status IN ('ok', 'suspect')"),
+        (QUARANTINE, offsets.PLACE_COLUMNS, ""),
+    ):
+        rows = rows_of(read, table, (*OF_ROWS, *columns), partitions, where)
+        found.append(published_rows(files, rows))
+    return found[0], found[1]
 
 
 def _compare_with_checkpoints(
-    lake: LakeWriter, listing: Listing, rows: pa.Table, options: StageOptions
+    lake: LakeWriter, listing: Listing, rows: pa.Table, ends: Mapping[str, int], options: StageOptions
 ) -> list[tuple[str, Missing]]:
     """The offsets at the edges of logs that no segment has, each with ``<topic>-<partition>``.
 
-    rows: of the ledger, all of the logs. The table ``checkpoints`` gets a row where the view ``lost_offsets``
-    would tell something else without it: none of a log that is whole, as most are.
+    rows: of the ledger, all of the logs. ends: as ``of_ledger`` gives them. The table ``checkpoints`` gets a
+    row where the view ``lost_offsets`` would give something else without it: none of a log that is whole, as
+    most are.
     """
     noted = listing.noted_logs()
-    edges = edges_of_ledger(rows, noted)
+    edges = edges_of_ledger(rows, noted, ends)
     if not edges:
         return []
     stored = _stored(lake)

@@ -240,7 +240,7 @@ class Summary:
             for found, by_segment in (("this run", self.damaged_segments), ("before", self.known_damage))
             for segment, ranges in sorted(by_segment.items())
         ]
-        missing = [(printable(log), f"{one.first:,}", f"{one.last:,}", one.why) for log, one in self.missing]
+        missing = [(printable(log), f"{one.first:,}", one.last_text, one.why) for log, one in self.missing]
         yield from shortened(
             [
                 Section("", columns, rows, tuple(range(1, len(columns)))),

@@ -1,16 +1,14 @@
-"""Computes the table ``transactions`` in SQL, after every run that changed a log with transactions.
+"""Computes the table ``transactions``, after every run that changed a log with transactions.
 
-DuckDB runs ``transactions.sql``, beside this module, in this process over the columns of ``batches`` that it
-needs. It computes whole logs, so that a run that continues or replaces segments, or is repeated, gives the
-same rows. New rows are appended under a new generation; the ledger names the valid generation of each log, so
-that they become valid together with the run's other rows.
+The rule is ``pipelines.rules.transactions``. It computes whole logs, so that a run that continues or replaces
+segments, or is repeated, gives the same rows. New rows are appended under a new generation; the ledger names
+the valid generation of each log, so that they become valid together with the run's other rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from importlib import resources
 
 import duckdb
 import pyarrow as pa
@@ -19,26 +17,13 @@ from deltalake import DeltaTable
 
 from pipelines.lake.conditions import partition_predicate
 from pipelines.plan.ledger import LedgerRow, Log, Partition
+from pipelines.rules.files import Files, files_of
+from pipelines.rules.transactions import BATCH_COLUMNS, PLACE_COLUMNS, transactions_of
 from pipelines.source.delta import sql_in, sql_literal
 from udfs.format.schema import BATCHES, QUARANTINE, TRANSACTIONS, Table
 
 _COLUMNS = tuple(c.name for c in TRANSACTIONS.columns if c.name != "generation")
-_BATCH_COLUMNS = (
-    "topic",
-    "partition",
-    "segment",
-    "position",
-    "generation",
-    "base_offset",
-    "last_offset",
-    "record_count",
-    "producer_id",
-    "producer_epoch",
-    "is_control",
-    "control_type",
-    "coordinator_epoch",
-)
-_PLACE_COLUMNS = ("topic", "partition", "segment", "position", "generation")
+OF_ROWS = ("topic", "partition", "generation")
 _LOGS_PER_CONDITION = 200  # a longer one takes long to parse
 _OF_LOGS = "topic, partition, partition_dir"
 _DIFFERENT_LOGS = f"""
@@ -92,11 +77,13 @@ def compute(read: Read, partitions: Collection[Partition], ledger: pa.Table) -> 
     try:
         sound = "is_transactional AND status IN ('ok', 'suspect')"
         database.register("ledger", ledger)
-        database.register("batches", _rows(read, BATCHES, _BATCH_COLUMNS, partitions, sound))
-        database.register("quarantine", _rows(read, QUARANTINE, _PLACE_COLUMNS, partitions))
-        database.register("stored", _rows(read, TRANSACTIONS, (*_COLUMNS, "generation"), partitions))
-        statement = resources.files("pipelines.lake").joinpath("transactions.sql").read_text()
-        database.execute(f"CREATE TABLE computed AS {statement}")
+        files = files_of(ledger)
+        batches = rows_of(read, BATCHES, (*OF_ROWS, *BATCH_COLUMNS), partitions, sound)
+        damage = rows_of(read, QUARANTINE, (*OF_ROWS, *PLACE_COLUMNS), partitions)
+        found = transactions_of(files, published_rows(files, batches), published_rows(files, damage))
+        database.register("found", found.select(_COLUMNS))
+        database.execute("CREATE TABLE computed AS FROM found")
+        database.register("stored", rows_of(read, TRANSACTIONS, (*_COLUMNS, "generation"), partitions))
         database.execute(
             f"""CREATE TABLE before AS SELECT {", ".join(_COLUMNS)} FROM stored JOIN (
                   SELECT {_OF_LOGS}, max(transactions_generation) AS generation FROM ledger GROUP BY ALL
@@ -114,7 +101,7 @@ def compute(read: Read, partitions: Collection[Partition], ledger: pa.Table) -> 
         database.close()
 
 
-def _rows(
+def rows_of(
     read: Read, table: Table, columns: Collection[str], partitions: Collection[Partition], where: str = ""
 ) -> pa.Table:
     """Columns of a table's rows in some topic-partitions."""
@@ -129,6 +116,16 @@ def _rows(
     return rows
 
 
+def published_rows(files: Files, rows: pa.Table) -> pa.Table:
+    """The rows that the ledger names: of its generation, before its decoded_bytes."""
+    file = files.numbers(rows.column("segment"))
+    known = rows.filter(pa.array(file >= 0))
+    of_file = files.rows.select(["generation", "decoded_bytes"]).take(pa.array(file[file >= 0]))
+    is_current = pc.equal(known.column("generation"), of_file.column("generation"))
+    is_before = pc.less(known.column("position"), of_file.column("decoded_bytes"))
+    return known.filter(pc.and_(is_current, is_before))
+
+
 def obsolete(
     read: Read, partitions: Collection[Partition], ledger_rows: Iterable[LedgerRow]
 ) -> Iterator[str]:
@@ -140,7 +137,7 @@ def obsolete(
     for row in ledger_rows:
         valid[row.log] = max(valid.get(row.log, 0), row.transactions_generation)
     columns = ["topic", "partition", "partition_dir", "generation"]
-    stored = _rows(read, TRANSACTIONS, columns, partitions).group_by(columns).aggregate([])
+    stored = rows_of(read, TRANSACTIONS, columns, partitions).group_by(columns).aggregate([])
     found = [
         f"({partition_predicate([(topic, partition)])} AND "
         f"partition_dir = {sql_literal(folder)} AND generation = {int(generation)})"

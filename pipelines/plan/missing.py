@@ -1,16 +1,14 @@
-"""Offsets that no segment of a log has: a segment in the middle is missing, or has lost its bytes; or the log
-begins later, or ends before, than the broker's checkpoint files say.
+"""Offsets that no segment of a log has: a segment in the middle is missing, or has lost its bytes; a base
+offset is wrong; or the log begins later, or ends before, than the broker's checkpoint files say.
 
-What is known of each segment decides: its row of the ledger, or the totals of a scan. The view
-``lost_offsets`` knows every batch, and the causes of all ranges.
+The rules are those of the view ``lost_offsets``, which knows the causes of all ranges.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -18,100 +16,94 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.command.terminal import counted_noun
-from pipelines.plan import ledger
+from pipelines.rules import files, offsets
+from pipelines.rules.files import Files, files_of
 from pipelines.source.checkpoints import Checkpoint
 from pipelines.source.listing import ListedLog
+from udfs.rules.offsets import NO_LIMIT, Order
 
 # Causes, as the view lost_offsets names them
-SEGMENT, START, END = "missing_segment", "missing_start", "missing_end"
-# Of the ledger, what tells which offsets are missing
+SEGMENT, START, END, WRONG_BASE = "missing_segment", "missing_start", "missing_end", "wrong_base_offset"
+# Of the ledger, what decides
 COLUMNS = (
-    *("topic", "partition", "partition_dir", "segment", "file_base_offset", "length", "left_out"),
-    *("log_start_offset", "first_offset", "end_offset", "records", "damaged", "ends_in_damage"),
+    *files.COLUMNS,
+    *("length", "first_offset", "records", "batches", "damaged", "offset_regressions", "decoded_bytes"),
+    "generation",
 )
-
-
-@dataclass(frozen=True)
-class Extent:
-    """What a segment covers. first, last: offsets of its sound batches, None without any.
-
-    is_damaged: whether it may hold more than that, in damage or because it was not decoded.
-    """
-
-    file_base_offset: int
-    first: int | None
-    last: int | None
-    records: int
-    is_damaged: bool = False
-    ends_in_damage: bool = False
-
-    @classmethod
-    def unread(cls, file_base_offset: int) -> Extent:
-        """Of a segment that was not decoded, or can't be: it may hold what seems to be missing."""
-        return cls(file_base_offset, None, None, 0, is_damaged=True)
-
-    @property
-    def has_holes(self) -> bool:
-        """Whether the log cleaner, and not damage, has removed records."""
-        if self.is_damaged or self.last is None:
-            return False
-        first = self.file_base_offset
-        return self.first != first or self.last - first + 1 > self.records
+# Gives offsets.BATCH_COLUMNS of all sound batches of files, and offsets.PLACE_COLUMNS of their damaged ranges
+Read = Callable[[Files], tuple[pa.Table, pa.Table]]
 
 
 @dataclass(frozen=True)
 class Missing:
     """Offsets that no segment has.
 
-    empty: segments among them without a batch. cause: SEGMENT, START or END. is_certain: whether records
-    were there. At the end that is so below the high watermark; above it, up to the recovery point, a new
-    leader may have truncated them. At the start the broker may have deleted them since, or moved them to
-    remote storage.
+    last: None where nothing sound follows. empty: segments among them without a batch. cause: SEGMENT, START,
+    END or WRONG_BASE. is_certain: whether records were there. At the end that is so below the high watermark;
+    above it, up to the recovery point, a new leader may have truncated them. At the start the broker may have
+    deleted them since, or moved them to remote storage. seek_to: the offset at which a consumer goes on;
+    None without one.
     """
 
     first: int
-    last: int
+    last: int | None
     empty: int = 0
     cause: str = SEGMENT
     is_certain: bool = True
+    seek_to: int | None = None
 
     @property
     def count(self) -> int:
-        return self.last - self.first + 1
+        """The number of offsets; 0 where it is not known."""
+        return 0 if self.last is None else self.last - self.first + 1
+
+    @property
+    def last_text(self) -> str:
+        return "the end" if self.last is None else f"{self.last:,}"
 
     @property
     def why(self) -> str:
         if self.cause == START:
             noted = f"the checkpoint's log start offset is {self.first:,}"
             return f"{noted}: the first segment is lost, deleted since, or in remote storage"
-        if self.cause == END:
+        if self.cause == END and self.last is not None:
             noted = "high watermark" if self.is_certain else "recovery point"
             return (
                 f"the checkpoint's {noted} is {self.last + 1:,}: the end of the log is lost, or the "
                 "checkpoint file was copied later than the segment"
             )
+        if self.cause == WRONG_BASE:
+            return "a batch has a wrong base offset: its records are there, under other offsets"
         return (
             f"{counted_noun(self.empty, 'segment')} without a batch" if self.empty else "no segment has them"
         )
 
 
-def missing_ranges(extents: Iterable[Extent]) -> list[Missing]:
-    """The missing offsets between the segments of a log, by offset; none of a log that was compacted."""
-    extents = sorted(extents, key=lambda one: one.file_base_offset)
-    if any(one.has_holes for one in extents):
-        return []
-    found, empty = [], 0
-    following = extents[0].file_base_offset if extents else 0
-    in_damage = False
-    for one in extents:
-        in_damage |= one.last is None and one.is_damaged
-        if one.last is None:
-            empty += 1
+def missing_ranges(
+    found: Order, empty: Collection[int], unread: Collection[int], retentions: Mapping[int, int]
+) -> list[Missing]:
+    """The missing offsets of a log, by offset; what is damaged is not among them.
+
+    empty: base offsets of the files that were read, and have no batch. unread: of those that are there, and
+    were not asked for or can't be read; what lies in front of them is not judged. retentions: of each file,
+    as the view ``log_stretches`` has it; {} where nothing is known of earlier runs.
+    """
+    missing = []
+    for hole in found.holes:
+        if hole.damages or hole.goes_back or hole.first is None or hole.file_base in unread:
             continue
-        if one.file_base_offset > following and not in_damage:
-            found.append(Missing(following, one.file_base_offset - 1, empty))
-        following, empty, in_damage = max(following, one.last + 1), 0, one.ends_in_damage
-    return found
+        last = None if hole.next is None else hole.next - 1
+        if hole.misplaced:
+            missing.append(Missing(hole.first, last, cause=WRONG_BASE, seek_to=hole.next))
+            continue
+        assert hole.file_base is not None, "only at the end of a log"
+        is_deleted = hole.file_before is not None and (
+            retentions.get(hole.file_base, 0) > retentions.get(hole.file_before, 0)
+        )
+        if hole.first < hole.file_base and not found.is_compacted and not is_deleted:
+            without = [one for one in empty if hole.first <= one < hole.file_base]
+            missing.append(Missing(hole.first, last, len(without), seek_to=hole.next))
+    return missing
 
 
 class Edges(NamedTuple):
@@ -144,81 +136,111 @@ def at_edges(edges: Edges, checkpoint: Checkpoint | None) -> list[Missing]:
     return found
 
 
-def edges_of_ledger(rows: pa.Table, noted: Mapping[str, ListedLog]) -> list[Edges]:
+def edges_of_ledger(rows: pa.Table, noted: Mapping[str, ListedLog], ends: Mapping[str, int]) -> list[Edges]:
     """The edges of logs in the ledger, of those that hold the end that was listed.
 
-    A segment that was left out, or could not be decoded, leaves the end unknown.
+    A segment that was left out, or could not be decoded, leaves the end unknown. ends: partition_dir -> the
+    end of a log, where its batches tell it better than the ledger.
     """
     last = pa.array([log.last_segment for log in noted.values()], pa.string())
-    ends = rows.filter(pc.is_in(rows.column("segment"), last)).select(["partition_dir", "length", "left_out"])
+    listed = rows.filter(pc.is_in(rows.column("segment"), last)).select(
+        ["partition_dir", "length", "left_out"]
+    )
     whole = [
         row["partition_dir"]
-        for row in ends.to_pylist()
+        for row in listed.to_pylist()
         if row["left_out"] >= 0 and row["length"] >= noted[row["partition_dir"]].last_length
     ]
-    rows = rows.filter(pc.is_in(rows.column("partition_dir"), pa.array(whole, pa.string())))
-    logs = rows.group_by(["topic", "partition", "partition_dir"]).aggregate(
-        [(name, "min") for name in ("file_base_offset", "log_start_offset")]
-        + [(name, "max") for name in ("file_base_offset", "end_offset")]
+    found = files_of(rows.filter(pc.is_in(rows.column("partition_dir"), pa.array(whole, pa.string()))))
+    begins = np.flatnonzero(np.diff(found.log, prepend=-1))
+    if not len(begins):
+        return []
+    starts = np.minimum(found.base, found.rows.column("log_start_offset").to_numpy())
+    reached = np.maximum(found.base, _ends(found) + 1)
+    edges = zip(
+        found.logs.to_pylist(),
+        np.minimum.reduceat(starts, begins).tolist(),
+        np.maximum.reduceat(reached, begins).tolist(),
+        strict=True,
     )
-    return [
-        Edges(
-            row["topic"],
-            row["partition"],
-            row["partition_dir"],
-            min(row["file_base_offset_min"], row["log_start_offset_min"]),
-            max(
-                row["file_base_offset_max"],
-                -1 if row["end_offset_max"] is None else row["end_offset_max"] + 1,
-            ),
-        )
-        for row in logs.to_pylist()
-    ]
+    return [Edges(**log, start=start, end=ends.get(log["partition_dir"], end)) for log, start, end in edges]
 
 
-def of_ledger(rows: pa.Table, listed: pa.Table) -> list[tuple[str, Missing]]:
+def _ends(found: Files) -> np.ndarray:
+    """int64[n]: the last offset of each file, below the next file's name; base offset - 1 without a batch."""
+    end = found.rows.column("end_offset").fill_null(-1).to_numpy()
+    result: np.ndarray = np.where((end < found.limit) & (end >= found.base), end, found.base - 1)
+    return result
+
+
+def of_ledger(
+    rows: pa.Table, listed: pa.Table, read: Read
+) -> tuple[list[tuple[str, Missing]], dict[str, int]]:
     """The missing offsets between the segments of logs in the ledger, each with ``<topic>-<partition>``.
 
-    rows: COLUMNS of the ledger. listed: LISTING_SCHEMA; what is there alone was not decoded.
+    rows: COLUMNS of the ledger. listed: LISTING_SCHEMA; what is there alone was not decoded. Most logs
+    show by their rows that nothing is missing; of the others the batches are read. The second value:
+    partition_dir -> the offset behind the last batch of each of these logs.
     """
-    with_gaps = _of_logs_with_gaps(rows)
-    if not with_gaps.num_rows:
-        return []
-    folders = pc.unique(with_gaps.column("partition_dir"))
-    listed = listed.filter(pc.is_in(listed.column("partition_dir"), folders))
-    unread = unread_segments(listed, with_gaps.column("segment"))
-    found = []
-    for folder, log in groupby(ledger.rows(with_gaps), key=lambda row: row.partition_dir):
-        segments = list(log)
-        name = f"{segments[0].topic}-{segments[0].partition}"
-        found += [(name, one) for one in missing_ranges([*map(_extent, segments), *unread[folder]])]
-    return found
+    suspects = _suspects(files_of(rows))
+    if not len(suspects.rows):
+        return [], {}
+    folders = suspects.logs.column("partition_dir")
+    here = listed.filter(pc.is_in(listed.column("partition_dir"), value_set=folders.combine_chunks()))
+    unread = unread_segments(here, suspects.rows.column("segment"))
+    found, ends = [], {}
+    for number, one in offsets.orders_of(suspects, *read(suspects), unread):
+        topic, partition, folder = (value.as_py() for value in (c[number] for c in suspects.logs.columns))
+        of_log = np.flatnonzero(suspects.log == number)
+        is_empty = pc.equal(suspects.rows.column("batches"), 0).to_numpy()[of_log]
+        retentions = dict(
+            zip(suspects.base[of_log].tolist(), suspects.retentions[of_log].tolist(), strict=True)
+        )
+        empty = suspects.base[of_log][is_empty].tolist()
+        found += [
+            (f"{topic}-{partition}", missing)
+            for missing in missing_ranges(one, empty, unread[folder], retentions)
+        ]
+        if one.end is not None:
+            ends[folder] = max(one.end, int(suspects.base[of_log].max()))
+    return found, ends
 
 
-def unread_segments(listed: pa.Table, read: pa.Array | pa.ChunkedArray) -> dict[str, list[Extent]]:
-    """Of each folder the segments that are there, and that were not asked for or can't be read.
+def unread_segments(listed: pa.Table, read: pa.Array | pa.ChunkedArray) -> dict[str, list[int]]:
+    """Of each folder the base offsets of segments that are there, and were not decoded or can't be read.
 
     listed: LISTING_SCHEMA. read: string[n], the names of the others.
     """
-    found: dict[str, list[Extent]] = defaultdict(list)
+    found: dict[str, list[int]] = defaultdict(list)
     others = listed.filter(pc.invert(pc.is_in(listed.column("segment"), read)))
     for row in others.select(["partition_dir", "file_base_offset"]).to_pylist():
-        found[row["partition_dir"]].append(Extent.unread(row["file_base_offset"]))
+        found[row["partition_dir"]].append(row["file_base_offset"])
     return found
 
 
-def _of_logs_with_gaps(rows: pa.Table) -> pa.Table:
-    """The rows of logs in which a segment begins behind the end of the one before, by log."""
-    folders = rows.column("partition_dir")
-    folder = pc.index_in(folders, value_set=pc.unique(folders)).to_numpy()
-    bases = rows.column("file_base_offset")
-    ends = pc.coalesce(rows.column("end_offset"), pc.subtract(bases, 1))
-    order = np.lexsort((bases.to_numpy(), folder))
-    in_order, base, end = folder[order], bases.to_numpy()[order], ends.to_numpy()[order]
-    is_gap = (in_order[1:] == in_order[:-1]) & (base[1:] > end[:-1] + 1)
-    return rows.filter(pa.array(np.isin(folder, in_order[1:][is_gap]))).sort_by("partition_dir")
+def _suspects(found: Files) -> Files:
+    """The files of logs in which something may be missing, by the ledger alone.
 
-
-def _extent(row: ledger.LedgerRow) -> Extent:
-    damage = row.damaged > 0 or row.left_out != 0, row.ends_in_damage
-    return Extent(row.file_base_offset, row.first_offset, row.end_offset, row.records, *damage)
+    A segment begins behind the end of the one before, unless another shows that the log cleaner ran; or a
+    base offset may be wrong: offsets go back, or leave what the names of the files allow.
+    """
+    rows = found.rows
+    end, first = (rows.column(name).fill_null(-1).to_numpy() for name in ("end_offset", "first_offset"))
+    has_end, has_first = (rows.column(name).is_valid().to_numpy() for name in ("end_offset", "first_offset"))
+    is_wrong = (rows.column("offset_regressions").fill_null(0).to_numpy() > 0) | (
+        (has_end & ((end < found.base) | (end >= found.limit))) | (has_first & (first < found.base))
+    )
+    is_gap = np.zeros(len(rows), dtype=bool)
+    reached = np.where(has_end, end, found.base - 1)
+    is_gap[1:] = (found.log[1:] == found.log[:-1]) & (found.base[1:] - 1 > reached[:-1])
+    is_whole = (rows.column("damaged").to_numpy() == 0) & (
+        rows.column("left_out").fill_null(0).to_numpy() == 0
+    )
+    holds = rows.column("records").to_numpy()
+    is_cleaned = has_end & is_whole & ~is_wrong & (found.limit != NO_LIMIT) & (reached - found.base >= holds)
+    logs = len(found.logs)
+    wrong, gaps, cleaned = (
+        np.bincount(found.log[mask], minlength=logs) > 0 for mask in (is_wrong, is_gap, is_cleaned)
+    )
+    kept = (wrong | (gaps & ~cleaned))[found.log]
+    return files_of(rows.filter(pa.array(kept)))

@@ -55,7 +55,7 @@ _COLUMNS = {
         *("records", "outcome", "outcome_uncertain", "holds_last_stable_offset", "generation"),
     ),
 }
-_VIEWS = "batch_times transaction_ages"
+_VIEWS = "batch_times transaction_ages sound_batches offset_gaps sequence_steps"
 _MEMORY = "1GB"
 # Every partition has a row; a segment has one where it alone is above the threshold and its partition is too
 _OVER_PARTITIONS = """

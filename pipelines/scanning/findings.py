@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
-from pipelines.plan.missing import Edges, Extent, Missing, at_edges, missing_ranges, unread_segments
+from pipelines.plan.missing import Edges, Missing, at_edges, missing_ranges, unread_segments
 from pipelines.plan.slices import Segment
+from pipelines.rules.offsets import COMPACTED_TOPICS, ranges_before, with_undecoded
 from pipelines.scanning.slice_scan import DamagedRange, Format, FormatCount, SliceScan, highest, lowest
 from pipelines.source.listing import Listing
 from udfs.format import layout as f
 from udfs.rules.clocks import Age, Clock, age
+from udfs.rules.offsets import NO_LIMIT, Order, order
+from udfs.rules.transactions import transactions
 
-_END = 1 << 63  # past every offset
+_Scanned = tuple[Segment, list[SliceScan]]  # a segment with its slices in order
 
 
 @dataclass(frozen=True)
@@ -149,18 +153,76 @@ def collect(
     return findings
 
 
-def _log(scanned: list[tuple[Segment, list[SliceScan]]], unread: list[Extent]) -> Log:
+def _log(scanned: list[_Scanned], unread: list[int]) -> Log:
+    """unread: base offsets of segments that are there, and were not asked for or can't be read."""
     first = scanned[0][0]
     log = Log(first.topic, first.partition, first.partition_dir)
-    for at, (segment, slices) in enumerate(scanned):
-        following = scanned[at + 1][0].file_base_offset if at + 1 < len(scanned) else None
-        _add_segment(log, segment, slices, following)
-    log.missing = missing_ranges([*unread, *(_extent(segment, slices) for segment, slices in scanned)])
-    log.open_transactions = _open_transactions(scanned, log.damages, log.clock)
+    for segment, slices in scanned:
+        _add_segment(log, segment, slices)
+    found, log.damages = _placed(scanned, unread)
+    log.first_offset, log.last_offset = found.first, found.last
+    empty = [
+        s.file_base_offset for s, slices in scanned if not any(one.report.totals.batches for one in slices)
+    ]
+    log.missing = missing_ranges(found, empty, unread, {})
+    rows = _with_files(scanned, "transactional", unread)
+    log.open_transactions = _open_transactions(rows, _places(scanned), log.clock)
     return log
 
 
-def _add_segment(log: Log, segment: Segment, slices: list[SliceScan], following: int | None) -> None:
+def damages_of(segment: Segment, slices: list[SliceScan], following: int | None) -> list[DamagedRange]:
+    """The damaged ranges of a segment, with the offsets around them. following: the next base offset."""
+    return _placed([(segment, slices)], [] if following is None else [following])[1]
+
+
+def _placed(scanned: list[_Scanned], unread: list[int]) -> tuple[Order, list[DamagedRange]]:
+    """The order of a log's offsets, and its damaged ranges with the offsets around them."""
+    files, places = _files(scanned, unread), _places(scanned)
+    runs = with_undecoded(_with_files(scanned, "runs", unread), unread, files)
+    runs["damages"] = ranges_before(runs, places)
+    is_compacted = scanned[0][0].topic in COMPACTED_TOPICS
+    found = order(runs, len(places), (files[0], files[-1]), is_compacted)
+    damages = [
+        replace(one, segment=segment.uri)
+        for segment, slices in scanned
+        for scan in slices
+        for one in scan.damages
+    ]
+    return found, [
+        replace(one, last_offset=last, next_offset=next_)
+        for one, (last, next_) in zip(damages, found.around, strict=True)
+    ]
+
+
+def _files(scanned: list[_Scanned], unread: list[int]) -> list[int]:
+    """The base offsets of all files of a log, rising."""
+    return sorted({*unread, *(segment.file_base_offset for segment, _ in scanned)})
+
+
+def _places(scanned: list[_Scanned]) -> np.ndarray:
+    """int64[m, 2]: file and position of each damaged range of a log."""
+    places = [
+        (segment.file_base_offset, one.position)
+        for segment, slices in scanned
+        for scan in slices
+        for one in scan.damages
+    ]
+    return np.array(places, dtype=np.int64).reshape(-1, 2)
+
+
+def _with_files(scanned: list[_Scanned], name: str, unread: list[int]) -> np.ndarray:
+    """The arrays of all slices, with what the names of the files tell."""
+    limits = dict(pairwise(_files(scanned, unread)))
+    arrays = []
+    for segment, slices in scanned:
+        whole = np.concatenate([getattr(scan, name) for scan in slices])
+        whole["file_base"] = segment.file_base_offset
+        whole["file_limit"] = limits.get(segment.file_base_offset, NO_LIMIT)
+        arrays.append(whole)
+    return np.concatenate(arrays)
+
+
+def _add_segment(log: Log, segment: Segment, slices: list[SliceScan]) -> None:
     log.segments += 1
     log.bytes += segment.length
     for scan in slices:
@@ -169,8 +231,6 @@ def _add_segment(log: Log, segment: Segment, slices: list[SliceScan], following:
         log.records += totals.records
         log.suspect += scan.statuses["suspect"]
         log.offset_regressions += totals.offset_regressions
-        log.first_offset = lowest(log.first_offset, totals.first_base_offset)
-        log.last_offset = highest(log.last_offset, totals.end_offset)
         log.first_timestamp = lowest(log.first_timestamp, scan.first_timestamp)
         log.last_timestamp = highest(log.last_timestamp, scan.last_timestamp)
         log.clock = log.clock.later(scan.clock)
@@ -179,73 +239,23 @@ def _add_segment(log: Log, segment: Segment, slices: list[SliceScan], following:
             log.tail_segment, log.torn = segment.uri, scan.torn
         for key, count in scan.formats.items():
             log.formats.setdefault(key, FormatCount()).add(count)
-    log.damages += damages_of(segment, slices, following)
 
 
-def _extent(segment: Segment, slices: list[SliceScan]) -> Extent:
-    """What a segment covers, from its slices in order."""
-    totals = [scan.report.totals for scan in slices]
-    return Extent(
-        segment.file_base_offset,
-        lowest(*(one.first_base_offset for one in totals)),
-        highest(*(one.end_offset for one in totals)),
-        sum(one.records for one in totals),
-        any(scan.damages for scan in slices),
-        any(one.next_offset is None for one in slices[-1].damages),
-    )
+def _open_transactions(rows: np.ndarray, places: np.ndarray, clock: Clock) -> list[OpenTransaction]:
+    """The transactions that hold back the last stable offset.
 
-
-def damages_of(segment: Segment, slices: list[SliceScan], following: int | None) -> list[DamagedRange]:
-    """The damaged ranges of a segment, with the offsets before and behind them from neighbouring slices."""
-    damages = []
-    last = segment.file_base_offset - 1
-    for at, scan in enumerate(slices):
-        behind = (s.report.totals.first_base_offset for s in slices[at + 1 :])
-        next_sound = next((offset for offset in behind if offset is not None), following)
-        damages += [
-            replace(
-                one,
-                segment=segment.uri,
-                last_offset=last if one.last_offset is None else one.last_offset,
-                next_offset=next_sound if one.next_offset is None else one.next_offset,
-            )
-            for one in scan.damages
-        ]
-        end = scan.report.totals.end_offset
-        last = last if end is None else end
-    return damages
-
-
-def _open_transactions(
-    scanned: list[tuple[Segment, list[SliceScan]]], damages: list[DamagedRange], clock: Clock
-) -> list[OpenTransaction]:
-    """Transactional data without a marker behind it. A marker ends the transaction of its producer id."""
-    open_: dict[int, int] = {}  # producer id -> its first row since its last marker
-    ends: dict[int, int] = {}
-    rows = np.concatenate([scan.transactional for _, slices in scanned for scan in slices])
-    names = ("producer_id", "last_offset", "control_type")
-    for at, (producer, last, control) in enumerate(rows[list(names)].tolist()):
-        if control != f.NO_CONTROL:
-            open_.pop(producer, None)
-        else:
-            open_.setdefault(producer, at)
-            ends[producer] = last
-    # The last damage decides: a marker may lie in it where it ends behind the transaction's start
-    last_damage = -1
-    if damages:
-        last_damage = max(_END if one.next_offset is None else one.next_offset for one in damages)
+    rows: TRANSACTIONAL. places: int64[m, 2], file and position of each damaged range.
+    """
+    rows["damages"] = ranges_before(rows, places)
+    found = transactions(rows, np.array([len(places)]), np.zeros(1, dtype=np.int64))
     markers = rows[(rows["control_type"] != f.NO_CONTROL) & rows["credible"]]
-    return [
-        _open_transaction(rows[at], ends[producer], last_damage > rows[at]["first_offset"], clock, markers)
-        for producer, at in sorted(open_.items(), key=lambda item: rows[item[1]]["first_offset"])
-    ]
+    held = np.sort(found[~found["is_over"]], order="first_offset")
+    return [_open_transaction(one, rows[one["begins"]], clock, markers) for one in held]
 
 
-def _open_transaction(
-    first: np.void, last_offset: int, is_uncertain: bool, clock: Clock, markers: np.ndarray
-) -> OpenTransaction:
-    """first, markers: rows of TRANSACTIONAL; the markers are those of its log with credible times."""
-    offset = int(first["first_offset"])
+def _open_transaction(one: np.void, first: np.void, clock: Clock, markers: np.ndarray) -> OpenTransaction:
+    """one: TRANSACTION. first: its first row of TRANSACTIONAL. markers: the log's, with credible times."""
+    offset = int(one["first_offset"])
     before = markers["timestamp"][markers["first_offset"] <= offset]
     behind = markers["timestamp"][markers["first_offset"] > offset]
     opened = age(
@@ -254,14 +264,14 @@ def _open_transaction(
         by_broker=bool(first["by_broker"]),
         before_ms=int(before.max()) if len(before) else None,
         behind_ms=int(behind.min()) if len(behind) else None,
-        lost=bool(is_uncertain),
+        lost=bool(one["is_uncertain"]),
     )
     return OpenTransaction(
-        int(first["producer_id"]),
-        int(first["producer_epoch"]),
+        int(one["producer_id"]),
+        int(one["producer_epoch"]),
         offset,
-        last_offset,
+        int(one["last_offset"]),
         int(first["timestamp"]),
-        bool(is_uncertain),
+        bool(one["is_uncertain"]),
         opened,
     )

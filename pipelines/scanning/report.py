@@ -48,7 +48,7 @@ def sections(findings: Findings) -> Iterator[Section]:
         Section(
             "missing",
             ("log", "first lost", "last lost", "why"),
-            [(_name(log), f"{one.first:,}", f"{one.last:,}", one.why) for log, one in findings.missing],
+            [(_name(log), f"{one.first:,}", one.last_text, one.why) for log, one in findings.missing],
             (1, 2),
         ),
         Section(

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from pipelines.plan.slices import Slice
 from udfs.committed import of_transactions
-from udfs.decoded import Damage, Group, Range
+from udfs.decoded import Group, Range
 from udfs.format import layout as f
 from udfs.kernels.framing import BATCH, UNKNOWN_OFFSET, base_unknown, batch_size, read_header
 from udfs.rules import clocks
+from udfs.rules.offsets import RUN
+from udfs.rules.transactions import EVENT
 from udfs.segment_decoder import SegmentDecoder
 from udfs.source.byte_source import ByteSource, SourceError, SourceUnreadable, open_source, read_at
 from udfs.spark.protocol import Problem, SliceReport
@@ -20,12 +22,9 @@ from udfs.spark.protocol import Problem, SliceReport
 # A row: consecutive transactional batches of one producer, or one marker
 TRANSACTIONAL = np.dtype(
     [
-        ("producer_id", "i8"),
-        ("first_offset", "i8"),
-        ("last_offset", "i8"),
+        *EVENT.descr,
+        ("position", "i8"),
         ("timestamp", "i8"),  # of the first batch's first record; of a marker its own; ms, -1 unknown
-        ("producer_epoch", "i2"),
-        ("control_type", "i2"),  # layout.CONTROL_ABORT, CONTROL_COMMIT; NO_CONTROL for data
         ("by_broker", "?"),  # whether a broker's clock gave timestamp
         ("credible", "?"),  # clocks.are_credible
     ]
@@ -51,8 +50,8 @@ class FormatCount:
 class DamagedRange:
     """A damaged byte range of a segment.
 
-    last_offset: of the sound batch before it; next_offset: base offset of the sound batch behind it. None if
-    there is none: in the slice at first, in the log once the findings are collected.
+    last_offset: the highest offset before it; next_offset: base offset of the sound batch behind it, None if
+    there is none. Both are known once the log is: ``findings``.
     """
 
     segment: str
@@ -60,13 +59,13 @@ class DamagedRange:
     size: int
     reason: str
     detail: str
-    last_offset: int | None
+    last_offset: int = -1
     next_offset: int | None = None
 
     @property
     def first_lost(self) -> int | None:
         """The first offset that may have been in it; None if no offset can be missing."""
-        first = 0 if self.last_offset is None else self.last_offset + 1
+        first = self.last_offset + 1
         return first if self.next_offset is None or first < self.next_offset else None
 
     @property
@@ -81,8 +80,9 @@ class SliceScan:
 
     report: as a job's workers give it. statuses: status -> number of batches; only ``suspect`` is counted.
     first_timestamp, last_timestamp: ms since 1970 UTC, None without any.
-    transactional: rows of TRANSACTIONAL. torn: first and last offset that
-    the header of a torn last batch claims; None without one, or where its header is cut. clock: its own.
+    runs: RUN[n], its sound batches, and transactional: rows of TRANSACTIONAL; what the file's name and the
+    rest of the log tell is not set. torn: first and last offset that the header of a torn last batch claims;
+    None without one, or where its header is cut. clock: its own.
     """
 
     report: SliceReport
@@ -91,6 +91,7 @@ class SliceScan:
     statuses: Counter[str] = field(default_factory=Counter)
     first_timestamp: int | None = None
     last_timestamp: int | None = None
+    runs: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=RUN))
     transactional: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=TRANSACTIONAL))
     clock: clocks.Clock = field(default_factory=clocks.Clock)
     torn: tuple[int, int] | None = None
@@ -158,38 +159,19 @@ class Placing:
 
     def __init__(self, scan: SliceScan) -> None:
         self._scan = scan
-        self._last_offset: int | None = None
-        self._waiting: list[DamagedRange] = []  # ranges behind which no sound batch was seen yet
+        self._runs: list[np.ndarray] = []
 
     def add(self, group: Group) -> None:
-        batches = group.batches
-        if not (group.damages or self._waiting) and len(batches):
-            last = batches[-1:]
-            if last["fault"][0] == 0 and not base_unknown(last)[0]:
-                self._last_offset = int(last["last_offset"][0])
-                return
-        sound = batches[batches["fault"] == 0]
-        self._place_damages(group.damages, sound[~base_unknown(sound)])
+        self._runs.append(_runs(group.batches[group.batches["fault"] == 0]))
+        self._scan.damages += [
+            DamagedRange(self._scan.report.segment, one.position, one.size, one.reason, one.detail)
+            for one in group.damages
+        ]
 
     def close(self) -> None:
         """Notes what is known once no group follows."""
-        self._scan.damages += self._waiting
-
-    def _place_damages(self, damages: list[Damage], sound: np.ndarray) -> None:
-        """Notes damages with the offsets around them. Those that no sound batch follows yet wait for one."""
-        positions, segment = sound["position"], self._scan.report.segment
-        for damage in damages:
-            at = int(np.searchsorted(positions, damage.position))
-            before = int(sound["last_offset"][at - 1]) if at else self._last_offset
-            what = (damage.position, damage.size, damage.reason, damage.detail)
-            self._waiting.append(DamagedRange(segment, *what, before))
-        if len(sound):
-            placed = [one for one in self._waiting if one.position <= positions[-1]]
-            for one in placed:
-                at = int(np.searchsorted(positions, one.position))
-                self._scan.damages.append(replace(one, next_offset=int(sound["base_offset"][at])))
-            self._waiting = self._waiting[len(placed) :]
-            self._last_offset = int(sound["last_offset"][-1])
+        if self._runs:
+            self._scan.runs = np.concatenate(self._runs)
 
 
 class Noting(Placing):
@@ -214,7 +196,7 @@ class Noting(Placing):
         if not len(kept):
             return
         rows = np.zeros(len(kept), dtype=TRANSACTIONAL)
-        for name in ("producer_id", "last_offset", "producer_epoch", "control_type"):
+        for name in ("position", "producer_id", "last_offset", "producer_epoch", "control_type"):
             rows[name] = kept[name]
         rows["first_offset"] = kept["base_offset"]
         is_data = kept["control_type"] == f.NO_CONTROL
@@ -264,12 +246,38 @@ class Counting(Noting):
         )
 
 
+def _runs(batches: np.ndarray) -> np.ndarray:
+    """RUN[n] of sound batches (BATCH) of one file in its order; what the file's name tells is not set."""
+    first, last = batches["base_offset"], batches["last_offset"]
+    first = np.where(base_unknown(batches), last, first)
+    last = np.maximum(first, last)
+    begins = np.ones(len(batches), dtype=bool)
+    begins[1:] = (first[1:] - 1 != last[:-1]) | (
+        batches["position"][1:] != batches["position"][:-1] + batches["size"][:-1]
+    )
+    has_horizon = (batches["magic"] == f.MAGIC_V2) & (batches["attributes"] & f.DELETE_HORIZON_MASK != 0)
+    span = np.where(first >= 0, last - first, -1)
+    is_cleaned = (batches["marks"] == 0) & (has_horizon | (span >= batches["record_count"]))
+    at = np.flatnonzero(begins)
+    runs = np.zeros(len(at), dtype=RUN)
+    if len(at):
+        runs["position"], runs["first"] = batches["position"][at], first[at]
+        runs["batches"] = np.diff(np.append(at, len(batches)))
+        ends = np.append(at[1:], len(batches)) - 1
+        runs["last"], runs["last_base"] = last[ends], first[ends]
+        runs["is_cleaned"] = np.logical_or.reduceat(is_cleaned, at)
+    return runs
+
+
 def _joined(rows: np.ndarray) -> np.ndarray:
-    """Rows with consecutive data batches of one producer and epoch joined into one."""
-    differs = np.zeros(len(rows), dtype=bool)
+    """Rows with data batches of one producer and epoch whose offsets follow each other joined into one."""
+    differs = np.ones(len(rows), dtype=bool)
+    differs[1:] = rows["first_offset"][1:] - 1 != rows["last_offset"][:-1]
     for name in ("producer_id", "producer_epoch", "control_type"):
         differs[1:] |= rows[name][1:] != rows[name][:-1]
-    begins = np.flatnonzero(differs | (rows["control_type"] != f.NO_CONTROL) | (np.arange(len(rows)) == 0))
+    begins = np.flatnonzero(differs | (rows["control_type"] != f.NO_CONTROL))
     joined = rows[begins]
+    joined["batches"] = np.diff(np.append(begins, len(rows)))
     joined["last_offset"] = np.maximum.reduceat(rows["last_offset"], begins)
+    joined["last_base"] = rows["first_offset"][np.append(begins[1:], len(rows)) - 1]
     return joined

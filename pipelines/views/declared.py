@@ -33,7 +33,7 @@ from udfs.format.schema import TABLES, Column
 
 _COLUMNS = {table.name: table.columns for table in (*TABLES, *REPORT_TABLES)}
 _PARAMETER = re.compile(r"  (\w+) (\w+)(?: DEFAULT (\S+))?: (.+)")
-_COLUMN = re.compile(r"  (\w+) ([\w<>,:]+): (.+)")
+_COLUMN = re.compile(r"  (\w+) ([\w<>,:()]+): (.+)")
 _COLUMNS_OF = re.compile(r"Columns: those of (\w+)(, then)?")
 
 

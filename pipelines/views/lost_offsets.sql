@@ -1,15 +1,17 @@
--- Offsets that are lost: their bytes are damaged, a segment is missing in the middle of a log, or the log begins later or ends
--- before than the broker's checkpoint files say. A consumer that stops there can go on at the next sound offset. Segments
--- that are left out count as sound. A file that could not be read, or that no source named, is not in the lake: its offsets
--- are a missing_segment here, and none in the summary of decode, nor in scan
+-- Offsets that are lost: their bytes are damaged, a base offset is wrong, a segment is missing in the middle of a log, or
+-- the log begins later or ends before than the broker's checkpoint files say. A consumer that stops there goes on at
+-- the next sound offset. One that follows a wrong base offset, which no checksum covers, gets its records with wrong
+-- offsets, and skips those behind it: seek to next_offset. Segments that are left out count as sound. A file that could
+-- not be read, or that no source named, is not in the lake: its offsets are a missing_segment here, and none in the
+-- summary of decode, nor in scan
 -- Columns:
 --   topic string: Topic
 --   partition int: Partition
 --   partition_dir string: Canonical URI of the partition folder
 --   first_lost bigint: First lost offset
 --   last_lost bigint: Last lost offset; null for damage after the last sound batch
---   max_records bigint: Upper bound of lost records; null where last_lost is
---   cause string: damage; missing_segment; missing_end: the checkpoint files say that the log reached further, so its end is lost, in damage or not, or they were copied later than the segments; missing_start: they say that it began earlier
+--   max_records decimal(20,0): Upper bound of lost records; null where last_lost is. Decimal, so that no sum of it overflows
+--   cause string: damage; wrong_base_offset: the records are there, under other offsets; missing_segment; missing_end: the checkpoint files say that the log reached further, so its end is lost, in damage or not, or they were copied later than the segments; missing_start: they say that it began earlier
 --   is_certain boolean: Records were there; false where the log cleaner may have removed some or all, for a missing_start, which the broker may have deleted or moved to remote storage, and for a missing_end at or past the high watermark, which a new leader may have truncated
 --   damaged_ranges bigint: Damaged ranges there; 0 where something is missing
 --   damaged_bytes bigint: Their bytes
@@ -17,7 +19,7 @@
 --   reset_command string: The command that moves a stopped consumer group there; null where no sound offset follows
 WITH edges AS (
   SELECT partition_dir, topic, partition, least(min(file_base_offset), min(log_start_offset)) AS log_start,
-    greatest(max(file_base_offset), coalesce(max(end_offset) + 1, 0)) AS log_end,
+    max(file_base_offset) AS last_file,
     max(file_base_offset) > coalesce(max(CASE WHEN left_out < 0 THEN file_base_offset END), -1) AS has_end
   FROM segments GROUP BY topic, partition, partition_dir
 ), newest AS (
@@ -25,15 +27,19 @@ WITH edges AS (
     row_number() OVER (PARTITION BY partition_dir ORDER BY read_at DESC) AS number
   FROM checkpoints
 ), noted AS (
-  SELECT edges.topic, edges.partition, edges.partition_dir, log_start, log_end, has_end, log_start_offset,
-    recovery_point, high_watermark, greatest(log_end, coalesce(high_watermark, 0)) AS known_end
-  FROM edges JOIN newest ON newest.partition_dir = edges.partition_dir AND newest.number = 1
+  SELECT e.topic, e.partition, e.partition_dir, e.log_start, e.has_end, n.log_start_offset, n.recovery_point,
+    n.high_watermark, greatest(e.last_file, o.first_offset) AS log_end,
+    greatest(e.last_file, o.first_offset, n.high_watermark) AS known_end
+  FROM edges e JOIN newest n ON n.partition_dir = e.partition_dir AND n.number = 1
+  JOIN ordered_batches o ON o.topic = e.topic AND o.partition = e.partition AND o.partition_dir = e.partition_dir AND o.is_end
 ), lost AS (
   SELECT topic, partition, partition_dir, first_offset AS first_lost, next_offset AS end_offset,
-    CASE WHEN damaged_ranges > 0 THEN 'damage' ELSE 'missing_segment' END AS cause,
-    NOT is_compacted AS is_certain, damaged_ranges, damaged_bytes, next_offset
+    CASE WHEN damaged_ranges > 0 THEN 'damage' WHEN misplaced_batches > 0 THEN 'wrong_base_offset'
+      ELSE 'missing_segment' END AS cause,
+    NOT is_compacted OR (damaged_ranges = 0 AND misplaced_batches > 0) AS is_certain, damaged_ranges, damaged_bytes, next_offset
   FROM offset_holes
-  WHERE damaged_ranges > 0 OR (NOT is_compacted AND NOT goes_back AND first_offset < file_base_offset)
+  WHERE damaged_ranges > 0 OR (NOT goes_back
+    AND (misplaced_batches > 0 OR (NOT is_compacted AND NOT follows_retention AND first_offset < file_base_offset)))
   UNION ALL
   SELECT topic, partition, partition_dir, log_start_offset, log_start, 'missing_start', false, 0, 0, log_start
   FROM noted WHERE log_start_offset < log_start
@@ -44,7 +50,8 @@ WITH edges AS (
   SELECT topic, partition, partition_dir, known_end, recovery_point, 'missing_end', false, 0, 0, NULL
   FROM noted WHERE has_end AND recovery_point > known_end
 )
-SELECT topic, partition, partition_dir, first_lost, end_offset - 1 AS last_lost, end_offset - first_lost AS max_records,
+SELECT topic, partition, partition_dir, first_lost, end_offset - 1 AS last_lost,
+  CAST(CAST(end_offset AS DECIMAL(20, 0)) - first_lost AS DECIMAL(20, 0)) AS max_records,
   cause, is_certain, damaged_ranges, damaged_bytes, next_offset,
   'kafka-consumer-groups.sh --bootstrap-server HOST:9092 --group GROUP --topic '''
     || replace(topic, '''', '''' || chr(92) || '''''') || ':' || partition || ''' --reset-offsets --to-offset ' || next_offset

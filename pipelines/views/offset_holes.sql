@@ -1,5 +1,6 @@
--- Ranges of offsets between two sound batches of a log that no sound batch has, and damage after the last sound batch.
--- `offset_gaps` tells their causes
+-- Ranges of offsets between two sound batches of a log that no sound batch has, and damage, or batches
+-- with a wrong base offset, after the last one.
+-- `offset_gaps` gives their causes
 -- Columns:
 --   topic string: Topic
 --   partition int: Partition
@@ -11,48 +12,20 @@
 --   next_offset bigint: Base offset of the batch after it; null after the last batch
 --   damaged_ranges bigint: Damaged ranges in the hole
 --   damaged_bytes bigint: Their bytes
---   goes_back boolean: The batch after the hole is followed by lower offsets: its base offset, which no checksum covers, is wrong
---   is_compacted boolean: The log shows that the log cleaner removed records: a sound batch has fewer records than offsets, or offsets are missing between two batches of a segment though nothing is damaged there
-WITH events AS (
-  SELECT topic, partition, partition_dir, segment, file_base_offset, position, base_offset, last_offset,
-    last_offset - base_offset + 1 > record_count AS has_hole, CAST(NULL AS BIGINT) AS damaged_bytes
-  FROM published_batches WHERE status IN ('ok', 'suspect')
-  UNION ALL
-  SELECT topic, partition, partition_dir, segment, file_base_offset, position, NULL, NULL, false, size_bytes
-  FROM published_quarantine
-  UNION ALL
-  -- a segment that is left out: as far as is known, it has the offsets up to the next one's name
-  SELECT topic, partition, partition_dir, segment, file_base_offset, 0, file_base_offset, next_base_offset - 1, false, NULL
-  FROM (
-    SELECT *, lead(file_base_offset) OVER (PARTITION BY topic, partition, partition_dir ORDER BY file_base_offset)
-      AS next_base_offset
-    FROM segments
-  ) WHERE left_out < 0
-  UNION ALL
-  -- the end of each log
-  SELECT topic, partition, partition_dir, NULL, 9223372036854775807, 0, NULL, NULL, false, NULL
-  FROM segments GROUP BY topic, partition, partition_dir
-), counted AS (
-  SELECT *, max(last_offset) OVER before_it AS last_before, min(file_base_offset) OVER whole AS log_start,
-    bool_or(has_hole) OVER whole AS has_holes_inside,
-    sum(damaged_bytes) OVER until_it AS damaged_until, count(damaged_bytes) OVER until_it AS ranges_until
-  FROM events
-  WINDOW whole AS (PARTITION BY topic, partition, partition_dir),
-    until_it AS (PARTITION BY topic, partition, partition_dir ORDER BY file_base_offset, position
-      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW),
-    before_it AS (PARTITION BY topic, partition, partition_dir ORDER BY file_base_offset, position
-      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-), sound AS (
-  SELECT *, coalesce(lead(base_offset) OVER log <= base_offset, false) AS goes_back, lag(segment) OVER log AS segment_before, coalesce(last_before + 1, log_start) AS first_offset,
-    ranges_until - coalesce(lag(ranges_until) OVER log, 0) AS damaged_ranges,
-    coalesce(damaged_until, 0) - coalesce(lag(damaged_until) OVER log, 0) AS damaged_bytes_before
-  FROM counted
-  WHERE damaged_bytes IS NULL
-  WINDOW log AS (PARTITION BY topic, partition, partition_dir ORDER BY file_base_offset, position)
+--   misplaced_batches bigint: Batches in the hole whose base offset, which no checksum covers, is wrong: their records are there, under other offsets
+--   goes_back boolean: The batch after the hole lies in front of the one before it, in the files: one of both has a wrong base offset
+--   follows_retention boolean: Retention may have deleted segments there before a run saw them
+--   is_confirmed boolean: A batch or a file after it confirms the offset of the batch after the hole; false in front of the last batch of the log
+--   is_compacted boolean: The log shows that the log cleaner removed records (compacted_logs)
+WITH marked AS (
+  SELECT *, max(CASE WHEN shows_compaction THEN 1 ELSE 0 END) OVER (PARTITION BY topic, partition, partition_dir) AS compacted
+  FROM ordered_batches
 )
-SELECT topic, partition, partition_dir, segment, segment_before, file_base_offset, first_offset, base_offset AS next_offset,
-  damaged_ranges, damaged_bytes_before AS damaged_bytes, goes_back, has_holes_inside
-    OR bool_or(damaged_ranges = 0 AND NOT goes_back AND base_offset > greatest(first_offset, file_base_offset))
-      OVER (PARTITION BY topic, partition, partition_dir) AS is_compacted
-FROM sound
-WHERE base_offset > first_offset OR (base_offset IS NULL AND damaged_ranges > 0)
+SELECT /*+ BROADCAST(after), BROADCAST(before) */ h.topic, h.partition, h.partition_dir, h.segment, h.segment_before, h.file_base_offset, h.first_offset, h.next_offset,
+  h.damaged_ranges, h.damaged_bytes, h.misplaced_batches, h.goes_back,
+  coalesce(after.retentions > before.retentions, false) AS follows_retention, h.is_confirmed, h.compacted = 1 AS is_compacted
+FROM marked h
+LEFT JOIN log_stretches after ON after.topic = h.topic AND after.partition = h.partition AND after.segment = h.segment
+LEFT JOIN log_stretches before ON before.topic = h.topic AND before.partition = h.partition
+  AND before.segment = h.segment_before
+WHERE h.next_offset > h.first_offset OR (h.is_end AND h.damaged_ranges + h.misplaced_batches > 0)

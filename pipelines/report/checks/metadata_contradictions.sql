@@ -5,13 +5,19 @@ WITH judged AS (
     CASE
       WHEN misplaced AND b.base_offset < s.file_base_offset
         THEN 'base offset ' || b.base_offset || ' is below that of the file, ' || s.file_base_offset
+      WHEN misplaced AND b.last_offset >= s.next_file_base_offset
+        THEN 'offsets ' || b.base_offset || ' to ' || b.last_offset || ' are not below that of the next file, '
+          || s.next_file_base_offset
+      WHEN misplaced AND base_after IS NULL
+        THEN 'base offset ' || b.base_offset || ' of the last batch is not behind offset ' || last_before
       WHEN misplaced
-        THEN 'offsets ' || b.base_offset || ' to ' || b.last_offset || ' are not between ' || last_before || ' and '
+        THEN 'offsets ' || b.base_offset || ' to ' || b.last_offset || ' are not between '
+          || coalesce(last_before, s.file_base_offset - 1) || ' and '
           || base_after
-      WHEN epoch_before BETWEEN 0 AND epoch_after AND leader_epoch NOT BETWEEN epoch_before AND epoch_after
+      WHEN magic = 2 AND epoch_before BETWEEN 0 AND epoch_after AND leader_epoch NOT BETWEEN epoch_before AND epoch_after
         THEN 'leader epoch ' || leader_epoch || ' is not between ' || epoch_before || ' and ' || epoch_after
     END AS what
-  FROM sound b JOIN log_segments s USING (file) WHERE magic = 2
+  FROM sound b JOIN log_segments s USING (file)
 ), magics AS (
   SELECT file, position, magic, status, lag(magic) OVER log AS before, lead(magic) OVER log AS after
   FROM log_batches WHERE log IN (SELECT log FROM log_batches WHERE status = 'corrupt')

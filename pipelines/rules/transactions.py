@@ -1,0 +1,98 @@
+"""The transactions of a lake's logs, from columns of its tables: ``udfs.rules.transactions`` over Arrow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.rules.files import LOG, Files
+from udfs.format import layout as f
+from udfs.rules.transactions import EVENT, transactions
+
+# Columns of the sound transactional batches, and of quarantine, that decide
+BATCH_COLUMNS = (
+    *("segment", "position", "base_offset", "last_offset", "record_count", "producer_id", "producer_epoch"),
+    *("is_control", "control_type", "coordinator_epoch"),
+)
+PLACE_COLUMNS = ("segment", "position")
+_MARKERS = {"ABORT": f.CONTROL_ABORT, "COMMIT": f.CONTROL_COMMIT}
+_OUTCOMES = {f.NO_CONTROL: "open", f.CONTROL_ABORT: "aborted", f.CONTROL_COMMIT: "committed"}
+
+
+def transactions_of(files: Files, batches: pa.Table, quarantine: pa.Table) -> pa.Table:
+    """Rows of the table ``transactions``.
+
+    batches: BATCH_COLUMNS of all sound transactional batches of the files. quarantine: PLACE_COLUMNS of all
+    damaged ranges of the files.
+    """
+    is_data = pc.invert(batches.column("is_control"))
+    is_marker = pc.is_in(batches.column("control_type"), pa.array(list(_MARKERS)))
+    batches = batches.filter(pc.or_(is_data, is_marker))
+    file, position = files.numbers(batches.column("segment")), batches.column("position").to_numpy()
+    damaged_file = files.numbers(quarantine.column("segment"))
+    damaged_at = quarantine.column("position").to_numpy()
+    order = np.lexsort((position, file))
+    events = _events(files, batches, file)[order]
+    damages = np.bincount(files.log[damaged_file], minlength=len(files.logs))
+    before = np.concatenate([[0], np.cumsum(damages)])  # damaged ranges of the logs before a log
+    events["damages"] = _ranges_before(file[order], position[order], damaged_file, damaged_at)
+    events["damages"] -= before[events["log"]]
+    last = np.append(np.flatnonzero(np.diff(files.log)), len(files.log) - 1)
+    found = transactions(events, damages, files.stretch[last])
+    return _rows(files, found)
+
+
+def _events(files: Files, batches: pa.Table, file: np.ndarray) -> np.ndarray:
+    events = np.zeros(len(batches), dtype=EVENT)
+    for name, of_file in (("log", files.log), ("stretch", files.stretch)):
+        events[name] = of_file[file]
+    events["file_base"], events["file_limit"] = files.base[file], files.limit[file]
+    for name, column in (
+        *(("first_offset", "base_offset"), ("last_offset", "last_offset"), ("records", "record_count")),
+        *(("producer_id", "producer_id"), ("producer_epoch", "producer_epoch")),
+        ("coordinator_epoch", "coordinator_epoch"),
+    ):
+        events[name] = pc.fill_null(batches.column(column), -1).to_numpy()
+    control = batches.column("control_type")
+    kinds = pc.index_in(control, value_set=pa.array(list(_MARKERS)))
+    codes = np.array([*_MARKERS.values(), f.NO_CONTROL], dtype=np.int16)
+    events["control_type"] = codes[pc.fill_null(kinds, len(_MARKERS)).to_numpy()]
+    events["batches"], events["last_base"] = 1, events["first_offset"]
+    return events
+
+
+def _ranges_before(
+    file: np.ndarray, position: np.ndarray, damaged_file: np.ndarray, damaged_at: np.ndarray
+) -> np.ndarray:
+    """int64[n]: how many damaged ranges of all files lie before each batch."""
+    is_damage = np.arange(len(file) + len(damaged_file)) >= len(file)
+    places = np.concatenate([file, damaged_file]), np.concatenate([position, damaged_at])
+    order = np.lexsort((places[1], places[0]))
+    counted = np.empty(len(order), dtype=np.int64)
+    counted[order] = np.cumsum(is_damage[order])
+    result: np.ndarray = counted[: len(file)]
+    return result
+
+
+def _rows(files: Files, found: np.ndarray) -> pa.Table:
+    logs = files.logs.take(pa.array(found["log"]))
+    codes = np.array(sorted(_OUTCOMES), dtype=np.int16)
+    outcomes = pa.array([_OUTCOMES[code] for code in codes.tolist()])
+    outcome = outcomes.take(pa.array(np.searchsorted(codes, found["control_type"])))
+    no_data, is_open = ~found["has_data"], found["control_type"] == f.NO_CONTROL
+    return pa.table(
+        {
+            **{name: logs.column(name) for name in LOG},
+            "producer_id": found["producer_id"],
+            "producer_epoch": found["producer_epoch"],
+            "first_offset": pa.array(found["first_offset"], mask=no_data),
+            "last_offset": pa.array(found["last_offset"], mask=no_data),
+            "records": found["records"],
+            "marker_offset": pa.array(found["marker_offset"], mask=is_open),
+            "coordinator_epoch": pa.array(found["coordinator_epoch"], mask=is_open),
+            "outcome": outcome,
+            "outcome_uncertain": found["is_uncertain"],
+            "holds_last_stable_offset": ~found["is_over"],
+        }
+    )

@@ -1,0 +1,164 @@
+"""Holds every place where a rule of offsets, sequences or transactions is asked to the model of it.
+
+``python -m tests.support.rules_held 10000`` runs over that many random logs, and prints the contradictions.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from pipelines.command.settings import Settings
+from pipelines.plan import missing
+from pipelines.rules import offsets as lake_offsets
+from pipelines.rules.files import Files
+from pipelines.scan import scan
+from pipelines.source.listing import LISTING_SCHEMA
+from tests.support.made_database import by_log, database_of
+from tests.support.made_tables import tables
+from tests.support.random_logs import Log, Odds, random_logs, write_files
+from tests.support.rule_model_offsets import OffsetModel
+from tests.support.rule_model_transactions import transactions_of
+
+_MISSING = ("missing_segment", "wrong_base_offset")
+SQL = {
+    "sound_batches": "SELECT partition_dir, base_offset, is_misplaced FROM sound_batches",
+    "compacted_logs": "SELECT partition_dir, 1 FROM compacted_logs",
+    "log_stretches": "SELECT partition_dir, file_base_offset, stretch, retentions FROM log_stretches",
+    "offset_gaps": "SELECT partition_dir, first_offset, last_offset, cause FROM offset_gaps "
+    "WHERE place = 'between batches'",
+    "lost_offsets": "SELECT partition_dir, first_lost, last_lost, cause, is_certain, next_offset "
+    "FROM lost_offsets",
+    "sequence_steps": "SELECT partition_dir, base_offset, step, missing_sequences, cause FROM sequence_steps",
+    "producers": "SELECT partition_dir, sum(sequence_gaps), sum(missing_sequences), sum(duplicates), "
+    "sum(resets), sum(unexplained_steps) FROM producers GROUP BY partition_dir",
+    "current_transactions": "SELECT partition_dir, producer_id, producer_epoch, first_offset, last_offset, "
+    "records, marker_offset, outcome, outcome_uncertain, holds_last_stable_offset FROM current_transactions",
+}
+
+
+# What a scan can see: no earlier run, nothing left out, no checkpoint files
+FIRST_RUN = Odds(retention=0, left_out=0, checkpoint=0)
+
+
+def expected(log: Log) -> dict[str, list[tuple[Any, ...]]]:
+    """The model's answers to SQL."""
+    model = OffsetModel(log)
+    steps = [one.step for one in model.steps]
+    unexplained = sum(one.step not in (None, "next") and one.cause is None for one in model.steps)
+    counted = (
+        steps.count("gap"),
+        sum(one.missing for one in model.steps),
+        steps.count("duplicate"),
+        steps.count("reset"),
+        unexplained,
+    )
+    return {
+        "sound_batches": [(one.first, one.is_misplaced) for one in model.batches],
+        "compacted_logs": [(1,)] if model.is_compacted else [],
+        "log_stretches": [(base, model.stretches[base], times) for base, times in model.retentions.items()],
+        "offset_gaps": list(model.gaps),
+        "lost_offsets": [tuple(one) for one in model.lost],
+        "sequence_steps": [tuple(one) for one in model.steps],
+        "producers": [counted] if model.steps else [],
+        "current_transactions": [tuple(one) for one in transactions_of(log)],
+    }
+
+
+def in_sql(logs: Sequence[Log]) -> Iterator[str]:
+    """What the views say otherwise than the model."""
+    database = database_of(logs, *SQL)
+    found = {name: by_log(database, statement) for name, statement in SQL.items()}
+    for log in logs:
+        for name, rows in expected(log).items():
+            yield from _differing(log, name, rows, found[name][log.partition_dir])
+
+
+def in_python(logs: Sequence[Log]) -> Iterator[str]:
+    """What the summary of a run says otherwise: it has the ledger, and the batches where they are needed."""
+    made = tables(logs)
+    sound = made["batches"].filter(np.isin(made["batches"]["status"].to_pylist(), ["ok", "suspect"]))
+
+    def read(files: Files) -> Any:
+        found = []
+        for rows, columns in (
+            (sound, lake_offsets.BATCH_COLUMNS),
+            (made["quarantine"], lake_offsets.PLACE_COLUMNS),
+        ):
+            found.append(rows.filter(files.numbers(rows["segment"]) >= 0).select(columns))
+        return tuple(found)
+
+    names: dict[str, list[tuple[Any, ...]]] = {f"{log.topic}-{log.partition}": [] for log in logs}
+    rows, _ = missing.of_ledger(made["segments"], LISTING_SCHEMA.empty_table(), read)
+    for name, one in rows:
+        names[name].append((one.first, one.last, one.cause, one.seek_to))
+    said: dict[str, list[tuple[Any, ...]]] = {name: [] for name in names}
+    for log in logs:
+        said[f"{log.topic}-{log.partition}"] += [
+            (one.first, one.last, one.cause, one.seek_to)
+            for one in OffsetModel(log).lost
+            if one.cause in _MISSING and one.first is not None
+        ]
+    for log in logs:
+        name = f"{log.topic}-{log.partition}"
+        yield from _differing(log, "summary", said.pop(name, []), names.pop(name, []))
+
+
+def in_scan(root: Path, logs: Sequence[Log]) -> Iterator[str]:
+    """What a scan of real files says otherwise. It knows nothing of earlier runs: no log may have any."""
+    write_files(root, logs)
+    findings = scan(Settings(source=(str(root),), cores=1))
+    found = {one.partition_dir.removeprefix(f"file://{root}"): one for one in findings.logs}
+    for log in logs:
+        model, own = OffsetModel(log), found[log.partition_dir.removeprefix("file://")]
+        lost = [one for one in model.lost if one.first is not None]
+        missed = [(one.first, one.last, one.cause) for one in lost if one.cause in _MISSING]
+        said = [(one.first, one.last, one.cause) for one in own.missing]
+        yield from _differing(log, "scan: missing", missed, said)
+        damaged = {(one.first, one.last, one.seek_to) for one in lost if one.cause == "damage"}
+        placed = {
+            (one.first_lost, one.last_lost, one.next_offset)
+            for one in own.damages
+            if one.first_lost is not None
+        }
+        yield from _differing(log, "scan: damage", damaged, placed)
+        held = [one for one in transactions_of(log) if one.holds]
+        opened = [(t.producer_id, t.producer_epoch, t.first_offset, t.is_uncertain) for t in held]
+        said_open = [
+            (t.producer_id, t.producer_epoch, t.first_offset, t.is_uncertain) for t in own.open_transactions
+        ]
+        yield from _differing(log, "scan: open transactions", opened, said_open)
+
+
+def _differing(
+    log: Log, name: str, rows: Iterable[tuple[Any, ...]], found: Iterable[tuple[Any, ...]]
+) -> Iterator[str]:
+    wanted, given = sorted(map(repr, rows)), sorted(map(repr, found))
+    if wanted != given:
+        only = [one for one in wanted if one not in given], [one for one in given if one not in wanted]
+        yield f"{name} of {log.partition_dir}: the model has {only[0]}, it has {only[1]}"
+
+
+def main(count: int, seed: int = 1) -> int:
+    began, contradictions, logs = time.monotonic(), 0, 0
+    while logs < count:
+        part = random_logs(seed + logs, min(1000, count - logs))
+        logs += len({(log.topic, log.partition) for log in part})
+        with TemporaryDirectory() as folder:
+            files = random_logs(seed + logs, min(100, count), FIRST_RUN)
+            scanned = [*in_scan(Path(folder).resolve(), files)]
+        for text in [*in_sql(part), *in_python(part), *scanned]:
+            contradictions += 1
+            print(text)
+    print(f"{logs:,} random logs, {contradictions:,} contradictions, {time.monotonic() - began:.0f} s")
+    return 1 if contradictions else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, sys.argv[1:])))
