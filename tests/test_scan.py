@@ -393,3 +393,30 @@ def test_the_next_steps_are_the_five_that_matter(tmp_path: Path) -> None:
     ]
     assert lines[-1].startswith("# and 6 steps like these")
     assert not any("…" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("case", "position", "what"),
+    [
+        ("bitflip-baseoffset-v2-none-0", 3268, "offsets 65567 to 65576 are not behind 30 and before 41"),
+        ("bitflip-leaderepoch-v2-none-0", 3268, "leader epoch 65536 is not between 0 and 0"),
+        ("base-offset-negative-0", 266, "base offset -100 is below that of the file's name, 0"),
+    ],
+)
+def test_metadata_that_the_log_around_contradicts_are_named(case: str, position: int, what: str) -> None:
+    findings = found(corpus.ROOT / "hostile" / case)
+    ((_, one),) = findings.contradictions
+    assert (one.position, one.what) == (position, what)
+    assert findings.is_damaged, "--fail-on-damage ends with 3"
+    text = list(report.to_text(findings))
+    assert any(what in line for line in text)
+    word = "leader epoch" if "epoch" in case and "base" not in case else "base offset"
+    assert text[-1].startswith("verdict: not sound: ")
+    assert f"1 wrong {word}, which the batches around or the file's name contradict" in text[-1]
+
+
+def test_a_log_of_several_leaders_and_a_compacted_one_contradict_nothing(tmp_path: Path) -> None:
+    put(tmp_path / "a-0", 0, *(batch(3 * n, leader_epoch=n // 2) for n in range(8)))
+    put(tmp_path / "b-0", 0, batch(0), batch(50), batch(90))
+    put(tmp_path / "b-0", 100, batch(103))
+    assert found(tmp_path).contradictions == []

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pipelines.plan.missing import Edges, Missing, at_edges, missing_ranges, unread_segments
 from pipelines.plan.slices import Segment
 from pipelines.rules.offsets import COMPACTED_TOPICS, ranges_before, with_undecoded
+from pipelines.scanning.contradictions import Contradiction, contradictions
 from pipelines.scanning.slice_scan import DamagedRange, Format, FormatCount, SliceScan, highest, lowest
 from pipelines.source.listing import Listing
 from udfs.format import layout as f
@@ -66,6 +67,7 @@ class Log:
     offset_regressions: int = 0
     formats: dict[Format, FormatCount] = field(default_factory=dict)
     damages: list[DamagedRange] = field(default_factory=list)
+    contradictions: list[Contradiction] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
     open_transactions: list[OpenTransaction] = field(default_factory=list)
     clock: Clock = field(default_factory=Clock)
@@ -109,7 +111,12 @@ class Findings:
 
     @property
     def is_damaged(self) -> bool:
-        return bool(self.damages or self.unreadable)
+        return bool(self.damages or self.unreadable or self.contradictions)
+
+    @property
+    def contradictions(self) -> list[tuple[Log, Contradiction]]:
+        """Batches whose base offset or leader epoch contradict the log around them."""
+        return [(log, one) for log in self.logs for one in log.contradictions]
 
     @property
     def copies(self) -> dict[tuple[str, int], list[Log]]:
@@ -165,6 +172,11 @@ def _log(scanned: list[_Scanned], unread: list[int]) -> Log:
         s.file_base_offset for s, slices in scanned if not any(one.report.totals.batches for one in slices)
     ]
     log.missing = missing_ranges(found, empty, unread, {})
+    log.contradictions = contradictions(
+        [(segment.uri, segment.file_base_offset) for segment, _ in scanned],
+        _with_files(scanned, "runs", unread),
+        [np.concatenate([scan.epochs for scan in slices]) for _, slices in scanned],
+    )
     rows = _with_files(scanned, "transactional", unread)
     log.open_transactions = _open_transactions(rows, _places(scanned), log.clock)
     return log

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from pipelines.command.terminal import counted_noun
 from pipelines.command.verdict import Verdict, segments_text
 from pipelines.scanning.findings import Findings, Log
@@ -32,6 +34,10 @@ def verdict(findings: Findings) -> Verdict:
     faults = []
     if damages:
         faults.append(f"{counted_noun(len(damages), 'damaged range')} ({damaged:,} bytes)")
+    wrong = Counter("base offset" if one.is_offset else "leader epoch" for _, one in findings.contradictions)
+    if wrong:
+        named = " and ".join(counted_noun(count, f"wrong {word}") for word, count in sorted(wrong.items()))
+        faults.append(f"{named}, which the batches around or the file's name contradict")
     torn = [log for log in logs if log.tail == "torn"]
     if torn:
         many = "batch" if len(torn) == 1 else "batches"

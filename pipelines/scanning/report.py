@@ -46,6 +46,15 @@ def sections(findings: Findings) -> Iterator[Section]:
             (2, 3, 6),
         ),
         Section(
+            "contradictions",
+            ("log", "segment", "position", "what"),
+            [
+                (_name(log), one.segment.rpartition("/")[2], f"{one.position:,}", one.what)
+                for log, one in findings.contradictions
+            ],
+            (2,),
+        ),
+        Section(
             "missing",
             ("log", "first lost", "last lost", "why"),
             [(_name(log), f"{one.first:,}", one.last_text, one.why) for log, one in findings.missing],

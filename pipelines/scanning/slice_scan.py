@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pipelines.plan.slices import Slice
+from pipelines.scanning.contradictions import EPOCHS, epochs_of
 from udfs.committed import of_transactions
 from udfs.decoded import Group, Range
 from udfs.format import layout as f
@@ -81,8 +82,9 @@ class SliceScan:
     report: as a job's workers give it. statuses: status -> number of batches; only ``suspect`` is counted.
     first_timestamp, last_timestamp: ms since 1970 UTC, None without any.
     runs: RUN[n], its sound batches, and transactional: rows of TRANSACTIONAL; what the file's name and the
-    rest of the log tell is not set. torn: first and last offset that the header of a torn last batch claims;
-    None without one, or where its header is cut. clock: its own.
+    rest of the log tell is not set. epochs: EPOCHS, of its sound batches of magic 2. torn: first and last
+    offset that the header of a torn last batch claims; None without one, or where its header is cut. clock:
+    its own.
     """
 
     report: SliceReport
@@ -92,6 +94,7 @@ class SliceScan:
     first_timestamp: int | None = None
     last_timestamp: int | None = None
     runs: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=RUN))
+    epochs: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=EPOCHS))
     transactional: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=TRANSACTIONAL))
     clock: clocks.Clock = field(default_factory=clocks.Clock)
     torn: tuple[int, int] | None = None
@@ -207,17 +210,24 @@ class Noting(Placing):
 
 
 class Counting(Noting):
-    """Adds counts and times too."""
+    """Adds counts, times and leader epochs too."""
 
     def __init__(self, scan: SliceScan, modified_ms: int) -> None:
         super().__init__(scan, modified_ms)
+        self._epochs: list[np.ndarray] = []
         scan.clock = clocks.Clock(modified_ms=clocks.witness_ms(modified_ms))
 
     def add(self, group: Group) -> None:
         sound = group.batches[group.batches["fault"] == 0]
         self._count_formats(sound)
         self._count_times(sound)
+        self._epochs.append(epochs_of(sound[sound["magic"] == f.MAGIC_V2]))
         super().add(group)
+
+    def close(self) -> None:
+        super().close()
+        if self._epochs:
+            self._scan.epochs = np.concatenate(self._epochs)
 
     def _count_formats(self, batches: np.ndarray) -> None:
         keys = batches["magic"].astype(np.int64) * len(f.CODEC_NAMES) + batches["codec"]
