@@ -11,6 +11,7 @@ import random
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ from kafka_log_lake import connect
 from pipelines import quality_report
 from pipelines.command.settings import Settings
 from pipelines.lake.address import table_path
+from pipelines.report import metrics
+from pipelines.report.check import CHECKS
 from pipelines.scan import scan
 from pipelines.sql.spark import prepare
 from pipelines.views.declared import SESSION_VIEWS
@@ -225,6 +228,29 @@ def test_anomalies_of_timestamps(ask: Ask, logs: list[Log], future: int, disorde
 def test_no_number_takes_a_view_away(ask: Ask, view: str) -> None:
     """Offsets, timestamps and partitions at both ends of their types."""
     ask(f"SELECT * FROM {view}")
+
+
+def test_checks_measure_what_the_model_finds(random_lake: str, logs: list[Log], opened: list[Open]) -> None:
+    names = ("timestamp_units", "timestamp_future", "hanging_transactions")
+    with metrics.opened(random_lake) as database:
+        wanted = [check for check in CHECKS if check.name in names]
+        rows = metrics.measure(database, wanted, "run", datetime.now(UTC)).to_pylist()
+    found = {(r["check"], r["topic"], r["partition"]): r["value"] for r in rows if r["segment"] is None}
+    expected: dict[tuple[str, str, int], float] = dict.fromkeys(found, 0.0)
+    for log in logs:
+        units, future, _ = ((name, log.topic, log.partition) for name in names)
+        for segment, one in model.decoded(log):
+            unit = model.unit(one.max_timestamp_ms)
+            if not one.control and unit not in ("none", "milliseconds"):
+                expected[units] += 1
+            if segment.modified_ms >= model.BEGIN_OF_KAFKA:
+                ahead = one.max_timestamp_ms - segment.modified_ms
+                expected[future] = max(expected[future], float(ahead))
+    for log, one, lost in opened:
+        age = model.age(log, one.producer_id, one.base_offset, lost, -1)
+        hanging = (names[2], log.topic, log.partition)
+        expected[hanging] = max(expected[hanging], 0.0 if age is None else float(age.open_ms or 0))
+    assert found == expected
 
 
 def test_no_number_takes_the_quality_report_away(random_lake: str, tmp_path: Path) -> None:
