@@ -13,9 +13,12 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from pipelines.finding.lake_search import LakeSearch
 
 if __package__ in (None, ""):  # Python puts pipelines/ on sys.path; the imports need its parent
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -31,18 +34,30 @@ from pipelines.finding.request import Request, make_request
 from pipelines.finding.search import Search, Unsearched
 from pipelines.finding.table import Table
 from pipelines.plan.headers import end_of_batches
-from pipelines.source.listing import list_segments, no_segments_error
+from pipelines.source.listing import TopicFilter, list_segments, no_segments_error
 from udfs.files import DamageWarning
 
 log = logging.getLogger("pipelines.find")  # also where Python runs it as a script
 _SHOWN = 20
 
 
-def search(settings: Settings, request: Request, topic: str | None = None) -> Search:
-    """The search over all segments of ``settings.source``. Raises a UserError if there is no segment.
+def search(settings: Settings, request: Request, topic: str | None = None) -> Search | LakeSearch:
+    """The search over all segments of ``settings.source``, or over ``settings.lake``.
 
-    topic: of the segments of a folder whose name does not tell it; the request has their partition.
+    topic: of the segments of a folder whose name does not tell it; the request has their partition. Raises a
+    UserError if there is no segment, or no lake.
     """
+    if settings.lake is not None:
+        if settings.source or topic is not None:
+            raise UserError(
+                "find reads log segments or a lake: give PATH or --lake, and --topic with PATH alone"
+            )
+        from pipelines.finding.lake_search import LakeSearch  # loads DuckDB, which segments do not need
+
+        topics = TopicFilter(settings.topics, settings.exclude_topics)
+        return LakeSearch(settings.lake, request, topics, settings.cores)
+    if not settings.source:
+        raise UserError("name what to search: find PATH, or find --lake LAKE")
     listing = list_segments(
         settings.source,
         follow_symlinks=settings.follow_symlinks,
@@ -67,8 +82,9 @@ def _named_partition(request: Request) -> int:
 
 
 def find(
-    path: str | os.PathLike[str] | Sequence[str],
+    path: str | os.PathLike[str] | Sequence[str] = (),
     *,
+    lake: str | None = None,
     topics: str | None = None,
     exclude_topics: str | None = None,
     topic: str | None = None,
@@ -85,7 +101,8 @@ def find(
 ) -> Iterator[pa.RecordBatch]:
     """The records that match, as Arrow record batches, in the order of the log within a partition.
 
-    path: log directory, partition folder, ``.log`` file or glob, or several. conditions: the options of the
+    path: log directory, partition folder, ``.log`` file or glob, or several; lake: a lake in its place,
+    which needs the wheel's extra. conditions: the options of the
     command by their names, ``key=``, ``value_contains=``, ``not_header=``; a value or a list of them, as text
     or as bytes. limit: matches, at most. only: "first" or "last" of each partition, or ``limit`` of them.
     context: records before and after each match; the column ``is_match`` tells which is which. superseded:
@@ -96,7 +113,7 @@ def find(
     """
     sources = (os.fspath(path),) if isinstance(path, str | os.PathLike) else tuple(path)
     named: dict[str, Any] = {"topics": topics, "exclude_topics": exclude_topics, "cores": cores}
-    named["max_batch_uncompressed"] = max_batch_uncompressed
+    named |= {"max_batch_uncompressed": max_batch_uncompressed, "lake": lake}
     settings = Settings(source=sources, **{name: one for name, one in named.items() if one is not None})
     others = {"committed": committed, "limit": limit, "only": only, "trust_partitioner": trust_partitioner}
     others |= {"context": context, "superseded": superseded}
@@ -155,7 +172,7 @@ def run(
         trust_partitioner=trust_partitioner,
     )
     looked = search(dataclasses.replace(settings, source=tuple(path)), request, topic)
-    if output is not None:
+    if output is not None and isinstance(looked, Search):
         _check_output(output, looked)
     with _opened(output) as file:
         if count:
@@ -197,7 +214,9 @@ def _opened(output: str | None) -> Iterator[IO[bytes]]:
         yield file
 
 
-def _typed_fields(looked: Search) -> MoreFields:
+def _typed_fields(looked: Search | LakeSearch) -> MoreFields:
+    if not isinstance(looked, Search):
+        raise UserError("--typed is for log segments: name them in place of --lake")
     from pipelines.finding.typed import TypedValues  # loads decoders, which other searches do not need
 
     return TypedValues(looked.listing.segments).fields
@@ -213,7 +232,7 @@ def _writer(
     return Lines(file, table.lines)
 
 
-def _report(looked: Search) -> None:
+def _report(looked: Search | LakeSearch) -> None:
     """Says what could not be searched. Raises NotFound or NotAllSearched without a match."""
     for one in looked.unsearched[:_SHOWN]:
         log.warning("%s", text_of(one))

@@ -48,6 +48,16 @@ def test_help_names_every_option(command: Command, capsys: pytest.CaptureFixture
     assert command.help.split()[0] in shown
 
 
+@pytest.mark.parametrize("name", ["find", "inspect", "dump", "scan"])
+def test_help_of_what_needs_no_lake_fits_a_screen(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        console.main([name, "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 24
+    examples = lines[lines.index("Examples:") + 1 :]
+    assert [f" {name} " in line for line in examples[:4]] == [True, True, True, False]
+
+
 def test_the_first_screen_leaves_out_what_is_for_tuning(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         console.main(["decode", "--help"])

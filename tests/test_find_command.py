@@ -416,14 +416,6 @@ def test_a_wrong_value_in_python_is_an_error(tmp_path: Path) -> None:
         list(find.find(tmp_path, key=b"k0"))
 
 
-def test_help_fits_a_screen(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    with pytest.raises(SystemExit):
-        find.main(["--help"])
-    lines = capsysbinary.readouterr().out.decode().splitlines()
-    assert len(lines) <= 24
-    assert len([line for line in lines if line.startswith("  ") and " find " in line]) == 3
-
-
 def test_no_spark_no_database_and_no_java(tmp_path: Path) -> None:
     put(tmp_path / "a-0", 0, batch(0))
     code = (

@@ -24,6 +24,7 @@ class Argument:
 
     is_switch: an option without a value. many: whether it may be given several times. default: an option's
     value where it is not given; of choices it is the first. is_hidden: whether ``--help`` leaves it out.
+    is_optional: whether a positional one may be missing.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Argument:
     default: str | None = None
     is_switch: bool = False
     is_hidden: bool = False
+    is_optional: bool = False
 
     @property
     def is_option(self) -> bool:
@@ -97,6 +99,29 @@ SCAN = Command(
         *("cores", "fail_on_damage", "json"),
     ),
     (Argument("path", "log directory, partition folder, .log file or glob", many=True),),
+    screen="""\
+Usage: {command} PATH... [OPTIONS]
+
+Show what a log directory holds: topics, formats, damage with the offsets it cost, open transactions, and
+what to do next. Needs no Java and no lake, writes nothing.
+
+PATH                 log directory, partition folder, .log file or glob
+--topics REGEX       only topics whose whole name matches; --exclude-topics REGEX skips topics
+--topic NAME         topic of the segments in a folder of another name; with --partition N
+--fail-on-damage     exit with code 3 if damage was found
+--json               print one JSON object
+--include-swap       take .log.swap files for the segments whose place they take
+--follow-symlinks    follow links inside a source
+--cores N            processes (default: all cores)
+--help-all           show the options for tuning too
+
+Examples:
+  {command} /var/lib/kafka/data
+  {command} /backup/kafka --topics 'payments.*' --fail-on-damage --json
+  {command} incoming/00000000000000000000.log --topic orders --partition 0
+
+Exit code: 0 done, 2 nothing to scan, 3 damage and --fail-on-damage.
+More: docs/commands.md""",
 )
 NEGATED = "not_"  # begins the names of conditions that must not hold
 _CONDITIONS = (
@@ -119,9 +144,12 @@ FIND = Command(
     "find",
     "find",
     "Find records in log segments. Needs no Java and no lake, writes nothing.",
-    ("topics", "exclude_topics", "follow_symlinks", "include_swap", "max_batch_uncompressed", "cores"),
     (
-        Argument("path", "log directory, partition folder, .log file or glob", many=True),
+        *("lake", "topics", "exclude_topics", "follow_symlinks", "include_swap", "max_batch_uncompressed"),
+        "cores",
+    ),
+    (
+        Argument("path", "log directory, partition folder, .log file or glob", many=True, is_optional=True),
         *_CONDITIONS,
         *(replace(one, name=NEGATED + one.name, is_hidden=True) for one in _CONDITIONS),
         Argument("committed", "only what a READ_COMMITTED consumer gets", is_switch=True),
@@ -143,7 +171,7 @@ FIND = Command(
     ),
     extra="",
     screen="""\
-Usage: {command} PATH... [CONDITIONS] [OPTIONS]
+Usage: {command} PATH... | --lake LAKE [CONDITIONS] [OPTIONS]
 
 Find records in log segments: all conditions hold. Needs no Java, writes nothing.
 

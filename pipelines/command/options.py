@@ -137,7 +137,7 @@ def add_argument(parser: argparse.ArgumentParser, argument: Argument) -> None:
             help=argument.help + default,
         )
     else:
-        many = "+" if argument.many else None
+        many = ("*" if argument.is_optional else "+") if argument.many else None
         parser.add_argument(argument.name, nargs=many, metavar=argument.name.upper(), help=argument.help)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -71,11 +72,32 @@ def logs_to_search(listing: Listing, request: Request) -> tuple[list[Log], int]:
             log.segments.append(segment)
     found = [log for log in logs.values() if log.segments and request.takes(log.partition)]
     found.sort(key=lambda log: (log.topic, log.partition, log.partition_dir))
+    return home_first(found, partitions, request)
+
+
+class _Placed(Protocol):
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def partition(self) -> int: ...
+
+
+AnyLog = TypeVar("AnyLog", bound=_Placed)
+
+
+def home_first(
+    logs: Sequence[AnyLog], partitions: Mapping[str, int], request: Request
+) -> tuple[list[AnyLog], int]:
+    """The logs in the order in which they are searched for keys, and how many are left out.
+
+    partitions: how many each topic has.
+    """
     if not request.keys:
-        return found, 0
+        return list(logs), 0
     home = {topic: _partitions_of(request.keys, number) for topic, number in partitions.items()}
-    first = [log for log in found if log.partition in home[log.topic]]
-    rest = [log for log in found if log.partition not in home[log.topic]]
+    first = [log for log in logs if log.partition in home[log.topic]]
+    rest = [log for log in logs if log.partition not in home[log.topic]]
     return (first, len(rest)) if request.trust_partitioner else (first + rest, 0)
 
 

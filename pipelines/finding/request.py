@@ -70,6 +70,15 @@ class Request:
         """Matches of one partition, at most."""
         return (self.limit or 1) if self.only else self.limit
 
+    def left_of_a_log(self, found: int) -> int | None:
+        """Matches that are still wanted, of the next partition. found: those of all before."""
+        most = self.limit_of_a_log
+        return None if most is None else most - (0 if self.only else found)
+
+    def may_hide(self, first: int | None, last: int | None) -> bool:
+        """Whether damage counts that may hold offsets from ``first`` (None: none) to ``last`` (None: any)."""
+        return first is None or self.overlaps(first, last)
+
     def takes(self, partition: int) -> bool:
         """Whether records of a partition may match."""
         return all((partition in numbers) == wanted for numbers, wanted in self.partitions)

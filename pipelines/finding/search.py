@@ -36,9 +36,8 @@ SCHEMA = pa.schema(
         ("outcome", pa.string()),
     ]
 )
-_NO_END = 1 << 63
 _EVENT = ("producer_id", "producer_epoch", "first_offset", "last_offset", "control_type")
-_NO_TRANSACTIONS = Transactions(Delivery(None, {}), Outcomes(()))
+NO_TRANSACTIONS = Transactions(Delivery(None, {}), Outcomes(()))
 
 
 @dataclass(frozen=True)
@@ -130,8 +129,7 @@ class Search:
     def _matches(self, log: Log, results: Iterator[Found]) -> Iterator[tuple[Segment, pa.RecordBatch]]:
         """The matches of a log, as many as are wanted of it. Where they are counted, none."""
         request, is_last = self.request, self.request.only == "last"
-        most = request.limit_of_a_log
-        left = None if most is None else most - (0 if request.only else self.found)
+        left = request.left_of_a_log(self.found)
         scans: dict[Segment, list[SliceScan]] = defaultdict(list)
         held: list[tuple[Segment, pa.RecordBatch]] = []  # with ``--last``
         count, before = 0, None
@@ -190,7 +188,7 @@ class Search:
     def _outcomes(self, pool: Workers, log: Log, batch: pa.RecordBatch) -> Outcomes:
         """The outcomes of a log's transactions; of none, where no record of the batch is of one."""
         has_any = batch.column("is_transactional").true_count > 0
-        return (self._read_transactions(pool, log) if has_any else _NO_TRANSACTIONS).outcomes
+        return (self._read_transactions(pool, log) if has_any else NO_TRANSACTIONS).outcomes
 
     def _read_last_offsets(self, pool: Workers, log: Log) -> LastOffsets:
         """The last offsets of the matches' keys in a log. It reads its keys, twice if none is given."""
@@ -211,8 +209,7 @@ class Search:
                 for batch in one.batches:
                     known.add(batch, self._outcomes(pool, log, batch))
             for damage in _damages(log, scans):
-                last = _NO_END if damage.last_lost is None else damage.last_lost
-                known.last_damage = max(known.last_damage, last)
+                known.damaged_until(damage.last_lost)
             self._last_offsets[log.partition_dir] = known
         return known
 
@@ -239,8 +236,7 @@ class Search:
             if problem is not None:
                 self.unsearched.append(Unsearched(segment.uri, problem))
         for damage in _damages(log, scans):
-            first = damage.first_lost
-            if first is None or self.request.overlaps(first, damage.last_lost):
+            if self.request.may_hide(damage.first_lost, damage.last_lost):
                 self.unsearched.append(Unsearched(log.name, damage.detail, damage))
 
 

@@ -83,7 +83,7 @@ class Work:
         for group, matches in search:
             placing.add(group)
             if matches is not None:
-                matches = self._decided(matches)
+                matches = decided(matches, request, self.transactions)
                 found.count += matches.num_rows
                 if matches.num_rows and not request.count:
                     found.batches.append(matches)
@@ -111,17 +111,17 @@ class Work:
                 start = 0
         return Range(segment.length, start, slice_.stop, slice_.exact_start, segment.has_successor)
 
-    def _decided(self, matches: pa.RecordBatch) -> pa.RecordBatch:
-        """Of the matches those whose transactions have the outcomes that are requested."""
-        if self.transactions is None:
-            return matches
-        if self.request.committed:
-            matches = self.transactions.delivery.select(matches)
-        for names, wanted in self.request.outcomes:
-            outcomes = self.transactions.outcomes.of(matches)
-            is_in = pc.is_in(outcomes, value_set=pa.array(sorted(names)))
-            matches = matches.filter(is_in if wanted else pc.invert(is_in))
+
+def decided(matches: pa.RecordBatch, request: Request, transactions: Transactions | None) -> pa.RecordBatch:
+    """Of the matches those whose transactions have the outcomes that are looked for."""
+    if transactions is None:
         return matches
+    if request.committed:
+        matches = transactions.delivery.select(matches)
+    for names, wanted in request.outcomes:
+        is_in = pc.is_in(transactions.outcomes.of(matches), value_set=pa.array(sorted(names)))
+        matches = matches.filter(is_in if wanted else pc.invert(is_in))
+    return matches
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ import pyarrow.compute as pc
 
 from udfs.committed import COMMITTED, Outcomes
 
+_NO_END = 1 << 63
+
 
 class LastOffsets:
     """The last offset of some keys among the records of a log that count: committed, or of no transaction.
@@ -20,6 +22,10 @@ class LastOffsets:
     def __init__(self, keys: Iterable[bytes]) -> None:
         self._last = dict.fromkeys(keys, -1)
         self.last_damage = -1
+
+    def damaged_until(self, offset: int | None) -> None:
+        """Notes a damaged range that may hold offsets up to this one; None: up to any."""
+        self.last_damage = max(self.last_damage, _NO_END if offset is None else offset)
 
     def add(self, records: pa.RecordBatch, outcomes: Outcomes) -> None:
         """records: with key and the columns that decide about transactions."""

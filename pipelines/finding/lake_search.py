@@ -1,0 +1,246 @@
+"""The search over the tables of a lake: the same matches, from what was decoded.
+
+DuckDB reads the rows that can match, by the columns' statistics; conditions are evaluated as over segments.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from pipelines.command.errors import UserError
+from pipelines.finding.logs import home_first
+from pipelines.finding.request import Request
+from pipelines.finding.search import NO_TRANSACTIONS, SCHEMA, Unsearched
+from pipelines.finding.slice_search import DECIDING, Transactions, decided
+from pipelines.finding.superseded import LastOffsets, distinct_keys
+from pipelines.scanning.slice_scan import DamagedRange
+from pipelines.source.listing import TopicFilter
+from pipelines.sql.database import open_database
+from udfs.committed import Event, Outcomes, delivery
+from udfs.format import layout as f
+from udfs.search.conditions import Condition, InBounds, IsNull, OneOf, Prefix, matching
+from udfs.search.segment_search import COLUMNS
+
+_TABLES = "published_records published_batches published_quarantine segments"
+_MOST_VALUES = 1000  # of a column in a statement
+_ROWS = 1 << 14
+_ORDER = 'file_base_offset, batch_position, "offset"'
+_IN_LOG = "topic = ? AND partition = ? AND partition_dir = ?"
+_CONTROLS = {"ABORT": f.CONTROL_ABORT, "COMMIT": f.CONTROL_COMMIT}
+
+
+@dataclass(frozen=True)
+class _Log:
+    """A log in the lake. damaged: its damaged ranges. left_out: segments that were not decoded whole."""
+
+    topic: str
+    partition: int
+    partition_dir: str
+    segments: int
+    damaged: int
+    left_out: int
+
+    @property
+    def place(self) -> list[Any]:
+        return [self.topic, self.partition, self.partition_dir]
+
+
+@dataclass
+class LakeSearch:
+    """One search over a lake. Iterate once, as ``Search``."""
+
+    lake: str
+    request: Request
+    topics: TopicFilter
+    threads: int | None = None
+    found: int = 0
+    passed_over: int = 0
+    segments: int = 0
+    unsearched: list[Unsearched] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.request.context:
+            raise UserError("--context is for log segments: name them in place of --lake")
+        self._database = open_database(self.lake, _TABLES, self.threads)
+
+    @property
+    def schema(self) -> pa.Schema:
+        more = [pa.field("superseded", pa.bool_())] if self.request.superseded else []
+        return pa.schema([*SCHEMA, *more])
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Matches, with the columns of ``schema``; none where they are only counted."""
+        request = self.request
+        statement = "SELECT DISTINCT partition_dir FROM published_batches WHERE is_transactional"
+        transactional = {folder for (folder,) in self._database.execute(statement).fetchall()}
+        for log in self._logs():
+            self.segments += log.segments
+            transactions = self._transactions(log) if log.partition_dir in transactional else NO_TRANSACTIONS
+            left = request.left_of_a_log(self.found)
+            matches = limited(self._matches(log, transactions), left, request.only == "last")
+            last = self._last_offsets(log, transactions) if request.superseded else None
+            for batch in matches:
+                self.found += batch.num_rows
+                if not request.count:
+                    yield self._whole(log, transactions, last, batch)
+            self._note_unsearched(log)
+            if request.only is None and request.limit is not None and self.found >= request.limit:
+                return
+
+    def _logs(self) -> list[_Log]:
+        rows = self._database.execute(
+            "SELECT topic, partition, partition_dir, count(*), sum(damaged), count_if(left_out <> 0) "
+            "FROM segments GROUP BY ALL ORDER BY topic, partition, partition_dir"
+        ).fetchall()
+        logs = [_Log(*row) for row in rows if self.topics(row[0])]
+        numbers: dict[str, int] = defaultdict(int)
+        for log in logs:
+            numbers[log.topic] = max(numbers[log.topic], log.partition + 1)
+        taken = [log for log in logs if self.request.takes(log.partition)]
+        ordered, self.passed_over = home_first(taken, numbers, self.request)
+        return ordered
+
+    def _matches(self, log: _Log, transactions: Transactions) -> Iterator[pa.RecordBatch]:
+        conditions = self.request.search.conditions
+        for batch in self._records(log, (*COLUMNS, "segment"), *_pushed(conditions)):
+            kept = batch.take(pa.array(matching(conditions, batch)))
+            kept = decided(kept, self.request, transactions) if self.request.needs_transactions else kept
+            if kept.num_rows:
+                yield kept
+
+    def _records(
+        self, log: _Log, columns: Sequence[str], where: str = "true", values: Sequence[Any] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        """Records of a log for which ``where`` holds, in its order."""
+        names = ", ".join(f'"{name}"' for name in columns)
+        statement = f"SELECT {names} FROM published_records WHERE {_IN_LOG} AND ({where}) ORDER BY {_ORDER}"
+        schema = pa.schema([SCHEMA.field(name) for name in columns])
+        try:
+            answer = self._database.sql(statement, params=[*log.place, *values])
+            for batch in answer.to_arrow_reader(_ROWS):
+                yield batch.cast(schema)
+        except duckdb.Error as error:
+            raise UserError(f"the lake can't be read: {str(error).splitlines()[0]}") from None
+
+    def _whole(
+        self, log: _Log, transactions: Transactions, last: LastOffsets | None, batch: pa.RecordBatch
+    ) -> pa.RecordBatch:
+        columns = {
+            "topic": pa.repeat(pa.scalar(log.topic), batch.num_rows),
+            "partition": pa.repeat(pa.scalar(log.partition, pa.int32()), batch.num_rows),
+            **{name: batch.column(name) for name in (*COLUMNS, "segment")},
+            "outcome": transactions.outcomes.of(batch.select(DECIDING)),
+        }
+        if last is not None:
+            columns["superseded"] = last.of(batch)
+        return pa.RecordBatch.from_pydict(columns, self.schema)
+
+    def _transactions(self, log: _Log) -> Transactions:
+        rows = self._database.execute(
+            "SELECT producer_id, producer_epoch, base_offset, last_offset, control_type "
+            f"FROM published_batches WHERE {_IN_LOG} AND is_transactional AND status IN ('ok', 'suspect') "
+            "AND (NOT is_control OR control_type IN ('ABORT', 'COMMIT')) ORDER BY file_base_offset, position",
+            log.place,
+        ).fetchall()
+        events: list[Event] = [(*row[:4], _CONTROLS.get(row[4], f.NO_CONTROL)) for row in rows]
+        return Transactions(delivery(events), Outcomes(events))
+
+    def _last_offsets(self, log: _Log, transactions: Transactions) -> LastOffsets:
+        columns = ("key", *DECIDING)
+        keys = pa.array(self.request.keys, pa.binary())
+        if not self.request.keys:
+            keys = distinct_keys(self._matches(log, transactions))
+        last, condition = LastOffsets(keys.to_pylist()), OneOf("key", keys)
+        for batch in self._records(log, columns, *_pushed([condition])):
+            last.add(batch.take(pa.array(matching([condition], batch))), transactions.outcomes)
+        for damage in self._damages(log):
+            last.damaged_until(damage.last_lost)
+        return last
+
+    def _note_unsearched(self, log: _Log) -> None:
+        name = f"{log.topic}-{log.partition}"
+        for damage in self._damages(log):
+            if self.request.may_hide(damage.first_lost, damage.last_lost):
+                self.unsearched.append(Unsearched(name, damage.detail, damage))
+        if log.left_out:
+            why = f"records of {log.left_out} segments were left out when it was decoded"
+            self.unsearched.append(Unsearched(name, why))
+
+    def _damages(self, log: _Log) -> Iterator[DamagedRange]:
+        """The damaged ranges of a log with the offsets around them."""
+        if not log.damaged:
+            return
+        ranges = self._database.execute(
+            "SELECT segment, file_base_offset, position, size_bytes, reason, detail "
+            f"FROM published_quarantine WHERE {_IN_LOG} ORDER BY file_base_offset, position",
+            log.place,
+        ).fetchall()
+        bases = self._database.execute(
+            f"SELECT file_base_offset FROM segments WHERE {_IN_LOG} ORDER BY ALL", log.place
+        ).fetchall()
+        for segment, base, position, size, reason, detail in ranges:
+            before, after = self._database.execute(
+                "SELECT max_by(last_offset, position) FILTER (position < $1), min_by(base_offset, position) "
+                "FILTER (position > $1) FROM published_batches WHERE status IN ('ok', 'suspect') "
+                "AND base_offset IS NOT NULL AND segment = $2 AND topic = $3 AND partition = $4",
+                [position, segment, log.topic, log.partition],
+            ).fetchall()[0]
+            following = next((one for (one,) in bases if one > base), None)
+            yield DamagedRange(
+                segment,
+                position,
+                size,
+                reason,
+                detail,
+                base - 1 if before is None else before,
+                following if after is None else after,
+            )
+
+
+def _pushed(conditions: Iterable[Condition]) -> tuple[str, list[Any]]:
+    """A condition of SQL that holds wherever all conditions do, and its values."""
+    terms, values = ["true"], []
+    for one in conditions:
+        if isinstance(one, InBounds):
+            terms.append("(" + " OR ".join(one_bounds(one.column, *bounds) for bounds in one.bounds) + ")")
+        elif isinstance(one, OneOf) and len(one.values) <= _MOST_VALUES:
+            terms.append(f'"{one.column}" IN (' + ", ".join("?" * len(one.values)) + ")")
+            values += one.values.to_pylist()
+        elif isinstance(one, IsNull):
+            terms.append(f'"{one.column}" IS NULL')
+        elif isinstance(one, Prefix):
+            terms.append('"key" >= ?')
+            values.append(one.text)
+    return " AND ".join(terms), values
+
+
+def one_bounds(column: str, low: int | None, high: int | None) -> str:
+    """Bounds as a condition of SQL."""
+    terms = [f'"{column}" {sign} {bound}' for sign, bound in ((">=", low), ("<", high)) if bound is not None]
+    return " AND ".join(terms) or "true"
+
+
+def limited(matches: Iterable[pa.RecordBatch], most: int | None, is_last: bool) -> Iterator[pa.RecordBatch]:
+    """The first of the matches, or the last, at most that many; None: all."""
+    held: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in matches:
+        rows += batch.num_rows
+        if is_last and most is not None:
+            held.append(batch)
+            while rows - held[0].num_rows >= most:
+                rows -= held.pop(0).num_rows
+        elif most is None or rows < most:
+            yield batch
+        else:
+            yield batch[: batch.num_rows - (rows - most)]
+            return
+    if held and most is not None:
+        yield held[0][max(0, rows - most) :]
+        yield from held[1:]

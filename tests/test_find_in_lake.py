@@ -1,0 +1,126 @@
+"""``find --lake``: the answers of a lake are those of the segments that it was made of."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines import decode_batches, find
+from pipelines.command.errors import UserError
+from pipelines.command.settings import Settings
+from pipelines.finding.request import make_request
+from tests.support import corpus
+from tests.support.logs import batch, batches, data, marker, put
+from tests.support.plain_search import Condition, read_log, some_conditions
+
+CASES = ("v2-headers", "v2-txn-abort", "v2-txn-open", "v2-nulls", "v1-codec-gzip", "v2-segments")
+
+
+def rows(**options: Any) -> tuple[list[dict[str, Any]], list[tuple[Any, ...]]]:
+    unsearched: list[tuple[Any, ...]] = []
+
+    def note(one: Any) -> None:
+        damage = one.damage
+        assert damage is not None
+        offsets = (damage.first_lost, damage.last_lost)
+        unsearched.append((one.name, damage.segment, damage.position, damage.size, damage.reason, *offsets))
+
+    found = find.find(options.pop("path", ()), on_unsearched=note, cores=1, **options)
+    return [row for batch in found for row in batch.to_pylist()], unsearched
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("logs")
+    for case in CASES:
+        (folder / case).symlink_to(corpus.ROOT / case)
+    for hostile in ("bitflip-crc-v2-zstd-0", "batch-length-13-0"):
+        (folder / hostile).symlink_to(corpus.ROOT / "hostile" / hostile)
+    broken = bytearray(batch(6))
+    broken[-1] ^= 1
+    put(
+        folder / "made" / "a-0",
+        0,
+        batch(0),
+        data(3, 7),
+        data(4, 7),
+        marker(5, 7, commit=False),
+        bytes(broken),
+    )
+    put(folder / "made" / "a-0", 9, data(9, 7), batch(10, codec=4), data(13, 8))
+    put(folder / "made" / "a-1", 0, *batches(0, 5))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made_lake(logs: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    lake = str(tmp_path_factory.mktemp("found") / "lake")
+    assert (
+        decode_batches.main(["--source", str(logs), "--lake", lake, "--follow-symlinks", "--cores", "1"]) == 0
+    )
+    return lake
+
+
+def some(logs: Path) -> list[tuple[list[Condition], dict[str, Any]]]:
+    chance, found = random.Random(3), []
+    records = [
+        record
+        for folder in sorted({path.parent.resolve() for path in logs.glob("*/*/*.log")})
+        for record in read_log(folder).records
+    ]
+    for _ in range(24):
+        options: dict[str, Any] = {"committed": chance.random() < 0.2, "superseded": chance.random() < 0.2}
+        if chance.random() < 0.3:
+            options |= {"only": chance.choice(("first", "last")), "limit": chance.choice((1, 3))}
+        elif chance.random() < 0.2:
+            options["limit"] = chance.choice((1, 7))
+        found.append((some_conditions(chance, records), options))
+    return found
+
+
+def test_a_lake_gives_what_its_segments_give(logs: Path, made_lake: str) -> None:
+    settings = Settings(source=(str(logs),), follow_symlinks=True, cores=1)
+    many = 0
+    for conditions, options in some(logs):
+        request = make_request(dict(conditions), **options)
+        files = find.search(settings, request)
+        lake = find.search(Settings(lake=made_lake), request)
+        expected = [row for batch in files for row in batch.to_pylist()]
+        assert [row for batch in lake for row in batch.to_pylist()] == expected, (conditions, options)
+        assert lake.found == files.found
+        if options.get("limit") is None:
+            named = [[find.text_of(one) for one in each.unsearched] for each in (files, lake)]
+            assert named[0] == named[1], (conditions, options)
+        many += len(expected)
+    assert many > 50
+
+
+def test_the_command_over_a_lake(made_lake: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert find.main(["--lake", made_lake, "--topics", "a", "--key", "k1", "--count"]) == 0
+    assert int(capsysbinary.readouterr().out) == 7
+    assert find.main(["--lake", made_lake, "--topics", "a", "--key", "none"]) == 5
+    assert b"offsets 6 to 8 may be in it" in capsysbinary.readouterr().err
+    assert find.main(["--lake", made_lake, "--topics", "a", "--key", "none", "--partition", "1"]) == 4
+    for arguments, said in (
+        (["--context", "2"], b"--context is for log segments"),
+        (["x"], b"give PATH or --lake"),
+        (["--typed", "--format", "json"], b"--typed is for log segments"),
+    ):
+        capsysbinary.readouterr()
+        assert find.main(["--lake", made_lake, *arguments]) == 2
+        assert said in capsysbinary.readouterr().err
+    assert find.main(["--lake", f"{made_lake}/none"]) == 2
+    assert find.main(["--key", "x"]) == 2
+
+
+def test_what_was_left_out_could_not_be_searched(tmp_path: Path) -> None:
+    put(tmp_path / "logs" / "a-0", 0, batch(0), batch(3))
+    lake = str(tmp_path / "lake")
+    arguments = ["--source", str(tmp_path / "logs"), "--lake", lake, "--offsets", "3:", "--cores", "1"]
+    assert decode_batches.main(arguments) == 0
+    assert find.main(["--lake", lake, "--key", "none"]) == 5
+    with pytest.raises(UserError, match="name what to search"):
+        list(find.find())
