@@ -73,7 +73,6 @@ def compute(read: Read, partitions: Collection[Partition], ledger: pa.Table) -> 
     database = duckdb.connect(config={"threads": "2"})
     try:
         sound = "is_transactional AND status IN ('ok', 'suspect')"
-        database.register("ledger", ledger)
         files = files_of(ledger)
         batches = rows_of(read, BATCHES, (*OF_ROWS, *BATCH_COLUMNS), partitions, sound)
         damage = rows_of(read, QUARANTINE, (*OF_ROWS, *PLACE_COLUMNS), partitions)
