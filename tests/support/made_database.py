@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pipelines.rules.files import files_of
 from pipelines.rules.transactions import BATCH_COLUMNS, PLACE_COLUMNS, transactions_of
 from pipelines.sql.database import macros
+from pipelines.sql.functions import create_functions
 from pipelines.sql.views import creations
 from pipelines.views.declared import SESSION_VIEWS, needed_names
 from tests.support.made_tables import tables
@@ -48,6 +49,7 @@ def database_of(logs: Iterable[Log], *views: str) -> duckdb.DuckDBPyConnection:
         database.register(name, rows)
     for macro in macros():
         database.execute(macro)
+    create_functions(database)
     needed = needed_names(" ".join(views), made)
     for view in SESSION_VIEWS:
         for statement in creations(view) if view.name in needed else ():

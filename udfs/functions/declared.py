@@ -1,7 +1,7 @@
 """Every function for SQL, declared once: name, parameters, result. Plain values, without a kernel.
 
 The driver registers from these declarations (``pipelines.functions``); ``docs/functions.md`` describes them.
-``udfs.functions.scalars`` and ``udfs.functions.lists`` hold a function of each name.
+The module that each one names holds a function of its name.
 """
 
 from __future__ import annotations
@@ -93,5 +93,11 @@ FUNCTIONS = (
     Function("confluent_payload", "functions.scalars", ("binary",), "binary"),
     Function("kafka_partition", "functions.scalars", ("binary", "int"), "int"),
     Function("kafka_decompress", "functions.scalars", ("string", "binary"), "binary", is_stream=True),
+    Function(
+        "kafka_unproven_records",
+        "dump.unproven",
+        ("binary",),
+        "array<struct<offset:bigint,key:binary,is_tombstone:boolean>>",
+    ),
     *(function.array for function in TABLE_FUNCTIONS),
 )

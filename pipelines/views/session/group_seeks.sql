@@ -1,0 +1,58 @@
+-- Where each consumer group must seek after a loss: the losses (lost_offsets) that it has not passed, by its last committed
+-- offset. A group that followed a wrong base offset has committed an offset past the end of the log: it skipped what lies
+-- behind that batch, and its next fetch is out of range
+-- Columns:
+--   group string: Group id
+--   topic string: Topic
+--   partition int: Partition
+--   partition_dir string: Canonical URI of the partition folder: each copy of a partition has its own losses
+--   committed_offset bigint: The next offset that the group will read
+--   cause string: As in lost_offsets; past_the_end: the committed offset is above the end of the log
+--   first_lost bigint: First lost offset; of past_the_end the end of the log
+--   last_lost bigint: Last lost offset; null where nothing sound follows, and for past_the_end
+--   records_lost decimal(20,0): Upper bound of the records that the group does not get; null where last_lost is
+--   is_certain boolean: Records were there (lost_offsets); for past_the_end whether a wrong base offset in the log explains it
+--   seek_to bigint: Where the group goes on; null where nothing sound follows
+--   reset_command string: The command that moves the stopped group there; null without seek_to
+--   cluster string: The cluster of the group and of the log (log_clusters)
+WITH commits AS (
+  SELECT l.cluster, c.`group`, c.topic, c.partition, c.committed_offset,
+    row_number() OVER (PARTITION BY l.cluster, c.`group`, c.topic, c.partition ORDER BY c.record_offset DESC, c.segment) AS age
+  FROM consumer_offsets c JOIN log_clusters l ON l.topic = '__consumer_offsets' AND l.internal_topic = '__consumer_offsets'
+    AND l.partition = c.log_partition AND l.partition_dir = regexp_replace(c.segment, '/[^/]*$', '')
+  WHERE c.error IS NULL
+), held AS (
+  SELECT c.cluster, c.`group`, c.topic, c.partition, l.partition_dir, c.committed_offset
+  FROM commits c JOIN log_clusters l ON l.cluster = c.cluster AND l.topic = c.topic AND l.partition = c.partition
+    AND l.internal_topic = '__consumer_offsets'
+  WHERE c.age = 1 AND c.committed_offset IS NOT NULL
+), files AS (
+  SELECT topic, partition, partition_dir, max(file_base_offset) AS last_file FROM segments
+  GROUP BY topic, partition, partition_dir
+), wrong AS (
+  SELECT topic, partition, partition_dir, min(next_offset) AS next_offset FROM lost_offsets
+  WHERE cause = 'wrong_base_offset' GROUP BY topic, partition, partition_dir
+), ends AS (
+  SELECT o.topic, o.partition, o.partition_dir, greatest(o.first_offset, f.last_file) AS end_offset, w.next_offset
+  FROM ordered_batches o
+  JOIN files f ON f.topic = o.topic AND f.partition = o.partition AND f.partition_dir = o.partition_dir
+  LEFT JOIN wrong w ON w.topic = o.topic AND w.partition = o.partition AND w.partition_dir = o.partition_dir
+  WHERE o.is_end
+), sought AS (
+  SELECT h.cluster, h.`group`, h.topic, h.partition, h.partition_dir, h.committed_offset, d.cause, d.first_lost, d.last_lost,
+    d.is_certain, d.next_offset AS seek_to
+  FROM held h JOIN lost_offsets d ON d.topic = h.topic AND d.partition = h.partition AND d.partition_dir = h.partition_dir
+  WHERE d.last_lost IS NULL OR h.committed_offset <= d.last_lost
+  UNION ALL
+  SELECT h.cluster, h.`group`, h.topic, h.partition, h.partition_dir, h.committed_offset, 'past_the_end', e.end_offset, NULL,
+    e.next_offset IS NOT NULL, coalesce(e.next_offset, e.end_offset)
+  FROM held h JOIN ends e ON e.topic = h.topic AND e.partition = h.partition AND e.partition_dir = h.partition_dir
+  WHERE h.committed_offset > e.end_offset
+)
+SELECT `group`, topic, partition, partition_dir, committed_offset, cause, first_lost, last_lost,
+  CAST(CAST(last_lost AS DECIMAL(20, 0)) + 1 - greatest(first_lost, committed_offset) AS DECIMAL(20, 0)) AS records_lost,
+  is_certain, seek_to,
+  'kafka-consumer-groups.sh --bootstrap-server HOST:9092 --group ''' || replace(`group`, '''', '''' || chr(92) || '''''')
+    || ''' --topic ''' || replace(topic, '''', '''' || chr(92) || '''''') || ':' || partition
+    || ''' --reset-offsets --to-offset ' || seek_to || ' --execute' AS reset_command, cluster
+FROM sought
