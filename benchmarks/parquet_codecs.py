@@ -92,7 +92,7 @@ def _input(segment: Path) -> pa.RecordBatch:
     size = segment.stat().st_size
     row: dict[str, object] = dict.fromkeys(SLICE_SCHEMA.names)
     row.update(group_id=0, topic="t", partition=0, partition_dir="file:///", segment=f"file://{segment}")
-    row.update(file_base_offset=0, length=size, modified=0, log_start_offset=0, generation=1)
+    row.update(file_base_offset=0, length=size, modified=0, log_start_offset=0)
     row.update(start=0, stop=size, exact_start=True, has_successor=False, chunk_position=0)
     return pa.RecordBatch.from_pylist([row], schema=SLICE_SCHEMA)
 

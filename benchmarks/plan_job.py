@@ -87,7 +87,6 @@ def known_rows(listed: pa.Table, content: Path) -> pa.Table:
         length=size,
         decoded_bytes=size,
         fingerprint=fingerprint(source, last, size, None, size, size),
-        generation=1,
     )
     source.close()
     known = ledger.to_arrow([row]).take(pa.array(np.zeros(listed.num_rows, dtype=np.int64)))

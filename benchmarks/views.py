@@ -45,7 +45,7 @@ def prepare(transactions: int) -> None:
     create_tables(str(_LAKE))
     rows = transactions * _OFFSETS
     offsets = np.arange(rows)
-    place = {"topic": "t", "partition": 0, "generation": 0}
+    place = {"topic": "t", "partition": 0}
     known = {**place, "magic": 2, "segment": _SEGMENT, "producer_id": 7, "is_transactional": True}
     _write(
         RECORDS,

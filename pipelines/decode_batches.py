@@ -30,6 +30,7 @@ from pipelines.execute.watch import Batching, check_settings, watch
 from pipelines.lake.address import open_lake
 from pipelines.lake.commit import LakeWriter
 from pipelines.lake.published import DECODE_APP
+from pipelines.lake.stages import stage_options
 from pipelines.plan.landed import Landed
 from pipelines.plan.runs import Plan
 from pipelines.plan.slices import make_slices
@@ -110,8 +111,8 @@ def decode_segments(spark: SparkSession, source: str | Sequence[str], **settings
     segments = [segment for bounded_run in plan.runs(plan.found, 1 << 62) for segment in bounded_run]
     slices = make_slices(segments, checked.slice_bytes, split=False)
     mode = choose_mode(checked.read, False, [s.segment for s in segments])
-    rows = Reader(on_demand, mode, checked.slice_bytes).rows(slices, 0)
-    options = job.stage_options(checked, "", uuid.uuid4().hex, 0)
+    rows = Reader(on_demand, mode, checked.slice_bytes).rows(slices)
+    options = stage_options(checked, "", uuid.uuid4().hex, 0)
     return rows.mapInArrow(protocol.stage("read_records", options), schema.RECORDS.ddl())
 
 

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
-from pipelines.lake.commit import LakeWriter
+from pipelines.lake import commit
 from pipelines.lake.conditions import delete_predicate
 from pipelines.lake.intents import Intent, Intents, Place
 from pipelines.lake.published import DECODE_APP
@@ -26,7 +26,8 @@ from tests.soak.scenario import change as after
 from tests.soak.scenario import first_state as before
 from tests.support import as_command
 from tests.support.answers import answer
-from tests.support.dying import ARROW_POINTS, SPARK_POINTS, DiedError, arrange
+from tests.support.dying import POINTS as ARROW_POINTS
+from tests.support.dying import SPARK_POINTS, DiedError, arrange
 from tests.support.logs import TABLES, batch, batches, contents, put, rows, versions
 from udfs.arrow.parquet_sink import DataFile
 
@@ -109,8 +110,6 @@ def test_a_run_that_dies_is_not_seen_and_is_finished_by_the_next(
     die_at((ARROW_POINTS if sink == "arrow" else SPARK_POINTS)[point], spark, lake, logs, sink=sink)
     published = point in (
         "after the ledger",
-        "old records deleted",
-        "old batches deleted",
         "before the intent goes",
     )
     wanted = expected.seen_after if published else expected.seen_before
@@ -197,7 +196,7 @@ def test_a_write_that_fails_takes_the_intent_back(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(LakeWriter, "_append", full)
+        patch.setattr(commit, "write_by_spark", full)
         with pytest.raises(OSError, match="No space left"):
             decode(spark, lake, tmp_path / "logs", sink="spark")
     assert Intents(lake).pending() == []
@@ -212,7 +211,8 @@ def test_an_intent_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
         version=3,
         run_id="run",
         files=[DataFile("records", "a%20'b\n", {"topic": "t"}, 1, {})],
-        replaced=[Place("t'\\", 0, "file:///a", 7)],
+        cut=[Place("t'\\", 0, "file:///a", 7)],
+        goes_on={"file:///a": 7},
         put=[
             LedgerRow(
                 topic="t", partition=0, partition_dir="file:///", segment="file:///a", file_base_offset=0
@@ -236,10 +236,10 @@ def test_a_lake_that_takes_no_files_is_told_in_one_line(tmp_path: Path) -> None:
 
 
 def test_rows_to_delete_are_named_safely() -> None:
-    condition = delete_predicate("records", [Place("t'\\", 3, "file:///it's/x"), Place("u", 4, "s", 9, 2)])
+    condition = delete_predicate("records", [Place("t'\\", 3, "file:///it's/x"), Place("u", 4, "s", 9)])
     assert condition == (
         "topic IN ('t''\\', 'u') AND \"partition\" IN (3, 4) AND "
-        "(segment IN ('file:///it''s/x') OR (segment = 's' AND batch_position >= 9 AND generation = 2))"
+        "(segment IN ('file:///it''s/x') OR (segment = 's' AND batch_position >= 9))"
     )
 
 

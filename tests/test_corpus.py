@@ -23,7 +23,7 @@ SOUND = corpus.segments(checkpoints=True)
 HOSTILE = corpus.segments(hostile=True)
 SMALL_LIMIT = 8 << 20
 _OF_BATCHES = {column.name for column in BATCHES.columns}
-_OF_A_FILE = tuple(c.name for c in RECORDS.columns if c.name not in ("topic", "partition", "generation"))
+_OF_A_FILE = tuple(c.name for c in RECORDS.columns if c.name not in ("topic", "partition"))
 
 Rows = list[dict[str, Any]]
 

@@ -85,7 +85,7 @@ def test_rows_are_those_of_a_lake(
     for table in ("records", "batches", "quarantine"):
         frame = read.option("table", table).load(SOURCES[name])
         lake = DeltaTable(f"{lakes[name]}/{table}").to_pyarrow_table()
-        assert set(lake.column_names) - set(frame.columns) <= {"generation", "run_id"}
+        assert set(lake.column_names) - set(frame.columns) <= {"run_id"}
         assert rows(frame) == sorted(map(repr, lake.select(frame.columns).to_pylist())), table
 
 
@@ -277,7 +277,7 @@ def test_several_paths_count_a_segment_once(spark: SparkSession, logs: Path) -> 
         (None, {"topics": "none"}, "no segment in "),
         ("offse bigint", {}, "records has no column offse; did you mean offset?"),
         ("position bigint", {}, "records has no column position"),
-        ("generation bigint", {}, "records has no column generation"),
+        ("run_id string", {}, "records has no column run_id"),
         ("offset int", {}, "column offset is bigint, the schema says int"),
         ("value binary NOT NULL", {}, "column value must be nullable in the schema: leave out NOT NULL"),
     ],

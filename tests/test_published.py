@@ -13,7 +13,7 @@ from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
 from pipelines.lake.published import published_versions
 from tests.support import as_command
-from tests.support.dying import ARROW_POINTS, DiedError, arrange
+from tests.support.dying import POINTS, DiedError, arrange
 from tests.support.logs import batches, put
 
 
@@ -44,7 +44,7 @@ def test_a_run_that_died_halfway_is_not_seen(lake: str, tmp_path: Path, point: s
         raise DiedError
 
     with pytest.MonkeyPatch.context() as patch:
-        arrange(ARROW_POINTS[point], die, patch.setattr)
+        arrange(POINTS[point], die, patch.setattr)
         with pytest.raises(DiedError):
             decode(lake, logs)
     assert DeltaTable(f"{lake}/records").version() > before["records"]

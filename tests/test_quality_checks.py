@@ -247,7 +247,6 @@ def sized(topic: str, *lengths: int, folder: str = "/logs") -> list[dict[str, An
             "file_base_offset": 0,
             "length": length,
             "decoded_bytes": length,
-            "generation": 1,
         }
         for partition, length in enumerate(lengths)
     ]
@@ -272,19 +271,6 @@ def test_copies_of_a_partition_are_no_skew(lake: str) -> None:
     insert(lake, "segments", sized("copied", 2 * mib, mib))
     insert(lake, "segments", sized("copied", mib, mib, folder="/other"))
     assert over_partitions(lake, "partition_skew") == {("copied", None): pytest.approx(4 / 3)}
-
-
-def test_rows_of_another_generation_do_not_count(lake: str) -> None:
-    """As a run leaves them that was killed before its ledger, and rows behind decoded_bytes."""
-    add_log(lake, TOPIC, {0: SOUND})
-    name = f"file:///logs/{TOPIC}-0/{0:020d}.log"
-    row = {"topic": TOPIC, "partition": 0, "segment": name, "size_bytes": 9, "reason": "garbage"}
-    insert(
-        lake,
-        "quarantine",
-        [row | {"position": 0, "generation": 2}, row | {"position": 9999, "generation": 1}],
-    )
-    assert one(lake, "damaged_bytes") == (0, True)
 
 
 def test_a_lake_without_rows_has_nothing_to_measure(lake: str) -> None:

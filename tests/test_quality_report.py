@@ -145,7 +145,6 @@ def test_hostile_detail_is_text(lake: str, tmp_path: Path) -> None:
         "topic": "orders",
         "partition": 0,
         "segment": f"file:///logs/orders-0/{0:020d}.log",
-        "generation": 1,
     }
     damage = {"position": 5, "size_bytes": 9, "reason": MARKUP, "detail": MARKUP, "content": MARKUP.encode()}
     insert(lake, "quarantine", [row | damage])

@@ -97,7 +97,6 @@ def rows_of_transactions(opened: list[Open]) -> pa.Table:
             "outcome": "open",
             "outcome_uncertain": lost,
             "holds_last_stable_offset": True,
-            "generation": 1,
         }
         for log, one, lost in opened
     ]
@@ -117,7 +116,6 @@ def rows_of_records(logs: list[Log]) -> pa.Table:
             "timestamp_ms": model.record_time(one),
             "is_control": one.control is not None,
             "is_transactional": one.is_transactional,
-            "generation": 1,
         }
         for log in logs
         for segment, one in model.decoded(log)

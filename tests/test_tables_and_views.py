@@ -198,7 +198,6 @@ def record(offset: int, **values: Any) -> dict[str, Any]:
         "is_control": False,
         "key": b"k",
         "value": b"v",
-        "generation": 0,
     }
     return {**row, "offset": offset, **values}
 
@@ -214,7 +213,6 @@ def transaction(producer_id: int, first: int | None, marker: int | None, outcome
         "marker_offset": marker,
         "outcome": outcome,
         "holds_last_stable_offset": outcome == "open",
-        "generation": 0,
     }
 
 
@@ -270,27 +268,6 @@ def test_a_transaction_of_unknown_outcome_is_left_out_and_holds_nothing_back(
     assert offsets(spark, lake, "committed_records") == [0, 3, 4]
 
 
-def test_views_give_what_the_ledger_names_and_nothing_else(spark: SparkSession, lake: str) -> None:
-    """Rows that a run is committing: of a new generation, of bytes or of segments not published yet."""
-    published(lake, SEGMENT, generation=3, decoded_bytes=10, transactions_generation=3)
-    insert(
-        lake,
-        "records",
-        [record(o, generation=3) for o in (1, 2, 11)]
-        + [record(o, generation=g) for o, g in ((1, 4), (2, 2))]
-        + [record(5, segment=REPLICA, generation=3)],
-    )
-    of_runs = [transaction(7, 2, None, "open") | {"generation": g} for g in (2, 4)]
-    insert(lake, "transactions", of_runs)
-    assert offsets(spark, lake, "committed_records") == [1, 2]
-    batch = {"topic": "t", "partition": 0, "magic": 2, "segment": SEGMENT, "size_bytes": 7, "crc_ok": True}
-    insert(lake, "batches", [{**batch, "position": 1, "generation": g} for g in (2, 3, 4)])
-    insert(lake, "quarantine", [{**batch, "position": p, "generation": 3} for p in (5, 10)])
-    register(spark, lake, "crc_report")
-    report = spark.sql("SELECT magic, batches, bytes, damaged_bytes FROM crc_report ORDER BY magic").collect()
-    assert [tuple(row) for row in report] == [(None, 0, 0, 7), (2, 1, 7, 0)]
-
-
 def test_latest_by_key_is_what_compaction_would_keep(spark: SparkSession, lake: str) -> None:
     other = "file:///logs/t-1/00000000000000000000.log"
     published(lake, SEGMENT, REPLICA)
@@ -332,14 +309,14 @@ def test_messages_are_text_where_the_bytes_are_text(spark: SparkSession, lake: s
 
 def test_crc_report_counts_failures_and_damage(spark: SparkSession, lake: str) -> None:
     published(lake, SEGMENT)
-    batch = {"topic": "t", "partition": 0, "magic": 2, "segment": SEGMENT, "size_bytes": 100, "generation": 0}
+    batch = {"topic": "t", "partition": 0, "magic": 2, "segment": SEGMENT, "size_bytes": 100}
     found = [
         {**batch, "position": 0, "crc_ok": True},
         {**batch, "position": 100, "crc_ok": False, "size_bytes": 5000},  # its length field lies
         {**batch, "position": 300, "crc_ok": True, "magic": 1},
     ]
     insert(lake, "batches", found)
-    damage = {"topic": "t", "partition": 0, "segment": SEGMENT, "size_bytes": 100, "generation": 0}
+    damage = {"topic": "t", "partition": 0, "segment": SEGMENT, "size_bytes": 100}
     insert(lake, "quarantine", [{**damage, "position": 100}, {**damage, "position": 200}])
     register(spark, lake, "crc_report")
     report = [tuple(row) for row in spark.sql("SELECT * FROM crc_report ORDER BY magic").collect()]

@@ -32,7 +32,6 @@ def segment(name: str = FIRST, base: int = 0, end: int | None = None, **values: 
         file_base_offset=base,
         decoded_bytes=1000,
         end_offset=end,
-        generation=1,
     )
     return replace(row, **values)
 
@@ -54,7 +53,6 @@ def batch(base: int, last: int | None = None, **values: Any) -> dict[str, Any]:
         "is_transactional": True,
         "is_control": False,
         "status": "ok",
-        "generation": 1,
     }
     return {**row, **values}
 
@@ -65,8 +63,7 @@ def marker(offset: int, control_type: str, **values: Any) -> dict[str, Any]:
 
 
 def damage(position: int, segment: str = FIRST) -> dict[str, Any]:
-    row = {"topic": TOPIC, "partition": 0, "segment": segment, "position": position, "size_bytes": 1}
-    return {**row, "generation": 1}
+    return {"topic": TOPIC, "partition": 0, "segment": segment, "position": position, "size_bytes": 1}
 
 
 def computed(lake: str, *segments: LedgerRow) -> transactions.Computed:
@@ -148,8 +145,7 @@ def test_what_is_no_sound_transactional_batch_does_not_count(lake: str) -> None:
 
 
 def test_what_the_ledger_does_not_name_does_not_count(lake: str) -> None:
-    found = [batch(0), marker(1, "ABORT", generation=2), marker(2, "ABORT", position=1000)]
-    insert(lake, "batches", [*found, marker(3, "ABORT", segment=SECOND)])
+    insert(lake, "batches", [batch(0), marker(3, "ABORT", segment=SECOND)])
     assert outcomes(lake, segment()) == [OPEN]
 
 
@@ -231,8 +227,8 @@ def test_only_logs_whose_transactions_changed_are_written(lake: str) -> None:
     insert(lake, "batches", [batch(0), marker(1, "COMMIT"), batch(0, segment=REPLICA)])
     first = computed(lake, segment(), segment(REPLICA))
     assert first.changed == {(*PARTITION, PARTITION_DIR), (*PARTITION, REPLICA.rpartition("/")[0])}
-    insert(lake, "transactions", [{**row, "generation": 4} for row in first.rows.to_pylist()])
-    told = [segment(transactions_generation=4), segment(REPLICA, transactions_generation=4)]
+    insert(lake, "transactions", first.rows.to_pylist())
+    told = [segment(), segment(REPLICA)]
     assert computed(lake, *told).changed == set()
     insert(lake, "batches", [marker(2, "ABORT", segment=REPLICA)])
     again = computed(lake, *told)
@@ -244,9 +240,9 @@ def test_transactions_that_are_there_no_more_are_a_change(lake: str) -> None:
     insert(
         lake,
         "transactions",
-        [{"topic": TOPIC, "partition": 0, "partition_dir": PARTITION_DIR, "generation": 4}],
+        [{"topic": TOPIC, "partition": 0, "partition_dir": PARTITION_DIR}],
     )
-    made = computed(lake, segment(transactions_generation=4))
+    made = computed(lake, segment())
     assert (made.changed, made.rows.num_rows) == ({(*PARTITION, PARTITION_DIR)}, 0)
 
 

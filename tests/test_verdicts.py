@@ -22,7 +22,7 @@ from udfs.spark.protocol import SliceReport
 DATA = bytes(range(100))
 
 
-RUN = Run("run", 3, 7)
+RUN = Run("run", 7)
 
 
 def segment(**values: Any) -> Segment:
@@ -115,7 +115,6 @@ def going_on(**values: Any) -> dict[str, Any]:
         fingerprint="old",
         content_crc32c=crc32c.crc32c(DATA[:60]),
         end_offset=4,
-        generation=2,
     )
     return {"action": Action.GO_ON, "was": replace(was, **values)}
 
@@ -125,12 +124,6 @@ def test_going_on_adds_to_the_row_that_is_there() -> None:
     assert (found.batches, found.records, found.end_offset) == (3, 7, 6)
     assert (found.decoded_bytes, found.tail, found.fingerprint) == (100, "none", "new")
     assert found.content_crc32c == crc32c.crc32c(DATA)
-
-
-def test_the_generation_stays_while_a_segment_goes_on_and_is_the_runs_where_it_is_replaced() -> None:
-    assert row(report(60, 60, 100), **going_on()).generation == 2
-    replaced = {**going_on(), "action": Action.REPLACE}
-    assert row(report(0, 0, 100), **replaced).generation == RUN.version
 
 
 def test_nothing_new_changes_no_ledger() -> None:

@@ -26,9 +26,9 @@ columns have the comments below as their own comments.
 - `segment` is the file's canonical URI: absolute, `file:///...` for local files, without
   percent-encoding. `partition_dir` is its folder. `position` and `batch_position` are the byte at
   which a batch starts in its segment: `segment` and `position` identify a batch.
-- `generation` says which decoding of a segment wrote a row. A row is valid only if its generation is that
-  of the segment's row in `segments`; the views read no other rows. There are others while a run writes,
-  and after a run that was killed, until the next job deletes them.
+- Every version of every table is right when it is read plainly: no row is doubled, superseded or
+  unfinished. Data files lie in Hive folders (`topic=a/partition=0/magic=2`), named as Spark names them.
+  [operations.md](operations.md#what-a-reader-sees): which versions of several tables belong together.
 - The first eight columns of `records` are those of Spark's Kafka source with
   `includeHeaders`, same names and types: a query written for that source runs on them.
 - `batches.status`: `ok`; `suspect`, decoded and kept although its header contradicts its
@@ -48,8 +48,9 @@ Temporary in `pipelines.query`, in `make sql` and after `pipelines.register(spar
 permanent beside the registered tables with `--catalog-schema`. Each is one file in `pipelines/views`.
 [views.md](views.md) has an example of each, with its result.
 
-All views give one consistent answer: only the rows that the ledger has published. What a run is committing,
-or left behind when it was killed, is in none of them.
+In `pipelines.query`, with `connect` and after `register` all views give one consistent answer: that of the
+tables of one published state. What a run is committing, or left behind when it was killed, is in none of
+them. Permanent views read the newest version of each table.
 
 The views over internal topics, in a session alone, are in [internal_topics.md](internal_topics.md).
 The tables of the reports are in [quality.md](quality.md) and [formats_and_cost.md](formats_and_cost.md).

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 # What says by which run a row came into a lake: nothing without one
-_OF_A_LAKE = ("generation", "run_id")
+_OF_A_LAKE = ("run_id",)
 TABLE_COLUMNS = {
     table.name: tuple(column for column in table.columns if column.name not in _OF_A_LAKE)
     for table in (RECORDS, BATCHES, QUARANTINE)

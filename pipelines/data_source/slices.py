@@ -104,7 +104,7 @@ def make_tasks(spans: Sequence[Span], slice_bytes: int) -> list[pa.RecordBatch]:
     for span, (edges, marks) in zip(spans, _all_edges(spans, slice_bytes), strict=True):
         for (start, stop), marked in zip(itertools.pairwise(edges), marks, strict=True):
             slices.append(Slice(len(slices), span.segment, start, stop, exact_start=True))
-            rows.append({**slice_row(slices[-1], 0), "fingerprint": marked})
+            rows.append({**slice_row(slices[-1]), "fingerprint": marked})
     tasks = pack(slices, _CORES, slice_bytes) if slices else []
     return [
         pa.RecordBatch.from_pylist([rows[one.group_id] for one in task.slices], schema=SLICE_SCHEMA)

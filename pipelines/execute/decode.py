@@ -22,11 +22,10 @@ from pipelines.execute.progress import Progress
 from pipelines.execute.slice_rows import Reader, ReportRow
 from pipelines.execute.verdicts import Run, Verdict, first_byte, judge, shortened, with_batches
 from pipelines.lake.commit import LakeWriter, Outcome
-from pipelines.lake.intents import STAGED, Intent, Place
+from pipelines.lake.intents import STAGED, Intent
 from pipelines.plan.obsolete import Obsolete
 from pipelines.plan.segment_actions import Action
 from pipelines.plan.slices import Segment, Slice, make_slices, second_pass, whole
-from pipelines.source.delta import sql_in
 from udfs.arrow.parquet_sink import DataFile
 from udfs.format import schema
 from udfs.spark import protocol
@@ -168,6 +167,11 @@ class Runner(ABC):
         """Reads these segments and commits their new rows."""
 
 
+def staging_folder(lake: LakeWriter, version: int) -> str:
+    """The name of a folder for what Spark writes of a run before it is committed."""
+    return f"{lake.app_id}-{version:010d}{STAGED}"
+
+
 class Decoder(Runner):
     """Decodes segments: rows of ``records``, ``batches`` and ``quarantine``."""
 
@@ -187,23 +191,23 @@ class Decoder(Runner):
                 return decoded
             except Exception:
                 # The spark sink reads each file twice: has one changed in between?
-                if not (intent.rows_by_spark and self._changed(decoded, version)) or attempt == _ATTEMPTS:
+                if not (intent.rows_by_spark and self._changed(decoded)) or attempt == _ATTEMPTS:
                     raise
                 log.info("a segment changed between its two reads; this run starts again")
         raise AssertionError("unreachable")
 
     def _decode(self, segments: Sequence[Segment], version: int) -> tuple[Decoded, str]:
         """Runs the stage. Returns its results, and the folder of staged rows ("" for the arrow sink)."""
-        run = Run(self.options.run_id, version, self.options.began_us)
-        staged = f"{self.lake.app_id}-{version:010d}{STAGED}" if self.sink != ARROW else ""
+        run = Run(self.options.run_id, self.options.began_us)
+        staged = "" if self.sink == ARROW else staging_folder(self.lake, version)
         if staged:
             self.lake.intents.remove_folder(staged)
 
         def execute(slices: Sequence[Slice]) -> list[ReportRow]:
             if not staged:
-                return self.reader.reports("write_tables", self.options, slices, version)
+                return self.reader.reports("write_tables", self.options, slices)
             stage = protocol.stage("stage_rows", self.options)
-            self.lake.stage(self.reader.rows(slices, version).mapInArrow(stage, protocol.STAGED_DDL), staged)
+            self.lake.stage(self.reader.rows(slices).mapInArrow(stage, protocol.STAGED_DDL), staged)
             is_new = F.col("group_id") >= min(s.group_id for s in slices)
             reports = self.lake.staged(staged).where(is_new & (F.col("kind") == SLICE))
             return [tuple(row) for row in reports.select("group_id", "kind", "payload").collect()]
@@ -217,45 +221,30 @@ class Decoder(Runner):
         changes = decoded.changes
         put = [v.row for v in changes if v.row is not None]
         drop = self.obsolete.with_run(put, shortened(changes))
-        replaced = [v.segment for v in changes if v.segment.action is Action.REPLACE]
+        going_on = (v.segment for v in changes if v.segment.action is Action.GO_ON)
         transactional = {(v.segment.topic, v.segment.partition) for v in changes if v.totals.transactional}
-        self._remove_left_over([v.segment for v in changes if v.segment.action is Action.GO_ON])
         return Intent(
             app_id=self.lake.app_id,
             version=version,
             run_id=self.options.run_id,
             files=decoded.files,
+            put=put,
+            only_new=not drop and all(v.segment.was is None for v in changes),
+            drop=drop,
+            goes_on={segment.segment: segment.start for segment in going_on},
+            transactional=sorted(transactional),
             staged=staged,
             dropped_groups=decoded.dropped_groups,
             rows_by_spark=bool(staged) and any(v.totals.records for v in changes),
-            put=put,
-            replaced=[Place(s.topic, s.partition, s.segment) for s in replaced],
-            only_new=not drop and all(v.segment.was is None for v in changes),
-            drop=drop,
-            transactional=sorted(transactional),
         )
 
-    def _remove_left_over(self, going_on: Sequence[Segment]) -> None:
-        """Deletes rows behind the ledger's decoded_bytes, which would be doubled. No run leaves such rows."""
-        places = [Place(s.topic, s.partition, s.segment, s.start, s.generation(0)) for s in going_on]
-        if not places:
-            return
-        least = min(p.position for p in places)
-        where = f"{sql_in('topic', (p.topic for p in places))} AND position >= {least} AND "
-        where += sql_in("segment", (p.segment for p in places))
-        batches = self.lake.read(schema.BATCHES, ["segment", "position"], where).to_pylist()
-        starts = {p.segment: p for p in places}
-        left = {row["segment"] for row in batches if row["position"] >= starts[row["segment"]].position}
-        if left:
-            self.lake.delete_rows([starts[segment] for segment in left])
-
     def _commit(self, intent: Intent, decoded: Decoded, segments: Sequence[Segment]) -> Outcome:
-        records = self._records(decoded.changes, intent.version) if intent.rows_by_spark else None
-        if records is None:
+        if not intent.staged:
             with self.progress.phase("committing"):
                 return self.lake.commit(intent)
-        with self.progress.stage("writing records", segments, self.reader.finished_share()):
-            return self.lake.commit(intent, records)
+        with self.progress.stage("writing rows", segments, self.reader.finished_share()):
+            records = {schema.RECORDS: self._records(decoded.changes)} if intent.rows_by_spark else {}
+            return self.lake.commit_frames(intent, records)
 
     # The spark sink's second pass
 
@@ -273,14 +262,14 @@ class Decoder(Runner):
             if r.totals.records
         ]
 
-    def _records(self, changes: Sequence[Verdict], version: int) -> DataFrame:
+    def _records(self, changes: Sequence[Verdict]) -> DataFrame:
         """The rows of ``records`` of these segments, which are read again."""
-        rows = self.reader.rows(self._second_pass(changes), version)
+        rows = self.reader.rows(self._second_pass(changes))
         return rows.mapInArrow(protocol.stage("read_records", self.options), schema.RECORDS.ddl())
 
-    def _changed(self, decoded: Decoded, version: int) -> bool:
+    def _changed(self, decoded: Decoded) -> bool:
         """Whether the bytes of a segment differ now from those that were decoded."""
         slices = self._second_pass(decoded.changes)
-        done = self.reader.reports("verify", self.options, slices, version)
+        done = self.reader.reports("verify", self.options, slices)
         reports = [SliceReport.from_json(payload) for _, _, payload in done]
         return len(reports) < len(slices) or any(report.problem for report in reports)

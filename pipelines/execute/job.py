@@ -15,7 +15,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -35,6 +35,7 @@ from pipelines.lake.address import lake_address, refuse_commits_by_spark
 from pipelines.lake.commit import LakeWriter, writing_conf
 from pipelines.lake.create import check_place, create_tables
 from pipelines.lake.intents import Intent, Intents
+from pipelines.lake.stages import stage_options
 from pipelines.plan import ledger
 from pipelines.plan.headers import end_of_batches
 from pipelines.plan.obsolete import Obsolete
@@ -177,8 +178,7 @@ def _open_for_writing(
             if settings.catalog_schema:
                 register_in_catalog(on_demand.spark, address, settings.catalog_schema)
             lake = LakeWriter(on_demand, address, intents, app_id)
-        for intent in lake.recover():
-            log.info("finished the commits of run %s, which had been cut short", intent.run_id)
+        lake.recover()
         yield lake
 
 
@@ -239,8 +239,7 @@ def _note_left_out(lake: LakeWriter, plan: Plan, options: StageOptions, max_file
     rows = plan.new_left_out(options.run_id, options.began_us)
     while some := list(itertools.islice(rows, max_files)):
         version = lake.next_version()
-        put = [replace(row, generation=version) for row in some]
-        lake.commit(Intent(lake.app_id, version, options.run_id, put=put, only_new=True))
+        lake.commit(Intent(lake.app_id, version, options.run_id, put=some, only_new=True))
 
 
 def _drop_rest(lake: LakeWriter, obsolete: Obsolete, options: StageOptions) -> None:
@@ -329,20 +328,6 @@ def _rules(on_demand: SparkOnDemand, settings: Settings, listing: Listing, check
         one_copy=settings.one_copy,
         scope=settings.scope,
         are_known_unread=file_checks.are_same_objects,
-    )
-
-
-def stage_options(settings: Settings, address: str, run_id: str, began_us: int) -> StageOptions:
-    """The options of the stages that run on the workers."""
-    return StageOptions(
-        run_id=run_id,
-        began_us=began_us,
-        window_bytes=settings.window_bytes,
-        max_batch_uncompressed=settings.max_batch_uncompressed,
-        quarantine_content_bytes=settings.quarantine_content_bytes,
-        lake=address,
-        parquet_compression=settings.parquet_compression,
-        parquet_compression_level=settings.parquet_compression_level,
     )
 
 

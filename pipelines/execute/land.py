@@ -6,14 +6,13 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pipelines.execute.decode import ARROW, Decoded, Runner, StageLoop
+from pipelines.execute.decode import ARROW, Decoded, Runner, StageLoop, staging_folder
 from pipelines.execute.slice_rows import ReportRow
 from pipelines.execute.verdicts import Verdict, shortened
 from pipelines.lake.intents import Intent, Place
 from pipelines.plan import ledger
 from pipelines.plan.landed import Landed
 from pipelines.plan.ledger import LedgerRow
-from pipelines.plan.segment_actions import Action
 from pipelines.plan.slices import Segment, Slice, make_slices
 from pipelines.source.delta import sql_in
 from udfs.format import schema
@@ -34,7 +33,7 @@ class Lander(Runner):
             return self._through_spark(segments, version)
 
         def execute(slices: Sequence[Slice]) -> list[ReportRow]:
-            return self.reader.reports("land_raw", self.options, slices, version)
+            return self.reader.reports("land_raw", self.options, slices)
 
         landed = StageLoop(self.reader, self.progress, execute, _landed, "landing", split=False).run(segments)
         if landed.verdicts:
@@ -51,10 +50,8 @@ class Lander(Runner):
 
     def _intent(self, segments: Sequence[Segment], version: int) -> Intent:
         """The intent without the new rows."""
-        landed = [
-            Place(s.topic, s.partition, s.segment, s.start) for s in segments if s.action is not Action.NEW
-        ]
-        return Intent(self.lake.app_id, version, self.options.run_id, landed=landed)
+        cut = [Place(s.topic, s.partition, s.segment, s.start) for s in segments]
+        return Intent(self.lake.app_id, version, self.options.run_id, cut=cut)
 
     def _through_spark(self, segments: Sequence[Segment], version: int) -> Decoded:
         """Spark writes the rows. If it fails because files changed, the others are landed without them."""
@@ -62,18 +59,18 @@ class Lander(Runner):
         for attempt in range(1, _ATTEMPTS + 1):
             if not segments:
                 return landed
-            rows = self.reader.rows(self._slices(segments), version)
+            rows = self.reader.rows(self._slices(segments))
             chunks = rows.mapInArrow(protocol.stage("read_raw", self.options), schema.RAW_SEGMENTS.ddl())
-            intent = replace(self._intent(segments, version), rows_by_spark=True)
+            intent = replace(self._intent(segments, version), staged=staging_folder(self.lake, version))
             try:
                 with self.progress.stage("landing", segments, self.reader.finished_share()):
-                    self.lake.commit(intent, chunks)
+                    self.lake.commit_frames(intent, {schema.RAW_SEGMENTS: chunks})
                 landed.verdicts = self._read_back(segments)
                 put = [v.row for v in landed.verdicts if v.row is not None]
                 self.obsolete.done(put, shortened(landed.verdicts), [])
                 return landed
             except Exception:
-                unchanged = self._unchanged(segments, version, landed)
+                unchanged = self._unchanged(segments, landed)
                 if len(unchanged) == len(segments) or attempt == _ATTEMPTS:
                     raise
                 segments = unchanged
@@ -89,9 +86,9 @@ class Lander(Runner):
     def _slices(self, segments: Sequence[Segment]) -> list[Slice]:
         return make_slices(segments, self.reader.slice_bytes, split=False)
 
-    def _unchanged(self, segments: Sequence[Segment], version: int, landed: Decoded) -> list[Segment]:
+    def _unchanged(self, segments: Sequence[Segment], landed: Decoded) -> list[Segment]:
         """The segments whose files did not change since they were listed. ``landed`` notes the others."""
-        done = self.reader.reports("check_files", self.options, self._slices(segments), version)
+        done = self.reader.reports("check_files", self.options, self._slices(segments))
         reports = {r.segment: r for r in (SliceReport.from_json(payload) for _, _, payload in done)}
         unchanged = []
         for segment in segments:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.lake.commit import LakeWriter
-from pipelines.lake.transactions import OF_ROWS, Read, published_rows, rows_of
+from pipelines.lake.transactions import OF_ROWS, Read, known_rows, rows_of
 from pipelines.plan.ledger import kept, rows_to_arrow
 from pipelines.plan.missing import COLUMNS, Missing, at_edges, edges_of_ledger, of_ledger
 from pipelines.plan.runs import Plan
@@ -49,7 +49,7 @@ def batches_of(read: Read, files: Files) -> tuple[pa.Table, pa.Table]:
         (QUARANTINE, offsets.PLACE_COLUMNS, ""),
     ):
         rows = rows_of(read, table, (*OF_ROWS, *columns), partitions, where)
-        found.append(published_rows(files, rows))
+        found.append(known_rows(files, rows))
     return found[0], found[1]
 
 

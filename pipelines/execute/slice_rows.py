@@ -69,16 +69,14 @@ class Reader:
         """Whether a file that no longer exists is missing from the rows, without an error."""
         return self.mode == BINARY
 
-    def reports(
-        self, name: StageName, options: StageOptions, slices: Sequence[Slice], version: int
-    ) -> list[ReportRow]:
-        """Runs a stage that gives reports on these slices. version: see ``rows``."""
+    def reports(self, name: StageName, options: StageOptions, slices: Sequence[Slice]) -> list[ReportRow]:
+        """Runs a stage that gives reports on these slices."""
         if not self.in_processes:
-            done = self.rows(slices, version).mapInArrow(stage(name, options), REPORT_DDL)
+            done = self.rows(slices).mapInArrow(stage(name, options), REPORT_DDL)
             return [tuple(row) for row in done.collect()]
         processes = self.on_demand.processes
         tasks = pack(slices, processes.number, self.slice_bytes)
-        rows = [to_arrow(task.slices, version) for task in tasks]
+        rows = [to_arrow(task.slices) for task in tasks]
         answers = processes.run(partial(stage, name, options), rows)
         return [tuple(row.values()) for answer in answers for row in answer.to_pylist()]
 
@@ -88,16 +86,15 @@ class Reader:
             return nullcontext(self.on_demand.processes.finished_share)
         return driver_of(self.spark).finished_share()
 
-    def rows(self, slices: Sequence[Slice], version: int) -> DataFrame:
+    def rows(self, slices: Sequence[Slice]) -> DataFrame:
         """The input of a stage of Spark, columns of SLICE_SCHEMA; a group's rows are in one task, in order.
 
-        version: of the run; the generation of new rows. Raises a UserError for a file that is too large for
-        BINARY, or that Spark can't open.
+        Raises a UserError for a file that is too large for BINARY, or that Spark can't open.
         """
         if self.mode == BINARY:
-            return self._with_content(slices, version)
+            return self._with_content(slices)
         tasks = pack(slices, driver_of(self.spark).parallelism(), self.slice_bytes)
-        table = to_arrow([s for t in tasks for s in t.slices], version)
+        table = to_arrow([s for t in tasks for s in t.slices])
         ids = pa.array([t.task_id for t in tasks for _ in t.slices], pa.int32())
         frame = self.spark.createDataFrame(table.append_column("task", ids))
         if self.mode == RAW:
@@ -105,7 +102,7 @@ class Reader:
         distributed = frame.repartitionById(len(tasks), "task").drop("task")
         return distributed.sortWithinPartitions(*_ROW_ORDER).select(*SLICE_SCHEMA.names)
 
-    def _with_content(self, slices: Sequence[Slice], version: int) -> DataFrame:
+    def _with_content(self, slices: Sequence[Slice]) -> DataFrame:
         """The input for BINARY: one row per segment, with the content of its file."""
         for slice_ in slices:
             if slice_.segment.length > _MAX_CONTENT:
@@ -115,7 +112,7 @@ class Reader:
                 )
         for bucket in {"/".join(s.segment.uri.split("/")[:3]) for s in slices}:
             open_to_spark(self.spark, bucket)
-        plan = self.spark.createDataFrame(to_arrow(slices, version)).drop("content")
+        plan = self.spark.createDataFrame(to_arrow(slices)).drop("content")
         contents = self._files([s.segment.uri for s in slices]).select(
             F.regexp_replace("path", r"\Afile:/+", "file:///").alias("read_file"), "content"
         )

@@ -75,10 +75,9 @@ def shortened(verdicts: Iterable[Verdict]) -> list[LedgerRow]:
 
 @dataclass(frozen=True)
 class Run:
-    """A bounded run: id of its job, version, and when the job began (microseconds since 1970 UTC)."""
+    """A bounded run: id of its job, and when the job began (microseconds since 1970 UTC)."""
 
     run_id: str
-    version: int
     began_us: int
 
 
@@ -169,7 +168,6 @@ def ledger_row(segment: Segment, reports: Sequence[SliceReport], run: Run) -> Le
         topic_id=segment.topic_id,
         scope=segment.scope.condition,
         left_out=was.left_out + sum(t.left_out for t in totals),
-        generation=segment.generation(run.version),
         run_id=run.run_id,
         decoded_at=run.began_us,
     )

@@ -17,7 +17,7 @@ from udfs.format.schema import SEGMENTS, TABLES, Table
 from udfs.source.store import canonical, is_s3
 
 # A property of every table; the columns differ between versions
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 VERSION_PROPERTY = "kafkaLogLake.schemaVersion"
 
 

@@ -1,9 +1,9 @@
 """A lake whose tables a catalog manages (``--sink catalog``): Spark reads and writes them, all by name.
 
 Unity Catalog lets nobody write a managed table by its path, so deltalake and the workers can't. The order of
-the commits is the same as of ``pipelines.lake.commit``. A run that was killed differs: its appends carry no
-transaction id that could be queried. If the ledger has its rows, what is obsolete is deleted; if not, the
-rows that it appended are deleted, and its segments are decoded again.
+the commits is that of ``pipelines.lake.commit``, and each replaces rows and adds others at once (``INSERT ...
+REPLACE WHERE``). What differs is a run that was killed: the history of a table tells whether it has the run's
+commit. If the first table does not, nothing was committed; else the others get theirs of staged rows.
 
 Intents are rows of ``unfinished_runs``, staged rows are tables. Nothing keeps two jobs apart.
 """
@@ -11,7 +11,8 @@ Intents are rows of ``unfinished_runs``, staged rows are tables. Nothing keeps t
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from pyspark.sql import functions as F
 
 from pipelines.command.errors import UserError
 from pipelines.command.on_demand import SparkOnDemand
+from pipelines.command.session import configured
 from pipelines.lake.address import (
     SCHEMA_VERSION,
     VERSION_PROPERTY,
@@ -27,16 +29,15 @@ from pipelines.lake.address import (
     sql_name,
     sql_string,
 )
-from pipelines.lake.commit import LakeWriter, Outcome, first_table
-from pipelines.lake.committed import DECODED
+from pipelines.lake.commit import LakeWriter, Outcome
+from pipelines.lake.conditions import delete_predicate
 from pipelines.lake.create import LEDGER_LAST, properties
-from pipelines.lake.intents import Intent, Intents
-from pipelines.lake.published import INGEST_APP
+from pipelines.lake.intents import Intent, Intents, Place
+from pipelines.lake.published import INGEST_APP, USER_METADATA, Commit, mark, of_entry
 from pipelines.plan import ledger
-from pipelines.plan.ledger import NAMES, LedgerRow, Partition
-from pipelines.source.delta import sql_in, sql_literal
+from pipelines.plan.ledger import NAMES, Partition
 from udfs.format.report_tables import READ_BY_VIEWS
-from udfs.format.schema import RAW_SEGMENTS, SEGMENTS, TRANSACTIONS, Table, columns
+from udfs.format.schema import RAW_SEGMENTS, RECORDS, SEGMENTS, TRANSACTIONS, Table, columns
 from udfs.source.store import scheme_of
 
 UNFINISHED = Table(
@@ -51,6 +52,7 @@ UNFINISHED = Table(
 )
 _STAGED = "staged_rows_"
 _CHANGES = "kafka_log_lake_ledger_changes"
+_SAID = "spark.databricks.delta.commitInfo.userMetadata"
 # The catalog of Delta for Spark as it is published; that of Databricks is another one
 _PUBLISHED_DELTA = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
@@ -178,6 +180,8 @@ class CatalogLake(LakeWriter):
 
     def __init__(self, on_demand: SparkOnDemand, schema: str, intents: Intents, app_id: str) -> None:
         super().__init__(on_demand, schema, intents, app_id)
+        self._frames: Mapping[Table, DataFrame] = {}
+        self._is_recovering = False
 
     @property
     def _spark(self) -> SparkSession:
@@ -205,7 +209,7 @@ class CatalogLake(LakeWriter):
 
     def add_rows(self, table: Table, rows: pa.Table) -> None:
         create_table(self._spark, self.address, table)
-        self._append_to(table, self._spark.createDataFrame(rows))
+        self._spark.createDataFrame(rows).writeTo(self.path(table.name)).append()
 
     def has(self, table: Table) -> bool:
         return self._spark.catalog.tableExists(f"{quoted(self.address)}.{sql_name(table.name)}")
@@ -216,95 +220,87 @@ class CatalogLake(LakeWriter):
     def staged(self, name: str) -> DataFrame:
         return self._spark.table(self.intents.staged_table(name))
 
-    def committed(self, table: str) -> int:
-        """0: what a killed run has committed is not queried from a table, but taken back (``recover``)."""
-        return 0
+    def catch_up(self, table: Table) -> None:
+        """Nothing: Spark reads the newest version."""
 
-    def next_version(self) -> int:
-        """The version of the next run: above every generation that counts. No other rows are left."""
-        if self.app_id == INGEST_APP:
-            return 1
-        highest = F.greatest(F.max("generation"), F.max("transactions_generation"))
-        (row,) = self.table(SEGMENTS.name).select(highest.alias("version")).collect()
-        return 1 + (row["version"] or 0)
+    def commits(self, table: str) -> Iterator[Commit]:
+        rows = self._spark.sql(f"DESCRIBE HISTORY {self.path(table)}").collect()
+        return (of_entry(row["version"], 0, row[USER_METADATA]) for row in rows)
+
+    def committed(self, table: str) -> int:
+        """The version of this app's last commit to a table; 0 for none. It is asked of killed runs alone."""
+        own = (commit.said for commit in self.commits(table))
+        return next((said["run"] for said in own if said.get("app") == self.app_id), 0)
+
+    def is_done(self, table: Table, intent: Intent) -> bool:
+        return self._is_recovering and self.committed(table.name) >= intent.version
+
+    def free_version(self) -> int:
+        """The time: above the version of every run before."""
+        return time.time_ns() // 1_000_000
 
     # Runs that were killed
 
     def _of_app(self, app_id: str) -> CatalogLake:
         return CatalogLake(self._on_demand, self.address, self.intents, app_id)
 
-    def _recover(self, intent: Intent) -> bool:
-        if not self._is_published(intent):
-            self._take_back(intent)
-            if intent.put or intent.app_id == INGEST_APP:
-                return False
-            self.commit(intent)  # drops rows alone
-            return True
-        if intent.app_id == INGEST_APP:
-            self._delete_landed(intent)
+    def _recover(self, intent: Intent) -> None:
+        self._is_recovering = True
+        first = RAW_SEGMENTS if intent.app_id == INGEST_APP else RECORDS
+        if (intent.rows_by_spark or intent.app_id == INGEST_APP) and not self.is_done(first, intent):
+            self.intents.remove(intent)  # nothing was committed
         else:
-            self._delete_obsolete(intent)
-        self.intents.remove(intent)
-        return True
+            super()._recover(intent)
+        self._is_recovering = False
 
-    def _is_published(self, intent: Intent) -> bool:
-        """Whether the commit of a run that counts was made: of the ledger, or of the landed bytes."""
-        landed = intent.app_id == INGEST_APP
-        segments = [place.segment for place in intent.landed] if landed else [r.segment for r in intent.put]
-        if not segments:
-            return False
-        where = f"{sql_in('segment', segments)} AND run_id = {sql_literal(intent.run_id)}"
-        return self.read(RAW_SEGMENTS if landed else SEGMENTS, ["segment"], where).num_rows > 0
-
-    def _take_back(self, intent: Intent) -> None:
-        places = self._places(intent)
-        for table in DECODED if places else ():
-            self._delete(table, places)
-        if intent.partitions:
-            self._delete_transactions(intent.partitions)
-        self.intents.remove(intent)
+    def restore(self, table: Table, version: int, intent: Intent) -> None:
+        said = mark(intent.run_id, intent.app_id, intent.version, undone=True)[USER_METADATA]
+        with configured(self._spark, {_SAID: said}):
+            self._spark.sql(f"RESTORE TABLE {self.path(table.name)} TO VERSION AS OF {int(version)}")
 
     # A run
 
-    def commit(self, intent: Intent, rows: DataFrame | None = None) -> Outcome:
-        self.intents.write(intent)
-        if rows is not None:
-            try:
-                self._append(first_table(intent), rows, intent)
-            except Exception:
-                with suppress(Exception):  # the next job tries again
-                    self._take_back(intent)
-                raise
-        return self.finish(intent)
+    def commit_frames(self, intent: Intent, frames: Mapping[Table, DataFrame]) -> Outcome:
+        self._frames = frames
+        try:
+            return self.commit(intent)
+        except Exception:
+            with suppress(Exception):  # the next job tries again
+                self._recover(intent)
+            raise
 
-    def _append(self, table: Table, rows: DataFrame, intent: Intent) -> None:
-        self._append_to(table, rows)
+    def replace_rows(self, table: Table, intent: Intent) -> None:
+        frames = {**self._frames, **(self.staged_frames(intent) if intent.staged else {})}
+        if intent.places and not self.is_done(table, intent):
+            self._overwrite(table, frames.get(table), delete_predicate(table.name, intent.places), intent)
 
-    def _write(
-        self, table: Table, rows: pa.Table, intent: Intent, tables: Mapping[str, int] | None = None
-    ) -> None:
-        self._append_to(table, self._spark.createDataFrame(rows))
+    def replace_logs(self, rows: pa.Table, logs: list[Place], intent: Intent) -> None:
+        if not self.is_done(TRANSACTIONS, intent):
+            frame = self._spark.createDataFrame(rows)
+            self._overwrite(TRANSACTIONS, frame, delete_predicate(TRANSACTIONS.name, logs), intent)
 
-    def _append_to(self, table: Table, rows: DataFrame) -> None:
-        rows.writeTo(self.path(table.name)).append()
+    def _overwrite(self, table: Table, rows: DataFrame | None, where: str, intent: Intent) -> None:
+        """Rows take the place of those where a condition holds, in one commit."""
+        if rows is None:
+            rows = self._spark.createDataFrame(table.arrow_schema().empty_table())
+        said = mark(intent.run_id, intent.app_id, intent.version)[USER_METADATA]
+        writer = rows.writeTo(self.path(table.name)).option(USER_METADATA, said)
+        writer.overwrite(F.expr(spark_condition(where)))
 
-    def _update_ledger(self, put: Collection[LedgerRow], intent: Intent) -> None:
-        if intent.only_new and len(put) == len(intent.put):
-            self._write(SEGMENTS, ledger.to_arrow(put), intent)  # a MERGE takes seconds
-            return
-        self._spark.createDataFrame(ledger.changes(put, intent.drop)).createOrReplaceTempView(_CHANGES)
+    def replace_ledger(self, intent: Intent) -> None:
+        changes = ledger.changes(intent.put, intent.drop)
+        self._spark.createDataFrame(changes).createOrReplaceTempView(_CHANGES)
         names = [sql_name(column.name) for column in SEGMENTS.columns]
-        self._spark.sql(
-            f"MERGE INTO {self.path(SEGMENTS.name)} old USING {_CHANGES} new ON old.segment = new.segment "
-            "WHEN MATCHED AND new.dropped THEN DELETE "
-            f"WHEN MATCHED THEN UPDATE SET {', '.join(f'old.{name} = new.{name}' for name in names)} "
-            f"WHEN NOT MATCHED AND NOT new.dropped THEN INSERT ({', '.join(names)}) "
-            f"VALUES ({', '.join(f'new.{name}' for name in names)})"
-        )
+        said = mark(intent.run_id, intent.app_id, intent.version)[USER_METADATA]
+        with configured(self._spark, {_SAID: said}):
+            self._spark.sql(
+                f"MERGE INTO {self.path(SEGMENTS.name)} old USING {_CHANGES} new "
+                "ON old.segment = new.segment WHEN MATCHED AND new.dropped THEN DELETE "
+                f"WHEN MATCHED THEN UPDATE SET {', '.join(f'old.{name} = new.{name}' for name in names)} "
+                f"WHEN NOT MATCHED AND NOT new.dropped THEN INSERT ({', '.join(names)}) "
+                f"VALUES ({', '.join(f'new.{name}' for name in names)})"
+            )
         self._spark.catalog.dropTempView(_CHANGES)
-
-    def delete_where(self, table: Table, condition: str) -> None:
-        self._spark.sql(f"DELETE FROM {self.path(table.name)} WHERE {spark_condition(condition)}")
 
 
 def _order(intent: Intent) -> tuple[str, int]:

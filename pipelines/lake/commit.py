@@ -1,66 +1,67 @@
-"""Commits a run: each table once, the ledger before any row is deleted, and so that a crash does no harm.
+"""Commits a run: each table once, the ledger last, and so that a crash does no harm.
 
 A run's intent is written atomically before its first commit and removed after its last
 (``pipelines.lake.intents``). A job first finishes the intents that it finds. The order of the commits:
 
-1. records, batches and quarantine: new rows are appended, under a generation that no ledger row names yet;
+1. records, batches and quarantine: one commit each adds the run's files and removes what they replace
+   (``pipelines.lake.replacing``), so that every version of a table is right by itself;
 2. transactions: the same, for logs whose transactions changed;
-3. the ledger: one commit names the generations that are valid now, and removes the rows of dropped segments;
-4. rows that no ledger row names any more are deleted.
+3. the ledger: its commit names the versions of the other tables that belong to it. Readers of several tables
+   open these (``pipelines.lake.published``), and see the state before step 3 or the state after it.
 
-A reader who joins the ledger, as every view does, sees the state before step 3 or the state after it: when
-rows are replaced, none is missing and none is doubled. Why this holds if the process is killed:
+Why this holds if the process is killed:
 
 * before the intent is written, no table has changed. Data files of a failed stage are in no Delta log; VACUUM
   deletes them.
-* after that, the intent names every file and row, so ``finish`` can start again. An append carries a Delta
-  transaction id (app, version), and a table that has this version is skipped: nothing is appended twice. Step
-  4 can be repeated, because it deletes only rows that no ledger row names.
+* after that, the intent names every file and row, so ``finish`` can start again. A commit carries a Delta
+  transaction id (app, version), and a table that has this version is skipped: nothing is committed twice.
 * a power cut is a kill that also takes what the disk had not got yet. So what the ledger is going to name is
   flushed before the ledger's commit, and everything is before the intent is removed.
-* spark sink: rows of ``batches`` and ``quarantine`` are kept as Parquet beside the intent, and can be
-  committed again. Rows of ``records`` cannot (the source may have changed), but are committed first: if they
-  are missing, nothing of the run was committed, and its intent is removed.
-* a VACUUM without retention may delete data files that a killed run has not committed yet: the rows that the
-  run appended are deleted, and its segments are decoded again.
+* what can't be finished is taken back: a VACUUM without retention may delete data files that a killed run has
+  not committed yet, and anybody may alter a table. Tables go back to the version before the run's commit;
+  where others have committed since, or VACUUM took old files, what is new goes from all tables, and the run's
+  segments are decoded again.
 * of two jobs at once, the lock admits one. It is held until the job ends. Where the lock is a lease, which a
   job may lose, ``pipelines.lake.committed`` keeps two jobs apart.
+
+``tests/support/protocol.py`` is this as a model, which ``tests/test_protocol.py`` searches through whole.
 """
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Collection, Iterable, Mapping
+import logging
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
-from deltalake.transaction import AddAction
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipelines.command.on_demand import SparkOnDemand
+from pipelines.command.errors import JobError, one_line
 from pipelines.command.session import configured
 from pipelines.command.settings import Settings
 from pipelines.lake import transactions
-from pipelines.lake.address import table_path
-from pipelines.lake.committed import DECODED, CommittedTables
-from pipelines.lake.conditions import delete_predicate
+from pipelines.lake.committed import DECODED
 from pipelines.lake.create import add_rows
-from pipelines.lake.intents import FOLDER, Intent, Intents, Place
-from pipelines.lake.published import INGEST_APP
+from pipelines.lake.intents import FOLDER, Intent, Place
+from pipelines.lake.published import INGEST_APP, Commit, mark
+from pipelines.lake.replacing import ReplacingTables
+from pipelines.lake.spark_files import write_by_spark
 from pipelines.plan import ledger
-from pipelines.plan.ledger import LedgerRow, Log, Partition
+from pipelines.plan.ledger import LedgerRow, Partition
 from pipelines.source.delta import read_rows, sql_in, sql_literal
 from pipelines.source.hadoop import open_to_spark
 from pipelines.source.uris import escape
-from udfs.arrow.parquet_sink import DataFile
 from udfs.format import schema
 from udfs.format.schema import Table
 from udfs.spark.protocol import BATCH_ROW, DAMAGE_ROW, STAGED_DDL
 
+log = logging.getLogger(__name__)
 _LEDGER = schema.SEGMENTS.name
+_NOWHERE = (1 << 63) - 1  # a byte behind every segment
+_STAGED = ((schema.BATCHES, BATCH_ROW), (schema.QUARANTINE, DAMAGE_ROW))
 # Hadoop's names of the levels 1 to 9 of gzip
 _GZIP_LEVELS = "BEST_SPEED TWO THREE FOUR FIVE SIX SEVEN EIGHT BEST_COMPRESSION"
 
@@ -77,12 +78,8 @@ class Outcome:
     unknown: int = 0
 
 
-class LakeWriter(CommittedTables):
+class LakeWriter(ReplacingTables):
     """The tables of one lake, and the commits of one app (DECODE_APP or INGEST_APP) to them."""
-
-    def __init__(self, on_demand: SparkOnDemand, address: str, intents: Intents, app_id: str) -> None:
-        super().__init__(address, intents, app_id)
-        self._on_demand = on_demand
 
     def table(self, name: str) -> DataFrame:
         open_to_spark(self._on_demand.spark, self.address)
@@ -114,258 +111,211 @@ class LakeWriter(CommittedTables):
         columns = ["segment", "chunk_position", "chunk_bytes", "crc32c"]
         return self.read(schema.RAW_SEGMENTS, columns, f"run_id = {sql_literal(run_id)}")
 
+    # Rows that Spark writes
+
     def stage(self, rows: DataFrame, name: str) -> None:
         """Adds rows of STAGED_DDL to a folder of staged rows."""
         rows.write.mode("append").parquet(self._staged_path(name))
 
     def _staged_path(self, name: str) -> str:
-        return table_path(self.path(FOLDER), name)
+        return f"{self.path(FOLDER)}/{name}/rows"
 
     def staged(self, name: str) -> DataFrame:
         """The rows of a folder of staged rows, columns of STAGED_DDL."""
         path = escape(self._staged_path(name))  # Spark reads a path as a glob
         return self._on_demand.spark.read.schema(STAGED_DDL).parquet(path)
 
+    def staged_frames(self, intent: Intent) -> dict[Table, DataFrame]:
+        """The staged rows that an intent commits."""
+        if intent.app_id == INGEST_APP:
+            return {}
+        rows = self.staged(intent.staged).where(~F.col("group_id").isin(intent.dropped_groups))
+        return {table: rows.where(F.col("kind") == kind).select(f"{kind}.*") for table, kind in _STAGED}
+
+    def commit_frames(self, intent: Intent, frames: Mapping[Table, DataFrame]) -> Outcome:
+        """Has Spark write rows of tables to files, then carries out the intent with them."""
+        open_to_spark(self._on_demand.spark, self.address)
+        frames = {**frames, **self.staged_frames(intent)}
+        with configured(self._on_demand.spark, writing_conf(self._settings)):
+            files = write_by_spark(self.address, intent.staged, frames)
+        outcome = self.commit(replace(intent, files=files, staged="", dropped_groups=[]))
+        self.intents.remove_folder(intent.staged)
+        return outcome
+
     # Runs that were killed
 
-    def recover(self) -> list[Intent]:
-        """Finishes or takes back every run that was killed. Returns the intents that it finished."""
-        finished = [
-            intent for intent in self.intents.pending() if self._of_app(intent.app_id)._recover(intent)
-        ]
+    def recover(self) -> None:
+        """Finishes every run that was killed, or takes it back."""
+        for intent in self.intents.pending():
+            self._of_app(intent.app_id)._recover(intent)
         for folder in self.intents.staged_folders():
             self.intents.remove_folder(folder)
         self.pin()
-        return finished
 
     def _of_app(self, app_id: str) -> LakeWriter:
         return LakeWriter(self._on_demand, self.address, self.intents, app_id)
 
-    def _recover(self, intent: Intent) -> bool:
-        """Finishes an intent, or takes it back. Returns whether it finished it."""
-        if intent.rows_by_spark and self.committed(first_table(intent).name) < intent.version:
-            self.intents.remove(intent)
-            return False
-        if self._is_lost(intent) or self.is_outrun(intent):
-            self._take_back(intent)
-            return False
-        self.finish(intent)
-        return True
+    def _recover(self, intent: Intent) -> None:
+        why = "it is being taken back" if intent.taken_back else self._obstacle(intent)
+        if not why:
+            try:
+                self.finish(intent)
+                log.info("finished the commits of run %s, which had been cut short", intent.run_id)
+                return
+            except JobError:
+                raise
+            except Exception as error:
+                why = one_line(error)
+        self._take_back(intent)
+        log.warning(
+            "took back run %s, which had been cut short and can't be finished (%s): what it was to decode is "
+            "decoded again",
+            intent.run_id,
+            why,
+        )
 
-    def _is_lost(self, intent: Intent) -> bool:
-        """Whether a data file that is not committed yet no longer exists."""
+    def _obstacle(self, intent: Intent) -> str:
+        """Why an intent can't be finished; "" where nothing is known to hinder it."""
         waiting = [f for f in intent.files if self.committed(f.table) < intent.version]
-        return not self.intents.holds([f"{f.table}/{f.path}" for f in waiting])
+        if not self.intents.holds([f"{f.table}/{f.path}" for f in waiting]):
+            return "files that it wrote are gone"
+        return "another run was published first" if self.is_outrun(intent) else ""
 
     def _take_back(self, intent: Intent) -> None:
-        """Deletes the rows of an intent that can't be finished. Its segments will be decoded again."""
-        places = self._places(intent)
-        for table in DECODED:
-            if places and self.committed(table.name) >= intent.version:
-                self._delete(table, places)
+        """Undoes the commits of an intent that can't be finished. Can be repeated."""
+        if not intent.taken_back:
+            intent = replace(intent, taken_back=True)
+            self.intents.write(intent)
+        done = [table for table in (*DECODED, schema.TRANSACTIONS) if self._commit_of(intent, table)]
+        if done and not self._commit_of(intent, schema.SEGMENTS):
+            if all(self._goes_back(table, intent) for table in done):
+                self.replace_ledger(replace(intent, put=[], drop=[]))
+            else:
+                self._leave(intent)
         self.intents.remove(intent)
 
-    def _places(self, intent: Intent) -> list[Place]:
-        """Where the new rows of an intent are that the ledger does not name yet.
+    def _commit_of(self, intent: Intent, table: Table) -> Commit | None:
+        """An intent's newest commit to a table: of its rows, or the one that undid that."""
+        own = (c for c in self.commits(table.name) if c.said.get("app") == intent.app_id)
+        newest = next((c for c in own if c.said["run"] <= intent.version), None)
+        return newest if newest and newest.said["run"] == intent.version else None
 
-        They are all rows of their generation, from the ledger's decoded_bytes on where the run continued a
-        segment.
+    def _goes_back(self, table: Table, intent: Intent) -> bool:
+        """Brings a table to the version before an intent's commit; False where that can't be done."""
+        commit, newest = self._commit_of(intent, table), next(self.commits(table.name))
+        assert commit is not None
+        if commit.said.get("undone"):
+            return True
+        if newest.version != commit.version:
+            return False  # what others have committed since would go too
+        try:
+            self.restore(table, commit.version - 1, intent)
+        except (DeltaError, OSError):
+            return False
+        return True
+
+    def restore(self, table: Table, version: int, intent: Intent) -> None:
+        said = mark(intent.run_id, intent.app_id, intent.version, undone=True)
+        self._open(table.name).restore(version, commit_properties=CommitProperties(custom_metadata=said))
+
+    def _leave(self, intent: Intent) -> None:
+        """Removes what an intent added, where tables can't go back to what they were before it.
+
+        Segments that it replaced keep the rows that are there, as their files may be gone; where they are
+        not, a run decodes them again: it takes the file for a changed one that ended in damage.
         """
-        in_ledger = sql_in("segment", (row.segment for row in intent.put))
-        known = {row.segment: row for row in ledger.rows(self.ledger(in_ledger))} if intent.put else {}
-        places = []
-        for row in intent.put:
-            was = known.get(row.segment)
-            goes_on = was is not None and was.generation == row.generation
-            position = was.decoded_bytes if was and goes_on else 0
-            places.append(Place(row.topic, row.partition, row.segment, position, row.generation))
-        return places
+        names = sql_in("segment", (row.segment for row in intent.put))
+        known = {row.segment: row for row in ledger.rows(self.ledger(names))} if intent.put else {}
+        whole = [row for row in intent.put if row.segment not in intent.goes_on]
+        kept = [known[row.segment] for row in whole if row.segment in known]
+        rest = Intent(
+            intent.app_id,
+            self.free_version(),
+            intent.run_id,
+            put=[replace(row, ends_in_damage=True, modified=0) for row in kept],
+            goes_on={row.segment: _NOWHERE for row in kept},
+            drop=[*(row for row in whole if row.segment not in known), *intent.drop],
+            cut=[place for place in intent.places if place.position > 0],
+            transactional=sorted(intent.partitions),
+        )
+        self.intents.write(rest)
+        self.intents.remove(intent)
+        self.finish(rest)
 
     # A run
 
-    def commit(self, intent: Intent, rows: DataFrame | None = None) -> Outcome:
-        """Writes the intent and carries it out. rows: of the first table, if Spark writes them.
-
-        If Spark fails before it commits these rows, the intent is removed: nothing of the run is left.
-        """
+    def commit(self, intent: Intent) -> Outcome:
+        """Writes the intent and carries it out."""
         intent = self.fenced(intent)
         self.intents.write(intent)
-        if rows is not None:
-            try:
-                self._append(first_table(intent), rows, intent)
-            except Exception:  # not KeyboardInterrupt: Spark may still be writing, and the next job recovers
-                if self.committed(first_table(intent).name) < intent.version:
-                    self.intents.remove(intent)
-                    raise
         return self.finish(intent)
 
     def finish(self, intent: Intent) -> Outcome:
         """Makes the commits of an intent that are missing, and removes it. Can be repeated."""
         outcome = Outcome()
         if intent.app_id == INGEST_APP:
-            self._add_files(schema.RAW_SEGMENTS, intent)
-            self._delete_landed(intent)
-        else:
-            if not self.is_done(schema.SEGMENTS, intent):
-                self._append_rows(intent)
-                self.intents.flush_commits(intent)
-                outcome = self._publish(intent)
-            self._delete_obsolete(intent)
+            self.replace_rows(schema.RAW_SEGMENTS, intent)
+        elif not self.is_done(schema.SEGMENTS, intent):
+            for table in DECODED:
+                self.replace_rows(table, intent)
+            outcome = self._replace_transactions(intent)
+            self.intents.flush_commits(intent)
+            self.replace_ledger(intent)
         self.intents.flush_commits(intent)
         self.intents.remove(intent)
         return outcome
 
-    def _append_rows(self, intent: Intent) -> None:
-        if intent.staged:
-            staged = self.staged(intent.staged)
-            valid = staged.where(~F.col("group_id").isin(intent.dropped_groups))
-            for table, kind in ((schema.BATCHES, BATCH_ROW), (schema.QUARANTINE, DAMAGE_ROW)):
-                rows = valid.where(F.col("kind") == kind).select(f"{kind}.*")
-                if self.committed(table.name) < intent.version and not rows.isEmpty():
-                    self._append(table, rows, intent)
-            return
-        for table in DECODED:
-            self._add_files(table, intent)
+    def replace_rows(self, table: Table, intent: Intent) -> None:
+        """The commit of a run to a table of ``DECODED``, or of landed bytes."""
+        self.replace(table, intent, [f for f in intent.files if f.table == table.name], intent.places)
 
-    def _add_files(self, table: Table, intent: Intent) -> None:
-        """Adds data files that exist already to a table's Delta log, in one commit."""
-        files = [f for f in intent.files if f.table == table.name]
-        if not files or self.is_done(table, intent):
-            return
-
-        def add(delta: DeltaTable) -> None:
-            delta.create_write_transaction(
-                [_add_action(f) for f in files],
-                mode="append",
-                schema=delta.schema(),
-                partition_by=list(table.partitioned_by),
-                commit_properties=self.properties(intent),
-            )
-
-        self.commit_once(table, intent, add)
-
-    def _append(self, table: Table, rows: DataFrame, intent: Intent) -> None:
-        """Appends rows with Spark, unless the table has this version already."""
-        if self.committed(table.name) < intent.version:
-            writer = rows.write.format("delta").mode("append")
-            writer = writer.option("txnAppId", intent.app_id).option("txnVersion", intent.version)
-            with configured(self._on_demand.spark, writing_conf(self._on_demand.settings)):
-                writer.save(self.path(table.name))
-            self.catch_up(table)
-
-    def _publish(self, intent: Intent) -> Outcome:
-        """Commits ``transactions`` and then the ledger, which makes the run's rows valid."""
-        put = {row.segment: row for row in intent.put}
+    def _replace_transactions(self, intent: Intent) -> Outcome:
+        """Commits ``transactions`` of the logs whose transactions the run changes."""
         affected = intent.partitions & (self.with_transactions() | {*intent.transactional})
         if not affected:
-            self._update_ledger(put.values(), intent)
             return Outcome()
         dropped = {row.segment for row in intent.drop}
         after = {row.segment: row for row in self._ledger_rows(affected) if row.segment not in dropped}
         after |= {row.segment: row for row in intent.put if row.log[:2] in affected}
         computed = transactions.compute(self.read, affected, ledger.to_arrow(after.values()))
-        self._append_transactions(computed.rows, intent)
-        for row in self._with_generation(computed, after, put, intent.version):
-            put[row.segment] = row
-        self._update_ledger(put.values(), intent)
+        if computed.changed:
+            self.replace_logs(computed.rows, [Place(*log) for log in sorted(computed.changed)], intent)
         return Outcome(computed.uncertain, computed.unknown)
 
-    def _with_generation(
-        self,
-        computed: transactions.Computed,
-        after: dict[str, LedgerRow],
-        put: dict[str, LedgerRow],
-        version: int,
-    ) -> list[LedgerRow]:
-        """Ledger rows with the valid generation of their log's transactions, for each changed log."""
-        before: dict[Log, int] = {}
-        for row in after.values():
-            before[row.log] = max(before.get(row.log, 0), row.transactions_generation)
-        updated = [
-            replace(row, transactions_generation=version if row.log in computed.changed else before[row.log])
-            for row in after.values()
-            if row.segment in put
-        ]
-        missing = computed.changed - {row.log for row in updated}
-        for row in after.values():
-            if row.log in missing:
-                missing.remove(row.log)
-                updated.append(replace(row, transactions_generation=version))
-        return updated
-
-    def _append_transactions(self, rows: pa.Table, intent: Intent) -> None:
+    def replace_logs(self, rows: pa.Table, logs: list[Place], intent: Intent) -> None:
+        """The commit of a run to ``transactions``: rows of some logs take the place of those there."""
         table = schema.TRANSACTIONS
-        if not rows.num_rows or self.is_done(table, intent):
-            return
-        generation = pa.repeat(pa.scalar(intent.version, pa.int64()), rows.num_rows)
-        columns = rows.append_column("generation", generation).select(table.arrow_schema().names)
-        self._write(table, columns, intent)
+        if not self.is_done(table, intent):
+            self.replace(table, intent, self.write_by_partition(table, rows), logs)
 
-    def _write(
-        self, table: Table, rows: pa.Table, intent: Intent, tables: Mapping[str, int] | None = None
-    ) -> None:
-        """Appends an Arrow table in one commit. tables: see ``mark``."""
-        properties = self.properties(intent, tables)
-        self.commit_once(
-            table,
-            intent,
-            lambda delta: write_deltalake(delta, rows, mode="append", commit_properties=properties),
-        )
-
-    def _update_ledger(self, put: Collection[LedgerRow], intent: Intent) -> None:
-        if intent.only_new and len(put) == len(intent.put):
-            self._write(schema.SEGMENTS, ledger.to_arrow(put), intent, self.named_versions())
-            return
-        changes, names = ledger.changes(put, intent.drop), schema.SEGMENTS.arrow_schema().names
-        values = {f'"{name}"': f'new."{name}"' for name in names}
+    def replace_ledger(self, intent: Intent) -> None:
+        """The commit of a run to the ledger, which names the versions of the other tables."""
         properties = self.properties(intent, self.named_versions())
+        rows = ledger.to_arrow(intent.put)
+        changes, names = ledger.changes(intent.put, intent.drop), schema.SEGMENTS.arrow_schema().names
+        values = {f'"{name}"': f'new."{name}"' for name in names}
 
-        def merge(delta: DeltaTable) -> None:
-            merger = delta.merge(
-                changes,
-                "old.segment = new.segment",
-                source_alias="new",
-                target_alias="old",
-                commit_properties=properties,
-            )
-            merger = merger.when_matched_delete("new.dropped").when_matched_update(values)
-            merger.when_not_matched_insert(values, "NOT new.dropped").execute()
+        def commit(delta: DeltaTable) -> bool:
+            if not changes.num_rows:
+                delta.create_write_transaction(
+                    [], mode="append", schema=delta.schema(), commit_properties=properties
+                )
+            elif intent.only_new:
+                # Without columns that others have added
+                write_deltalake(delta, rows, mode="append", schema_mode="merge", commit_properties=properties)
+            else:
+                merger = delta.merge(
+                    changes,
+                    "old.segment = new.segment",
+                    source_alias="new",
+                    target_alias="old",
+                    commit_properties=properties,
+                )
+                merger = merger.when_matched_delete("new.dropped").when_matched_update(values)
+                merger.when_not_matched_insert(values, "NOT new.dropped").execute()
+            return True
 
-        self.commit_once(schema.SEGMENTS, intent, merge)
-
-    # Rows that are not valid any more
-
-    def _delete_obsolete(self, intent: Intent) -> None:
-        """Deletes rows of dropped segments, and of generations that are not valid any more."""
-        dropped = [Place(row.topic, row.partition, row.segment) for row in intent.drop]
-        for table in DECODED:
-            if dropped:
-                self._delete(table, dropped)
-            if intent.replaced:
-                self._delete(table, intent.replaced, f"generation <> {int(intent.version)}")
-        affected = intent.partitions & self.with_transactions()
-        if affected:
-            self._delete_transactions(affected)
-
-    def _delete_transactions(self, affected: set[Partition]) -> None:
-        for condition in transactions.obsolete(self.read, affected, self._ledger_rows(affected)):
-            self.delete_where(schema.TRANSACTIONS, condition)
-
-    def _delete_landed(self, intent: Intent) -> None:
-        """Deletes chunks that this run replaced, and those of dropped segments."""
-        dropped = [Place(row.topic, row.partition, row.segment) for row in intent.drop]
-        places = [*intent.landed, *dropped]
-        if places:
-            self._delete(schema.RAW_SEGMENTS, places, f"run_id <> {sql_literal(intent.run_id)}")
-
-    def delete_rows(self, places: list[Place]) -> None:
-        """Deletes rows of the decoded tables that no ledger row names."""
-        for table in DECODED:
-            self._delete(table, places)
-
-    def _delete(self, table: Table, places: list[Place], also: str = "") -> None:
-        condition = delete_predicate(table.name, places)
-        self.delete_where(table, f"{condition} AND {also}" if also else condition)
+        self.commit_once(schema.SEGMENTS, intent, commit)
 
 
 def writing_conf(settings: Settings) -> dict[str, str]:
@@ -382,19 +332,3 @@ def writing_conf(settings: Settings) -> dict[str, str]:
     elif level is not None:
         conf["zlib.compress.level"] = _GZIP_LEVELS.split()[level - 1]
     return conf
-
-
-def first_table(intent: Intent) -> Table:
-    """The table whose rows the spark sink writes first; the intent does not hold these rows."""
-    return schema.RAW_SEGMENTS if intent.app_id == INGEST_APP else schema.RECORDS
-
-
-def _add_action(file: DataFile) -> AddAction:
-    return AddAction(
-        path=file.path,
-        size=file.size,
-        partition_values=dict(file.partition_values),
-        modification_time=int(time.time() * 1000),
-        data_change=True,
-        stats=json.dumps(file.stats),
-    )

@@ -3,8 +3,7 @@
 On a local lake the operating system keeps a second job out. On another the lock is a lease
 (``pipelines.lake.lease``), and a job that stood still may wake up beside its successor. There it holds that
 
-* a version, which names a run and the generation of its rows, is of one job alone: it begins with the number
-  of the lease;
+* a version, which names a run, is of one job alone: it begins with the number of the lease;
 * every commit is made onto the version of the table that this job opened or wrote, by a conditional put, or
   not at all. So of two jobs one comes first at each table, and the other fails there and says so;
 * before a run writes its intent nobody has a later lease, nobody has published since the plan was made, and
@@ -15,23 +14,24 @@ On a local lake the operating system keeps a second job out. On another the lock
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from pipelines.command.errors import RunFailed, one_line
 from pipelines.lake.address import table_path
 from pipelines.lake.features import check_features
 from pipelines.lake.intents import Intent, Intents
-from pipelines.lake.published import DECODE_APP, INGEST_APP, mark
+from pipelines.lake.published import DECODE_APP, INGEST_APP, Commit, History, mark
 from pipelines.source.delta import commit, open_table, patiently
 from udfs.format import schema
 from udfs.format.schema import Table
 
 DECODED = (schema.RECORDS, schema.BATCHES, schema.QUARANTINE)
 _RUNS_PER_LEASE = 1_000_000
+_ATTEMPTS = 15
 
 
 class CommittedTables:
@@ -86,14 +86,17 @@ class CommittedTables:
         return self._open(table).transaction_version(self.app_id) or 0
 
     def next_version(self) -> int:
-        """The version of the next run: above those of all tables. Raises a RunFailed beside another job."""
-        tables = (schema.RAW_SEGMENTS,) if self.app_id == INGEST_APP else (*DECODED, schema.SEGMENTS)
-        version = 1 + max(self.committed(table.name) for table in tables)
-        if self._lease is None:
-            return version
-        self._open(schema.TRANSACTIONS.name)
+        """The version of the next run. Raises a RunFailed beside another job."""
+        version = self.free_version()
         self._check_alone()
-        return max(version, self._lease.number * _RUNS_PER_LEASE + 1)
+        return version
+
+    def free_version(self) -> int:
+        """A version above those of all tables."""
+        decoded = (*DECODED, schema.TRANSACTIONS, schema.SEGMENTS)
+        tables = (schema.RAW_SEGMENTS,) if self.app_id == INGEST_APP else decoded
+        version = 1 + max(self.committed(table.name) for table in tables)
+        return version if self._lease is None else max(version, self._lease.number * _RUNS_PER_LEASE + 1)
 
     def fenced(self, intent: Intent) -> Intent:
         """The intent, with the version it will be published onto. Raises a RunFailed beside another job."""
@@ -117,52 +120,61 @@ class CommittedTables:
             raise self._not_alone()
         return version >= intent.version
 
-    def commit_once(self, table: Table, intent: Intent, write: Callable[[DeltaTable], object]) -> None:
-        """Makes one commit of a run. Raises a RunFailed where another job's commit took its place."""
-        delta = self._open(table.name)
-        if self._lease is None:
-            write(delta)
+    def commit_once(self, table: Table, intent: Intent, write: Callable[[DeltaTable], bool]) -> None:
+        """Makes one commit of a run. Raises a RunFailed where another job's is in its place.
+
+        write: commits onto the version that it gets, and no later one; returns whether there was anything to
+        commit. Where somebody else was first, it is called again with what is there now: what it removes may
+        have been written again.
+        """
+        if self._lease is not None:
+            self._commit_or_fail(table, intent, write)
             return
-        version = delta.version() + 1
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                write(self._open(table.name))
+                return
+            except CommitFailedError:
+                if self.committed(table.name) == intent.version:
+                    return
+                if attempt == _ATTEMPTS:
+                    raise
+
+    def _commit_or_fail(self, table: Table, intent: Intent, write: Callable[[DeltaTable], bool]) -> None:
+        delta = self._open(table.name)
+        version, made = delta.version() + 1, True
+
+        def once(opened: DeltaTable) -> None:
+            nonlocal made
+            made = write(opened)
+
         try:
-            commit(delta, write)
+            commit(delta, once)
+            if made and delta.version() != version:
+                patiently(lambda: delta.load_as_version(version))
         except (DeltaError, OSError) as error:
             self.catch_up(table)
             # The answer to a commit that succeeded may be lost, so that its second attempt meets the first
             if self.committed(table.name) != intent.version:
                 raise self._not_alone(error) from error
+            assert self._lease is not None
             self._lease.check()  # or another job has made it, which found the intent
-        else:
-            if delta.version() != version:
-                patiently(lambda: delta.load_as_version(version))
 
     def properties(self, intent: Intent, tables: Mapping[str, int] | None = None) -> CommitProperties:
         """Properties of a run's commits, by which it is known. tables: see ``mark``."""
-        own = Transaction(intent.app_id, intent.version)
         return CommitProperties(
             custom_metadata=mark(intent.run_id, intent.app_id, intent.version, tables),
-            app_transactions=[own],
-            max_commit_retries=self._retries,
+            app_transactions=[Transaction(intent.app_id, intent.version)],
+            max_commit_retries=0,
         )
+
+    def commits(self, table: str) -> Iterator[Commit]:
+        """The commits of a table, newest first, as far as its log still has them."""
+        return History(self.address, table).newest_first(self._open(table).version())
 
     def named_versions(self) -> dict[str, int]:
         """Table -> version, of all that belong to the ledger's next commit."""
         return {t.name: self._open(t.name).version() for t in schema.TABLES if t is not schema.SEGMENTS}
-
-    def delete_where(self, table: Table, condition: str) -> None:
-        """Deletes rows. condition: in deltalake's SQL."""
-        try:
-            properties = CommitProperties(max_commit_retries=self._retries)
-            commit(self._open(table.name), lambda d: d.delete(condition, commit_properties=properties))
-        except (DeltaError, OSError) as error:
-            if self._lease is None:
-                raise
-            raise self._not_alone(error) from error
-
-    @property
-    def _retries(self) -> int | None:
-        """How often deltalake tries a commit onto a later version; None for its default."""
-        return None if self._lease is None else 0
 
     def _check_alone(self) -> None:
         if self._lease is None:

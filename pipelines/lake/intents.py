@@ -29,13 +29,12 @@ STAGED = ".staged"
 
 @dataclass(frozen=True)
 class Place:
-    """The rows of a segment at or behind byte ``position``; generation: None for all."""
+    """The rows of a segment at or behind byte ``position``. In ``transactions``, the folder of a log."""
 
     topic: str
     partition: int
     segment: str
     position: int = 0
-    generation: int | None = None
 
 
 @dataclass(frozen=True)
@@ -43,37 +42,48 @@ class Intent:
     """What one run commits.
 
     app_id, version: the Delta transaction id of each of its commits; version counts the runs of an app.
-    files: data files to add to the tables (arrow sink).
-    staged: folder of the rows of batches and quarantine as Parquet (spark sink); "" for the arrow sink.
-    dropped_groups: groups whose staged rows are not committed.
-    rows_by_spark: Spark writes the rows of ``records`` or ``raw_segments``, which the intent does not hold.
+    files: data files to add to the tables.
     put: ledger rows to write. only_new: whether the ledger has none of their segments yet.
-    replaced: segments of ``put`` that also have rows of another generation.
     drop: ledger rows to remove, together with all rows of their segments.
-    landed: chunks that the run replaces (ingest_raw).
+    goes_on: segment of ``put`` -> the byte from which on its rows are new; others are new as a whole.
+    cut: rows that go beside those of ``put`` and ``drop``; of landed bytes all that go.
     transactional: topic-partitions that got transactional batches.
+    staged: where Spark keeps rows of batches and quarantine, "" for none; dropped_groups: groups of which
+    none is committed. rows_by_spark: whether Spark makes the rows of the first table. A lake of files has
+    them as files before the intent is written; one in a catalog does not.
     after: version of the log of the table that publishes the run, when the run was planned; -1: not known.
+    taken_back: whether what was committed of it is being undone.
     """
 
     app_id: str
     version: int
     run_id: str
     files: list[DataFile] = field(default_factory=list)
+    put: list[LedgerRow] = field(default_factory=list)
+    only_new: bool = False
+    drop: list[LedgerRow] = field(default_factory=list)
+    goes_on: dict[str, int] = field(default_factory=dict)
+    cut: list[Place] = field(default_factory=list)
+    transactional: list[Partition] = field(default_factory=list)
     staged: str = ""
     dropped_groups: list[int] = field(default_factory=list)
     rows_by_spark: bool = False
-    put: list[LedgerRow] = field(default_factory=list)
-    replaced: list[Place] = field(default_factory=list)
-    only_new: bool = False
-    drop: list[LedgerRow] = field(default_factory=list)
-    landed: list[Place] = field(default_factory=list)
-    transactional: list[Partition] = field(default_factory=list)
     after: int = -1
+    taken_back: bool = False
 
     @property
     def partitions(self) -> set[Partition]:
         """The topic-partitions that the run changes."""
-        return {(row.topic, row.partition) for row in [*self.put, *self.drop]}
+        return {(place.topic, place.partition) for place in self.places}
+
+    @property
+    def places(self) -> list[Place]:
+        """Where rows of the run are to be, and where none is to be left: what is there now goes."""
+        return [
+            *self.cut,
+            *(Place(r.topic, r.partition, r.segment, self.goes_on.get(r.segment, 0)) for r in self.put),
+            *(Place(r.topic, r.partition, r.segment) for r in self.drop),
+        ]
 
     def to_json(self) -> bytes:
         return json.dumps(self, default=vars).encode()
@@ -85,8 +95,7 @@ class Intent:
             "files": DataFile,
             "put": LedgerRow,
             "drop": LedgerRow,
-            "replaced": Place,
-            "landed": Place,
+            "cut": Place,
         }
         for name, kind in classes.items():
             values[name] = [kind(**row) for row in values[name]]
@@ -153,12 +162,10 @@ class Intents:
         return list(self._files.get_file_info(selector))
 
     def write(self, intent: Intent) -> None:
-        """Writes the intent atomically."""
+        """Writes the intent atomically. One that is taken back takes the place of what it was."""
         path = self._path(intent)
-        if self._files.get_file_info(path).type != fs.FileType.NotFound:
+        if not intent.taken_back and self._files.get_file_info(path).type != fs.FileType.NotFound:
             raise UserError(f"another run is writing to {self._lake}: {path} exists already")
-        if self.local is not None and intent.staged:
-            self._flush_staged(f"{self.folder}/{intent.staged}")
         written = path + ".tmp" if self._renames else path
         with self._files.open_output_stream(written) as out:
             out.write(intent.to_json())
@@ -168,12 +175,6 @@ class Intents:
             self._files.move(written, path)
         if self.local is not None:
             flush(self.folder)
-
-    def _flush_staged(self, folder: str) -> None:
-        """Flushes the staged rows, which Spark wrote."""
-        for info in self._files.get_file_info(fs.FileSelector(folder, recursive=True)):
-            flush(info.path)
-        flush(folder)
 
     def flush_commits(self, intent: Intent) -> None:
         """Flushes what Spark and deltalake, which do not, have committed since the intent was written.
@@ -198,22 +199,24 @@ class Intents:
             self._flushed.update(new)
 
     def remove(self, intent: Intent) -> None:
-        """Removes the intent and its staged rows: after the last commit, or if nothing was committed."""
-        if intent.staged:
-            self.remove_folder(intent.staged)
+        """Removes the intent: after the last commit, or if nothing was committed."""
         if self._files.get_file_info(self._path(intent)).type != fs.FileType.NotFound:
             self._files.delete_file(self._path(intent))
 
     def remove_folder(self, name: str) -> None:
-        """Removes a folder of staged rows, by its name in ``_runs``, if it exists."""
-        path = f"{self.folder}/{name}"
+        """Removes a folder of files that Spark wrote, by its name in ``_runs``, if it exists."""
+        path = self.path(name)
         if self._files.get_file_info(path).type == fs.FileType.Directory:
             self._files.delete_dir(path)
 
     def staged_folders(self) -> list[str]:
-        """Folders of staged rows. If one has no intent, its run was killed before the first commit."""
+        """Folders of files that Spark wrote for a run that was killed before its intent."""
         listed = (f for f in self._listed() if f.type == fs.FileType.Directory)
         return [f.base_name for f in listed if f.base_name.endswith(STAGED)]
+
+    def path(self, folder: str) -> str:
+        """Where a folder in ``_runs`` is."""
+        return f"{self.folder}/{folder}"
 
     def holds(self, paths: Sequence[str]) -> bool:
         """Whether all of these files exist. paths: relative to the lake."""

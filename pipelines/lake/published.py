@@ -36,17 +36,22 @@ USER_METADATA = "userMetadata"
 _ALWAYS = float("inf")
 
 
-def mark(run_id: str, app_id: str, number: int, tables: Mapping[str, int] | None = None) -> dict[str, str]:
+def mark(
+    run_id: str, app_id: str, number: int, tables: Mapping[str, int] | None = None, undone: bool = False
+) -> dict[str, str]:
     """What a run's commit says of the run; number: of the run, they rise for each app.
 
-    tables: of the ledger's commit, the versions of the other tables that belong to it.
+    tables: of the ledger's commit, the versions of the other tables that belong to it. undone: whether the
+    commit takes the run's rows back.
     """
-    said = {"run_id": run_id, "app": app_id, "run": number, **({"tables": tables} if tables else {})}
+    said: dict[str, Any] = {"run_id": run_id, "app": app_id, "run": number}
+    said |= {"tables": tables} if tables else {}
+    said |= {"undone": True} if undone else {}
     return {USER_METADATA: json.dumps(said)}
 
 
 @dataclass(frozen=True)
-class _Commit:
+class Commit:
     """A commit of a table. at: ms since 1970 UTC. said: what ``mark`` said; nothing of others' commits."""
 
     version: int
@@ -110,7 +115,16 @@ def _loaded(address: str, name: str, table: DeltaTable, version: int, at: str | 
     return table
 
 
-class _History:
+def of_entry(version: int, at: int, said: str | None) -> Commit:
+    """A commit of an entry in a table's history. said: what was said by USER_METADATA, by anybody."""
+    ours: Any = None
+    with suppress(TypeError, ValueError):
+        ours = json.loads(said)  # type: ignore[arg-type]
+    is_ours = isinstance(ours, dict) and {"run_id", "app", "run"} <= ours.keys()
+    return Commit(version, at, ours if is_ours else {})
+
+
+class History:
     """The commits of a table whose entries its log still has.
 
     Read here, as deltalake's ``history`` finds none below a path with a ``?`` or ``#``.
@@ -120,7 +134,7 @@ class _History:
         self._system, folder = open_store(table_path(address, name))
         self._log = f"{folder}/_delta_log"
 
-    def newest_first(self, newest: int, than: int = -1) -> Iterator[_Commit]:
+    def newest_first(self, newest: int, than: int = -1) -> Iterator[Commit]:
         """Commits from version ``newest`` down to the one above ``than``; fewer where entries are gone."""
         for version in range(newest, than, -1):
             try:
@@ -128,11 +142,7 @@ class _History:
                     info = _commit_info(entry.read())
             except FileNotFoundError:
                 return
-            said: Any = None
-            with suppress(TypeError, ValueError):
-                said = json.loads(info.get(USER_METADATA))  # type: ignore[arg-type]
-            is_ours = isinstance(said, dict) and {"run_id", "app", "run"} <= said.keys()
-            yield _Commit(version, info.get("timestamp", 0), said if is_ours else {})
+            yield of_entry(version, info.get("timestamp", 0), info.get(USER_METADATA))
 
 
 def _commit_info(entry: bytes) -> dict[str, Any]:
@@ -145,14 +155,14 @@ def _commit_info(entry: bytes) -> dict[str, Any]:
 
 def _now(address: str, ledger: DeltaTable) -> _Published:
     """The state that the ledger's newest version belongs to."""
-    commits = _History(address, SEGMENTS.name).newest_first(ledger.version())
+    commits = History(address, SEGMENTS.name).newest_first(ledger.version())
     return _Published(ledger.version(), next((one.said for one in commits if one.said), {}))
 
 
 def _at(address: str, ledger: DeltaTable, landed: DeltaTable, at: str) -> _Published:
     """The state that a run left, or that was there at a time."""
-    commits = list(_History(address, SEGMENTS.name).newest_first(ledger.version()))
-    until = _time_of(_History(address, RAW_SEGMENTS.name).newest_first(landed.version()), at)
+    commits = list(History(address, SEGMENTS.name).newest_first(ledger.version()))
+    until = _time_of(History(address, RAW_SEGMENTS.name).newest_first(landed.version()), at)
     for place, commit in enumerate(commits):
         if commit.said.get("run_id") == at:
             later = [one for one in commits[:place] if one.said][-1:]
@@ -168,7 +178,7 @@ def _at(address: str, ledger: DeltaTable, landed: DeltaTable, at: str) -> _Publi
     return _Published(known[0].version, said, until)
 
 
-def _time_of(landed: Iterator[_Commit], at: str) -> float:
+def _time_of(landed: Iterator[Commit], at: str) -> float:
     """The time that is meant, ms since 1970 UTC: given, or when a run landed bytes; -1 of no such run."""
     with suppress(ValueError):
         return values.moment(at)
@@ -179,7 +189,7 @@ def _version(address: str, name: str, newest: int, state: _Published) -> int | N
     """The version of a table in a state: the last one before a later run's; None where it is younger."""
     named = state.said.get("tables", {}).get(name)
     chosen: int | None = named
-    following = _History(address, name).newest_first(newest, -1 if named is None else named)
+    following = History(address, name).newest_first(newest, -1 if named is None else named)
     for commit in reversed(list(following)):
         is_decoded = commit.said.get("app") == DECODE_APP  # bytes that are landed are there at once
         if commit.at > state.until or (is_decoded and commit.said["run"] > state.said.get("run", 0)):

@@ -1,13 +1,12 @@
 """Computes the table ``transactions``, after every run that changed a log with transactions.
 
 The rule is ``pipelines.rules.transactions``. It computes whole logs, so that a run that continues or replaces
-segments, or is repeated, gives the same rows. New rows are appended under a new generation; the ledger names
-the valid generation of each log, so that they become valid together with the run's other rows.
+segments, or is repeated, gives the same rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 import duckdb
@@ -15,21 +14,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from pipelines.lake.conditions import partition_predicate
-from pipelines.plan.ledger import LedgerRow, Log, Partition
+from pipelines.plan.ledger import Log, Partition
 from pipelines.rules.files import Files, files_of
 from pipelines.rules.transactions import BATCH_COLUMNS, PLACE_COLUMNS, transactions_of
-from pipelines.source.delta import sql_in, sql_literal
+from pipelines.source.delta import sql_in
 from udfs.format.schema import BATCHES, QUARANTINE, TRANSACTIONS, Table
 
-_COLUMNS = tuple(c.name for c in TRANSACTIONS.columns if c.name != "generation")
-OF_ROWS = ("topic", "partition", "generation")
-_LOGS_PER_CONDITION = 200  # a longer one takes long to parse
+_COLUMNS = tuple(c.name for c in TRANSACTIONS.columns)
+OF_ROWS = ("topic", "partition")
 _OF_LOGS = "topic, partition, partition_dir"
 _DIFFERENT_LOGS = f"""
 SELECT DISTINCT {_OF_LOGS} FROM (
-  (SELECT * FROM computed EXCEPT ALL SELECT * FROM before)
-  UNION ALL (SELECT * FROM before EXCEPT ALL SELECT * FROM computed))
+  (SELECT * FROM computed EXCEPT ALL SELECT * FROM stored)
+  UNION ALL (SELECT * FROM stored EXCEPT ALL SELECT * FROM computed))
 """
 _HELD_BY_UNCERTAIN = """
 SELECT DISTINCT partition_dir FROM (
@@ -45,10 +42,10 @@ _UNKNOWN = "SELECT count(*) FROM computed WHERE outcome = 'open' AND NOT holds_l
 class Computed:
     """Transactions of some logs.
 
-    rows: transactions of the changed logs; all columns of the table except ``generation``. changed: logs
-    (topic, partition, partition_dir) whose transactions differ from those in the table. uncertain:
-    partition_dir of each log whose last stable offset is held by a transaction of uncertain outcome. unknown:
-    number of transactions that have ended, but whose marker was never seen.
+    rows: transactions of the changed logs. changed: logs (topic, partition, partition_dir) whose transactions
+    differ from those in the table. uncertain: partition_dir of each log whose last stable offset is held by a
+    transaction of uncertain outcome. unknown: number of transactions that have ended, but whose marker was
+    never seen.
     """
 
     rows: pa.Table
@@ -80,23 +77,17 @@ def compute(read: Read, partitions: Collection[Partition], ledger: pa.Table) -> 
         files = files_of(ledger)
         batches = rows_of(read, BATCHES, (*OF_ROWS, *BATCH_COLUMNS), partitions, sound)
         damage = rows_of(read, QUARANTINE, (*OF_ROWS, *PLACE_COLUMNS), partitions)
-        found = transactions_of(files, published_rows(files, batches), published_rows(files, damage))
+        found = transactions_of(files, known_rows(files, batches), known_rows(files, damage))
         database.register("found", found.select(_COLUMNS))
         database.execute("CREATE TABLE computed AS FROM found")
-        database.register("stored", rows_of(read, TRANSACTIONS, (*_COLUMNS, "generation"), partitions))
-        database.execute(
-            f"""CREATE TABLE before AS SELECT {", ".join(_COLUMNS)} FROM stored JOIN (
-                  SELECT {_OF_LOGS}, max(transactions_generation) AS generation FROM ledger GROUP BY ALL
-                ) USING ({_OF_LOGS}, generation)"""
-        )
+        database.register("stored", rows_of(read, TRANSACTIONS, _COLUMNS, partitions))
         database.execute(f"CREATE TABLE changed AS {_DIFFERENT_LOGS}")
         changed = set(database.execute(f"SELECT {_OF_LOGS} FROM changed").fetchall())
         query = f"SELECT {', '.join(_COLUMNS)} FROM computed SEMI JOIN changed USING ({_OF_LOGS})"
         rows: pa.Table = database.sql(query).to_arrow_table()
         held = [row[0] for row in database.execute(_HELD_BY_UNCERTAIN).fetchall()]
         (unknown,) = database.execute(_UNKNOWN).fetchone() or (0,)
-        schema = pa.schema([f for f in TRANSACTIONS.arrow_schema() if f.name != "generation"])
-        return Computed(rows.cast(schema), changed, held, unknown)
+        return Computed(rows.cast(TRANSACTIONS.arrow_schema()), changed, held, unknown)
     finally:
         database.close()
 
@@ -116,33 +107,6 @@ def rows_of(
     return rows
 
 
-def published_rows(files: Files, rows: pa.Table) -> pa.Table:
-    """The rows that the ledger names: of its generation, before its decoded_bytes."""
-    file = files.numbers(rows.column("segment"))
-    known = rows.filter(pa.array(file >= 0))
-    of_file = files.rows.select(["generation", "decoded_bytes"]).take(pa.array(file[file >= 0]))
-    is_current = pc.equal(known.column("generation"), of_file.column("generation"))
-    is_before = pc.less(known.column("position"), of_file.column("decoded_bytes"))
-    return known.filter(pc.and_(is_current, is_before))
-
-
-def obsolete(
-    read: Read, partitions: Collection[Partition], ledger_rows: Iterable[LedgerRow]
-) -> Iterator[str]:
-    """Conditions for the rows of some topic-partitions whose generation the ledger does not name.
-
-    ledger_rows: those of the topic-partitions.
-    """
-    valid: dict[Log, int] = {}
-    for row in ledger_rows:
-        valid[row.log] = max(valid.get(row.log, 0), row.transactions_generation)
-    columns = ["topic", "partition", "partition_dir", "generation"]
-    stored = rows_of(read, TRANSACTIONS, columns, partitions).group_by(columns).aggregate([])
-    found = [
-        f"({partition_predicate([(topic, partition)])} AND "
-        f"partition_dir = {sql_literal(folder)} AND generation = {int(generation)})"
-        for topic, partition, folder, generation in (row.values() for row in stored.to_pylist())
-        if valid.get((topic, partition, folder)) != generation
-    ]
-    for begin in range(0, len(found), _LOGS_PER_CONDITION):
-        yield " OR ".join(found[begin : begin + _LOGS_PER_CONDITION])
+def known_rows(files: Files, rows: pa.Table) -> pa.Table:
+    """The rows of segments that the ledger has: anybody may have removed rows from it."""
+    return rows.filter(pa.array(files.numbers(rows.column("segment")) >= 0))

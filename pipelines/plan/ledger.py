@@ -55,8 +55,6 @@ class LedgerRow:
     topic_id: str | None = None
     scope: str | None = None
     left_out: int = 0
-    generation: int = 0
-    transactions_generation: int = 0
     run_id: str = ""
     decoded_at: int = 0
 

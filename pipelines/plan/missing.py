@@ -28,7 +28,6 @@ SEGMENT, START, END, WRONG_BASE = "missing_segment", "missing_start", "missing_e
 COLUMNS = (
     *files.COLUMNS,
     *("length", "first_offset", "records", "batches", "damaged", "offset_regressions", "decoded_bytes"),
-    "generation",
 )
 # Gives offsets.BATCH_COLUMNS of all sound batches of files, and offsets.PLACE_COLUMNS of their damaged ranges
 Read = Callable[[Files], tuple[pa.Table, pa.Table]]

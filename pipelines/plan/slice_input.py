@@ -11,12 +11,12 @@ from pipelines.plan.slices import Slice
 from udfs.spark.protocol import SLICE_SCHEMA
 
 
-def to_arrow(slices: Sequence[Slice], version: int) -> pa.Table:
+def to_arrow(slices: Sequence[Slice]) -> pa.Table:
     """One row per slice, columns of SLICE_SCHEMA; content is null."""
-    return pa.Table.from_pylist([slice_row(s, version) for s in slices], schema=SLICE_SCHEMA)
+    return pa.Table.from_pylist([slice_row(s) for s in slices], schema=SLICE_SCHEMA)
 
 
-def slice_row(slice_: Slice, version: int) -> dict[str, Any]:
+def slice_row(slice_: Slice) -> dict[str, Any]:
     segment = slice_.segment
     continued = segment.was if segment.start > 0 else None
     previous = continued if slice_.start == segment.start else None
@@ -32,7 +32,6 @@ def slice_row(slice_: Slice, version: int) -> dict[str, Any]:
         "modified": segment.modified,
         "log_start_offset": segment.log_start_offset,
         "topic_id": segment.topic_id,
-        "generation": segment.generation(version),
         "start": slice_.start,
         "stop": slice_.stop,
         "exact_start": slice_.exact_start,

@@ -70,10 +70,6 @@ class Segment:
     def planned_bytes(self) -> int:
         return self.length - self.start
 
-    def generation(self, version: int) -> int:
-        """The generation of the rows that a run of this version writes."""
-        return self.was.generation if self.action is Action.GO_ON and self.was else version
-
 
 @dataclass(frozen=True)
 class Slice:

@@ -246,14 +246,13 @@ def _results(database: duckdb.DuckDBPyConnection, checks: Collection[Check]) -> 
 
 def _worst(database: duckdb.DuckDBPyConnection, address: str, row: tuple[Any, ...]) -> Worst:
     topic, partition, segment, damaged, ranges, position, size, reason, detail, *place, crc = row
-    generation, log, file = place
+    log, file = place
     (around,) = _query(database, "neighbours", log=log, file=file, position=position)
     conditions = (
         f"topic = {sql_literal(topic)}",
         f'"partition" = {int(partition)}',
         f"segment = {sql_literal(segment)}",
         f"position = {int(position)}",
-        f"generation = {int(generation)}",
     )
     path = table_path(address, QUARANTINE.name)
     found = read_rows(path, QUARANTINE.arrow_schema(), ["content"], " AND ".join(conditions))

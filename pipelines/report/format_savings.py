@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from pipelines.command.errors import UserError
@@ -22,6 +23,7 @@ from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.settings import CostSettings
 from pipelines.lake.address import open_lake, table_path
 from pipelines.lake.create import add_rows
+from pipelines.lake.published import published_tables
 from pipelines.report.measure import Compressed, Key, Measured, measure
 from pipelines.source.delta import open_table, read_rows, sql_literal
 from pipelines.source.hadoop import job_scheme
@@ -36,7 +38,7 @@ STORED, CONTROL, V0, V1, V2, V3 = "stored", "control", "v0", "v1", "v2", "v3_pro
 GB = 1_000_000_000
 DAYS_OF_A_MONTH = 30
 _EDITION = 1  # goes up when the same inputs give other rows
-_LEDGER_COLUMNS = ("topic", "partition", "segment", "generation", "decoded_bytes")
+_LEDGER_COLUMNS = ("topic", "partition", "segment", "run_id", "decoded_bytes")
 _LEGACY = {V0: V0_OVERHEAD, V1: V1_OVERHEAD}
 
 
@@ -97,7 +99,8 @@ def run(on_demand: SparkOnDemand, settings: CostSettings) -> Report:
     Raises a UserError if there is no lake, or nothing in it to report on.
     """
     address = open_lake(settings.require_lake(), job_scheme(on_demand))
-    ledger = _ledger(address, settings)
+    tables = published_tables(address)
+    ledger = _ledger(tables[SEGMENTS.name], settings)
     if not ledger.num_rows:
         raise UserError(
             f"no segments to report on in {settings.lake}: decode some in full, or change --topics"
@@ -108,7 +111,8 @@ def run(on_demand: SparkOnDemand, settings: CostSettings) -> Report:
         return Report(address, latest.column("run_id")[0].as_py(), False, latest)
     began, run_id = datetime.now(UTC), uuid.uuid4().hex
     levels = parse_levels(settings.codec_levels)
-    found = measure(on_demand.checked_spark, address, ledger, settings.sample_batches, levels)
+    versions = {name: table.version() for name, table in tables.items()}
+    found = measure(on_demand.checked_spark, address, versions, ledger, settings.sample_batches, levels)
     if not found:
         raise UserError(f"no sound batches to report on in {settings.lake}")
     prices = Prices(settings.price_per_gb_month, settings.replication_factor, settings.retention_days)
@@ -119,10 +123,9 @@ def run(on_demand: SparkOnDemand, settings: CostSettings) -> Report:
     return Report(address, run_id, True, table)
 
 
-def _ledger(address: str, settings: CostSettings) -> pa.Table:
+def _ledger(segments: DeltaTable, settings: CostSettings) -> pa.Table:
     """The wanted rows of ``segments``, in order; only with all its records can a segment be measured."""
-    path = table_path(address, SEGMENTS.name)
-    rows = read_rows(path, SEGMENTS.arrow_schema(), _LEDGER_COLUMNS, "left_out = 0").sort_by("segment")
+    rows = read_rows(segments, SEGMENTS.arrow_schema(), _LEDGER_COLUMNS, "left_out = 0").sort_by("segment")
     wanted = TopicFilter(settings.topics, settings.exclude_topics)
     return rows.filter(pa.array([wanted(topic) for topic in rows.column("topic").to_pylist()], pa.bool_()))
 

@@ -1,4 +1,4 @@
--- What the checks read: the published rows of a lake, with numbers for logs and segments in place of long names.
+-- What the checks read: the rows of a lake, with numbers for logs and segments in place of long names.
 -- Tables: segments, batches, quarantine, transactions (Arrow). Offsets and timestamps are of any size in a damaged
 -- header: HUGEINT, so that a difference of two does not overflow.
 
@@ -15,18 +15,16 @@ SELECT topic, partition, partition_dir, sum(length) AS bytes, count(*) FILTER (l
 FROM segments GROUP BY ALL;
 
 CREATE TABLE log_batches AS
-SELECT s.log, s.file, s.stretch, b.* EXCLUDE (topic, partition, segment, generation, base_offset, last_offset,
+SELECT s.log, s.file, s.stretch, b.* EXCLUDE (topic, partition, segment, base_offset, last_offset,
     base_timestamp_ms, max_timestamp_ms),
   CAST(b.base_offset AS HUGEINT) AS base_offset, CAST(b.last_offset AS HUGEINT) AS last_offset,
   CAST(b.base_timestamp_ms AS HUGEINT) AS base_timestamp_ms,
   CAST(b.max_timestamp_ms AS HUGEINT) AS max_timestamp_ms
-FROM batches b JOIN log_segments s USING (topic, partition, segment, generation)
-WHERE b.position < s.decoded_bytes;
+FROM batches b JOIN log_segments s USING (topic, partition, segment);
 
 CREATE TABLE log_damage AS
-SELECT s.log, s.file, s.stretch, q.* EXCLUDE (topic, partition, segment, generation)
-FROM quarantine q JOIN log_segments s USING (topic, partition, segment, generation)
-WHERE q.position < s.decoded_bytes;
+SELECT s.log, s.file, s.stretch, q.* EXCLUDE (topic, partition, segment)
+FROM quarantine q JOIN log_segments s USING (topic, partition, segment);
 
 -- Sound batches with what their neighbours in the log say. damages: damaged ranges before the batch, so that two
 -- batches with the same number have no damage between them. file numbers rise with file_base_offset in a log

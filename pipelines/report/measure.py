@@ -1,13 +1,12 @@
 """What the data batches of a lake take in each format: sums by topic, partition and magic, computed by Spark.
 
-Only what the ledger publishes counts, as in the views: rows of its generation, before its decoded_bytes, of
-batches with status ok or suspect. ``records`` is read twice: once for lengths, offsets and timestamps
-of all records, once for whole records of the sampled batches.
+Only batches with status ok or suspect count, of segments that the ledger given has. ``records`` is read
+twice: once for lengths, offsets and timestamps of all records, once for whole records of the sampled batches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -68,11 +67,11 @@ _HEADER = f"total + {_sized_sql('header.key')} + {_sized_sql('header.value')}"
 _CONTENT = f"""{_sized_sql("r.key")} + {_sized_sql("r.value")}
   + coalesce(aggregate(r.headers, CAST(({varint_sql("size(r.headers)")}) AS BIGINT),
       (total, header) -> {_HEADER}), 1)"""
-_PUBLISHED = """JOIN {{ledger}} s ON s.topic = {0}.topic AND s.partition = {0}.partition
-  AND s.segment = {0}.segment AND s.generation = {0}.generation AND {0}.{1} < s.decoded_bytes"""
+_OF_WHOLE = """JOIN {{ledger}} s ON s.topic = {0}.topic AND s.partition = {0}.partition
+  AND s.segment = {0}.segment"""
 
 _SOUND_BATCHES = f"""SELECT /*+ BROADCAST(s) */ b.*
-FROM {{batches}} b {_PUBLISHED.format("b", "position")}
+FROM {{batches}} b {_OF_WHOLE.format("b")}
 WHERE b.status IN ('ok', 'suspect')"""
 
 _STORED = f"""SELECT topic, partition, magic, is_control,
@@ -86,12 +85,12 @@ FROM {{sound}} GROUP BY ALL"""
 
 _SIZED = f"""SELECT /*+ BROADCAST(s) */ s.number AS segment, r.magic, r.batch_position, r.offset,
   r.timestamp_ms, {_CONTENT} AS content, r.size_bytes
-FROM {{records}} r {_PUBLISHED.format("r", "batch_position")}
+FROM {{records}} r {_OF_WHOLE.format("r")}
 WHERE NOT r.is_control"""
 
 # Evenly spread: of n batches the k-th is taken where k * size / n passes a whole number
-_SAMPLE = """SELECT topic, partition, segment, generation, position FROM (
-  SELECT topic, partition, segment, generation, position,
+_SAMPLE = """SELECT topic, partition, segment, position FROM (
+  SELECT topic, partition, segment, position,
     count(*) OVER (PARTITION BY topic, partition, magic) AS n,
     row_number() OVER (PARTITION BY topic, partition, magic ORDER BY segment, position) AS k
   FROM {sound} WHERE record_count > 0 AND NOT is_control)
@@ -101,7 +100,7 @@ _SAMPLED = f"""SELECT * FROM (
   SELECT /*+ BROADCAST(s) */ {", ".join(f"r.{name}" for name in SAMPLED_COLUMNS)},
     row_number() OVER (w) AS record, sum(r.size_bytes) OVER (w) - r.size_bytes AS bytes_before
   FROM {{records}} r JOIN {{sample}} s ON s.topic = r.topic AND s.partition = r.partition
-    AND s.segment = r.segment AND s.generation = r.generation AND s.position = r.batch_position
+    AND s.segment = r.segment AND s.position = r.batch_position
   WHERE r.size_bytes <= {_MOST_BYTES}
   WINDOW w AS (PARTITION BY r.segment, r.batch_position ORDER BY r.offset ROWS UNBOUNDED PRECEDING))
 WHERE record <= {_MOST_RECORDS} AND bytes_before < {_MOST_BYTES}"""
@@ -143,13 +142,21 @@ class Measured:
 
 
 def measure(
-    spark: SparkSession, address: str, ledger: pa.Table, sample_batches: int, levels: Sequence[CodecLevel]
+    spark: SparkSession,
+    address: str,
+    versions: Mapping[str, int],
+    ledger: pa.Table,
+    sample_batches: int,
+    levels: Sequence[CodecLevel],
 ) -> dict[Key, Measured]:
-    """By topic, partition and magic. ledger: the columns of ``segments`` that _PUBLISHED names."""
+    """By topic, partition and magic. versions: of the tables. ledger: columns of ``segments``."""
     numbered = ledger.append_column("number", pa.array(range(ledger.num_rows), pa.int32()))
     published = spark.createDataFrame(numbered)
-    records = _table(spark, address, RECORDS.name)
-    batches = _table(spark, address, BATCHES.name)
+    open_to_spark(spark, address)
+    records, batches = (
+        spark.read.format("delta").option("versionAsOf", versions[name]).load(table_path(address, name))
+        for name in (RECORDS.name, BATCHES.name)
+    )
     sound = spark.sql(_SOUND_BATCHES, batches=batches, ledger=published)
     found = _stored(spark, sound)
     with configured(spark, _ARROW):
@@ -197,11 +204,6 @@ def _recompressed(
     compressed = ordered.mapInArrow(recompress(levels), COMPRESSED_DDL)
     keys = [name for name in compressed.columns if name not in sums]
     return compressed.groupBy(*keys).agg(*(F.sum(name).alias(name) for name in sums))
-
-
-def _table(spark: SparkSession, address: str, name: str) -> DataFrame:
-    open_to_spark(spark, address)
-    return spark.read.format("delta").load(table_path(address, name))
 
 
 def _stored(spark: SparkSession, sound: DataFrame) -> dict[Key, Measured]:

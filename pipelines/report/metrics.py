@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import duckdb
 import pyarrow as pa
 
-from pipelines.lake.address import table_path
+from pipelines.lake.published import published_tables
 from pipelines.report.check import AGGREGATES, TOPIC, Check
 from pipelines.source.delta import read_rows
 from pipelines.sql.database import macros
@@ -28,7 +28,7 @@ _COLUMNS = {
     SEGMENTS: (
         *("topic", "partition", "partition_dir", "segment", "file_base_offset", "length", "modified"),
         *("decoded_bytes", "records", "tail", "tail_bytes", "end_offset", "log_start_offset"),
-        *("left_out", "generation", "transactions_generation"),
+        "left_out",
     ),
     BATCHES: (
         *("topic", "partition", "magic", "segment", "position", "size_bytes", "base_offset", "last_offset"),
@@ -36,11 +36,10 @@ _COLUMNS = {
         *("leader_epoch", "producer_id", "producer_epoch", "base_sequence", "last_sequence", "is_control"),
         *("crc_stored", "crc_computed", "crc_ok", "payload_bytes", "uncompressed_bytes", "header_bytes"),
         *("is_transactional", "control_type", "timestampType"),
-        *("status", "error", "generation"),
+        *("status", "error"),
     ),
     QUARANTINE: (
         *("topic", "partition", "segment", "position", "size_bytes", "reason", "detail", "next_position"),
-        "generation",
     ),
     TRANSACTIONS: (
         *(
@@ -52,7 +51,7 @@ _COLUMNS = {
             "first_offset",
             "last_offset",
         ),
-        *("records", "outcome", "outcome_uncertain", "holds_last_stable_offset", "generation"),
+        *("records", "outcome", "outcome_uncertain", "holds_last_stable_offset"),
     ),
 }
 _VIEWS = "batch_times transaction_ages sound_batches offset_gaps sequence_steps"
@@ -106,8 +105,9 @@ def opened(address: str, threads: int | None = None) -> Iterator[duckdb.DuckDBPy
 
 def _load(database: duckdb.DuckDBPyConnection, address: str) -> None:
     database.execute("SET TimeZone = 'UTC'")
+    tables = published_tables(address)
     for table, columns in _COLUMNS.items():
-        rows = read_rows(table_path(address, table.name), table.arrow_schema(), columns)
+        rows = read_rows(tables[table.name], table.arrow_schema(), columns)
         database.register(table.name, rows)
     _create_views(database)
     database.execute(resources.files("pipelines.report").joinpath("logs.sql").read_text())

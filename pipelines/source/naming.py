@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from udfs.format.hive import MAX_NAME_BYTES, NULL, longest_name
+
 SEGMENT_SUFFIX = ".log"
 
 # Reasons to skip a folder or a file. A broker leaves folders of the first three kinds behind.
@@ -32,7 +34,7 @@ UNREADABLE = "file can't be read"
 UNREADABLE_FOLDER = "folder can't be read"
 
 # A legal topic name, which Spark's writer reads as null in the path of a data file
-NULL_TOPIC = "__HIVE_DEFAULT_PARTITION__"
+NULL_TOPIC = NULL
 NULL_TO_SPARK = "topic name that Spark writes as null (decode it with --sink arrow)"
 
 _PARTITION_FOLDER = re.compile(r"(?s)(.+)-([0-9]+)")
@@ -42,9 +44,6 @@ _FILE_LEFT_BEHIND = re.compile(r"[0-9]{20}(\.log\.(?:swap|cleaned|deleted))")
 _SWAP_NAME = re.compile(r"[0-9]{20}\.log\.swap")
 _CLEANED_NAME = re.compile(r"[0-9]{20}\..*\.cleaned")
 _MAX_PARTITION, _MAX_OFFSET = 2**31 - 1, 2**63 - 1
-_MAX_NAME_BYTES = 255
-# Characters that the partition folders of Hive and Delta escape as %XX
-_HIVE_ESCAPED = re.compile("[\x00-\x1f\"#%'*/:=?\\\\\x7f{\\[\\]^]")
 
 
 class PartitionFolder(NamedTuple):
@@ -70,7 +69,7 @@ def parse_folder(path: str) -> PartitionFolder | str:
     topic, partition = match.group(1), int(match.group(2))
     if partition > _MAX_PARTITION:
         return PARTITION_TOO_BIG
-    if len(f"topic={topic}".encode()) + 2 * len(_HIVE_ESCAPED.findall(topic)) > _MAX_NAME_BYTES:
+    if longest_name("topic", topic) > MAX_NAME_BYTES:
         return TOPIC_TOO_LONG
     return PartitionFolder(topic, partition)
 

@@ -8,17 +8,23 @@ WITH held AS (
   SELECT * FROM undelivered_offsets WHERE slot_bits = 8
 ), long AS (
   SELECT * FROM undelivered_offsets WHERE slot_bits = 20
+), endless AS (
+  SELECT * FROM undelivered_offsets WHERE slot_bits = 62
 )
-SELECT /*+ BROADCAST(s), BROADCAST(short), BROADCAST(long), BROADCAST(held) */ r.*
+SELECT /*+ BROADCAST(short), BROADCAST(long), BROADCAST(endless), BROADCAST(held) */ r.*
 FROM records r
-JOIN segments s ON s.topic = r.topic AND s.partition = r.partition AND s.segment = r.segment
-  AND s.generation = r.generation AND r.batch_position < s.decoded_bytes
 ANTI JOIN short ON short.topic = r.topic AND short.partition = r.partition
-  AND short.partition_dir = s.partition_dir AND short.producer_id = r.producer_id AND r.is_transactional
-  AND short.slot = shiftright(r.offset, 8) AND r.offset BETWEEN short.first_offset AND short.last_offset
+  AND short.partition_dir = substring(r.segment, 1, length(r.segment) - 25) AND short.producer_id = r.producer_id
+  AND r.is_transactional AND short.slot = shiftright(r.offset, 8)
+  AND r.offset BETWEEN short.first_offset AND short.last_offset
 ANTI JOIN long ON long.topic = r.topic AND long.partition = r.partition
-  AND long.partition_dir = s.partition_dir AND long.producer_id = r.producer_id AND r.is_transactional
-  AND long.slot = shiftright(r.offset, 20) AND r.offset BETWEEN long.first_offset AND long.last_offset
+  AND long.partition_dir = substring(r.segment, 1, length(r.segment) - 25) AND long.producer_id = r.producer_id
+  AND r.is_transactional AND long.slot = shiftright(r.offset, 20)
+  AND r.offset BETWEEN long.first_offset AND long.last_offset
+ANTI JOIN endless ON endless.topic = r.topic AND endless.partition = r.partition
+  AND endless.partition_dir = substring(r.segment, 1, length(r.segment) - 25) AND endless.producer_id = r.producer_id
+  AND r.is_transactional AND endless.slot = shiftright(r.offset, 62)
+  AND r.offset BETWEEN endless.first_offset AND endless.last_offset
 ANTI JOIN held ON held.topic = r.topic AND held.partition = r.partition
-  AND held.partition_dir = s.partition_dir AND r.offset >= held.last_stable_offset
+  AND held.partition_dir = substring(r.segment, 1, length(r.segment) - 25) AND r.offset >= held.last_stable_offset
 WHERE NOT r.is_control

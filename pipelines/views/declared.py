@@ -100,10 +100,12 @@ def _read(name: str, text: str, in_session_only: bool) -> View:
     comment: list[str] = []
     parameters: list[Parameter] = []
     columns: list[Column] = []
+    columns_of: tuple[Column, ...] = ()
     part = ""
     for line in (line.removeprefix("--").removeprefix(" ") for line in lines[:head]):
         if (of := _COLUMNS_OF.fullmatch(line)) is not None:
-            columns += _COLUMNS[of[1]]
+            columns_of = _COLUMNS[of[1]]
+            columns += columns_of
             part = "Columns:"
         elif line in ("Parameters:", "Columns:"):
             part = line
@@ -114,6 +116,9 @@ def _read(name: str, text: str, in_session_only: bool) -> View:
         else:
             comment.append(line)
     select = "\n".join(lines[head:])
+    if columns_of:  # columns that somebody added to a table are the table's, not the view's
+        listed = ", ".join(f"{{0}}.{column.name}" for column in columns_of)
+        select = re.sub(r"\b(\w+)\.\*(?! EXCEPT)", lambda found: listed.format(found[1]), select)
     return View(name, " ".join(comment), tuple(parameters), tuple(columns), select, in_session_only)
 
 

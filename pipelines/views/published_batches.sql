@@ -1,8 +1,7 @@
--- The rows of `batches` that the ledger names, with the folder of their log: what a run is committing, or left
--- behind when it was killed, is not among them
+-- The rows of `batches` with the folder of their log and the offset in their file's name
 -- Columns: those of batches, then
 --   partition_dir string: Canonical URI of the partition folder
 --   file_base_offset bigint: Base offset in the segment's file name
-SELECT b.*, s.partition_dir, s.file_base_offset
-FROM batches b JOIN segments s ON s.topic = b.topic AND s.partition = b.partition AND s.segment = b.segment
-  AND s.generation = b.generation AND b.position < s.decoded_bytes
+SELECT b.*, substring(b.segment, 1, length(b.segment) - 25) AS partition_dir,
+  CAST(substring(b.segment, length(b.segment) - 23, 20) AS BIGINT) AS file_base_offset
+FROM batches b

@@ -1,7 +1,7 @@
--- The rows of `quarantine` that the ledger names, with the folder of their log
+-- The rows of `quarantine` with the folder of their log and the offset in their file's name
 -- Columns: those of quarantine, then
 --   partition_dir string: Canonical URI of the partition folder
 --   file_base_offset bigint: Base offset in the segment's file name
-SELECT q.*, s.partition_dir, s.file_base_offset
-FROM quarantine q JOIN segments s ON s.topic = q.topic AND s.partition = q.partition AND s.segment = q.segment
-  AND s.generation = q.generation AND q.position < s.decoded_bytes
+SELECT q.*, substring(q.segment, 1, length(q.segment) - 25) AS partition_dir,
+  CAST(substring(q.segment, length(q.segment) - 23, 20) AS BIGINT) AS file_base_offset
+FROM quarantine q

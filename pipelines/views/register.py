@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 
 from pipelines.functions.internal_topics import register_internal_topics
 from pipelines.functions.register import register_functions
-from pipelines.lake.address import open_lake, sql_name, sql_table, tables_of
+from pipelines.lake.address import open_lake, sql_name, sql_table
+from pipelines.lake.published import published_versions
 from pipelines.source.hadoop import default_scheme, open_to_spark
 from pipelines.views.declared import SESSION_VIEWS, VIEWS, needed_names
 from udfs.format.report_tables import READ_BY_VIEWS, REPORT_TABLES
@@ -46,23 +47,26 @@ def _no_rows(columns: Iterable[Column]) -> str:
     return f"SELECT {nulls} WHERE false"
 
 
-def register(spark: SparkSession, lake: str, statement: str = "") -> None:
+def register(spark: SparkSession, lake: str, statement: str = "", at: str | None = None) -> None:
     """Creates temporary views of a lake's tables and views in a session, and the functions.
 
-    statement: the tables, views and functions that it names are enough, as each one costs time; "" for all.
+    They show one published state of the lake (``published_versions``) until it is registered again. at: the
+    id of a run or a time, for an earlier state. statement: the tables, views and functions that it names are
+    enough, as each one costs time; "" for all.
     """
     address = open_lake(lake, default_scheme(spark))
     open_to_spark(spark, address)
-    tables = {table.name for table in tables_of(address)}
+    tables = published_versions(address, at)
     for report in REPORT_TABLES:
         if report.name not in tables:
             spark.catalog.dropTempView(report.name)  # another lake's, which the session had before
-    needed = needed_names(statement, tables | {table.name for table in READ_BY_VIEWS})
+    needed = needed_names(statement, {*tables, *(table.name for table in READ_BY_VIEWS)})
     views = [view for view in SESSION_VIEWS if view.name in needed]
-    for name in sorted(tables & needed):
-        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM {sql_table(address, name)}")
+    for name in sorted(tables.keys() & needed):
+        version = f"{sql_table(address, name)} VERSION AS OF {tables[name]}"
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM {version}")
     for table in READ_BY_VIEWS:
-        if table.name in needed - tables:
+        if table.name in needed - tables.keys():
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {table.name} AS {_no_rows(table.columns)}")
     text = "\n".join([statement, *(view.select for view in views)]) if statement else ""
     register_functions(spark, text)

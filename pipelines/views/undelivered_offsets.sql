@@ -9,14 +9,19 @@
 --   first_offset bigint: First offset of the transaction's data
 --   last_offset bigint: Offset of its marker; of its last data where the marker was never seen
 --   outcome string: aborted; open for an outcome that can't be known
---   slot_bits int: 8 for ranges of up to 1,024 offsets, else 20: a slot holds 2 to that power offsets
+--   slot_bits int: 8 for ranges of about 1,000 offsets at most, 20 of 2^30, else 62: a slot holds 2 to that power offsets
 --   slot bigint: Number of the slot: offset / 2^slot_bits
+WITH ranges AS (
+  SELECT topic, partition, partition_dir, producer_id, first_offset, outcome,
+    coalesce(marker_offset, last_offset) AS last_offset
+  FROM current_transactions
+  WHERE first_offset IS NOT NULL AND outcome <> 'committed' AND NOT holds_last_stable_offset
+)
 SELECT topic, partition, partition_dir, producer_id, first_offset, last_offset, outcome, slot_bits,
   explode(sequence(shiftright(first_offset, slot_bits), shiftright(last_offset, slot_bits))) AS slot
 FROM (
-  SELECT topic, partition, partition_dir, producer_id, first_offset, outcome,
-    coalesce(marker_offset, last_offset) AS last_offset,
-    CASE WHEN coalesce(marker_offset, last_offset) - first_offset < 1024 THEN 8 ELSE 20 END AS slot_bits
-  FROM current_transactions
-  WHERE first_offset IS NOT NULL AND outcome <> 'committed' AND NOT holds_last_stable_offset
+  -- numbers of slots are subtracted, as the difference of two offsets may be past a bigint
+  SELECT *, CASE WHEN shiftright(last_offset, 8) - shiftright(first_offset, 8) <= 4 THEN 8
+    WHEN shiftright(last_offset, 20) - shiftright(first_offset, 20) <= 1024 THEN 20 ELSE 62 END AS slot_bits
+  FROM ranges WHERE first_offset <= last_offset
 )

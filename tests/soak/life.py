@@ -31,7 +31,7 @@ from tests.soak import look
 from tests.soak.changes import DISKS, KINDS, Changes
 from tests.soak.policy import How, Tables
 from tests.soak.world import Listed, World
-from tests.support.dying import ARROW_POINTS, SPARK_POINTS, DiedError, arrange
+from tests.support.dying import POINTS, SPARK_POINTS, DiedError, arrange
 from tests.support.logs import TABLES
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Life:
         job = self.draw.choice(["decode"] * 4 + ["ingest"] + ["from raw"] * bool(self.raw.known))
         more: dict[str, Any] = self.draw.choice([{}, {}, {"redecode": "/disk-1/"}, {"verify_content": True}])
         settings = self._settings(job, **(more if job == "decode" else {}))
-        points = SPARK_POINTS if settings.get("sink") == "spark" else ARROW_POINTS
+        points = SPARK_POINTS if settings.get("sink") == "spark" else POINTS
         point = self.draw.choice(sorted(points))
         self._note(f"{job} {_shown(settings)} dies {point}")
         before, raw_before = self.decoded, self.raw

@@ -12,6 +12,7 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from pipelines.lake.published import published_tables
 from tests.soak.decoded import BATCH, DAMAGE, LEDGER, RECORD, Row, committed, pick, rows_of, transactions
 from tests.soak.policy import Known, Tables
 from tests.support.logs import TABLES
@@ -19,7 +20,7 @@ from tests.support.logs import TABLES
 Log = tuple[str, int, str]
 
 _ROWS = {"records": RECORD, "batches": BATCH, "quarantine": DAMAGE}
-_PLACES = {"records": "batch_position", "batches": "position", "quarantine": "position"}
+
 _TRANSACTION = (
     "producer_id",
     "producer_epoch",
@@ -46,36 +47,24 @@ class Held:
 
 
 def read(lake: Path) -> Held:
-    tables = {name: DeltaTable(str(lake / name)).to_pyarrow_table() for name in TABLES[:5]}
+    opened = published_tables(str(lake))
+    tables = {name: opened[name].to_pyarrow_table() for name in TABLES[:5]}
     ledger = {row["segment"]: row for row in tables["segments"].to_pylist()}
     left: dict[str, int] = {}
     rows: dict[str, dict[str, list[Row]]] = {}
     for name, columns in _ROWS.items():
         by_segment: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        for row in tables[name].select([*columns, "segment", "generation"]).to_pylist():
-            own, place = ledger.get(row["segment"]), row[_PLACES[name]]
-            if own is not None and own["generation"] == row["generation"] and place < own["decoded_bytes"]:
-                by_segment[row["segment"]].append(row)
+        for row in tables[name].select([*columns, "segment"]).to_pylist():
+            by_segment[row["segment"]].append(row)
         rows[name] = {segment: pick(own, columns) for segment, own in by_segment.items()}
-        left[name] = tables[name].num_rows - sum(map(len, rows[name].values()))
-    counted = _transactions(tables["transactions"], ledger)
-    left["transactions"] = tables["transactions"].num_rows - sum(map(len, counted.values()))
+        left[name] = sum(len(own) for segment, own in by_segment.items() if segment not in ledger)
+    found: dict[Log, list[dict[str, Any]]] = defaultdict(list)
+    for row in tables["transactions"].to_pylist():
+        found[row["topic"], row["partition"], row["partition_dir"]].append(row)
+    transactions = {log: pick(own, _TRANSACTION) for log, own in found.items()}
     if len(ledger) != tables["segments"].num_rows:
         left["segments"] = tables["segments"].num_rows - len(ledger)
-    return Held(ledger, rows, counted, _committed(tables), left)
-
-
-def _transactions(table: pa.Table, ledger: dict[str, dict[str, Any]]) -> dict[Log, list[Row]]:
-    counts: dict[Log, int] = {}
-    for row in ledger.values():
-        log = row["topic"], row["partition"], row["partition_dir"]
-        counts[log] = max(counts.get(log, 0), row["transactions_generation"])
-    found: dict[Log, list[dict[str, Any]]] = defaultdict(list)
-    for row in table.to_pylist():
-        log = row["topic"], row["partition"], row["partition_dir"]
-        if counts.get(log) == row["generation"]:
-            found[log].append(row)
-    return {log: pick(own, _TRANSACTION) for log, own in found.items()}
+    return Held(ledger, rows, transactions, _committed(tables), left)
 
 
 _SHIFT = "shiftright(value, bits) AS value >> bits"

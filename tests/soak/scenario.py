@@ -27,7 +27,7 @@ _KEYS = (
     "marker_offset",
 )
 # What names a run, or counts the bounded runs of a job
-_OF_A_RUN = ("run_id", "decoded_at", "generation", "transactions_generation")
+_OF_A_RUN = ("run_id", "decoded_at")
 # Slices small enough that a segment has several
 ARGUMENTS = ("--slice-bytes", "2097152")
 # As many segments a run as make several runs of one job

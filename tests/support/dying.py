@@ -22,24 +22,15 @@ POINTS: dict[str, tuple[Any, str, int, str]] = {
     "after the stage": (Decoder, "_decode", 1, "after"),
     "before the intent": (Intents, "write", 1, "before"),
     "after the intent": (Intents, "write", 1, "after"),
-    "before transactions": (LakeWriter, "_append_transactions", 1, "before"),
-    "before the ledger": (LakeWriter, "_update_ledger", 1, "before"),
-    "after the ledger": (LakeWriter, "_update_ledger", 1, "after"),
-    "old records deleted": (LakeWriter, "_delete", 1, "after"),
-    "old batches deleted": (LakeWriter, "_delete", 2, "after"),
+    "records added": (LakeWriter, "replace_rows", 1, "after"),
+    "batches added": (LakeWriter, "replace_rows", 2, "after"),
+    "quarantine added": (LakeWriter, "replace_rows", 3, "after"),
+    "transactions added": (LakeWriter, "replace_logs", 1, "after"),
+    "before the ledger": (LakeWriter, "replace_ledger", 1, "before"),
+    "after the ledger": (LakeWriter, "replace_ledger", 1, "after"),
     "before the intent goes": (Intents, "remove", 1, "before"),
 }
-ARROW_POINTS = POINTS | {
-    "records added": (LakeWriter, "_add_files", 1, "after"),
-    "batches added": (LakeWriter, "_add_files", 2, "after"),
-    "quarantine added": (LakeWriter, "_add_files", 3, "after"),
-}
-SPARK_POINTS = POINTS | {
-    "before records": (LakeWriter, "_append", 1, "before"),
-    "records written": (LakeWriter, "_append", 1, "after"),
-    "batches added": (LakeWriter, "_append", 2, "after"),
-    "quarantine added": (LakeWriter, "_append", 3, "after"),
-}
+SPARK_POINTS = POINTS | {"files written": (LakeWriter, "commit", 1, "before")}
 
 
 class DiedError(BaseException):
@@ -68,7 +59,7 @@ def arrange(point: tuple[Any, str, int, str], die: Callable[[], Any], setattr_: 
 def main() -> int:
     from pipelines import decode_batches
 
-    arrange((ARROW_POINTS | SPARK_POINTS)[sys.argv[1]], lambda: os.kill(os.getpid(), signal.SIGKILL), setattr)
+    arrange(SPARK_POINTS[sys.argv[1]], lambda: os.kill(os.getpid(), signal.SIGKILL), setattr)
     return decode_batches.main(sys.argv[2:])
 
 

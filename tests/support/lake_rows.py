@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from pipelines.lake.address import table_path
+from pipelines.lake.published import DECODE_APP, mark
 from pipelines.lake.transactions import Read
 from pipelines.source.delta import read_rows
 from udfs.format.schema import TABLES
@@ -24,15 +24,10 @@ def insert(lake: str, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
 
 def add_unpublished(lake: str) -> None:
     """Adds rows that no view may show: those of a run that is committing, or of one that was killed."""
+    said = CommitProperties(custom_metadata=mark("a run", DECODE_APP, 1 << 40))
     for table in ("records", "batches", "quarantine", "transactions"):
         rows = DeltaTable(table_path(lake, table)).to_pyarrow_table()
-        others = {"generation": pc.add(rows["generation"], 1)}
-        if table != "transactions":
-            others["batch_position" if table == "records" else "position"] = pa.repeat(10**9, len(rows))
-            others["segment"] = pa.repeat("file:///elsewhere/t-0/0.log", len(rows))
-        for name, values in others.items():
-            changed = rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), values)
-            write_deltalake(table_path(lake, table), changed, mode="append")
+        write_deltalake(table_path(lake, table), rows, mode="append", commit_properties=said)
 
 
 def reader(lake: str) -> Read:

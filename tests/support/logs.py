@@ -18,8 +18,6 @@ _OF_A_RUN = {
     "run_id",
     "decoded_at",
     "landed_at",
-    "generation",
-    "transactions_generation",
     "log_start_offset",
 }
 

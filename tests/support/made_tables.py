@@ -37,8 +37,6 @@ def _segment_row(log: Log, segment: Segment) -> dict[str, Any]:
         "ends_in_damage": bool(is_decoded and segment.batches and not segment.batches[-1].is_sound),
         "log_start_offset": segment.log_start_offset,
         "left_out": segment.left_out,
-        "generation": 1,
-        "transactions_generation": 1,
         "run_id": "run",
     }
 
@@ -77,7 +75,6 @@ def _batch_row(log: Log, segment: Segment, position: int, one: LogBatch) -> dict
         "uncompressed_bytes": 100,
         "header_bytes": 0,
         "status": one.status,
-        "generation": 1,
     }
 
 
@@ -106,7 +103,6 @@ def _quarantine(log: Log, segment: Segment) -> Iterable[dict[str, Any]]:
                 "detail": "made",
                 "content": one.encode(),
                 "next_position": (at + 1) * SIZE,
-                "generation": 1,
                 "run_id": "run",
             }
 

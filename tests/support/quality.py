@@ -22,7 +22,6 @@ from udfs.format.schema import TRANSACTIONS
 
 NOW = 1_700_000_000_000  # ms: the base timestamp of batches that tests make
 LATER = NOW + 86_400_000
-GENERATION = 1
 
 
 def add_log(
@@ -47,7 +46,6 @@ def add_log(
             "topic": topic,
             "partition": partition,
             "segment": name,
-            "generation": GENERATION,
         }
         decoded = fast.decode(data, has_successor=base != max(segments))
         insert(lake, "batches", [row | of_segment for row in decoded.batches])
@@ -67,7 +65,6 @@ def add_log(
                 tail_bytes=decoded.tail_bytes,
                 end_offset=ends[-1] if ends else None,
                 log_start_offset=min(segments) if starts is None else starts[base],
-                transactions_generation=GENERATION,
                 **of_segment,
             )
         )
@@ -76,7 +73,7 @@ def add_log(
     found = transactions.compute(
         reader(lake), {(topic, partition)}, table.cast(ledger.SCHEMA)
     ).rows.to_pylist()
-    insert(lake, TRANSACTIONS.name, [row | {"generation": GENERATION} for row in found])
+    insert(lake, TRANSACTIONS.name, found)
 
 
 def measured(lake: str, name: str) -> list[dict[str, Any]]:

@@ -1,9 +1,8 @@
 """Columns -> the data files of the tables, written by the task itself.
 
-One file a group of slices and table (and magic). Until the driver commits them to the table's log the
-files are invisible, so a task that fails or runs twice leaves nothing behind but files for VACUUM.
-The log tells the values of partition columns, so a file lies in no folder ``topic=...``: making one for
-each small file takes time. The 256 folders in their place keep each of them short.
+One file a group of slices and table (and magic), in the Hive folder of its partition
+(``udfs.format.hive``). Until the driver commits them to the table's log the files are invisible to readers of
+Delta, so a task that fails or runs twice leaves nothing behind but files for VACUUM.
 Values are written PLAIN: they seldom repeat, and a dictionary of them costs more than it saves. Offsets,
 timestamps and what is constant in a batch are delta-encoded (measured in docs/performance.md).
 """
@@ -15,7 +14,7 @@ import itertools
 import json
 import os
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from udfs.format.hive import partition_folder
 from udfs.format.schema import Table
 from udfs.source.store import is_object_store, open_store
 
@@ -41,7 +41,6 @@ _DICTIONARY = (
     "partition_dir",
     "run_id",
 )
-_TOLD = ("segment", "generation")  # their bounds are known without a look at the rows
 _FLUSH_BYTES = 32 << 20
 _SMALL_BYTES = 256 << 10  # a file below has no indexes, and numbers in it are not compressed: both cost time
 _KEY = "key"  # looked for by value, and without bounds in Delta's log
@@ -57,7 +56,7 @@ class DataFile:
 
     table: str
     path: str
-    partition_values: dict[str, str]
+    partition_values: dict[str, str | None]
     size: int
     stats: dict[str, Any]
 
@@ -70,10 +69,9 @@ class DataFile:
 
 
 class Origin(NamedTuple):
-    """The segment and the generation of consecutive rows. generation: None for a table without one."""
+    """The segment of consecutive rows."""
 
     segment: str
-    generation: int | None
     rows: int
 
 
@@ -83,18 +81,22 @@ class Codec(NamedTuple):
     compression: str
     level: int | None
 
+    @classmethod
+    def of(cls, compression: str, level: int | None) -> Codec:
+        return cls(compression, _LEVELS.get(compression) if level is None else level)
+
 
 @dataclass
 class _File:
     """One Parquet file being written, with a row group pending; it is made with the first one.
 
     place: its path in the file system. codes: of each pending row, the place of its segment in ``segments``,
-    int32; generations: int64.
+    int32.
     """
 
     table: Table
     path: str
-    partition_values: dict[str, str]
+    partition_values: dict[str, str | None]
     system: fs.FileSystem
     place: str
     codec: Codec
@@ -103,21 +105,14 @@ class _File:
     pending: list[pa.RecordBatch] = field(default_factory=list)
     pending_bytes: int = 0
     codes: list[np.ndarray] = field(default_factory=list)
-    pending_generations: list[np.ndarray] = field(default_factory=list)
     segments: dict[str, int] = field(default_factory=dict)
-    generations: set[int] = field(default_factory=set)
-    rows: int = 0
 
     def write(self, batch: pa.RecordBatch, size: int, origins: Sequence[Origin]) -> None:
         self.pending.append(batch)
         self.pending_bytes += size
-        self.rows += batch.num_rows
-        for segment, generation, rows in origins:
+        for segment, rows in origins:
             code = self.segments.setdefault(segment, len(self.segments))
             self.codes.append(np.full(rows, code, np.int32))
-            if generation is not None:
-                self.generations.add(generation)
-                self.pending_generations.append(np.full(rows, generation, np.int64))
         if self.pending_bytes >= _FLUSH_BYTES:
             self.flush()
 
@@ -129,13 +124,11 @@ class _File:
         columns["segment"] = pa.DictionaryArray.from_arrays(
             pa.array(np.concatenate(self.codes)), pa.array(list(self.segments))
         )
-        if self.pending_generations:
-            columns["generation"] = pa.array(np.concatenate(self.pending_generations))
         writer = self.writer = self.writer or self._open()
         table = pa.Table.from_arrays([columns[name] for name in writer.schema.names], schema=writer.schema)
         writer.write_table(table, row_group_size=table.num_rows)
-        for each in (self.pending, self.codes, self.pending_generations):
-            each.clear()
+        self.pending.clear()
+        self.codes.clear()
         self.pending_bytes = 0
 
     def _open(self) -> pq.ParquetWriter:
@@ -147,7 +140,7 @@ class _File:
             write_page_index=not is_small,
             bloom_filter_options=None if is_small else self._bloom_filter(),
             **_compression(self.table, self.codec, is_small),
-            **_writer_options(self.table),
+            **writer_options(self.table),
         )
 
     def _bloom_filter(self) -> dict[str, Any] | None:
@@ -172,22 +165,21 @@ def flush(path: str) -> None:
 
 
 class Folders:
-    """The folders of a task's data files: one in each table, named at random as Delta names such folders."""
+    """The folders of a task's data files. Each is made once."""
 
     def __init__(self, lake: str) -> None:
         self.system, self._root = open_store(lake)
         self._has_folders = not is_object_store(lake)
-        self._name = uuid.uuid4().hex[:2]
         self._made: set[str] = set()
         self._written: list[str] = []
 
-    def of(self, table: Table) -> str:
-        """The name of the task's folder in a table's folder; makes it where folders are made."""
-        if table.name not in self._made:
-            if self._has_folders:
-                self.system.create_dir(self.path(table, self._name), recursive=True)
-            self._made.add(table.name)
-        return self._name
+    def new_file(self, table: Table, values: Mapping[str, str | None], name: str) -> str:
+        """The path of a new file below a table's folder; makes its folder where folders are made."""
+        folder = f"{table.name}/{partition_folder(values)}"
+        if folder not in self._made and self._has_folders:
+            self.system.create_dir(f"{self._root}/{folder}", recursive=True)
+        self._made.add(folder)
+        return f"{folder.partition('/')[2]}/part-{name}-{uuid.uuid4().hex[:12]}.parquet"
 
     def path(self, table: Table, path: str) -> str:
         """A path below a table's folder, as the file system takes it."""
@@ -205,11 +197,10 @@ class Folders:
         """
         if not isinstance(self.system, fs.LocalFileSystem):
             return
+        above = {"/".join(parts[:n]) for parts in (f.split("/") for f in self._made) for n in range(1, 5)}
         with ThreadPoolExecutor(_FLUSHES) as threads:
             list(threads.map(flush, self._written))
-        for table in self._made:
-            flush(f"{self._root}/{table}/{self._name}")
-            flush(f"{self._root}/{table}")
+            list(threads.map(flush, (f"{self._root}/{folder}" for folder in sorted(above))))
         self._written.clear()
 
 
@@ -219,7 +210,7 @@ class GroupWriter:
     def __init__(self, folders: Folders, name: str, compression: str, level: int | None = None) -> None:
         self._folders = folders
         self._name = name
-        self._codec = Codec(compression, _LEVELS.get(compression) if level is None else level)
+        self._codec = Codec.of(compression, level)
         self._files: dict[tuple[str, str, int, int | None], _File] = {}
 
     def write(
@@ -227,8 +218,8 @@ class GroupWriter:
     ) -> None:
         """Append rows of ``table``.
 
-        origins: of all rows, in their order. batch: the columns of the table but topic, partition, segment
-        and generation; others are left out.
+        origins: of all rows, in their order. batch: the columns of the table but topic, partition and
+        segment; others are left out.
         """
         size, by_magic = batch.get_total_buffer_size(), "magic" in table.partitioned_by
         for begin, end, magic in _runs(batch.column("magic") if by_magic else None, batch.num_rows):
@@ -242,10 +233,10 @@ class GroupWriter:
     def _file(self, table: Table, topic: str, partition: int, magic: int | None) -> _File:
         key = (table.name, topic, partition, magic)
         if key not in self._files:
-            values = {"topic": topic, "partition": str(partition)}
+            values: dict[str, str | None] = {"topic": topic, "partition": str(partition)}
             if magic is not None:
                 values["magic"] = str(magic)
-            path = f"{self._folders.of(table)}/part-{self._name}-{uuid.uuid4().hex[:12]}.parquet"
+            path = self._folders.new_file(table, values, self._name)
             place = self._folders.path(table, path)
             self._files[key] = _File(table, path, values, self._folders.system, place, self._codec)
         return self._files[key]
@@ -260,7 +251,8 @@ class GroupWriter:
         file.writer.close()
         info = file.system.get_file_info(file.place)
         self._folders.add(file.place)
-        return DataFile(file.table.name, file.path, file.partition_values, info.size, _statistics(file))
+        stats = statistics(file.collected, _bounded(file.table), file.segments)
+        return DataFile(file.table.name, file.path, file.partition_values, info.size, stats)
 
     def abandon(self) -> None:
         """Close and remove the files of a group that can't be committed, on a full disk too."""
@@ -276,7 +268,7 @@ class GroupWriter:
 
 
 @cache
-def _writer_options(table: Table) -> dict[str, Any]:
+def writer_options(table: Table) -> dict[str, Any]:
     """Options of pyarrow's Parquet writer that a table's declaration tells."""
     segment = pa.dictionary(pa.int32(), pa.string())
     fields = table.file_schema()
@@ -288,7 +280,7 @@ def _writer_options(table: Table) -> dict[str, Any]:
             for f in fields
             if f.name not in _DICTIONARY and (pa.types.is_integer(f.type) or pa.types.is_timestamp(f.type))
         },
-        "write_statistics": [name for name in table.bounded if name not in _TOLD],
+        "write_statistics": [name for name in table.bounded if name != "segment"],
         "store_schema": False,
     }
 
@@ -297,7 +289,7 @@ def _writer_options(table: Table) -> dict[str, Any]:
 def _leaves(table: Table) -> tuple[pq.ColumnSchema, ...]:
     """The columns of a Parquet file of the table, those of nested ones too, in their order."""
     file = pa.BufferOutputStream()
-    pq.write_table(_writer_options(table)["schema"].empty_table(), file, store_schema=False)
+    pq.write_table(writer_options(table)["schema"].empty_table(), file, store_schema=False)
     schema = pq.read_metadata(pa.BufferReader(file.getvalue())).schema
     return tuple(schema.column(j) for j in range(len(schema)))
 
@@ -314,13 +306,6 @@ def _compression(table: Table, codec: Codec, is_small: bool) -> dict[str, Any]:
         },
         "compression_level": None if codec.level is None else dict.fromkeys(texts, codec.level),
     }
-
-
-@cache
-def _bounded(table: Table) -> tuple[tuple[int, str], ...]:
-    """Which columns of a Parquet file have statistics: places and names."""
-    gathered = _writer_options(table)["write_statistics"]
-    return tuple((j, leaf.path) for j, leaf in enumerate(_leaves(table)) if leaf.path in gathered)
 
 
 def _runs(magic: pa.Array | None, rows: int) -> list[tuple[int, int, int | None]]:
@@ -343,28 +328,42 @@ def _cut(origins: Sequence[Origin], begin: int, end: int) -> list[Origin]:
     ]
 
 
-def _statistics(file: _File) -> dict[str, Any]:
-    """Delta's statistics object from those that the Parquet writer gathered; all bounds are tight."""
+@cache
+def _bounded(table: Table) -> tuple[tuple[int, str], ...]:
+    """Which columns of a Parquet file of this writer have statistics: places and names."""
+    gathered = writer_options(table)["write_statistics"]
+    return tuple((j, leaf.path) for j, leaf in enumerate(_leaves(table)) if leaf.path in gathered)
+
+
+def statistics(
+    written: Sequence[pq.FileMetaData], columns: Iterable[tuple[int, str]], segments: Collection[str] = ()
+) -> dict[str, Any]:
+    """Delta's statistics object from those that a Parquet writer gathered; all bounds are tight.
+
+    columns: place in the file and name of those with bounds. segments: of the rows, where the writer gathered
+    no bounds of them.
+    """
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
     nulls: dict[str, int] = {}
-    groups = [metadata.row_group(i) for metadata in file.collected for i in range(metadata.num_row_groups)]
-    for group, (j, name) in itertools.product(groups, _bounded(file.table)):
+    unknown: set[str] = set()  # other writers may leave bounds out
+    groups = [metadata.row_group(i) for metadata in written for i in range(metadata.num_row_groups)]
+    for group, (j, name) in itertools.product(groups, columns):
         stats = group.column(j).statistics
+        if stats is None or not (stats.has_min_max or stats.null_count == group.num_rows):
+            unknown.add(name)
+            continue
         nulls[name] = nulls.get(name, 0) + stats.null_count
         if stats.has_min_max:
             least, most = stats.min, stats.max
             low[name], high[name] = min(low.get(name, least), least), max(high.get(name, most), most)
-    told: tuple[tuple[str, Collection[Any]], ...]
-    told = (("segment", file.segments), ("generation", file.generations))
-    for name, values in told:
-        if values:
-            low[name], high[name], nulls[name] = min(values), max(values), 0
+    if segments:
+        low["segment"], high["segment"], nulls["segment"] = min(segments), max(segments), 0
     return {
-        "numRecords": file.rows,
-        "minValues": {name: _plain(value) for name, value in low.items()},
-        "maxValues": {name: _plain(value) for name, value in high.items()},
-        "nullCount": nulls,
+        "numRecords": sum(group.num_rows for group in groups),
+        "minValues": {name: _plain(value) for name, value in low.items() if name not in unknown},
+        "maxValues": {name: _plain(value) for name, value in high.items() if name not in unknown},
+        "nullCount": {name: count for name, count in nulls.items() if name not in unknown},
     }
 
 

@@ -88,14 +88,6 @@ def columns(*rows: tuple[Any, ...]) -> tuple[Column, ...]:
     return tuple(Column(*row) for row in rows)
 
 
-_GENERATION = (
-    "generation",
-    "bigint",
-    "Decode generation: the row counts where segments.generation is the same",
-    BOUNDS,
-)
-
-
 RECORDS = Table(
     "records",
     "Every record of every sound batch, control records too",
@@ -130,7 +122,6 @@ RECORDS = Table(
         ("is_control", "boolean", "A control record, not data"),
         ("control_type", "string", "Type of a control record; null for data"),
         ("size_bytes", "int", "Size of the record as Kafka's Record.sizeInBytes() gives it"),
-        _GENERATION,
     ),
 )
 
@@ -184,7 +175,6 @@ BATCHES = Table(
         ("header_bytes", "bigint", "Sum of lengths of header keys and values"),
         ("status", "string", "ok, suspect, corrupt, invalid or unsupported"),
         ("error", "string", "Null for ok; else expected and found, with the position"),
-        _GENERATION,
     ),
 )
 
@@ -209,7 +199,6 @@ QUARANTINE = Table(
         ("content", "binary", "The bytes, up to quarantine_content_bytes"),
         ("next_position", "bigint", "Where decoding went on"),
         ("run_id", "string", "Run that found it"),
-        _GENERATION,
     ),
 )
 
@@ -259,16 +248,6 @@ SEGMENTS = Table(
             "left_out",
             "bigint",
             "Its records outside of scope, which are not in records; -1: nothing of it was decoded",
-        ),
-        (
-            "generation",
-            "bigint",
-            "Decoding that counts: rows of records, batches and quarantine with another number do not",
-        ),
-        (
-            "transactions_generation",
-            "bigint",
-            "The same for the log's rows in transactions; the highest of a partition_dir counts",
         ),
         ("run_id", "string", "Run that wrote the row"),
         ("decoded_at", "timestamp", "When that run began"),
@@ -331,12 +310,6 @@ TRANSACTIONS = Table(
             "holds_last_stable_offset",
             "boolean",
             "Open, and not known to have ended: READ_COMMITTED consumers get nothing from its start on",
-        ),
-        (
-            "generation",
-            "bigint",
-            "Computed generation: the row counts where segments.transactions_generation is the same",
-            BOUNDS,
         ),
     ),
 )

@@ -46,7 +46,7 @@ class TableFunction:
 
 
 # What no value tells: of which segment it is
-_OF_A_SEGMENT = {"topic", "partition", "segment", "generation"}
+_OF_A_SEGMENT = {"topic", "partition", "segment"}
 _IN_THE_VALUE = {
     "position": "Byte where the batch, or the damaged range, starts in the value",
     "batch_position": "Byte where the batch starts in the value; joins to kafka_batches.position",

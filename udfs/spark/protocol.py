@@ -33,7 +33,6 @@ SLICE_SCHEMA = pa.schema(
         ("modified", pa.int64()),
         ("log_start_offset", pa.int64()),
         ("topic_id", pa.string()),
-        ("generation", pa.int64()),
         ("start", pa.int64()),
         ("stop", pa.int64()),
         ("exact_start", pa.bool_()),
@@ -64,6 +63,10 @@ STAGED_SCHEMA = pa.schema(
         pa.field(DAMAGE_ROW, pa.struct(list(QUARANTINE.arrow_schema()))),
     ]
 )
+
+
+# Files to be written again: ``udfs.arrow.rewriting.Rewrite`` as JSON
+REWRITE_SCHEMA = pa.schema([("number", pa.int32()), ("payload", pa.string())])
 
 
 class Problem(StrEnum):
@@ -137,7 +140,14 @@ class TableRead:
 
 
 StageName = Literal[
-    "write_tables", "stage_rows", "read_records", "verify", "land_raw", "read_raw", "check_files"
+    "write_tables",
+    "stage_rows",
+    "read_records",
+    "verify",
+    "land_raw",
+    "read_raw",
+    "check_files",
+    "rewrite_files",
 ]
 
 

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 _SPARK_ROWS = 1 << 14  # rows of one Arrow batch handed to Spark
 _SPARK_BYTES = 64 << 20
-_OF_A_SLICE = ("topic", "partition", "segment", "generation")
+_OF_A_SLICE = ("topic", "partition", "segment")
 
 
 class ReadFailed(Exception):

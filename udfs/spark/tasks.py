@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from udfs.arrow.batch_columns import batch_columns, damage_columns
-from udfs.arrow.parquet_sink import Folders, GroupWriter, Origin
+from udfs.arrow.parquet_sink import Codec, Folders, GroupWriter, Origin
+from udfs.arrow.rewriting import Rewrite, rewrite
 from udfs.decoded import Group, Totals
 from udfs.format.schema import BATCHES, QUARANTINE, RAW_SEGMENTS, RECORDS
 from udfs.segment_decoder import SegmentDecoder
@@ -140,7 +141,7 @@ class _GroupTables:
     def take(self, slice_: TaskSlice, group: Group) -> None:
         row, records = slice_.row, group.records
         self._partition = partition = (row["topic"], row["partition"])
-        origin = Origin(row["segment"], row["generation"], len(group.batches))
+        origin = Origin(row["segment"], len(group.batches))
         if records is not None:
             self._writer.write(RECORDS, *partition, [origin._replace(rows=records.num_rows)], records)
         if len(group.batches):
@@ -168,6 +169,27 @@ def _joined(parts: list[np.ndarray], rows: int) -> np.ndarray:
         joined[at : at + len(part)] = part
         at += len(part)
     return joined
+
+
+def rewrite_files(options: StageOptions) -> Stage:
+    """Write files again without superseded rows. Rows in: of REWRITE_SCHEMA; out: REPORT_DDL.
+
+    The kind of a report is FILE, with the new file; or SAME or GONE, what becomes of the old one.
+    """
+
+    def stage(batches: ArrowBatches) -> ArrowBatches:
+        folders = Folders(options.lake)
+        codec = Codec.of(options.parquet_compression, options.parquet_compression_level)
+        for batch in batches:
+            done: list[tuple[int, str, str]] = []
+            for row in batch.to_pylist():
+                made = rewrite(folders, Rewrite.from_json(row["payload"]), codec)
+                kind, payload = (made, "") if isinstance(made, str) else (FILE, made.to_json())
+                done.append((row["number"], kind, payload))
+            yield _report_batch(done)
+        folders.flush()
+
+    return stage
 
 
 def stage_rows(options: StageOptions) -> Stage:
@@ -324,7 +346,7 @@ def _land(writer: GroupWriter, slice_: TaskSlice, options: StageOptions) -> Slic
         for chunk in _raw_rows(slice_, options):
             landed += chunk.column("chunk_bytes")[0].as_py()
             last_offset, marks = (chunk.column(name)[0].as_py() for name in ("last_offset", "fingerprint"))
-            origin = Origin(row["segment"], None, chunk.num_rows)
+            origin = Origin(row["segment"], chunk.num_rows)
             writer.write(RAW_SEGMENTS, row["topic"], row["partition"], [origin], chunk)
         slice_.check_unchanged()
     except SourceError as error:

@@ -8,7 +8,7 @@ WITH pending AS (
 )
 SELECT /*+ BROADCAST(pending) */ r.key, r.value, r.topic, r.partition, r.offset, r.timestamp, r.timestampType, r.headers,
   r.magic, r.timestamp_ms, r.segment, r.batch_position, r.sequence, r.producer_id, r.producer_epoch, r.leader_epoch,
-  r.is_transactional, r.is_control, r.control_type, r.size_bytes, r.generation
+  r.is_transactional, r.is_control, r.control_type, r.size_bytes
 FROM published_records r
 ANTI JOIN pending ON pending.topic = r.topic AND pending.partition = r.partition
   AND pending.partition_dir = r.partition_dir AND pending.producer_id = r.producer_id AND r.is_transactional

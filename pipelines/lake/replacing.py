@@ -1,0 +1,144 @@
+"""One commit of a run to a table: adds the run's files, removes those with rows that the run replaces.
+
+So every version of a table is right by itself. A file that holds other rows too is written again without the
+replaced ones (``udfs.arrow.rewriting``), in the driver where few bytes are concerned, else in tasks.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.transaction import AddAction, RemoveAction
+
+from pipelines.command.on_demand import SparkOnDemand
+from pipelines.command.settings import Settings
+from pipelines.lake.committed import CommittedTables
+from pipelines.lake.intents import Intent, Intents, Place
+from pipelines.lake.stages import stage_options
+from pipelines.lake.superseded import OldFile, files_with
+from udfs.arrow.parquet_sink import Codec, DataFile, Folders
+from udfs.arrow.rewriting import SAME, Rewrite, rewrite, write_rows
+from udfs.format.schema import Table
+from udfs.spark.protocol import FILE, REPORT_DDL, REWRITE_SCHEMA, stage
+
+_IN_DRIVER = 64 << 20  # bytes of files that are not worth a task
+_THREADS = 4
+
+
+class ReplacingTables(CommittedTables):
+    """The tables of one lake, and commits to them that replace rows."""
+
+    def __init__(self, on_demand: SparkOnDemand, address: str, intents: Intents, app_id: str) -> None:
+        super().__init__(address, intents, app_id)
+        self._on_demand = on_demand
+        given = on_demand.settings
+        self._settings = settings = given if isinstance(given, Settings) else Settings()
+        self._codec = Codec.of(settings.parquet_compression, settings.parquet_compression_level)
+
+    def replace(
+        self, table: Table, intent: Intent, files: Sequence[DataFile], places: Collection[Place]
+    ) -> None:
+        """The commit of a run to a table, if it is missing: rows at ``places`` go, ``files`` come."""
+        if self.is_done(table, intent):
+            return
+
+        def commit(delta: DeltaTable) -> bool:
+            removed, rewritten = self._without(delta, table, places)
+            actions: list[AddAction | RemoveAction] = [*map(_remove_action, removed)]
+            actions += map(_add_action, [*files, *rewritten])
+            if actions:
+                delta.create_write_transaction(
+                    actions,
+                    mode="append",
+                    schema=delta.schema(),
+                    partition_by=list(table.partitioned_by),
+                    commit_properties=self.properties(intent),
+                )
+            return bool(actions)
+
+        self.commit_once(table, intent, commit)
+
+    def _without(
+        self, delta: DeltaTable, table: Table, places: Iterable[Place]
+    ) -> tuple[list[OldFile], list[DataFile]]:
+        """The files that go so that no row at these places is left, and those written in place of some."""
+        found = list(files_with(delta, table, places))
+        removed = [file for file in found if file.is_all]
+        others = [file for file in found if not file.is_all]
+        rewritten = []
+        for file, made in zip(others, self._rewrite(table, others), strict=True):
+            if made != SAME:
+                removed.append(file)
+            if isinstance(made, DataFile):
+                rewritten.append(made)
+        return removed, rewritten
+
+    def _rewrite(self, table: Table, files: Sequence[OldFile]) -> list[DataFile | str]:
+        """What becomes of each file: see ``udfs.arrow.rewriting.rewrite``."""
+        tasks = [Rewrite(table.name, f.path, f.partition_values, f.starts) for f in files]
+        if sum(file.size for file in files) > _IN_DRIVER and len(files) > 1:
+            return self._rewrite_in_tasks(tasks)
+        folders = Folders(self.address)
+        with ThreadPoolExecutor(_THREADS) as threads:
+            done = list(threads.map(partial(rewrite, folders, codec=self._codec), tasks))
+        folders.flush()
+        return done
+
+    def _rewrite_in_tasks(self, tasks: Sequence[Rewrite]) -> list[DataFile | str]:
+        options = stage_options(self._settings, self.address, "", 0)
+        columns = [list(range(len(tasks))), [task.to_json() for task in tasks]]
+        rows = pa.table(columns, schema=REWRITE_SCHEMA)
+        if self._on_demand.is_plain:
+            parts = [rows.slice(at, 1) for at in range(rows.num_rows)]
+            answers = self._on_demand.processes.run(partial(stage, "rewrite_files", options), parts)
+            done = [tuple(row.values()) for answer in answers for row in answer.to_pylist()]
+        else:
+            frame = self._on_demand.checked_spark.createDataFrame(rows).repartition(len(tasks), "number")
+            found = frame.mapInArrow(stage("rewrite_files", options), REPORT_DDL).collect()
+            done = [tuple(row) for row in found]
+        by_number = {number: (kind, payload) for number, kind, payload in done}
+        made = [by_number[number] for number in range(len(tasks))]
+        return [DataFile.from_json(payload) if kind == FILE else kind for kind, payload in made]
+
+    def write_by_partition(self, table: Table, rows: pa.Table) -> list[DataFile]:
+        """Writes rows to new files, one a partition, in this process."""
+        if not rows.num_rows:
+            return []
+        folders, own = Folders(self.address), list(table.partitioned_by)
+        ordered, begin, made = rows.sort_by([(name, "ascending") for name in own]), 0, []
+        counted = ordered.group_by(own, use_threads=False).aggregate([([], "count_all")])
+        for values in counted.to_pylist():
+            count = values.pop("count_all")
+            some = ordered.slice(begin, count).drop_columns(own).combine_chunks()
+            texts: dict[str, str | None] = {name: str(value) for name, value in values.items()}
+            made.append(write_rows(folders, table, texts, some.schema, some.to_batches(), self._codec))
+            begin += count
+        folders.flush()
+        return made
+
+
+def _add_action(file: DataFile) -> AddAction:
+    return AddAction(
+        path=file.path,
+        size=file.size,
+        partition_values=dict(file.partition_values),
+        modification_time=int(time.time() * 1000),
+        data_change=True,
+        stats=json.dumps(file.stats),
+    )
+
+
+def _remove_action(file: OldFile) -> RemoveAction:
+    return RemoveAction(
+        path=file.path,
+        size=file.size,
+        partition_values=dict(file.partition_values),
+        deletion_timestamp=int(time.time() * 1000),
+        data_change=True,
+    )

@@ -1,0 +1,82 @@
+"""Which data files of a table hold rows that a run replaces, as far as the table's log knows."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from pipelines.lake.intents import Place
+from pipelines.plan.ledger import Partition
+from udfs.arrow.rewriting import KEYS
+from udfs.format.schema import Table
+
+
+@dataclass(frozen=True)
+class OldFile:
+    """A data file of a table's newest version that may hold such rows.
+
+    path: below the table's folder. starts: as in ``udfs.arrow.rewriting.Rewrite``. is_all: whether all rows
+    of the file are such rows, by the bounds in the log.
+    """
+
+    path: str
+    size: int
+    partition_values: dict[str, str | None]
+    starts: dict[str, int]
+    is_all: bool
+
+
+def files_with(delta: DeltaTable, table: Table, places: Iterable[Place]) -> Iterator[OldFile]:
+    """The files that may hold rows at some places."""
+    by_partition: dict[Partition, dict[str, int]] = defaultdict(dict)
+    for place in places:
+        starts = by_partition[place.topic, place.partition]
+        starts[place.segment] = min(place.position, starts.get(place.segment, place.position))
+    if not by_partition:
+        return
+    owners = {partition: sorted(starts) for partition, starts in by_partition.items()}
+    partitioned = {name: f"partition.{name}" for name in table.partitioned_by}
+    for file in _of_partitions(pa.table(delta.get_add_actions(flatten=True)), owners):
+        partition = (file["partition.topic"], file["partition.partition"])
+        if partition not in owners:
+            continue
+        starts = _reached(file, table.name, owners[partition], by_partition[partition])
+        if starts:
+            owner, _ = KEYS[table.name]
+            only = file.get(f"min.{owner}") if file.get(f"min.{owner}") == file.get(f"max.{owner}") else None
+            values = {n: None if file[c] is None else str(file[c]) for n, c in partitioned.items()}
+            yield OldFile(
+                unquote(file["path"]), file["size_bytes"], values, starts, starts.get(only or "", 1) == 0
+            )
+
+
+def _of_partitions(files: pa.Table, owners: Mapping[Partition, Any]) -> Iterator[dict[str, Any]]:
+    """The files of some topics and of some partitions."""
+    topics, numbers = ({partition[at] for partition in owners} for at in (0, 1))
+    number = files.column("partition.partition")
+    kept = pc.and_(
+        pc.is_in(files.column("partition.topic"), pa.array(sorted(topics), pa.string())),
+        pc.is_in(number, pa.array(sorted(numbers), number.type)),
+    )
+    for batch in files.filter(kept).to_batches(1 << 14):
+        yield from batch.to_pylist()
+
+
+def _reached(
+    file: Mapping[str, Any], table: str, owners: list[str], starts: Mapping[str, int]
+) -> dict[str, int]:
+    """Of the starts of a partition those that may reach into a file, by its bounds. owners: sorted."""
+    owner, position = KEYS[table]
+    low, high = file.get(f"min.{owner}"), file.get(f"max.{owner}")
+    if low is not None and high is not None:
+        owners = owners[bisect_left(owners, low) : bisect_right(owners, high)]
+    last = None if position is None else file.get(f"max.{position}")
+    return {name: starts[name] for name in owners if last is None or starts[name] <= last}
