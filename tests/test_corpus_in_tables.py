@@ -73,10 +73,10 @@ def _decode(spark: SparkSession, made: str, sources: list[str], how: str) -> Non
         if way == "landed":
             command("ingest_raw", made, sources)
         else:
-            ingest_raw.run(spark, Settings(lake=made, source=sources, sink=sink))
+            ingest_raw.run(spark, Settings(lake=made, source=tuple(sources), sink=sink))
         summary = decode_batches.run(spark, Settings(lake=made, from_raw=True, sink=sink))
     else:
-        summary = decode_batches.run(spark, Settings(lake=made, source=sources, sink=sink, read=way))
+        summary = decode_batches.run(spark, Settings(lake=made, source=tuple(sources), sink=sink, read=way))
     assert summary.damaged == 0
 
 

@@ -159,6 +159,7 @@ def test_nothing_is_lost_or_doubled_while_a_broker_writes_compacts_and_deletes(
     last = max(world.folder("deleted").glob("*.log"))
     os.truncate(last, last.stat().st_size - 1)
     ((first_lost, last_lost, is_certain),) = lost_at_the_edges(world)
+    assert last_lost is not None
     assert (first_lost <= last_lost, last_lost, is_certain) == (
         True,
         max(world.acknowledged["deleted"]),

@@ -1,0 +1,39 @@
+"""Spark with its own settings, as a notebook or another program has it: a job, then every view.
+
+``python -m tests.support.stock LAKE SOURCE...`` prints which settings there were, once every view gave
+the rows that DuckDB gives. Only what Delta needs is set.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from pyspark.sql import SparkSession
+
+from kafka_log_lake import Settings, connect, decode, register
+from pipelines.command.session import ANYWHERE
+from pipelines.views.declared import SESSION_VIEWS
+from tests.support.answers import all_rows, same_in_both
+
+OF_DELTA = ("spark.sql.extensions", "spark.sql.catalog.spark_catalog")
+SHOWN = ("spark.sql.codegen.wholeStage", "spark.sql.adaptive.enabled", "spark.sql.shuffle.partitions")
+
+
+def main(lake: str, *sources: str) -> None:
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+    for name in OF_DELTA:
+        builder = builder.config(name, ANYWHERE[name])
+    spark = builder.getOrCreate()
+    decoded = decode(spark, Settings(source=sources, lake=lake))
+    register(spark, lake)
+    database = connect(lake)
+    views = {view.name: same_in_both(spark, database, all_rows(view)) for view in SESSION_VIEWS}
+    shown = {name: spark.conf.get(name) for name in SHOWN}
+    print(json.dumps({"records": decoded.records, "settings": shown, "views": views}))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,56 @@
+"""Spark as people run it: the session of all other tests is one that only plans, with its own settings."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import corpus
+from tests.support.java import QUICK_JAVA
+
+pytestmark = pytest.mark.spark
+ROOT = Path(__file__).parent.parent
+# Every format, transactions, compaction, damage, and Kafka's internal topics
+LOGS = (
+    *("v0-codec-gzip", "v1-codec-snappy", "v2-codec-zstd", "v2-txn-open", "v2-txn-abort", "v2-compacted"),
+    *("v2-internal", "hostile/bitflip-payload-v2-zstd-0", "hostile/trunc-mid-batch-v2-none-0"),
+)
+
+
+def run(*command: str) -> str:
+    """What a command prints. Java starts quickly, as in other tests, but no setting of Spark is changed."""
+    environment = {**os.environ, "SPARK_SUBMIT_OPTS": QUICK_JAVA}
+    environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_a_job_and_every_view_with_the_settings_that_spark_has_by_itself(tmp_path: Path) -> None:
+    sources = [str(corpus.ROOT / name) for name in LOGS]
+    said = json.loads(run(sys.executable, "-m", "tests.support.stock", str(tmp_path / "lake"), *sources))
+    assert list(said["settings"].values()) == ["true", "true", "200"]
+    assert said["records"] > 1000
+    assert sum(said["views"].values()) > 20  # the others have no rows here
+
+
+@pytest.mark.full("Makefile", "pipelines/command/", "pipelines/execute/", "udfs/spark/")
+def test_make_spark_runs_the_flow_by_spark_submit(tmp_path: Path) -> None:
+    shutil.copytree(corpus.ROOT / "v2-codec-zstd", tmp_path / "logs")
+    given = [f"LAKE={tmp_path / 'lake'}", f"SOURCES=--source '{tmp_path / 'logs'}'"]
+    recipe = run("make", "--dry-run", "--assume-old=setup", "spark", *given)
+    commands = [line for line in recipe.replace("\\\n", " ").splitlines() if "bin/spark-submit" in line]
+    assert [Path(re.findall(r"\S+\.py", line)[0]).name for line in commands] == [
+        *("ingest_raw.py", "decode_batches.py", "query.py"),
+    ]
+    landed, decoded, asked = (run("bash", "-c", line) for line in commands)
+    assert "landed 1 segment" in landed
+    assert "decoded 1 segment" in decoded
+    assert re.search(r"^ *2 +zstd +ok +\d+ +\d+$", asked, re.MULTILINE), asked
