@@ -11,11 +11,12 @@ import pytest
 from kafka_log_lake import connect
 from pipelines import format_report, quality_report
 from pipelines.command.settings import CostSettings, Settings
+from pipelines.sql.tokens import duckdb_text
 from pipelines.views.declared import SESSION_VIEWS, View
 from tests.support import as_command
 from tests.support.answers import all_rows, prepare_in_memory, same_in_both
 from tests.support.corpus import ROOT as CORPUS
-from tests.support.docs import bundled_sources
+from tests.support.docs import README, ROOT, VIEWS_PAGE, blocks, bundled_sources
 from tests.support.lake_rows import add_unpublished
 
 if TYPE_CHECKING:
@@ -74,3 +75,19 @@ def test_every_view(both: Both, view: View) -> None:
 )
 def test_views_with_arguments(both: Both, statement: str) -> None:
     both(statement)
+
+
+SHOWN = [
+    pytest.param(statement, id=f"{page.stem}-{i}")
+    for page in (README, VIEWS_PAGE, ROOT / "docs" / "questions.md")
+    for i, statement in enumerate(blocks(page, "sql"))
+]
+
+
+@pytest.mark.parametrize("statement", SHOWN)
+def test_statements_of_the_pages_run_in_both(
+    spark: SparkSession, bundled: str, both: Both, database: duckdb.DuckDBPyConnection, statement: str
+) -> None:
+    """With the same number of rows: of a LIMIT without an order each engine gives those that it has first."""
+    found = database.sql(duckdb_text(statement)).to_arrow_table()
+    assert spark.sql(statement).toArrow().shape == found.shape
