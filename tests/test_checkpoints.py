@@ -72,7 +72,7 @@ def test_the_files_of_kafka_are_read(tmp_path: Path) -> None:
         (b"0\n1\na 0\n", "line 3 is not a topic, a partition and an offset: 'a 0'"),
         (b"0\n1\na 0 -5\n", "line 3 is not"),
         (b"0\nmany\n", "it has 0 entries, and says 'many'"),
-        (b"\xff\xfe", "'utf-8' codec can't decode"),
+        (b"\xff\xfe", "byte 0 is not UTF-8"),
     ],
 )
 def test_another_file_of_the_name_is_one_warning(tmp_path: Path, content: bytes, why: str) -> None:

@@ -1,0 +1,63 @@
+"""Questions after a loss: which keys it cost, who wrote a key, and where consumer groups go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_log_lake import connect
+from pipelines import decode_batches
+from tests.support import corpus
+from tests.support.logs import batch, data, marker, put
+
+DAMAGED = "bitflip-payload-v2-none-0"
+
+
+def lake_of(root: Path, *sources: Path) -> str:
+    lake = str(root / "lake")
+    argv = [option for source in sources for option in ("--source", str(source))]
+    assert decode_batches.main([*argv, "--lake", lake]) == 0
+    return lake
+
+
+def rows(lake: str, statement: str) -> list[dict[str, Any]]:
+    with connect(lake) as database:
+        found: list[dict[str, Any]] = database.sql(statement).to_arrow_table().to_pylist()
+        return found
+
+
+def test_keys_in_damaged_bytes_are_named_with_their_neighbours(tmp_path: Path) -> None:
+    """One bit of the batch is wrong: Kafka refuses all of it, and all keys but one can still be read."""
+    lake = lake_of(tmp_path, corpus.ROOT / "hostile" / DAMAGED)
+    (damage,) = rows(lake, "SELECT base_offset, size_bytes FROM quarantine")
+    found = rows(lake, "SELECT * FROM damaged_keys d ORDER BY d.offset")
+    assert found
+    sound = rows(lake, "SELECT r.offset, r.key FROM records r")
+    for row in found:
+        assert row["offset"] >= damage["base_offset"]
+        same = sorted(one["offset"] for one in sound if one["key"] == row["key"])
+        assert row["is_known_key"] == bool(same)
+        assert row["offset_before"] == max((o for o in same if o < damage["base_offset"]), default=None)
+        assert row["offset_after"] == min((o for o in same if o > damage["base_offset"]), default=None)
+
+
+def test_the_history_of_a_key_has_writers_outcomes_and_what_superseded_it(tmp_path: Path) -> None:
+    log = [batch(0, 1), data(1, 7), marker(2, 7, commit=False), data(3, 7), marker(4, 7), data(5, 9)]
+    put(tmp_path / "logs" / "t-0", 0, *log)
+    lake = lake_of(tmp_path, tmp_path / "logs")
+    found = rows(lake, "SELECT * FROM key_history('t', CAST('k0' AS BLOB)) h ORDER BY h.offset")
+    told = [(r["offset"], r["producer_id"], r["outcome"], r["is_visible"], r["superseded_by"]) for r in found]
+    assert told == [
+        (0, -1, None, True, 3),
+        (1, 7, "aborted", False, None),
+        (3, 7, "committed", True, None),
+        (5, 9, "open", False, None),
+    ]
+
+
+@pytest.mark.parametrize("view", ["damaged_keys", "group_seeks"])
+def test_a_lake_without_damage_has_no_rows(tmp_path: Path, view: str) -> None:
+    put(tmp_path / "logs" / "t-0", 0, batch(0))
+    assert rows(lake_of(tmp_path, tmp_path / "logs"), f"SELECT * FROM {view}") == []
