@@ -47,7 +47,6 @@ from pipelines.lake import transactions
 from pipelines.lake.address import table_path
 from pipelines.lake.committed import DECODED, CommittedTables
 from pipelines.lake.conditions import delete_predicate
-from pipelines.lake.create import add_rows
 from pipelines.lake.intents import FOLDER, Intent, Intents, Place
 from pipelines.lake.published import INGEST_APP
 from pipelines.plan import ledger
@@ -104,10 +103,6 @@ class LakeWriter(CommittedTables):
     def with_transactions(self) -> set[Partition]:
         """The topic-partitions that have rows in ``transactions``."""
         return transactions.with_rows(self._open(schema.TRANSACTIONS.name))
-
-    def add_rows(self, table: Table, rows: pa.Table) -> None:
-        """Appends rows to a table of reports, such as ``runs``, which is made where it is missing."""
-        add_rows(self.address, table, rows)
 
     def chunks_of_run(self, run_id: str) -> pa.Table:
         """The chunks that a run landed, without their content."""
