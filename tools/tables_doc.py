@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from pipelines.views.declared import VIEWS, View
+from udfs.format.index_tables import INDEX_TABLES
 from udfs.format.schema import RECORDS, TABLES, Column, Table
 
 HEAD = """\
@@ -39,6 +40,13 @@ columns have the comments below as their own comments.
   A filter `key = ...` skips parts of large files by their Bloom filters.
 
 ## Tables
+"""
+
+INDEX_HEAD = """\
+## Index tables
+
+Of `decode --with-indexes`; each is there once it has rows. Rows of a partition folder are replaced as a whole
+where its files have changed. The view `index_report` compares them with the batches.
 """
 
 VIEWS_HEAD = """\
@@ -110,6 +118,9 @@ def document() -> str:
     """All of ``docs/tables.md``."""
     lines = [*HEAD.splitlines(), ""]
     for table in TABLES:
+        lines += of_table(table)
+    lines += [*INDEX_HEAD.splitlines(), ""]
+    for table in INDEX_TABLES:
         lines += of_table(table)
     lines += [*VIEWS_HEAD.splitlines(), ""]
     for view in VIEWS:

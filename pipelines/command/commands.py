@@ -75,6 +75,7 @@ _ONLY_FOR_DECODING = (
     "quarantine_content_bytes",
     "fail_on_damage",
     "include_swap",
+    "with_indexes",
     "watch",
     "interval",
     "commit_bytes",

@@ -124,6 +124,9 @@ class Reading(Selection):
     include_swap: bool = _setting(
         False, flag, "take .log.swap files for the segments whose place they take when a broker starts"
     )
+    with_indexes: bool = _setting(
+        False, flag, "put the indexes, producer snapshots and epoch files beside segments into tables, too"
+    )
     one_copy: bool = _setting(
         False, flag, "of several copies of a partition, keep only the one that reaches the highest offset"
     )
@@ -225,6 +228,8 @@ class Settings(Watching, Writing, Decoding, Reading, LakeSettings):
             raise UserError("--topic and --partition are for files: what was landed has its own")
         if self.include_swap and self.from_raw:
             raise UserError("--include-swap is for files: what was landed are segments")
+        if self.with_indexes and self.from_raw:
+            raise UserError("--with-indexes is for files: what was landed are segments")
         self._check_catalog()
 
     def _check_catalog(self) -> None:

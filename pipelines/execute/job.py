@@ -26,6 +26,7 @@ from pipelines.command.settings import CATALOG, Settings
 from pipelines.command.terminal import first_names
 from pipelines.execute import file_checks
 from pipelines.execute.decode import ARROW, Decoded, Runner
+from pipelines.execute.indexes import write_indexes
 from pipelines.execute.missing_offsets import find_missing
 from pipelines.execute.progress import Progress
 from pipelines.execute.slice_rows import BINARY, DIRECT, Reader, choose_mode
@@ -218,6 +219,9 @@ def _run_all(
     summary.in_part += in_part
     if work.finds_missing:
         summary.missing = find_missing(lake, listing, plan, has_changed, options)
+    if settings.with_indexes:
+        with progress.phase("indexes"):
+            write_indexes(lake, listing.segments, summary.run_id)
     summary.touched = 0 if settings.verify_content or settings.from_raw else plan.touched
     summary.unchanged, summary.skipped = plan.unchanged, dict(sorted(listing.skipped.items()))
     summary.swap_files = listing.swap_files

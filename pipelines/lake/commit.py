@@ -44,7 +44,6 @@ from pipelines.command.session import configured
 from pipelines.command.settings import Settings
 from pipelines.lake import transactions
 from pipelines.lake.committed import DECODED
-from pipelines.lake.create import add_rows
 from pipelines.lake.intents import FOLDER, Intent, Place
 from pipelines.lake.published import INGEST_APP, Commit, mark
 from pipelines.lake.replacing import ReplacingTables
@@ -101,10 +100,6 @@ class LakeWriter(ReplacingTables):
     def with_transactions(self) -> set[Partition]:
         """The topic-partitions that have rows in ``transactions``."""
         return transactions.with_rows(self._open(schema.TRANSACTIONS.name))
-
-    def add_rows(self, table: Table, rows: pa.Table) -> None:
-        """Appends rows to a table of reports, such as ``runs``, which is made where it is missing."""
-        add_rows(self.address, table, rows)
 
     def chunks_of_run(self, run_id: str) -> pa.Table:
         """The chunks that a run landed, without their content."""

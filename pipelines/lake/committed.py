@@ -17,11 +17,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
+import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from pipelines.command.errors import RunFailed, one_line
 from pipelines.lake.address import table_path
+from pipelines.lake.create import add_rows, replace_rows
 from pipelines.lake.features import check_features
 from pipelines.lake.intents import Intent, Intents
 from pipelines.lake.published import DECODE_APP, INGEST_APP, Commit, History, mark
@@ -74,6 +76,14 @@ class CommittedTables:
         except TableNotFoundError:
             return False
         return True
+
+    def add_rows(self, table: Table, rows: pa.Table) -> None:
+        """Appends rows to a table of reports, such as ``runs``, which is made where it is missing."""
+        add_rows(self.address, table, rows)
+
+    def replace_rows(self, table: Table, rows: pa.Table, where: str) -> None:
+        """Replaces the rows of a table of reports that meet a condition, which the new ones meet, too."""
+        replace_rows(self.address, table, rows, where)
 
     def pin(self) -> None:
         """Opens the table that publishes: what is planned after it is published onto this version of it."""

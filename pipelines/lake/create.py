@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pipelines.command.errors import UserError, one_line
@@ -23,7 +23,7 @@ from pipelines.lake.address import (
     table_path,
     table_version,
 )
-from pipelines.source.delta import append_rows, patiently
+from pipelines.source.delta import append_rows, commit, open_table, patiently
 from udfs.format.report_tables import REPORT_TABLES
 from udfs.format.schema import SEGMENTS, TABLES, Table
 from udfs.source.store import deltalake_options
@@ -98,6 +98,22 @@ def add_rows(address: str, table: Table, rows: pa.Table) -> None:
     except TableNotFoundError:
         create_table(address, table)
         append_rows(path, rows)
+
+
+def replace_rows(address: str, table: Table, rows: pa.Table, where: str) -> None:
+    """Replaces the rows that meet a condition in one commit; the first rows create the table.
+
+    where: in deltalake's SQL; the new rows meet it, too.
+    """
+    create_table(address, table)
+
+    def write(delta: DeltaTable) -> None:
+        if rows.num_rows:
+            write_deltalake(delta, rows, mode="overwrite", predicate=where)
+        else:
+            delta.delete(where)
+
+    commit(open_table(table_path(address, table.name)), write)
 
 
 def properties(table: Table) -> dict[str, str]:

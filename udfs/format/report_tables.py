@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from udfs.format.index_tables import INDEX_TABLES
 from udfs.format.schema import BOUNDS, Table, columns
 
 FORMAT_SAVINGS = Table(
@@ -149,6 +150,6 @@ VALUE_ERRORS = Table(
     ),
 )
 
-REPORT_TABLES = (FORMAT_SAVINGS, QUALITY_METRICS, RUNS, CHECKPOINTS, SCHEMAS, VALUE_ERRORS)
+REPORT_TABLES = (FORMAT_SAVINGS, QUALITY_METRICS, RUNS, CHECKPOINTS, SCHEMAS, VALUE_ERRORS, *INDEX_TABLES)
 # Those that views read: where there is none yet, it counts as empty
-READ_BY_VIEWS = (CHECKPOINTS,)
+READ_BY_VIEWS = (CHECKPOINTS, *INDEX_TABLES)

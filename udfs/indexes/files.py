@@ -55,10 +55,13 @@ def decode_broker_file(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]
         yield from kraft_snapshot.kraft_snapshot(path)
         return
     with open(path, "rb") as file:
-        data = file.read()
+        yield decode_content(found, file.read())
+
+
+def decode_content(found: BrokerFile, data: bytes) -> pa.RecordBatch:
+    """The rows of a file that is not a snapshot of KRaft, by its content."""
     if found.kind in _BY_OFFSET:
-        yield _BY_OFFSET[found.kind](data, found.base)
-    elif found.kind == checkpoint_files.LEADER_EPOCH_FILE:
-        yield checkpoint_files.leader_epochs(data)
-    else:
-        yield checkpoint_files.offset_checkpoint(data)
+        return _BY_OFFSET[found.kind](data, found.base)
+    if found.kind == checkpoint_files.LEADER_EPOCH_FILE:
+        return checkpoint_files.leader_epochs(data)
+    return checkpoint_files.offset_checkpoint(data)

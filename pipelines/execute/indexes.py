@@ -1,0 +1,137 @@
+"""``decode --with-indexes``: what the files beside the segments of a source say, in tables.
+
+The files of a partition's folder are read as a whole, and replace the folder's rows where they differ: a
+second run over the same files writes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyarrow import fs
+
+from pipelines.lake.commit import LakeWriter
+from pipelines.plan.ledger import rows_to_arrow
+from pipelines.source.delta import sql_in
+from udfs.format.index_tables import (
+    ABORTED_TRANSACTIONS,
+    INDEX_TABLES,
+    LEADER_EPOCHS,
+    OFFSET_INDEX,
+    PRODUCER_SNAPSHOTS,
+    TIME_INDEX,
+)
+from udfs.format.schema import Table
+from udfs.indexes import files
+from udfs.indexes.checkpoint_files import LEADER_EPOCH_FILE
+from udfs.indexes.files import broker_file, decode_content
+from udfs.source.store import open_store, reason_of
+
+_BY_KIND = {
+    files.OFFSET_INDEX: OFFSET_INDEX,
+    files.TIME_INDEX: TIME_INDEX,
+    files.TRANSACTION_INDEX: ABORTED_TRANSACTIONS,
+    files.PRODUCER_SNAPSHOT: PRODUCER_SNAPSHOTS,
+    LEADER_EPOCH_FILE: LEADER_EPOCHS,
+}
+_OF_SEGMENTS = (files.OFFSET_INDEX, files.TIME_INDEX)  # a broker keeps them for every segment
+_FOLDERS = 256  # whose rows are compared and replaced together
+_MISSING = "the file is missing"
+Row = dict[str, Any]
+
+
+class Folder(NamedTuple):
+    """A partition's folder. segments: names of its segments, without the suffix."""
+
+    topic: str
+    partition: int
+    partition_dir: str
+    segments: frozenset[str]
+
+
+def write_indexes(lake: LakeWriter, segments: pa.Table, run_id: str) -> None:
+    """Puts what is beside segments (columns of a listing) into the tables of INDEX_TABLES."""
+    folders = list(_folders(segments))
+    for begin in range(0, len(folders), _FOLDERS):
+        some = folders[begin : begin + _FOLDERS]
+        rows: dict[str, list[Row]] = {table.name: [] for table in INDEX_TABLES}
+        for folder in some:
+            for table, row in _rows(folder):
+                rows[table.name].append(row)
+        for table in INDEX_TABLES:
+            _replace(lake, table, rows[table.name], {folder.partition_dir for folder in some}, run_id)
+
+
+def _folders(segments: pa.Table) -> Iterator[Folder]:
+    columns = ["topic", "partition", "partition_dir", "segment"]
+    names: dict[tuple[str, int, str], set[str]] = {}
+    for row in segments.select(columns).to_pylist():
+        stem = os.path.basename(row["segment"]).removesuffix(".log")
+        names.setdefault((row["topic"], row["partition"], row["partition_dir"]), set()).add(stem)
+    for (topic, partition, partition_dir), found in sorted(names.items()):
+        yield Folder(topic, partition, partition_dir, frozenset(found))
+
+
+def _rows(folder: Folder) -> Iterator[tuple[Table, Row]]:
+    place = {name: getattr(folder, name) for name in ("topic", "partition", "partition_dir")}
+    seen = set()
+    for name, content, problem in _contents(folder.partition_dir):
+        found = broker_file(name)
+        table = _BY_KIND[found.kind] if found else None
+        if found is None or table is None:
+            continue
+        seen.add(name)
+        of_file = {**place, "file": f"{folder.partition_dir}/{name}", "snapshot_offset": found.base}
+        of_file["segment"] = f"{folder.partition_dir}/{name.removesuffix(found.kind)}.log"
+        if problem is not None:
+            yield table, {**of_file, "error": f"the file can't be read: {problem}"}
+            continue
+        for row in decode_content(found, content).to_pylist():
+            yield table, {**of_file, **row}
+    for stem in sorted(folder.segments):
+        for kind in _OF_SEGMENTS:
+            name = stem + kind
+            if name not in seen:
+                of_file = {**place, "file": f"{folder.partition_dir}/{name}"}
+                segment = f"{folder.partition_dir}/{stem}.log"
+                yield _BY_KIND[kind], {**of_file, "segment": segment, "error": _MISSING}
+
+
+def _contents(partition_dir: str) -> Iterator[tuple[str, bytes, str | None]]:
+    """(name, content, None), or (name, nothing, why it can't be read), of the files of a folder; sorted."""
+    try:
+        system, path = open_store(partition_dir)
+        listed = system.get_file_info(fs.FileSelector(path))
+    except (OSError, ValueError):
+        return  # the folder went away: its segments are reported elsewhere
+    for one in sorted(listed, key=lambda info: info.base_name):
+        known = broker_file(one.base_name)
+        if one.type != fs.FileType.File or known is None or known.kind not in _BY_KIND:
+            continue
+        try:
+            with system.open_input_file(one.path) as file:
+                content = bytes(file.read())
+        except (OSError, ValueError) as error:
+            yield one.base_name, b"", reason_of(error)
+            continue
+        yield one.base_name, content, None
+
+
+def _replace(lake: LakeWriter, table: Table, rows: list[Row], folders: Iterable[str], run_id: str) -> None:
+    """Replaces the rows of these folders, if they differ."""
+    names = [column.name for column in table.columns]
+    made = rows_to_arrow(
+        table, [{name: row.get(name) for name in names} | {"run_id": run_id} for row in rows]
+    )
+    compared = [name for name in names if name != "run_id"]
+    where = sql_in("partition_dir", folders)
+    stored = lake.read(table, compared, where) if lake.has(table) else made.slice(0, 0).select(compared)
+    if _sorted(stored) != _sorted(made.select(compared)):
+        lake.replace_rows(table, made, where)
+
+
+def _sorted(rows: pa.Table) -> list[str]:
+    return sorted(map(repr, rows.to_pylist()))

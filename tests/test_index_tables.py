@@ -1,0 +1,150 @@
+"""``decode --with-indexes``: what is beside segments, in tables, and what the batches say against it."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from kafka_log_lake import connect
+from pipelines import decode_batches
+from tests.support.corpus import ROOT
+from udfs.format.index_tables import INDEX_TABLES
+from udfs.indexes.files import decode_broker_file
+
+SEGMENTED, ABORTED = "v2-segments/segmented-0", "v2-txn-abort/tx-aborted-0"
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two partitions with all files that a broker left beside their segments."""
+    root = tmp_path_factory.mktemp("logs")
+    for name in (SEGMENTED, ABORTED):
+        folder = ROOT / name
+        target = root / folder.name
+        shutil.copytree(folder, target)
+        for log in target.glob("*.log"):  # the bundled ones lack indexes without entries
+            for suffix in (".index", ".timeindex"):
+                log.with_suffix(suffix).touch()
+    return root
+
+
+@pytest.fixture(scope="module")
+def lake(logs: Path) -> str:
+    path = str(logs.parent / "lake")
+    decode(logs, path)
+    return path
+
+
+def decode(logs: Path, lake: str, *more: str) -> None:
+    arguments = ["--source", str(logs), "--lake", lake, "--with-indexes", "--cores", "1", *more]
+    assert decode_batches.main(arguments) == 0
+
+
+def rows(lake: str, statement: str) -> list[dict[str, Any]]:
+    with connect(lake) as database:
+        found = database.sql(statement)
+        return [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
+
+
+def versions(lake: str) -> dict[str, int]:
+    return {table.name: DeltaTable(f"{lake}/{table.name}").version() for table in INDEX_TABLES}
+
+
+def entries(logs: Path, suffix: str) -> Iterator[dict[str, Any]]:
+    for path in sorted(logs.glob(f"*/*{suffix}")):
+        for batch in decode_broker_file(path):
+            yield from ({"file": f"file://{path}", **row} for row in batch.to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("table", "suffix"),
+    [
+        ("offset_index", ".index"),
+        ("time_index", ".timeindex"),
+        ("aborted_transactions", ".txnindex"),
+        ("producer_snapshots", ".snapshot"),
+        ("leader_epochs", "leader-epoch-checkpoint"),
+    ],
+)
+def test_tables_have_the_entries_of_the_files(logs: Path, lake: str, table: str, suffix: str) -> None:
+    expected = list(entries(logs, suffix))
+    assert expected
+    columns = ", ".join(f'"{name}"' for name in expected[0])
+    found = rows(lake, f"SELECT {columns} FROM {table}")
+    assert sorted(map(repr, found)) == sorted(map(repr, expected))
+
+
+def test_what_a_broker_left_is_right(lake: str) -> None:
+    assert rows(lake, "SELECT * FROM index_report") == []
+
+
+def test_a_second_run_and_another_decoding_double_nothing(logs: Path, lake: str) -> None:
+    before, counts = versions(lake), {t: rows(lake, f"SELECT count(*) AS n FROM {t}") for t in versions(lake)}
+    decode(logs, lake)
+    decode(logs, lake, "--redecode", "tx-aborted")
+    assert versions(lake) == before
+    assert {t: rows(lake, f"SELECT count(*) AS n FROM {t}") for t in before} == counts
+
+
+def test_the_report_names_what_is_wrong(logs: Path, tmp_path: Path) -> None:
+    root, lake = tmp_path / "logs", str(tmp_path / "lake")
+    shutil.copytree(logs, root)
+    segmented, aborted = root / "segmented-0", root / "tx-aborted-0"
+    first, second, third, *_ = sorted(segmented.glob("*.log"))
+    # points at a byte inside a batch; at a batch behind the offset; behind the end of the segment
+    size = second.stat().st_size
+    first.with_suffix(".index").write_bytes(struct.pack(">ii", 1, 7))
+    batches = next(decode_broker_file(second.with_suffix(".index"))).to_pylist()
+    later = batches[-1]
+    base = int(second.stem)
+    second.with_suffix(".index").write_bytes(
+        struct.pack(">iiii", 1, later["position"], later["offset"] - base, size + 1)
+    )
+    # a timestamp below one before it; an offset that the segment does not have
+    first.with_suffix(".timeindex").write_bytes(struct.pack(">qi", 5, 20))
+    second.with_suffix(".timeindex").write_bytes(struct.pack(">qi", 1 << 50, 1 << 30))
+    third.with_suffix(".timeindex").unlink()
+    third.with_suffix(".index").write_bytes(b"\0\0\1")
+    # a transaction that was not aborted, and none of those that were
+    (aborted / f"{0:020d}.txnindex").write_bytes(struct.pack(">hqqqq", 0, 53, 4, 5, 6))
+    (aborted / "leader-epoch-checkpoint").write_bytes(b"0\n1\n5 0\n")
+    decode(root, lake)
+    report = rows(lake, "SELECT * FROM index_report")
+    found = Counter((Path(row["file"]).name, row["problem"]) for row in report)
+    assert found == {
+        (first.with_suffix(".index").name, "points_nowhere"): 1,
+        (second.with_suffix(".index").name, "disagrees"): 1,
+        (second.with_suffix(".index").name, "points_nowhere"): 1,
+        (first.with_suffix(".timeindex").name, "disagrees"): 1,
+        (second.with_suffix(".timeindex").name, "points_nowhere"): 1,
+        (third.with_suffix(".timeindex").name, "missing"): 1,
+        (third.with_suffix(".index").name, "unreadable"): 1,
+        (f"{0:020d}.txnindex", "disagrees"): 1,
+        (f"{0:020d}.txnindex", "missing"): 4,
+        ("leader-epoch-checkpoint", "missing"): 1,
+    }
+    # mended files take the place of what was there
+    shutil.rmtree(root)
+    shutil.copytree(logs, root)
+    decode(root, lake)
+    assert rows(lake, "SELECT * FROM index_report") == []
+
+
+def test_landed_bytes_have_no_files_beside(lake: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert decode_batches.main(["--from-raw", "--lake", lake, "--with-indexes"]) == 2
+    assert "--with-indexes is for files" in capsys.readouterr().err
+
+
+def test_a_run_without_the_option_makes_no_table(logs: Path, tmp_path: Path) -> None:
+    lake = str(tmp_path / "lake")
+    arguments = ["--source", str(logs / "tx-aborted-0"), "--lake", lake, "--cores", "1", "--json"]
+    assert decode_batches.main(arguments) == 0
+    assert not (tmp_path / "lake" / "offset_index").exists()
+    assert rows(lake, "SELECT * FROM index_report") == []
