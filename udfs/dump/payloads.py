@@ -154,7 +154,10 @@ def _remote_log_metadata(topic: str) -> Parse:
         record = read(None, value)
         if record.name is None or record.value is None:
             return None, f"Error at offset {offset}, skipping. {record.problem}".encode()
-        return None, remote_metadata_text(record.name, record.value).encode()
+        try:
+            return None, remote_metadata_text(record.name, record.value).encode()
+        except ValueError as why:
+            return None, f"Error at offset {offset}, skipping. {why}".encode()
 
     return parse
 

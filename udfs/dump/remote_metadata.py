@@ -59,8 +59,29 @@ def _flag(is_true: bool) -> str:
     return "true" if is_true else "false"
 
 
+def _check(value: dict[str, Any]) -> None:
+    """Raises ValueError for what the constructors of Kafka's classes refuse."""
+    states = _PARTITION_STATES if "remotePartitionDeleteState" in value else _SEGMENT_STATES
+    code = value.get("remotePartitionDeleteState", value.get("remoteLogSegmentState"))
+    if code is None or not 0 <= code < len(states):
+        raise ValueError(f"state {code} is not known")
+    if "startOffset" in value:
+        if value["startOffset"] < 0:
+            raise ValueError(f"start offset: expected 0 or more, found {value['startOffset']}")
+        if value["endOffset"] < value["startOffset"]:
+            raise ValueError(
+                f"end offset: expected {value['startOffset']} or more, found {value['endOffset']}"
+            )
+        if not value["segmentLeaderEpochs"]:
+            raise ValueError("segment leader epochs: expected one or more, found none")
+
+
 def remote_metadata_text(name: str, value: dict[str, Any]) -> str:
-    """name: of the message; value: its fields, as ``udfs.values`` reads them."""
+    """name: of the message; value: its fields, as ``udfs.values`` reads them.
+
+    Raises ValueError where Kafka's class can't be made of them.
+    """
+    _check(value)
     if name == "RemoteLogSegmentMetadataRecord":
         fields = {"remoteLogSegmentId": _segment_id(value["remoteLogSegmentId"])}
         return _written("RemoteLogSegmentMetadata", fields | _bounds(value) | _segment_rest(value))

@@ -208,6 +208,7 @@ def default(field: Field, version: int) -> Any:
 def _struct(fields: Sequence[Field], version: int, flexible: bool) -> Reader:
     there = [field for field in fields if version in field.versions]
     plain = [(f.name, _reader(f, version, flexible)) for f in there if version not in f.tagged]
+    names = [f.name for f in there]
     # Kafka refuses a tag that the definition has for other versions alone
     tagged: dict[int, _Tagged | None] = {f.tag: None for f in fields if f.tag >= 0}
     for field in there:
@@ -225,6 +226,7 @@ def _struct(fields: Sequence[Field], version: int, flexible: bool) -> Reader:
                 name = "tagged fields"
                 if data[at]:
                     at = _read_tags(data, at, tagged, values)
+                    values = _in_order(names, values)
                 else:
                     at += 1
         except (struct.error, IndexError):
@@ -234,6 +236,12 @@ def _struct(fields: Sequence[Field], version: int, flexible: bool) -> Reader:
         return values, at
 
     return read
+
+
+def _in_order(names: Sequence[str], values: dict[str, Any]) -> dict[str, Any]:
+    """Values in the order of the definition, as Kafka's JSON has them, not in that of their tags."""
+    known = {name: values[name] for name in names if name in values}
+    return known | values  # unknown tags come last
 
 
 class _Tagged(NamedTuple):

@@ -1,0 +1,108 @@
+"""Records of internal topics as Kafka's own tool prints them: made at random, as Kafka writes them.
+
+The jars are those of the broker (``tests.kafka.broker``).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from pipelines import dump_log
+from tests.kafka import messages as kafka
+from tests.kafka.broker import broker_classpath
+from tests.kafka.messages import Filled
+from tests.support.java import quick_java
+from tests.support.kafka_messages import filled, versioned
+from tests.support.segment_maker import CONTROL, Batch, Record
+from udfs.dump.payloads import TOPIC_OF
+from udfs.format.layout import CONTROL_TYPES
+
+_FILLINGS = 4
+_CONTROL = {
+    "LEADER_CHANGE": "LeaderChangeMessage",
+    "SNAPSHOT_HEADER": "SnapshotHeaderRecord",
+    "SNAPSHOT_FOOTER": "SnapshotFooterRecord",
+    "KRAFT_VERSION": "KRaftVersionRecord",
+    "KRAFT_VOTERS": "VotersRecord",
+}
+
+
+def _stored(file: str) -> list[tuple[Any, Filled, bytes]]:
+    """Messages of a file of definitions, filled at random, as Kafka writes them."""
+    random = Random(file)
+    asked = [
+        (message, Filled(file, message.name, version, fields))
+        for message, version in versioned(file)
+        for fields in [None, *(filled(message.fields, version, random) for _ in range(_FILLINGS))]
+    ]
+    answers = kafka.written(one for _, one in asked)
+    return [(message, one, data) for (message, one), (data, _) in zip(asked, answers, strict=True)]
+
+
+def _records(topic: str) -> list[Record]:
+    stored = _stored(topic.strip("_"))
+    if topic in ("__cluster_metadata", "__remote_log_metadata"):
+        return [Record(None, bytes([1, m.api_key, one.version]) + data) for m, one, data in stored]
+    keys = {
+        m.api_key: m.api_key.to_bytes(2, "big") + data for m, _, data in stored if m.kind == "coordinator-key"
+    }
+    records = []
+    for message, one, data in stored:
+        if message.kind == "coordinator-value":
+            key = keys[message.api_key]
+            records += [Record(key, one.version.to_bytes(2, "big") + data), Record(key, None)]
+    return [*records, Record(b"\x7f\xff", b"\0\0")]
+
+
+def _ask_kafka(path: Path, flag: str) -> bytes:
+    command = [
+        *quick_java(),
+        "-Dfile.encoding=UTF-8",
+        "-cp",
+        broker_classpath(),
+        "kafka.tools.DumpLogSegments",
+    ]
+    done = subprocess.run(
+        [*command, "--files", str(path), flag],
+        env={**os.environ, "JAVA_TOOL_OPTIONS": ""},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize(("option", "topic"), TOPIC_OF.items(), ids=TOPIC_OF.values())
+def test_records_of_internal_topics(option: str, topic: str, tmp_path: Path, capsysbinary: Any) -> None:
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(Batch(_records(topic)).encode())
+    flag = f"--{option.replace('_', '-')}"
+    assert dump_log.main([str(path), flag]) == 0
+    ours = capsysbinary.readouterr().out.split(b"\n")
+    theirs = _ask_kafka(path, flag).split(b"\n")
+    assert len(ours) == len(theirs)
+    for own, expected in zip(ours, theirs, strict=True):
+        if b"Error at" in expected:  # in Java's words
+            assert b"Error at" in own
+        else:
+            assert own == expected
+
+
+def test_control_records(tmp_path: Path, capsysbinary: Any) -> None:
+    codes = {name: CONTROL_TYPES.index(kind) for kind, name in _CONTROL.items()}
+    records = [
+        Record(b"\0\0" + codes[one.name].to_bytes(2, "big"), data)
+        for _, one, data in _stored("control_records")
+        if one.version == 0 and (one.fields is None or one.fields["version"] == 0)
+    ]
+    assert len(records) >= len(codes)
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(Batch(records, flags=CONTROL).encode())
+    assert dump_log.main([str(path), "--print-data-log"]) == 0
+    assert capsysbinary.readouterr().out == _ask_kafka(path, "--print-data-log")
