@@ -130,7 +130,7 @@ def _replace(lake: LakeWriter, table: Table, rows: list[Row], folders: Iterable[
     where = sql_in("partition_dir", folders)
     stored = lake.read(table, compared, where) if lake.has(table) else made.slice(0, 0).select(compared)
     if _sorted(stored) != _sorted(made.select(compared)):
-        lake.replace_rows(table, made, where)
+        lake.replace_report_rows(table, made, where)
 
 
 def _sorted(rows: pa.Table) -> list[str]:

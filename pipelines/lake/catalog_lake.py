@@ -211,7 +211,7 @@ class CatalogLake(LakeWriter):
         create_table(self._spark, self.address, table)
         self._spark.createDataFrame(rows).writeTo(self.path(table.name)).append()
 
-    def replace_rows(self, table: Table, rows: pa.Table, where: str) -> None:
+    def replace_report_rows(self, table: Table, rows: pa.Table, where: str) -> None:
         create_table(self._spark, self.address, table)
         self._spark.sql(f"DELETE FROM {self.path(table.name)} WHERE {spark_condition(where)}")
         self._append_to(table, self._spark.createDataFrame(rows))

@@ -81,7 +81,7 @@ class CommittedTables:
         """Appends rows to a table of reports, such as ``runs``, which is made where it is missing."""
         add_rows(self.address, table, rows)
 
-    def replace_rows(self, table: Table, rows: pa.Table, where: str) -> None:
+    def replace_report_rows(self, table: Table, rows: pa.Table, where: str) -> None:
         """Replaces the rows of a table of reports that meet a condition, which the new ones meet, too."""
         replace_rows(self.address, table, rows, where)
 
