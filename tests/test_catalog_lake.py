@@ -92,9 +92,9 @@ class Dies(BaseException):
 
 # The method after whose n-th call a run dies
 STEPS = (
-    (CatalogLake, "_append_to", 2),  # records, then batches
-    (CatalogLake, "_write", 1),  # transactions
-    (CatalogLake, "_update_ledger", 1),
+    (CatalogLake, "replace_rows", 2),  # records, then batches
+    (CatalogLake, "replace_logs", 1),  # transactions
+    (CatalogLake, "replace_ledger", 1),
 )
 
 

@@ -213,8 +213,8 @@ class CatalogLake(LakeWriter):
 
     def replace_report_rows(self, table: Table, rows: pa.Table, where: str) -> None:
         create_table(self._spark, self.address, table)
-        self._spark.sql(f"DELETE FROM {self.path(table.name)} WHERE {spark_condition(where)}")
-        self._append_to(table, self._spark.createDataFrame(rows))
+        writer = self._spark.createDataFrame(rows).writeTo(self.path(table.name))
+        writer.overwrite(F.expr(spark_condition(where)))
 
     def has(self, table: Table) -> bool:
         return self._spark.catalog.tableExists(f"{quoted(self.address)}.{sql_name(table.name)}")
