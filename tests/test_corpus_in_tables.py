@@ -153,9 +153,9 @@ def test_committed_records_are_what_consumers_got(spark: SparkSession, made: Mad
     statement = "SELECT regexp_replace(segment, '/[^/]*$', '') AS folder, offset FROM committed_records"
     for folder, offset in spark.sql(statement).toArrow().to_pandas().itertuples(index=False):
         found[folder].append(offset)
-    there = {f"file://{path.parent}" for path in made.paths}
-    partitions = [one for one in consumed() if one[0] in there]
-    assert len(partitions) == (143 if made.paths == corpus.segments() else 17)
+    there, is_whole = {f"file://{path.parent}" for path in made.paths}, made.paths == corpus.segments()
+    partitions = [one for one in consumed() if is_whole or one[0] in there]  # some have no record
+    assert len(partitions) == (143 if is_whole else 17)
     for folder, start, offsets in partitions:
         # A broker hides records before the log start offset, which it keeps beside the segments
         assert sorted(offset for offset in found[folder] if offset >= start) == offsets, folder

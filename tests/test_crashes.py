@@ -221,9 +221,10 @@ def full_disk(pids: list[int], room: int) -> Iterator[None]:
 
 def error_line(capsys: pytest.CaptureFixture[str]) -> str:
     """The one line that tells the error, beside lines of progress."""
-    (said,) = [line for line in capsys.readouterr().err.splitlines() if not PROGRESS.match(line)]
-    assert said.startswith("error: ")
-    return said
+    lines = [line for line in capsys.readouterr().err.splitlines() if not PROGRESS.match(line)]
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("error: ")
+    return lines[0]
 
 
 @pytest.mark.parametrize("sink", ["arrow", "spark"])
@@ -247,7 +248,7 @@ COMMITS = {
     "the intent": ((Intents, "write", 1, "before"), 0),
     "records": ((DeltaTable, "create_write_transaction", 1, "before"), 1),
     "batches": ((DeltaTable, "create_write_transaction", 2, "before"), 1),
-    "the ledger": ((LakeWriter, "_update_ledger", 1, "before"), 1),
+    "the ledger": ((LakeWriter, "replace_ledger", 1, "before"), 1),
 }
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 import pyarrow as pa
@@ -168,6 +168,10 @@ class CatalogIntents(Intents):
     def staged_folders(self) -> list[str]:
         found = self._spark.sql(f"SHOW TABLES IN {quoted(self._schema)} LIKE '{_STAGED}*'").collect()
         return [row["tableName"].removeprefix(_STAGED) for row in found]
+
+    def holds(self, paths: Sequence[str]) -> bool:
+        """True: intents of a catalog name no files, which are Spark's."""
+        return not paths
 
     def flush_commits(self, intent: Intent) -> None:
         """Nothing: the storage behind a catalog has what it has acknowledged."""
