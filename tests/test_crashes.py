@@ -49,7 +49,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 SLICE_BYTES = 1 << 20
-PROGRESS = re.compile("(starting Spark|listing|planning|decoding|landing|writing records|committing): ")
+PROGRESS = re.compile(
+    "(starting Spark|listing|planning|decoding|landing|writing records|writing rows|committing): "
+)
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,10 @@ from pipelines.report.check import AGGREGATES, TOPIC, Check
 from pipelines.source.delta import read_rows
 from pipelines.sql.database import macros
 from pipelines.sql.tokens import view_text
+from pipelines.sql.types import duckdb_type
 from pipelines.views.declared import SESSION_VIEWS, needed_names
 from udfs.format.report_tables import QUALITY_METRICS
-from udfs.format.schema import BATCHES, QUARANTINE, SEGMENTS, TRANSACTIONS
+from udfs.format.schema import BATCHES, QUARANTINE, SEGMENTS, TRANSACTIONS, Table
 
 _COLUMNS = {
     SEGMENTS: (
@@ -108,11 +109,19 @@ def _load(database: duckdb.DuckDBPyConnection, address: str) -> None:
     tables = published_tables(address)
     for table, columns in _COLUMNS.items():
         rows = read_rows(tables[table.name], table.arrow_schema(), columns)
-        database.register(table.name, rows)
+        database.register(_rows_of(table), rows)
+        # the views name every column of a table
+        others = (c for c in table.columns if c.name not in columns)
+        nulls = "".join(f', CAST(NULL AS {duckdb_type(c.sql_type)}) AS "{c.name}"' for c in others)
+        database.execute(f"CREATE VIEW {table.name} AS SELECT *{nulls} FROM {_rows_of(table)}")
     _create_views(database)
     database.execute(resources.files("pipelines.report").joinpath("logs.sql").read_text())
     for table in (SEGMENTS, BATCHES, QUARANTINE):
-        database.unregister(table.name)  # frees the Arrow rows: the tables of logs.sql replace them
+        database.unregister(_rows_of(table))  # frees them: the tables of logs.sql replace them
+
+
+def _rows_of(table: Table) -> str:
+    return f"{table.name}_rows"
 
 
 def _create_views(database: duckdb.DuckDBPyConnection) -> None:
