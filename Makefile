@@ -24,7 +24,7 @@ SAMPLES := v0-codec-* v1-codec-* v2-codec-* mixed-magic v2-txn-* v2-compacted v2
 DAMAGED := bitflip-* trunc-mid-* header-count-huge-* magic-3-* random-bytes-* zstd-corrupt-middle-*
 SOURCES := $(foreach s,$(SAMPLES),--source '$(CORPUS)/$(s)') $(foreach s,$(DAMAGED),--source '$(CORPUS)/hostile/$(s)')
 
-.PHONY: help setup run spark check test test-all test-bounds fuzz soak sql report report-check notebooks bench bench-full package audit lint fmt clean lock
+.PHONY: help setup run spark check test test-plain test-all test-bounds fuzz soak sql report report-check notebooks bench bench-full package audit lint fmt clean lock
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ check: setup  ## lint, types, and the tests that need no Spark: an answer within
 
 test: setup  ## every test, two files at a time; of those with servers, clusters and wheels what a change touches
 	@$(PY) -m pytest $(SIDE_BY_SIDE)
+
+test-plain: setup  ## the tests that start no Spark, no broker and no server, two files at a time
+	@$(PY) -m pytest -m "not spark and not cluster and not kafka and not slow" $(SIDE_BY_SIDE)
 
 test-all: setup  ## every test
 	@$(PY) -m pytest --full $(SIDE_BY_SIDE)
