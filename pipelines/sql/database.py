@@ -6,11 +6,11 @@ its configuration is locked.
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shutil
 import tempfile
-import weakref
 from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
@@ -92,7 +92,8 @@ def _database(
             **({"threads": str(threads)} if threads else {}),
         }
     )
-    weakref.finalize(database, shutil.rmtree, folder, ignore_errors=True)
+    # a relation may outlive the connection that made it, and reads through the folder
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     folders = [folder, *(os.path.realpath(table_path(address, name)) for name in tables)]
     database.execute("SET allowed_directories = [" + ", ".join(map(_literal, folders)) + "]")
     database.execute("SET enable_external_access = false")

@@ -1,7 +1,7 @@
 -- Functions of Spark that DuckDB lacks, for the views and for statements that both run
 CREATE MACRO array_join(list, separator) AS array_to_string(list, separator);
 CREATE MACRO explode(list) AS unnest(list);
-CREATE MACRO get_json_object(json, path) AS json_extract_string(json, path);
+CREATE MACRO get_json_object(json, path) AS CASE WHEN json_valid(json) THEN json_extract_string(json, path) END;
 CREATE MACRO map_from_arrays(keys, "values") AS map(keys, "values");
 CREATE MACRO pmod(a, b) AS ((a % b) + b) % b;
 CREATE MACRO sequence(first, last) AS generate_series(first, last);
