@@ -45,18 +45,11 @@ def appended_first(world: World, job: Any, place: int) -> Any:
     return world, job._replace(step=f"data {place + 1}" if place == 0 else "ledger")
 
 
-def without_a_note(world: World, job: Any) -> Any:
-    """A run is taken back without a word of it in its intent."""
-    return world, job._replace(step="back 0")
-
-
 @pytest.mark.parametrize(
     ("step", "other"),
     [
         ("data 0", ledger_first),
         ("data 1", lambda world, job: appended_first(world, job, 1)),
-        ("take back", without_a_note),
-        ("recover", lambda world, job: (world._replace(intents=frozenset()), protocol.Job("write files"))),
     ],
 )
 def test_the_search_finds_what_is_wrong_with_another_protocol(
