@@ -119,34 +119,6 @@ def test_a_second_run_writes_nothing(lake: Path, capsys: pytest.CaptureFixture[s
     assert versions(lake) == before
 
 
-def test_a_log_that_grows_adds_rows_and_one_that_is_decoded_again_doubles_none(
-    lake: Path, tmp_path: Path
-) -> None:
-    root = tmp_path / "copy"
-    (root / "logs").mkdir(parents=True)
-    segment = next(one for one in folders("pb-kinds") if one.name.endswith("-0")).joinpath(f"{0:020d}.log")
-    target = root / "logs" / "pb-kinds-0" / segment.name
-    target.parent.mkdir()
-    for folder in folders("_schemas"):
-        shutil.copytree(folder, root / "logs" / folder.name)
-    whole = segment.read_bytes()
-    first = 12 + int.from_bytes(whole[8:12], "big")  # bytes of its first batch
-    target.write_bytes(whole[:first])
-    decode(root)
-    assert typed(root) == 0
-    half = len(rows(root, "typed/pb-kinds"))
-    target.write_bytes(whole)
-    decode(root)
-    assert typed(root) == 0
-    expected = [offset for partition, offset in corpus.records("pb-kinds") if partition == 0]
-    assert 0 < half < len(expected)
-    assert sorted(row["offset"] for row in rows(root, "typed/pb-kinds")) == sorted(expected)
-    options = ["--source", str(root / "logs"), "--lake", str(root / "lake"), "--redecode", ".*pb-kinds.*"]
-    assert decode_batches.main(options) == 0
-    assert typed(root) == 0
-    assert sorted(row["offset"] for row in rows(root, "typed/pb-kinds")) == sorted(expected)
-
-
 def test_schemas_that_come_later_mend_errors_and_no_row_is_doubled(tmp_path: Path) -> None:
     for folder in folders("avro-evolution"):
         shutil.copytree(folder, tmp_path / "logs" / folder.name)

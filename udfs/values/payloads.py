@@ -300,6 +300,8 @@ def plain_of(sample: Iterable[Decoded]) -> str:
 
 
 def _look(one: Decoded) -> str:
+    if one.reason is not None:
+        return "framed"  # by a schema that is not known
     if one.format in ("json", "json-connect"):
         return "object"
     if one.format == "text":
