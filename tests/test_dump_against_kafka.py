@@ -39,10 +39,19 @@ def _stored(file: str) -> list[tuple[Any, Filled, bytes]]:
     asked = [
         (message, Filled(file, message.name, version, fields))
         for message, version in versioned(file)
-        for fields in [None, *(filled(message.fields, version, random) for _ in range(_FILLINGS))]
+        for fields in [None, *_fillings(message, version, random)]
     ]
     answers = kafka.written(one for _, one in asked)
     return [(message, one, data) for (message, one), (data, _) in zip(asked, answers, strict=True)]
+
+
+def _fillings(message: Any, version: int, random: Random) -> list[dict[str, Any]]:
+    made = [filled(message.fields, version, random) for _ in range(_FILLINGS)]
+    # States and offsets that Kafka's classes of remote log metadata take, or nearly
+    limits = {"remoteLogSegmentState": 4, "remotePartitionDeleteState": 3, "startOffset": 2, "endOffset": 2}
+    near = [filled(message.fields, version, random) for _ in range(3 * _FILLINGS)]
+    near = [f | {name: random.randint(-1, end) for name, end in limits.items() if name in f} for f in near]
+    return [*made, *near] if any(name in limits for name in made[0]) else made
 
 
 def _records(topic: str) -> list[Record]:
@@ -78,9 +87,7 @@ def _ask_kafka(path: Path, flag: str) -> bytes:
     return done.stdout
 
 
-@pytest.mark.parametrize(
-    ("option", "topic"), [(o, t) for o, t in TOPIC_OF.items() if t != "__remote_log_metadata"]
-)
+@pytest.mark.parametrize(("option", "topic"), TOPIC_OF.items(), ids=TOPIC_OF.values())
 def test_records_of_internal_topics(option: str, topic: str, tmp_path: Path, capsysbinary: Any) -> None:
     path = tmp_path / f"{0:020d}.log"
     path.write_bytes(Batch(_records(topic)).encode())
@@ -90,7 +97,7 @@ def test_records_of_internal_topics(option: str, topic: str, tmp_path: Path, cap
     theirs = _ask_kafka(path, flag).split(b"\n")
     assert len(ours) == len(theirs)
     for own, expected in zip(ours, theirs, strict=True):
-        if b"Error at" in expected:  # in Java's words
+        if b"Error at" in expected and topic != "__remote_log_metadata":  # in words of Java's readers
             assert b"Error at" in own
         else:
             assert own == expected

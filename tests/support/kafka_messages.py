@@ -31,7 +31,7 @@ def _scalar(field: Field, random: Random) -> Any:
     if field.type == "uint16":
         return random.choice([0, 1, 0xFFFF, random.randrange(1 << 16)])
     if field.type == "float64":
-        return random.choice([0.0, -1.5, 1e300, random.random()])
+        return random.choice([0.0, -1.5, 1e300, -1e7, 0.0001, 123.456, random.random()])
     if field.type == "bool":
         return random.random() < 0.5
     if field.type == "uuid":

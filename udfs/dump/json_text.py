@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+from decimal import Decimal
 from typing import Any
 
 from udfs.values.readers import UNKNOWN_TAGS
@@ -15,13 +17,26 @@ _ESCAPED = re.compile(r"\\\\|\\u00[0-9a-f]{2}")
 
 def jackson(fields: Any) -> str:
     """No blanks, escapes with capital digits, and none of the tagged fields that Kafka does not know."""
-    text = _encode(_known(fields))
+    if isinstance(fields, dict):
+        parts = (f"{_encode(k)}:{jackson(v)}" for k, v in fields.items() if k != UNKNOWN_TAGS)
+        return "{" + ",".join(parts) + "}"
+    if isinstance(fields, list):
+        return "[" + ",".join(map(jackson, fields)) + "]"
+    if isinstance(fields, float):
+        return java_double(fields)
+    text = _encode(fields)
     if "\\u00" in text:
         text = _ESCAPED.sub(lambda m: m[0] if m[0] == "\\\\" else m[0][:4] + m[0][4:].upper(), text)
     return text
 
 
-def _known(fields: Any) -> Any:
-    if isinstance(fields, dict):
-        return {name: _known(value) for name, value in fields.items() if name != UNKNOWN_TAGS}
-    return [_known(item) for item in fields] if isinstance(fields, list) else fields
+def java_double(number: float) -> str:
+    """As ``Double.toString`` of Java 19 and later writes it; what is no number in quotes, as Jackson does."""
+    if not math.isfinite(number):
+        return '"NaN"' if math.isnan(number) else f'"{"-" if number < 0 else ""}Infinity"'
+    if number == 0 or 1e-3 <= abs(number) < 1e7:
+        return format(Decimal(repr(number)), "f")
+    sign, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
+    assert isinstance(exponent, int)  # of a finite number
+    rest = "".join(map(str, digits[1:])) or "0"
+    return f"{'-' if sign else ''}{digits[0]}.{rest}E{exponent + len(digits) - 1}"

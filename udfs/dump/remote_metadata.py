@@ -11,11 +11,6 @@ _SEGMENT_STATES = (
 _PARTITION_STATES = ("DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED", "DELETE_PARTITION_FINISHED")
 
 
-def _state(names: tuple[str, ...], code: int) -> str:
-    """Kafka's map of states gives null for another code."""
-    return names[code] if 0 <= code < len(names) else "null"
-
-
 def _partition(entry: dict[str, Any]) -> str:
     return f"{entry['id']}:{entry['name']}-{entry['partition']}"
 
@@ -50,7 +45,7 @@ def _segment_rest(value: dict[str, Any]) -> dict[str, Any]:
         "segmentLeaderEpochs": _epochs(value["segmentLeaderEpochs"]),
         "segmentSizeInBytes": value["segmentSizeInBytes"],
         "customMetadata": _custom(value["customMetadata"]),
-        "state": _state(_SEGMENT_STATES, value["remoteLogSegmentState"]),
+        "state": _SEGMENT_STATES[value["remoteLogSegmentState"]],
         "txnIdxEmpty": _flag(value.get("txnIndexEmpty", False)),
     }
 
@@ -59,21 +54,31 @@ def _flag(is_true: bool) -> str:
     return "true" if is_true else "false"
 
 
-def _check(value: dict[str, Any]) -> None:
-    """Raises ValueError for what the constructors of Kafka's classes refuse."""
-    states = _PARTITION_STATES if "remotePartitionDeleteState" in value else _SEGMENT_STATES
-    code = value.get("remotePartitionDeleteState", value.get("remoteLogSegmentState"))
-    if code is None or not 0 <= code < len(states):
-        raise ValueError(f"state {code} is not known")
-    if "startOffset" in value:
-        if value["startOffset"] < 0:
-            raise ValueError(f"start offset: expected 0 or more, found {value['startOffset']}")
-        if value["endOffset"] < value["startOffset"]:
-            raise ValueError(
-                f"end offset: expected {value['startOffset']} or more, found {value['endOffset']}"
-            )
-        if not value["segmentLeaderEpochs"]:
-            raise ValueError("segment leader epochs: expected one or more, found none")
+def _check(name: str, value: dict[str, Any]) -> None:
+    """Raises ValueError for what the constructor of Kafka's class refuses, in its order and words."""
+    if name == "RemotePartitionDeleteMetadataRecord":
+        if not 0 <= value["remotePartitionDeleteState"] < len(_PARTITION_STATES):
+            raise ValueError("null")  # of an exception without a message
+        return
+    state = value["remoteLogSegmentState"]
+    problems = [(not 0 <= state < len(_SEGMENT_STATES), "state can not be null")]
+    if "segmentLeaderEpochs" in value:
+        is_empty = not value["segmentLeaderEpochs"]
+        problems.append((is_empty, "segmentLeaderEpochs can not be null or empty"))
+    if name == "RemoteLogSegmentMetadataRecord":  # made with a known state first, which is then set
+        problems = [*_bad_offsets(value["startOffset"], value["endOffset"]), *reversed(problems)]
+    for is_bad, words in problems:
+        if is_bad:
+            raise ValueError(words)
+
+
+def _bad_offsets(start: int, end: int) -> list[tuple[bool, str]]:
+    below = f"Unexpected start offset = {start}. StartOffset for a remote segment cannot be negative"
+    after = (
+        f"Unexpected end offset = {end}. EndOffset for a remote segment cannot be less than "
+        f"startOffset = {start}"
+    )
+    return [(start < 0, below), (end < start, after)]
 
 
 def remote_metadata_text(name: str, value: dict[str, Any]) -> str:
@@ -81,7 +86,7 @@ def remote_metadata_text(name: str, value: dict[str, Any]) -> str:
 
     Raises ValueError where Kafka's class can't be made of them.
     """
-    _check(value)
+    _check(name, value)
     if name == "RemoteLogSegmentMetadataRecord":
         fields = {"remoteLogSegmentId": _segment_id(value["remoteLogSegmentId"])}
         return _written("RemoteLogSegmentMetadata", fields | _bounds(value) | _segment_rest(value))
@@ -89,7 +94,7 @@ def remote_metadata_text(name: str, value: dict[str, Any]) -> str:
         fields = {
             "remoteLogSegmentId": _segment_id(value["remoteLogSegmentId"]),
             "customMetadata": _custom(value["customMetadata"]),
-            "state": _state(_SEGMENT_STATES, value["remoteLogSegmentState"]),
+            "state": _SEGMENT_STATES[value["remoteLogSegmentState"]],
             "eventTimestampMs": value["eventTimestampMs"],
             "brokerId": value["brokerId"],
         }
@@ -97,7 +102,7 @@ def remote_metadata_text(name: str, value: dict[str, Any]) -> str:
     if name == "RemotePartitionDeleteMetadataRecord":
         fields = {
             "topicPartition": _partition(value["topicIdPartition"]),
-            "state": _state(_PARTITION_STATES, value["remotePartitionDeleteState"]),
+            "state": _PARTITION_STATES[value["remotePartitionDeleteState"]],
             "eventTimestampMs": value["eventTimestampMs"],
             "brokerId": value["brokerId"],
         }
