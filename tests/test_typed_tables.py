@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from kafka_log_lake import read_segment
 from pipelines import decode_batches, decode_values
 from tests.support import typed_corpus as corpus
 
@@ -46,8 +47,9 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def decode(root: Path) -> None:
-    assert decode_batches.main(["--source", str(root / "logs"), "--lake", str(root / "lake")]) == 0
+def decode(root: Path, *options: str) -> None:
+    logs, lake = str(root / "logs"), str(root / "lake")
+    assert decode_batches.main(["--source", logs, "--lake", lake, *options]) == 0
 
 
 def typed(root: Path, *options: str) -> int:
@@ -117,6 +119,28 @@ def test_a_second_run_writes_nothing(lake: Path, capsys: pytest.CaptureFixture[s
     assert typed(lake) == 0
     assert "nothing new" in capsys.readouterr().out
     assert versions(lake) == before
+
+
+def test_a_log_that_grows_adds_rows_and_one_that_is_decoded_again_doubles_none(tmp_path: Path) -> None:
+    folder = next(one for one in folders("pb-kinds") if one.name.endswith("-0"))
+    segment, target = folder / f"{0:020d}.log", tmp_path / "logs" / folder.name / f"{0:020d}.log"
+    target.parent.mkdir(parents=True)
+    for copied in folders("_schemas"):
+        shutil.copytree(copied, tmp_path / "logs" / copied.name)
+    whole = segment.read_bytes()
+    first = 12 + int.from_bytes(whole[8:12], "big")  # bytes of its first batch
+    target.write_bytes(whole[:first])
+    decode(tmp_path)
+    assert typed(tmp_path) == 0
+    expected = read_segment(segment, columns=["offset"])["offset"].to_pylist()
+    assert 0 < len(rows(tmp_path, "typed/pb-kinds")) < len(expected)
+    target.write_bytes(whole)
+    decode(tmp_path)
+    assert typed(tmp_path) == 0
+    assert sorted(row["offset"] for row in rows(tmp_path, "typed/pb-kinds")) == expected
+    decode(tmp_path, "--redecode", ".*pb-kinds.*")
+    assert typed(tmp_path) == 0
+    assert sorted(row["offset"] for row in rows(tmp_path, "typed/pb-kinds")) == expected
 
 
 def test_schemas_that_come_later_mend_errors_and_no_row_is_doubled(tmp_path: Path) -> None:
