@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -182,14 +183,22 @@ def test_commits_are_on_the_disk_before_the_ledger_and_the_end_rely_on_them(
         assert first(order, ".staged/part-") < first(order, ".json.tmp")
 
 
+@pytest.mark.parametrize("is_rewritten", [False, True])
 def test_a_file_tells_by_its_indexes_where_a_key_and_an_offset_may_be(
-    spark: SparkSession, tmp_path: Path
+    tmp_path: Path, is_rewritten: bool
 ) -> None:
     lake, logs = tmp_path / "lake", tmp_path / "logs"
     texts = ["x" * 4000 + str(i) for i in range(128)]
     put(logs / "a-0", 0, *(batch(3 * i, text=text) for i, text in enumerate(texts)))
-    as_command.decode(spark, Settings(lake=str(lake), source=(str(logs),)))
-    (path,) = data_files(lake)
+    settings = Settings(lake=str(lake), source=(str(logs),))
+    put(logs / "a-0", 3000, batch(3000))
+    as_command.decode(None, settings)
+    if is_rewritten:
+        as_command.decode(None, dataclasses.replace(settings, redecode="3000"))
+        paths = [path for path in data_files(lake) if "rewritten" in path]
+    else:
+        paths = data_files(lake)
+    (path,) = paths
     row_group = pq.read_metadata(path).row_group(0)
     columns = {row_group.column(j).path_in_schema: row_group.column(j) for j in range(row_group.num_columns)}
     assert columns["offset"].has_column_index

@@ -130,19 +130,27 @@ class CommittedTables:
             raise self._not_alone()
         return version >= intent.version
 
-    def commit_once(self, table: Table, intent: Intent, write: Callable[[DeltaTable], bool]) -> None:
+    def commit_once(
+        self,
+        table: Table,
+        intent: Intent,
+        write: Callable[[DeltaTable], bool],
+        prepare: Callable[[DeltaTable], object] = lambda delta: None,
+    ) -> None:
         """Makes one commit of a run. Raises a RunFailed where another job's is in its place.
 
         write: commits onto the version that it gets, and no later one; returns whether there was anything to
-        commit. Where somebody else was first, it is called again with what is there now: what it removes may
-        have been written again.
+        commit. prepare: called before, may make commits that change no row. Where somebody else was first,
+        both are called again with what is there now: what ``write`` removes may have been written again.
         """
         if self._lease is not None:
-            self._commit_or_fail(table, intent, write)
+            self._commit_or_fail(table, intent, write, prepare)
             return
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                write(self._open(table.name))
+                delta = self._open(table.name)
+                prepare(delta)
+                write(delta)
                 return
             except CommitFailedError:
                 if self.committed(table.name) == intent.version:
@@ -150,7 +158,13 @@ class CommittedTables:
                 if attempt == _ATTEMPTS:
                     raise
 
-    def _commit_or_fail(self, table: Table, intent: Intent, write: Callable[[DeltaTable], bool]) -> None:
+    def _commit_or_fail(
+        self,
+        table: Table,
+        intent: Intent,
+        write: Callable[[DeltaTable], bool],
+        prepare: Callable[[DeltaTable], object],
+    ) -> None:
         delta = self._open(table.name)
         version, made = delta.version() + 1, True
 
@@ -159,6 +173,8 @@ class CommittedTables:
             made = write(opened)
 
         try:
+            prepare(delta)
+            version = delta.version() + 1
             commit(delta, once)
             if made and delta.version() != version:
                 patiently(lambda: delta.load_as_version(version))

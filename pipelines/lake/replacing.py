@@ -19,6 +19,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.settings import Settings
 from pipelines.lake.committed import CommittedTables
+from pipelines.lake.deletion_vectors import apply_deletion_vectors, with_deletion_vectors
 from pipelines.lake.intents import Intent, Intents, Place
 from pipelines.lake.stages import stage_options
 from pipelines.lake.superseded import OldFile, files_with
@@ -62,13 +63,16 @@ class ReplacingTables(CommittedTables):
                 )
             return bool(actions)
 
-        self.commit_once(table, intent, commit)
+        self.commit_once(table, intent, commit, partial(apply_deletion_vectors, table=table, places=places))
 
     def _without(
         self, delta: DeltaTable, table: Table, places: Iterable[Place]
     ) -> tuple[list[OldFile], list[DataFile]]:
         """The files that go so that no row at these places is left, and those written in place of some."""
         found = list(files_with(delta, table, places))
+        if found:
+            marked = with_deletion_vectors(delta)  # none of their rows is at these places any more
+            found = [file for file in found if file.path not in marked]
         removed = [file for file in found if file.is_all]
         others = [file for file in found if not file.is_all]
         rewritten = []

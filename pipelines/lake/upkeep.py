@@ -17,6 +17,7 @@ from deltalake import DeltaTable, WriterProperties
 
 from pipelines.lake.address import table_path, tables_of
 from pipelines.lake.commit import LakeWriter
+from pipelines.lake.deletion_vectors import may_have_deletion_vectors
 from pipelines.lake.intents import Intent
 from pipelines.plan.ledger import LedgerRow
 from pipelines.source.delta import open_table, patiently
@@ -63,7 +64,9 @@ def _merge(delta: DeltaTable) -> None:
 
 def _vacuum(delta: DeltaTable, hours: int) -> list[str]:
     delta.update_incremental()
-    return delta.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+    # In full it would also delete deletion vectors that are in use
+    in_full = not may_have_deletion_vectors(delta)
+    return delta.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=in_full)
 
 
 def _size(delta: DeltaTable) -> tuple[int, int]:

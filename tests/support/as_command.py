@@ -1,7 +1,8 @@
 """Jobs in the process of a test, as a command runs them on one machine.
 
 What needs no Spark runs in worker processes, which stay for the tests that follow. What needs it takes the
-session of the test. ``decode_batches.run(spark, ...)`` gives that session all tasks, as a notebook does.
+session of the test, if there is one. ``decode_batches.run(spark, ...)`` gives that session all tasks, as a
+notebook does.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ class _OnDemand(SparkOnDemand):
     processes = _PROCESSES
 
 
-def decode(spark: SparkSession, settings: Settings) -> Summary:
+def decode(spark: SparkSession | None, settings: Settings) -> Summary:
     return decode_batches._run(_OnDemand(settings, given=spark), settings)
 
 
-def ingest(spark: SparkSession, settings: Settings) -> Summary:
+def ingest(spark: SparkSession | None, settings: Settings) -> Summary:
     return ingest_raw._run(_OnDemand(settings, given=spark), settings)
 
 

@@ -132,24 +132,28 @@ class _File:
         self.pending_bytes = 0
 
     def _open(self) -> pq.ParquetWriter:
-        is_small = self.pending_bytes < _SMALL_BYTES
         return pq.ParquetWriter(
             self.place,
             filesystem=self.system,
             metadata_collector=self.collected,
-            write_page_index=not is_small,
-            bloom_filter_options=None if is_small else self._bloom_filter(),
-            **_compression(self.table, self.codec, is_small),
+            **index_options(self.pending, self.pending_bytes),
+            **_compression(self.table, self.codec, self.pending_bytes < _SMALL_BYTES),
             **writer_options(self.table),
         )
 
-    def _bloom_filter(self) -> dict[str, Any] | None:
-        """Of the column ``key``, for as many keys as the first row group has: all have as many bytes."""
-        if _KEY not in self.pending[0].schema.names:
-            return None
-        columns = [batch.column(_KEY) for batch in self.pending]
-        keys = sum(len(column) - column.null_count for column in columns)
-        return {_KEY: {"ndv": keys, "fpp": _FALSE_POSITIVES}} if keys else None
+
+def index_options(group: Sequence[pa.RecordBatch], size: int) -> dict[str, Any]:
+    """Options of pyarrow's Parquet writer for a file's indexes: none where the file is small.
+
+    group: the rows of the first row group, whose number of keys the Bloom filters of all are made for; size:
+    their bytes.
+    """
+    if size < _SMALL_BYTES:
+        return {}
+    columns = [batch.column(_KEY) for batch in group if _KEY in batch.schema.names]
+    keys = sum(len(column) - column.null_count for column in columns)
+    bloom_filter = {_KEY: {"ndv": keys, "fpp": _FALSE_POSITIVES}} if keys else None
+    return {"write_page_index": True, "bloom_filter_options": bloom_filter}
 
 
 def flush(path: str) -> None:

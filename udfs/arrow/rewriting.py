@@ -6,6 +6,7 @@ kept as they are, also those that a user added.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from udfs.arrow.parquet_sink import Codec, DataFile, Folders, statistics, writer_options
+from udfs.arrow.parquet_sink import Codec, DataFile, Folders, index_options, statistics, writer_options
 from udfs.format.schema import BATCHES, QUARANTINE, RAW_SEGMENTS, RECORDS, TABLES, TRANSACTIONS, Table
 
 _BY_NAME = {table.name: table for table in TABLES}
@@ -106,6 +107,8 @@ def write_rows(
     own = {column.name: column.arrow_type for column in table.columns}
     written = pa.schema([pa.field(f.name, own.get(f.name, f.type)) for f in schema])
     bounded = [name for name in table.bounded if name in written.names]
+    rows = iter(rows)
+    first = next(rows)
     with pq.ParquetWriter(
         place,
         written,
@@ -117,8 +120,9 @@ def write_rows(
         column_encoding={n: e for n, e in options["column_encoding"].items() if n in written.names},
         write_statistics=bounded,
         store_schema=False,
+        **index_options([first], first.nbytes),
     ) as writer:
-        for some in rows:
+        for some in itertools.chain([first], rows):
             writer.write_table(pa.Table.from_batches([some]).cast(written))
     folders.add(place)
     leaves = collected[0].schema
