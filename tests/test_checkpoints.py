@@ -70,7 +70,7 @@ def test_the_files_of_kafka_are_read(tmp_path: Path) -> None:
         (b"1\n0\n", "its version is '1', not 0"),
         (b"0\n2\na 0 5\n", "it has 1 entries, and says '2'"),
         (b"0\n1\na 0\n", "line 3 is not a topic, a partition and an offset: 'a 0'"),
-        (b"0\n1\na 0 -5\n", "line 3 is not"),
+        (b"0\n1\na 0 9223372036854775808\n", "line 3 is not"),
         (b"0\nmany\n", "it has 0 entries, and says 'many'"),
         (b"\xff\xfe", "byte 0 is not UTF-8"),
     ],
@@ -86,7 +86,7 @@ def test_another_file_of_the_name_is_one_warning(tmp_path: Path, content: bytes,
     assert missing(findings) == [("a", 6, 8, "missing_end", False)]  # the other file counts
 
 
-@pytest.mark.parametrize("content", [b"", b"0", b"0\n", b"0\n0\n"])
+@pytest.mark.parametrize("content", [b"", b"0", b"0\n", b"0\n0\n", b"0\n1\na 0 -5\n"])
 def test_a_file_without_an_entry_says_nothing(tmp_path: Path, content: bytes) -> None:
     put(tmp_path / "a-0", 0, *batches(0, 2))
     (tmp_path / VISIBLE).write_bytes(content)

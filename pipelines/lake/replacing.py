@@ -23,6 +23,7 @@ from pipelines.lake.deletion_vectors import apply_deletion_vectors, with_deletio
 from pipelines.lake.intents import Intent, Intents, Place
 from pipelines.lake.stages import stage_options
 from pipelines.lake.superseded import OldFile, files_with
+from pipelines.rules.files import group_begins
 from udfs.arrow.parquet_sink import Codec, DataFile, Folders
 from udfs.arrow.rewriting import SAME, Rewrite, rewrite, write_rows
 from udfs.format.schema import Table
@@ -115,14 +116,13 @@ class ReplacingTables(CommittedTables):
         if not rows.num_rows:
             return []
         folders, own = Folders(self.address), list(table.partitioned_by)
-        ordered, begin, made = rows.sort_by([(name, "ascending") for name in own]), 0, []
-        counted = ordered.group_by(own, use_threads=False).aggregate([([], "count_all")])
-        for values in counted.to_pylist():
-            count = values.pop("count_all")
-            some = ordered.slice(begin, count).drop_columns(own).combine_chunks()
-            texts: dict[str, str | None] = {name: str(value) for name, value in values.items()}
-            made.append(write_rows(folders, table, texts, some.schema, some.to_batches(), self._codec))
-            begin += count
+        ordered, made = rows.sort_by([(name, "ascending") for name in own]), []
+        begins = group_begins(ordered.select(own))
+        for begin, end in zip(begins, [*begins[1:], len(ordered)], strict=True):
+            some = ordered.slice(begin, end - begin).combine_chunks()
+            texts: dict[str, str | None] = {name: str(some.column(name)[0]) for name in own}
+            rest = some.drop_columns(own)
+            made.append(write_rows(folders, table, texts, rest.schema, rest.to_batches(), self._codec))
         folders.flush()
         return made
 

@@ -38,17 +38,27 @@ class Files(NamedTuple):
         return result
 
 
+def group_begins(ordered: pa.Table) -> np.ndarray:
+    """int64[m]: the first row of each group of equal rows. ordered: sorted, without nulls.
+
+    ``group_by`` is of no use for that: it gives its groups in any order once there are some thirty.
+    """
+    differs = np.zeros(len(ordered), dtype=bool)
+    differs[:1] = True
+    for column in ordered.columns:
+        whole = column.combine_chunks()
+        changes = pc.not_equal(whole.slice(1), whole.slice(0, max(0, len(whole) - 1)))
+        differs[1:] |= changes.to_numpy(zero_copy_only=False)
+    return np.flatnonzero(differs)
+
+
 def files_of(ledger: pa.Table) -> Files:
     """The files of the ledger's rows, which have COLUMNS and may have more."""
     rows = ledger.sort_by([(name, "ascending") for name in (*LOG, "file_base_offset")])
     logs = rows.select(LOG)
+    begins = group_begins(logs)
     differs = np.zeros(len(rows), dtype=bool)
-    for column in logs.columns:
-        whole = column.combine_chunks()
-        differs[1:] |= pc.not_equal(whole.slice(1), whole.slice(0, max(0, len(whole) - 1))).to_numpy(
-            zero_copy_only=False
-        )
-    differs[:1] = True
+    differs[begins] = True
     log = np.cumsum(differs) - 1
     base = rows.column("file_base_offset").to_numpy()
     end = pc.coalesce(rows.column("end_offset"), pc.subtract(rows.column("file_base_offset"), 1)).to_numpy()
@@ -59,7 +69,6 @@ def files_of(ledger: pa.Table) -> Files:
     is_apart = is_left_out | (~differs & is_left_out[before])
     limit = np.full(len(rows), NO_LIMIT)
     limit[:-1] = np.where(differs[1:], NO_LIMIT, base[1:])
-    begins = np.flatnonzero(differs)
     counts = []
     for marks in (is_deleted | is_apart, is_deleted):
         total = np.cumsum(marks)

@@ -76,9 +76,14 @@ class Checkpoints:
 
 
 def _read(path: str) -> dict[tuple[str, int], int]:
-    """The offset of each topic and partition. Raises an OSError, and a ValueError for another format."""
+    """The offset of each topic and partition that has one: Kafka reads negative ones too, which say nothing.
+
+    Raises an OSError, and a ValueError for another format.
+    """
     with open(path, "rb") as file:
         found = offset_entries(file.read(MOST_BYTES))
     if found.problem is not None:
         raise ValueError(found.problem)
-    return {(topic, int(partition)): int(offset) for topic, partition, offset in found.rows}
+    return {
+        (topic, int(partition)): int(offset) for topic, partition, offset in found.rows if int(offset) >= 0
+    }

@@ -51,7 +51,7 @@ def message(magic: int, offset: int, record: PlainRecord) -> bytes:
 def messages(magic: int, records: Sequence[PlainRecord]) -> bytes:
     """The messages that a wrapper of magic 0 or 1 holds: magic 1 counts their offsets from the first."""
     base = records[0].offset if magic == f.MAGIC_V1 else 0
-    return b"".join(message(magic, record.offset - base, record) for record in records)
+    return b"".join(message(magic, _int64(record.offset - base), record) for record in records)
 
 
 def _sized(data: bytes | None) -> bytes:
@@ -68,7 +68,7 @@ def batch_records(records: Sequence[PlainRecord], has_attributes: bool = True) -
             (
                 attributes,
                 varint(_int64(record.timestamp - base_timestamp)),
-                varint(record.offset - base_offset),
+                varint(_int64(record.offset - base_offset)),
                 _sized(record.key),
                 _sized(record.value),
                 varint(len(record.headers)),

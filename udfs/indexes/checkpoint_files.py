@@ -29,8 +29,7 @@ OFFSET_FILES = {
 _VERSION = "0"
 MOST_BYTES = 1 << 28
 _EPOCH_LINE = re.compile(r"(-?[0-9]{1,10})\s+(-?[0-9]{1,19})")
-_OFFSET_LINE = re.compile(r"(\S+)\s+([0-9]{1,10})\s+([0-9]{1,19})")
-_MOST_INT32, _MOST_INT64 = (1 << 31) - 1, (1 << 63) - 1
+_OFFSET_LINE = re.compile(r"(\S+)\s+([0-9]{1,10})\s+(-?[0-9]{1,19})")
 
 LEADER_EPOCHS = row_schema(entry=pa.int32(), leader_epoch=pa.int32(), start_offset=pa.int64())
 OFFSETS = row_schema(entry=pa.int32(), topic=pa.string(), partition=pa.int32(), offset=pa.int64())
@@ -100,4 +99,4 @@ def _entries(data: bytes, form: re.Pattern[str], what: str) -> Entries:
 
 def _fit(row: tuple[str, ...]) -> bool:
     """Whether the last two values of an entry are an int32 and an int64."""
-    return abs(int(row[-2])) <= _MOST_INT32 and abs(int(row[-1])) <= _MOST_INT64
+    return all(-most <= int(value) < most for value, most in zip(row[-2:], (1 << 31, 1 << 63), strict=True))
