@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tests.support import segment_maker as make
 from tests.support.logs import marker, put
@@ -20,7 +21,7 @@ NOW = 1_700_000_000_000
 INT16 = (-(2**15), -2, -1, 0, 2**15 - 1)
 INT32 = (-(2**31), -2, -1, 0, 2**31 - 1)
 INT64 = (-(2**63), -(2**62), -2, -1, 0, 2**53 + 1, 2**61, 2**62, 2**62 + 7, 2**63 - 2, 2**63 - 1)
-FIELDS = {
+FIELDS: dict[str, tuple[Any, ...]] = {
     "base_offset": INT64,
     "leader_epoch": INT32,
     "last_offset_delta": INT32,
@@ -53,7 +54,8 @@ def mad_segments() -> Iterator[list[bytes]]:
             batches = [_sound(0, flags=flags)]
             for at, (name, values) in enumerate(FIELDS.items(), 1):
                 one = _sound(4 * at - 2, flags=flags)
-                batches += [replace(one, **{name: values[number % len(values)]}), _sound(4 * at, flags=flags)]
+                mad: dict[str, Any] = {name: values[number % len(values)]}
+                batches += [replace(one, **mad), _sound(4 * at, flags=flags)]
             yield [one.encode() for one in batches]
     for value in INT64:
         delta = Record(key=b"k", value=b"v", timestamp_delta=value, offset_delta=2**31 - 1)
