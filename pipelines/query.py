@@ -85,7 +85,7 @@ def run(
             else:
                 check_reads(spark, statement)
         give(
-            partial(with_spark.answer, spark, lake, statement),
+            partial(with_spark.answer, spark, lake, statement, writes=writes == "allow"),
             partial(with_spark.arrow, spark, lake, statement),
         )
 

@@ -129,9 +129,8 @@ class SparkShell:
         prepare(spark, lake)
         self._spark, self._lake = spark, lake
         self.tables = [table.name for table in tables_of(open_lake(lake, default_scheme(spark)))]
-        views = (view.name for view in SESSION_VIEWS if view.has_defaults)
-        relations = [*(table.name for table in TABLES), *views]
-        self.words = {column for name in relations for column in spark.table(name).columns} | {*relations}
+        relations = [*TABLES, *SESSION_VIEWS]
+        self.words = {one.name for one in (*relations, *(c for r in relations for c in r.columns))}
 
     def lines(self, statement: str) -> Iterator[str]:
         from pipelines.sql.gate import refuse_changes_on_s3

@@ -88,6 +88,9 @@ SHOWN = [
 def test_statements_of_the_pages_run_in_both(
     spark: SparkSession, bundled: str, both: Both, database: duckdb.DuckDBPyConnection, statement: str
 ) -> None:
-    """With the same number of rows: of a LIMIT without an order each engine gives those that it has first."""
+    """With as many rows: of a LIMIT without an order each engine gives those that it has first.
+
+    SHOW TABLES has other columns in each.
+    """
     found = database.sql(duckdb_text(statement)).to_arrow_table()
-    assert spark.sql(statement).toArrow().shape == found.shape
+    assert spark.sql(statement).toArrow().num_rows == found.num_rows

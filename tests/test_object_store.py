@@ -301,7 +301,7 @@ _STANDING = """
 import os, signal, sys, time
 from pipelines import decode_batches
 from pipelines.lake import lease
-from tests.support.dying import ARROW_POINTS, arrange
+from tests.support.dying import POINTS, arrange
 
 def stand():
     print("here", flush=True)
@@ -311,7 +311,7 @@ def stand():
         time.sleep(600)
 
 how, point, lease.SECONDS = sys.argv[1], sys.argv[2], float(sys.argv[3])
-arrange(ARROW_POINTS[point], stand, setattr)
+arrange(POINTS[point], stand, setattr)
 sys.exit(decode_batches.main(sys.argv[4:]))
 """
 

@@ -311,9 +311,10 @@ def test_crc_report_counts_failures_and_damage(spark: SparkSession, lake: str) -
     published(lake, SEGMENT)
     batch = {"topic": "t", "partition": 0, "magic": 2, "segment": SEGMENT, "size_bytes": 100}
     found = [
-        {**batch, "position": 0, "crc_ok": True},
-        {**batch, "position": 100, "crc_ok": False, "size_bytes": 5000},  # its length field lies
-        {**batch, "position": 300, "crc_ok": True, "magic": 1},
+        {**batch, "position": 0, "crc_ok": True, "status": "ok"},
+        # its length field lies
+        {**batch, "position": 100, "crc_ok": False, "status": "corrupt", "size_bytes": 5000},
+        {**batch, "position": 300, "crc_ok": True, "status": "ok", "magic": 1},
     ]
     insert(lake, "batches", found)
     damage = {"topic": "t", "partition": 0, "segment": SEGMENT, "size_bytes": 100}
@@ -328,6 +329,7 @@ def test_crc_report_counts_failures_and_damage(spark: SparkSession, lake: str) -
 
 
 def test_each_view_has_a_file_with_its_comment_on_top() -> None:
-    files = sorted((Path(pipelines.__file__).parent / "views").glob("*.sql"))
-    assert [path.stem for path in files] == sorted(view.name for view in VIEWS)
+    folder = Path(pipelines.__file__).parent
+    files = [*(folder / "views").glob("*.sql"), *(folder / "rules").glob("*.sql")]
+    assert sorted(path.stem for path in files) == sorted(view.name for view in VIEWS)
     assert all(view.comment and view.select.startswith(("SELECT", "WITH")) for view in VIEWS)

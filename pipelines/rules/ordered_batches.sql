@@ -15,7 +15,7 @@
 --   misplaced_batches bigint: Batches with a wrong base offset between them
 --   goes_back boolean: The batch lies in front of the one before, in the files: one of both has a wrong base offset
 --   is_confirmed boolean: A batch or a file after it confirms its base offset; false for the last batch of the last file
---   shows_compaction boolean: What only the log cleaner leaves: a batch with fewer records than offsets, a delete horizon, or offsets missing between batches of one segment although nothing is damaged or misplaced there and what follows confirms it; or the topic is one that brokers compact
+--   shows_compaction boolean: What only the log cleaner leaves: fewer records than offsets, a delete horizon, or offsets missing between batches of a segment without damage there, which what follows confirms; or the topic is one that brokers compact
 --   is_end boolean: The end of the log
 WITH events AS (
   SELECT b.topic, b.partition, b.partition_dir, b.segment, b.file_base_offset, b.position, b.base_offset, b.last_offset,

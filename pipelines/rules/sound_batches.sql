@@ -36,7 +36,7 @@
 --   damaged_ranges bigint: Damaged ranges of the log before it: between two batches with the same number nothing is damaged
 --   last_before bigint: Last offset of the batch before; null for the first of the log
 --   base_after bigint: Base offset of the batch after; null for the last
---   is_misplaced boolean: The base offset is wrong: below that of the file's name or not below that of the next file's; or, where it is not the one in the file's name, the offsets are not between those of the batches before and after, which leave room for them; or it is the last batch and does not begin after the base offset of the one before
+--   is_misplaced boolean: The base offset is wrong: outside those of its file's name and the next file's; or, unless the file's name has it, not between the batches before and after, though they leave room; or, in the last batch, not after the one before
 WITH events AS (
   SELECT topic, partition, partition_dir, segment, file_base_offset, position, magic, size_bytes,
     coalesce(base_offset, last_offset) AS base_offset, greatest(base_offset, last_offset) AS last_offset,

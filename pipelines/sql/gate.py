@@ -73,9 +73,14 @@ def check_reads(spark: SparkSession, statement: str) -> None:
         )
 
 
+def changes(spark: SparkSession, statement: str) -> bool:
+    """Whether a statement does more than read and change the session. Raises as ``check_reads`` does."""
+    return bool(_not_reading(spark, statement, _OF_SESSION))
+
+
 def refuse_changes_on_s3(spark: SparkSession, lake: str, statement: str) -> None:
     """Raises a UserError for a statement that changes tables, where the lake is on S3."""
-    if lake.lower().startswith(("s3:", "s3a:", "s3n:")) and _not_reading(spark, statement, _OF_SESSION):
+    if lake.lower().startswith(("s3:", "s3a:", "s3n:")) and changes(spark, statement):
         refuse_commits_by_spark(lake, "SQL", _ON_S3)
 
 

@@ -22,6 +22,7 @@ from pipelines.command.session import configured
 from pipelines.command.settings import nearest
 from pipelines.command.terminal import printable
 from pipelines.sql.arrow_rows import arrow_type, typed
+from pipelines.sql.gate import changes
 from pipelines.sql.rows import Column, Number, as_text, parse, printed, to_json
 from pipelines.views.declared import SESSION_VIEWS
 from pipelines.views.register import register
@@ -89,25 +90,26 @@ def _python_s(value: Any) -> Any:
     return (value[0], _python_s(value[1])) if isinstance(value, tuple) else value
 
 
-def prepare(spark: SparkSession, lake: str, statement: str = "") -> None:
+def prepare(spark: SparkSession, lake: str, statement: str = "", writes: bool = False) -> None:
     """Makes a lake's tables and views, and the functions, known by their names in a session; sets UTC.
 
-    statement: what it names is enough; "" for all.
+    statement: what it names is enough; "" for all. writes: whether it may change tables.
     """
-    register(spark, lake, "" if re.match(_CATALOG_STATEMENTS, statement, re.IGNORECASE) else statement)
     with driver_of(spark).conf_errors():
         spark.conf.set("spark.sql.session.timeZone", "UTC")
         spark.conf.set("spark.sql.variable.substitute", "false")  # of ${env:HOME}
+    names_all = re.match(_CATALOG_STATEMENTS, statement, re.IGNORECASE) is not None
+    register(spark, lake, "" if names_all else statement, live=writes and changes(spark, statement))
 
 
 def answer(
-    spark: SparkSession, lake: str, statement: str, output: str, room: int | None = None
+    spark: SparkSession, lake: str, statement: str, output: str, room: int | None = None, writes: bool = False
 ) -> Iterator[str]:
     """Lines that print the result of one statement over a lake. Raises a UserError if the statement is wrong.
 
-    output: table, json or csv. room: see ``rows.printed``.
+    output: table, json or csv. room: see ``rows.printed``. writes: whether it may change tables.
     """
-    prepare(spark, lake, statement)
+    prepare(spark, lake, statement, writes)
     yield from results(spark, statement, output, room)
 
 

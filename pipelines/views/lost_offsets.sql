@@ -11,7 +11,7 @@
 --   first_lost bigint: First lost offset
 --   last_lost bigint: Last lost offset; null for damage after the last sound batch
 --   max_records decimal(20,0): Upper bound of lost records; null where last_lost is. Decimal, so that no sum of it overflows
---   cause string: damage; wrong_base_offset: the records are there, under other offsets; missing_segment; missing_end: the checkpoint files say that the log reached further, so its end is lost, in damage or not, or they were copied later than the segments; missing_start: they say that it began earlier
+--   cause string: damage; wrong_base_offset: the records are there, under other offsets; missing_segment; missing_end, missing_start: the checkpoint files say that the log reached further, or began earlier (or they were copied later than the segments)
 --   is_certain boolean: Records were there; false where the log cleaner may have removed some or all, for a missing_start, which the broker may have deleted or moved to remote storage, and for a missing_end at or past the high watermark, which a new leader may have truncated
 --   damaged_ranges bigint: Damaged ranges there; 0 where something is missing
 --   damaged_bytes bigint: Their bytes

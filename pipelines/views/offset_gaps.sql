@@ -7,7 +7,7 @@
 --   last_offset bigint: Last offset of the range; null for damage after the last sound batch
 --   offsets decimal(20,0): Number of offsets in the range that have no record for the consumer; null where last_offset is. Decimal, so that no sum of it overflows
 --   place string: between batches; inside a batch: the batch covers more offsets than it has records; not delivered: the records are there, and consumers do not get them
---   cause string: damage: see quarantine; wrong_base_offset: the records are there under other offsets, because a base offset, which no checksum covers, is wrong; compaction; retention: segments were deleted before a run saw them; missing_segment: before the start of a segment in a log without compaction; unknown: in front of the last batch of a log without compaction: no batch confirms its base offset, which may be wrong; transaction_marker, control_record; aborted_transaction, unknown_transaction, open_transaction: for READ_COMMITTED alone
+--   cause string: damage, wrong_base_offset, compaction, retention, missing_segment, or unknown (before a last batch, whose base offset nothing confirms); for READ_COMMITTED alone transaction_marker, control_record, aborted_, unknown_ or open_transaction
 --   segment string: Segment of the batch after the gap, or of the batch; null after the last batch and for transactions
 WITH halves AS (
   SELECT 0 AS half UNION ALL SELECT 1

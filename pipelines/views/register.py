@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from pyspark.sql import SparkSession
 
+from pipelines.command.session import configured
 from pipelines.functions.internal_topics import register_internal_topics
 from pipelines.functions.register import register_functions
 from pipelines.lake.address import open_lake, sql_name, sql_table
@@ -47,12 +48,20 @@ def _no_rows(columns: Iterable[Column]) -> str:
     return f"SELECT {nulls} WHERE false"
 
 
-def register(spark: SparkSession, lake: str, statement: str = "", at: str | None = None) -> None:
+# A view then keeps the plan that it was created with: else Spark parses and analyzes every view below it
+# again for each view that reads it, which takes four times as long
+_KEPT_PLANS = {"spark.sql.legacy.storeAnalyzedPlanForView": "true"}
+
+
+def register(
+    spark: SparkSession, lake: str, statement: str = "", at: str | None = None, live: bool = False
+) -> None:
     """Creates temporary views of a lake's tables and views in a session, and the functions.
 
     They show one published state of the lake (``published_versions``) until it is registered again. at: the
     id of a run or a time, for an earlier state. statement: the tables, views and functions that it names are
-    enough, as each one costs time; "" for all.
+    enough, as each one costs time; "" for all. live: the tables as they are at each query, not that state: a
+    statement that changes them needs it.
     """
     address = open_lake(lake, default_scheme(spark))
     open_to_spark(spark, address)
@@ -63,14 +72,16 @@ def register(spark: SparkSession, lake: str, statement: str = "", at: str | None
     needed = needed_names(statement, {*tables, *(table.name for table in READ_BY_VIEWS)})
     views = [view for view in SESSION_VIEWS if view.name in needed]
     for name in sorted(tables.keys() & needed):
-        version = f"{sql_table(address, name)} VERSION AS OF {tables[name]}"
-        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM {version}")
-    for table in READ_BY_VIEWS:
-        if table.name in needed - tables.keys():
-            spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {table.name} AS {_no_rows(table.columns)}")
+        version = "" if live else f" VERSION AS OF {tables[name]}"
+        table = f"{sql_table(address, name)}{version}"
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM {table}")
+    for missing in READ_BY_VIEWS:
+        if missing.name in needed - tables.keys():
+            spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {missing.name} AS {_no_rows(missing.columns)}")
     text = "\n".join([statement, *(view.select for view in views)]) if statement else ""
     register_functions(spark, text)
     register_internal_topics(spark, text)
-    for view in views:
-        for creation in view.statements("TEMPORARY", view.select):
-            spark.sql(creation)
+    with configured(spark, _KEPT_PLANS):
+        for view in views:
+            for creation in view.statements("TEMPORARY", view.select):
+                spark.sql(creation)
