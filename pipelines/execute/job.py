@@ -44,13 +44,7 @@ from pipelines.plan.runs import Plan, Rules, make_plan
 from pipelines.plan.slices import Segment
 from pipelines.source import hadoop
 from pipelines.source.listing import Listing, compiled, list_segments, no_segments_error
-from pipelines.source.naming import (
-    NULL_TO_SPARK,
-    OFFSET_TOO_BIG,
-    PARTITION_TOO_BIG,
-    TOPIC_TOO_LONG,
-    UNREADABLE,
-)
+from pipelines.source.naming import NO_TABLE_HOLDS, UNREADABLE
 from pipelines.source.uris import local_path
 from pipelines.views.catalog import register_in_catalog
 from pipelines.views.register import add_missing_views
@@ -63,7 +57,6 @@ from udfs.spark.protocol import StageOptions
 log = logging.getLogger(__name__)
 
 _BIG_CONTENT = 2**26
-_WARNED_REASONS = (TOPIC_TOO_LONG, PARTITION_TOO_BIG, OFFSET_TOO_BIG, NULL_TO_SPARK)
 
 
 # Table of fingerprint.TO_CHECK_SCHEMA -> the result of each row
@@ -309,7 +302,7 @@ def _nothing_found(settings: Settings, listing: Listing) -> UserError:
 
 def _warnings(listing: Listing, settings: Settings) -> list[str]:
     """Warnings about files that no table can hold, and about a ``--redecode`` that matches none."""
-    warnings = [f"{listing.skipped[r]} files skipped: {r}" for r in _WARNED_REASONS if r in listing.skipped]
+    warnings = [f"{listing.skipped[r]} files skipped: {r}" for r in NO_TABLE_HOLDS if r in listing.skipped]
     if settings.redecode:
         expression = compiled(settings.redecode, "--redecode")
         names = listing.segments.column("segment").to_pylist()

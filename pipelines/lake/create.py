@@ -109,7 +109,7 @@ def replace_rows(address: str, table: Table, rows: pa.Table, where: str) -> None
 
     def write(delta: DeltaTable) -> None:
         if rows.num_rows:
-            write_deltalake(delta, rows, mode="overwrite", predicate=where)
+            write_deltalake(delta, rows, mode="overwrite", predicate=where, schema_mode="merge")
         else:
             delta.delete(where)
 

@@ -7,6 +7,7 @@ from collections import Counter
 from pipelines.command.terminal import counted_noun
 from pipelines.command.verdict import Verdict, segments_text
 from pipelines.scanning.findings import Findings, Log
+from pipelines.source.naming import NO_TABLE_HOLDS
 
 
 def tail_text(log: Log) -> str:
@@ -47,13 +48,17 @@ def verdict(findings: Findings) -> Verdict:
         faults.append(f"{counted_noun(len(empty), 'log')} of nothing but zeros")
     unreadable = len(findings.unreadable)
     unread = f"{unreadable:,} file{'s or folders' if unreadable > 1 else ' or folder'} can't be read"
+    refused = sum(findings.skipped[reason] for reason in NO_TABLE_HOLDS)
     return Verdict(
         segments_text(segments, size),
         size,
         damaged + sum(log.tail_bytes for log in unsound),
         faults,
         _lost(findings),
-        [unread] if unreadable else [],
+        [
+            unread if unreadable else "",
+            f"{counted_noun(refused, 'file')} that no table can hold" if refused else "",
+        ],
     )
 
 

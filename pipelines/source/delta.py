@@ -65,7 +65,12 @@ def append_rows(path: str, rows: pa.Table) -> None:
         table = open_table(path)
         entry = f"_delta_log/{table.version() + 1:020d}.json"
         try:
-            commit(table, lambda delta: write_deltalake(delta, rows, mode="append", commit_properties=once))
+            commit(
+                table,
+                lambda delta: write_deltalake(
+                    delta, rows, mode="append", schema_mode="merge", commit_properties=once
+                ),
+            )
             return
         except CommitFailedError:
             system, folder = open_store(path)

@@ -36,6 +36,7 @@ UNREADABLE_FOLDER = "folder can't be read"
 # A legal topic name, which Spark's writer reads as null in the path of a data file
 NULL_TOPIC = NULL
 NULL_TO_SPARK = "topic name that Spark writes as null (decode it with --sink arrow)"
+NO_TABLE_HOLDS = (TOPIC_TOO_LONG, PARTITION_TOO_BIG, OFFSET_TOO_BIG, NULL_TO_SPARK)
 
 _PARTITION_FOLDER = re.compile(r"(?s)(.+)-([0-9]+)")
 _LEFT_BEHIND = re.compile(r"(?s).*\.[0-9a-fA-F]+-(delete|stray|future)")
