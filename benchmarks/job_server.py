@@ -68,13 +68,13 @@ class JobServer:
         path = LAKES / lake
         if path.exists():
             path.rename(path.with_name(f"{lake}-{uuid.uuid4().hex[:8]}"))
-        return self._run(source, path, **settings)
+        return self.decode_into(source, path, **settings)
 
     def decode_again(self, source: Path, lake: str) -> float:
         """Seconds of a run into a lake that has been there, with what it holds."""
-        return self._run(source, LAKES / lake)
+        return self.decode_into(source, LAKES / lake)
 
-    def _run(self, source: Path, lake: Path, **settings: Any) -> float:
+    def decode_into(self, source: Path, lake: Path, **settings: Any) -> float:
         return float(self._ask({"source": str(source), "lake": str(lake), **settings})["seconds"])
 
     def _ask(self, settings: dict[str, Any]) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def parquet_bytes(lake: str) -> int:
 def _serve() -> None:
     from pipelines.command.on_demand import spark_on_demand
     from pipelines.command.settings import Settings, make_settings
-    from pipelines.decode_batches import _run, run
+    from pipelines.decode_batches import decode_into, run
     from pipelines.lake.create import create_tables
 
     parser = argparse.ArgumentParser()
@@ -141,7 +141,7 @@ def _serve() -> None:
                 settings = make_settings({"sink": started.sink, **asked})
                 create_tables(settings.require_lake())
                 began = time.perf_counter()
-                summary = run(on_demand.spark, settings) if in_spark else _run(on_demand, settings)
+                summary = run(on_demand.spark, settings) if in_spark else decode_into(on_demand, settings)
                 answer = {"seconds": time.perf_counter() - began, "records": summary.records}
             print(_ANSWER + json.dumps(answer), flush=True)
 

@@ -38,7 +38,7 @@ def _send(producer: Client, partition: int = 0, records: int = 1) -> int:
 
 def _round(on_demand: SparkOnDemand, settings: Settings) -> float:
     began = time.perf_counter()
-    decode_batches._run(on_demand, settings)
+    decode_batches.decode_into(on_demand, settings)
     return time.perf_counter() - began
 
 

@@ -43,12 +43,13 @@ from udfs.spark import protocol
 def run(spark: SparkSession, settings: Settings) -> Summary:
     """Decodes new and changed segments of the sources into the lake. Raises a JobError if it fails."""
     with spark_on_demand(settings, given=spark) as on_demand:
-        return _run(on_demand, settings)
+        return decode_into(on_demand, settings)
 
 
-def _run(
+def decode_into(
     on_demand: SparkOnDemand, settings: Settings, is_due: Callable[[Plan], bool] = lambda plan: True
 ) -> Summary:
+    """``run`` inside of another job. is_due: whether a plan is to be carried out now."""
     if settings.from_raw and settings.sink != CATALOG:
         open_lake(settings.require_lake(), job_scheme(on_demand))
     return job.run(
@@ -122,7 +123,7 @@ def _job(on_demand: SparkOnDemand, settings: Settings) -> None:
 
     def once() -> None:
         nonlocal is_first
-        summary = _run(on_demand, settings, batching.is_due)
+        summary = decode_into(on_demand, settings, batching.is_due)
         batching.done()
         if settings.watch and not settings.json and not is_first:
             print_round(summary)

@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 
 if __package__ in (None, ""):  # Python puts pipelines/ on sys.path; the imports need its parent
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -27,6 +28,7 @@ from pipelines.plan.slices import Segment
 from pipelines.scanning import losses, report
 from pipelines.scanning.findings import Findings, collect
 from pipelines.scanning.pool import scan_segments
+from pipelines.scanning.slice_scan import scan_slice
 from pipelines.source.listing import list_segments, no_segments_error
 
 log = logging.getLogger("pipelines.scan")  # also where Python runs it as a script
@@ -50,9 +52,9 @@ def scan(settings: Settings) -> Findings:
     if not segments and not listing.unreadable:
         raise no_segments_error(settings.source, listing)
     progress = _Progress(sum(segment.length for segment in segments))
-    scanned = scan_segments(
-        segments, settings.processes, settings.slice_bytes, settings.max_batch_uncompressed, progress.add
-    )
+    scan_one = partial(scan_slice, max_batch_uncompressed=settings.max_batch_uncompressed)
+    numbers = (settings.processes, settings.slice_bytes)
+    scanned = scan_segments(segments, *numbers, progress.add, scan_one)
     findings = collect(settings.source, listing, scanned)
     progress.close()
     if settings.topic is not None and settings.partition is not None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pipelines.views.declared import VIEWS, View
 from udfs.format.index_tables import INDEX_TABLES
+from udfs.format.recovery_tables import RECOVERY_TABLES
 from udfs.format.schema import RECORDS, TABLES, Column, Table
 
 HEAD = """\
@@ -47,6 +48,12 @@ INDEX_HEAD = """\
 
 Of `decode --with-indexes`; each is there once it has rows. Rows of a partition folder are replaced as a whole
 where its files have changed. The view `index_report` compares them with the batches.
+"""
+
+RECOVERY_HEAD = """\
+## Tables of recover
+
+Of `recover` and of `decode` with named sources ([recovery.md](recovery.md)); each run writes them as a whole.
 """
 
 VIEWS_HEAD = """\
@@ -121,6 +128,9 @@ def document() -> str:
         lines += of_table(table)
     lines += [*INDEX_HEAD.splitlines(), ""]
     for table in INDEX_TABLES:
+        lines += of_table(table)
+    lines += [*RECOVERY_HEAD.splitlines(), ""]
+    for table in RECOVERY_TABLES:
         lines += of_table(table)
     lines += [*VIEWS_HEAD.splitlines(), ""]
     for view in VIEWS:

@@ -386,7 +386,38 @@ Examples:
 Exit code: 0 shown, 2 a file, a position or an offset that is not there.
 More: docs/commands.md""",
 )
+RECOVER = Command(
+    "recover",
+    "recover",
+    "Make one log out of the copies on the disks of brokers, and a bill of what is lost. Needs no Java.",
+    (
+        *("source", "lake", "topics", "exclude_topics", "cores", "json"),
+        *("slice_bytes", "max_batch_uncompressed"),
+    ),
+    (Argument("report", "folder for the bill as a page and as CSV", metavar="DIR"),),
+    screen="""\
+Usage: {command} --source NAME=PATH... --lake LAKE [OPTIONS]
+
+Compare the copies of partitions on the disks of brokers: find the true history, take each batch from a copy
+in which it is sound, decode that one log into a lake, and bill what is lost. The sources are only read.
+Needs no Java.
+
+--source NAME=PATH    a broker's disk, or a part of it; several disks of a broker have the same name. Without
+                      NAME: broker-N, by meta.properties
+--lake LAKE           folder of the lake; created if missing
+--report DIR          write recovery.html and lost_records.csv
+--topics REGEX        only topics whose whole name matches; --exclude-topics REGEX skips topics
+--json                print one JSON object
+--cores N             processes (default: all cores)
+
+Examples:
+  {command} --source broker1=/mnt/b1 --source broker2=/mnt/b2 --source broker3=/mnt/b3 --lake lake
+  {command} --source a=/mnt/a --source b=/mnt/b --lake lake --report bill
+
+Exit code: 0 recovered, 2 a source or a folder that can't be used.
+More: docs/recovery.md""",
+)
 COMMANDS = (
     *(FIND, INSPECT, DUMP, SCAN, DECODE, INGEST, QUERY, SQL, QUALITY_REPORT, FORMAT_REPORT),
-    *(DECODE_VALUES, MAINTAIN),
+    *(DECODE_VALUES, RECOVER, MAINTAIN),
 )

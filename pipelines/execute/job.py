@@ -122,7 +122,7 @@ def _address(on_demand: SparkOnDemand, settings: Settings) -> str:
     lake = settings.require_lake()
     if settings.sink != CATALOG:
         address = lake_address(lake, hadoop.job_scheme(on_demand))
-        _refuse_lake_in_source(address, settings.source)
+        refuse_lake_in_source(address, settings.source)
         if settings.sink == "spark":
             refuse_commits_by_spark(address, "--sink spark", "use --sink arrow")
         return address
@@ -141,7 +141,7 @@ def _is_there(on_demand: SparkOnDemand, settings: Settings, address: str) -> boo
     return check_place(address)
 
 
-def _refuse_lake_in_source(address: str, sources: Sequence[str]) -> None:
+def refuse_lake_in_source(address: str, sources: Sequence[str]) -> None:
     """Raises a UserError for a lake below a source: each run would search it for segments."""
     for source in sources:
         path = local_path(source)

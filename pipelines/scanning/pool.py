@@ -7,29 +7,43 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from pipelines.execute.verdicts import chain_break
 from pipelines.plan.slices import Segment, Slice, make_slices, whole
-from pipelines.scanning.slice_scan import SliceScan, scan_slice
+from udfs.spark.protocol import SliceReport
 
 OnScanned = Callable[[int], None]  # called with the bytes of each scanned slice
-Map = Callable[[Callable[[Slice], SliceScan], Sequence[Slice]], Iterator[SliceScan]]
+
+
+class OfSlice(Protocol):
+    """What scanning a slice gives."""
+
+    @property
+    def report(self) -> SliceReport: ...
+
+
+Scan = TypeVar("Scan", bound=OfSlice)
+Map = Callable[[Callable[[Slice], Any], Sequence[Slice]], Iterator[Any]]
 
 
 def scan_segments(
-    segments: Sequence[Segment], processes: int, slice_bytes: int, limit: int, on_scanned: OnScanned
-) -> Iterator[tuple[Segment, list[SliceScan]]]:
+    segments: Sequence[Segment],
+    processes: int,
+    slice_bytes: int,
+    on_scanned: OnScanned,
+    scan: Callable[[Slice], Scan],
+) -> Iterator[tuple[Segment, list[Scan]]]:
     """Each segment with its slices in order.
 
-    processes: those that scan, at most. limit: bytes that a batch may decompress to.
+    processes: those that scan, at most. scan: what is done with a slice.
     """
     slices = make_slices(segments, slice_bytes)
     workers = max(1, min(processes, len(slices)))
     with _workers(workers) as run:
-        scans = _by_segment(_scan(run, slices, limit, on_scanned))
+        scans = _by_segment(_scan(run, scan, slices, on_scanned))
         broken = [s for s in segments if _is_broken(s, scans[s.segment])]
-        scans |= _by_segment(_scan(run, whole(broken, 0), limit, on_scanned))
+        scans |= _by_segment(_scan(run, scan, whole(broken, 0), on_scanned))
     for segment in segments:
         yield segment, scans[segment.segment]
 
@@ -50,9 +64,11 @@ def process_pool(number: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(number, multiprocessing.get_context(method))
 
 
-def _scan(run: Map, slices: Sequence[Slice], limit: int, on_scanned: OnScanned) -> Iterator[SliceScan]:
+def _scan(
+    run: Map, work: Callable[[Slice], Scan], slices: Sequence[Slice], on_scanned: OnScanned
+) -> Iterator[Scan]:
     ordered = sorted(slices, key=lambda s: s.start - s.stop)  # the largest first
-    scans = run(partial(scan_slice, max_batch_uncompressed=limit), ordered)
+    scans = run(work, ordered)
     for slice_, scan in zip(ordered, scans, strict=True):
         on_scanned(slice_.stop - slice_.start)
         yield scan
@@ -63,8 +79,8 @@ def _chunk(slices: int) -> int:
     return max(1, min(32, slices // 64))
 
 
-def _by_segment(scans: Iterable[SliceScan]) -> dict[str, list[SliceScan]]:
-    by_segment: dict[str, list[SliceScan]] = defaultdict(list)
+def _by_segment(scans: Iterable[Scan]) -> dict[str, list[Scan]]:
+    by_segment: dict[str, list[Scan]] = defaultdict(list)
     for scan in scans:
         by_segment[scan.report.segment].append(scan)
     for of_segment in by_segment.values():
@@ -72,6 +88,6 @@ def _by_segment(scans: Iterable[SliceScan]) -> dict[str, list[SliceScan]]:
     return by_segment
 
 
-def _is_broken(segment: Segment, scans: list[SliceScan]) -> bool:
+def _is_broken(segment: Segment, scans: Sequence[OfSlice]) -> bool:
     reports = [scan.report for scan in scans]
     return not any(r.problem for r in reports) and chain_break(segment, reports) is not None

@@ -119,7 +119,7 @@ def scan_slice(slice_: Slice, max_batch_uncompressed: int) -> SliceScan:
             counting.add(group)
         counting.close()
         if decoder.totals.tail == "torn":
-            scan.torn = _claimed(source, segment.length - decoder.totals.tail_bytes, segment.length)
+            scan.torn = claimed_by_torn(source, segment.length - decoder.totals.tail_bytes, segment.length)
         return scan
     except SourceError as error:
         return SliceScan(SliceReport(*ids, problem=_problem(error), detail=str(error)))
@@ -127,7 +127,7 @@ def scan_slice(slice_: Slice, max_batch_uncompressed: int) -> SliceScan:
         source.close()
 
 
-def _claimed(source: ByteSource, position: int, length: int) -> tuple[int, int] | None:
+def claimed_by_torn(source: ByteSource, position: int, length: int) -> tuple[int, int] | None:
     """First and last offset by the header of a batch that is cut; None where they are not in it."""
     head = np.zeros(f.V2_HEADER_SIZE, dtype=np.uint8)
     got = read_at(source, position, head, length)

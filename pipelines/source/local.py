@@ -95,7 +95,7 @@ def _walk(
         if left and not isinstance(parse_folder(canonical(path)), str):
             listing.skipped.update(filter(None, map(left_behind, left)))
         if logs:
-            yield Folder(canonical(path), logs, _topic_id(path, entries))
+            yield Folder(canonical(path), logs, topic_id_of(path, entries))
 
 
 def _stat(path: str, name: str, wanted: bool, listing: Listing) -> list[File]:
@@ -113,7 +113,8 @@ def _stat(path: str, name: str, wanted: bool, listing: Listing) -> list[File]:
     return [File(name, status.st_size, status.st_mtime_ns // 1000, wanted)]
 
 
-def _topic_id(folder: str, entries: Iterable[os.DirEntry[str]]) -> str | None:
+def topic_id_of(folder: str, entries: Iterable[os.DirEntry[str]]) -> str | None:
+    """The topic id in a folder's ``partition.metadata``; None without one."""
     if not any(entry.name == _METADATA for entry in entries):
         return None
     try:
@@ -137,4 +138,4 @@ def _named_file(path: str, suffixes: tuple[str, ...], listing: Listing) -> Itera
     for entry in entries:
         if entry.name != name and entry.name.endswith(suffixes) and entry.is_file(follow_symlinks=False):
             logs += _stat(entry.path, entry.name, False, listing)
-    yield Folder(canonical(folder), logs, _topic_id(folder, entries))
+    yield Folder(canonical(folder), logs, topic_id_of(folder, entries))

@@ -39,7 +39,7 @@ NULL_TO_SPARK = "topic name that Spark writes as null (decode it with --sink arr
 NO_TABLE_HOLDS = (TOPIC_TOO_LONG, PARTITION_TOO_BIG, OFFSET_TOO_BIG, NULL_TO_SPARK)
 
 _PARTITION_FOLDER = re.compile(r"(?s)(.+)-([0-9]+)")
-_LEFT_BEHIND = re.compile(r"(?s).*\.[0-9a-fA-F]+-(delete|stray|future)")
+_LEFT_BEHIND = re.compile(r"(?s)(.*)\.[0-9a-fA-F]+-(delete|stray|future)")
 _SEGMENT_NAME = re.compile(r"[0-9]{20}\.log")
 _FILE_LEFT_BEHIND = re.compile(r"[0-9]{20}(\.log\.(?:swap|cleaned|deleted))")
 _SWAP_NAME = re.compile(r"[0-9]{20}\.log\.swap")
@@ -63,7 +63,7 @@ def parse_folder(path: str) -> PartitionFolder | str:
     name = path.rpartition("/")[2]
     left_behind = _LEFT_BEHIND.fullmatch(name)
     if left_behind:
-        return f"folder -{left_behind.group(1)}"
+        return f"folder -{left_behind.group(2)}"
     match = _PARTITION_FOLDER.fullmatch(name)
     if not match:
         return NO_PARTITION
@@ -73,6 +73,13 @@ def parse_folder(path: str) -> PartitionFolder | str:
     if longest_name("topic", topic) > MAX_NAME_BYTES:
         return TOPIC_TOO_LONG
     return PartitionFolder(topic, partition)
+
+
+def parse_left_folder(path: str) -> tuple[PartitionFolder, str] | None:
+    """The topic-partition of a folder that a broker left behind, and delete, stray or future; else None."""
+    match = _LEFT_BEHIND.fullmatch(path.rpartition("/")[2])
+    place = parse_folder(match.group(1)) if match else NO_PARTITION
+    return None if match is None or isinstance(place, str) else (place, match.group(2))
 
 
 def parse_file(name: str) -> int | str:

@@ -24,7 +24,7 @@ class _OnDemand(SparkOnDemand):
 
 
 def decode(spark: SparkSession | None, settings: Settings) -> Summary:
-    return decode_batches._run(_OnDemand(settings, given=spark), settings)
+    return decode_batches.decode_into(_OnDemand(settings, given=spark), settings)
 
 
 def ingest(spark: SparkSession | None, settings: Settings) -> Summary:

@@ -1,0 +1,1 @@
+"""``recover``: copies of partitions found in sources, compared, healed, and written as one log."""

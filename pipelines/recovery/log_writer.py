@@ -1,0 +1,188 @@
+"""Writes a healed log: segments of unchanged batches, their indexes, and the files beside them.
+
+Only what no checksum covers is written anew in a batch, where it was corrected. A file is written under
+another name first, so that a run that dies leaves no half of one behind a segment's name.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import numpy as np
+
+from pipelines.source.naming import segment_name
+from pipelines.source.uris import canonical, local_path
+from udfs.format import layout as f
+from udfs.indexes.checkpoint_files import LEADER_EPOCH_FILE
+from udfs.replicas.entries import Copy
+
+SEGMENT_BYTES = 1 << 30
+_INDEX_INTERVAL = 4096  # index.interval.bytes
+_COPY_BYTES = 8 << 20
+_MOST_RELATIVE = (1 << 31) - 1  # of an index: offsets are relative to the file's
+_OFFSET_ENTRY, _TIME_ENTRY = struct.Struct(">iI"), struct.Struct(">qi")
+_TEMPORARY = ".tmp"
+
+
+@dataclass(frozen=True)
+class LogToWrite:
+    """A log that is to be written into a folder.
+
+    files: by number of a copy, the URIs of its segments. batches: ENTRY[n] by offset. epochs: (leader epoch,
+    start offset). start: first offset of the log.
+    """
+
+    folder: str
+    topic_id: str | None
+    files: dict[int, list[str]]
+    batches: np.ndarray
+    epochs: list[tuple[int, int]]
+    start: int
+
+
+def log_to_write(
+    folder: str,
+    topic_id: str | None,
+    copies: Sequence[Copy],
+    batches: np.ndarray,
+    epochs: list[tuple[int, int]],
+    start: int,
+) -> LogToWrite:
+    files = {copy.number: [one.uri for one in copy.files] for copy in copies}
+    return LogToWrite(folder, topic_id, files, batches, epochs, start)
+
+
+def segments_of(log: LogToWrite) -> Iterator[tuple[int, np.ndarray]]:
+    """(base offset of the file, its batches): a file ends before it is larger than SEGMENT_BYTES."""
+    batches = log.batches
+    at = 0
+    while at < len(batches):
+        base = int(batches["base"][at])
+        if at == 0:
+            base = min(base, log.start)
+        sizes = np.cumsum(batches["size"][at:])
+        reach = batches["last"][at:] - base
+        fits = (sizes <= SEGMENT_BYTES) & (reach <= _MOST_RELATIVE)
+        count = max(1, int(np.argmin(fits)) if not fits.all() else len(fits))
+        yield base, batches[at : at + count]
+        at += count
+
+
+def places_of(log: LogToWrite) -> tuple[list[str], np.ndarray]:
+    """Where each batch lies once the log is written: (URIs of the segments, int64[n] their positions)."""
+    uris: list[str] = []
+    positions = [np.zeros(0, dtype=np.int64)]
+    for base, batches in segments_of(log):
+        uris += [f"{canonical(log.folder)}/{segment_name(base)}"] * len(batches)
+        positions.append(np.cumsum(batches["size"]) - batches["size"])
+    return uris, np.concatenate(positions)
+
+
+def write_log(log: LogToWrite) -> int:
+    """Writes the log into its folder, which is made; what else of segments lies there goes. The bytes."""
+    os.makedirs(log.folder, exist_ok=True)
+    written, names = 0, {LEADER_EPOCH_FILE, "partition.metadata"}
+    for base, batches in segments_of(log):
+        stem = segment_name(base).removesuffix(".log")
+        _write_segment(log, f"{log.folder}/{stem}.log", batches)
+        offsets, times = _indexes(base, batches)
+        _write(f"{log.folder}/{stem}.index", offsets)
+        _write(f"{log.folder}/{stem}.timeindex", times)
+        names |= {f"{stem}.{suffix}" for suffix in ("log", "index", "timeindex")}
+        written += int(batches["size"].sum())
+    if not len(log.batches):
+        _write(f"{log.folder}/{segment_name(log.start)}", b"")
+        names.add(segment_name(log.start))
+    _write(f"{log.folder}/{LEADER_EPOCH_FILE}", epochs_text(log).encode())
+    if log.topic_id is not None:
+        _write(f"{log.folder}/partition.metadata", f"version: 0\ntopic_id: {log.topic_id}".encode())
+    for name in os.listdir(log.folder):
+        if name not in names:
+            os.remove(f"{log.folder}/{name}")
+    return written
+
+
+def epochs_text(log: LogToWrite) -> str:
+    """``leader-epoch-checkpoint``: the epochs from the log's start on; the first one begins there."""
+    end = int(log.batches["last"][-1]) + 1 if len(log.batches) else log.start
+    kept = [(epoch, offset) for epoch, offset in log.epochs if log.start < offset <= end]
+    before = [epoch for epoch, offset in log.epochs if offset <= log.start]
+    if before:
+        kept.insert(0, (before[-1], log.start))
+    return f"0\n{len(kept)}\n" + "".join(f"{epoch} {offset}\n" for epoch, offset in kept)
+
+
+def _write(path: str, data: bytes) -> None:
+    with open(path + _TEMPORARY, "wb") as file:
+        file.write(data)
+    os.replace(path + _TEMPORARY, path)
+
+
+def _write_segment(log: LogToWrite, path: str, batches: np.ndarray) -> None:
+    with open(path + _TEMPORARY, "wb") as out:
+        for begin, end in _runs(batches):
+            first = batches[begin]
+            uri = log.files[int(first["copy"])][int(first["file"])]
+            with open(local_path(uri) or "", "rb") as source:
+                source.seek(int(first["position"]))
+                if first["mended"]:
+                    out.write(_corrected(source.read(int(first["size"])), first))
+                else:
+                    _copy(source, out, int(batches["size"][begin:end].sum()))
+        out.flush()
+        os.fsync(out.fileno())
+    os.replace(path + _TEMPORARY, path)
+
+
+def _runs(batches: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Batches that follow each other in one file of one copy; a corrected one alone."""
+    if not len(batches):
+        return
+    follows = np.ones(len(batches) - 1, dtype=bool)
+    for name in ("copy", "file"):
+        follows &= batches[name][1:] == batches[name][:-1]
+    follows &= batches["position"][1:] == batches["position"][:-1] + batches["size"][:-1]
+    follows &= (batches["mended"][1:] == 0) & (batches["mended"][:-1] == 0)
+    begins = np.flatnonzero(np.concatenate([[True], ~follows]))
+    yield from zip(begins.tolist(), [*begins[1:].tolist(), len(batches)], strict=True)
+
+
+def _copy(source: BinaryIO, out: BinaryIO, size: int) -> None:
+    while size:
+        block = source.read(min(size, _COPY_BYTES))
+        if not block:
+            raise OSError("a segment of a source became shorter while it was read")
+        out.write(block)
+        size -= len(block)
+
+
+def _corrected(data: bytes, entry: np.void) -> bytes:
+    """A batch with the base offset, length and leader epoch that it should have."""
+    head = bytearray(data)
+    struct.pack_into(">qii", head, 0, int(entry["base"]), len(data) - f.LOG_OVERHEAD, int(entry["epoch"]))
+    return bytes(head)
+
+
+def _indexes(base: int, batches: np.ndarray) -> tuple[bytes, bytes]:
+    """The offset index and the time index of a segment, as ``LogSegment.recover`` makes them."""
+    offsets, times = bytearray(), bytearray()
+    noted, position, newest, newest_offset, last_time = 0, 0, -1, base, -1
+    for size, last, time in zip(
+        batches["size"].tolist(), batches["last"].tolist(), batches["max_timestamp"].tolist(), strict=True
+    ):
+        if time > newest:
+            newest, newest_offset = time, last
+        if position - noted > _INDEX_INTERVAL:
+            offsets += _OFFSET_ENTRY.pack(last - base, position)
+            if newest > last_time:
+                times += _TIME_ENTRY.pack(newest, newest_offset - base)
+                last_time = newest
+            noted = position
+        position += size
+    if newest > last_time:
+        times += _TIME_ENTRY.pack(newest, newest_offset - base)
+    return bytes(offsets), bytes(times)

@@ -1,0 +1,114 @@
+"""Reads the headers and checksums of one slice of a segment in a worker process, and no payload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pipelines.plan.slices import Slice
+from pipelines.scanning.slice_scan import claimed_by_torn
+from udfs.decoded import Damage, Range
+from udfs.replicas.entries import ENTRY, LENGTH, Hurt, entries_of
+from udfs.replicas.whole_batches import MOST_BYTES, whole_batches
+from udfs.segment_decoder import SegmentDecoder
+from udfs.source.byte_source import ByteSource, SourceError, SourceUnreadable, open_source
+from udfs.spark.protocol import Problem, SliceReport
+
+_FEW = 64  # bytes of a damaged range that are kept
+
+
+@dataclass
+class SliceHeaders:
+    """The batches of one slice by header and checksum: ENTRY[n], and its damaged ranges (of file 0)."""
+
+    report: SliceReport
+    entries: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=ENTRY))
+    hurts: list[Hurt] = field(default_factory=list)
+
+
+def read_headers(slice_: Slice, max_batch_uncompressed: int) -> SliceHeaders:
+    """The headers of a slice. Never raises for the content of a file."""
+    segment = slice_.segment
+    ids = (slice_.group_id, segment.segment, slice_.start)
+    try:
+        source = open_source(segment.uri, slice_.stop)
+    except SourceError as error:
+        return SliceHeaders(SliceReport(*ids, problem=_problem(error), detail=str(error)))
+    try:
+        range_ = Range(segment.length, slice_.start, slice_.stop, slice_.exact_start, segment.has_successor)
+        decoder = SegmentDecoder(
+            source,
+            range_,
+            max_batch_uncompressed=max_batch_uncompressed,
+            quarantine_content_bytes=_FEW,
+            columns=(),
+            content_crc=False,
+            select=lambda _, batches: np.zeros(len(batches), dtype=bool),
+        )
+        return _Reading(source, segment.length, decoder).result(ids)
+    except SourceError as error:
+        return SliceHeaders(SliceReport(*ids, problem=_problem(error), detail=str(error)))
+    finally:
+        source.close()
+
+
+def _problem(error: SourceError) -> Problem:
+    return Problem.UNREADABLE if isinstance(error, SourceUnreadable) else Problem.CHANGED
+
+
+class _Reading:
+    def __init__(self, source: ByteSource, length: int, decoder: SegmentDecoder) -> None:
+        self._source, self._length, self._decoder = source, length, decoder
+        self._entries: list[np.ndarray] = []
+        self._hurts: list[Hurt] = []
+
+    def result(self, ids: tuple[int, str, int]) -> SliceHeaders:
+        for group in self._decoder:
+            self._entries.append(entries_of(group.batches[group.batches["fault"] == 0]))
+            faulty = group.batches[group.batches["fault"] != 0]
+            for damage in group.damages:
+                self._add_damage(damage, faulty[faulty["position"] == damage.position])
+        totals = self._decoder.totals
+        if totals.tail == "torn":
+            self._add_tail(self._length - totals.tail_bytes, totals.tail_bytes)
+        elif totals.tail_bytes:
+            at = self._length - totals.tail_bytes
+            self._hurts.append(Hurt(0, at, totals.tail_bytes, "zeros", "zeros to the end of the segment"))
+        entries = np.concatenate(self._entries) if self._entries else np.zeros(0, dtype=ENTRY)
+        return SliceHeaders(SliceReport(*ids, totals), entries, self._hurts)
+
+    def _add_damage(self, damage: Damage, header: np.ndarray) -> None:
+        """header: BATCH[1] where the range begins with a header that can be read; BATCH[0] else."""
+        rest = self._whole(damage.position, damage.size)
+        if rest == 0:
+            return
+        first = last = None
+        if len(header):
+            ghost = entries_of(header, is_sound=False)
+            ghost["size"] = damage.size
+            self._entries.append(ghost)
+            first, last = int(ghost["base"][0]), int(ghost["last"][0])
+        place = (0, damage.position, damage.size, damage.reason, damage.detail)
+        self._hurts.append(Hurt(*place, first, last))
+
+    def _add_tail(self, position: int, size: int) -> None:
+        if self._whole(position, size) == 0:
+            return
+        claim = claimed_by_torn(self._source, position, self._length)
+        detail = f"the segment ends inside a batch, {size} bytes of it are there"
+        self._hurts.append(Hurt(0, position, size, "torn", detail, *(claim or (None, None))))
+
+    def _whole(self, position: int, size: int) -> int:
+        """Adds the batches of a damaged range that are whole but for their length; the bytes left over."""
+        if size > MOST_BYTES:
+            return size
+        data = np.zeros(size, dtype=np.uint8)
+        self._source.read_into(position, data)
+        found: np.ndarray = whole_batches(data, position)
+        if not len(found):
+            return size
+        entries = entries_of(found)
+        entries["mended"] = LENGTH
+        self._entries.append(entries)
+        return size - int(found["size"].sum())

@@ -1,0 +1,272 @@
+"""``--source NAME=PATH``: the disks of a cluster's brokers, and the copies of partitions on them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pipelines.command.errors import UserError
+from pipelines.plan.headers import end_of_batches
+from pipelines.source.folder import File, Folder
+from pipelines.source.local import topic_id_of
+from pipelines.source.naming import (
+    CLEANED_SUFFIX,
+    SEGMENT_SUFFIX,
+    SWAP_SUFFIX,
+    PartitionFolder,
+    parse_file,
+    parse_folder,
+    parse_left_folder,
+)
+from pipelines.source.swaps import complete_swaps
+from pipelines.source.uris import GLOB_CHARACTERS, canonical, local_path, resolve
+from udfs.indexes.checkpoint_files import (
+    LEADER_EPOCH_FILE,
+    MOST_BYTES,
+    OFFSET_FILES,
+    leader_epochs,
+    offset_entries,
+)
+from udfs.indexes.files import OFFSET_INDEX, TIME_INDEX, broker_file
+from udfs.replicas.entries import Copy, SegmentFile
+
+META = "meta.properties"
+LIVE, FUTURE, DELETE, STRAY = "live", "future", "delete", "stray"
+METADATA_TOPIC = "__cluster_metadata"
+_OWN = {LEADER_EPOCH_FILE, "partition.metadata"}  # beside the segments of a partition
+TopicTest = Callable[[str], bool]
+_NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)=(.+)", re.DOTALL)
+
+
+class Source(NamedTuple):
+    """A disk, or a part of one. name: None where it is not given."""
+
+    name: str | None
+    path: str
+
+
+class Identity(NamedTuple):
+    """What ``meta.properties`` says of a log directory; None where it does not say it."""
+
+    cluster_id: str | None = None
+    node_id: int | None = None
+    directory_id: str | None = None
+
+
+class Log(NamedTuple):
+    """The key of a log: its topic, its partition and the topic's id, None where no copy names it."""
+
+    topic: str
+    partition: int
+    topic_id: str | None
+
+
+@dataclass
+class Inventory:
+    """The copies of all partitions in the sources.
+
+    copies: by topic and partition. log_dirs: the folders with partitions, each with its source's name and
+    identity. skipped: why folders were left out. warnings: of files that can't be read. offsets: the entries
+    of each checkpoint file, by its path.
+    """
+
+    copies: dict[PartitionFolder, list[Copy]] = field(default_factory=lambda: defaultdict(list))
+    log_dirs: dict[str, tuple[str, Identity]] = field(default_factory=dict)
+    skipped: Counter[str] = field(default_factory=Counter)
+    warnings: list[str] = field(default_factory=list)
+    offsets: dict[str, dict[tuple[str, str], int]] = field(default_factory=dict)
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster of all log directories; None where none names it."""
+        return next((one.cluster_id for _, one in self.log_dirs.values() if one.cluster_id), None)
+
+
+def parse_source(text: str) -> Source:
+    """A value of ``--source``: NAME=PATH, or a path, which may hold an equals sign where it exists."""
+    match = _NAMED.fullmatch(text)
+    if match is None or "://" in match[1] or os.path.lexists(text):
+        return Source(None, text)
+    return Source(match[1], match[2])
+
+
+def is_named(sources: Iterable[str]) -> bool:
+    """Whether any of the values of ``--source`` has a name."""
+    return any(parse_source(text).name is not None for text in sources)
+
+
+def find_copies(sources: Sequence[str], is_meant: TopicTest) -> Inventory:
+    """Every copy of every partition in the sources.
+
+    Raises a UserError for a source that can't be opened, for sources of two clusters, and for none.
+    """
+    inventory = Inventory()
+    seen: set[str] = set()
+    for source in map(parse_source, sources):
+        if local_path(source.path) is None:
+            raise UserError(f"{source.path}: copies are compared on local disks: copy them to one first")
+        if any(c in source.path for c in GLOB_CHARACTERS) and not os.path.lexists(source.path):
+            raise UserError(f"no such path: {source.path}: name a disk, not a pattern")
+        for root in resolve([source.path]).folders:
+            for folder in _partition_folders(root, inventory):
+                if folder not in seen:
+                    seen.add(folder)
+                    _add(folder, source, inventory, is_meant)
+    _check_clusters(inventory)
+    if not inventory.copies and not inventory.log_dirs:
+        raise UserError(f"no partition folders (<topic>-<partition>) in {', '.join(sources)}")
+    _number(inventory)
+    return inventory
+
+
+def _partition_folders(root: str, inventory: Inventory) -> Iterator[str]:
+    """The partition folders at or below ``root``, by name and by a file. Links are not followed."""
+    todo = [root]
+    while todo:
+        path = todo.pop()
+        try:
+            with os.scandir(path) as listed:
+                entries = list(listed)
+        except OSError as error:
+            inventory.warnings.append(f"{path} can't be read: {error.strerror}")
+            continue
+        todo += sorted((one.path for one in entries if one.is_dir(follow_symlinks=False)), reverse=True)
+        is_place = not isinstance(parse_folder(canonical(path)), str) or parse_left_folder(path)
+        if is_place and any(one.name in _OWN or one.name.endswith(SEGMENT_SUFFIX) for one in entries):
+            yield path
+
+
+def read_identity(log_dir: str) -> Identity:
+    """What ``meta.properties`` of a log directory says."""
+    try:
+        with open(os.path.join(log_dir, META), encoding="utf-8", errors="replace") as file:
+            text = file.read(1 << 16)
+    except OSError:
+        return Identity()
+    said = dict(re.findall(r"^\s*([\w.]+)\s*[=:]\s*(\S*)\s*$", text, re.MULTILINE))
+    node = str(said.get("node.id", said.get("broker.id", "")))
+    node_id = int(node) if re.fullmatch(r"[0-9]{1,9}", node) else None
+    return Identity(said.get("cluster.id") or None, node_id, said.get("directory.id") or None)
+
+
+def _add(folder: str, source: Source, inventory: Inventory, is_meant: TopicTest) -> None:
+    log_dir = os.path.dirname(folder)
+    if log_dir not in inventory.log_dirs:
+        identity = read_identity(log_dir)
+        own = f"broker-{identity.node_id}" if identity.node_id is not None else os.path.basename(log_dir)
+        inventory.log_dirs[log_dir] = (source.name or own, identity)
+    name, identity = inventory.log_dirs[log_dir]
+    left = parse_left_folder(folder)
+    place = left[0] if left else parse_folder(canonical(folder))
+    assert not isinstance(place, str)
+    if not is_meant(place.topic):
+        inventory.skipped["topic not chosen"] += 1
+        return
+    state = left[1] if left else LIVE
+    copy = _read_copy(folder, f"{name}/{os.path.basename(folder)}" if left else name, state, inventory)
+    copy.broker_id = identity.node_id
+    if copy.files or copy.epochs or copy.topic_id:
+        inventory.copies[place].append(copy)
+    else:
+        inventory.skipped["folder without a segment"] += 1
+    _add_offsets(copy, place, log_dir, inventory)
+
+
+def _read_copy(folder: str, name: str, state: str, inventory: Inventory) -> Copy:
+    copy = Copy(0, name, None, canonical(folder), state, None)
+    files, indexes = [], set()
+    try:
+        with os.scandir(folder) as listed:
+            entries = list(listed)
+        for entry in entries:
+            found = broker_file(entry.name)
+            if found is not None and found.kind in (OFFSET_INDEX, TIME_INDEX):
+                indexes.add(found.base)
+            if entry.name.endswith((SEGMENT_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX)) and entry.is_file():
+                status = entry.stat()
+                files.append(File(entry.name, status.st_size, status.st_mtime_ns // 1000, True))
+    except OSError as error:
+        inventory.warnings.append(f"{folder} can't be read: {error.strerror}")
+        return copy
+    done = complete_swaps(Folder(copy.folder, files, None), end_of_batches)
+    inventory.warnings += [f"{uri} can't be read: {why}" for uri, why in done.unreadable.items()]
+    for file in done.files:
+        base = parse_file(file.name)
+        if isinstance(base, int):
+            uri = done.swaps.get(file.name, f"{copy.folder}/{file.name}")
+            copy.files.append(SegmentFile(uri, base, file.length, file.modified))
+    copy.files.sort(key=lambda one: one.base)
+    copy.orphans = sorted(indexes - {one.base for one in copy.files})
+    copy.topic_id = topic_id_of(folder, entries)
+    copy.epochs = _epochs(copy, folder)
+    return copy
+
+
+def _epochs(copy: Copy, folder: str) -> list[tuple[int, int]] | None:
+    """The entries of ``leader-epoch-checkpoint``; None without the file, and where it can't be read."""
+    try:
+        with open(os.path.join(folder, LEADER_EPOCH_FILE), "rb") as file:
+            data = file.read(MOST_BYTES)
+    except OSError:
+        return None
+    rows = leader_epochs(data).to_pylist()
+    if not data.strip(b"\0\r\n\t ") or any(row["leader_epoch"] is None for row in rows):
+        why = next((row["error"] for row in rows if row["error"]), "it is empty")
+        copy.unbelieved.append(f"{LEADER_EPOCH_FILE}: {why}")
+        return None
+    copy.unbelieved += [f"{LEADER_EPOCH_FILE}: {row['error']}" for row in rows if row["error"]]
+    return [(row["leader_epoch"], row["start_offset"]) for row in rows if row["error"] is None]
+
+
+def _add_offsets(copy: Copy, place: PartitionFolder, log_dir: str, inventory: Inventory) -> None:
+    """What the checkpoint files of a log directory say of a copy that is live."""
+    if copy.state != LIVE:
+        return
+    for name, field_ in OFFSET_FILES.items():
+        found = _offsets(os.path.join(log_dir, name), inventory).get((place.topic, str(place.partition)))
+        setattr(copy, "log_start" if field_ == "log_start_offset" else field_, found)
+
+
+def _offsets(path: str, inventory: Inventory) -> dict[tuple[str, str], int]:
+    """The entries of a checkpoint file, read once; {} without one and where it can't be read."""
+    if path not in inventory.offsets:
+        inventory.offsets[path] = {}
+        try:
+            with open(path, "rb") as file:
+                found = offset_entries(file.read(MOST_BYTES))
+        except OSError:
+            return {}
+        if found.problem is not None:
+            inventory.warnings.append(f"{path}: {found.problem}: what it says is not used")
+            return {}
+        rows = {(topic, partition): int(offset) for topic, partition, offset in found.rows}
+        inventory.offsets[path] = rows
+    return inventory.offsets[path]
+
+
+def _check_clusters(inventory: Inventory) -> None:
+    """Raises a UserError where two log directories are of two clusters."""
+    by_cluster: dict[str, str] = {}
+    for log_dir, (name, identity) in inventory.log_dirs.items():
+        if identity.cluster_id:
+            by_cluster.setdefault(identity.cluster_id, f"{name} ({log_dir}) is of {identity.cluster_id}")
+    if len(by_cluster) > 1:
+        raise UserError(
+            f"the sources are of {len(by_cluster)} clusters, which one lake can't hold: "
+            f"{'; '.join(by_cluster.values())}: recover each cluster by itself"
+        )
+
+
+def _number(inventory: Inventory) -> None:
+    """Numbers the copies of each partition, and gives those of one name a name each."""
+    for copies in inventory.copies.values():
+        copies.sort(key=lambda one: (one.state != LIVE, one.name, one.folder))
+        names = Counter(one.name for one in copies)
+        for number, copy in enumerate(copies):
+            copy.number = number
+            if names[copy.name] > 1:
+                copy.name = f"{copy.name}:{os.path.dirname(local_path(copy.folder) or '')}"

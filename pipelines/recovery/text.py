@@ -1,0 +1,194 @@
+"""The bill of ``recover`` in ten lines, as JSON, as CSV and as one page."""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pipelines.command.errors import UserError
+from pipelines.command.tables import size_text
+from pipelines.command.terminal import counted_noun, printable
+from pipelines.recovery.job import Recovered
+from pipelines.sql.database import open_database
+from udfs.format.recovery_tables import DIVERGENCE, LOST_RANGES, LOST_RECORDS, REPLICA_REPORT
+
+_SHOWN = 500  # rows of a table on the page
+
+
+def to_json(done: Recovered) -> dict[str, Any]:
+    """What a run came to."""
+    bill = _bill(done)
+    return {
+        "lake": done.lake,
+        "cluster_id": done.inventory.cluster_id,
+        "copies": len(done.replicas),
+        "partitions": len(done.logs),
+        "certainty": dict(done.sure),
+        "batches": done.healed_batches,
+        "bytes": done.healed_bytes,
+        "batches_of_other_copies": done.from_others,
+        "mended": done.mended,
+        "lost_ranges": len(done.lost_ranges),
+        "lost_offsets": sum(row["possible_records"] for row in done.lost_ranges),
+        "lost_records": done.lost_records,
+        "distinct_lost_records": bill["distinct"],
+        "acknowledged": bill["acknowledged"],
+        "also_in_truth": bill["also"],
+        "doubts": done.doubts,
+        "warnings": done.inventory.warnings,
+    }
+
+
+def _bill(done: Recovered) -> dict[str, Any]:
+    """Of records that only losing histories have: how many, by why and by whether they were acknowledged."""
+    rows = (
+        open_database(done.lake, "FROM lost_records")
+        .execute(
+            "SELECT why, acknowledged, count(*), count(*) FILTER (WHERE also_in_truth IS NOT NULL) FROM ("
+            'SELECT DISTINCT topic, partition, "offset", leader_epoch, why, acknowledged, also_in_truth '
+            "FROM lost_records WHERE control_type IS NULL) GROUP BY ALL"
+        )
+        .fetchall()
+    )
+    why: Counter[str] = Counter()
+    acknowledged: Counter[str] = Counter()
+    for reason, word, count, _ in rows:
+        why[reason] += count
+        acknowledged[word] += count
+    return {
+        "distinct": sum(why.values()),
+        "why": dict(why),
+        "acknowledged": dict(acknowledged),
+        "also": sum(row[3] for row in rows),
+    }
+
+
+def lines(done: Recovered, seconds: float, lake: str | None) -> list[str]:
+    """The bill in ten lines."""
+    bill = _bill(done)
+    damaged = sum(row["damaged_ranges"] for row in done.replicas)
+    certain = sum(row["certain_records"] for row in done.lost_ranges)
+    possible = sum(row["possible_records"] for row in done.lost_ranges)
+    why = ", ".join(f"{count:,} {name}" for name, count in sorted(bill["why"].items())) or "none"
+    answers = ", ".join(f"{name} {count:,}" for name, count in sorted(bill["acknowledged"].items()))
+    sure = ", ".join(f"{count:,} {name}" for name, count in sorted(done.sure.items()))
+    cluster = done.inventory.cluster_id or "(no id)"
+    return [
+        f"copies       {len(done.replicas):,} of {counted_noun(len(done.ends), 'partition')}, on "
+        f"{counted_noun(len(done.inventory.log_dirs), 'disk')} of cluster {cluster}",
+        f"true log     {done.healed_batches:,} batches, {size_text(done.healed_bytes)}; history: {sure}",
+        f"damage       {counted_noun(damaged, 'range')} in all copies; "
+        f"{done.from_others:,} batches taken from another copy than the first one",
+        f"corrected    base offset, leader epoch or length of {done.mended:,} batches",
+        f"lost         {certain:,} records for sure, {possible:,} at most, in "
+        f"{counted_noun(len(done.lost_ranges), 'range')} that no copy has (lost_ranges)",
+        f"losing side  {bill['distinct']:,} records are on losing histories alone: {why} (lost_records)",
+        f"             acknowledged: {answers or 'none'}; {bill['also']:,} of them are in the true "
+        "log too, at another offset",
+        f"doubts       {printable(done.doubts[0]) if done.doubts else 'none'}"
+        + (f" (and {len(done.doubts) - 1} more)" if len(done.doubts) > 1 else ""),
+        f"tables       {lake or 'not kept: no --lake'}: healed_records, healed_batches, replica_report, "
+        "divergence, lost_ranges, lost_records",
+        verdict(certain, possible, bill, seconds),
+    ]
+
+
+def verdict(certain: int, possible: int, bill: dict[str, Any], seconds: float) -> str:
+    """The last line: whether anything is lost."""
+    parts = []
+    if possible:
+        parts.append(
+            f"{certain:,} to {possible:,} records are in no copy"
+            if certain != possible
+            else f"{possible:,} records are in no copy"
+        )
+    if bill["distinct"]:
+        parts.append(f"{bill['distinct']:,} are on losing histories alone")
+    words = "; ".join(parts) or "nothing is lost: the copies hold the whole true log"
+    return f"{words} ({seconds:.1f} s)"
+
+
+def write_report(done: Recovered, folder: str) -> None:
+    """Writes ``recovery.html`` and ``lost_records.csv``. Raises a UserError where that fails."""
+    place = Path(folder)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        database = open_database(done.lake, "FROM lost_records")
+        rows = database.execute('SELECT * FROM lost_records ORDER BY topic, partition, "offset", copy')
+        names = [one[0] for one in rows.description or []]
+        with (place / "lost_records.csv").open("w", encoding="utf-8", newline="") as file:
+            _write_csv(file, names, rows)
+        (place / "recovery.html").write_text(_page(done, database), encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"--report: cannot write to {folder}: {error.strerror or error}") from None
+
+
+def _write_csv(file: Any, names: Sequence[str], rows: Any) -> None:
+    import csv
+
+    writer = csv.writer(file)
+    writer.writerow(names)
+    while some := rows.fetchmany(1000):
+        writer.writerows([[_cell(value) for value in row] for row in some])
+
+
+def _cell(value: Any) -> Any:
+    """A value as text; bytes that are not UTF-8 as 0x and digits."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return "0x" + value.hex()
+    if isinstance(value, list):
+        return ", ".join(
+            f"{one['key']}={_cell(one['value'])}" if isinstance(one, dict) else str(one) for one in value
+        )
+    return "" if value is None else value
+
+
+_HEAD = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>Recovery</title><style>
+body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:1200px;padding:0 1em;color:#1b1b1f}
+table{border-collapse:collapse;font-size:13px;display:block;overflow-x:auto}
+td,th{border:1px solid #ccd;padding:.25em .5em;text-align:left;vertical-align:top;max-width:24em}
+td{overflow-wrap:anywhere}
+th{background:#f2f3f8}pre{background:#f6f6fa;padding:1em;overflow-x:auto}h2{margin-top:2em}
+</style></head><body><h1>Recovery</h1>
+"""
+_EXPLAINED = {
+    REPLICA_REPORT.name: "What each copy holds, and what is wrong with it.",
+    DIVERGENCE.name: "Ranges of copies that are not of the true history, and the rule by which they lost.",
+    LOST_RANGES.name: "Offsets of the true history that no copy has.",
+    LOST_RECORDS.name: "Records that only a losing history has. lost_records.csv has all of them.",
+}
+
+
+def _page(done: Recovered, database: Any) -> str:
+    parts = [_HEAD, "<pre>", html.escape("\n".join(lines(done, 0.0, done.lake)[:-1])), "</pre>"]
+    if done.doubts:
+        parts += ["<h2>Doubts</h2><ul>", *(f"<li>{html.escape(one)}</li>" for one in done.doubts), "</ul>"]
+    for name, found in (
+        (REPLICA_REPORT.name, done.replicas),
+        (DIVERGENCE.name, done.divergence),
+        (LOST_RANGES.name, done.lost_ranges),
+    ):
+        columns = list(found[0]) if found else []
+        parts += _table(name, columns, ([row[one] for one in columns] for row in found), len(found))
+    rows = database.execute(f"SELECT * FROM lost_records LIMIT {_SHOWN}")
+    names = [one[0] for one in rows.description or []]
+    parts += _table(LOST_RECORDS.name, names, rows.fetchall(), done.lost_records)
+    return "\n".join([*parts, "</body></html>"])
+
+
+def _table(name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], count: int) -> list[str]:
+    shown = [
+        "<tr>" + "".join(f"<td>{html.escape(str(_cell(one)))}</td>" for one in row) + "</tr>"
+        for row, _ in zip(rows, range(_SHOWN), strict=False)
+    ]
+    more = f" The first {_SHOWN} of {count:,} rows." if count > _SHOWN else ""
+    head = "".join(f"<th>{html.escape(one)}</th>" for one in columns)
+    table = ["<table><tr>", head, "</tr>", *shown, "</table>"] if shown else ["<p>None.</p>"]
+    return [f"<h2>{name}</h2><p>{_EXPLAINED[name]}{more}</p>", *table]

@@ -1,0 +1,218 @@
+"""``recover``: one log in a lake, and a bill with each record that a losing side alone has."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_log_lake import connect
+from kafka_log_lake.__main__ import main
+from pipelines import recover
+from tests.support import replicas
+from tests.support.docs import ROOT, blocks
+
+RUNBOOK = {"broker": "s04b-unclean-twice", "controller": "s11-controllers"}
+BILLED = ("s03-retention", "s04b-unclean-twice", "s06-recreated")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return replicas.unpack(tmp_path_factory.mktemp("replicas"))
+
+
+def run(sources: Sequence[str], *options: str) -> int:
+    named = [word for one in sources for word in ("--source", one)]
+    return recover.main([*named, "--cores", "1", *options])
+
+
+def question(lake: Path, statement: str) -> list[tuple[Any, ...]]:
+    return connect(str(lake)).execute(statement).fetchall()
+
+
+@pytest.fixture(scope="module")
+def lakes(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake of each scenario of BILLED."""
+    root = tmp_path_factory.mktemp("lakes")
+    for scenario in BILLED:
+        assert run(replicas.sources(corpus, scenario), "--lake", str(root / scenario)) == 0
+    return root
+
+
+@pytest.mark.parametrize("scenario", BILLED)
+def test_each_record_that_a_losing_side_alone_has_is_billed_once(
+    corpus: Path, lakes: Path, scenario: str
+) -> None:
+    found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    rows = question(
+        lakes / scenario,
+        "SELECT topic || '-' || partition, split_part(copy, '/', 1), \"offset\", leader_epoch, why, "
+        "acknowledged, also_in_truth, value FROM lost_records",
+    )
+    for *key, acknowledged, also, value in rows:
+        assert tuple(key) not in found
+        found[tuple(key)] = (acknowledged, also, value)
+    expected = {
+        (name, line["copy"].removesuffix("-disk2"), line["offset"], line["leaderEpoch"], line["why"]): line
+        for name, line in replicas.lost_lines(corpus, scenario)
+    }
+    assert set(found) == set(expected)
+    for key, (acknowledged, _, value) in found.items():
+        line = expected[key]
+        if line.get("id") and value is not None:
+            assert value.startswith(line["id"].encode()), key
+        if acknowledged == "yes":
+            assert line.get("result") == "acked", key
+        if line.get("result") == "failed":
+            assert acknowledged != "yes", key
+
+
+def test_records_of_the_healed_log_name_their_copy_and_its_bytes(corpus: Path, lakes: Path) -> None:
+    lake = lakes / "s04b-unclean-twice"
+    rows = question(
+        lake,
+        "SELECT \"offset\", key, value, copy FROM healed_records WHERE topic = 'payments.all' "
+        'AND partition = 0 ORDER BY "offset"',
+    )
+    truth = replicas.truth(corpus, "s04b-unclean-twice", "payments.all-0")
+    assert truth is not None
+    expected = [replicas.comparable(line) for line in truth.records]
+    assert [row[:3] for row in rows] == [(line[0], line[2], line[3]) for line in expected]
+    assert {row[3] for row in rows} == {"broker-2"}, "it led last"
+    source, position, size, crc = question(
+        lake, "SELECT source_segment, source_position, size_bytes, crc FROM healed_batches LIMIT 1"
+    )[0]
+    batch = Path(source.removeprefix("file://")).read_bytes()[position : position + size]
+    assert int.from_bytes(batch[17:21], "big") == crc
+
+
+def test_transactions_are_those_of_the_healed_log(corpus: Path, lakes: Path) -> None:
+    """A read_committed consumer gets of the lake what it got of the brokers in the end."""
+    for name in ("transfers-0", "transfers-1"):
+        truth = replicas.truth(corpus, "s04b-unclean-twice", name)
+        assert truth is not None
+        expected = [line["offset"] for line in truth.records if line.get("committed")]
+        topic, partition = name.rsplit("-", 1)
+        found = question(
+            lakes / "s04b-unclean-twice",
+            f"SELECT \"offset\" FROM committed_records WHERE topic = '{topic}' AND partition = {partition} "
+            'ORDER BY "offset"',
+        )
+        assert [offset for (offset,) in found] == expected
+
+
+def test_copies_are_reported_with_how_they_differ(lakes: Path) -> None:
+    lake = lakes / "s04b-unclean-twice"
+    rows = question(
+        lake,
+        "SELECT copy, role, log_end_offset, diverged_from, behind, epochs FROM replica_report "
+        "WHERE topic = 'payments.all' AND partition = 0 ORDER BY copy",
+    )
+    assert [row[1] for row in rows] == ["other", "primary", "other"]
+    assert [row[3] for row in rows] == [92, None, 74]
+    assert rows[1][2] == 108
+    assert rows[1][5] == ["0@0", "2@27", "5@58", "9@92"]
+    diverged = question(
+        lake,
+        "SELECT copy, first_offset, last_offset, leader_epoch, why, certainty FROM divergence "
+        "WHERE topic = 'payments.all' AND partition = 0 ORDER BY copy",
+    )
+    assert {row[3:] for row in diverged if row[0] == "broker-3"} == {(7, "diverged", "certain")}
+    starts = question(
+        lakes / "s03-retention",
+        "SELECT DISTINCT first_offset, last_offset FROM divergence WHERE topic = 'payments.all' "
+        "AND partition = 1 AND why = 'before-log-start' AND copy = 'broker-3'",
+    )
+    assert starts == [(0, 10)]
+
+
+def test_a_second_run_changes_nothing_and_sources_stay_as_they_are(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    disks = shutil.copytree(corpus / "s08d-unclean-damaged", tmp_path / "disks")
+    sources = [f"{path.name}={path}" for path in sorted(disks.iterdir())]
+    before = fingerprint(disks)
+    options = ("--lake", str(tmp_path / "lake"), "--json", "--report", str(tmp_path / "bill"))
+    assert run(sources, *options) == 0
+    first = json.loads(capsys.readouterr().out.splitlines()[-1])
+    records = question(tmp_path / "lake", "FROM records ORDER BY ALL")
+    assert run(sources, *options) == 0
+    again = json.loads(capsys.readouterr().out.splitlines()[-1])
+    for one in (first, again):
+        one.pop("seconds")
+    assert first == again
+    assert first["lost_ranges"] == 3
+    assert question(tmp_path / "lake", "FROM records ORDER BY ALL") == records
+    assert fingerprint(disks) == before
+    lines = (tmp_path / "bill" / "lost_records.csv").read_text().splitlines()
+    assert len(lines) == 1 + first["lost_records"]
+    page = (tmp_path / "bill" / "recovery.html").read_text()
+    assert "payments.all" in page
+    assert "crc_mismatch" in page
+
+
+def fingerprint(folder: Path) -> dict[str, tuple[int, str]]:
+    return {
+        str(path.relative_to(folder)): (
+            path.stat().st_mtime_ns,
+            hashlib.sha256(path.read_bytes()).hexdigest(),
+        )
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_disks_of_two_clusters_are_refused(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = shutil.copytree(corpus / "s02-behind" / "broker-2", tmp_path / "other")
+    meta = other / "meta.properties"
+    meta.chmod(0o644)
+    meta.write_text(meta.read_text().replace("cluster.id=Rep", "cluster.id=Zep"))
+    sources = [f"a={corpus / 's02-behind' / 'broker-1'}", f"b={other}"]
+    assert run(sources, "--lake", str(tmp_path / "lake")) == 2
+    error = capsys.readouterr().err
+    assert "2 clusters" in error
+    assert not (tmp_path / "lake").exists()
+
+
+def test_a_disk_without_a_name_is_called_by_its_broker(corpus: Path, tmp_path: Path) -> None:
+    disks = [str(corpus / "s02-behind" / f"broker-{number}") for number in (1, 2)]
+    assert run(disks, "--lake", str(tmp_path / "lake"), "--topics", "orders-idem") == 0
+    found = question(tmp_path / "lake", "SELECT copy, broker_id FROM replica_report ORDER BY copy")
+    assert found == [("broker-1", 1), ("broker-2", 2)]
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [("b1=/no/such/disk", "no such path"), ("b1=s3://bucket/logs", "local disks"), ("b1=", "no such path")],
+)
+def test_a_source_that_is_none_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], source: str, words: str
+) -> None:
+    assert run([source], "--lake", str(tmp_path / "lake")) == 2
+    error = capsys.readouterr().err.strip()
+    assert words in error
+    assert "Traceback" not in error
+
+
+def test_commands_of_the_runbook_run(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each command of docs/recovery.md, on the disks of a cluster with three histories."""
+    monkeypatch.chdir(tmp_path)
+    for block in blocks(ROOT / "docs" / "recovery.md", "sh"):
+        for line in block.splitlines():
+            for disk in ("broker", "controller"):
+                line = line.replace(f"/mnt/{disk}", f"{corpus}/{RUNBOOK[disk]}/{disk}-")
+            words = shlex.split(line)
+            assert words[0] == ".venv/bin/kafka-log-lake"
+            assert main(words[1:]) == 0, line
+    assert (tmp_path / "bill" / "lost_records.csv").exists()
+    assert "records are on losing histories alone" in capsys.readouterr().out

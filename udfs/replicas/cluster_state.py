@@ -1,0 +1,277 @@
+"""The state of a cluster, from the records of ``__cluster_metadata``: what its controllers agreed on.
+
+Records are applied as Kafka's ``MetadataDelta`` does: in their order, each onto what the ones before left.
+Those of a metadata transaction count once it has ended, and never if it was aborted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Fields = dict[str, Any]
+UNCHANGED_LEADER, NO_LEADER = -2, -1  # of a PartitionChangeRecord
+_RESOURCES = {2: "topic", 4: "broker", 8: "broker-logger", 16: "client-metrics", 32: "group"}
+_ACL_RESOURCES = {
+    2: "topic",
+    3: "group",
+    4: "cluster",
+    5: "transactional-id",
+    6: "delegation-token",
+    7: "user",
+}
+_PATTERNS = {3: "literal", 4: "prefixed"}
+_OPERATIONS = {
+    2: "all",
+    3: "read",
+    4: "write",
+    5: "create",
+    6: "delete",
+    7: "alter",
+    8: "describe",
+    9: "cluster-action",
+    10: "describe-configs",
+    11: "alter-configs",
+    12: "idempotent-write",
+    13: "create-tokens",
+    14: "describe-tokens",
+    15: "two-phase-commit",
+}
+_PERMISSIONS = {2: "deny", 3: "allow"}
+_MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+
+
+@dataclass
+class Partition:
+    """A partition by its metadata.
+
+    leader: -1 for none. isr, elr: broker ids. led: broker id -> the last epoch that it led the partition in.
+    """
+
+    topic_id: str
+    partition: int
+    replicas: list[int] = field(default_factory=list)
+    isr: list[int] = field(default_factory=list)
+    elr: list[int] = field(default_factory=list)
+    last_known_elr: list[int] = field(default_factory=list)
+    leader: int = NO_LEADER
+    leader_epoch: int = 0
+    partition_epoch: int = 0
+    directories: list[str] = field(default_factory=list)
+    adding: list[int] = field(default_factory=list)
+    removing: list[int] = field(default_factory=list)
+    led: dict[int, int] = field(default_factory=dict)
+
+    def lead(self, leader: int, epoch: int) -> None:
+        """Notes a leader, or that there is none."""
+        self.leader, self.leader_epoch = leader, epoch
+        if leader != NO_LEADER:
+            self.led[leader] = epoch
+
+
+@dataclass
+class ClusterState:
+    """What the metadata says at one offset.
+
+    topics: id -> name. partitions: (topic id, number). configs: (resource type, name) -> name -> value.
+    features: name -> level. acls: id -> its fields. users: (name, mechanism) -> iterations, no secret.
+    quotas: entity -> name -> value. reached: the offset behind the last record. unknown: kinds of records
+    that are not applied, with how many there are.
+    """
+
+    topics: dict[str, str] = field(default_factory=dict)
+    partitions: dict[tuple[str, int], Partition] = field(default_factory=dict)
+    configs: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
+    features: dict[str, int] = field(default_factory=dict)
+    brokers: dict[int, Fields] = field(default_factory=dict)
+    controllers: dict[int, Fields] = field(default_factory=dict)
+    acls: dict[str, Fields] = field(default_factory=dict)
+    users: dict[tuple[str, str], int] = field(default_factory=dict)
+    quotas: dict[str, dict[str, float]] = field(default_factory=dict)
+    next_producer_id: int = 0
+    reached: int = 0
+    unknown: dict[str, int] = field(default_factory=dict)
+    _open: list[tuple[str, Fields]] | None = None
+
+    def apply(self, name: str, value: str | None) -> None:
+        """Applies a record: its name and its value as JSON. One that can't be applied is counted."""
+        try:
+            fields = json.loads(value or "{}")
+            if name == "BeginTransactionRecord":
+                self._open = []
+            elif name == "AbortTransactionRecord":
+                self._open = None
+            elif name == "EndTransactionRecord":
+                done, self._open = self._open or [], None
+                for one in done:
+                    self._apply(*one)
+            elif self._open is not None:
+                self._open.append((name, fields))
+            else:
+                self._apply(name, fields)
+        except (KeyError, TypeError, ValueError):
+            self.unknown[name] = self.unknown.get(name, 0) + 1
+
+    def _apply(self, name: str, fields: Fields) -> None:
+        handler = _HANDLERS.get(name)
+        if handler is not None:
+            handler(self, fields)
+        elif name not in _WITHOUT_STATE:
+            self.unknown[name] = self.unknown.get(name, 0) + 1
+
+    def topic_id(self, topic: str) -> str | None:
+        """The id of the topic of this name that is there; None without one."""
+        return next((one for one, name in self.topics.items() if name == topic), None)
+
+
+def _topic(state: ClusterState, fields: Fields) -> None:
+    state.topics[fields["topicId"]] = fields["name"]
+
+
+def _remove_topic(state: ClusterState, fields: Fields) -> None:
+    topic_id = fields["topicId"]
+    name = state.topics.pop(topic_id, None)
+    for key in [key for key in state.partitions if key[0] == topic_id]:
+        del state.partitions[key]
+    if name is not None:
+        state.configs.pop(("topic", name), None)
+
+
+def _partition(state: ClusterState, fields: Fields) -> None:
+    one = Partition(fields["topicId"], fields["partitionId"])
+    _set_lists(one, fields)
+    one.lead(fields["leader"], fields["leaderEpoch"])
+    one.partition_epoch = fields.get("partitionEpoch", 0)
+    state.partitions[one.topic_id, one.partition] = one
+
+
+def _set_lists(one: Partition, fields: Fields) -> None:
+    for field_, name in (
+        *(("replicas", "replicas"), ("isr", "isr"), ("elr", "eligibleLeaderReplicas")),
+        *(("last_known_elr", "lastKnownElr"), ("directories", "directories")),
+        *(("adding", "addingReplicas"), ("removing", "removingReplicas")),
+    ):
+        if fields.get(name) is not None:
+            setattr(one, field_, list(fields[name]))
+
+
+def _partition_change(state: ClusterState, fields: Fields) -> None:
+    """As ``PartitionRegistration.merge``: a leader that is named begins an epoch."""
+    one = state.partitions[fields["topicId"], fields["partitionId"]]
+    _set_lists(one, fields)
+    leader = fields.get("leader", UNCHANGED_LEADER)
+    if leader != UNCHANGED_LEADER:
+        one.lead(leader, one.leader_epoch + 1)
+    one.partition_epoch += 1
+
+
+def _config(state: ClusterState, fields: Fields) -> None:
+    kind = _RESOURCES.get(fields["resourceType"], str(fields["resourceType"]))
+    values = state.configs.setdefault((kind, fields["resourceName"]), {})
+    if fields.get("value") is None:
+        values.pop(fields["name"], None)
+    else:
+        values[fields["name"]] = fields["value"]
+
+
+def _feature(state: ClusterState, fields: Fields) -> None:
+    state.features[fields["name"]] = fields["featureLevel"]
+    if not fields["featureLevel"]:
+        del state.features[fields["name"]]
+
+
+def _broker(state: ClusterState, fields: Fields) -> None:
+    state.brokers[fields["brokerId"]] = fields
+
+
+def _broker_change(state: ClusterState, fields: Fields) -> None:
+    one = state.brokers[fields["brokerId"]]
+    for name in ("fenced", "inControlledShutdown"):
+        if fields.get(name):
+            one[name] = fields[name] > 0
+    if fields.get("logDirs"):
+        one["logDirs"] = fields["logDirs"]
+
+
+def _fence(is_fenced: bool) -> Callable[[ClusterState, Fields], None]:
+    def set_fenced(state: ClusterState, fields: Fields) -> None:
+        state.brokers[fields["id"]]["fenced"] = is_fenced
+
+    return set_fenced
+
+
+def _acl(state: ClusterState, fields: Fields) -> None:
+    state.acls[fields["id"]] = {
+        "resource_type": _word(_ACL_RESOURCES, fields["resourceType"]),
+        "resource_name": fields["resourceName"],
+        "pattern_type": _word(_PATTERNS, fields["patternType"]),
+        "principal": fields["principal"],
+        "host": fields["host"],
+        "operation": _word(_OPERATIONS, fields["operation"]),
+        "permission": _word(_PERMISSIONS, fields["permissionType"]),
+    }
+
+
+def _word(words: Mapping[int, str], code: int) -> str:
+    return words.get(code, str(code))
+
+
+def _user(state: ClusterState, fields: Fields) -> None:
+    mechanism = _word(_MECHANISMS, fields["mechanism"])
+    state.users[fields["name"], mechanism] = fields["iterations"]
+
+
+def _remove_user(state: ClusterState, fields: Fields) -> None:
+    state.users.pop((fields["name"], _word(_MECHANISMS, fields["mechanism"])), None)
+
+
+def _quota(state: ClusterState, fields: Fields) -> None:
+    parts = [
+        f"{one['entityType']}={'<default>' if one.get('entityName') is None else one['entityName']}"
+        for one in fields["entity"]
+    ]
+    values = state.quotas.setdefault(",".join(sorted(parts)), {})
+    if fields.get("remove"):
+        values.pop(fields["key"], None)
+    else:
+        values[fields["key"]] = fields["value"]
+
+
+def _producer_ids(state: ClusterState, fields: Fields) -> None:
+    state.next_producer_id = fields["nextProducerId"]
+
+
+def _controller(state: ClusterState, fields: Fields) -> None:
+    state.controllers[fields["controllerId"]] = fields
+
+
+_HANDLERS: dict[str, Callable[[ClusterState, Fields], None]] = {
+    "TopicRecord": _topic,
+    "RemoveTopicRecord": _remove_topic,
+    "PartitionRecord": _partition,
+    "PartitionChangeRecord": _partition_change,
+    "ConfigRecord": _config,
+    "FeatureLevelRecord": _feature,
+    "RegisterBrokerRecord": _broker,
+    "UnregisterBrokerRecord": lambda state, fields: _drop(state.brokers, fields["brokerId"]),
+    "BrokerRegistrationChangeRecord": _broker_change,
+    "FenceBrokerRecord": _fence(True),
+    "UnfenceBrokerRecord": _fence(False),
+    "AccessControlEntryRecord": _acl,
+    "RemoveAccessControlEntryRecord": lambda state, fields: _drop(state.acls, fields["id"]),
+    "UserScramCredentialRecord": _user,
+    "RemoveUserScramCredentialRecord": _remove_user,
+    "ClientQuotaRecord": _quota,
+    "ProducerIdsRecord": _producer_ids,
+    "RegisterControllerRecord": _controller,
+}
+_WITHOUT_STATE = {
+    *("NoOpRecord", "ZkMigrationStateRecord", "DelegationTokenRecord", "RemoveDelegationTokenRecord"),
+    "ClearElrRecord",
+}
+
+
+def _drop(values: dict[Any, Any], key: Any) -> None:
+    values.pop(key, None)

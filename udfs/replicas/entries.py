@@ -1,0 +1,129 @@
+"""Record batches of a copy, known by header and checksum alone: what copies are compared by.
+
+A batch has the same bytes on every replica. Its base offset, length and leader epoch (bytes 0 to 15) lie
+outside its checksum, so they can be wrong in a batch that is sound otherwise: ``audit`` compares them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from udfs.format import layout as f
+
+# What of a batch was corrected: bits of ENTRY.mended
+BASE_OFFSET, LEADER_EPOCH, LENGTH = 1, 2, 4
+MENDED_WORDS = {BASE_OFFSET: "base offset", LEADER_EPOCH: "leader epoch", LENGTH: "length"}
+
+# A batch of a copy, in the order of the files
+ENTRY = np.dtype(
+    [
+        ("copy", "i4"),  # number of the copy
+        ("file", "i4"),  # number of the segment in the copy
+        ("file_base", "i8"),  # base offset in the segment's name
+        ("position", "i8"),  # byte in the segment
+        ("size", "i8"),  # bytes, by what its checksum confirms
+        ("base", "i8"),  # base offset, corrected where it was wrong
+        ("last", "i8"),  # last offset
+        ("epoch", "i4"),  # leader epoch, corrected where it was wrong; -1: of magic 0 and 1
+        ("delta", "i8"),  # last less base
+        ("crc", "i8"),  # checksum as stored, unsigned
+        ("count", "i4"),  # records by the header; -1: of magic 0 and 1
+        ("attributes", "i4"),
+        ("producer_id", "i8"),  # -1: none
+        ("producer_epoch", "i2"),
+        ("base_sequence", "i4"),
+        ("max_timestamp", "i8"),  # ms since 1970 UTC; -1: none
+        ("magic", "i1"),
+        ("mended", "i1"),  # bits of what was corrected
+        ("is_sound", "?"),  # False: the checksum is wrong, only the header is known
+        ("hurt_before", "i4"),  # damaged ranges of the copy before it, in the order of the files
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Hurt:
+    """A damaged range of a segment, or a tail that is cut or zero.
+
+    first, last: offsets that its header claims; None where there is no header to read.
+    """
+
+    file: int
+    position: int
+    size: int
+    reason: str
+    detail: str
+    first: int | None = None
+    last: int | None = None
+
+
+class SegmentFile(NamedTuple):
+    """A segment of a copy. modified: microseconds since 1970 UTC."""
+
+    uri: str
+    base: int
+    length: int
+    modified: int
+
+
+@dataclass
+class Copy:
+    """One copy of a partition: its batches and what the broker wrote beside them.
+
+    name: of the source, with the folder's suffix where it is not a live log. state: live, future, delete,
+    stray. epochs: entries of leader-epoch-checkpoint (epoch, start offset), None without a readable file.
+    log_start, high_watermark, recovery_point, cleaned_before: entries of the checkpoint files, None without
+    one. orphans: offsets of indexes whose segment is not there. unbelieved: what files say and batches
+    contradict. unreadable: segments that could not be read, and why.
+    """
+
+    number: int
+    name: str
+    broker_id: int | None
+    folder: str
+    state: str
+    topic_id: str | None
+    files: list[SegmentFile] = field(default_factory=list)
+    entries: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=ENTRY))
+    hurts: list[Hurt] = field(default_factory=list)
+    epochs: list[tuple[int, int]] | None = None
+    log_start: int | None = None
+    high_watermark: int | None = None
+    recovery_point: int | None = None
+    cleaned_before: int | None = None
+    orphans: list[int] = field(default_factory=list)
+    unbelieved: list[str] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+
+    @property
+    def sound(self) -> np.ndarray:
+        """ENTRY[m]: batches that are whole, by offset."""
+        kept = self.entries[self.entries["is_sound"]]
+        return kept[np.argsort(kept["base"], kind="stable")]
+
+    @property
+    def first_file(self) -> int | None:
+        """The base offset of the first segment; None without one."""
+        return min((one.base for one in self.files), default=None)
+
+
+def entries_of(batches: np.ndarray, is_sound: bool = True) -> np.ndarray:
+    """ENTRY[n] of batches (BATCH[n]); copy and file are not set."""
+    found = np.zeros(len(batches), dtype=ENTRY)
+    for name in ("position", "size", "count", "attributes", "producer_id", "producer_epoch"):
+        found[name] = batches[name]
+    for name, of in (("crc", "crc_stored"), ("epoch", "leader_epoch"), ("base_sequence", "base_sequence")):
+        found[name] = batches[of]
+    found["magic"], found["max_timestamp"] = batches["magic"], batches["max_timestamp"]
+    is_v2 = batches["magic"] == f.MAGIC_V2
+    delta = np.where(is_v2, batches["last_offset_delta"].astype(np.int64), 0)
+    wrapped = ~is_v2 & (batches["base_offset"] >= 0)
+    delta = np.where(wrapped, batches["last_offset"] - batches["base_offset"], delta)
+    found["delta"] = np.maximum(delta, 0)
+    found["base"] = np.where(is_v2, batches["base_offset"], batches["last_offset"] - found["delta"])
+    found["last"] = found["base"] + found["delta"]  # past int64 it wraps, as the offset of no real batch
+    found["is_sound"] = is_sound
+    return found

@@ -1,0 +1,261 @@
+"""Which history of a log is the true one: that of the highest leader epoch (KIP-101, KIP-279).
+
+An epoch has one leader, so all batches of an epoch are of one history. A leader notes the epoch and the
+offset it begins with before it writes anything, in ``leader-epoch-checkpoint``; its followers note it with
+the first batch. The epoch before ends there, whatever a copy that did not follow has behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+
+from udfs.replicas.entries import Copy
+
+END = np.iinfo(np.int64).max
+Epochs = list[tuple[int, int]]  # (leader epoch, start offset), both rising
+
+
+class Sure(StrEnum):
+    """How sure an answer is."""
+
+    CERTAIN = "certain"
+    LIKELY = "likely"
+    UNCERTAIN = "uncertain"
+
+
+@dataclass
+class History:
+    """The true history of a log.
+
+    epochs: its leader epochs with the offsets they begin with. start: the first offset, end: the one behind
+    the last. holders: numbers of the copies that know the highest epoch; primary: the one that its batches
+    are taken from first. is_true: by number of a copy, bool[n] of its entries. likely: numbers of entries,
+    by copy, that are of it as far as can be known. sure, rule: how sure, and why.
+    """
+
+    epochs: Epochs
+    start: int
+    end: int
+    holders: list[int]
+    primary: int
+    is_true: dict[int, np.ndarray]
+    sure: Sure
+    rule: str
+    doubts: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Leader:
+    """What a broker's ``__cluster_metadata`` says: it led the partition last, and in which epoch."""
+
+    copy: int
+    epoch: int
+
+
+def epochs_of_batches(copy: Copy) -> Epochs:
+    """The epochs of a copy's batches with the first offset of each.
+
+    Headers of damaged batches count where they fit between their neighbours: an epoch may begin with one.
+    """
+    entries = copy.entries[copy.entries["epoch"] >= 0]
+    entries = entries[np.lexsort((entries["position"], entries["file"]))]
+    found: dict[int, int] = {}
+    reached, epoch = -1, 0
+    for at in np.flatnonzero(np.concatenate([[True], np.diff(entries["epoch"]) != 0]) | ~entries["is_sound"]):
+        entry = entries[at]
+        base, own = int(entry["base"]), int(entry["epoch"])
+        if not entry["is_sound"]:
+            reached = int(entries[at - 1]["last"]) if at and entries[at - 1]["is_sound"] else reached
+            behind = entries[at + 1 :][entries["is_sound"][at + 1 :]][:1]
+            fits = (
+                len(behind) and own <= int(behind["epoch"][0]) and int(entry["last"]) < int(behind["base"][0])
+            )
+            if not (fits and own >= epoch and base == reached + 1):
+                continue
+        epoch, reached = max(epoch, own), int(entry["last"])
+        found[own] = min(found.get(own, END), base)
+    return sorted(found.items())
+
+
+def believed_epochs(copy: Copy) -> Epochs:
+    """The entries of a copy's ``leader-epoch-checkpoint`` that its batches do not contradict."""
+    sound = copy.sound
+    sound = sound[sound["epoch"] >= 0]
+    kept: Epochs = []
+    for epoch, start in copy.epochs or []:
+        older = sound[sound["epoch"] < epoch]
+        newer = sound[sound["epoch"] >= epoch]
+        contradicts = bool((older["last"] >= start).any() or (newer["base"] < start).any())
+        if contradicts or epoch < 0 or start < 0:
+            copy.unbelieved.append(f"leader-epoch-checkpoint: epoch {epoch} from offset {start}")
+        else:
+            kept.append((epoch, start))
+    return kept
+
+
+def log_end(copy: Copy) -> int:
+    """The offset behind the copy's last sound batch; its first segment's base offset without one."""
+    sound = copy.sound
+    return int(sound["last"].max()) + 1 if len(sound) else copy.first_file or 0
+
+
+def log_start(copy: Copy, noted: Epochs) -> int:
+    """The first offset of a copy: where retention or a deletion of records left it.
+
+    A broker that moves the start moves the first entry of the epochs too: an epoch that begins before the
+    first segment shows that a segment is missing, not deleted.
+    """
+    first = copy.first_file
+    if first is None:
+        first = noted[0][1] if noted else 0
+    elif noted and noted[0][1] < first:
+        first = noted[0][1]
+    elif copy.orphans and copy.orphans[0] < first and (not noted or noted[0][1] <= copy.orphans[0]):
+        first = copy.orphans[0]
+    return max(first, copy.log_start or 0)
+
+
+def true_history(copies: Sequence[Copy], leaders: Sequence[Leader]) -> History:
+    """The true history of a log of which these are the copies; ``audit.mend`` corrected their batches."""
+    if not copies:
+        return History([], 0, 0, [], -1, {}, Sure.CERTAIN, "no copy is of this topic")
+    noted = {copy.number: believed_epochs(copy) for copy in copies}
+    doubts: list[str] = []
+    for leader in leaders:
+        _add_leader(copies, noted, leader, doubts)
+    known = {copy.number: _joined(noted[copy.number], epochs_of_batches(copy)) for copy in copies}
+    highest = max((epochs[-1][0] for epochs in known.values() if epochs), default=-1)
+    holders = [n for n, epochs in known.items() if (epochs[-1][0] if epochs else -1) == highest]
+    by_number = {copy.number: copy for copy in copies}
+    epochs = _lineage([known[n] for n in holders])
+    live = [n for n in holders if by_number[n].state == "live"] or holders
+    starts = [log_start(by_number[n], noted[n]) for n in live]
+    is_true = {copy.number: _is_true(copy, epochs) for copy in copies}
+    _accept_where_holders_are_hurt(copies, holders, epochs, is_true)
+    ends = {n: _end(by_number[n], is_true[n]) for n in holders}
+    primary = max(live, key=lambda n: (ends[n], -len(by_number[n].hurts), -n))
+    end = max([*ends.values(), *(_end(copy, is_true[copy.number]) for copy in copies)])
+    history = History(
+        epochs, max(starts, default=0), end, holders, primary, is_true, Sure.CERTAIN, "", doubts
+    )
+    _judge(history, copies, noted, known)
+    return history
+
+
+def _add_leader(copies: Sequence[Copy], noted: dict[int, Epochs], leader: Leader, doubts: list[str]) -> None:
+    """The epoch that a broker led last, where its file of epochs is gone: it began with the log's end."""
+    copy = next(one for one in copies if one.number == leader.copy)
+    highest = max([epoch for epoch, _ in noted[copy.number]] + copy.sound["epoch"].tolist(), default=-1)
+    if copy.epochs is None and leader.epoch > highest:
+        noted[copy.number] = [*noted[copy.number], (leader.epoch, log_end(copy))]
+        doubts.append(
+            f"{copy.name} has no leader-epoch-checkpoint; its __cluster_metadata says that it led "
+            f"in epoch {leader.epoch}"
+        )
+
+
+def _joined(noted: Epochs, of_batches: Epochs) -> Epochs:
+    found = dict(of_batches)
+    found.update(noted)
+    return sorted(found.items())
+
+
+def _lineage(known: Sequence[Epochs]) -> Epochs:
+    """The epochs of the copies that know the highest one; each begins at the lowest offset that one says."""
+    found: dict[int, int] = {}
+    for epochs in known:
+        for epoch, start in epochs:
+            found[epoch] = min(found.get(epoch, END), start)
+    kept: Epochs = []
+    for epoch, start in sorted(found.items(), reverse=True):
+        if not kept or start <= kept[-1][1]:
+            kept.append((epoch, start))
+    return kept[::-1]
+
+
+def _is_true(copy: Copy, epochs: Epochs) -> np.ndarray:
+    """bool[n]: entries that are of the history: of one of its epochs, before the next one begins."""
+    entries = copy.entries
+    if not epochs:
+        return np.ones(len(entries), dtype=bool)
+    own = np.array([epoch for epoch, _ in epochs], dtype=np.int64)
+    starts = np.array([start for _, start in epochs], dtype=np.int64)
+    ends = np.append(starts[1:], END)
+    at = np.clip(np.searchsorted(own, entries["epoch"]), 0, len(own) - 1)
+    inside = (entries["base"] >= starts[at]) & (entries["last"] < ends[at])
+    result: np.ndarray = (own[at] == entries["epoch"]) & inside
+    # before the first epoch that is known the history is everybody's; batches of magic 0 and 1 have none
+    is_older = (entries["epoch"] < own[0]) & (entries["last"] < starts[0])
+    is_first = (entries["epoch"] == own[0]) & (entries["last"] < ends[0])
+    has_none = (entries["epoch"] < 0) & (entries["last"] < starts[-1] if len(own) > 1 else True)
+    return result | is_older | is_first | (has_none & (entries["magic"] < 2))
+
+
+def _accept_where_holders_are_hurt(
+    copies: Sequence[Copy], holders: Sequence[int], epochs: Epochs, is_true: dict[int, np.ndarray]
+) -> None:
+    """Accepts batches of an epoch that no holder has a batch of, where all holders are damaged.
+
+    An epoch whose only batches are damaged in all holders, and that no file names, is not in the history.
+    """
+    own = {epoch for epoch, _ in epochs}
+    held = [one for one in copies if one.number in holders]
+    for copy in copies:
+        for at in np.flatnonzero(~is_true[copy.number] & copy.entries["is_sound"]).tolist():
+            entry = copy.entries[at]
+            if int(entry["epoch"]) in own or any(one.epochs for one in held):
+                continue
+            if all(
+                _is_hurt(one, int(entry["base"]), int(entry["last"]), int(entry["epoch"])) for one in held
+            ):
+                is_true[copy.number][at] = True
+
+
+def _is_hurt(copy: Copy, base: int, last: int, epoch: int) -> bool:
+    """Whether a copy is damaged where a batch lies, and the batches around would let it lie there."""
+    sound = copy.sound
+    before = sound[sound["last"] < base][-1:]
+    behind = sound[sound["base"] > last][:1]
+    if (
+        not len(before)
+        or not len(behind)
+        or len(sound) != int((sound["last"] < base).sum() + (sound["base"] > last).sum())
+    ):
+        return False
+    return bool(
+        before["epoch"][0] <= epoch <= behind["epoch"][0]
+        and before["hurt_before"][0] < behind["hurt_before"][0]
+    )
+
+
+def _end(copy: Copy, is_true: np.ndarray) -> int:
+    kept = copy.entries[is_true & copy.entries["is_sound"]]
+    return int(kept["last"].max()) + 1 if len(kept) else 0
+
+
+def _judge(
+    history: History, copies: Sequence[Copy], noted: dict[int, Epochs], known: dict[int, Epochs]
+) -> None:
+    """How sure the history is: a leader that wrote nothing is known from its file of epochs alone."""
+    live = [copy for copy in copies if copy.state == "live"]
+    missing = [copy.name for copy in live if copy.epochs is None]
+    highest = history.epochs[-1][0] if history.epochs else -1
+    names = [copy.name for copy in copies if copy.number in history.holders]
+    history.rule = (
+        f"the history of leader epoch {highest}, the highest that any copy knows ({', '.join(names)}); an "
+        "epoch ends where the next one begins (KIP-101, KIP-279)"
+    )
+    is_led = any("says that it led" in doubt for doubt in history.doubts)
+    loses = any((~history.is_true[copy.number] & copy.entries["is_sound"]).any() for copy in copies)
+    if is_led:
+        history.sure = Sure.LIKELY
+    elif missing:
+        history.sure = Sure.UNCERTAIN if not loses and len(missing) < len(live) else Sure.LIKELY
+        history.doubts.append(
+            f"{', '.join(missing)} without a readable leader-epoch-checkpoint: an election after which "
+            "nothing was written would be known from it alone"
+        )

@@ -1,0 +1,38 @@
+"""The records of a ``__cluster_metadata`` log or of a ``.checkpoint`` snapshot, decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from udfs.files import decode_segment
+from udfs.values.columns import internal_records
+
+TOPIC = "__cluster_metadata"
+_COLUMNS = ("offset", "timestamp_ms", "leader_epoch", "control_type", "key", "value", "batch_position")
+
+
+class MetadataRecord(NamedTuple):
+    """name: of the record, None of a control record and of one that can't be read. value: JSON."""
+
+    offset: int
+    epoch: int
+    timestamp_ms: int
+    batch_position: int
+    name: str | None
+    value: str | None
+
+
+def metadata_records(path: str) -> Iterator[MetadataRecord]:
+    """The records of one file, in its order, as far as they are whole. Raises OSError."""
+    for batch in decode_segment(path, columns=_COLUMNS, on_damage="ignore"):
+        rows = batch.to_pydict()
+        topics = pa.array([TOPIC if kind is None else None for kind in rows["control_type"]], pa.string())
+        found = internal_records(topics, batch.column("key"), batch.column("value")).to_pylist()
+        names = ("offset", "leader_epoch", "timestamp_ms", "batch_position")
+        places = zip(*(rows[name] for name in names), strict=True)
+        for (offset, epoch, time, position), one in zip(places, found, strict=True):
+            name, value = (one["name"], one["value"]) if one else (None, None)
+            yield MetadataRecord(offset, epoch, time, position, name, value)
