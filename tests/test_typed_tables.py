@@ -15,9 +15,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from kafka_log_lake import read_segment
+from kafka_log_lake import connect, read_segment
 from pipelines import decode_batches, decode_values
 from tests.support import typed_corpus as corpus
+from tests.test_payloads import same
 
 TOPICS = (
     "avro-evolution",
@@ -112,6 +113,55 @@ def test_schemas_are_a_table_with_deleted_ones(lake: Path) -> None:
     for line in corpus.oracle("_schemas"):
         deleted = {False: None, True: "soft"}.get(line["deleted"], line["deleted"])
         assert found[line["subject"], line["version"]]["deleted"] == deleted
+
+
+def test_typed_tables_have_their_names_in_sql(lake: Path) -> None:
+    database = connect(str(lake / "lake"))
+    statement = """SELECT count(*), count(DISTINCT t.value.rank) FROM typed."avro-evolution" t JOIN records r
+        ON r.topic = 'avro-evolution' AND r.partition = t.partition AND r.offset = t."offset" """
+    sent = corpus.oracle("avro-evolution")
+    ranks = {line["value"].get("rank") for line in sent}
+    assert database.sql(statement).fetchall() == [(len(sent), len(ranks - {None}))]
+    errors = database.sql("SELECT reason, count(*) FROM value_errors WHERE topic = 'err-avro' GROUP BY ALL")
+    expected = Counter(line["error"] for line in corpus.oracle("err-avro") if "error" in line)
+    assert dict(errors.fetchall()) == expected
+
+
+def test_functions_of_sql_decode_by_the_lake_s_schemas(lake: Path) -> None:
+    database = connect(str(lake / "lake"))
+    by_place = {(line["partition"], line["offset"]): line for line in corpus.oracle("avro-evolution")}
+    found = database.sql("""SELECT partition, r.offset, kafka_value(value, topic),
+        avro_to_json(value, confluent_schema_id(value)), avro_to_json(value[6:], confluent_schema_id(value)),
+        schema_of(confluent_schema_id(value)) FROM records r WHERE topic = 'avro-evolution'""").fetchall()
+    assert len(found) == len(by_place)
+    for partition, offset, *decoded, schema in found:
+        line = by_place[partition, offset]
+        assert all(same(json.loads(one), line["value"]) for one in decoded)
+        assert json.loads(schema)["type"] == "record"
+    assert database.sql("""SELECT kafka_value(NULL, 'x'), kafka_value('\\x00\\x7F\\xFF\\xFF\\xFF'::BLOB, 'x'),
+        avro_to_json('\\xFF'::BLOB, 1), schema_of(2147483647)""").fetchall() == [(None, None, None, None)]
+
+
+PROFILE = "SELECT * FROM payload_profile ORDER BY topic, side, format"
+
+
+def test_the_profile_says_what_payloads_are_and_how_many_decode(lake: Path) -> None:
+    found = connect(str(lake / "lake")).sql(PROFILE).to_arrow_table().to_pylist()
+    for topic, format_ in (("avro-evolution", "avro"), ("pb-kinds", "protobuf"), ("err-avro", "avro")):
+        lines = [line for line in corpus.oracle(topic) if line["value_format"] == format_]
+        (row,) = (r for r in found if (r["topic"], r["side"], r["format"]) == (topic, "value", format_))
+        assert row["payloads"] == len(lines)
+        assert row["decoded"] == sum("error" not in line for line in lines)
+        assert row["decoded_share"] == row["decoded"] / row["payloads"]
+        assert set(row["schema_ids"]) == {
+            line["value_schema"]["id"] for line in lines if "value_schema" in line
+        }
+        assert row["certainty"] == "schema"
+        places = {(line["partition"], line["offset"]): line for line in lines}
+        example = places[row["example_partition"], row["example_offset"]]
+        assert same(json.loads(row["example"]), example["value"])
+    (row,) = (r for r in found if (r["topic"], r["side"], r["format"]) == ("plain-text", "value", "text"))
+    assert row["certainty"] == "look"
 
 
 def test_a_second_run_writes_nothing(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -96,6 +96,14 @@ def published_tables(address: str, at: str | None = None) -> dict[str, DeltaTabl
     return chosen
 
 
+def version_at(address: str, name: str, table: DeltaTable, at: str | None) -> int | None:
+    """The version of a table that no run publishes, in a state (``published_versions``); None if younger."""
+    if at is None:
+        return table.version()
+    ledger, landed = (open_table(table_path(address, one.name)) for one in (SEGMENTS, RAW_SEGMENTS))
+    return _version(address, name, table.version(), _at(address, ledger, landed, at))
+
+
 def _loaded(address: str, name: str, table: DeltaTable, version: int, at: str | None) -> DeltaTable:
     """A table at a version. Raises a UserError where files of it are gone."""
     if version == table.version():

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -21,10 +21,13 @@ import pyarrow.dataset as ds
 
 from pipelines.command.errors import UserError
 from pipelines.lake.address import open_lake, table_path
-from pipelines.sql.functions import create_functions
+from pipelines.source.delta import open_table
+from pipelines.sql.functions import create_functions, create_typed_functions
 from pipelines.sql.snapshot import OpenTable, open_tables
 from pipelines.sql.types import duckdb_type
 from pipelines.sql.views import creations
+from pipelines.typed.schemas import registry_of_state
+from pipelines.typed.tables import TypedTable, typed_tables
 from pipelines.views.declared import SESSION_VIEWS, needed_names
 from udfs.format.report_tables import READ_BY_VIEWS, REPORT_TABLES
 from udfs.format.schema import TABLES, Table
@@ -59,10 +62,12 @@ def open_database(
     needed = needed_names("" if _LISTS.search(statement) else statement, known)
     opened = open_tables(address, [table for name, table in known.items() if name in needed], at)
     opened |= {one.name: OpenTable(one, {}) for one in READ_BY_VIEWS if one.name in needed - opened.keys()}
-    database = _database(address, opened, threads)
+    typed = list(typed_tables(address, "" if needed >= known.keys() else statement, at))
+    database = _database(address, opened, typed, threads)
     for macro in macros():
         database.execute(macro)
     create_functions(database)
+    create_typed_functions(database, lambda: registry_of_state(address, at))
     for view in SESSION_VIEWS:
         for creation in creations(view) if view.name in needed else ():
             database.execute(creation)
@@ -77,7 +82,7 @@ def macros() -> Iterable[str]:
 
 
 def _database(
-    address: str, tables: Mapping[str, OpenTable], threads: int | None
+    address: str, tables: Mapping[str, OpenTable], typed: Sequence[TypedTable], threads: int | None
 ) -> duckdb.DuckDBPyConnection:
     """A database with the tables. Its folder of links and of what does not fit in memory goes with it."""
     folder = tempfile.mkdtemp(prefix="kafka-log-lake-")
@@ -94,7 +99,8 @@ def _database(
     )
     # a relation may outlive the connection that made it, and reads through the folder
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    folders = [folder, *(os.path.realpath(table_path(address, name)) for name in tables)]
+    paths = [table_path(address, name) for name in (*tables, *(one.table for one in typed))]
+    folders = [folder, *map(os.path.realpath, paths)]
     database.execute("SET allowed_directories = [" + ", ".join(map(_literal, folders)) + "]")
     database.execute("SET enable_external_access = false")
     database.execute("SET TimeZone = 'UTC'")
@@ -114,7 +120,39 @@ def _database(
             _link_files(Path(folder, name), table_path(address, name), table.files)
             rows = _columns(table.declared, _parquet(folder, table))
         database.execute(f'CREATE VIEW "{name}" AS {rows}')
+    for one in typed:
+        _create_typed(database, address, folder, one)
     return database
+
+
+def _create_typed(database: duckdb.DuckDBPyConnection, address: str, folder: str, table: TypedTable) -> None:
+    """A view of a typed table in the schema of its folder."""
+    database.execute(f'CREATE SCHEMA IF NOT EXISTS "{table.folder}"')
+    columns = ", ".join(map(_name, table.schema.names))
+    if is_object_store(address) or not table.files:
+        held = f"rows of {table.table}"
+        database.register(held, _typed_dataset(address, table) if table.files else table.schema.empty_table())
+        rows = f"SELECT {columns} FROM {_name(held)}"
+    else:
+        links = {
+            (f"partition={value}/" if value is not None else "") + f"{number}.parquet": file
+            for number, (file, value) in enumerate(zip(table.files, table.partitions, strict=True))
+        }
+        _link_files(Path(folder, table.table), table_path(address, table.table), links)
+        hive = "true, hive_types = {'partition': INTEGER}" if table.is_partitioned else "false"
+        files = ", ".join(_literal(f"{folder}/{table.table}/{path}") for path in links)
+        rows = (
+            f"SELECT {columns} FROM read_parquet([{files}], hive_partitioning = {hive}, union_by_name = true)"
+        )
+    database.execute(f"CREATE VIEW {_name(table.folder)}.{_name(table.name)} AS {rows}")
+
+
+def _typed_dataset(address: str, table: TypedTable) -> ds.Dataset:
+    return open_table(table_path(address, table.table)).to_pyarrow_dataset()
+
+
+def _name(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _literal(text: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -17,7 +18,9 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from pipelines.sql.types import duckdb_type
 from udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS, Function
+from udfs.functions.typed import FUNCTIONS as TYPED_FUNCTIONS
 from udfs.values import columns
+from udfs.values.registry import Registry
 
 
 def create_functions(database: duckdb.DuckDBPyConnection) -> None:
@@ -33,6 +36,27 @@ def create_functions(database: duckdb.DuckDBPyConnection) -> None:
             f"CREATE MACRO {table_function.name}(content) AS TABLE "
             f"SELECT unnest({table_function.array.name}(content), max_depth := 2)"
         )
+
+
+def create_typed_functions(database: duckdb.DuckDBPyConnection, registry: Callable[[], Registry]) -> None:
+    """Creates the functions that decode by schemas. registry: gives them when one is called first."""
+    made: list[Any] = []
+
+    def call(name: str, *columns: Any) -> Any:
+        if not made:
+            from udfs.values.typed_functions import TypedFunctions
+
+            made.append(TypedFunctions(registry()))
+        return getattr(made[0], name)(*columns)
+
+    for name, (takes, gives) in TYPED_FUNCTIONS.items():
+        (returns,) = database.from_arrow(pa.table({"x": pa.array([], gives)})).types
+        _create(database, name, _of_arity(partial(call, name), len(takes)), takes, returns)
+
+
+def _of_arity(call: Callable[..., Any], count: int) -> Callable[..., Any]:
+    """A callable with a number of parameters, from which DuckDB takes it."""
+    return {1: lambda a: call(a), 2: lambda a, b: call(a, b), 4: lambda a, b, c, d: call(a, b, c, d)}[count]
 
 
 def _crc32(column: pa.ChunkedArray) -> pa.Array:
@@ -69,4 +93,4 @@ def _code(function: Function) -> Callable[..., pa.Array]:
         parts = list(code(iter([columns if len(columns) > 1 else columns[0]])))
         return pa.chunked_array(parts).combine_chunks()
 
-    return call if len(function.takes) == 1 else lambda first, second: call(first, second)
+    return _of_arity(call, len(function.takes))

@@ -12,11 +12,12 @@ from deltalake import DeltaTable, write_deltalake
 
 from pipelines.command.errors import UserError
 from pipelines.lake.address import table_path
+from pipelines.lake.published import published_tables
 from pipelines.source.delta import read_rows, sql_literal
 from udfs.format.report_tables import SCHEMAS
 from udfs.format.schema import RECORDS
 from udfs.source.store import deltalake_options
-from udfs.values.registry import SCHEMAS_TOPIC, Registry, schema_of
+from udfs.values.registry import SCHEMAS_TOPIC, Reference, Registry, Schema, schema_of
 
 
 def registry_of_lake(records: DeltaTable, exports: Sequence[str] = ()) -> Registry:
@@ -54,6 +55,31 @@ def read_export(path: str) -> Registry:
         raise UserError(
             f"--schemas: {path} is not the list that GET /schemas?deleted=true of a registry answers: {error}"
         ) from None
+
+
+def registry_of_state(address: str, at: str | None = None) -> Registry:
+    """The schemas that a state of a lake knows: of the table ``schemas``, else of its ``_schemas``.
+
+    at: see ``published_tables``.
+    """
+    tables = published_tables(address, at)
+    if SCHEMAS.name not in tables:
+        return registry_of_lake(tables[RECORDS.name])
+    rows = read_rows(tables[SCHEMAS.name], SCHEMAS.arrow_schema(), SCHEMAS.arrow_schema().names)
+    return Registry([_schema(row) for row in rows.to_pylist()]).in_order()
+
+
+def _schema(row: dict[str, Any]) -> Schema:
+    references = json.loads(row["references"] or "[]")
+    return Schema(
+        **{name: row[name] for name in ("subject", "version", "id", "guid", "type", "last_offset")},
+        text=row["schema"],
+        references=tuple(Reference(**one) for one in references),
+        metadata=json.loads(row["metadata"] or "null"),
+        rule_set=json.loads(row["rule_set"] or "null"),
+        deleted=row["deleted"] or "",
+        first_offset=-1 if row["first_offset"] is None else row["first_offset"],
+    )
 
 
 def keep_schemas(lake: str, registry: Registry) -> None:

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from pipelines.command.session import configured
 from pipelines.functions.internal_topics import register_internal_topics
 from pipelines.functions.register import register_functions
+from pipelines.functions.typed import register_typed
 from pipelines.lake.address import open_lake, sql_name, sql_table
 from pipelines.lake.published import published_versions
 from pipelines.source.hadoop import default_scheme, open_to_spark
@@ -81,6 +82,7 @@ def register(
     text = "\n".join([statement, *(view.select for view in views)]) if statement else ""
     register_functions(spark, text)
     register_internal_topics(spark, text)
+    register_typed(spark, address, text)
     with configured(spark, _KEPT_PLANS):
         for view in views:
             for creation in view.statements("TEMPORARY", view.select):

@@ -24,7 +24,6 @@ Fields whose names differ in case alone get a number behind: Delta's names know 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +34,7 @@ import pyarrow.compute as pc
 from udfs.kernels import avro as k
 from udfs.values import avro
 from udfs.values.avro_schema import AvroType
+from udfs.values.merged_types import safe_names
 from udfs.values.payload import PayloadError
 
 MOST_DIGITS = 38
@@ -65,20 +65,6 @@ _NUMBERS = {
     "float": pa.float32(),
     "double": pa.float64(),
 }
-
-
-def safe_names(names: Iterator[str] | list[str]) -> list[str]:
-    """Names that differ in more than case, in order; the first of several keeps its own."""
-    taken: set[str] = set()
-    found = []
-    for name in names:
-        chosen, number = name or "_", 1
-        while chosen.casefold() in taken:
-            number += 1
-            chosen = f"{name}_{number}"
-        taken.add(chosen.casefold())
-        found.append(chosen)
-    return found
 
 
 def arrow_type(type_: AvroType, above: tuple[AvroType, ...] = ()) -> pa.DataType:

@@ -8,13 +8,27 @@ own, with its type in the name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 _RANKS = {pa.int32(): 0, pa.int64(): 1, pa.float32(): 2, pa.float64(): 3}
 _MOST_DIGITS = 38
+
+
+def safe_names(names: Iterator[str] | list[str]) -> list[str]:
+    """Names that differ in more than case, in order; the first of several keeps its own."""
+    taken: set[str] = set()
+    found = []
+    for name in names:
+        chosen, number = name or "_", 1
+        while chosen.casefold() in taken:
+            number += 1
+            chosen = f"{name}_{number}"
+        taken.add(chosen.casefold())
+        found.append(chosen)
+    return found
 
 
 def merged(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:

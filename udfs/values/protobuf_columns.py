@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from udfs.values.avro_columns import safe_names
+from udfs.values.merged_types import safe_names
 from udfs.values.payload import PayloadError
 from udfs.values.protobuf import BYTES, ENUM, Field, MessageReader
 

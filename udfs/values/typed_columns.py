@@ -22,10 +22,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from udfs.values import avro_schema, protobuf_schema
-from udfs.values.avro_columns import AvroColumns, safe_names
-from udfs.values.merged_types import conformed, merged, own_name, storable
+from udfs.values.avro_columns import AvroColumns
+from udfs.values.merged_types import conformed, merged, own_name, safe_names, storable
 from udfs.values.payload import PayloadError
-from udfs.values.payloads import Decoded, PayloadReader
+from udfs.values.payloads import FORMATS, Decoded, PayloadReader
 from udfs.values.protobuf import MessageReader
 from udfs.values.protobuf_columns import ProtobufColumns
 from udfs.values.registry import AVRO, PROTOBUF, Schema
@@ -58,11 +58,13 @@ class TypedSide:
     """The decoded payloads of n rows.
 
     parts: label, rows (int64[m], rising) and their values. schema_ids: rows and the id of their schema.
+    formats: rows and what they are, as ``Decoded.format``.
     """
 
     rows: int
     parts: list[tuple[str, np.ndarray, pa.Array]] = field(default_factory=list)
     schema_ids: list[tuple[np.ndarray, int]] = field(default_factory=list)
+    formats: list[tuple[np.ndarray, str]] = field(default_factory=list)
     wrong: list[Wrong] = field(default_factory=list)
 
     def column(self, types: Mapping[str, pa.DataType]) -> pa.Array:
@@ -203,18 +205,25 @@ class SideDecoder:
         return self._labels[place]
 
     def _add(
-        self, found: TypedSide, label: str, schema: Schema | None, rows: np.ndarray, values: pa.Array
+        self,
+        found: TypedSide,
+        label: str,
+        schema: Schema | None,
+        rows: np.ndarray,
+        values: pa.Array,
+        format_: str = "",
     ) -> None:
         if not len(rows):
             return
         found.parts.append((add_type(self.types, label, values.type), rows, values))
+        found.formats.append((rows, FORMATS[schema.type] if schema is not None else format_))
         if schema is not None:
             found.schema_ids.append((rows, schema.id))
 
     def _decode_exactly(
         self, rows: np.ndarray, payloads: pa.Array, headers: pa.Array | None, found: TypedSide
     ) -> None:
-        groups: dict[tuple[str, int], tuple[Schema | None, pa.DataType, list[int], list[Any]]] = {}
+        groups: dict[tuple[str, int, str], tuple[Schema | None, pa.DataType, list[int], list[Any]]] = {}
         for row in rows.tolist():
             payload = payloads[row].as_py()
             if payload is None:
@@ -225,11 +234,11 @@ class SideDecoder:
                 found.wrong.append(Wrong(row, one))
                 continue
             label, type_, value = self._plain_value(one, payload, pairs)
-            group = groups.setdefault((label, id(one.schema)), (one.schema, type_, [], []))
+            group = groups.setdefault((label, id(one.schema), one.format), (one.schema, type_, [], []))
             group[2].append(row)
             group[3].append(value)
-        for (label, _), (schema, type_, of, values) in groups.items():
-            self._add(found, label, schema, np.array(of, np.int64), pa.array(values, type_))
+        for (label, _, format_), (schema, type_, of, values) in groups.items():
+            self._add(found, label, schema, np.array(of, np.int64), pa.array(values, type_), format_)
 
     def _plain_value(
         self, one: Decoded, payload: bytes, headers: list[tuple[str, bytes | None]]
@@ -279,8 +288,12 @@ def _with_schema_header(headers: pa.Array | None, side: str, rows: int) -> np.nd
 
 
 def _pairs(headers: pa.Array | None, row: int) -> list[tuple[str, bytes | None]]:
-    held = None if headers is None else headers[row].as_py()
-    return [(one["key"], one["value"]) for one in held or ()]
+    return pairs_of(None if headers is None else headers[row].as_py())
+
+
+def pairs_of(headers: list[dict[str, Any]] | None) -> list[tuple[str, bytes | None]]:
+    """Headers as pairs of key and value; [] for null."""
+    return [(one["key"], one["value"]) for one in headers or ()]
 
 
 def _by_index(

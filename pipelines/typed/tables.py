@@ -1,0 +1,71 @@
+"""Typed tables in DuckDB: ``typed.orders`` is the table ``typed/orders`` of a lake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+from pyarrow import fs
+
+from pipelines.lake.address import table_path
+from pipelines.lake.published import version_at
+from pipelines.source.delta import open_table
+from udfs.source.store import open_store
+from udfs.values.merged_types import safe_names
+
+# Folders of a lake with a table a topic, which are schemas in SQL
+FOLDERS = ("typed", "latest", "cdc", "history")
+
+
+@dataclass(frozen=True)
+class TypedTable:
+    """A table of one topic. table: below the lake. files: below the table; partitions: of each file."""
+
+    folder: str
+    name: str
+    table: str
+    schema: pa.Schema
+    files: list[str]
+    partitions: list[str | None]
+
+    @property
+    def is_partitioned(self) -> bool:
+        return any(one is not None for one in self.partitions)
+
+
+def typed_tables(address: str, statement: str = "", at: str | None = None) -> Iterator[TypedTable]:
+    """The tables that a statement names, as they are, or were at a state of the lake; "" for all.
+
+    Names that differ in case alone get a number: SQL knows no case.
+    """
+    text = statement.casefold()
+    for folder in (one for one in FOLDERS if not text or one in text):
+        system, path = open_store(table_path(address, folder))
+        listed = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+        found = sorted(one.base_name for one in listed if one.type == fs.FileType.Directory)
+        names = safe_names([unquote(one) for one in found])
+        for name, own in zip(names, found, strict=True):
+            if name.casefold() not in text and text:
+                continue
+            with suppress(TableNotFoundError):
+                table = f"{folder}/{own}"
+                delta = open_table(table_path(address, table))
+                version = version_at(address, table, delta, at)
+                if version is not None:
+                    yield _opened(folder, name, table, delta, version)
+
+
+def _opened(folder: str, name: str, table: str, delta: DeltaTable, version: int) -> TypedTable:
+    if version != delta.version():
+        delta.load_as_version(version)
+    actions = pa.table(delta.get_add_actions(flatten=True))
+    files = [unquote(one) for one in actions.column("path").to_pylist()]
+    column = "partition.partition"
+    held = actions.column(column).to_pylist() if column in actions.column_names else [None] * len(files)
+    values = [None if one is None else str(one) for one in held]
+    return TypedTable(folder, name, table, pa.schema(delta.schema().to_arrow()), files, values)
