@@ -43,7 +43,17 @@ from udfs.spark import protocol
 def run(spark: SparkSession, settings: Settings) -> Summary:
     """Decodes new and changed segments of the sources into the lake. Raises a JobError if it fails."""
     with spark_on_demand(settings, given=spark) as on_demand:
-        return decode_into(on_demand, settings)
+        summary = decode_into(on_demand, settings)
+        if settings.typed:
+            _decode_values(on_demand, settings, summary)
+        return summary
+
+
+def _decode_values(on_demand: SparkOnDemand, settings: Settings, summary: Summary) -> None:
+    from pipelines.decode_values import as_json, update  # brings decoders, which other jobs need not wait for
+
+    done, _ = update(on_demand, settings, summary.lake)
+    summary.typed = [as_json(one) for one in done]
 
 
 def decode_into(
@@ -125,6 +135,8 @@ def _job(on_demand: SparkOnDemand, settings: Settings) -> None:
         nonlocal is_first
         summary = decode_into(on_demand, settings, batching.is_due)
         batching.done()
+        if settings.typed:
+            _decode_values(on_demand, settings, summary)
         if settings.watch and not settings.json and not is_first:
             print_round(summary)
         elif summary.segments or is_first:

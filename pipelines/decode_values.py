@@ -10,12 +10,14 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from typing import Any
 
 if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the imports need its parent
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
+import pyarrow as pa
 import regex
 
 from pipelines.command.commands import DECODE_VALUES
@@ -25,33 +27,32 @@ from pipelines.command.settings import Settings
 from pipelines.command.status import phase
 from pipelines.command.tables import Section, text_lines
 from pipelines.command.terminal import counted_noun, printable
+from pipelines.kept.tables import keep
 from pipelines.lake.address import open_lake
 from pipelines.lake.intents import Intents
-from pipelines.typed.job import TypedJob, TypedTopic
+from pipelines.typed.job import RunStage, TypedJob, TypedTopic
+from pipelines.typed.sources import read_sources
+from udfs.values import typed_files
 
 
-def run(on_demand: SparkOnDemand, settings: Settings, schemas: str | None = None) -> None:
+def run(on_demand: SparkOnDemand, settings: Settings) -> None:
     """Brings the typed tables up to date and prints what was done.
 
-    schemas: a JSON file of further schemas (``typed.schemas.read_export``). Raises a UserError for a file
-    that is not one, or while another job writes to the lake.
+    Raises a UserError for schemas that can't be read, or while another job writes to the lake.
     """
     began = time.monotonic()
     address = open_lake(settings.require_lake())
-    with Intents(address).lock(), phase("decoding values"):
-        done = decode_values(on_demand, settings, address, [schemas] if schemas else [])
+    done, kept = update(on_demand, settings, address)
     seconds = round(time.monotonic() - began, 3)
     if settings.json:
-        topics = [{name: value for name, value in asdict(one).items() if name != "counts"} for one in done]
-        print(json.dumps({"lake": address, "seconds": seconds, "topics": topics}))
+        topics = [as_json(one) for one in done]
+        print(json.dumps({"lake": address, "seconds": seconds, "topics": topics, "kept": kept}))
     else:
-        print("\n".join(_lines(done, address, seconds)))
+        print("\n".join([*_lines(done, address, seconds), *(f"written: {address}/{one}" for one in kept)]))
 
 
-def decode_values(
-    on_demand: SparkOnDemand, settings: Settings, address: str, exports: Sequence[str] = ()
-) -> list[TypedTopic]:
-    """The same under the lock of a job that has it: what changed, by topic."""
+def update(on_demand: SparkOnDemand, settings: Settings, address: str) -> tuple[list[TypedTopic], list[str]]:
+    """What changed, by topic, and the tables of ``--mode`` that were written. Takes the lake's lock."""
     chosen = regex.compile(settings.topics) if settings.topics else None
     left_out = regex.compile(settings.exclude_topics) if settings.exclude_topics else None
 
@@ -59,7 +60,29 @@ def decode_values(
         is_chosen = chosen is None or chosen.fullmatch(topic) is not None
         return is_chosen and (left_out is None or left_out.fullmatch(topic) is None)
 
-    return TypedJob(address, on_demand.processes, exports).run(is_meant)
+    others = read_sources(settings.schemas, settings.registry)
+    with Intents(address).lock(), phase("decoding values"):
+        done = TypedJob(address, _stage_runner(on_demand), others).run(is_meant)
+        kept = [] if settings.mode == "append" else keep(address, settings.mode, is_meant)
+    return done, kept
+
+
+def as_json(one: TypedTopic) -> dict[str, Any]:
+    return {name: value for name, value in asdict(one).items() if name != "counts"}
+
+
+def _stage_runner(on_demand: SparkOnDemand) -> RunStage:
+    """Runs a stage in worker processes, or in the session that is there."""
+    if on_demand.is_plain:
+        return on_demand.processes.run
+
+    def in_spark(make: Callable[[], Any], tasks: Sequence[pa.Table]) -> list[pa.Table]:
+        if not tasks:
+            return []
+        frame = on_demand.checked_spark.createDataFrame(pa.concat_tables(tasks)).repartition(len(tasks))
+        return [frame.mapInArrow(make(), typed_files.DONE_DDL).toArrow().cast(typed_files.DONE)]
+
+    return in_spark
 
 
 def _lines(done: Sequence[TypedTopic], address: str, seconds: float) -> list[str]:

@@ -64,6 +64,7 @@ class Command:
     kind: type[Running] = Settings
 
 
+_OF_TYPES = ("schemas", "registry", "mode")
 _ONLY_FOR_DECODING = (
     "from_raw",
     "since",
@@ -80,6 +81,8 @@ _ONLY_FOR_DECODING = (
     "interval",
     "commit_bytes",
     "commit_lag",
+    *_OF_TYPES,
+    "typed",
 )
 
 SCAN = Command(
@@ -292,14 +295,7 @@ DECODE_VALUES = Command(
     "decode-values",
     "decode_values",
     "Decode keys and values by the schema registry in the lake: a typed table for each topic. Needs no Java.",
-    ("lake", "topics", "exclude_topics", "cores", "json"),
-    (
-        Argument(
-            "schemas",
-            "further schemas: what GET /schemas?deleted=true of a registry answered",
-            metavar="FILE.json",
-        ),
-    ),
+    ("lake", "topics", "exclude_topics", *_OF_TYPES, "cores", "json"),
 )
 DUMP = Command(
     "dump",

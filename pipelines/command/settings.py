@@ -211,7 +211,29 @@ class Watching(_Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(Watching, Writing, Decoding, Reading, LakeSettings):
+class Typing(_Checked):
+    """Keys and values by their schemas."""
+
+    typed: bool = _setting(False, flag, "also bring the typed tables up to date, as decode-values does")
+    schemas: tuple[str, ...] = _setting(
+        (),
+        texts,
+        "further schemas: a folder of .avsc, .proto and .json files, or a file of a registry's REST API; may "
+        "be given several times",
+        "PATH",
+    )
+    registry: str | None = _setting(
+        None, text, "further schemas: those of a registry that runs, by its REST API", "URL"
+    )
+    mode: str = _setting(
+        "append",
+        one_of("append", "latest", "cdc"),
+        "append: every record; latest: also a row a key; cdc: also the tables that Debezium followed",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Typing, Watching, Writing, Decoding, Reading, LakeSettings):
     """The settings of decoding; ``ingest`` and ``scan`` take some of them. None: not given, or no limit."""
 
     def __post_init__(self) -> None:
@@ -230,6 +252,8 @@ class Settings(Watching, Writing, Decoding, Reading, LakeSettings):
             raise UserError("--include-swap is for files: what was landed are segments")
         if self.with_indexes and self.from_raw:
             raise UserError("--with-indexes is for files: what was landed are segments")
+        if self.typed and self.sink == CATALOG:
+            raise UserError("--typed needs a lake in a folder: --sink catalog has none")
         self._check_catalog()
 
     def _check_catalog(self) -> None:
@@ -285,7 +309,17 @@ class CostSettings(Selection, LakeSettings):
 # What a command line shows together, and in which order
 GROUPS = {
     name: str(group.__doc__).rstrip(".")
-    for group in (Reading, Selection, Decoding, LakeSettings, Writing, Watching, CostSettings, Running)
+    for group in (
+        Reading,
+        Selection,
+        Decoding,
+        LakeSettings,
+        Typing,
+        Writing,
+        Watching,
+        CostSettings,
+        Running,
+    )
     for name in group.__annotations__
 }
 # What only --help-all shows

@@ -59,6 +59,7 @@ class Summary:
     unknown_outcomes: number of transactions whose outcome can't be known.
     missing: offsets that no segment of the logs has, each range with ``<topic>-<partition>``.
     swap_files: segments of the sources whose bytes are in ``.log.swap`` files.
+    typed: of --typed, what changed in the typed table of each topic.
     """
 
     run_id: str
@@ -88,6 +89,7 @@ class Summary:
     unknown_outcomes: int = 0
     missing: list[tuple[str, Missing]] = field(default_factory=list)
     swap_files: int = 0
+    typed: list[dict[str, Any]] | None = None
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -183,6 +185,7 @@ class Summary:
                 "unchanged": self.unchanged,
                 "skipped": self.skipped,
                 "warnings": self.warnings,
+                **({} if self.typed is None else {"typed": self.typed}),
             }
         )
 
@@ -256,6 +259,11 @@ class Summary:
             lines.append(f"nothing new in {counted_noun(self.unchanged, 'known segment')}")
         if self.swap_files:
             lines.append(f"in place of segments: {counted_noun(self.swap_files, 'swap file')}")
+        for one in self.typed or ():
+            wrong = f", {counted_noun(one['errors'], 'payload')} in value_errors" if one["errors"] else ""
+            lines.append(
+                f"typed table of {printable(one['topic'])}: {counted_noun(one['rows'], 'record')}{wrong}"
+            )
         return lines + [f"skipped: {count:,} x {reason}" for reason, count in self.skipped.items()]
 
     def verdict(self) -> Verdict:

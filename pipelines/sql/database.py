@@ -24,7 +24,7 @@ from pipelines.lake.address import open_lake, table_path
 from pipelines.source.delta import open_table
 from pipelines.sql.functions import create_functions, create_typed_functions
 from pipelines.sql.snapshot import OpenTable, open_tables
-from pipelines.sql.types import duckdb_type
+from pipelines.sql.types import duckdb_type, quoted
 from pipelines.sql.views import creations
 from pipelines.typed.schemas import registry_of_state
 from pipelines.typed.tables import TypedTable, typed_tables
@@ -128,11 +128,11 @@ def _database(
 def _create_typed(database: duckdb.DuckDBPyConnection, address: str, folder: str, table: TypedTable) -> None:
     """A view of a typed table in the schema of its folder."""
     database.execute(f'CREATE SCHEMA IF NOT EXISTS "{table.folder}"')
-    columns = ", ".join(map(_name, table.schema.names))
+    columns = ", ".join(map(quoted, table.schema.names))
     if is_object_store(address) or not table.files:
         held = f"rows of {table.table}"
         database.register(held, _typed_dataset(address, table) if table.files else table.schema.empty_table())
-        rows = f"SELECT {columns} FROM {_name(held)}"
+        rows = f"SELECT {columns} FROM {quoted(held)}"
     else:
         links = {
             (f"partition={value}/" if value is not None else "") + f"{number}.parquet": file
@@ -144,15 +144,11 @@ def _create_typed(database: duckdb.DuckDBPyConnection, address: str, folder: str
         rows = (
             f"SELECT {columns} FROM read_parquet([{files}], hive_partitioning = {hive}, union_by_name = true)"
         )
-    database.execute(f"CREATE VIEW {_name(table.folder)}.{_name(table.name)} AS {rows}")
+    database.execute(f"CREATE VIEW {quoted(table.folder)}.{quoted(table.name)} AS {rows}")
 
 
 def _typed_dataset(address: str, table: TypedTable) -> ds.Dataset:
     return open_table(table_path(address, table.table)).to_pyarrow_dataset()
-
-
-def _name(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _literal(text: str) -> str:

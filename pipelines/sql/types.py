@@ -12,6 +12,11 @@ _NAMES = {
 }
 
 
+def quoted(name: str) -> str:
+    """An identifier of DuckDB."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def duckdb_type(ddl: str) -> str:
     """``array<struct<key:string,value:binary>>`` -> ``STRUCT("key" VARCHAR, "value" BLOB)[]``."""
     nested = re.fullmatch(r"(array|map|struct)<(.*)>", ddl.strip(), re.DOTALL)

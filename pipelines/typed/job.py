@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,7 +25,6 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
 from deltalake.transaction import AddAction, RemoveAction
 
-from pipelines.command.processes import Processes
 from pipelines.lake.address import table_path
 from pipelines.lake.create import create_table
 from pipelines.lake.published import published_tables
@@ -39,6 +38,8 @@ from udfs.values.internal_topics import TOPICS
 from udfs.values.payloads import PayloadReader, plain_of
 from udfs.values.registry import SCHEMAS_TOPIC, Registry
 
+# Runs a stage over tasks, and gives the answers of each
+RunStage = Callable[[Callable[[], Any], Sequence[pa.Table]], Iterable[pa.Table]]
 _SAMPLE = 500  # payloads of a side that say what those without a schema are
 _KNOWN = "_types.json"  # beside a typed table's log: its types and what its plain payloads are
 _COMMENTS = {
@@ -86,19 +87,20 @@ class _RecordsFile:
 class TypedJob:
     """Brings the typed tables of a lake up to date."""
 
-    def __init__(self, lake: str, processes: Processes, exports: Sequence[str] = ()) -> None:
-        self._lake, self._processes, self._exports = lake, processes, exports
+    def __init__(self, lake: str, run_stage: RunStage, others: Sequence[Registry] = ()) -> None:
+        """others: schemas beside those in the lake."""
+        self._lake, self._run_stage, self._others = lake, run_stage, others
 
     def run(self, is_meant: Callable[[str], bool]) -> list[TypedTopic]:
         """Decodes the topics that are meant. What changed, by topic."""
         records = published_tables(self._lake)[RECORDS.name]
-        registry = registry_of_lake(records, self._exports)
+        registry = registry_of_lake(records, self._others)
         keep_schemas(self._lake, registry)
         options = typed_files.TypedOptions(self._lake, registry, _name_of(registry))
         by_topic = {topic: files for topic, files in _files(records).items() if is_typed(topic)}
         changed = []
         for topic in sorted(filter(is_meant, by_topic)):
-            one = _Topic(self._lake, topic, by_topic[topic], options, self._processes).update()
+            one = _Topic(self._lake, topic, by_topic[topic], options, self._run_stage).update()
             if one is not None:
                 changed.append(one)
         return changed
@@ -133,10 +135,10 @@ class _Topic:
         topic: str,
         files: Sequence[_RecordsFile],
         options: typed_files.TypedOptions,
-        processes: Processes,
+        run_stage: RunStage,
     ) -> None:
         self._lake, self._topic, self._files = lake, topic, files
-        self._options, self._processes = options, processes
+        self._options, self._run_stage = options, run_stage
         self._path = table_path(lake, typed_files.table_folder(topic))
         self._table = _opened(self._path)
         self._errors = _opened(table_path(lake, VALUE_ERRORS.name))
@@ -203,7 +205,7 @@ class _Topic:
                 )
                 for f in some
             ]
-            for answer in self._processes.run(partial(typed_files.decode_files, self._options), tasks):
+            for answer in self._run_stage(partial(typed_files.decode_files, self._options), tasks):
                 for one in answer.to_pylist():
                     self._types = self._types or one["types"]
                     yield one

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from pipelines.command.errors import UserError
 from pipelines.lake.address import table_path
 from pipelines.lake.published import published_tables
 from pipelines.source.delta import read_rows, sql_literal
 from udfs.format.report_tables import SCHEMAS
 from udfs.format.schema import RECORDS
 from udfs.source.store import deltalake_options
-from udfs.values.registry import SCHEMAS_TOPIC, Reference, Registry, Schema, schema_of
+from udfs.values.registry import SCHEMAS_TOPIC, Reference, Registry, Schema
 
 
-def registry_of_lake(records: DeltaTable, exports: Sequence[str] = ()) -> Registry:
-    """All schemas that are known. records: the open table. exports: files of ``read_export``.
+def registry_of_lake(records: DeltaTable, others: Sequence[Registry] = ()) -> Registry:
+    """All schemas that are known. records: the open table. others: from elsewhere (``sources``).
 
     Each copy of ``_schemas`` is a registry, and they are joined.
     """
@@ -36,25 +34,7 @@ def registry_of_lake(records: DeltaTable, exports: Sequence[str] = ()) -> Regist
             (row["offset"], row["key"], row["value"])
         )
     found = [Registry.from_records(sorted(copy, key=lambda one: one[0])) for copy in copies.values()]
-    return Registry.joined([*found, *map(read_export, exports)])
-
-
-def read_export(path: str) -> Registry:
-    """The schemas in a JSON file: the list that ``GET /schemas?deleted=true`` of a registry answers.
-
-    Raises a UserError for a file that is not one.
-    """
-    try:
-        listed = json.loads(Path(path).read_text(encoding="utf-8"))
-        if not isinstance(listed, list):
-            raise ValueError("no list")
-        return Registry([schema_of(one, (str(one["subject"]), int(one["version"])), -1) for one in listed])
-    except OSError as error:
-        raise UserError(f"--schemas: cannot read {path}: {error.strerror or error}") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(
-            f"--schemas: {path} is not the list that GET /schemas?deleted=true of a registry answers: {error}"
-        ) from None
+    return Registry.joined([*found, *others])
 
 
 def registry_of_state(address: str, at: str | None = None) -> Registry:

@@ -24,11 +24,16 @@ FOLDERS = ("typed", "latest", "cdc", "history")
 
 @dataclass(frozen=True)
 class TypedTable:
-    """A table of one topic. table: below the lake. files: below the table; partitions: of each file."""
+    """A table of one topic.
+
+    name: in SQL. table: its folder below the lake. files: below the table; partitions: of each file.
+    """
 
     folder: str
     name: str
+    topic: str
     table: str
+    version: int
     schema: pa.Schema
     files: list[str]
     partitions: list[str | None]
@@ -57,10 +62,10 @@ def typed_tables(address: str, statement: str = "", at: str | None = None) -> It
                 delta = open_table(table_path(address, table))
                 version = version_at(address, table, delta, at)
                 if version is not None:
-                    yield _opened(folder, name, table, delta, version)
+                    yield _opened((folder, name, unquote(own), table), delta, version)
 
 
-def _opened(folder: str, name: str, table: str, delta: DeltaTable, version: int) -> TypedTable:
+def _opened(names: tuple[str, str, str, str], delta: DeltaTable, version: int) -> TypedTable:
     if version != delta.version():
         delta.load_as_version(version)
     actions = pa.table(delta.get_add_actions(flatten=True))
@@ -68,4 +73,4 @@ def _opened(folder: str, name: str, table: str, delta: DeltaTable, version: int)
     column = "partition.partition"
     held = actions.column(column).to_pylist() if column in actions.column_names else [None] * len(files)
     values = [None if one is None else str(one) for one in held]
-    return TypedTable(folder, name, table, pa.schema(delta.schema().to_arrow()), files, values)
+    return TypedTable(*names, version, pa.schema(delta.schema().to_arrow()), files, values)

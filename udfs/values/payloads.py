@@ -21,6 +21,7 @@ from udfs.values.registry import (
     DEFAULT_CONTEXT,
     JSON_SCHEMA,
     PROTOBUF,
+    UNKNOWN_ID,
     Registry,
     Schema,
 )
@@ -57,6 +58,7 @@ class PayloadReader:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
+        self._has_files = bool(registry.by_id(UNKNOWN_ID))
         self._compiled: dict[tuple[str, int], Callable[[bytes, Framing], Any]] = {}
 
     def read(
@@ -76,6 +78,9 @@ class PayloadReader:
         if framing.kind == wire_formats.EMPTY:
             return Decoded("empty", "")
         if framing.kind in (wire_formats.PLAIN, wire_formats.CONTAINER):
+            bare = self._of_registry(topic, side, payload, Framing(framing.kind)) if self._has_files else None
+            if bare is not None and bare.schema is not None and bare.reason is None:
+                return bare
             return plain_payload(payload, plain)
         if framing.kind in (wire_formats.CONFLUENT, wire_formats.GUID):
             if plain and framing.start and not self.candidates(topic, side, framing):
@@ -118,6 +123,8 @@ class PayloadReader:
             found = self._registry.by_guid(framing.guid)
         else:
             found = self._registry.by_id(framing.id) if framing.id is not None else []
+        if not found:
+            found = [one for one in self._registry.by_id(UNKNOWN_ID) if _is_meant(one, topic, side)]
         return sorted(found, key=lambda one: _rank(one, topic, side))
 
     def _unknown(self, payload: bytes, framing: Framing) -> Decoded:
@@ -214,6 +221,11 @@ def _rank(schema: Schema, topic: str, side: str) -> int:
     if schema.name.startswith(f"{topic}-"):
         return 1
     return 2 if schema.context == DEFAULT_CONTEXT else 3
+
+
+def _is_meant(schema: Schema, topic: str, side: str) -> bool:
+    """Whether a schema whose id is not known may be that of a topic's side: its subject says so."""
+    return _rank(schema, topic, side) < 2 or (side == VALUE and schema.name == topic)
 
 
 def _distinct(schemas: list[Schema]) -> list[Schema]:

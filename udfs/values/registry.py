@@ -29,6 +29,7 @@ from typing import Any
 SCHEMAS_TOPIC = "_schemas"
 AVRO, PROTOBUF, JSON_SCHEMA = "AVRO", "PROTOBUF", "JSON"
 DEFAULT_CONTEXT = "."
+UNKNOWN_ID = -1  # of a schema from a file that names no id: it may be that of each unknown id
 # How a schema ended; "" for one that holds
 SOFT, HARD, CLEARED, REPLACED = "soft", "hard", "cleared", "replaced"
 

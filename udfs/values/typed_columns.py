@@ -28,7 +28,7 @@ from udfs.values.payload import PayloadError
 from udfs.values.payloads import FORMATS, Decoded, PayloadReader
 from udfs.values.protobuf import MessageReader
 from udfs.values.protobuf_columns import ProtobufColumns
-from udfs.values.registry import AVRO, PROTOBUF, Schema
+from udfs.values.registry import AVRO, PROTOBUF, UNKNOWN_ID, Schema
 from udfs.values.wire_formats import CONFLUENT, Framing, message_index
 
 TEXT, BYTES = "text", "bytes"
@@ -217,7 +217,7 @@ class SideDecoder:
             return
         found.parts.append((add_type(self.types, label, values.type), rows, values))
         found.formats.append((rows, FORMATS[schema.type] if schema is not None else format_))
-        if schema is not None:
+        if schema is not None and schema.id != UNKNOWN_ID:
             found.schema_ids.append((rows, schema.id))
 
     def _decode_exactly(

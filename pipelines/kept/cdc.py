@@ -1,0 +1,130 @@
+"""Debezium's change events as the source table, and its history.
+
+An event's ``op`` is r (snapshot), c, u: the row is ``after``; d: the row of the key is gone, as with a
+tombstone; t: all rows are gone; others (m) are of no table. A change of the primary key is a deletion and an
+insertion. Events of a key lie in one partition, in its order. A truncation holds for other partitions from
+its timestamp on.
+
+Values are structs (Avro, JSON Schema decoded by ``--json-values infer``), or JSON texts: with Kafka Connect's
+schema part or without it; then the columns get the types that all rows have.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import duckdb
+
+from pipelines.sql.types import quoted
+
+HISTORY = """
+    SELECT key, after, op, partition, from_offset, to_offset, valid_from, valid_to FROM states
+    ORDER BY partition, from_offset
+"""
+CURRENT = "SELECT UNNEST(after) FROM states WHERE to_offset IS NULL ORDER BY partition, from_offset"
+# changes: partition, "offset", moment, key, op, after
+_STATES = """
+    CREATE TEMP TABLE states AS
+    WITH timed AS (
+      SELECT * REPLACE (max(moment) OVER (PARTITION BY partition ORDER BY "offset") AS moment) FROM changes
+    ),
+    keys AS (SELECT DISTINCT partition, key FROM timed WHERE op <> 't'),
+    truncations AS (
+      SELECT k.partition, coalesce(CASE WHEN k.partition = t.partition THEN t."offset" END,
+        (SELECT max(e."offset") FROM timed e WHERE e.partition = k.partition AND e.moment <= t.moment), -1
+      ) AS "offset",
+        t.moment, k.key, 't' AS op, NULL AS after
+      FROM (SELECT * FROM timed WHERE op = 't') t, keys k
+    ),
+    events AS (
+      SELECT partition, "offset", moment, key, op, after, 0 AS step FROM timed WHERE op <> 't'
+      UNION ALL SELECT partition, "offset", moment, key, op, after, 1 FROM truncations
+    )
+    SELECT key, after, op, partition, "offset" AS from_offset, lead("offset") OVER w AS to_offset,
+      moment AS valid_from, lead(moment) OVER w AS valid_to
+    FROM events WINDOW w AS (PARTITION BY partition, key ORDER BY "offset", step)
+    QUALIFY op IN ('r', 'c', 'u') AND after IS NOT NULL
+"""
+_STORABLE = {"UBIGINT": "BIGINT", "HUGEINT": "VARCHAR", "NULL": "VARCHAR", "JSON": "VARCHAR"}
+_OPS = "('r', 'c', 'u', 'd', 't')"
+
+
+def prepare(database: duckdb.DuckDBPyConnection) -> bool:
+    """Makes the table ``states`` of the table ``events``. False where a topic has no change events."""
+    types = {name: type_ for name, type_, *_ in database.execute("DESCRIBE events").fetchall()}
+    value = _envelope(database, str(types["value"]))
+    if value is None:
+        return False
+    after, op = value
+    key = "key" if str(types["key"]) != "VARCHAR" else _payload("key")
+    database.execute(f"""
+        CREATE TEMP TABLE changes AS
+        SELECT partition, "offset", timestamp AS moment, key,
+          CASE WHEN is_tombstone THEN 'd' ELSE op END AS op, after
+        FROM (SELECT partition, "offset", timestamp, is_tombstone, {key} AS key, {op} AS op, {after} AS after
+          FROM events)
+        WHERE (op IN {_OPS} OR is_tombstone) AND (key IS NOT NULL OR op = 't')
+    """)
+    if not database.execute("SELECT count(*) FROM changes WHERE op <> 'd'").fetchall()[0][0]:
+        return False
+    if str(types["value"]) == "VARCHAR":
+        _type_json(database)
+    database.execute(_STATES)
+    return True
+
+
+def _envelope(database: duckdb.DuckDBPyConnection, type_: str) -> tuple[str, str] | None:
+    """SQL of ``after`` and ``op`` of an event; None for values that are no change events."""
+    if type_ == "VARCHAR":
+        value = _payload("value")
+        return f"({value} -> '$.after')", f"({value} ->> '$.op')"
+    if _has(database, "value"):
+        return "value.after", "value.op"
+    # several types in one topic: the first that is an envelope
+    if type_.startswith("STRUCT"):
+        names = [row[0] for row in database.execute("DESCRIBE SELECT UNNEST(value) FROM events").fetchall()]
+        for name in names:
+            place = f"value.{quoted(name)}"
+            if _has(database, place):
+                return f"{place}.after", f"{place}.op"
+    return None
+
+
+def _has(database: duckdb.DuckDBPyConnection, place: str) -> bool:
+    try:
+        database.execute(f"SELECT {place}.after, {place}.op FROM events LIMIT 0")
+    except duckdb.Error:
+        return False
+    return True
+
+
+def _payload(column: str) -> str:
+    """A JSON text; null for another text. Kafka Connect's schema part is gone in typed tables."""
+    return f"CASE WHEN json_valid({column}) THEN {column}::JSON END"
+
+
+def _type_json(database: duckdb.DuckDBPyConnection) -> None:
+    """``changes.after`` as a struct with the types that all rows have; as JSON text where there is none."""
+    ((found,),) = database.execute("SELECT json_group_structure(after) FROM changes").fetchall()
+    structure: Any = json.loads(found) if found else None
+    if not isinstance(structure, dict):
+        structure = None
+    folded = [name.casefold() for name in structure or ()]
+    if not structure or len(set(folded)) < len(folded):
+        target = "struct_pack(after := after::VARCHAR)"
+    else:
+        literal = json.dumps(_storable(structure), ensure_ascii=False).replace("'", "''")
+        target = f"CASE WHEN after IS NULL OR after = 'null' THEN NULL ELSE from_json(after, '{literal}') END"
+    database.execute(
+        f"CREATE OR REPLACE TEMP TABLE changes AS SELECT * REPLACE ({target} AS after) FROM changes"
+    )
+
+
+def _storable(structure: Any) -> Any:
+    """A structure of DuckDB's with types that Delta has."""
+    if isinstance(structure, dict):
+        return {name: _storable(one) for name, one in structure.items()}
+    if isinstance(structure, list):
+        return [_storable(one) for one in structure]
+    return _STORABLE.get(structure, structure)

@@ -1,0 +1,116 @@
+"""Schemas from elsewhere than ``_schemas``: a folder, answers of a registry, and a registry that runs."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from pipelines.command.errors import UserError
+from pipelines.typed.sources import read_registry, read_sources
+from tests.support import typed_corpus as corpus
+from tests.test_payloads import same
+from udfs.values.payloads import VALUE, PayloadReader
+from udfs.values.registry import Registry
+
+LISTED = [
+    {
+        "subject": s.subject,
+        "version": s.version,
+        "id": s.id,
+        "schemaType": s.type,
+        "schema": s.text,
+        "references": [vars(one) for one in s.references],
+    }
+    for s in corpus.registry().schemas
+    if not s.deleted
+]
+
+
+def assert_decodes(registry: Registry, topic: str) -> None:
+    reader = PayloadReader(registry)
+    records = corpus.records(topic)
+    for line in corpus.oracle(topic):
+        row = records[line["partition"], line["offset"]]
+        found = reader.read(topic, VALUE, row["value"], row["headers"])
+        assert found.reason is None
+        assert same(found.value, line["value"])
+
+
+def test_a_folder_of_schemas_decodes_by_the_names_of_its_files(tmp_path: Path) -> None:
+    kinds = {"AVRO": ".avsc", "PROTOBUF": ".proto", "JSON": ".json"}
+    for topic in ("avro-nested", "pb-scalars", "json-schema"):
+        for one in (one for one in LISTED if one["subject"] == f"{topic}-value"):
+            name = f"{one['subject']}@{one['id']}{kinds[one['schemaType']]}"
+            tmp_path.joinpath(name).write_text(one["schema"])
+    (registry,) = read_sources([str(tmp_path)])
+    for topic in ("avro-nested", "pb-scalars", "json-schema"):
+        assert_decodes(registry, topic)
+
+
+def test_a_schema_without_an_id_is_that_of_its_topic_s_unknown_ids(tmp_path: Path) -> None:
+    (one,) = (one for one in LISTED if one["subject"] == "avro-nested-value")
+    tmp_path.joinpath("avro-nested.avsc").write_text(one["schema"])
+    (registry,) = read_sources([str(tmp_path)])
+    assert_decodes(registry, "avro-nested")
+    reader = PayloadReader(registry)
+    payload = next(iter(corpus.records("avro-nested").values()))["value"]
+    assert reader.read("avro-nested", VALUE, payload[5:]).format == "avro"  # without framing
+    assert reader.read("avro-other", VALUE, payload).reason == "unknown_id"
+
+
+@contextmanager
+def registry_server(listed: list[dict[str, Any]], has_pages: bool) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # the name that http.server calls
+            parts = urlsplit(self.path)
+            if parts.path != "/schemas":
+                self.send_error(404)
+                return
+            query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+            first = int(query.get("offset", 0)) if has_pages else 0
+            found = listed[first : first + 20] if has_pages else listed
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(found).encode())
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize("has_pages", [True, False])
+def test_a_registry_that_runs_is_read_whole(has_pages: bool) -> None:
+    with registry_server(LISTED, has_pages) as url:
+        registry = read_registry(url)
+    assert {(s.subject, s.version) for s in registry.schemas} == {
+        (one["subject"], one["version"]) for one in LISTED
+    }
+    assert_decodes(registry, "avro-references")
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:9", "ftp://x", "registry", "http://127.0.0.1:{port}/other"]
+)
+def test_a_registry_that_does_not_answer_is_one_line(url: str) -> None:
+    with registry_server([], True) as own, pytest.raises(UserError, match=r"^--registry: [^\n]*$"):
+        read_registry(url.replace("{port}", own.rpartition(":")[2]))
+
+
+def test_a_folder_without_schemas_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"holds no \.avsc, \.proto or \.json file"):
+        read_sources([str(tmp_path)])
