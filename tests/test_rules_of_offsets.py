@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tests.support.made_database import database_of, with_transactions
 from tests.support.made_tables import tables
-from tests.support.random_logs import random_logs
+from tests.support.random_logs import Log, LogBatch, Segment, random_logs
 from tests.support.rule_model_offsets import OffsetModel
 from tests.support.rules_held import FIRST_RUN, SQL, in_python, in_scan, in_sql
 
@@ -26,6 +26,30 @@ def test_views_and_summary_follow_the_model() -> None:
 
 def test_a_scan_of_real_segments_follows_the_model(tmp_path: Path) -> None:
     assert [*in_scan(tmp_path.resolve(), random_logs(12, 60, FIRST_RUN))] == []
+
+
+def log_of(*files: tuple[int, list[tuple[int, int, str]]]) -> Log:
+    """A log from its files: base offset, and of each batch base offset, records and status."""
+    made = [
+        Segment(base, tuple(LogBatch(first, first, n, n, status=status) for first, n, status in batches))
+        for base, batches in files
+    ]
+    return Log("t", 0, "/logs", tuple(made))
+
+
+def test_batches_that_follow_each_other_prove_a_single_one_wrong(tmp_path: Path) -> None:
+    """A scan has them as one run, which its neighbours do not contradict: they contradict each other."""
+    sound = [(0, 5, "ok"), (5, 3, "ok")]
+    behind = (39, [(39, 2, "ok")])
+    log = log_of((0, [*sound, (10, 4, "ok"), (12, 2, "ok"), (14, 4, "ok")]), behind)
+    assert [one.first for one in OffsetModel(log).batches if one.is_misplaced] == [10]
+    assert [*in_scan(tmp_path.resolve(), [log])] == []
+
+
+def test_a_segment_that_begins_behind_damage_is_not_compacted() -> None:
+    log = log_of((0, [(0, 1, "ok"), (1, 3, "corrupt")]), (4, [(7, 4, "ok")]), (11, []), (14, [(14, 4, "ok")]))
+    assert (11, 13, "missing_segment") in [(one.first, one.last, one.cause) for one in OffsetModel(log).lost]
+    assert [*in_python([log])] == []
 
 
 def test_the_model_sees_each_kind_of_fact() -> None:

@@ -236,7 +236,9 @@ def _suspects(found: Files) -> Files:
         rows.column("left_out").fill_null(0).to_numpy() == 0
     )
     holds = rows.column("records").to_numpy()
-    is_cleaned = has_end & is_whole & ~is_wrong & (found.limit != NO_LIMIT) & (reached - found.base >= holds)
+    is_cleaned = (
+        has_end & has_first & is_whole & ~is_wrong & (found.limit != NO_LIMIT) & (reached - first >= holds)
+    )
     logs = len(found.logs)
     wrong, gaps, cleaned = (
         np.bincount(found.log[mask], minlength=logs) > 0 for mask in (is_wrong, is_gap, is_cleaned)

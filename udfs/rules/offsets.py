@@ -88,7 +88,8 @@ def misplaced(runs: np.ndarray, log: np.ndarray | None = None) -> np.ndarray:
     outside_file = (first < base) | (limited & (last >= runs["file_limit"]))
     is_between = (before < first) & (last < after)
     comparable = has_after & (before >= -1) & (before < after) & (first != base)
-    outside = comparable & ~is_between & (after - 1 - before > span)
+    # batches that follow each other confirm each other
+    outside = comparable & ~is_between & (after - 1 - before > span) & (runs["batches"] == 1)
     wrong = outside_file | outside
     wrong_before = has_before & np.roll(wrong, 1)
     wrong_after = has_after & np.roll(wrong, -1)
