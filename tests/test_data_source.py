@@ -27,7 +27,7 @@ from pipelines.command.session import configured
 from pipelines.command.settings import Settings
 from pipelines.data_source.options import Options, option_name
 from pipelines.data_source.slices import list_asked, plan_read
-from pipelines.data_source.source import asked
+from pipelines.data_source.source import requested
 from tests.support import corpus
 from tests.support.java import QUICK_ENVIRONMENT
 from tests.support.logs import batch, batches, put
@@ -181,7 +181,7 @@ def test_a_file_that_cannot_be_read_is_told_with_a_starting_timestamp_too(
 
     monkeypatch.setattr(os, "preadv", refusing)
     schema = StructType([StructField("offset", LongType())])
-    options, read = asked({"path": str(logs / "b-3"), "startingTimestamp": "0"}, schema)
+    options, read = requested({"path": str(logs / "b-3"), "startingTimestamp": "0"}, schema)
     (slices,) = plan_read(options)
     with pytest.raises(ReadFailed, match=r"b-3/0+\.log can't be read as it was planned: .* Stale"):
         list(read_table(read, slices))
@@ -326,7 +326,7 @@ def test_a_segment_that_changed_since_it_was_planned_is_told(spark: SparkSession
 
 def test_a_file_that_took_the_name_between_two_tasks_is_told(logs: Path) -> None:
     segment = logs / "a-0" / f"{60:020d}.log"
-    options, read = asked(
+    options, read = requested(
         {"path": str(segment), "sliceBytes": "1000"}, StructType([StructField("offset", LongType())])
     )
     slices = pa.Table.from_batches(plan_read(options)).to_pylist()
@@ -345,7 +345,7 @@ def test_a_file_that_took_the_name_between_two_tasks_is_told(logs: Path) -> None
 
 def test_a_slice_that_ends_elsewhere_than_planned_is_told(logs: Path) -> None:
     schema = StructType([StructField("offset", LongType())])
-    options, read = asked({"path": str(logs / "b-3")}, schema)
+    options, read = requested({"path": str(logs / "b-3")}, schema)
     (slices,) = plan_read(options)
     assert sum(part.num_rows for part in read_table(read, slices)) == 6
     (row,) = slices.to_pylist()

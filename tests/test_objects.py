@@ -16,7 +16,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from pipelines.command.errors import UserError
 from pipelines.data_source.slices import plan_read
-from pipelines.data_source.source import KafkaLogSource, asked
+from pipelines.data_source.source import KafkaLogSource, requested
 from pipelines.lake.intents import cannot_write
 from pipelines.source.listing import list_segments
 from tests.support.logs import batch, put
@@ -88,7 +88,7 @@ def large(store: Store) -> Iterator[Path]:
 def planned() -> tuple[TableRead, list[pa.RecordBatch]]:
     """What the data source reads of ``large``, and its tasks."""
     given = {"path": uri("large"), "sliceBytes": "1MiB"}
-    options, read = asked(given, StructType([StructField("offset", LongType())]))
+    options, read = requested(given, StructType([StructField("offset", LongType())]))
     return read, plan_read(options)
 
 

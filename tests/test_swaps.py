@@ -89,7 +89,7 @@ def test_topics_that_are_not_asked_for_are_left_alone(tmp_path: Path) -> None:
     swap_cases.old_segments_there(tmp_path / "a-0")
     swap_cases.only_copy(tmp_path / "b-0")
     listing = list_segments(str(tmp_path), topics="b", read_end=end_of_batches)
-    assert (listing.unasked, listing.skipped, listing.swap_files) == ({"a"}, {}, 1)
+    assert (listing.not_requested, listing.skipped, listing.swap_files) == ({"a"}, {}, 1)
 
 
 def test_landed_bytes_have_no_swap_files() -> None:

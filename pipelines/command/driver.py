@@ -167,22 +167,22 @@ class Connect(Driver):
         if self.spark in _READY:
             return _READY[self.spark]
         code, tell = look()
-        told = self.spark.range(_ENOUGH_ROWS).mapInArrow(tell, LOOK_DDL).collect()
-        missing = sorted({row["missing"] for row in told} - {""})
+        looked = self.spark.range(_ENOUGH_ROWS).mapInArrow(tell, LOOK_DDL).collect()
+        missing = sorted({row["missing"] for row in looked} - {""})
         if missing:
             raise UserError(
                 f"the Python of Spark's workers has no {missing[0]}: "
                 "install the wheel of kafka-log-lake there"
             )
         ours = code()
-        if not ours or {row["code"] for row in told} != {ours}:
+        if not ours or {row["code"] for row in looked} != {ours}:
             log.info("sending the code of this project to Spark's workers, which have none or another")
             with tempfile.TemporaryDirectory() as folder:
                 made = Path(folder, f"kafka_log_lake-{ours or 'zip'}.zip")
                 write_zip(made)
                 self.spark.addArtifacts(str(made), pyfile=True)
-        _READY[self.spark] = len(told)
-        return len(told)
+        _READY[self.spark] = len(looked)
+        return len(looked)
 
     @contextmanager
     def finished_share(self) -> Iterator[Callable[[], float]]:

@@ -62,10 +62,10 @@ def _repeat(stop: threading.Event, name: str, detail: Callable[[], str]) -> None
     wait = 0.0 if rewrites else _FIRST_AFTER
     while not stop.wait(wait):
         try:
-            told = detail()
+            shown = detail()
         except Exception:  # what is queried may have ended: the block itself says why
             return
-        text = f"{name}: {told or f'{time.monotonic() - began:.0f} s'}"
+        text = f"{name}: {shown or f'{time.monotonic() - began:.0f} s'}"
         if rewrites:
             show(text)
         else:

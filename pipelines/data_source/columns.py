@@ -35,7 +35,7 @@ def asked_columns(table: str, schema: StructType) -> tuple[tuple[str, ...], pa.S
     columns = {column.name.lower(): column for column in TABLE_COLUMNS[table]}
     if not schema.fields:
         raise UserError("the schema names no column")
-    asked: list[Column] = []
+    requested: list[Column] = []
     for field in schema.fields:
         column = columns.get(field.name.lower())
         if column is None:
@@ -46,11 +46,11 @@ def asked_columns(table: str, schema: StructType) -> tuple[tuple[str, ...], pa.S
             )
         if not field.nullable or not _holds_nulls(field.dataType):
             raise UserError(f"column {field.name} must be nullable in the schema: leave out NOT NULL")
-        if column in asked:
+        if column in requested:
             raise UserError(f"the schema names column {field.name} twice")
-        asked.append(column)
-    types = [(field.name, column.arrow_type) for field, column in zip(schema.fields, asked, strict=True)]
-    return tuple(column.name for column in asked), pa.schema(types)
+        requested.append(column)
+    types = [(field.name, column.arrow_type) for field, column in zip(schema.fields, requested, strict=True)]
+    return tuple(column.name for column in requested), pa.schema(types)
 
 
 def _hint(name: str, columns: Sequence[Column]) -> str:

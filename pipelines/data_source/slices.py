@@ -59,7 +59,7 @@ def list_asked(options: Options) -> list[Segment]:
         exclude_topics=options.exclude_topics,
     )
     _refuse_unreadable(listing, options)
-    if not (listing.segments.num_rows or listing.unasked):
+    if not (listing.segments.num_rows or listing.not_requested):
         raise no_segments_error(options.path)
     wanted = listing.segments.filter(listing.segments.column("wanted")).drop_columns(["wanted"])
     segments = (Segment(**row, scope=options.scope) for row in wanted.to_pylist())

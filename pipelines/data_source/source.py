@@ -57,16 +57,16 @@ class KafkaLogSource(DataSource):
 
     @one_line
     def reader(self, schema: StructType) -> KafkaLogReader:
-        return KafkaLogReader(*asked(self.options, schema))
+        return KafkaLogReader(*requested(self.options, schema))
 
     @one_line
     def streamReader(self, schema: StructType) -> KafkaLogStreamReader:  # noqa: N802
         from pipelines.data_source.stream import KafkaLogStreamReader
 
-        return KafkaLogStreamReader(*asked(self.options, schema))
+        return KafkaLogStreamReader(*requested(self.options, schema))
 
 
-def asked(given: Mapping[str, str], schema: StructType) -> tuple[Options, TableRead]:
+def requested(given: Mapping[str, str], schema: StructType) -> tuple[Options, TableRead]:
     """Checked options, and what tasks need to know of them. Raises a UserError."""
     from pipelines.command.settings import Settings
     from pipelines.data_source.columns import asked_columns

@@ -320,7 +320,7 @@ def _rules(on_demand: SparkOnDemand, settings: Settings, listing: Listing, check
         is_gone=lambda uri: (
             uri in listing.replaced or (uri not in landed and file_checks.is_gone(on_demand, uri))
         ),
-        is_asked=redecode and (lambda segment: redecode.search(segment) is not None),
+        is_requested=redecode and (lambda segment: redecode.search(segment) is not None),
         compare_all=settings.verify_content or settings.from_raw,
         one_copy=settings.one_copy,
         scope=settings.scope,

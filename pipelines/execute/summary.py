@@ -131,10 +131,10 @@ class Summary:
             for segment, position in sorted(self.unreadable_chunks)
         ]
         if self.in_part or self.undecoded:
-            asked = "as --since, --until or --offsets request: a run without them completes the tables"
+            requested = "as --since, --until or --offsets request: a run without them completes the tables"
             parts = [f"{counted_noun(self.in_part, 'segment')} decoded in part"] if self.in_part else []
             parts += [f"{counted_noun(self.undecoded, 'segment')} not at all"] if self.undecoded else []
-            warnings.append(f"{' and '.join(parts)}, {asked} (segments.left_out)")
+            warnings.append(f"{' and '.join(parts)}, {requested} (segments.left_out)")
         if self.regressing:
             where = counted_noun(len(self.regressing), "segment")
             verb = "contains" if len(self.regressing) == 1 else "contain"

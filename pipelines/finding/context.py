@@ -86,7 +86,7 @@ class Context:
             (of_segment, at), row = following, 0
 
     def _back(self, place: _Place, number: int) -> _Place:
-        """The record so many before a place, or the first of the log."""
+        """The record that is ``number`` before a place, or the first of the log."""
         of_segment, at, row = place
         while number > row:
             before = self._next(of_segment, at, -1)
@@ -98,7 +98,7 @@ class Context:
         return _Place(of_segment, at, row - number)
 
     def _forth(self, place: _Place, number: int) -> _Place:
-        """The record so many behind a place, or the last of the log."""
+        """The record that is ``number`` behind a place, or the last of the log."""
         of_segment, at, row = place
         while (rest := self._batch(of_segment, at).num_rows - 1 - row) < number:
             behind = self._next(of_segment, at, 1)

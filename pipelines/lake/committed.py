@@ -212,7 +212,8 @@ class CommittedTables:
             raise self._not_alone()
 
     def _not_alone(self, error: Exception | None = None) -> RunFailed:
-        told = f" ({one_line(error)})" if error else ""
+        reason = f" ({one_line(error)})" if error else ""
         return RunFailed(
-            f"another run is writing to {self.address} at the same time: start again once it has ended{told}"
+            f"another run is writing to {self.address} at the same time: "
+            f"start again once it has ended{reason}"
         )

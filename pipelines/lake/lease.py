@@ -7,7 +7,7 @@ alive and it leaves, or until the lease has ended, so that it may take the next 
 same machine it sees at once that the other job was killed.
 
 Nothing rests on the clocks of two machines: times are those that the store gives to what is written. A job
-that stood still longer than its lease may go on beside another one: what keeps them apart then is told in
+that stood still longer than its lease may go on beside another one: what keeps them apart then is in
 ``pipelines.lake.commit``.
 """
 

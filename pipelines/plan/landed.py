@@ -62,16 +62,16 @@ class Landed:
         names_now |= {"log_start_offset_min": "log_start_offset", "landed_at_max": "landed_at"}
         return found.rename_columns([names_now.get(name, name) for name in found.column_names])
 
-    def listing(self, is_asked: Callable[[str], bool], null_topic: bool = True) -> Listing:
+    def listing(self, is_requested: Callable[[str], bool], null_topic: bool = True) -> Listing:
         """The segments whose bytes were landed, as a listing of files gives them.
 
         null_topic: whether a topic with the name that Spark's writer reads as null may be decoded.
         """
         found = self._segments()
         topics = found.column("topic").unique().to_pylist()
-        asked = {topic for topic in topics if is_asked(topic)}
-        listing = Listing(unasked=set(topics) - asked)
-        found = found.filter(pc.is_in(found.column("topic"), pa.array(sorted(asked), pa.string())))
+        requested = {topic for topic in topics if is_requested(topic)}
+        listing = Listing(not_requested=set(topics) - requested)
+        found = found.filter(pc.is_in(found.column("topic"), pa.array(sorted(requested), pa.string())))
         if not null_topic:
             named = pc.equal(found.column("topic"), NULL_TOPIC)
             if count := pc.sum(named).as_py():

@@ -53,14 +53,14 @@ class Rules:
     """How a job plans.
 
     check: compares files with fingerprints. is_gone: whether a file or folder is there no more, by its URI.
-    is_asked: whether ``--redecode`` names a segment; None without it. compare_all: ``--verify-content``.
+    is_requested: whether ``--redecode`` names a segment; None without it. compare_all: ``--verify-content``.
     scope: the records that are requested. are_known_unread: bool[n], whether the listing alone says that
     segments hold the same bytes as before; takes their rows of the listing and of the ledger.
     """
 
     check: Check
     is_gone: Callable[[str], bool]
-    is_asked: Callable[[str], bool] | None = None
+    is_requested: Callable[[str], bool] | None = None
     compare_all: bool = False
     one_copy: bool = False
     scope: Scope = ALL
@@ -181,8 +181,8 @@ class Plan:
             for row in chunk.drop_columns(["wanted"]).to_pylist():
                 known, action = row.pop("known"), _ACTIONS[row.pop("action")]
                 before = next(was) if known >= 0 else None
-                asked = ALL if (row["topic"], row["partition"]) in self.moving else self.scope
-                yield Segment(**row, action=action, was=before, scope=_scope(before, asked))
+                requested = ALL if (row["topic"], row["partition"]) in self.moving else self.scope
+                yield Segment(**row, action=action, was=before, scope=_scope(before, requested))
 
 
 def make_plan(listing: Listing, known: pa.Table, rules: Rules) -> Plan:
@@ -279,10 +279,10 @@ def _decide(
     seen: rows of the listing. was: those of the ledger, in the same order.
     """
     marks = _marks(seen, was, rules)
-    is_asked = np.zeros(was.num_rows, dtype=bool)
-    if rules.is_asked is not None:
-        is_asked[:] = [rules.is_asked(name) for name in was.column("segment").to_pylist()]
-    stays = stay_if_same(seen, was) & ~is_asked & np.array([mark is Marks.SAME for mark in marks])
+    is_requested = np.zeros(was.num_rows, dtype=bool)
+    if rules.is_requested is not None:
+        is_requested[:] = [rules.is_requested(name) for name in was.column("segment").to_pylist()]
+    stays = stay_if_same(seen, was) & ~is_requested & np.array([mark is Marks.SAME for mark in marks])
     actions = np.full(was.num_rows, _UNCHANGED, dtype=np.int8)
     rest = np.flatnonzero(~stays)
     seen, was = seen.take(pa.array(rest)), was.take(pa.array(rest))
@@ -293,20 +293,20 @@ def _decide(
         for i, mark in zip(again, compared, strict=True):
             marks[i] = mark
     for place, one, row, mark in zip(rest, files, rows, marks, strict=True):
-        asked = ALL if row.log[:2] in moving else rules.scope
-        is_wanted = bool(is_asked[place]) or _asks_more(row, asked)
+        requested = ALL if row.log[:2] in moving else rules.scope
+        is_wanted = bool(is_requested[place]) or _asks_more(row, requested)
         actions[place] = _ACTIONS.index(next_action(one, row, mark, is_wanted))
     return actions, [row.segment for row, mark in zip(rows, marks, strict=True) if mark is Marks.UNREADABLE]
 
 
-def _scope(was: LedgerRow | None, asked: Scope) -> Scope:
+def _scope(was: LedgerRow | None, requested: Scope) -> Scope:
     """The scope to decode a segment in: records that an earlier run requested stay."""
-    return asked if was is None or was.is_left_out else Scope.parse(was.scope).hull(asked)
+    return requested if was is None or was.is_left_out else Scope.parse(was.scope).hull(requested)
 
 
-def _asks_more(was: LedgerRow, asked: Scope) -> bool:
+def _asks_more(was: LedgerRow, requested: Scope) -> bool:
     """Whether records may be requested that were left out when the segment was decoded."""
-    return was.left_out > 0 and _scope(was, asked) != Scope.parse(was.scope)
+    return was.left_out > 0 and _scope(was, requested) != Scope.parse(was.scope)
 
 
 def _files(seen: pa.Table) -> list[Seen]:

@@ -58,10 +58,10 @@ def outside(
     if since is not None:
         # of a complete segment nothing is missing; landed bytes have no headers here
         complete = np.isin(places, np.flatnonzero(pc.equal(known.column("left_out"), 0).to_numpy()))
-        asked = np.flatnonzero(~found & ~complete & wanted.column("landed_at").is_null().to_numpy())
+        requested = np.flatnonzero(~found & ~complete & wanted.column("landed_at").is_null().to_numpy())
         with ThreadPoolExecutor(_THREADS) as threads:
-            for begin in range(0, len(asked), _CHUNK):
-                chunk = asked[begin : begin + _CHUNK]
+            for begin in range(0, len(requested), _CHUNK):
+                chunk = requested[begin : begin + _CHUNK]
                 rows = wanted.select(_COLUMNS).take(pa.array(chunk)).to_pylist()
                 was = _rows(known, places[chunk])
                 found[chunk] = list(threads.map(partial(_is_older, scope, since), rows, was))

@@ -56,11 +56,11 @@ class Seen:
     file: str | None = None
 
 
-def next_action(seen: Seen, was: LedgerRow, marks: Marks, is_asked: bool = False) -> Action:
+def next_action(seen: Seen, was: LedgerRow, marks: Marks, is_requested: bool = False) -> Action:
     """The action for a segment that the ledger knows.
 
     was: its ledger row. marks: the result of its fingerprint check; if ``must_compare`` is true, the caller
-    compares all decoded bytes first, and passes CHANGED if they differ. is_asked: ``--redecode`` matches it,
+    compares all decoded bytes first, and passes CHANGED if they differ. is_requested: ``--redecode`` has it,
     or records of it are requested that were left out.
     """
     if was.is_left_out:
@@ -69,9 +69,9 @@ def next_action(seen: Seen, was: LedgerRow, marks: Marks, is_asked: bool = False
         return Action.UNCHANGED  # without the file, its rows are the best there is
     if seen.landed_at is not None and seen.landed_at <= was.decoded_at:
         # The tables hold a later state of the file than these landed bytes: keep it
-        return Action.REPLACE if is_asked and seen.length >= was.decoded_bytes else Action.UNCHANGED
+        return Action.REPLACE if is_requested and seen.length >= was.decoded_bytes else Action.UNCHANGED
     touched = is_touched(seen, was) or marks is Marks.TAIL_CHANGED
-    if is_asked or marks is Marks.CHANGED or seen.length < was.decoded_bytes or is_recreated(seen, was):
+    if is_requested or marks is Marks.CHANGED or seen.length < was.decoded_bytes or is_recreated(seen, was):
         return Action.REPLACE
     if was.ends_in_damage and touched:
         # The next batch may begin inside the damaged range: a copy was completed, or a tail overwritten

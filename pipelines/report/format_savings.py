@@ -132,7 +132,7 @@ def _ledger(segments: DeltaTable, settings: CostSettings) -> pa.Table:
 
 def _inputs(ledger: pa.Table, settings: CostSettings) -> str:
     """SHA-256 of all that decides the rows."""
-    asked = (
+    requested = (
         _EDITION,
         settings.codec_levels,
         settings.sample_batches,
@@ -140,7 +140,7 @@ def _inputs(ledger: pa.Table, settings: CostSettings) -> str:
         settings.replication_factor,
         settings.retention_days,
     )
-    digest = hashlib.sha256(json.dumps(asked).encode())
+    digest = hashlib.sha256(json.dumps(requested).encode())
     for row in zip(*(column.to_pylist() for column in ledger.columns), strict=True):
         digest.update(json.dumps(row).encode())
     return digest.hexdigest()

@@ -67,7 +67,7 @@ def by_topic(report: Report) -> list[dict[str, Any]]:
 
 def to_json(report: Report, seconds: float, currency: str) -> str:
     """The object of ``--json``, on one line."""
-    told = {
+    found = {
         "run_id": report.run_id,
         "lake": report.lake,
         "written": report.is_new,
@@ -76,7 +76,7 @@ def to_json(report: Report, seconds: float, currency: str) -> str:
         "currency": currency,
         "topics": by_topic(report),
     }
-    return json.dumps(told)
+    return json.dumps(found)
 
 
 def to_text(report: Report, seconds: float, currency: str) -> str:

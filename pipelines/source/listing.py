@@ -85,7 +85,7 @@ class Listing:
     skipped: reason -> number of folders, or of files (``naming.counts_folders``).
     unreadable: URI of a folder or file that could not be read -> why.
     partial: URIs of folders of which not every file could be listed.
-    unasked: topics with segments that the filters exclude.
+    not_requested: topics with segments that the filters exclude.
     checkpoints: what the broker noted of the logs; of local folders alone.
     """
 
@@ -93,7 +93,7 @@ class Listing:
     skipped: Counter[str] = field(default_factory=Counter)
     unreadable: dict[str, str] = field(default_factory=dict)
     partial: set[str] = field(default_factory=set)
-    unasked: set[str] = field(default_factory=set)
+    not_requested: set[str] = field(default_factory=set)
     replaced: set[str] = field(default_factory=set)
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
 
@@ -184,7 +184,7 @@ def list_segments(
         place = parse_folder(folder.uri if topic is None else f"{topic}-{partition}")
         _add_folder(folder, place, topic_filter, null_topic, read_end, listing, rows)
     listing.segments = rows.sorted_table()
-    if not listing.segments.num_rows and not listing.skipped and not listing.unasked:
+    if not listing.segments.num_rows and not listing.skipped and not listing.not_requested:
         raise no_segments_error(sources)
     return listing
 
@@ -194,8 +194,8 @@ def no_segments_error(sources: Iterable[str], listing: Listing | None = None) ->
     text = f"no segments (<topic>-<partition>/<20 digits>.log) in {', '.join(sources)}"
     listing = listing or Listing()
     skipped = [f"{n} x {reason}" for reason, n in sorted(listing.skipped.items())]
-    if listing.unasked:
-        topics = first_names(sorted(listing.unasked))
+    if listing.not_requested:
+        topics = first_names(sorted(listing.not_requested))
         skipped.append(f"topics that do not match --topics, or match --exclude-topics: {topics}")
     if skipped:
         text += f"; skipped: {', '.join(skipped)}"
@@ -260,8 +260,8 @@ def _add_folder(
     if isinstance(place, str):
         listing.skipped[place] += 1 if counts_folders(place) else sum(file.wanted for file in done.files)
         return
-    is_asked = topic_filter(place.topic)
-    if read_end is not None and is_asked:
+    is_requested = topic_filter(place.topic)
+    if read_end is not None and is_requested:
         done = complete_swaps(folder, read_end)
         listing.note(folder.uri, done)
     segments: list[tuple[int, File]] = []
@@ -271,9 +271,9 @@ def _add_folder(
             segments.append((offset, file))
         elif file.wanted:
             listing.skipped[offset] += 1
-    if not is_asked:
+    if not is_requested:
         if any(file.wanted for _, file in segments):
-            listing.unasked.add(place.topic)
+            listing.not_requested.add(place.topic)
         return
     log_start = min((offset for offset, _ in segments), default=0)
     last = max((offset for offset, file in segments if file.length), default=-1)

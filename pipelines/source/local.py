@@ -65,7 +65,7 @@ def _walk(
     root: str, seen: set[str], links: list[str], suffixes: tuple[str, ...], listing: Listing
 ) -> Iterator[Folder]:
     """Folders with segments at or below ``root`` that are not in ``seen``. Adds links to ``links``."""
-    unasked = tuple(set(LEFT_BEHIND) - {SWAP_SUFFIX} if SWAP_SUFFIX in suffixes else LEFT_BEHIND)
+    not_requested = tuple(set(LEFT_BEHIND) - {SWAP_SUFFIX} if SWAP_SUFFIX in suffixes else LEFT_BEHIND)
     listing.checkpoints.read(os.path.dirname(root))
     todo = [root]
     while todo:
@@ -91,7 +91,7 @@ def _walk(
                 todo.append(entry.path)
             elif entry.name.endswith(suffixes) and entry.is_file(follow_symlinks=False):
                 logs += _stat(entry.path, entry.name, not entry.name.endswith(CLEANED_SUFFIX), listing)
-        left = [entry.name for entry in entries if entry.name.endswith(unasked)]
+        left = [entry.name for entry in entries if entry.name.endswith(not_requested)]
         if left and not isinstance(parse_folder(canonical(path)), str):
             listing.skipped.update(filter(None, map(left_behind, left)))
         if logs:

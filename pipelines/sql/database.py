@@ -48,7 +48,7 @@ def connect(lake: str, at: str | None = None) -> duckdb.DuckDBPyConnection:
     that one state, whatever runs write later: ``connect`` again for what they wrote. Only the lake's files
     can be reached, and the configuration is locked: take results as ``.df()`` (pandas), ``.pl()`` (Polars) or
     ``.to_arrow_table()``. ``offset`` is a reserved word of DuckDB: write ``"offset"`` or ``r.offset``.
-    Raises a UserError for what is no lake and for a state that is not there.
+    Raises a UserError for a folder that is not a lake and for a state that is not there.
     """
     return open_database(lake, at=at)
 

@@ -1,6 +1,6 @@
 """What Kafka's ``DumpLogSegments`` prints of a broker's files, and what it leaves out.
 
-lenient         a segment decoder that takes what the tool takes: checksums are told, not obeyed
+lenient         a segment decoder that takes what the tool takes: a wrong checksum stops nothing
 kafka_reader    one batch as the tool reads it: record after record, up to what Kafka's library refuses
 payloads        the tool's decoders of keys and values
 log_text        batches and records -> lines, most of them by a kernel (kernels.log_lines)

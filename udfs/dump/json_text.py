@@ -31,7 +31,7 @@ def jackson(fields: Any) -> str:
 
 
 def java_double(number: float) -> str:
-    """As ``Double.toString`` of Java 19 and later writes it; what is no number in quotes, as Jackson does."""
+    """As ``Double.toString`` of Java 19 and later writes it; NaN and the like in quotes, as Jackson does."""
     if not math.isfinite(number):
         return '"NaN"' if math.isnan(number) else f'"{"-" if number < 0 else ""}Infinity"'
     if number == 0 or 1e-3 <= abs(number) < 1e7:

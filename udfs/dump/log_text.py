@@ -278,7 +278,7 @@ def _damage_line(damage: Damage) -> bytes:
 
 
 def _text(raw: np.ndarray) -> np.ndarray:
-    """Bytes (uint8) as the JVM writes them: what is no UTF-8 is U+FFFD."""
+    """Bytes (uint8) as the JVM writes them: bytes that are not UTF-8 are U+FFFD."""
     ends = pa.py_buffer(np.array([0, len(raw)], dtype=np.int32))
     try:
         pa.Array.from_buffers(pa.string(), 1, [None, ends, pa.py_buffer(raw)]).validate(full=True)

@@ -260,7 +260,7 @@ def _batch_rows(found: _Found) -> tuple[np.ndarray, pa.Table]:
 
 def _range_rows(damages: list[Damage]) -> pa.Table:
     """Rows of KAFKA_BATCHES of damaged ranges: nothing is known of a batch there."""
-    told = {
+    known = {
         "position": [damage.position for damage in damages],
         "size_bytes": [damage.size for damage in damages],
         "base_offset": [damage.base_offset for damage in damages],
@@ -271,6 +271,6 @@ def _range_rows(damages: list[Damage]) -> pa.Table:
     }
     n = len(damages)
     return pa.table(
-        [pa.array(told[f.name], f.type) if f.name in told else pa.nulls(n, f.type) for f in _BATCH_SCHEMA],
+        [pa.array(known[f.name], f.type) if f.name in known else pa.nulls(n, f.type) for f in _BATCH_SCHEMA],
         schema=_BATCH_SCHEMA,
     )
