@@ -129,8 +129,10 @@ class SparkShell:
         prepare(spark, lake)
         self._spark, self._lake = spark, lake
         self.tables = [table.name for table in tables_of(open_lake(lake, default_scheme(spark)))]
-        relations = [*TABLES, *SESSION_VIEWS]
-        self.words = {one.name for one in (*relations, *(c for r in relations for c in r.columns))}
+        columns = {c.name for one in TABLES for c in one.columns} | {
+            c.name for v in SESSION_VIEWS for c in v.columns
+        }
+        self.words = columns | {one.name for one in TABLES} | {view.name for view in SESSION_VIEWS}
 
     def lines(self, statement: str) -> Iterator[str]:
         from pipelines.sql.gate import refuse_changes_on_s3

@@ -123,6 +123,8 @@ def job():
         register_in_catalog(spark, sys.argv[1], "kafka")
         spark.range(1).createOrReplaceTempView("records")  # of the same name, as register() makes them
         register_in_catalog(spark, sys.argv[1], "kafka")
+        spark.sql("DROP VIEW kafka.messages")
+        register_in_catalog(spark, sys.argv[1], "kafka")
         found = spark.sql("SHOW TABLES IN kafka").where("NOT isTemporary")
         print([row["tableName"] for row in found.collect()])
         print(spark.sql("SELECT count(*) FROM kafka.latest_by_key").collect())

@@ -47,7 +47,7 @@ from pipelines.source.listing import Listing, compiled, list_segments, no_segmen
 from pipelines.source.naming import NO_TABLE_HOLDS, UNREADABLE
 from pipelines.source.uris import local_path
 from pipelines.views.catalog import register_in_catalog
-from pipelines.views.register import add_missing_views
+from pipelines.views.register import make_views
 from udfs.format import schema
 from udfs.format.report_tables import RUNS
 from udfs.source.fingerprint import Marks
@@ -165,7 +165,7 @@ def _open_for_writing(
         if in_catalog:
             if not catalog_lake.lake_exists(on_demand.spark, address):
                 catalog_lake.create_lake(on_demand.spark, address)
-            add_missing_views(on_demand.spark, catalog_lake.quoted(address))
+            make_views(on_demand.spark, catalog_lake.quoted(address))
             lake = catalog_lake.CatalogLake(on_demand, address, intents, app_id)
         else:
             create_tables(address)

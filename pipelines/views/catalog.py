@@ -9,7 +9,7 @@ from pipelines.command.errors import UserError, one_line
 from pipelines.lake.address import sql_name, sql_string, table_path, tables_of
 from pipelines.lake.create import create_table
 from pipelines.source.hadoop import open_to_spark
-from pipelines.views.register import permanent_views
+from pipelines.views.register import make_views
 from udfs.format.report_tables import READ_BY_VIEWS
 
 
@@ -34,8 +34,7 @@ def register_in_catalog(spark: SparkSession, address: str, schema: str) -> None:
             create_table(address, table)
         for table in tables_of(address):
             _register_table(spark, f"{prefix}.{sql_name(table.name)}", table_path(address, table.name))
-        for statement in permanent_views(prefix):
-            spark.sql(statement)
+        make_views(spark, prefix)
     except spark_errors() as error:
         raise UserError(f"--catalog-schema: cannot register in {schema}: {one_line(error)}") from None
 

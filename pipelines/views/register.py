@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from pyspark.sql import SparkSession
 
@@ -19,15 +20,15 @@ from udfs.format.report_tables import READ_BY_VIEWS, REPORT_TABLES
 from udfs.format.schema import TABLES, Column
 
 
-def permanent_views(schema: str) -> Iterator[str]:
+def permanent_views(schema: str, there: Collection[str] = ()) -> Iterator[str]:
     """SQL statements that create the views in a schema of a catalog, beside the tables.
 
-    schema: a quoted name. The statements qualify all names, because temporary views may have the same names.
-    A view of sessions alone has no rows there.
+    schema: a quoted name. there: names of views that are left out. The statements qualify all names, because
+    temporary views may have the same names. A view of sessions alone has no rows there.
     """
     names = "|".join([*(table.name for table in (*TABLES, *READ_BY_VIEWS)), *(view.name for view in VIEWS)])
     empty = {view.name: _no_rows(view.columns) for view in SESSION_VIEWS if view.in_session_only}
-    for view in VIEWS:
+    for view in (view for view in VIEWS if view.name not in there):
         select = re.sub(rf"\b(FROM|JOIN) ({names})\b", rf"\1 {schema}.\2", view.select)
         select = re.sub(
             rf"\b(FROM|JOIN) ({'|'.join(empty)})\b", lambda found: f"{found[1]} ({empty[found[2]]})", select
@@ -35,12 +36,19 @@ def permanent_views(schema: str) -> Iterator[str]:
         yield from view.statements("", select, f"{schema}.")
 
 
-def add_missing_views(spark: SparkSession, schema: str) -> None:
-    """Creates the views in a schema of a catalog, unless the last of them is there."""
-    last = [view.name for view in VIEWS if view.has_defaults][-1]
-    if not spark.catalog.tableExists(f"{schema}.{last}"):
-        for statement in permanent_views(schema):
-            spark.sql(statement)
+def make_views(spark: SparkSession, schema: str) -> None:
+    """Creates in a schema of a catalog the views that are missing; all of them if another release made them.
+
+    Spark takes a minute for all. A property of the schema has the digest of the statements that made them.
+    """
+    digest = hashlib.sha256("\n".join(permanent_views(schema)).encode()).hexdigest()
+    there: set[str] = set()
+    if digest in str(spark.sql(f"DESCRIBE SCHEMA EXTENDED {schema}").collect()):
+        found = spark.sql(f"SHOW VIEWS IN {schema}").where("NOT isTemporary")
+        there = {row["viewName"] for row in found.collect()}
+    for statement in permanent_views(schema, there):
+        spark.sql(statement)
+    spark.sql(f"ALTER SCHEMA {schema} SET DBPROPERTIES ('kafka_log_lake.views' = '{digest}')")
 
 
 def _no_rows(columns: Iterable[Column]) -> str:
