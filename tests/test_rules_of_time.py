@@ -26,10 +26,9 @@ from pipelines.lake.address import table_path
 from pipelines.report import metrics
 from pipelines.report.check import CHECKS
 from pipelines.scan import scan
-from pipelines.sql.spark import prepare
 from pipelines.views.declared import SESSION_VIEWS
 from tests.support import rule_model_time as model
-from tests.support.answers import same_in_both
+from tests.support.answers import prepare_in_memory, same_in_both
 from tests.support.made_tables import tables
 from tests.support.random_logs import NOW, SIZE, Log, LogBatch, Odds, random_logs, write_files
 from udfs.format.schema import RECORDS, TRANSACTIONS
@@ -260,6 +259,12 @@ def test_no_number_takes_the_quality_report_away(random_lake: str, tmp_path: Pat
     }
 
 
+@pytest.fixture(scope="module")
+def in_memory(spark: SparkSession, random_lake: str) -> str:
+    prepare_in_memory(spark, random_lake)
+    return random_lake
+
+
 @pytest.mark.parametrize(
     "relation",
     [
@@ -273,10 +278,8 @@ def test_no_number_takes_the_quality_report_away(random_lake: str, tmp_path: Pat
         f"compaction_report(at_ms => {-FAR}, min_compaction_lag_ms => {FAR})",
     ],
 )
-def test_spark_gives_the_same_rows(spark: SparkSession, random_lake: str, relation: str) -> None:
-    statement = f"SELECT * FROM {relation}"
-    prepare(spark, random_lake, statement)
-    assert same_in_both(spark, connect(random_lake), statement)
+def test_spark_gives_the_same_rows(spark: SparkSession, in_memory: str, relation: str) -> None:
+    assert same_in_both(spark, connect(in_memory), f"SELECT * FROM {relation}")
 
 
 def test_units_are_the_same_in_sql_and_in_python(ask: Ask) -> None:

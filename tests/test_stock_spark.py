@@ -51,6 +51,6 @@ def test_make_spark_runs_the_flow_by_spark_submit(tmp_path: Path) -> None:
         *("ingest_raw.py", "decode_batches.py", "query.py"),
     ]
     landed, decoded, asked = (run("bash", "-c", line) for line in commands)
-    assert "landed 1 segment" in landed
-    assert "decoded 1 segment" in decoded
+    assert "2 segments (17.1 kB) landed" in landed
+    assert "decoded 2 segments" in decoded
     assert re.search(r"^ *2 +zstd +ok +\d+ +\d+$", asked, re.MULTILINE), asked
