@@ -9,10 +9,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 
 if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the imports need its parent
@@ -24,30 +26,49 @@ from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.decode_batches import decode_into
-from pipelines.recovery import job, text
+from pipelines.recovery import broker_disk, job, text
 
 
-def run(on_demand: SparkOnDemand, settings: Settings, report: str | None = None) -> None:
+def run(
+    on_demand: SparkOnDemand,
+    settings: Settings,
+    report: str | None = None,
+    write: str | None = None,
+    node_id: str = "1",
+) -> None:
     """Recovers, and prints the bill. Raises a UserError for sources or folders that can't be used.
 
-    report: a folder for the bill as a page and as CSV.
+    report: a folder for the bill as a page and as CSV. write: a new folder for a log directory that the
+    broker ``node_id`` starts from.
     """
     if not settings.source:
         raise UserError("--source is missing: name the disks, such as --source broker1=/mnt/broker1")
-    if settings.lake is None and report is None:
+    if settings.lake is None and report is None and write is None:
         raise UserError("--lake is missing: name the folder of the lake, such as --lake ./lake")
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="kafka-log-lake-") as temporary:
-        lake = settings.lake or f"{temporary}/lake"
-        own = dataclasses.replace(settings, lake=lake)
+    with ExitStack() as stack:
+        temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-log-lake-"))
+        number = _node(node_id)
+        made = stack.enter_context(job.folder_to_write(write, settings.source)) if write else None
+        own = dataclasses.replace(settings, lake=settings.lake or f"{temporary}/lake")
         done = job.recover(own, partial(decode_into, on_demand))
         if report is not None:
             text.write_report(done, report)
+        if made is not None:
+            broker_disk.write_recovered(made, done, number, settings.processes)
     seconds = time.monotonic() - began
     if settings.json:
         print(json.dumps({**text.to_json(done), "seconds": round(seconds, 3)}))
-    else:
-        print("\n".join(text.lines(done, seconds, settings.lake)))
+        return
+    print("\n".join(text.lines(done, seconds, settings.lake)))
+    if write is not None:
+        print(f"log directory for broker {number}: {write}")
+
+
+def _node(node_id: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", node_id):
+        raise UserError(f"--node-id must be a whole number from 0 on, not {node_id!r}")
+    return int(node_id)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

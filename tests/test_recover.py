@@ -63,14 +63,14 @@ def test_each_record_that_a_losing_side_alone_has_is_billed_once(
         for name, line in replicas.lost_lines(corpus, scenario)
     }
     assert set(found) == set(expected)
-    for key, (acknowledged, _, value) in found.items():
-        line = expected[key]
+    for place, (acknowledged, _, value) in found.items():
+        line = expected[place]
         if line.get("id") and value is not None:
-            assert value.startswith(line["id"].encode()), key
+            assert value.startswith(line["id"].encode()), place
         if acknowledged == "yes":
-            assert line.get("result") == "acked", key
+            assert line.get("result") == "acked", place
         if line.get("result") == "failed":
-            assert acknowledged != "yes", key
+            assert acknowledged != "yes", place
 
 
 def test_records_of_the_healed_log_name_their_copy_and_its_bytes(corpus: Path, lakes: Path) -> None:
@@ -216,3 +216,18 @@ def test_commands_of_the_runbook_run(
             assert main(words[1:]) == 0, line
     assert (tmp_path / "bill" / "lost_records.csv").exists()
     assert "records are on losing histories alone" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("place", ["inside a source", "not empty"])
+def test_a_disk_is_written_into_no_source_and_over_nothing(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    disk = shutil.copytree(corpus / "s02-behind" / "broker-1", tmp_path / "disk")
+    target = disk / "new" if place == "inside a source" else tmp_path / "full"
+    if place == "not empty":
+        target.mkdir()
+        (target / "file").write_text("mine")
+    assert run([f"a={disk}"], "--write", str(target)) == 2
+    assert "--write" in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} <= {"disk", "full"}
+    assert not (disk / "new").exists()

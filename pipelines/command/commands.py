@@ -390,7 +390,11 @@ RECOVER = Command(
         *("source", "lake", "topics", "exclude_topics", "cores", "json"),
         *("slice_bytes", "max_batch_uncompressed"),
     ),
-    (Argument("report", "folder for the bill as a page and as CSV", metavar="DIR"),),
+    (
+        Argument("report", "folder for the bill as a page and as CSV", metavar="DIR"),
+        Argument("write", "new folder for a log directory that a broker starts from", metavar="DIR"),
+        Argument("node_id", "node.id of that broker", metavar="N", default="1"),
+    ),
     screen="""\
 Usage: {command} --source NAME=PATH... --lake LAKE [OPTIONS]
 
@@ -402,6 +406,7 @@ Needs no Java.
                       NAME: broker-N, by meta.properties
 --lake LAKE           folder of the lake; created if missing
 --report DIR          write recovery.html and lost_records.csv
+--write DIR           write a log directory that one broker, with --node-id N, starts from
 --topics REGEX        only topics whose whole name matches; --exclude-topics REGEX skips topics
 --json                print one JSON object
 --cores N             processes (default: all cores)

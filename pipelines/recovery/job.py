@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from deltalake import write_deltalake
@@ -35,6 +36,7 @@ from pipelines.recovery.sources import Inventory, find_copies, parse_source
 from pipelines.scanning.pool import process_pool
 from pipelines.source.delta import open_table
 from pipelines.source.listing import TopicFilter
+from pipelines.sql.database import open_database
 from udfs.format.recovery_tables import (
     DIVERGENCE,
     HEALED_BATCHES,
@@ -50,7 +52,11 @@ _LOSING = "_losing"  # files of one run, below HEALED
 
 @dataclass
 class Recovered:
-    """What a run found. logs: the healed logs, by topic and partition. lost_records: rows of the bill."""
+    """What a run found.
+
+    logs: the healed logs, by topic and partition; ends: the offset behind each. lost_records: rows of the
+    bill; bill: its sums, of different records.
+    """
 
     lake: str
     inventory: Inventory
@@ -66,6 +72,7 @@ class Recovered:
     from_others: int = 0
     mended: int = 0
     lost_records: int = 0
+    bill: dict[str, Any] = field(default_factory=dict)
 
 
 Decode = Callable[[Settings], object]
@@ -92,6 +99,7 @@ def recover(settings: Settings, decode: Decode) -> Recovered:
         decode(_of_healed(settings, folder))
     with Intents(address).lock(), phase("billing"):
         _write_tables(done, healed, files)
+        done.bill = _sums(address)
         shutil.rmtree(f"{folder}/{_LOSING}", ignore_errors=True)
     return done
 
@@ -174,6 +182,30 @@ def _write_tables(done: Recovered, healed: pa.Table, files: list[str]) -> None:
             yield batch
 
     replace_table(done.lake, LOST_RECORDS, pa.RecordBatchReader.from_batches(reader.schema, counted()))
+
+
+def _sums(lake: str) -> dict[str, Any]:
+    """Of records that only losing histories have: how many, by why and by whether they were acknowledged."""
+    rows = (
+        open_database(lake, "FROM lost_records")
+        .execute(
+            "SELECT why, acknowledged, count(*), count(*) FILTER (WHERE also_in_truth IS NOT NULL) FROM ("
+            'SELECT DISTINCT topic, partition, "offset", leader_epoch, why, acknowledged, also_in_truth '
+            "FROM lost_records WHERE control_type IS NULL) GROUP BY ALL"
+        )
+        .fetchall()
+    )
+    why: Counter[str] = Counter()
+    acknowledged: Counter[str] = Counter()
+    for reason, word, count, _ in rows:
+        why[reason] += count
+        acknowledged[word] += count
+    return {
+        "distinct": sum(why.values()),
+        "why": dict(why),
+        "acknowledged": dict(acknowledged),
+        "also": sum(row[3] for row in rows),
+    }
 
 
 def replace_table(address: str, table: Table, data: pa.Table | pa.RecordBatchReader) -> None:

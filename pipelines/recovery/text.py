@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ _SHOWN = 500  # rows of a table on the page
 
 def to_json(done: Recovered) -> dict[str, Any]:
     """What a run came to."""
-    bill = _bill(done)
+    bill = done.bill
     return {
         "lake": done.lake,
         "cluster_id": done.inventory.cluster_id,
@@ -42,33 +41,9 @@ def to_json(done: Recovered) -> dict[str, Any]:
     }
 
 
-def _bill(done: Recovered) -> dict[str, Any]:
-    """Of records that only losing histories have: how many, by why and by whether they were acknowledged."""
-    rows = (
-        open_database(done.lake, "FROM lost_records")
-        .execute(
-            "SELECT why, acknowledged, count(*), count(*) FILTER (WHERE also_in_truth IS NOT NULL) FROM ("
-            'SELECT DISTINCT topic, partition, "offset", leader_epoch, why, acknowledged, also_in_truth '
-            "FROM lost_records WHERE control_type IS NULL) GROUP BY ALL"
-        )
-        .fetchall()
-    )
-    why: Counter[str] = Counter()
-    acknowledged: Counter[str] = Counter()
-    for reason, word, count, _ in rows:
-        why[reason] += count
-        acknowledged[word] += count
-    return {
-        "distinct": sum(why.values()),
-        "why": dict(why),
-        "acknowledged": dict(acknowledged),
-        "also": sum(row[3] for row in rows),
-    }
-
-
 def lines(done: Recovered, seconds: float, lake: str | None) -> list[str]:
     """The bill in ten lines."""
-    bill = _bill(done)
+    bill = done.bill
     damaged = sum(row["damaged_ranges"] for row in done.replicas)
     certain = sum(row["certain_records"] for row in done.lost_ranges)
     possible = sum(row["possible_records"] for row in done.lost_ranges)

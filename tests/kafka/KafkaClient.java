@@ -1,17 +1,24 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Base64;
 import java.util.Collections;
 import java.util.HashMap;
+import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.AdminClient;
 import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
@@ -22,6 +29,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * Standard input has a command a line, each is answered by lines and an empty line when it is done:
  *   create TOPIC PARTITIONS [NAME=VALUE ...]       with these settings of the topic
  *   send TOPIC PARTITION KEY=VALUE [KEY=VALUE ...]  a line for each record once all are acknowledged: its offset
+ *   read TOPIC PARTITION ISOLATION                 a line for each record: offset, key and value in Base64, - for null
  *
  * Written so that Janino, the small compiler that Spark ships, compiles it: no lambdas, and a cast where generics
  * would have inferred a type.
@@ -38,6 +46,8 @@ public class KafkaClient {
             String[] words = line.split(" ");
             if (words[0].equals("create")) {
                 create(admin, words);
+            } else if (words[0].equals("read")) {
+                read(arguments[0], words);
             } else {
                 send(producer, words);
             }
@@ -54,6 +64,30 @@ public class KafkaClient {
         }
         NewTopic topic = new NewTopic(words[1], Integer.parseInt(words[2]), (short) 1);
         admin.createTopics(Collections.singletonList(topic.configs(configs))).all().get();
+    }
+
+    private static void read(String address, String[] words) throws Exception {
+        Map settings = new HashMap();
+        settings.put("bootstrap.servers", address);
+        settings.put("isolation.level", words[3]);
+        settings.put("enable.auto.commit", "false");
+        KafkaConsumer consumer = new KafkaConsumer(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        TopicPartition place = new TopicPartition(words[1], Integer.parseInt(words[2]));
+        consumer.assign(Collections.singletonList(place));
+        consumer.seekToBeginning(Collections.singletonList(place));
+        long end = ((Long) consumer.endOffsets(Collections.singletonList(place)).get(place)).longValue();
+        while (consumer.position(place) < end) {
+            Iterator records = consumer.poll(Duration.ofMillis(200)).iterator();
+            while (records.hasNext()) {
+                ConsumerRecord one = (ConsumerRecord) records.next();
+                System.out.println(one.offset() + " " + text((byte[]) one.key()) + " " + text((byte[]) one.value()));
+            }
+        }
+        consumer.close();
+    }
+
+    private static String text(byte[] data) {
+        return data == null ? "-" : "=" + Base64.getEncoder().encodeToString(data);
     }
 
     private static void send(KafkaProducer producer, String[] words) throws Exception {

@@ -5,6 +5,7 @@ The jar of the broker comes as Kafka's library does (``tests.kafka.reader``), in
 
 from __future__ import annotations
 
+import base64
 import os
 import socket
 import subprocess
@@ -52,18 +53,24 @@ class Broker:
 
 
 @contextmanager
-def broker(folder: Path, settings: Mapping[str, str], heap: str = "1g") -> Iterator[Broker]:
-    """A broker with an empty log directory in a new folder, for as long as it is needed."""
+def broker(
+    folder: Path, settings: Mapping[str, str], heap: str = "1g", disk: Path | None = None
+) -> Iterator[Broker]:
+    """A broker, for as long as it is needed.
+
+    folder: a new one. disk: its log directory; None for an empty one in the folder.
+    """
     folder.mkdir(parents=True)
-    port, logs = _free_port(), folder / "logs"
+    port, logs = _free_port(), disk or folder / "logs"
     properties = folder / "server.properties"
     lines = "".join(f"{name}={value}\n" for name, value in settings.items())
     properties.write_text(_PROPERTIES.format(port=port, controller=_free_port(), logs=logs) + lines)
     java = [*quick_java(), "-cp", broker_classpath()]
     storage = ["kafka.tools.StorageTool", "format", "--cluster-id", _CLUSTER, "--config", str(properties)]
-    done = subprocess.run([*java, *storage], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"the broker's storage can't be made:\n{done.stdout}{done.stderr}")
+    if disk is None:
+        done = subprocess.run([*java, *storage], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"the broker's storage can't be made:\n{done.stdout}{done.stderr}")
     log = folder / "broker.log"
     with log.open("w") as out:
         command = [*java, f"-Xmx{heap}", "kafka.Kafka", str(properties)]
@@ -115,6 +122,18 @@ class Client:
         """Writes records of key and value, without blanks; their offsets once all are acknowledged."""
         given = [f"{key}={value}" for key, value in records]
         return [int(line) for line in self._ask("send", topic, str(partition), *given)]
+
+    def read(
+        self, topic: str, partition: int, committed: bool
+    ) -> list[tuple[int, bytes | None, bytes | None]]:
+        """(offset, key, value) of each record from the beginning to the end."""
+        isolation = "read_committed" if committed else "read_uncommitted"
+        found = []
+        for line in self._ask("read", topic, str(partition), isolation):
+            offset, *data = line.split(" ")
+            key, value = (None if one == "-" else base64.b64decode(one[1:]) for one in data)
+            found.append((int(offset), key, value))
+        return found
 
     def _ask(self, *words: str) -> list[str]:
         assert self.java.stdin is not None

@@ -1,0 +1,185 @@
+"""``recover --write``: a log directory of the healed log from which one broker starts, as its own controller.
+
+A KRaft broker deletes a log as stray unless its metadata has the log's topic id and names the broker as a
+replica. So ``bootstrap.checkpoint`` holds the topics with their ids, partitions, settings and feature levels:
+a controller with an empty metadata log begins with these records, in one transaction, so that the broker
+never sees a state without them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipelines.recovery.compare import broker_states
+from pipelines.recovery.job import Recovered
+from pipelines.recovery.log_writer import LogToWrite, write_log
+from pipelines.scanning.pool import process_pool
+from udfs.format import layout as f
+from udfs.format.encode import PlainRecord
+from udfs.indexes.kraft_snapshot import BOOTSTRAP
+from udfs.replicas.cluster_state import NO_LEADER, ClusterState
+from udfs.values.encode import metadata_record, new_uuid, record_batch
+
+# What a controller without metadata of its own cluster begins with: the features of Kafka 4.1
+FEATURES = {
+    "metadata.version": 27,
+    "group.version": 1,
+    "transaction.version": 2,
+}
+# With it a broker that was not shut down cleanly loses its place in the ISR, and no other replica is there
+_WITHOUT = "eligible.leader.replicas.version"
+_TOPIC, _DIRECTORIES_SINCE = 2, 17  # resource type; metadata.version 3.7-IV2
+_SNAPSHOT_HEADER, _SNAPSHOT_FOOTER = 3, 4  # types of control records
+_RECORDS_IN_A_BATCH = 500
+
+
+@dataclass(frozen=True)
+class Disk:
+    """What a log directory is called. cluster_id, directory_id: as Kafka writes ids."""
+
+    node_id: int
+    cluster_id: str
+    directory_id: str
+
+
+def write_recovered(folder: Path, done: Recovered, node_id: int, processes: int) -> int:
+    """Writes what ``recover`` found as the disk of one broker; the bytes of its segments."""
+    disk = Disk(node_id, done.inventory.cluster_id or new_uuid(), new_uuid())
+    states = broker_states(done.inventory)
+    state = max(states.values(), key=lambda one: one.reached, default=None)
+    return write_disk(folder, done.logs, done.ends, disk, state, processes)
+
+
+def write_disk(
+    folder: Path,
+    logs: Mapping[tuple[str, int], LogToWrite],
+    ends: Mapping[tuple[str, int], int],
+    disk: Disk,
+    state: ClusterState | None,
+    processes: int,
+) -> int:
+    """Writes the logs, and what a broker and its controller need beside them, into a folder; the bytes.
+
+    ends: the offset behind each log. state: what the brokers' metadata says; None where there is none.
+    """
+    ids = _topic_ids(logs)
+    own = {
+        place: replace(log, folder=f"{folder}/{place[0]}-{place[1]}", topic_id=ids[place[0]])
+        for place, log in logs.items()
+    }
+    with process_pool(processes) as pool:
+        written = sum(pool.map(write_log, own.values()))
+    meta = {"version": 1, "cluster.id": disk.cluster_id, "node.id": disk.node_id}
+    meta["directory.id"] = disk.directory_id
+    text = "".join(f"{name}={value}\n" for name, value in meta.items())
+    (folder / "meta.properties").write_text(text)
+    starts = {place: log.start for place, log in own.items() if log.start > _first_file(log)}
+    for name, offsets in (
+        ("replication-offset-checkpoint", {place: ends[place] for place in own}),
+        ("log-start-offset-checkpoint", starts),
+        ("recovery-point-offset-checkpoint", {}),  # the broker checks each log, and builds its indexes
+    ):
+        lines = [f"{topic} {partition} {offset}\n" for (topic, partition), offset in sorted(offsets.items())]
+        (folder / name).write_text(f"0\n{len(lines)}\n" + "".join(lines))
+    (folder / BOOTSTRAP).write_bytes(bootstrap(metadata_of(own, ids, disk, state)))
+    return written
+
+
+def _topic_ids(logs: Mapping[tuple[str, int], LogToWrite]) -> dict[str, str]:
+    """The id of each topic; a new one where no copy has it."""
+    ids: dict[str, str] = {}
+    for (topic, _), log in logs.items():
+        if log.topic_id is not None:
+            ids.setdefault(topic, log.topic_id)
+    return {topic: ids.get(topic) or new_uuid() for topic, _ in logs}
+
+
+def _first_file(log: LogToWrite) -> int:
+    return min(int(log.batches["base"][0]), log.start) if len(log.batches) else log.start
+
+
+def metadata_of(
+    logs: Mapping[tuple[str, int], LogToWrite], ids: Mapping[str, str], disk: Disk, state: ClusterState | None
+) -> list[bytes]:
+    """Records of the controller: features, topics, partitions with this broker alone, settings of topics."""
+    features = (state.features if state is not None else {}) or FEATURES
+    features = {"metadata.version": FEATURES["metadata.version"], **features}
+    records = [
+        metadata_record("FeatureLevelRecord", 0, {"name": name, "featureLevel": level})
+        for name, level in sorted(features.items(), key=lambda one: one[0] != "metadata.version")
+        if name != _WITHOUT
+    ]
+    by_topic: dict[str, dict[int, LogToWrite]] = defaultdict(dict)
+    for (topic, partition), log in logs.items():
+        by_topic[topic][partition] = log
+    version = 1 if features["metadata.version"] >= _DIRECTORIES_SINCE else 0
+    for topic, partitions in sorted(by_topic.items()):
+        records.append(metadata_record("TopicRecord", 0, {"name": topic, "topicId": ids[topic]}))
+        for number in range(max(partitions) + 1):  # one that no disk has begins empty
+            epochs = partitions[number].epochs if number in partitions else []
+            fields = _partition(number, ids[topic], disk, epochs[-1][0] if epochs else 0)
+            records.append(metadata_record("PartitionRecord", version, fields))
+    for (kind, name), values in sorted(state.configs.items() if state is not None else ()):
+        if kind == "topic" and name in by_topic:
+            fields = {"resourceType": _TOPIC, "resourceName": name}
+            records += [
+                metadata_record("ConfigRecord", 0, {**fields, "name": one, "value": value})
+                for one, value in sorted(_for_one_replica(values).items())
+            ]
+    return records
+
+
+def _partition(number: int, topic_id: str, disk: Disk, epoch: int) -> dict[str, Any]:
+    """A partition with one replica and no leader yet: the broker is elected once it has registered."""
+    own = [disk.node_id]
+    return {
+        "partitionId": number,
+        "topicId": topic_id,
+        "replicas": own,
+        "isr": own,
+        "leader": NO_LEADER,
+        "leaderEpoch": epoch,
+        "partitionEpoch": 0,
+        "directories": [disk.directory_id],
+    }
+
+
+def _for_one_replica(values: Mapping[str, str]) -> dict[str, str]:
+    """Settings of a topic that one broker can hold: min.insync.replicas above 1 would refuse every write."""
+    return {name: "1" if name == "min.insync.replicas" else value for name, value in values.items()}
+
+
+def bootstrap(records: Sequence[bytes]) -> bytes:
+    """``bootstrap.checkpoint``: a snapshot of KRaft with these records."""
+    from udfs.kernels.checksums import crc32c  # loads compiled kernels
+
+    now = int(time.time() * 1000)
+    out, offset = bytearray(), 0
+
+    def checksum(data: bytes) -> int:
+        return int(crc32c(np.frombuffer(data, dtype=np.uint8), 0, len(data), 0))
+
+    def add(values: Iterable[tuple[bytes | None, bytes]], attributes: int) -> None:
+        nonlocal offset
+        rows = [PlainRecord(offset + i, now, key, value) for i, (key, value) in enumerate(values)]
+        offset += len(rows)
+        out.extend(record_batch(rows, 0, attributes, checksum))
+
+    # SnapshotHeaderRecord: version int16, time int64, no tagged fields; the footer has the version alone
+    add([(_control_key(_SNAPSHOT_HEADER), bytes(2) + bytes(8) + b"\0")], f.CONTROL_MASK)
+    for at in range(0, len(records), _RECORDS_IN_A_BATCH):
+        add([(None, value) for value in records[at : at + _RECORDS_IN_A_BATCH]], 0)
+    add([(_control_key(_SNAPSHOT_FOOTER), bytes(2) + b"\0")], f.CONTROL_MASK)
+    return bytes(out)
+
+
+def _control_key(kind: int) -> bytes:
+    """Version int16 and type int16."""
+    return bytes([0, 0, 0, kind])
