@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -53,7 +54,8 @@ def same_in_both(spark: SparkSession, database: duckdb.DuckDBPyConnection, state
     found = database.sql(statement).to_arrow_table()
     expected = spark.sql(statement).toArrow()
     assert _columns(found) == _columns(expected), statement
-    assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, expected.to_pylist())), statement
+    in_duckdb, in_spark = (Counter(map(repr, table.to_pylist())) for table in (found, expected))
+    assert (in_duckdb - in_spark, in_spark - in_duckdb) == (Counter(), Counter()), statement
     return found.num_rows > 0
 
 

@@ -4,12 +4,12 @@
 --   side string: key or value
 --   format string: avro, protobuf, jsonschema, json, json-connect, text, number, bytes, empty, internal (Kafka's own topics), or the framing of a registry that is not at hand (azure, glue, apicurio, avro-single-object)
 --   certainty string: of the surest payload. schema: a schema consumes every byte; framing: only first bytes or a header say so; look: the bytes look like it
---   schema_ids array<int>: Ids of the schemas, sorted
+--   schema_ids array<int>: Ids of the schemas, sorted; null where none has one
 --   payloads bigint: Payloads of this format; nulls are not counted
 --   share double: payloads, as a share of all payloads of the topic's side
 --   decoded bigint: Payloads that decode
 --   decoded_share double: decoded / payloads
---   reasons array<string>: Why others do not, as value_errors.reason, sorted
+--   reasons array<string>: Why others do not, as value_errors.reason, sorted; null where all decode
 --   example_partition int: Partition of the first payload that decodes, else of the first one
 --   example_offset bigint: Its offset
 --   example string: That payload as JSON; null where it does not decode
@@ -34,9 +34,11 @@ numbered AS (
 ),
 counted AS (
   SELECT topic, side, format, max(certainty) AS certainty,
-    sort_array(array_agg(DISTINCT schema_id) FILTER (WHERE schema_id IS NOT NULL)) AS schema_ids,
+    CASE WHEN count(schema_id) > 0
+      THEN sort_array(array_agg(DISTINCT schema_id) FILTER (WHERE schema_id IS NOT NULL)) END AS schema_ids,
     count(*) AS payloads, max(of_side) AS of_side, count(*) FILTER (WHERE reason IS NULL) AS decoded,
-    sort_array(array_agg(DISTINCT reason) FILTER (WHERE reason IS NOT NULL)) AS reasons
+    CASE WHEN count(reason) > 0
+      THEN sort_array(array_agg(DISTINCT reason) FILTER (WHERE reason IS NOT NULL)) END AS reasons
   FROM numbered GROUP BY topic, side, format
 )
 SELECT c.topic, c.side, c.format, c.certainty, c.schema_ids, c.payloads, c.payloads / c.of_side AS share, c.decoded,
