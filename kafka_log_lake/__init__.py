@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from pipelines.decode_batches import decode_segments
     from pipelines.decode_batches import run as decode
     from pipelines.find import find
-    from pipelines.folders import decode_folder
+    from pipelines.folders import decode_folder, read_segment
     from pipelines.ingest_raw import run as ingest
     from pipelines.scan import scan
     from pipelines.sql.database import connect
-    from udfs.files import DamageError, DamageWarning, decode_segment, read_segment
+    from udfs.files import DamageError, DamageWarning, decode_segment
 
 __all__ = [
     "CostSettings",
@@ -63,7 +63,7 @@ _EXPORTS = {
     "find": ("pipelines.find", "find"),
     "get_session": ("pipelines.command.session", "get_session"),
     "ingest": ("pipelines.ingest_raw", "run"),
-    "read_segment": ("udfs.files", "read_segment"),
+    "read_segment": ("pipelines.folders", "read_segment"),
     "register": ("pipelines", "register"),
     "scan": ("pipelines.scan", "scan"),
 }

@@ -1,18 +1,23 @@
-"""``decode_folder``: the records of whole folders as Arrow record batches, without Spark or a lake."""
+"""``decode_folder`` and ``read_segment``: records as Arrow, without Spark or a lake, typed if requested."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
 from pipelines.source.listing import list_segments, no_segments_error
 from pipelines.source.uris import local_path
+from udfs import files
 from udfs.committed import delivery_of
 from udfs.files import OnDamage, decode_segment
+from udfs.values.registry import Registry
+from udfs.values.typed_records import ADDED, NEEDED, TypedRecords, registry_of, schemas_beside
 
 
 def decode_folder(
@@ -25,13 +30,16 @@ def decode_folder(
     columns: Collection[str] | None = None,
     committed: bool = False,
     on_damage: OnDamage = "warn",
+    typed: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """The records of every segment at or below a folder: topic, partition, and the columns of a segment.
 
     path: log directory, partition folder, ``.log`` file or glob. topics, exclude_topics: regular expressions
     for the whole name. topic, partition: of the segments, where the name of their folder does not tell it.
-    columns, committed, on_damage: see ``decode_segment``. Yields record batches by folder and offset, in one
-    thread. Raises a UserError where the path has no segment, or a folder or file can't be read.
+    columns, committed, on_damage: see ``decode_segment``. typed: see ``read_segment``; each topic has its own
+    columns, and is read twice, as all of its rows get the same ones. Yields record batches by folder and
+    offset (typed: topic by topic), in one thread. Raises a UserError where the path has no segment, or a
+    folder or file can't be read.
     """
     named = Settings(topic=topic, partition=partition)
     listing = list_segments(
@@ -46,8 +54,30 @@ def decode_folder(
     wanted = listing.segments.filter(listing.segments.column("wanted"))
     if not wanted.num_rows:
         raise no_segments_error([os.fspath(path)], listing)
+    chosen = wanted.select(["topic", "partition", "partition_dir", "segment"]).to_pylist()
+    if not typed:
+        yield from _batches(chosen, columns, committed, on_damage)
+        return
+    names = None if columns is None else {*columns, *NEEDED}
+    registry = _registry([local_path(one["segment"]) or "" for one in chosen])
+    for name in dict.fromkeys(one["topic"] for one in chosen):
+        of_topic = [one for one in chosen if one["topic"] == name]
+        found = TypedRecords(registry, name)
+        for batch in _batches(of_topic, NEEDED, committed, "ignore"):
+            found.learn(batch.filter(pc.invert(batch.column("is_control"))))
+        for batch in _batches(of_topic, names, committed, on_damage):
+            made = found.convert(batch)
+            yield made if columns is None else made.select(_wanted(made.schema.names, columns))
+
+
+def _batches(
+    segments: list[dict[str, Any]],
+    columns: Collection[str] | None,
+    committed: bool,
+    on_damage: OnDamage,
+) -> Iterator[pa.RecordBatch]:
     folder, delivery = "", None
-    for segment in wanted.select(["topic", "partition", "partition_dir", "segment"]).to_pylist():
+    for segment in segments:
         if committed and folder != segment["partition_dir"]:
             folder = segment["partition_dir"]
             delivery = delivery_of(local_path(folder) or "")
@@ -58,3 +88,36 @@ def decode_folder(
             partition = pa.repeat(pa.scalar(segment["partition"], pa.int32()), batch.num_rows)
             names = ["topic", "partition", *batch.schema.names]
             yield pa.RecordBatch.from_arrays([topic, partition, *batch.columns], names=names)
+
+
+def read_segment(
+    path: str | os.PathLike[str], *, typed: bool = False, topic: str | None = None, **options: Any
+) -> pa.Table:
+    """All records of one segment file as one table, without Spark.
+
+    options: those of ``decode_segment``: start, window_bytes, max_batch_uncompressed, columns, committed,
+    on_damage; its errors too. typed: key and value by the schemas in ``_schemas-0`` beside the partition's
+    folder, and the columns is_tombstone, key_schema_id, value_schema_id, key_error, value_error (a reason of
+    ``value_errors``; then the key or value is null); control records are left out. topic: for typed, where
+    the name of the folder does not tell it.
+    """
+    if not typed:
+        return files.read_segment(path, **options)
+    columns = options.pop("columns", None)
+    names = None if columns is None else {*columns, *NEEDED}
+    rows = files.read_segment(path, columns=names, **options).combine_chunks()
+    folder = os.path.basename(os.path.dirname(os.path.abspath(path)))
+    found = TypedRecords(_registry([os.fspath(path)]), topic or folder.rpartition("-")[0] or folder)
+    (batch,) = rows.to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]
+    made = pa.Table.from_batches([found.convert(batch)])
+    return made if columns is None else made.select(_wanted(made.schema.names, columns))
+
+
+def _wanted(names: list[str], columns: Collection[str]) -> list[str]:
+    return [name for name in names if name in {"topic", "partition", *columns, *ADDED}]
+
+
+def _registry(segments: list[str]) -> Registry:
+    """The schemas beside the folders of segments."""
+    folders = {os.path.dirname(os.path.realpath(one)) for one in segments}
+    return registry_of(schemas_beside("file://" + folder for folder in folders))

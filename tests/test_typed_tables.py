@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from deltalake import DeltaTable
 
 from kafka_log_lake import connect, read_segment
 from pipelines import decode_batches, decode_values
+from pipelines.report.check import CHECKS
+from pipelines.report.metrics import measure, opened
 from tests.support import typed_corpus as corpus
 from tests.test_payloads import same
 
@@ -98,6 +101,17 @@ def test_errors_are_rows_with_their_reason_and_bytes(lake: Path) -> None:
     assert all(row["content"] == payloads[row["topic"], row["partition"], row["offset"]] for row in errors)
     tables = {(t, row["partition"], row["offset"]): row for t in TOPICS for row in rows(lake, f"typed/{t}")}
     assert all(tables[place]["value"] is None and not tables[place]["is_tombstone"] for place in found)
+
+
+def test_the_quality_report_counts_errors_by_partition(lake: Path) -> None:
+    with opened(str(lake / "lake")) as database:
+        found = measure(
+            database, [one for one in CHECKS if one.name == "value_errors"], "r", datetime.now(UTC)
+        )
+    values = {(r["topic"], r["partition"]): r["value"] for r in found.to_pylist() if r["segment"] is None}
+    errors = Counter((row["topic"], row["partition"]) for row in rows(lake, "value_errors"))
+    assert {place: value for place, value in values.items() if value} == errors
+    assert len(values) > len(errors)
 
 
 def test_names_that_differ_in_case_alone_are_columns_of_their_own(lake: Path) -> None:

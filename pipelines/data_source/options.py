@@ -83,6 +83,9 @@ class Options:
     )
     slice_bytes: int = _option(128 * MIB, byte_count, "a larger segment is read by several tasks")
     follow_symlinks: bool = _option(False, flag, "follow links inside the path")
+    typed: bool = _option(
+        False, flag, "keys and values of one topic by the schemas in `_schemas-0` beside its folders"
+    )
     max_bytes_per_trigger: int | None = _option(
         None, byte_count, "stream: bytes of segments that a micro-batch reads, at least one batch of each log"
     )
@@ -127,6 +130,8 @@ def parse_options(given: Mapping[str, str]) -> Options:
     if "path" not in values:
         raise UserError("no path: load(path) takes one log directory, partition folder, .log file or glob")
     options = Options(**values)
+    if options.typed and options.table != RECORDS:
+        raise UserError(f"typed is for records; option table is {options.table}")
     if options.table != RECORDS and options.scope.bounds:
         bounds = ", ".join(map(option_name, ROW_BOUNDS))
         raise UserError(f"{bounds} are for records; option table is {options.table}")

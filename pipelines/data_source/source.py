@@ -45,7 +45,7 @@ class KafkaLogSource(DataSource):
         return "kafka_log"
 
     @one_line
-    def schema(self) -> str:
+    def schema(self) -> str | StructType:
         """All columns, as Spark writes a schema. Raises a UserError for wrong options or a missing path."""
         from pipelines.data_source.columns import ddl
         from pipelines.data_source.options import parse_options
@@ -53,28 +53,44 @@ class KafkaLogSource(DataSource):
 
         options = parse_options(self.options)
         resolve(options.path)
-        return ddl(options.table)
+        return self._typed_schema(options) if options.typed else ddl(options.table)
+
+    def _typed_schema(self, options: Options) -> StructType:
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        from pipelines.data_source.typed import plan_typed
+
+        return from_arrow_schema(plan_typed(options).schema)
 
     @one_line
     def reader(self, schema: StructType) -> KafkaLogReader:
+        from pipelines.data_source.options import parse_options
+
+        if parse_options(self.options).typed:
+            return TypedReader(*requested(self.options, None))
         return KafkaLogReader(*requested(self.options, schema))
 
     @one_line
     def streamReader(self, schema: StructType) -> KafkaLogStreamReader:  # noqa: N802
+        from pipelines.data_source.options import parse_options
         from pipelines.data_source.stream import KafkaLogStreamReader
 
+        if parse_options(self.options).typed:
+            raise UserError("typed is for reads, not for streams: decode --typed --watch keeps tables")
         return KafkaLogStreamReader(*requested(self.options, schema))
 
 
-def requested(given: Mapping[str, str], schema: StructType) -> tuple[Options, TableRead]:
-    """Checked options, and what tasks need to know of them. Raises a UserError."""
+def requested(given: Mapping[str, str], schema: StructType | None) -> tuple[Options, TableRead]:
+    """Checked options, and what tasks need to know. schema: None for no columns. Raises a UserError."""
+    import pyarrow as pa
+
     from pipelines.command.settings import Settings
     from pipelines.data_source.columns import asked_columns
     from pipelines.data_source.options import FAILFAST, parse_options
     from udfs.spark.protocol import StageOptions, TableRead
 
     options, defaults = parse_options(given), Settings()
-    names, arrow_schema = asked_columns(options.table, schema)
+    columns = asked_columns(options.table, schema) if schema is not None else ((), pa.schema([]))
     stage = StageOptions(
         run_id="",
         began_us=0,
@@ -85,7 +101,7 @@ def requested(given: Mapping[str, str], schema: StructType) -> tuple[Options, Ta
         parquet_compression="",
     )
     failfast = options.mode == FAILFAST
-    return options, TableRead(options.table, names, arrow_schema, failfast, stage, options.scope)
+    return options, TableRead(options.table, *columns, failfast, stage, options.scope)
 
 
 class KafkaLogReader(DataSourceReader):
@@ -102,6 +118,21 @@ class KafkaLogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_slices(self._read, partition)
+
+
+class TypedReader(KafkaLogReader):
+    """The same with option ``typed``."""
+
+    def __init__(self, options: Options, read: TableRead) -> None:
+        from pipelines.data_source.typed import plan_typed, records_read
+
+        super().__init__(options, records_read(read))
+        self._plan = plan_typed(options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from pipelines.data_source.typed import typed_rows
+
+        yield from typed_rows(self._plan, super().read(partition))
 
 
 def read_slices(read: TableRead, partition: InputPartition) -> Iterator[pa.RecordBatch]:

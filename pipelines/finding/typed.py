@@ -6,20 +6,16 @@ folders. What a topic's payloads without a schema are says a sample of its first
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, suppress
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import fs
 
-from udfs.decoded import Range
-from udfs.segment_decoder import SegmentDecoder
-from udfs.source.byte_source import SourceError, open_source
-from udfs.source.store import open_store
 from udfs.values.payloads import KEY, VALUE, PayloadReader, plain_of
-from udfs.values.registry import SCHEMAS_TOPIC, Registry
+from udfs.values.registry import SCHEMAS_TOPIC
+from udfs.values.typed_columns import pairs_of
+from udfs.values.typed_records import records_of, registry_of, schemas_beside
 
 # Added to the fields of a match
 TYPED_FIELDS = (
@@ -27,7 +23,6 @@ TYPED_FIELDS = (
     *("key_error", "value_error"),
 )
 _SAMPLE = 200
-_COLUMNS = ["offset", KEY, VALUE, "headers", "is_control"]
 
 
 class TypedValues:
@@ -39,7 +34,9 @@ class TypedValues:
         for topic, uri in zip(*(ordered.column(n).to_pylist() for n in ("topic", "segment")), strict=True):
             self._by_topic.setdefault(topic, []).append(uri)
         folders = set(ordered.column("partition_dir").to_pylist())
-        self._reader = PayloadReader(_registry(self._by_topic.get(SCHEMAS_TOPIC) or _beside(folders)))
+        self._reader = PayloadReader(
+            registry_of(self._by_topic.get(SCHEMAS_TOPIC) or schemas_beside(folders))
+        )
         self._plain: dict[tuple[str, str], str] = {}
 
     def fields(self, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,7 +47,7 @@ class TypedValues:
         found: dict[str, Any] = dict.fromkeys(TYPED_FIELDS)
         if row["control_type"] is not None:
             return found
-        headers = _pairs(row["headers"])
+        headers = pairs_of(row["headers"])
         for side in (KEY, VALUE):
             one = self._reader.read(
                 row["topic"], side, row[side], headers, self._plain_of(row["topic"], side)
@@ -62,42 +59,10 @@ class TypedValues:
 
     def _plain_of(self, topic: str, side: str) -> str:
         if (topic, side) not in self._plain:
-            sample = list(islice(_records(self._by_topic.get(topic, ())), _SAMPLE))
+            sample = list(islice(records_of(self._by_topic.get(topic, ())), _SAMPLE))
             for one in (KEY, VALUE):
-                decoded = (self._reader.read(topic, one, row[one], _pairs(row["headers"])) for row in sample)
+                decoded = (
+                    self._reader.read(topic, one, row[one], pairs_of(row["headers"])) for row in sample
+                )
                 self._plain[topic, one] = plain_of(decoded)
         return self._plain[topic, side]
-
-
-def _pairs(headers: Iterable[Mapping[str, Any]] | None) -> list[tuple[str, bytes | None]]:
-    return [(one["key"], one["value"]) for one in headers or ()]
-
-
-def _records(segments: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """The data records of segments, as far as they can be read: the search reports what can't."""
-    for uri in segments:
-        with suppress(SourceError), closing(open_source(uri)) as source:
-            for group in SegmentDecoder(source, Range(source.size()), columns=_COLUMNS, content_crc=False):
-                rows = [] if group.records is None else group.records.to_pylist()
-                yield from (row for row in rows if not row["is_control"])
-
-
-def _registry(segments: Iterable[str]) -> Registry:
-    by_folder: dict[str, list[str]] = {}
-    for uri in segments:
-        by_folder.setdefault(uri.rpartition("/")[0], []).append(uri)
-    copies = (_records(uris) for uris in by_folder.values())
-    return Registry.joined(
-        Registry.from_records((row["offset"], row[KEY], row[VALUE]) for row in copy) for copy in copies
-    )
-
-
-def _beside(folders: Iterable[str]) -> list[str]:
-    """The segments of ``_schemas-0`` beside partition folders."""
-    found: set[str] = set()
-    for parent in {folder.rpartition("/")[0] for folder in folders}:
-        system, path = open_store(parent)
-        selector = fs.FileSelector(f"{path}/{SCHEMAS_TOPIC}-0", allow_not_found=True)
-        names = (info.base_name for info in system.get_file_info(selector))
-        found.update(f"{parent}/{SCHEMAS_TOPIC}-0/{name}" for name in names if name.endswith(".log"))
-    return sorted(found)

@@ -69,6 +69,14 @@ CHECKS = (
         "How far the log has moved on since a transaction began that holds back the last stable offset",
     ),
     Check("suspect_batches", WARNING, 0, "sum", "batch", "Batches whose header contradicts their content"),
+    Check(
+        "value_errors",
+        WARNING,
+        0,
+        "sum",
+        "payload",
+        "Keys and values that their schemas do not decode, as far as decode-values has run",
+    ),
     Check("torn_tails", WARNING, 0, "sum", "bytes", "Bytes of an incomplete last batch"),
     Check(
         "offset_gaps",

@@ -22,7 +22,7 @@ from pipelines.sql.database import macros
 from pipelines.sql.tokens import view_text
 from pipelines.sql.types import duckdb_type
 from pipelines.views.declared import SESSION_VIEWS, needed_names
-from udfs.format.report_tables import QUALITY_METRICS
+from udfs.format.report_tables import QUALITY_METRICS, VALUE_ERRORS
 from udfs.format.schema import BATCHES, QUARANTINE, SEGMENTS, TRANSACTIONS, Table
 
 _COLUMNS = {
@@ -54,6 +54,7 @@ _COLUMNS = {
         ),
         *("records", "outcome", "outcome_uncertain", "holds_last_stable_offset"),
     ),
+    VALUE_ERRORS: ("topic", "partition", "offset", "segment", "side", "reason"),
 }
 _VIEWS = "batch_times transaction_ages sound_batches offset_gaps sequence_steps"
 _MEMORY = "1GB"
@@ -108,7 +109,10 @@ def _load(database: duckdb.DuckDBPyConnection, address: str) -> None:
     database.execute("SET TimeZone = 'UTC'")
     tables = published_tables(address)
     for table, columns in _COLUMNS.items():
-        rows = read_rows(tables[table.name], table.arrow_schema(), columns)
+        if table.name in tables:
+            rows = read_rows(tables[table.name], table.arrow_schema(), columns)
+        else:  # what decode-values writes
+            rows = table.arrow_schema().empty_table().select(columns)
         database.register(_rows_of(table), rows)
         # the views name every column of a table
         others = (c for c in table.columns if c.name not in columns)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from pipelines.lake.address import table_path
 from pipelines.lake.published import published_tables
-from pipelines.source.delta import read_rows, sql_literal
+from pipelines.source.delta import open_table, read_rows, sql_literal
 from udfs.format.report_tables import SCHEMAS
 from udfs.format.schema import RECORDS
 from udfs.source.store import deltalake_options
@@ -45,8 +45,7 @@ def registry_of_state(address: str, at: str | None = None) -> Registry:
     tables = published_tables(address, at)
     if SCHEMAS.name not in tables:
         return registry_of_lake(tables[RECORDS.name])
-    rows = read_rows(tables[SCHEMAS.name], SCHEMAS.arrow_schema(), SCHEMAS.arrow_schema().names)
-    return Registry([_schema(row) for row in rows.to_pylist()]).in_order()
+    return Registry([_schema(row) for row in _read(tables[SCHEMAS.name]).to_pylist()]).in_order()
 
 
 def _schema(row: dict[str, Any]) -> Schema:
@@ -68,7 +67,7 @@ def keep_schemas(lake: str, registry: Registry) -> None:
     path = table_path(lake, SCHEMAS.name)
     options = deltalake_options(path)
     if DeltaTable.is_deltatable(path, storage_options=options):
-        known = read_rows(path, SCHEMAS.arrow_schema(), rows.column_names)
+        known = _read(open_table(path))
         order = [
             ("subject", "ascending"),
             ("version", "ascending"),
@@ -78,7 +77,28 @@ def keep_schemas(lake: str, registry: Registry) -> None:
         if known.sort_by(order).equals(rows.sort_by(order)):
             return
     if rows.num_rows:
-        write_deltalake(path, rows, mode="overwrite", storage_options=options, description=SCHEMAS.comment)
+        write_deltalake(
+            path,
+            rows,
+            mode="overwrite",
+            schema_mode="overwrite",
+            storage_options=options,
+            description=SCHEMAS.comment,
+        )
+
+
+def _read(table: DeltaTable) -> pa.Table:
+    """The rows of ``schemas``; columns that an earlier release did not write are null."""
+    there = {field.name for field in table.schema().fields}
+    schema = SCHEMAS.arrow_schema()
+    found = read_rows(table, schema, [name for name in schema.names if name in there])
+    columns = [found[f.name] if f.name in there else pa.nulls(len(found), f.type) for f in schema]
+    return pa.table(columns, schema=schema)
+
+
+def _encryption(rule: Mapping[str, Any]) -> dict[str, Any]:
+    kek = (rule.get("params") or {}).get("encrypt.kek.name")
+    return {"type": rule["type"], "tags": sorted(rule.get("tags") or ()), "kek": kek}
 
 
 def _rows(registry: Registry) -> Iterable[dict[str, Any]]:
@@ -95,6 +115,9 @@ def _rows(registry: Registry) -> Iterable[dict[str, Any]]:
             else None,
             "metadata": json.dumps(one.metadata) if one.metadata is not None else None,
             "rule_set": json.dumps(one.rule_set) if one.rule_set is not None else None,
+            "encrypted": json.dumps(list(map(_encryption, one.encrypting_rules)))
+            if one.encrypting_rules
+            else None,
             "schema": one.text,
             "first_offset": one.first_offset if one.first_offset >= 0 else None,
             "last_offset": one.last_offset,

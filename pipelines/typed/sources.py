@@ -50,7 +50,8 @@ def _read_file(file: Path, root: Path) -> Iterator[Schema]:
         if isinstance(held, list) or (isinstance(held, dict) and {"id", "schema"} <= held.keys()):
             yield from _export(held if isinstance(held, list) else [held], str(file))
             return
-    if file.suffix not in _TYPES or (file.suffix == ".json" and not isinstance(held, dict | bool)):
+    is_json = file.suffix == ".json"
+    if file.suffix not in _TYPES or (is_json and (file == root or not isinstance(held, dict | bool))):
         raise _no_export(str(file), "no list, and no schema")
     named = re.fullmatch(r"(?:(.*)@)?(\d+)", file.stem)
     subject = file.stem if named is None else (named[1] or file.stem)

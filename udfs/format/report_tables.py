@@ -127,6 +127,12 @@ SCHEMAS = Table(
         ("references", "string", "JSON list of name, subject and version; null without any"),
         ("metadata", "string", "JSON; null without any"),
         ("rule_set", "string", "JSON; null without any"),
+        (
+            "encrypted",
+            "string",
+            "JSON list of the rules that encrypt: type (ENCRYPT: fields with one of the tags; "
+            "ENCRYPT_PAYLOAD: whole payloads), tags, kek; null without any",
+        ),
         ("schema", "string", "The schema's text as stored"),
         ("first_offset", "bigint", "Offset in _schemas from which on it held; null of an export"),
         ("last_offset", "bigint", "Offset in _schemas that ended it; null where it holds"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from udfs.values.protobuf import MessageReader
 from udfs.values.registry import (
     AVRO,
     DEFAULT_CONTEXT,
+    ENCRYPT_PAYLOAD,
     JSON_SCHEMA,
     PROTOBUF,
     UNKNOWN_ID,
@@ -29,7 +30,6 @@ from udfs.values.wire_formats import Framing, Headers, framing_of, message_index
 
 KEY, VALUE = "key", "value"
 FORMATS = {AVRO: "avro", PROTOBUF: "protobuf", JSON_SCHEMA: "jsonschema"}
-_ENCRYPTING = ("ENCRYPT", "ENCRYPT_PAYLOAD")
 # An id that Apicurio would give: its global ids count up from 1
 _MOST_GLOBAL_ID = 1 << 24
 
@@ -159,10 +159,7 @@ class PayloadReader:
         return self._compiled[place]
 
     def _compile(self, schema: Schema) -> Callable[[bytes, Framing], Any]:
-        if any(rule.get("type") in _ENCRYPTING for rule in _rules(schema)):
-            raise PayloadError(
-                "encrypted", f"a rule of {schema.subject} version {schema.version} encrypts it"
-            )
+        self.check_open(schema)
         references = self.references(schema)
         if schema.type == AVRO:
             type_ = avro_schema.parse(schema.text, [text for _, text in references])
@@ -175,11 +172,16 @@ class PayloadReader:
         raise PayloadError("unreadable_schema", f"a schema of type {schema.type}")
 
     def check_open(self, schema: Schema) -> None:
-        """Raises a PayloadError (encrypted) for a schema with a rule that encrypts its values."""
-        if any(rule.get("type") in _ENCRYPTING for rule in _rules(schema)):
-            raise PayloadError(
-                "encrypted", f"a rule of {schema.subject} version {schema.version} encrypts it"
-            )
+        """Raises a PayloadError (encrypted) for a schema with a rule that encrypts whole payloads.
+
+        A rule ENCRYPT encrypts single fields, which stay texts or bytes: the value decodes with them.
+        """
+        for rule in schema.encrypting_rules:
+            if rule.get("type") == ENCRYPT_PAYLOAD:
+                kek = (rule.get("params") or {}).get("encrypt.kek.name")
+                named = f" with KEK {kek}" if kek else ""
+                place = f"{schema.subject} version {schema.version}"
+                raise PayloadError("encrypted", f"a rule of {place} encrypts payloads{named}")
 
     def index_of(self, side: str, payload: bytes, headers: Headers = ()) -> tuple[int, ...]:
         """The message indexes of a payload of Protobuf that was read."""
@@ -232,11 +234,6 @@ def _distinct(schemas: list[Schema]) -> list[Schema]:
     """Of several schemas with one text the first."""
     found = {(one.type, one.text, one.references): one for one in reversed(schemas)}
     return [one for one in schemas if found[one.type, one.text, one.references] is one]
-
-
-def _rules(schema: Schema) -> Iterator[dict[str, Any]]:
-    for kind in ("domainRules", "encodingRules"):
-        yield from (schema.rule_set or {}).get(kind) or ()
 
 
 def _raising(error: PayloadError) -> Callable[[bytes, Framing], Any]:

@@ -29,6 +29,7 @@ from typing import Any
 SCHEMAS_TOPIC = "_schemas"
 AVRO, PROTOBUF, JSON_SCHEMA = "AVRO", "PROTOBUF", "JSON"
 DEFAULT_CONTEXT = "."
+ENCRYPT, ENCRYPT_PAYLOAD = "ENCRYPT", "ENCRYPT_PAYLOAD"
 UNKNOWN_ID = -1  # of a schema from a file that names no id: it may be that of each unknown id
 # How a schema ended; "" for one that holds
 SOFT, HARD, CLEARED, REPLACED = "soft", "hard", "cleared", "replaced"
@@ -73,6 +74,13 @@ class Schema:
     def name(self) -> str:
         """The subject without its context."""
         return self.subject[len(self.context) + 2 :] if self.subject.startswith(":.") else self.subject
+
+    @property
+    def encrypting_rules(self) -> list[Mapping[str, Any]]:
+        """The rules that encrypt fields (ENCRYPT) or payloads (ENCRYPT_PAYLOAD) and are not disabled."""
+        sets = ((self.rule_set or {}).get(kind) or () for kind in ("domainRules", "encodingRules"))
+        rules = [rule for rules in sets for rule in rules if isinstance(rule, Mapping)]
+        return [r for r in rules if r.get("type") in (ENCRYPT, ENCRYPT_PAYLOAD) and not r.get("disabled")]
 
     @property
     def is_gone(self) -> bool:

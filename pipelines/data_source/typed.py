@@ -1,0 +1,78 @@
+"""Option ``typed``: what planning learns of one topic, so that all tasks give the same columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.command.errors import UserError
+from pipelines.data_source.slices import list_asked
+from udfs.decoded import Range
+from udfs.format.schema import RECORDS
+from udfs.segment_decoder import SegmentDecoder
+from udfs.source.byte_source import open_source
+from udfs.values.registry import Registry
+from udfs.values.typed_files import types_of, types_text
+from udfs.values.typed_records import NEEDED, TypedRecords, registry_of, schemas_beside
+
+if TYPE_CHECKING:
+    from pipelines.data_source.options import Options
+    from udfs.spark.protocol import TableRead
+
+_OF_RECORDS = (
+    *("topic", "partition", "offset", "timestamp", "headers", "segment", "key", "value"),
+    "is_control",
+)
+
+
+@dataclass(frozen=True)
+class TypedPlan:
+    """What tasks need. types, plain: of ``TypedRecords``, types as text. schema: of the rows."""
+
+    registry: Registry
+    topic: str
+    types: str
+    plain: str
+    schema: pa.Schema
+
+
+def plan_typed(options: Options) -> TypedPlan:
+    """Decodes the topic once, to know its columns. Raises a UserError for several topics."""
+    segments = list_asked(options)
+    topics = sorted({one.topic for one in segments})
+    if len(topics) > 1:
+        raise UserError(f"typed is for one topic, and these are {len(topics)}: add option topics")
+    registry = registry_of(schemas_beside({one.segment.rpartition("/")[0] for one in segments}))
+    found = TypedRecords(registry, topics[0])
+    for one in segments:
+        with closing(open_source(one.segment)) as source:
+            for group in SegmentDecoder(source, Range(source.size()), columns=NEEDED, content_crc=False):
+                if group.records is not None:
+                    found.learn(group.records.filter(pc.invert(group.records.column("is_control"))))
+    plan = TypedPlan(registry, topics[0], types_text(found.types), found.plain, pa.schema([]))
+    return replace(plan, schema=next(typed_rows(plan, iter([_no_rows()]))).schema)
+
+
+def _no_rows() -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], _records_schema())
+
+
+def _records_schema() -> pa.Schema:
+    return pa.schema([RECORDS.arrow_schema().field(name) for name in _OF_RECORDS])
+
+
+def records_read(read: TableRead) -> TableRead:
+    """The read of the columns of ``records`` that typed rows are made of."""
+    return replace(read, names=_OF_RECORDS, schema=_records_schema())
+
+
+def typed_rows(plan: TypedPlan, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Typed rows of rows of ``records_read``; runs in a task."""
+    found = TypedRecords(plan.registry, plan.topic, types_of(plan.types), plan.plain)
+    for batch in rows:
+        yield found.convert(batch).drop_columns(["is_control"])

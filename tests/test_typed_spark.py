@@ -1,0 +1,66 @@
+"""Typed values in Spark: the same tables as in processes, the functions, and the data source."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+
+from pipelines.command.settings import Settings
+from pipelines.data_source.source import KafkaLogSource
+from pipelines.decode_batches import run
+from pipelines.views.register import register
+from tests.support import typed_corpus as corpus
+from tests.test_payloads import same
+from tests.test_typed_tables import folders
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def test_tables_and_functions_in_spark_give_what_was_sent(spark: SparkSession, tmp_path: Path) -> None:
+    for topic in ("_schemas", "avro-evolution", "err-pb"):
+        for folder in folders(topic):
+            shutil.copytree(folder, tmp_path / "logs" / folder.name)
+    lake = str(tmp_path / "lake")
+    summary = run(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake, typed=True))
+    sent = {(line["partition"], line["offset"]): line for line in corpus.oracle("avro-evolution")}
+    wrong = sum("error" in line for line in corpus.oracle("err-pb"))
+    assert summary.typed is not None
+    assert {one["topic"]: (one["rows"], one["errors"]) for one in summary.typed} == {
+        "avro-evolution": (len(sent), 0),
+        "err-pb": (len(corpus.oracle("err-pb")), wrong),
+    }
+    for row in DeltaTable(f"{lake}/typed/avro-evolution").to_pyarrow_table().to_pylist():
+        assert row["value"]["rank"] == sent[row["partition"], row["offset"]]["value"].get("rank")
+    statement = """SELECT r.partition, r.offset, kafka_value(r.value, r.topic) AS a, t.value.rank AS rank,
+        avro_to_json(r.value, t.value_schema_id) AS b, schema_of(t.value_schema_id) AS schema
+        FROM records r JOIN `typed.avro-evolution` t ON r.partition = t.partition AND r.offset = t.offset
+        WHERE r.topic = 'avro-evolution'"""
+    register(spark, lake, statement)
+    rows = spark.sql(statement).collect()
+    assert len(rows) == len(sent)
+    for row in rows:
+        line = sent[row["partition"], row["offset"]]
+        assert same(json.loads(row["a"]), line["value"])
+        assert same(json.loads(row["b"]), line["value"])
+        assert row["rank"] == line["value"].get("rank")
+        assert json.loads(row["schema"])["type"] == "record"
+
+
+def test_the_data_source_reads_one_topic_typed(spark: SparkSession) -> None:
+    spark.dataSource.register(KafkaLogSource)
+    read = spark.read.format("kafka_log").option("typed", "true").option("topics", "err-avro")
+    sent = {(line["partition"], line["offset"]): line for line in corpus.oracle("err-avro")}
+    rows = read.load(str(corpus.DATA)).select("partition", "offset", "value", "value_error").collect()
+    assert {(row["partition"], row["offset"]) for row in rows} == sent.keys()
+    for row in rows:
+        line = sent[row["partition"], row["offset"]]
+        assert row["value_error"] == line.get("error")
+        assert (row["value"] is None) == ("error" in line)

@@ -1,0 +1,118 @@
+"""Rows of ``records`` of one topic with typed keys and values, for those who read segments without a lake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, suppress
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import fs
+
+from udfs.decoded import Range
+from udfs.segment_decoder import SegmentDecoder
+from udfs.source.byte_source import SourceError, open_source
+from udfs.source.store import open_store
+from udfs.values.payloads import KEY, VALUE, PayloadReader, plain_of
+from udfs.values.registry import SCHEMAS_TOPIC, Registry
+from udfs.values.typed_columns import SideDecoder, TypedSide, column_type, pairs_of
+from udfs.values.typed_files import SIDES, Types
+
+NEEDED = ("key", "value", "headers", "is_control")
+# Columns behind those of ``records``
+ADDED = ("is_tombstone", "key_schema_id", "value_schema_id", "key_error", "value_error")
+_COLUMNS = ["offset", KEY, VALUE, "headers", "is_control"]
+_SAMPLE = 500
+
+
+def records_of(segments: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """The data records of segments, as far as they can be read."""
+    for uri in segments:
+        with suppress(SourceError), closing(open_source(uri)) as source:
+            for group in SegmentDecoder(source, Range(source.size()), columns=_COLUMNS, content_crc=False):
+                rows = [] if group.records is None else group.records.to_pylist()
+                yield from (row for row in rows if not row["is_control"])
+
+
+def registry_of(segments: Iterable[str]) -> Registry:
+    """The registry that segments of ``_schemas`` hold; each folder is a copy."""
+    by_folder: dict[str, list[str]] = {}
+    for uri in segments:
+        by_folder.setdefault(uri.rpartition("/")[0], []).append(uri)
+    copies = (records_of(uris) for uris in by_folder.values())
+    return Registry.joined(
+        Registry.from_records((row["offset"], row[KEY], row[VALUE]) for row in copy) for copy in copies
+    )
+
+
+def schemas_beside(folders: Iterable[str]) -> list[str]:
+    """The segments of ``_schemas-0`` beside partition folders."""
+    found: set[str] = set()
+    for parent in {folder.rpartition("/")[0] for folder in folders}:
+        system, path = open_store(parent)
+        selector = fs.FileSelector(f"{path}/{SCHEMAS_TOPIC}-0", allow_not_found=True)
+        names = (info.base_name for info in system.get_file_info(selector))
+        found.update(f"{parent}/{SCHEMAS_TOPIC}-0/{name}" for name in names if name.endswith(".log"))
+    return sorted(found)
+
+
+class TypedRecords:
+    """Keys and values of one topic as typed columns.
+
+    ``learn`` what there is, all of it, then ``convert`` it: so all rows have the same columns.
+    """
+
+    def __init__(
+        self, registry: Registry, topic: str, types: Mapping[str, Types] | None = None, plain: str = ""
+    ) -> None:
+        """types, plain: what another one learned."""
+        self._reader, self._topic, self.plain = PayloadReader(registry), topic, plain
+        self._decoders: dict[str, SideDecoder] = {}
+        self._known: dict[str, Types] = {side: (types or {}).get(side, {}) for side in SIDES}
+
+    @property
+    def types(self) -> dict[str, Types]:
+        return {side: one.types for side, one in self._decoders.items()} or self._known
+
+    def learn(self, rows: pa.RecordBatch) -> dict[str, TypedSide]:
+        """What rows of ``records`` hold. The first rows say what payloads without a schema are."""
+        if not self._decoders:
+            plain = self.plain.split(",") if self.plain else [self._look(rows, side) for side in SIDES]
+            self.plain = ",".join(plain)
+            for side, of_side in zip(SIDES, plain, strict=True):
+                types = self._known[side]
+                self._decoders[side] = SideDecoder(self._reader, self._topic, side, of_side, types)
+        headers = rows.column("headers")
+        return {side: one.decode(rows.column(side), headers) for side, one in self._decoders.items()}
+
+    def convert(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The data records of rows: their columns, key and value typed, and ADDED behind them.
+
+        Raises a ValueError for a type that ``learn`` has not seen.
+        """
+        rows = rows.filter(pc.invert(rows.column("is_control")))
+        before = {side: dict(types) for side, types in self.types.items()} if self._decoders else self._known
+        found = self.learn(rows)
+        if any(before[side] != self.types[side] for side in SIDES if before[side]):
+            raise ValueError(f"a payload of {self._topic} has a type that no earlier one has")
+        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+        columns["is_tombstone"] = rows.column(VALUE).is_null()
+        for side in SIDES:
+            columns[side] = found[side].column(self.types[side])
+            columns[f"{side}_schema_id"] = found[side].ids()
+            reasons: list[str | None] = [None] * rows.num_rows
+            for row, wrong in found[side].wrong:
+                reasons[row] = wrong.reason
+            columns[f"{side}_error"] = pa.array(reasons, pa.string())
+        return pa.RecordBatch.from_pydict(columns)
+
+    def side_types(self) -> dict[str, pa.DataType]:
+        """The Arrow types of key and value."""
+        return {side: column_type(self.types[side]) for side in SIDES}
+
+    def _look(self, rows: pa.RecordBatch, side: str) -> str:
+        sample = rows.slice(0, _SAMPLE).select([side, "headers"]).to_pylist()
+        return plain_of(
+            self._reader.read(self._topic, side, row[side], pairs_of(row["headers"])) for row in sample
+        )
