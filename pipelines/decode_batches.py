@@ -24,6 +24,7 @@ from pipelines.command.options import run_command
 from pipelines.command.settings import CATALOG, Settings, make_settings
 from pipelines.execute import job
 from pipelines.execute.decode import Decoded, Decoder
+from pipelines.execute.metrics import Metrics
 from pipelines.execute.slice_rows import Reader, choose_mode
 from pipelines.execute.summary import Summary, TopicTotals, print_round, print_summary
 from pipelines.execute.watch import Batching, check_settings, watch
@@ -129,14 +130,16 @@ def decode_segments(spark: SparkSession, source: str | Sequence[str], **settings
 
 def _job(on_demand: SparkOnDemand, settings: Settings) -> None:
     check_settings(settings)
-    batching, is_first = Batching(settings), True
+    batching, is_first, metrics = Batching(settings), True, Metrics(settings.metrics)
 
     def once() -> None:
         nonlocal is_first
-        summary = decode_into(on_demand, settings, batching.is_due)
-        batching.done()
-        if settings.typed:
-            _decode_values(on_demand, settings, summary)
+        with metrics.counting_failures():
+            summary = decode_into(on_demand, settings, batching.is_due)
+            batching.done()
+            if settings.typed:
+                _decode_values(on_demand, settings, summary)
+        metrics.done(summary, batching.lag)
         if settings.watch and not settings.json and not is_first:
             print_round(summary)
         elif summary.segments or is_first:

@@ -24,6 +24,7 @@ from pipelines.command.settings import Settings
 from pipelines.execute import job
 from pipelines.execute.decode import Decoded
 from pipelines.execute.land import Lander
+from pipelines.execute.metrics import Metrics
 from pipelines.execute.summary import Summary, TopicTotals, print_summary
 from pipelines.lake.commit import LakeWriter
 from pipelines.lake.published import INGEST_APP
@@ -37,10 +38,7 @@ def run(spark: SparkSession, settings: Settings) -> Summary:
 
 
 def _run(on_demand: SparkOnDemand, settings: Settings) -> Summary:
-    work = job.Work(INGEST_APP, _known, Lander, _count)
-    summary = job.run(on_demand, settings, work)
-    summary.chunks = summary.chunks or 0
-    return summary
+    return job.run(on_demand, settings, job.Work(INGEST_APP, _known, Lander, _count, chunks=0))
 
 
 def _count(summary: Summary, landed: Decoded, lake: LakeWriter) -> None:
@@ -62,7 +60,11 @@ def _known(lake: LakeWriter) -> pa.Table:
 
 
 def _job(on_demand: SparkOnDemand, settings: Settings) -> None:
-    print_summary(_run(on_demand, settings), settings.json)
+    metrics = Metrics(settings.metrics)
+    with metrics.counting_failures():
+        summary = _run(on_demand, settings)
+    metrics.done(summary)
+    print_summary(summary, settings.json)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

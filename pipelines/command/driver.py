@@ -29,6 +29,8 @@ from udfs.source.store import s3_variables, use_settings_of
 
 log = logging.getLogger(__name__)
 
+# What setJobGroup sets of a thread
+_JOB_PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 _ENOUGH_ROWS = 1 << 16  # that no partition of a range is empty
 
 # Sessions of Spark Connect whose workers have our code -> cores that they run on
@@ -80,6 +82,10 @@ class Driver(ABC):
     @abstractmethod
     def finished_share(self) -> AbstractContextManager[Callable[[], float]]:
         """Gives a function for the share of finished tasks of the stage that runs in the block, 0 to 1."""
+
+    @abstractmethod
+    def described(self, group: str, description: str) -> AbstractContextManager[object]:
+        """Around jobs of Spark: its pages show them under this group and description."""
 
     @abstractmethod
     def conf_errors(self) -> AbstractContextManager[object]:
@@ -135,6 +141,16 @@ class Classic(Driver):
             return _share((i.numCompletedTasks, i.numTasks) for i in infos if i is not None)
 
         yield share
+
+    @contextmanager
+    def described(self, group: str, description: str) -> Iterator[None]:
+        before = {name: self._context.getLocalProperty(name) for name in _JOB_PROPERTIES}
+        self._context.setJobGroup(group, description)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                self._context.setLocalProperty(name, value)
 
     def conf_errors(self) -> AbstractContextManager[object]:
         return nullcontext()
@@ -197,6 +213,18 @@ class Connect(Driver):
             yield lambda: finished
         finally:
             self.spark.removeProgressHandler(handle)  # type: ignore[arg-type]
+
+    @contextmanager
+    def described(self, group: str, description: str) -> Iterator[None]:
+        """By tags, of which Spark Connect makes the group; a tag has no comma."""
+        tags = [text.replace(",", ";") for text in (group, description)]
+        for tag in tags:
+            self.spark.addTag(tag)
+        try:
+            yield
+        finally:
+            for tag in tags:
+                self.spark.removeTag(tag)
 
     def conf_errors(self) -> AbstractContextManager[object]:
         return suppress(PySparkException)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
 
@@ -53,6 +53,11 @@ class SparkOnDemand:
         if self.has_executors and driver_of(self.spark).has_jvm:
             check_executors(self.spark)
         return self.spark
+
+    def described(self, group: str, description: str) -> AbstractContextManager[object]:
+        """Around a phase: Spark's pages show its jobs by these words, where a session is there."""
+        started = self._given if self._given is not None else vars(self).get("spark")
+        return nullcontext() if started is None else driver_of(started).described(group, description)
 
     @property
     def is_plain(self) -> bool:

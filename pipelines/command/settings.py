@@ -233,7 +233,19 @@ class Typing(_Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(Typing, Watching, Writing, Decoding, Reading, LakeSettings):
+class Monitoring(_Checked):
+    """What other systems see of the runs."""
+
+    metrics: str | None = _setting(
+        None, text, "write counters and the lag of --watch to this file after each run (OpenMetrics)", "FILE"
+    )
+    lineage: str | None = _setting(
+        None, text, "send OpenLineage events of each run to this server, or append them to a file", "URL"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Typing, Monitoring, Watching, Writing, Decoding, Reading, LakeSettings):
     """The settings of decoding; ``ingest`` and ``scan`` take some of them. None: not given, or no limit."""
 
     def __post_init__(self) -> None:
@@ -317,6 +329,7 @@ GROUPS = {
         Typing,
         Writing,
         Watching,
+        Monitoring,
         CostSettings,
         Running,
     )

@@ -14,7 +14,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ from pipelines.command.terminal import first_names
 from pipelines.execute import file_checks
 from pipelines.execute.decode import ARROW, Decoded, Runner
 from pipelines.execute.indexes import write_indexes
+from pipelines.execute.lineage import Lineage
 from pipelines.execute.missing_offsets import find_missing
 from pipelines.execute.progress import Progress
 from pipelines.execute.slice_rows import BINARY, DIRECT, Reader, choose_mode
@@ -74,6 +75,7 @@ class Work:
     landed: lists landed bytes and gives the check of their fingerprints; None if files are decoded.
     finds_missing: whether the offsets that no segment has are looked for.
     is_due: whether what is planned is done now; else the lake stays as it is, and a later job plans it again.
+    chunks: of the summary before anything is landed; None if the job decodes.
     """
 
     app_id: str
@@ -83,14 +85,16 @@ class Work:
     landed: Callable[[LakeWriter], tuple[Listing, CheckFiles]] | None = None
     finds_missing: bool = False
     is_due: Callable[[Plan], bool] = lambda plan: True
+    chunks: int | None = None
 
 
 def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
     """Executes a job on the new and changed segments of its sources. Raises a JobError if it fails."""
     began = time.monotonic()
     began_us = time.time_ns() // 1000
-    address = _address(on_demand, settings)
-    progress = Progress()
+    address, lineage = _address(on_demand, settings), Lineage(settings.lineage)
+    run_id = uuid.uuid4().hex
+    progress = Progress(functools.partial(on_demand.described, f"kafka-log-lake run {run_id}"))
     listing = None
     if work.landed is None and not _is_there(on_demand, settings, address):
         # Before the lake is created: wrong sources must leave no empty lake
@@ -103,14 +107,16 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
             listing, check = work.landed(lake)
         elif listing is None:
             listing = _list(on_demand, settings, progress)  # under the lock: another job may just have ended
-        summary = Summary(run_id=uuid.uuid4().hex, lake=lake.address)
+        summary = Summary(run_id=run_id, lake=lake.address, chunks=work.chunks)
         options = stage_options(settings, lake.address, summary.run_id, began_us)
         with progress.phase("planning"):
             plan = make_plan(listing, work.known(lake), _rules(on_demand, settings, listing, check))
         if not (plan.found or plan.left_out.num_rows or listing.unreadable):
             raise _nothing_found(settings, listing)
         if work.is_due(plan):
-            _run_all(on_demand, settings, work, lake, listing, plan, options, summary, progress)
+            events = lineage.run(settings.source, summary) if plan.has_changes else nullcontext()
+            with events:
+                _run_all(on_demand, settings, work, lake, listing, plan, options, summary, progress)
         summary.seconds, summary.phases = time.monotonic() - began, dict(progress.seconds)
         if summary.segments or (summary.unread and summary.unread != _unread_before(lake)):
             lake.add_rows(RUNS, summary.to_row(began_us))

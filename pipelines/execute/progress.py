@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import pyarrow as pa
 
@@ -17,7 +17,11 @@ from pipelines.plan.slices import Segment
 class Progress:
     """planned: segments of the whole job, over all its bounded runs. seconds: phase -> how long it took."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, described: Callable[[str], AbstractContextManager[object]] = lambda name: nullcontext()
+    ) -> None:
+        """described: entered around each phase, with its name."""
+        self._described = described
         self.planned = 0
         self.seconds: dict[str, float] = defaultdict(float)
         self._done: set[str] = set()
@@ -27,7 +31,7 @@ class Progress:
         """Shows a phase while the block runs, and adds its time. detail: see ``status.phase``."""
         began = time.monotonic()
         try:
-            with status.phase(name, detail):
+            with status.phase(name, detail), self._described(name):
                 yield
         finally:
             self.seconds[name] += time.monotonic() - began

@@ -64,6 +64,13 @@ class Batching:
         self._left = plan.planned, new_bytes
         return False
 
+    @property
+    def lag(self) -> tuple[int, int, float]:
+        """Segments and new bytes that the last run left, and the seconds since the oldest were found."""
+        if self._left is None or self._since is None:
+            return 0, 0, 0.0
+        return *self._left, self._clock() - self._since
+
     def done(self) -> None:
         """Notes that a run ended without an error: what it did not leave is decoded."""
         if self._left is None:

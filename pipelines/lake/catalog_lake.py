@@ -14,6 +14,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -263,11 +264,14 @@ class CatalogLake(LakeWriter):
         self._is_recovering = False
 
     def restore(self, table: Table, version: int, intent: Intent) -> None:
-        said = mark(intent.run_id, intent.app_id, intent.version, undone=True)[USER_METADATA]
+        said = self._mark(intent, undone=True)
         with configured(self._spark, {_SAID: said}):
             self._spark.sql(f"RESTORE TABLE {self.path(table.name)} TO VERSION AS OF {int(version)}")
 
     # A run
+
+    def _mark(self, intent: Intent, **more: Any) -> str:
+        return mark(intent.run_id, intent.app_id, intent.version, source=intent.source, **more)[USER_METADATA]
 
     def commit_frames(self, intent: Intent, frames: Mapping[Table, DataFrame]) -> Outcome:
         self._frames = frames
@@ -292,7 +296,7 @@ class CatalogLake(LakeWriter):
         """Rows take the place of those where a condition holds, in one commit."""
         if rows is None:
             rows = self._spark.createDataFrame(table.arrow_schema().empty_table())
-        said = mark(intent.run_id, intent.app_id, intent.version)[USER_METADATA]
+        said = self._mark(intent)
         writer = rows.writeTo(self.path(table.name)).option(USER_METADATA, said)
         writer.overwrite(F.expr(spark_condition(where)))
 
@@ -300,7 +304,7 @@ class CatalogLake(LakeWriter):
         changes = ledger.changes(intent.put, intent.drop)
         self._spark.createDataFrame(changes).createOrReplaceTempView(_CHANGES)
         names = [sql_name(column.name) for column in SEGMENTS.columns]
-        said = mark(intent.run_id, intent.app_id, intent.version)[USER_METADATA]
+        said = self._mark(intent)
         with configured(self._spark, {_SAID: said}):
             self._spark.sql(
                 f"MERGE INTO {self.path(SEGMENTS.name)} old USING {_CHANGES} new "

@@ -42,7 +42,7 @@ from pyspark.sql import functions as F
 from pipelines.command.errors import JobError, one_line
 from pipelines.command.session import configured
 from pipelines.command.settings import Settings
-from pipelines.lake import transactions
+from pipelines.lake import dead_runs, transactions
 from pipelines.lake.committed import DECODED
 from pipelines.lake.intents import FOLDER, Intent, Place
 from pipelines.lake.published import INGEST_APP, Commit, mark
@@ -54,6 +54,7 @@ from pipelines.source.delta import read_rows, sql_in, sql_literal
 from pipelines.source.hadoop import open_to_spark
 from pipelines.source.uris import escape
 from udfs.format import schema
+from udfs.format.report_tables import RUNS
 from udfs.format.schema import Table
 from udfs.spark.protocol import BATCH_ROW, DAMAGE_ROW, STAGED_DDL
 
@@ -151,6 +152,12 @@ class LakeWriter(ReplacingTables):
         return LakeWriter(self._on_demand, self.address, self.intents, app_id)
 
     def _recover(self, intent: Intent) -> None:
+        self._finish_or_take_back(intent)
+        row = dead_runs.row_of(self, intent)
+        if row is not None:
+            self.add_rows(RUNS, row)
+
+    def _finish_or_take_back(self, intent: Intent) -> None:
         why = "it is being taken back" if intent.taken_back else self._obstacle(intent)
         if not why:
             try:
@@ -210,7 +217,7 @@ class LakeWriter(ReplacingTables):
         return True
 
     def restore(self, table: Table, version: int, intent: Intent) -> None:
-        said = mark(intent.run_id, intent.app_id, intent.version, undone=True)
+        said = mark(intent.run_id, intent.app_id, intent.version, source=intent.source, undone=True)
         self._open(table.name).restore(version, commit_properties=CommitProperties(custom_metadata=said))
 
     def _leave(self, intent: Intent) -> None:
@@ -241,7 +248,7 @@ class LakeWriter(ReplacingTables):
 
     def commit(self, intent: Intent) -> Outcome:
         """Writes the intent and carries it out."""
-        intent = self.fenced(intent)
+        intent = replace(self.fenced(intent), source=list(self._settings.source))
         self.intents.write(intent)
         return self.finish(intent)
 
@@ -285,7 +292,9 @@ class LakeWriter(ReplacingTables):
 
     def replace_ledger(self, intent: Intent) -> None:
         """The commit of a run to the ledger, which names the versions of the other tables."""
-        properties = self.properties(intent, self.named_versions())
+        decoded = sum(not row.is_left_out for row in intent.put)
+        metrics = {"segments": decoded, "bytes": intent.new_bytes, "dropped": len(intent.drop)}
+        properties = self.properties(intent, tables=self.named_versions(), metrics=metrics)
         rows = ledger.to_arrow(intent.put)
         changes, names = ledger.changes(intent.put, intent.drop), schema.SEGMENTS.arrow_schema().names
         values = {f'"{name}"': f'new."{name}"' for name in names}

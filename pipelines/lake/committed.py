@@ -14,8 +14,9 @@ On a local lake the operating system keeps a second job out. On another the lock
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
@@ -186,10 +187,10 @@ class CommittedTables:
             assert self._lease is not None
             self._lease.check()  # or another job has made it, which found the intent
 
-    def properties(self, intent: Intent, tables: Mapping[str, int] | None = None) -> CommitProperties:
-        """Properties of a run's commits, by which it is known. tables: see ``mark``."""
+    def properties(self, intent: Intent, **more: Any) -> CommitProperties:
+        """Properties of a run's commits, by which it is known. more: see ``mark``."""
         return CommitProperties(
-            custom_metadata=mark(intent.run_id, intent.app_id, intent.version, tables),
+            custom_metadata=mark(intent.run_id, intent.app_id, intent.version, source=intent.source, **more),
             app_transactions=[Transaction(intent.app_id, intent.version)],
             max_commit_retries=0,
         )

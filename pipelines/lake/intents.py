@@ -53,6 +53,7 @@ class Intent:
     them as files before the intent is written; one in a catalog does not.
     after: version of the log of the table that publishes the run, when the run was planned; -1: not known.
     taken_back: whether what was committed of it is being undone.
+    source: what ``--source`` of the run names.
     """
 
     app_id: str
@@ -70,6 +71,7 @@ class Intent:
     rows_by_spark: bool = False
     after: int = -1
     taken_back: bool = False
+    source: list[str] = field(default_factory=list)
 
     @property
     def partitions(self) -> set[Partition]:
@@ -84,6 +86,11 @@ class Intent:
             *(Place(r.topic, r.partition, r.segment, self.goes_on.get(r.segment, 0)) for r in self.put),
             *(Place(r.topic, r.partition, r.segment) for r in self.drop),
         ]
+
+    @property
+    def new_bytes(self) -> int:
+        """Bytes of segments that are decoded, without those that earlier runs decoded."""
+        return sum(max(0, row.decoded_bytes - self.goes_on.get(row.segment, 0)) for row in self.put)
 
     def to_json(self) -> bytes:
         return json.dumps(self, default=vars).encode()

@@ -36,18 +36,16 @@ USER_METADATA = "userMetadata"
 _ALWAYS = float("inf")
 
 
-def mark(
-    run_id: str, app_id: str, number: int, tables: Mapping[str, int] | None = None, undone: bool = False
-) -> dict[str, str]:
+def mark(run_id: str, app_id: str, number: int, **more: Any) -> dict[str, str]:
     """What a run's commit says of the run; number: of the run, they rise for each app.
 
-    tables: of the ledger's commit, the versions of the other tables that belong to it. undone: whether the
-    commit takes the run's rows back.
+    more: what is not empty of source (as the job names it), tables (of the ledger's commit, the versions of
+    the other tables that belong to it), metrics (rows, files and bytes that the commit adds, files that it
+    removes; of the ledger's commit, segments and bytes of them), undone (the commit takes the run's rows
+    back).
     """
-    said: dict[str, Any] = {"run_id": run_id, "app": app_id, "run": number}
-    said |= {"tables": tables} if tables else {}
-    said |= {"undone": True} if undone else {}
-    return {USER_METADATA: json.dumps(said)}
+    said = {"run_id": run_id, "app": app_id, "run": number}
+    return {USER_METADATA: json.dumps(said | {name: value for name, value in more.items() if value})}
 
 
 @dataclass(frozen=True)

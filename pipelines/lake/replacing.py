@@ -53,14 +53,15 @@ class ReplacingTables(CommittedTables):
         def commit(delta: DeltaTable) -> bool:
             removed, rewritten = self._without(delta, table, places)
             actions: list[AddAction | RemoveAction] = [*map(_remove_action, removed)]
-            actions += map(_add_action, [*files, *rewritten])
+            added = [*files, *rewritten]
+            actions += map(_add_action, added)
             if actions:
                 delta.create_write_transaction(
                     actions,
                     mode="append",
                     schema=delta.schema(),
                     partition_by=list(table.partitioned_by),
-                    commit_properties=self.properties(intent),
+                    commit_properties=self.properties(intent, metrics=_metrics(added, removed)),
                 )
             return bool(actions)
 
@@ -125,6 +126,16 @@ class ReplacingTables(CommittedTables):
             made.append(write_rows(folders, table, texts, rest.schema, rest.to_batches(), self._codec))
         folders.flush()
         return made
+
+
+def _metrics(added: Sequence[DataFile], removed: Sequence[OldFile]) -> dict[str, int]:
+    """What a commit adds and removes. deltalake writes no ``operationMetrics`` of such a commit."""
+    return {
+        "rows_added": sum(file.stats["numRecords"] for file in added),
+        "files_added": len(added),
+        "bytes_added": sum(file.size for file in added),
+        "files_removed": len(removed),
+    }
 
 
 def _add_action(file: DataFile) -> AddAction:

@@ -78,7 +78,11 @@ RUNS = Table(
         ("run_id", "string", "Run; segments.run_id names the last one that wrote a segment's rows"),
         ("job", "string", "decode or ingest"),
         ("began_at", "timestamp", "When the run began", BOUNDS),
-        ("seconds", "double", "How long it took, without the start of the process"),
+        (
+            "seconds",
+            "double",
+            "How long it took, without the start of the process; null where a later job finished the run",
+        ),
         ("phases", "map<string,double>", "Phase to seconds: where the time went"),
         ("segments", "bigint", "Segments that it decoded or landed"),
         ("unchanged", "bigint", "Known segments with nothing new"),
