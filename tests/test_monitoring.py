@@ -13,6 +13,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from pipelines import decode_batches, ingest_raw
 from pipelines.command.settings import Settings
 from pipelines.execute.watch import Batching
+from pipelines.lake.commit import LakeWriter
 from tests.support import as_command
 from tests.support.dying import POINTS, DiedError, arrange
 from tests.support.logs import batches, data, marker, put
@@ -171,14 +172,20 @@ def test_a_run_that_was_killed_gets_its_row_from_the_next(
 
 
 @pytest.mark.spark
-def test_spark_shows_jobs_by_run_and_phase(spark: SparkSession, tmp_path: Path, logs: Path) -> None:
-    context = spark.sparkContext
-    context.setLocalProperty("spark.job.description", "mine")
+def test_spark_shows_jobs_by_run_and_phase(
+    spark: SparkSession, tmp_path: Path, logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context, seen = spark.sparkContext, []
+    names = ("spark.jobGroup.id", "spark.job.description")
+
+    def note() -> None:
+        seen.append(tuple(context.getLocalProperty(name) for name in names))
+
+    context.setLocalProperty(names[1], "mine")
+    arrange((LakeWriter, "stage", 1, "before"), note, monkeypatch.setattr)
+    arrange(POINTS["before the intent"], note, monkeypatch.setattr)
     settings = Settings(source=(str(logs),), lake=str(tmp_path / "lake"), sink="spark")
-    summary = decode_batches.run(spark, settings)
-    jobs = context.statusTracker().getJobIdsForGroup(f"kafka-log-lake run {summary.run_id}")
-    store: Any = context._jsc.sc().statusStore()
-    described = {store.job(job).description().get() for job in jobs}
-    assert {"decoding", "writing rows"} <= described
-    assert context.getLocalProperty("spark.job.description") == "mine"
-    context.setLocalProperty("spark.job.description", None)
+    group = f"kafka-log-lake run {decode_batches.run(spark, settings).run_id}"
+    assert seen == [(group, "decoding"), (group, "writing rows")]
+    assert [context.getLocalProperty(name) for name in names] == [None, "mine"]
+    context.setLocalProperty(names[1], None)

@@ -45,11 +45,45 @@ def appended_first(world: World, job: Any, place: int) -> Any:
     return world, job._replace(step=f"data {place + 1}" if place == 0 else "ledger")
 
 
+def forgotten(world: World, job: Any) -> Any:
+    """A run that can't be finished is forgotten: what it has committed stays."""
+    return protocol.remove_intent(world, job)
+
+
+def forgets(world: World, job: Any) -> Any:
+    """A job removes the intents that it finds."""
+    return protocol.recover(world._replace(intents=frozenset()), job)
+
+
+def removed_early(world: World, job: Any) -> Any:
+    """The intent goes before the ledger's commit."""
+    world, job = protocol.replace_rows(world, job, 1)
+    if job.step == "ledger":
+        kept = frozenset(one for one in world.intents if one.run != job.intent.run)
+        world = world._replace(intents=kept)
+    return world, job
+
+
+def unnamed(world: World, job: Any) -> Any:
+    """The ledger does not name the tables that went back."""
+    return world, job._replace(step="remove intent")
+
+
+def not_decoded_again(world: World, job: Any) -> Any:
+    """The ledger names tables that could not go back, and says nothing of it."""
+    return protocol.back_ledger(world, job._replace(leaves=False))
+
+
 @pytest.mark.parametrize(
     ("step", "other"),
     [
         ("data 0", ledger_first),
         ("data 1", lambda world, job: appended_first(world, job, 1)),
+        ("data 1", removed_early),
+        ("take back", forgotten),
+        ("recover", forgets),
+        ("back ledger", unnamed),
+        ("back ledger", not_decoded_again),
     ],
 )
 def test_the_search_finds_what_is_wrong_with_another_protocol(

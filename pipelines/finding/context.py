@@ -16,7 +16,8 @@ from udfs.search.segment_search import COLUMNS
 from udfs.segment_decoder import SegmentDecoder
 from udfs.source.byte_source import open_source
 
-_NO_RECORDS = pa.RecordBatch.from_pylist([], pa.schema([SCHEMA.field(name) for name in COLUMNS]))
+_SCHEMA = pa.schema([SCHEMA.field(name) for name in COLUMNS])
+_NO_RECORDS = pa.RecordBatch.from_arrays([pa.nulls(0, one.type) for one in _SCHEMA], schema=_SCHEMA)
 _HELD_BATCHES, _HELD_SEGMENTS = 64, 4
 
 Matches = tuple[Segment, pa.RecordBatch]
