@@ -26,7 +26,9 @@ from pipelines.command.settings import LakeSettings
 from pipelines.command.terminal import counted_noun, printable
 from pipelines.lake.address import open_lake
 from pipelines.lake.create import add_rows
+from pipelines.lake.published import published_tables
 from pipelines.report import facts, metrics, render, words
+from pipelines.report.batch_pages import with_batch_pages
 from pipelines.report.check import ERROR, NONE, WARNING, with_thresholds
 from pipelines.report.facts import Report
 from udfs.format.report_tables import QUALITY_METRICS
@@ -45,11 +47,16 @@ class Summary:
 
 
 def run(
-    settings: LakeSettings, output: str = _FOLDER, thresholds: str | None = None, fail_on: str = NONE
+    settings: LakeSettings,
+    output: str = _FOLDER,
+    thresholds: str | None = None,
+    fail_on: str = NONE,
+    at: str | None = None,
 ) -> Summary:
     """Checks ``settings.lake``, and writes the metrics and the pages.
 
-    output: folder of the pages. thresholds: a YAML file as ``conf/quality.yml``. Raises ChecksFailed if a
+    output: folder of the pages. thresholds: a YAML file as ``conf/quality.yml``. at: the id of a run, or a
+    time, for the state of the lake then; its metrics are not added to those of now. Raises ChecksFailed if a
     check of the severity ``fail_on`` or of a higher one fails; all is written before.
     """
     began, created_at = time.monotonic(), datetime.now(UTC)
@@ -61,19 +68,23 @@ def run(
     except OSError as error:
         raise UserError(f"--output: cannot make the folder {output}: {error.strerror or error}") from None
     run_id = uuid.uuid4().hex
-    with metrics.opened(address, settings.cores) as database:
+    tables = published_tables(address, at)
+    with metrics.opened(tables, settings.cores) as database:
         measured = metrics.measure(database, checks, run_id, created_at)
-        add_rows(address, QUALITY_METRICS, measured)
-        report = facts.gather(database, address, run_id, created_at, checks, measured)
+        if at is None:
+            add_rows(address, QUALITY_METRICS, measured)
+        report = facts.gather(database, address, tables, run_id, created_at, checks, measured, at)
     forms = {"html": render.html, "md": render.markdown, "json": render.to_json}
     try:
+        report = with_batch_pages(report, folder)
         for suffix, form in forms.items():
             (folder / f"quality.{suffix}").write_text(
                 form(report), encoding="utf-8", errors="backslashreplace"
             )
     except OSError as error:
         raise UserError(f"--output: cannot write to {output}: {error.strerror or error}") from None
-    summary = Summary(report, folder / "quality.html", measured.num_rows, time.monotonic() - began)
+    rows = measured.num_rows if at is None else 0
+    summary = Summary(report, folder / "quality.html", rows, time.monotonic() - began)
     _print(summary, settings.json)
     _judge(report, fail_on)
     return summary

@@ -19,8 +19,9 @@ from pipelines.execute.summary import Summary
 from pipelines.lake.create import add_rows, create_tables
 from pipelines.report import words
 from pipelines.report.check import CHECKS, with_thresholds
+from tests.support import as_command
 from tests.support.lake_rows import insert
-from tests.support.logs import batch, data
+from tests.support.logs import batch, data, put
 from tests.support.page import Page, check_structure
 from tests.support.quality import add_log
 from tests.support.segment_maker import Batch, Record, flip
@@ -173,6 +174,24 @@ def test_second_run_shows_a_trend(damaged: str, tmp_path: Path) -> None:
     assert len(second.of("svg")) == len(first.of("svg")) + 1
     assert "failed errors and warnings of the last 2 runs" in str([a["aria-label"] for a in second.of("svg")])
     assert "## Runs" in markdown
+
+
+def test_an_earlier_state_is_reported_as_it_was(lake: str, tmp_path: Path) -> None:
+    settings = Settings(source=(str(tmp_path / "logs"),), lake=lake)
+    path = put(tmp_path / "logs" / "a-0", 0, batch(0))
+    first = as_command.decode(None, settings).run_id
+    path.write_bytes(path.read_bytes() + b"garbage" * 10 + batch(3))
+    as_command.decode(None, settings)
+    page, then, markdown = report(lake, tmp_path / "then", at=first)
+    assert (then["at"], then["worst"], then["partitions"][0]["records"]) == (first, [], 3)
+    assert not Path(lake, "quality_metrics").exists()
+    assert first in page.text()
+    assert first in markdown
+    assert "first run" not in page.text()
+    page, now, _ = report(lake, tmp_path / "now")
+    assert (now["at"], len(now["worst"]), now["partitions"][0]["records"]) == (None, 1, 6)
+    assert now["worst"][0]["page"] in [link.get("href") for link in page.of("a")]
+    assert b"garbage".hex(" ") in Page((tmp_path / "now" / now["worst"][0]["page"]).read_text()).text()
 
 
 def test_figures_of_the_json(damaged: str, tmp_path: Path) -> None:

@@ -256,6 +256,11 @@ QUALITY_REPORT = Command(
         ),
         Argument("thresholds", "YAML file: check to threshold and severity", metavar="FILE.yml"),
         Argument(
+            "at",
+            "an earlier state: the id of a run (table runs), or a time in UTC; adds nothing to the lake",
+            metavar="RUN|TIME",
+        ),
+        Argument(
             "fail_on",
             "exit with code 3 if a check of this severity, or of a higher one, fails",
             choices=("none", "warning", "error"),

@@ -6,7 +6,7 @@ them escapes them.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import resources
@@ -14,9 +14,9 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-from deltalake import QueryBuilder
+from deltalake import DeltaTable, QueryBuilder
 
-from pipelines.lake.address import table_path, table_version
+from pipelines.lake.address import table_path
 from pipelines.report import header
 from pipelines.report.check import ERROR, Check
 from pipelines.source.delta import open_table, read_rows, sql_literal
@@ -84,7 +84,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class Worst:
-    """A segment with damage, and one of its damaged ranges: the fields of its header, else a dump."""
+    """A segment with damage, and one of its damaged ranges: the fields of its header, else a dump.
+
+    page: the file beside the report in which ``inspect`` shows the range; None where there is none.
+    """
 
     topic: str
     partition: int
@@ -97,6 +100,7 @@ class Worst:
     detail: str | None
     fields: list[header.Field]
     dump: list[tuple[str, str, str]]
+    page: str | None = None
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,7 @@ class Report:
     """Everything that a report shows.
 
     in_part: segments that the lake holds in part, or not at all. unreadable: files and folders that the last
-    job could not read.
+    job could not read. at: the run or time of the state, where it is an earlier one.
     """
 
     lake: str
@@ -178,6 +182,7 @@ class Report:
     compression: list[Compression]
     outcomes: list[Outcome]
     runs: list[Run]
+    at: str | None = None
 
     def failed(self, severity: str) -> list[Result]:
         """Failed checks of a severity."""
@@ -187,12 +192,17 @@ class Report:
 def gather(
     database: duckdb.DuckDBPyConnection,
     address: str,
+    tables: Mapping[str, DeltaTable],
     run_id: str,
     created_at: datetime,
     checks: Collection[Check],
     metrics: pa.Table,
+    at: str | None = None,
 ) -> Report:
-    """The report of one run. metrics: its rows, which are in ``quality_metrics`` already."""
+    """The report of one run. tables: of the state that it is of, an earlier one where ``at`` names one.
+
+    metrics: its rows, which are in ``quality_metrics`` already where the state is that of now.
+    """
     database.register("metrics", metrics)
     return Report(
         lake=address,
@@ -201,13 +211,16 @@ def gather(
         results=_results(database, checks),
         partitions=[Partition(*row) for row in _query(database, "partitions")],
         in_part=_query(database, "in_part")[0][0],
-        unreadable=_unreadable(address),
+        unreadable=_unreadable(tables.get(RUNS.name)),
         failures=[Failure(*row) for row in _query(database, "failures")],
-        worst=[_worst(database, address, row) for row in _query(database, "worst", shown=_WORST)],
+        worst=[
+            _worst(database, tables[QUARANTINE.name], row) for row in _query(database, "worst", shown=_WORST)
+        ],
         formats=[Format(*row) for row in _query(database, "formats")],
         compression=[Compression(*row) for row in _query(database, "compression")],
         outcomes=[Outcome(*row) for row in _query(database, "transactions")],
-        runs=_runs(address),
+        runs=[] if at else _runs(address),
+        at=at,
     )
 
 
@@ -226,11 +239,11 @@ def _runs(address: str) -> list[Run]:
     return [Run(**row) for row in reversed(pa.table(query).to_pylist())]
 
 
-def _unreadable(address: str) -> list[str]:
-    path = table_path(address, RUNS.name)
-    if table_version(address, RUNS.name) is None:
+def _unreadable(table: DeltaTable | None) -> list[str]:
+    """What the last job could not read. table: ``runs``."""
+    if table is None:
         return []
-    runs = read_rows(path, RUNS.arrow_schema(), ["began_at", "unreadable"]).sort_by("began_at")
+    runs = read_rows(table, RUNS.arrow_schema(), ["began_at", "unreadable"]).sort_by("began_at")
     return (runs.column("unreadable").to_pylist() or [None])[-1] or []
 
 
@@ -244,7 +257,7 @@ def _results(database: duckdb.DuckDBPyConnection, checks: Collection[Check]) -> 
     return sorted(results, key=lambda r: (not r.failed, r.check.severity != ERROR, -r.failed))
 
 
-def _worst(database: duckdb.DuckDBPyConnection, address: str, row: tuple[Any, ...]) -> Worst:
+def _worst(database: duckdb.DuckDBPyConnection, quarantine: DeltaTable, row: tuple[Any, ...]) -> Worst:
     topic, partition, segment, damaged, ranges, position, size, reason, detail, *place, crc = row
     log, file = place
     (around,) = _query(database, "neighbours", log=log, file=file, position=position)
@@ -254,8 +267,7 @@ def _worst(database: duckdb.DuckDBPyConnection, address: str, row: tuple[Any, ..
         f"segment = {sql_literal(segment)}",
         f"position = {int(position)}",
     )
-    path = table_path(address, QUARANTINE.name)
-    found = read_rows(path, QUARANTINE.arrow_schema(), ["content"], " AND ".join(conditions))
+    found = read_rows(quarantine, QUARANTINE.arrow_schema(), ["content"], " AND ".join(conditions))
     content = next(iter(found.column("content").to_pylist()), None) or b""
     before, after, epoch_before, epoch_after, magic = around
     expected = header.Expected(before, after, epoch_before, epoch_after, magic, size, crc)

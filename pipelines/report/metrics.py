@@ -6,7 +6,7 @@ process. Only published rows count: ``logs.sql``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from importlib import resources
@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 
 import duckdb
 import pyarrow as pa
+from deltalake import DeltaTable
 
-from pipelines.lake.published import published_tables
 from pipelines.report.check import AGGREGATES, TOPIC, Check
 from pipelines.source.delta import read_rows
 from pipelines.sql.database import macros
@@ -89,8 +89,10 @@ FROM ({values}) ORDER BY topic, partition, segment NULLS FIRST
 
 
 @contextmanager
-def opened(address: str, threads: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database with the published rows of a lake, as ``logs.sql`` makes them. threads: 2 by default.
+def opened(
+    tables: Mapping[str, DeltaTable], threads: int | None = None
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database with the rows of published tables, as ``logs.sql`` makes them. threads: 2 by default.
 
     DuckDB keeps to _MEMORY and goes on in a temporary folder; the columns of ``batches`` that it reads take
     some 250 bytes a batch beside.
@@ -101,13 +103,12 @@ def opened(address: str, threads: int | None = None) -> Iterator[duckdb.DuckDBPy
             config={"threads": threads or 2, "memory_limit": _MEMORY, "temp_directory": scratch}
         ) as database,
     ):
-        _load(database, address)
+        _load(database, tables)
         yield database
 
 
-def _load(database: duckdb.DuckDBPyConnection, address: str) -> None:
+def _load(database: duckdb.DuckDBPyConnection, tables: Mapping[str, DeltaTable]) -> None:
     database.execute("SET TimeZone = 'UTC'")
-    tables = published_tables(address)
     for table, columns in _COLUMNS.items():
         if table.name in tables:
             rows = read_rows(tables[table.name], table.arrow_schema(), columns)

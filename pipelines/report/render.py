@@ -71,7 +71,8 @@ def markdown(report: Report) -> str:
         "",
         f"**{_escaped(words.verdict(report)[1])}**",
         "",
-        f"Run {report.run_id}, {report.created_at:%Y-%m-%d %H:%M:%S} UTC.",
+        f"Run {report.run_id}, {report.created_at:%Y-%m-%d %H:%M:%S} UTC"
+        f"{f', of the state of the lake at {_escaped(report.at)}' if report.at else ''}.",
         *("", "## Checks", ""),
         *_check_lines(report),
     ]

@@ -79,7 +79,10 @@ def _overlaps_offsets(batches: np.ndarray, bounds: Bounds) -> np.ndarray:
 
 
 def _overlaps_times(batches: np.ndarray, bounds: Bounds) -> np.ndarray:
-    """The highest timestamp applies to all records where the broker set it, or where there is one record."""
+    """The highest timestamp applies to all records where the broker set it, or where there is one record.
+
+    Where producers set it, records that need not be decompressed are looked at: a header may lie.
+    """
     newest = batches["max_timestamp"]
     is_known = newest >= 0
     is_of_all = (batches["timestamp_type"] == f.LOG_APPEND_TIME) | (
@@ -87,7 +90,8 @@ def _overlaps_times(batches: np.ndarray, bounds: Bounds) -> np.ndarray:
     )
     found = np.ones(len(batches), dtype=bool)
     if bounds.low is not None:
-        found &= ~is_known | (newest >= bounds.low)
+        is_plain = (batches["magic"] >= f.MAGIC_V2) & (batches["codec"] == f.CODEC_NONE)
+        found &= ~is_known | (is_plain & ~is_of_all) | (newest >= bounds.low)
     if bounds.high is not None:
         found &= ~is_known | ~is_of_all | (newest < bounds.high)
     return found
