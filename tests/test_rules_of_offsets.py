@@ -46,6 +46,14 @@ def test_batches_that_follow_each_other_prove_a_single_one_wrong(tmp_path: Path)
     assert [*in_scan(tmp_path.resolve(), [log])] == []
 
 
+def test_of_batches_with_one_base_offset_the_longest_is_the_one_before(tmp_path: Path) -> None:
+    log = log_of((0, [(0, 2, "ok"), (2, 3, "ok"), (65541, 1, "ok"), (2, 1, "ok"), (7, 3, "ok")]))
+    assert [(one.first, one.last, one.cause) for one in OffsetModel(log).lost] == [
+        (5, 6, "wrong_base_offset")
+    ]
+    assert [*in_scan(tmp_path.resolve(), [log])] == []
+
+
 def test_a_segment_that_begins_behind_damage_is_not_compacted() -> None:
     log = log_of((0, [(0, 1, "ok"), (1, 3, "corrupt")]), (4, [(7, 4, "ok")]), (11, []), (14, [(14, 4, "ok")]))
     assert (11, 13, "missing_segment") in [(one.first, one.last, one.cause) for one in OffsetModel(log).lost]

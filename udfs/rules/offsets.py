@@ -117,9 +117,9 @@ def order(runs: np.ndarray, damages: int, files: tuple[int, int], is_compacted: 
     before = np.concatenate([[files[0] - 1], reached[:-1]])[: len(kept)]
     hurt = np.diff(np.maximum.accumulate(np.concatenate([[0], sorted_["damages"]])))
     skipped = np.diff(np.maximum.accumulate(np.concatenate([[0], wrong_before[by_offset]])))
-    highest_base = np.maximum.accumulate(sorted_["last_base"])
-    is_highest = sorted_["last_base"] == highest_base
-    nearest = np.maximum.accumulate(np.where(is_highest, np.arange(len(kept)), 0))
+    # the batch before is the one that begins last, of those with one base offset the longest
+    ranked = np.lexsort((by_offset, sorted_["last"], sorted_["last_base"]))
+    nearest = ranked[np.maximum.accumulate(np.argsort(ranked))]
     number_before = np.concatenate([[0], number_last[nearest][:-1]])[: len(kept)]
     until = np.maximum.accumulate(sorted_["damages"])
     skipped = skipped + np.maximum(number - number_before - 1, 0)
