@@ -46,6 +46,8 @@ run: setup  ## scans the bundled real segments, decodes them into ./lake and ask
 	@$(COMMAND) decode $(SOURCES) --lake $(LAKE)
 	@$(COMMAND) query --lake $(LAKE) "SELECT magic, compression, status, count(*) AS batches, \
 	    sum(record_count) AS records FROM batches GROUP BY ALL ORDER BY ALL"
+	@echo "a topic of Avro keys and Protobuf values, by the schema registry that lies beside it:"
+	@$(COMMAND) find tests/data/typed/data --topics kv-avro-pb --limit 2 --typed --format json
 
 spark: LAKE := lake-spark
 spark: setup  ## the flow in Spark, by spark-submit: raw bytes into the lake (LAKE=folder), decoded from there, one question

@@ -105,7 +105,10 @@ class DuckShell:
 
     def __init__(self, settings: LakeSettings, at: str | None) -> None:
         self._database = open_database(settings.require_lake(), threads=settings.cores, at=at)
-        found = self._database.sql("SELECT table_name, column_name FROM duckdb_columns() WHERE NOT internal")
+        found = self._database.sql("""
+            SELECT CASE schema_name WHEN 'main' THEN table_name
+              ELSE schema_name || '."' || replace(table_name, '"', '""') || '"' END, column_name
+            FROM duckdb_columns() WHERE NOT internal""")
         columns = found.fetchall()
         views = {view.name for view in SESSION_VIEWS}
         self.tables = sorted({table for table, _ in columns} - views)

@@ -20,7 +20,7 @@ from tests.test_payloads import same
 from udfs.values.payloads import VALUE, PayloadReader
 from udfs.values.registry import Registry
 
-LISTED = [
+LISTED: list[dict[str, Any]] = [
     {
         "subject": s.subject,
         "version": s.version,

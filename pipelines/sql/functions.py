@@ -56,7 +56,12 @@ def create_typed_functions(database: duckdb.DuckDBPyConnection, registry: Callab
 
 def _of_arity(call: Callable[..., Any], count: int) -> Callable[..., Any]:
     """A callable with a number of parameters, from which DuckDB takes it."""
-    return {1: lambda a: call(a), 2: lambda a, b: call(a, b), 4: lambda a, b, c, d: call(a, b, c, d)}[count]
+    made: dict[int, Callable[..., Any]] = {
+        1: lambda a: call(a),
+        2: lambda a, b: call(a, b),
+        4: lambda a, b, c, d: call(a, b, c, d),
+    }
+    return made[count]
 
 
 def _crc32(column: pa.ChunkedArray) -> pa.Array:

@@ -412,14 +412,13 @@ def _decimals(type_: AvroType, values: pa.Array) -> pa.Array:
     k.decimals_of_each(raw, offsets, halves, valid)
     target = pa.decimal128(type_.precision, type_.scale)
     found = pa.Array.from_buffers(target, n, [None, pa.py_buffer(halves)])
-    bound = 10**type_.precision
-    if type_.precision < MOST_DIGITS or not valid.all():
-        high, low = divmod(bound, 1 << 64)
-        signed = halves[:, 1].view(np.int64)
-        below = (signed < high) | ((signed == high) & (halves[:, 0] < low))
-        high, low = divmod(-bound, 1 << 64)
-        above = (signed > high) | ((signed == high) & (halves[:, 0] > low))
-        valid &= below & above
+    bound = 10**type_.precision  # 128 bits hold more than 38 digits
+    high, low = divmod(bound, 1 << 64)
+    signed = halves[:, 1].view(np.int64)
+    below = (signed < high) | ((signed == high) & (halves[:, 0] < low))
+    high, low = divmod(-bound, 1 << 64)
+    above = (signed > high) | ((signed == high) & (halves[:, 0] > low))
+    valid &= below & above
     return _masked(found, ~valid)
 
 

@@ -117,7 +117,9 @@ class _Looks:
     """PAYLOAD of n rows, while it is filled."""
 
     def __init__(self, n: int) -> None:
-        self.formats, self._ids, self._reasons = ([None] * n for _ in range(3))
+        self.formats: list[str | None] = [None] * n
+        self._ids: list[int | None] = [None] * n
+        self._reasons: list[str | None] = [None] * n
 
     @staticmethod
     def put(column: list[Any], rows: np.ndarray, some: np.ndarray, value: Any) -> None:
