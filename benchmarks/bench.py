@@ -11,7 +11,7 @@ from benchmarks.harness import SCALES, say
 
 PARTS = (
     *("kernels", "resync", "job", "flush", "broker", "watch", "memory", "slices", "planning"),
-    *("startup", "views", "reads"),
+    *("startup", "views", "reads", "find"),
 )
 FULL_PARTS = (*PARTS, "growth")
 

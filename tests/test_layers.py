@@ -37,7 +37,7 @@ UDFS = (
 # The driver's side: from arguments to commits. The commands beside these rooms import what they need
 PIPELINES = (
     *("rules", "command", "source", "plan", "data_source", "lake", "typed", "functions", "views", "sql"),
-    *("kept", "report", "execute", "scanning", "finding", "inspection", "recovery"),
+    *("kept", "inspection", "report", "execute", "scanning", "finding", "recovery"),
 )
 # vectorized_varint is a kernel that has a module of its own: users know it by that name
 WITH_KERNELS = {"vectorized_varint": "kernels"}
