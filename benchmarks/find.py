@@ -101,7 +101,7 @@ def _rows(scale: Scale) -> Iterator[Row]:
 
 def _dump(scale: Scale) -> Row:
     path = segment(PLAIN, scale.kernel_bytes)
-    named = path.with_name("dump") / f"{0:020d}.log"
+    named = path.with_suffix("") / f"{0:020d}.log"
     named.parent.mkdir(exist_ok=True)
     if not named.exists():
         os.link(path, named)
