@@ -12,8 +12,9 @@ import pytest
 
 from tests.support import typed_corpus as corpus
 from udfs.values import avro, avro_schema
-from udfs.values.avro_columns import AvroColumns, plain_value
+from udfs.values.avro_columns import AvroColumns
 from udfs.values.avro_schema import AvroType
+from udfs.values.avro_types import plain_value
 from udfs.values.payload import PayloadError
 from udfs.values.payloads import KEY, VALUE
 from udfs.values.registry import AVRO, Schema

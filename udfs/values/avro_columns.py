@@ -1,29 +1,10 @@
 """Avro payloads to Arrow: a schema compiled to a program (``udfs.kernels.avro``), and what it fills.
 
-=====================================  =================================================================
-Avro                                   Arrow
-=====================================  =================================================================
-boolean, int, long, float, double      the same
-bytes, fixed                           binary
-string, enum, uuid                     string
-null                                   null
-date, timestamp-millis, -micros        date32, timestamp[us, UTC]: null outside of the years 1 to 9999
-timestamp-nanos, local-timestamp-*,    the number, in its own unit: Delta has no column for them that every
-time-millis, time-micros               reader knows
-decimal                                decimal128 of its precision and scale; string above 38 digits
-duration                               struct<months, days, millis: int64>
-record; array; map                     struct; list; map<string, ...>
-union of null and one type             that type, nullable
-other unions                           a struct with a field a branch, one of them not null
-a type that contains itself            the canonical JSON of the inner value, as string
-=====================================  =================================================================
-
-Fields whose names differ in case alone get a number behind: Delta's names know no case.
+The types are those of ``avro_types``.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,13 +15,19 @@ import pyarrow.compute as pc
 from udfs.kernels import avro as k
 from udfs.values import avro
 from udfs.values.avro_schema import AvroType
-from udfs.values.merged_types import safe_names
+from udfs.values.avro_types import (
+    DAY_MS,
+    DURATION,
+    LEAST_DAY,
+    MOST_DAY,
+    MOST_DIGITS,
+    NUMBERS,
+    TIMESTAMP,
+    arrow_type,
+    plain_value,
+)
 from udfs.values.payload import PayloadError
 
-MOST_DIGITS = 38
-_DAY_MS = 86_400_000
-# Years 1 to 9999
-LEAST_DAY, MOST_DAY = -719_162, 2_932_896
 _FIRST_ROOM = 1024
 _PRIMITIVE_OPS = {
     "null": k.NULL,
@@ -56,58 +43,6 @@ _PRIMITIVE_OPS = {
 }
 # Bytes of a value in each column, by operation; what has data holds int32 offsets
 _WIDTHS = {k.BOOLEAN: 1, k.LONG: 8, k.DOUBLE: 8, k.NULLABLE: 1, k.UNION: 1}
-_DURATION = pa.struct([pa.field(name, pa.int64()) for name in ("months", "days", "millis")])
-_TIMESTAMP = pa.timestamp("us", "UTC")
-_NUMBERS = {
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-}
-
-
-def arrow_type(type_: AvroType, above: tuple[AvroType, ...] = ()) -> pa.DataType:
-    """The Arrow type of a schema's values."""
-    if type_ in above:
-        return pa.string()
-    inside = (*above, type_)
-    if type_.nullable is not None:
-        return arrow_type(type_.nullable, inside)
-    if type_.kind == "union":
-        held = [one for one in type_.branches if one.kind != "null"]
-        names = safe_names([branch_field(one) for one in held])
-        return pa.struct([pa.field(n, arrow_type(one, inside)) for n, one in zip(names, held, strict=True)])
-    if type_.kind == "record":
-        names = safe_names([one.name for one in type_.fields])
-        return pa.struct(
-            [pa.field(n, arrow_type(f.type, inside)) for n, f in zip(names, type_.fields, strict=True)]
-        )
-    if type_.items is not None:
-        items = arrow_type(type_.items, inside)
-        return pa.list_(items) if type_.kind == "array" else pa.map_(pa.string(), items)
-    return _leaf_type(type_)
-
-
-def branch_field(type_: AvroType) -> str:
-    """The name of a union's branch as a field: a named type's own name, without its namespace."""
-    return type_.branch_name.rpartition(".")[2]
-
-
-def _leaf_type(type_: AvroType) -> pa.DataType:
-    logical = type_.logical
-    if logical == "decimal":
-        is_held = type_.precision <= MOST_DIGITS
-        return pa.decimal128(type_.precision, type_.scale) if is_held else pa.string()
-    if logical == "date":
-        return pa.date32()
-    if logical in ("timestamp-millis", "timestamp-micros"):
-        return _TIMESTAMP
-    if logical == "duration":
-        return _DURATION
-    if type_.kind in ("bytes", "fixed") and logical != "uuid":
-        return pa.binary()
-    return pa.null() if type_.kind == "null" else _NUMBERS.get(type_.kind, pa.string())
 
 
 @dataclass
@@ -358,7 +293,7 @@ class _Assembly:
             plain = pa.string() if node.op == k.STRING else pa.binary()
             return _of_bytes(node.type, pa.Array.from_buffers(plain, rows, buffers))
         width = _WIDTHS.get(node.op, 4)
-        plain = pa.int32() if node.op == k.ENUM else _NUMBERS[node.type.kind]
+        plain = pa.int32() if node.op == k.ENUM else NUMBERS[node.type.kind]
         values = pa.Array.from_buffers(plain, rows, [None, self._values(node.column, width, rows)])
         if node.op == k.ENUM:
             if not node.type.symbols:
@@ -374,8 +309,8 @@ def _of_instant(logical: str, values: pa.Array) -> pa.Array:
         return _within(values, LEAST_DAY, MOST_DAY).cast(pa.date32())
     if logical in ("timestamp-millis", "timestamp-micros"):
         unit = 1 if logical == "timestamp-millis" else 1000
-        held = _within(values, LEAST_DAY * _DAY_MS * unit, (MOST_DAY + 1) * _DAY_MS * unit - 1)
-        return (pc.multiply(held, 1000) if unit == 1 else held).cast(_TIMESTAMP)
+        held = _within(values, LEAST_DAY * DAY_MS * unit, (MOST_DAY + 1) * DAY_MS * unit - 1)
+        return (pc.multiply(held, 1000) if unit == 1 else held).cast(TIMESTAMP)
     return values
 
 
@@ -392,7 +327,7 @@ def _of_bytes(type_: AvroType, values: pa.Array) -> pa.Array:
     if type_.logical == "duration":
         raw = np.frombuffer(b"".join((one or b"").ljust(12, b"\0") for one in values.to_pylist()), "<u4")
         parts = raw.reshape(-1, 3).astype(np.int64)
-        return pa.StructArray.from_arrays([pa.array(parts[:, i]) for i in range(3)], fields=list(_DURATION))
+        return pa.StructArray.from_arrays([pa.array(parts[:, i]) for i in range(3)], fields=list(DURATION))
     if type_.logical == "uuid" and type_.kind == "fixed":
         texts = [one.hex() for one in values.to_pylist()]
         return pa.array([f"{t[:8]}-{t[8:12]}-{t[12:16]}-{t[16:20]}-{t[20:]}" for t in texts], pa.string())
@@ -420,64 +355,3 @@ def _decimals(type_: AvroType, values: pa.Array) -> pa.Array:
     above = (signed > high) | ((signed == high) & (halves[:, 0] > low))
     valid &= below & above
     return _masked(found, ~valid)
-
-
-def plain_value(type_: AvroType, value: Any, above: tuple[AvroType, ...] = ()) -> Any:
-    """A canonical value as ``pa.array`` takes it for ``arrow_type``."""
-    if value is None:
-        return None
-    if type_ in above:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    inside = (*above, type_)
-    if type_.nullable is not None:
-        return plain_value(type_.nullable, value, inside)
-    if type_.kind == "union":
-        held = [one for one in type_.branches if one.kind != "null"]
-        names = safe_names([branch_field(one) for one in held])
-        if len(held) == 1:
-            return {names[0]: plain_value(held[0], value, inside)}
-        ((branch, inner),) = value.items()
-        return {
-            n: plain_value(one, inner, inside) if one.branch_name == branch else None
-            for n, one in zip(names, held, strict=True)
-        }
-    if type_.kind == "record":
-        names = safe_names([one.name for one in type_.fields])
-        return {
-            n: plain_value(f.type, value[f.name], inside) for n, f in zip(names, type_.fields, strict=True)
-        }
-    if type_.kind == "array":
-        assert type_.items is not None
-        return [plain_value(type_.items, one, inside) for one in value]
-    if type_.kind == "map":
-        assert type_.items is not None
-        return [(name, plain_value(type_.items, one, inside)) for name, one in value.items()]
-    return _plain_leaf(type_, value)
-
-
-def _plain_leaf(type_: AvroType, value: Any) -> Any:
-    import base64
-    from decimal import Decimal
-
-    if type_.logical == "decimal":
-        if type_.precision > MOST_DIGITS:
-            return value
-        digits = value.lstrip("-").replace(".", "").lstrip("0")
-        return Decimal(value) if len(digits) <= type_.precision else None
-    if type_.logical == "duration":
-        return dict(zip(("months", "days", "millis"), value["duration"], strict=True))
-    if type_.kind in ("float", "double"):
-        return float(value)
-    if isinstance(value, dict):
-        if type_.kind in ("bytes", "fixed"):
-            return base64.b64decode(value["bytes"])
-        ((unit, number),) = value.items()
-        if unit == "date":
-            held = LEAST_DAY <= number <= MOST_DAY
-            return pa.scalar(number, pa.int32()).cast(pa.date32()).as_py() if held else None
-        if unit in ("timestamp-millis", "timestamp-micros"):
-            scale = 1000 if unit == "timestamp-millis" else 1
-            day = number * scale // (_DAY_MS * 1000)
-            return number * scale if LEAST_DAY <= day <= MOST_DAY else None
-        return number
-    return value

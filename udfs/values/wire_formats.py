@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from udfs.values.avro import long
 from udfs.values.payload import PayloadError
 
 CONFLUENT, GUID, AZURE, GLUE = "confluent", "confluent-guid", "azure", "glue"
@@ -123,16 +124,10 @@ def message_index(payload: bytes, at: int) -> tuple[tuple[int, ...], int]:
 
 
 def _zigzag(payload: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    start = at
-    while True:
-        if at >= len(payload):
-            raise PayloadError("truncated", "message indexes that the payload ends in", start)
-        byte = payload[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), at
-        shift += 7
-        if shift > 63:
-            raise PayloadError("invalid_index", "a message index of more than 10 bytes", start)
+    """One number of the list, encoded as Avro's long is."""
+    try:
+        return long(payload, at)
+    except PayloadError as error:
+        if error.reason == "truncated":
+            raise PayloadError("truncated", "message indexes that the payload ends in", at) from None
+        raise PayloadError("invalid_index", "a message index of more than 64 bits", at) from None
