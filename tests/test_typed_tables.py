@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 
 from kafka_log_lake import connect, read_segment
 from pipelines import decode_batches, decode_values
+from pipelines.lake.published import published_tables
 from pipelines.report.check import CHECKS
 from pipelines.report.metrics import measure, opened
 from tests.support import typed_corpus as corpus
@@ -104,7 +105,7 @@ def test_errors_are_rows_with_their_reason_and_bytes(lake: Path) -> None:
 
 
 def test_the_quality_report_counts_errors_by_partition(lake: Path) -> None:
-    with opened(str(lake / "lake")) as database:
+    with opened(published_tables(str(lake / "lake"))) as database:
         found = measure(
             database, [one for one in CHECKS if one.name == "value_errors"], "r", datetime.now(UTC)
         )
