@@ -11,6 +11,7 @@ from kafka_log_lake import connect
 from pipelines import decode_batches
 from tests.support import corpus
 from tests.support.logs import batch, data, marker, put
+from tests.support.segment_maker import DELETE_HORIZON, GZIP, LOG_APPEND, Batch, Message, Record, wrap
 
 DAMAGED = "bitflip-payload-v2-none-0"
 
@@ -61,3 +62,18 @@ def test_the_history_of_a_key_has_writers_outcomes_and_what_superseded_it(tmp_pa
 def test_a_lake_without_damage_has_no_rows(tmp_path: Path, view: str) -> None:
     put(tmp_path / "logs" / "t-0", 0, batch(0))
     assert rows(lake_of(tmp_path, tmp_path / "logs"), f"SELECT * FROM {view}") == []
+
+
+def test_a_producer_was_first_seen_when_its_first_record_was_written(tmp_path: Path) -> None:
+    """The base timestamp is another time with log append time, and with a delete horizon (KIP-534)."""
+    now, day = 1_700_000_000_000, 86_400_000
+    logs = tmp_path / "logs"
+    late = {"base_timestamp": now - 5 * day, "max_timestamp": now}
+    put(logs / "t-0", 0, batch(0, 1, flags=LOG_APPEND, producer_id=7, **late))
+    record = Record(key=b"k", value=b"v", timestamp_delta=-2 * day)
+    horizon = {"base_timestamp": now + 2 * day, "max_timestamp": now}
+    put(logs / "t-1", 0, Batch((record,), flags=DELETE_HORIZON, producer_id=7, **horizon).encode())
+    inner = [Message(offset=at, timestamp=now + at, value=b"v") for at in range(3)]
+    put(logs / "t-2", 0, wrap(inner, codec=GZIP).encode())
+    statement = "SELECT partition, epoch_ms(first_seen) AS ms FROM producers ORDER BY partition"
+    assert [row["ms"] for row in rows(lake_of(tmp_path, logs), statement)] == [now] * 3
