@@ -68,10 +68,10 @@ def test_a_producer_was_first_seen_when_its_first_record_was_written(tmp_path: P
     """The base timestamp is another time with log append time, and with a delete horizon (KIP-534)."""
     now, day = 1_700_000_000_000, 86_400_000
     logs = tmp_path / "logs"
-    late = {"base_timestamp": now - 5 * day, "max_timestamp": now}
+    late: dict[str, Any] = {"base_timestamp": now - 5 * day, "max_timestamp": now}
     put(logs / "t-0", 0, batch(0, 1, flags=LOG_APPEND, producer_id=7, **late))
     record = Record(key=b"k", value=b"v", timestamp_delta=-2 * day)
-    horizon = {"base_timestamp": now + 2 * day, "max_timestamp": now}
+    horizon: dict[str, Any] = {"base_timestamp": now + 2 * day, "max_timestamp": now}
     put(logs / "t-1", 0, Batch((record,), flags=DELETE_HORIZON, producer_id=7, **horizon).encode())
     inner = [Message(offset=at, timestamp=now + at, value=b"v") for at in range(3)]
     put(logs / "t-2", 0, wrap(inner, codec=GZIP).encode())
