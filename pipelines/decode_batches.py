@@ -18,7 +18,7 @@ if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the i
 from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.command.commands import DECODE
-from pipelines.command.errors import DamageFound
+from pipelines.command.errors import DamageFound, UserError
 from pipelines.command.on_demand import SparkOnDemand, spark_on_demand
 from pipelines.command.options import run_command
 from pipelines.command.settings import CATALOG, Settings, make_settings
@@ -37,6 +37,7 @@ from pipelines.plan.runs import Plan
 from pipelines.plan.slices import make_slices
 from pipelines.source.hadoop import job_scheme
 from pipelines.source.listing import Listing, TopicFilter
+from pipelines.source.uris import is_named
 from udfs.format import schema
 from udfs.spark import protocol
 
@@ -128,8 +129,23 @@ def decode_segments(spark: SparkSession, source: str | Sequence[str], **settings
     return rows.mapInArrow(protocol.stage("read_records", options), schema.RECORDS.ddl())
 
 
+def _healed(on_demand: SparkOnDemand, settings: Settings) -> None:
+    """Decodes the one true log of sources with names, as ``recover`` does, and prints the summary."""
+    from pipelines.recovery.job import recover  # few jobs need it
+
+    def decode(own: Settings) -> None:
+        print_summary(decode_into(on_demand, own), settings.json)
+
+    if settings.watch or settings.from_raw or settings.sink == CATALOG:
+        raise UserError("--source NAME=PATH: copies are not for --watch, --from-raw or --sink catalog")
+    recover(settings, decode)
+
+
 def _job(on_demand: SparkOnDemand, settings: Settings) -> None:
     check_settings(settings)
+    if is_named(settings.source):
+        _healed(on_demand, settings)
+        return
     batching, is_first, metrics = Batching(settings), True, Metrics(settings.metrics)
 
     def once() -> None:

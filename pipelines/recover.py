@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 
 if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the imports need its parent
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -25,8 +26,11 @@ from pipelines.command.errors import UserError
 from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
+from pipelines.command.terminal import printable
 from pipelines.decode_batches import decode_into
-from pipelines.recovery import broker_disk, job, text
+from pipelines.recovery import broker_disk, job, quorum, state_files, text
+from pipelines.recovery.compare import Reading
+from pipelines.recovery.sources import METADATA_TOPIC, find_copies
 
 
 def run(
@@ -35,14 +39,22 @@ def run(
     report: str | None = None,
     write: str | None = None,
     node_id: str = "1",
+    metadata: bool = False,
+    at: str | None = None,
 ) -> None:
     """Recovers, and prints the bill. Raises a UserError for sources or folders that can't be used.
 
     report: a folder for the bill as a page and as CSV. write: a new folder for a log directory that the
-    broker ``node_id`` starts from.
+    broker ``node_id`` starts from. metadata: whether the metadata logs of controllers are compared instead;
+    at: before which offset of theirs.
     """
     if not settings.source:
         raise UserError("--source is missing: name the disks, such as --source broker1=/mnt/broker1")
+    if metadata:
+        _recover_metadata(settings, report, write, _node(node_id), at)
+        return
+    if at is not None:
+        raise UserError("--at is for --metadata")
     if settings.lake is None and report is None and write is None:
         raise UserError("--lake is missing: name the folder of the lake, such as --lake ./lake")
     began = time.monotonic()
@@ -63,6 +75,34 @@ def run(
     print("\n".join(text.lines(done, seconds, settings.lake)))
     if write is not None:
         print(f"log directory for broker {number}: {write}")
+
+
+def _recover_metadata(
+    settings: Settings, report: str | None, write: str | None, node_id: int, at: str | None
+) -> None:
+    """Compares controllers, and prints and writes the state of the cluster."""
+    if at is not None and not re.fullmatch(r"[0-9]{1,18}", at):
+        raise UserError(f"--at must be an offset, not {at!r}")
+    inventory = find_copies(settings.source, METADATA_TOPIC.__eq__)
+    reading = Reading(settings.processes, settings.slice_bytes, settings.max_batch_uncompressed)
+    found = quorum.compare_quorum(inventory, reading)
+    with ExitStack() as stack:
+        temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-log-lake-"))
+        state = quorum.state_at(found, Path(temporary), None if at is None else int(at))
+        made = stack.enter_context(job.folder_to_write(write, settings.source)) if write else None
+        if report is not None:
+            try:
+                Path(report).mkdir(parents=True, exist_ok=True)
+                state_files.write_state(state, Path(report))
+            except OSError as error:
+                raise UserError(f"--report: cannot write to {report}: {error.strerror or error}") from None
+        if made is not None:
+            quorum.write_controller(found, made, inventory, node_id)
+    lines = quorum.quorum_lines(found, state)
+    if settings.json:
+        print(json.dumps({"end": found.end, "committed": found.committed, "ends": found.ends, "text": lines}))
+    else:
+        print("\n".join(map(printable, lines)))
 
 
 def _node(node_id: str) -> int:

@@ -14,7 +14,7 @@ import pytest
 
 from kafka_log_lake import connect
 from kafka_log_lake.__main__ import main
-from pipelines import recover
+from pipelines import decode_batches, recover
 from tests.support import replicas
 from tests.support.docs import ROOT, blocks
 
@@ -231,3 +231,14 @@ def test_a_disk_is_written_into_no_source_and_over_nothing(
     assert "--write" in capsys.readouterr().err
     assert {path.name for path in tmp_path.iterdir()} <= {"disk", "full"}
     assert not (disk / "new").exists()
+
+
+def test_decode_of_disks_with_names_has_each_partition_once(corpus: Path, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    named = [word for one in replicas.sources(corpus, "s04a-unclean-once") for word in ("--source", one)]
+    assert decode_batches.main([*named, "--lake", str(lake), "--cores", "1", "--topics", "orders-idem"]) == 0
+    truth = replicas.truth(corpus, "s04a-unclean-once", "orders-idem-0")
+    assert truth is not None
+    offsets = question(lake, 'SELECT "offset" FROM records ORDER BY "offset"')
+    assert [offset for (offset,) in offsets] == [line["offset"] for line in truth.records]
+    assert question(lake, "SELECT count(*) FROM lost_records")[0][0] > 0

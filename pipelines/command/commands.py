@@ -398,7 +398,9 @@ RECOVER = Command(
     (
         Argument("report", "folder for the bill as a page and as CSV", metavar="DIR"),
         Argument("write", "new folder for a log directory that a broker starts from", metavar="DIR"),
-        Argument("node_id", "node.id of that broker", metavar="N", default="1"),
+        Argument("node_id", "node.id of that broker, or controller", metavar="N", default="1"),
+        Argument("metadata", "compare the metadata logs of controllers instead", is_switch=True),
+        Argument("at", "with --metadata: the state before this offset of the log", metavar="OFFSET"),
     ),
     screen="""\
 Usage: {command} --source NAME=PATH... --lake LAKE [OPTIONS]
@@ -412,6 +414,8 @@ Needs no Java.
 --lake LAKE           folder of the lake; created if missing
 --report DIR          write recovery.html and lost_records.csv
 --write DIR           write a log directory that one broker, with --node-id N, starts from
+--metadata            compare the __cluster_metadata of controllers: the state of the cluster, as tables,
+                      commands and YAML with --report DIR; for one controller with --write DIR; --at OFFSET
 --topics REGEX        only topics whose whole name matches; --exclude-topics REGEX skips topics
 --json                print one JSON object
 --cores N             processes (default: all cores)

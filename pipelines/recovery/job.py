@@ -32,10 +32,11 @@ from pipelines.recovery import rows
 from pipelines.recovery.bill import bill, decode_losing, losing_logs
 from pipelines.recovery.compare import Compared, Reading, compare
 from pipelines.recovery.log_writer import LogToWrite, log_to_write, places_of, write_log
-from pipelines.recovery.sources import Inventory, find_copies, parse_source
+from pipelines.recovery.sources import Inventory, find_copies
 from pipelines.scanning.pool import process_pool
 from pipelines.source.delta import open_table
 from pipelines.source.listing import TopicFilter
+from pipelines.source.uris import parse_source
 from pipelines.sql.database import open_database
 from udfs.format.recovery_tables import (
     DIVERGENCE,

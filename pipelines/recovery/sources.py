@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from pipelines.source.naming import (
     parse_left_folder,
 )
 from pipelines.source.swaps import complete_swaps
-from pipelines.source.uris import GLOB_CHARACTERS, canonical, local_path, resolve
+from pipelines.source.uris import GLOB_CHARACTERS, Source, canonical, local_path, parse_source, resolve
 from udfs.indexes.checkpoint_files import (
     LEADER_EPOCH_FILE,
     MOST_BYTES,
@@ -39,14 +39,6 @@ LIVE, FUTURE, DELETE, STRAY = "live", "future", "delete", "stray"
 METADATA_TOPIC = "__cluster_metadata"
 _OWN = {LEADER_EPOCH_FILE, "partition.metadata"}  # beside the segments of a partition
 TopicTest = Callable[[str], bool]
-_NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)=(.+)", re.DOTALL)
-
-
-class Source(NamedTuple):
-    """A disk, or a part of one. name: None where it is not given."""
-
-    name: str | None
-    path: str
 
 
 class Identity(NamedTuple):
@@ -84,19 +76,6 @@ class Inventory:
     def cluster_id(self) -> str | None:
         """The cluster of all log directories; None where none names it."""
         return next((one.cluster_id for _, one in self.log_dirs.values() if one.cluster_id), None)
-
-
-def parse_source(text: str) -> Source:
-    """A value of ``--source``: NAME=PATH, or a path, which may hold an equals sign where it exists."""
-    match = _NAMED.fullmatch(text)
-    if match is None or "://" in match[1] or os.path.lexists(text):
-        return Source(None, text)
-    return Source(match[1], match[2])
-
-
-def is_named(sources: Iterable[str]) -> bool:
-    """Whether any of the values of ``--source`` has a name."""
-    return any(parse_source(text).name is not None for text in sources)
 
 
 def find_copies(sources: Sequence[str], is_meant: TopicTest) -> Inventory:

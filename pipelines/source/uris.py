@@ -7,8 +7,10 @@ is taken literally, so a folder called ``a[1]`` needs no escape.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from wcmatch import glob
 
@@ -18,6 +20,7 @@ from udfs.source import store
 
 GLOB_CHARACTERS = "{}[]*?\\"
 _NO_GLOB_NEEDED = str.maketrans({c: "\\" + c for c in GLOB_CHARACTERS + ","})
+_NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)=(.+)", re.DOTALL)
 GLOB_FLAGS = glob.BRACE | glob.DOTGLOB | glob.NODOTDIR
 
 
@@ -32,6 +35,26 @@ class Sources:
     folders: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     remote: list[str] = field(default_factory=list)
+
+
+class Source(NamedTuple):
+    """A value of ``--source``: a place, and the name of the broker whose disk it is; None without one."""
+
+    name: str | None
+    path: str
+
+
+def parse_source(text: str) -> Source:
+    """NAME=PATH, or a path, which may hold an equals sign where it exists."""
+    match = _NAMED.fullmatch(text)
+    if match is None or os.path.lexists(text):
+        return Source(None, text)
+    return Source(match[1], match[2])
+
+
+def is_named(sources: Iterable[str]) -> bool:
+    """Whether any of the values of ``--source`` has a name."""
+    return any(parse_source(text).name is not None for text in sources)
 
 
 def escape(path: str) -> str:

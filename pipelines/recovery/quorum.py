@@ -1,0 +1,217 @@
+"""``recover --metadata``: the metadata logs of controllers compared, and the state that they agreed on.
+
+A record of the metadata log is committed once a majority of the controllers has it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipelines.command.errors import UserError
+from pipelines.recovery.compare import Compared, Reading, compare_copies, read_entries
+from pipelines.recovery.log_writer import log_to_write, write_log
+from pipelines.recovery.sources import METADATA_TOPIC, Inventory
+from pipelines.source.naming import PartitionFolder
+from pipelines.source.uris import local_path
+from udfs.indexes.kraft_snapshot import BOOTSTRAP, snapshot_id
+from udfs.replicas.cluster_state import ClusterState
+from udfs.replicas.entries import Copy
+from udfs.replicas.history import epochs_of_batches
+from udfs.replicas.metadata_log import MetadataRecord, metadata_records
+from udfs.values.encode import new_uuid
+
+_PLACE = PartitionFolder(METADATA_TOPIC, 0)
+_QUORUM_STATE = "quorum-state"
+
+
+@dataclass
+class Quorum:
+    """The metadata logs compared. voters: node ids; empty where no file names them.
+
+    committed: the offset behind the last record that a majority of the voters has, as far as their disks are
+    here. ends: the offset behind the last true record of each copy. snapshot: path of the newest snapshot
+    that is of the true history, None without one.
+    """
+
+    one: Compared
+    voters: list[int]
+    committed: int
+    ends: dict[str, int]
+    snapshot: str | None
+
+    @property
+    def end(self) -> int:
+        """The offset behind the true history that the disks hold."""
+        return max(self.one.history.end, _end_of(self.snapshot))
+
+
+def compare_quorum(inventory: Inventory, reading: Reading) -> Quorum:
+    """Raises a UserError where no source has a metadata log."""
+    copies = inventory.copies.get(_PLACE)
+    if not copies:
+        raise UserError("no folder __cluster_metadata-0 in the sources: name the disks of controllers")
+    read_entries(inventory, [_PLACE], reading)
+    one = compare_copies(_PLACE, copies, {})
+    ends = {copy.name: max(_true_end(one, copy), _end_of(_newest_snapshot([copy]))) for copy in copies}
+    voters = sorted({voter for copy in copies for voter in _voters(copy)})
+    snapshot = _newest_snapshot([copy for copy in copies if copy.number in one.history.holders])
+    return Quorum(one, voters, _committed(copies, ends, voters), ends, snapshot)
+
+
+def _true_end(one: Compared, copy: Copy) -> int:
+    kept = copy.entries[copy.entries["is_sound"] & one.history.is_true[copy.number]]
+    return int(kept["last"].max()) + 1 if len(kept) else 0
+
+
+def _voters(copy: Copy) -> list[int]:
+    """The node ids of the controllers by ``quorum-state``; of a quorum that changes its voters none."""
+    path = os.path.join(local_path(copy.folder) or "", _QUORUM_STATE)
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            said = json.loads(file.read(1 << 20))
+        return [int(one["voterId"]) for one in said.get("currentVoters", ())]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return []
+
+
+def _committed(copies: Sequence[Copy], ends: dict[str, int], voters: Sequence[int]) -> int:
+    """The highest offset that a majority reaches; controllers without a disk here reach none."""
+    held: dict[int | str, int] = {}
+    for copy in copies:
+        key = copy.broker_id if copy.broker_id is not None else copy.name
+        if not voters or key in voters:
+            held[key] = max(held.get(key, 0), ends[copy.name])
+    count = len(voters) or len(held)
+    reached = sorted([*held.values(), *([0] * (count - len(held)))], reverse=True)
+    return reached[count // 2] if reached else 0
+
+
+def _snapshots(copy: Copy) -> Iterator[tuple[int, int, str]]:
+    folder = local_path(copy.folder) or ""
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return
+    for name in names:
+        found = snapshot_id(name)
+        if found is not None:
+            yield found.end_offset, found.epoch, os.path.join(folder, name)
+
+
+def _newest_snapshot(copies: Sequence[Copy]) -> str | None:
+    """The newest one whose records can all be read; a controller makes it of committed records alone."""
+    found = sorted((one for copy in copies for one in _snapshots(copy)), reverse=True)
+    return next((path for _, _, path in found if _is_whole(path)), None)
+
+
+def _is_whole(path: str) -> bool:
+    kinds = [record.name is None for record in metadata_records(path)]
+    return len(kinds) >= 2 and kinds[0] and kinds[-1]
+
+
+def _end_of(snapshot: str | None) -> int:
+    found = snapshot_id(os.path.basename(snapshot)) if snapshot else None
+    return found.end_offset if found else 0
+
+
+def state_at(quorum: Quorum, folder: Path, offset: int | None = None) -> ClusterState:
+    """The state of the true history before an offset; None: of all of it. folder: for files of this run.
+
+    Raises a UserError for an offset that the history does not reach, or no longer has.
+    """
+    end = quorum.end if offset is None else offset
+    paths = [path for copy in quorum.one.copies for at, _, path in sorted(_snapshots(copy)) if at <= end]
+    usable = [path for path in sorted(paths, key=_end_of) if _is_whole(path)]
+    snapshot = usable[-1] if usable else None
+    first = quorum.one.history.start
+    if end > quorum.end or (snapshot is None and first > 0) or _end_of(snapshot) < min(first, end):
+        raise UserError(f"--at {end}: the metadata logs have offsets from {first} to {quorum.end}")
+    state = ClusterState()
+    for path in [snapshot] if snapshot else []:
+        for record in metadata_records(path):
+            _apply(state, record)
+    state.reached = _end_of(snapshot)
+    log = folder / "log"
+    write_quorum_log(quorum, log)
+    for segment in sorted(log.glob("*.log")):
+        for record in metadata_records(str(segment)):
+            if state.reached <= record.offset < end:
+                _apply(state, record)
+                state.reached = record.offset + 1
+    shutil.rmtree(log)
+    return state
+
+
+def _apply(state: ClusterState, record: MetadataRecord) -> None:
+    if record.name is not None:
+        state.apply(record.name, record.value)
+
+
+def write_quorum_log(quorum: Quorum, folder: Path) -> None:
+    """Writes the true metadata log as a folder."""
+    one = quorum.one
+    history = one.history
+    log = log_to_write(
+        str(folder), one.topic_id, one.copies, one.healed.batches, history.epochs, history.start
+    )
+    write_log(log)
+
+
+def write_controller(quorum: Quorum, folder: Path, inventory: Inventory, node_id: int) -> None:
+    """Writes the disk of one controller that is the whole quorum: the log, a snapshot, ``meta.properties``.
+
+    There is no ``quorum-state``: the controller takes the epoch from the log, and its voters from its
+    settings.
+    """
+    own = folder / f"{METADATA_TOPIC}-0"
+    write_quorum_log(quorum, own)
+    if quorum.snapshot:
+        shutil.copyfile(quorum.snapshot, own / os.path.basename(quorum.snapshot))
+    for log_dir in inventory.log_dirs:
+        if os.path.exists(f"{log_dir}/{BOOTSTRAP}"):
+            shutil.copyfile(f"{log_dir}/{BOOTSTRAP}", folder / BOOTSTRAP)
+            break
+    meta = {"version": 1, "cluster.id": inventory.cluster_id or new_uuid(), "node.id": node_id}
+    meta["directory.id"] = new_uuid()
+    (folder / "meta.properties").write_text("".join(f"{name}={value}\n" for name, value in meta.items()))
+
+
+def quorum_lines(quorum: Quorum, state: ClusterState) -> list[str]:
+    """What was found, in a few lines."""
+    one = quorum.one
+    lines = []
+    for copy in one.copies:
+        epochs = ", ".join(f"{epoch}@{start}" for epoch, start in epochs_of_batches(copy))
+        lost = int((copy.entries["is_sound"] & ~one.history.is_true[copy.number]).sum())
+        role = "voter" if copy.broker_id in quorum.voters else "observer"
+        words = f"{copy.name:12} {role}, true history up to {quorum.ends[copy.name]}, epochs {epochs}"
+        words += f"; {lost} batches of a history that lost" if lost else ""
+        words += f"; {len(copy.hurts)} damaged ranges" if copy.hurts else ""
+        lines.append(words)
+    best = max(one.copies, key=lambda copy: (quorum.ends[copy.name], -copy.number))
+    voters = ", ".join(map(str, quorum.voters)) or "not named by any quorum-state"
+    lines += [
+        f"voters       {voters}",
+        f"most complete  {best.name}: it reaches offset {quorum.end}; history {one.history.sure}",
+        f"committed    up to offset {quorum.committed}: a majority of the voters has it on these disks",
+        f"state        at {state.reached}: {len(state.topics)} topics, {len(state.partitions)} partitions, "
+        f"{len(state.brokers)} brokers, {len(state.acls)} ACLs, {len(state.users)} SCRAM users",
+    ]
+    lines += [f"doubt        {doubt}" for doubt in one.history.doubts]
+    lines += [f"lost         offsets {lost.first} to {lost.last}: {lost.detail}" for lost in one.healed.lost]
+    if quorum.end > quorum.committed:
+        lines.append(
+            f"uncommitted  offsets {quorum.committed} to {quorum.end - 1} are on too few of these disks"
+        )
+    return lines
+
+
+def safe_name(text: str) -> str:
+    """A name that a shell takes as one word without quotes, or in quotes."""
+    return text if re.fullmatch(r"[\w./:=@%+,-]+", text) else "'" + text.replace("'", "'\\''") + "'"

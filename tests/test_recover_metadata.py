@@ -1,0 +1,80 @@
+"""``recover --metadata``: controllers' logs compared, and the state of the cluster out of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from pipelines import recover
+from tests.support import replicas
+from udfs.replicas.cluster_state import ClusterState
+from udfs.replicas.metadata_log import metadata_records
+
+SCENARIO = "s11-controllers"
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return replicas.unpack(tmp_path_factory.mktemp("replicas"))
+
+
+def run(corpus: Path, *options: str, names: str = "123") -> int:
+    disks = [f"c{name}={corpus / SCENARIO / f'controller-{name}'}" for name in names]
+    named = [word for one in disks for word in ("--source", one)]
+    return recover.main([*named, "--cores", "1", "--metadata", *options])
+
+
+def test_the_log_that_a_majority_has_is_written_record_by_record(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    disk, state = tmp_path / "disk", tmp_path / "state"
+    assert run(corpus, "--write", str(disk), "--report", str(state)) == 0
+    printed = capsys.readouterr().out
+    assert "c2           voter, true history up to 46" in printed
+    assert "uncommitted" not in printed
+    truth = (corpus / "_oracle" / SCENARIO / "__cluster_metadata-0.truth.jsonl").read_text().splitlines()
+    (segment,) = (disk / "__cluster_metadata-0").glob("*.log")
+    found = [(record.offset, record.epoch) for record in metadata_records(str(segment))]
+    expected = [(line["offset"], line["leaderEpoch"]) for line in map(json.loads, truth)]
+    assert found == expected[: len(found)]
+    assert len(found) == 61
+    partitions = pq.read_table(state / "partitions.parquet").to_pylist()
+    lines = (corpus / "_oracle" / SCENARIO / "leaders-after.tsv").read_text().splitlines()
+    agreed = {(line.split("\t")[0], int(line.split("\t")[1]), line.split("\t")[4]) for line in lines}
+    assert {(row["topic"], row["partition"], row["topic_id"]) for row in partitions} <= agreed
+    topics = list(yaml.safe_load_all((state / "topics.yaml").read_text()))
+    assert {one["spec"]["topicName"] for one in topics} == {row["topic"] for row in partitions}
+    assert "--topic meta-0 --partitions 2 " in (state / "commands.sh").read_text()
+
+
+def test_without_a_majority_the_end_is_uncommitted(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(corpus, names="1") == 0
+    assert "uncommitted  offsets 0 to 60" in capsys.readouterr().out
+
+
+def test_an_earlier_state_has_fewer_topics(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts = []
+    for at in ("20", "61"):
+        assert run(corpus, "--at", at, "--report", str(tmp_path / at)) == 0
+        counts.append(pq.read_table(tmp_path / at / "partitions.parquet").num_rows)
+    assert counts[0] < counts[1]
+    assert run(corpus, "--at", "62") == 2
+    assert "have offsets from 0 to 61" in capsys.readouterr().err
+
+
+def test_an_aborted_transaction_changes_nothing_and_a_mad_record_is_counted() -> None:
+    state = ClusterState()
+    state.apply("BeginTransactionRecord", "{}")
+    state.apply("TopicRecord", '{"name": "a", "topicId": "x"}')
+    state.apply("AbortTransactionRecord", "{}")
+    state.apply("TopicRecord", '{"name": "b"}')
+    state.apply("RemoveTopicRecord", "no JSON")
+    state.apply("TopicRecord", '{"name": "c", "topicId": "z"}')
+    assert state.topics == {"z": "c"}
+    assert state.unknown == {"TopicRecord": 1, "RemoveTopicRecord": 1}
