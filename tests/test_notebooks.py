@@ -155,7 +155,7 @@ def test_quality_shows_the_damage_and_what_it_cost(
     (lost,) = seen["lost"].collect()
     assert (lost.first_lost, lost.last_lost, lost.next_offset) == (31, 40, 41)
     failed = {row.check for row in seen["failed"].collect()}
-    assert {"crc_failure_rate", "damaged_bytes", "hanging_transactions"} <= failed
+    assert {"crc_failure_rate", "damaged_bytes"} <= failed
     page = Path(seen["summary"].page)
     assert page.read_text().lower().startswith("<!doctype html>")
     assert page.parent.parent == temporary  # where no folder was requested
