@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable, Field
+from deltalake.schema import PrimitiveType
 
 from kafka_log_lake import connect
 from pipelines import decode_batches, ingest_raw, maintain, quality_report, scan
@@ -92,7 +93,7 @@ def test_a_column_that_a_user_added_to_each_table_breaks_no_job(tmp_path: Path) 
     tables = [t.name for t in (*TABLES, *REPORT_TABLES) if (lake / t.name).is_dir()]
     assert {"segments", "records", "batches", "quarantine", "transactions", "runs"} <= set(tables)
     for name in tables:
-        DeltaTable(lake / name).alter.add_columns([Field("note", "string", nullable=True)])
+        DeltaTable(lake / name).alter.add_columns([Field("note", PrimitiveType("string"), nullable=True)])
     put(logs / "t-0", 7, marker(7, 7), batch(8))  # grown
     put(logs / "t-1", 0, batch(0, text="other"), batch(3)[:-1] + b"\xff")  # rewritten
     put(logs / "u-0", 0, batch(0))
