@@ -188,4 +188,4 @@ def test_spark_shows_jobs_by_run_and_phase(
     group = f"kafka-log-lake run {decode_batches.run(spark, settings).run_id}"
     assert seen == [(group, "decoding"), (group, "writing rows")]
     assert [context.getLocalProperty(name) for name in names] == [None, "mine"]
-    context.setLocalProperty(names[1], None)
+    context.setLocalProperty(names[1], None)  # type: ignore[arg-type]

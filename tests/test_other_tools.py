@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DECODED = ("records", "batches", "quarantine", "transactions", "segments")
-FULL = {"dry_run": False, "enforce_retention_duration": False, "full": True}
 
 
 class Root(NamedTuple):
@@ -79,7 +78,7 @@ def optimize(lake: Path) -> None:
 
 def vacuum(lake: Path) -> None:
     for table in TABLES:
-        DeltaTable(lake / table).vacuum(0, **FULL)
+        DeltaTable(lake / table).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
 
 
 def add_column(lake: Path) -> None:

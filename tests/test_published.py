@@ -19,7 +19,7 @@ from tests.support.logs import batches, put
 
 def decode(lake: str, logs: Path, **settings: Any) -> str:
     """The id of a run."""
-    return as_command.decode(None, Settings(lake=lake, source=(str(logs),), **settings)).run_id  # type: ignore[arg-type]
+    return as_command.decode(None, Settings(lake=lake, source=(str(logs),), **settings)).run_id
 
 
 def offsets(lake: str, at: str | None = None) -> list[int]:

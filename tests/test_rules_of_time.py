@@ -23,6 +23,7 @@ from kafka_log_lake import connect
 from pipelines import quality_report
 from pipelines.command.settings import Settings
 from pipelines.lake.address import table_path
+from pipelines.lake.published import published_tables
 from pipelines.report import metrics
 from pipelines.report.check import CHECKS
 from pipelines.scan import scan
@@ -231,7 +232,7 @@ def test_no_number_takes_a_view_away(ask: Ask, view: str) -> None:
 
 def test_checks_measure_what_the_model_finds(random_lake: str, logs: list[Log], opened: list[Open]) -> None:
     names = ("timestamp_units", "timestamp_future", "hanging_transactions")
-    with metrics.opened(random_lake) as database:
+    with metrics.opened(published_tables(random_lake)) as database:
         wanted = [check for check in CHECKS if check.name in names]
         rows = metrics.measure(database, wanted, "run", datetime.now(UTC)).to_pylist()
     found = {(r["check"], r["topic"], r["partition"]): r["value"] for r in rows if r["segment"] is None}

@@ -48,12 +48,13 @@ class Lineage:
     def _send(self, state: str, sources: Sequence[str], one: Summary, error: str | None = None) -> None:
         from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
         from openlineage.client.facet_v2 import (
+            RunFacet,
             error_message_run,
             input_statistics_input_dataset,
             output_statistics_output_dataset,
         )
 
-        facets = {}
+        facets: dict[str, RunFacet] = {}
         if error is not None:
             facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(error, "python")
         job = "decode" if one.chunks is None else "ingest"

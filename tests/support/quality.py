@@ -11,6 +11,7 @@ from deltalake import write_deltalake
 
 from pipelines.lake import transactions
 from pipelines.lake.address import table_path
+from pipelines.lake.published import published_tables
 from pipelines.plan import ledger
 from pipelines.plan.ledger import LedgerRow
 from pipelines.report import metrics
@@ -79,7 +80,7 @@ def add_log(
 def measured(lake: str, name: str) -> list[dict[str, Any]]:
     """The rows of one check."""
     checks = [check for check in CHECKS if check.name == name]
-    with metrics.opened(lake) as database:
+    with metrics.opened(published_tables(lake)) as database:
         table: pa.Table = metrics.measure(database, checks, "run", datetime.now(UTC))
     return table.to_pylist()
 
