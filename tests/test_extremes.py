@@ -21,6 +21,7 @@ from pipelines import decode_batches, find, quality_report, scan
 from pipelines.command.settings import Settings
 from pipelines.functions.internal_topics import register_internal_topics
 from pipelines.functions.register import register_functions
+from pipelines.functions.typed import register_typed
 from pipelines.views.declared import SESSION_VIEWS, View
 from tests.support.answers import all_rows, same_in_both
 from tests.support.mad_logs import INT64, write_mad_logs, write_mad_settings
@@ -91,6 +92,7 @@ def rows(database: DuckDBPyConnection, relation: str) -> tuple[Counter[str], int
 
 # No log of this lake has a row there
 EMPTY = {"share_group_states", "remote_log_metadata", "group_lag_at", "key_history", "consumer_groups"}
+EMPTY |= {"healed_records"}
 
 
 @pytest.mark.parametrize("view", SESSION_VIEWS, ids=lambda view: view.name)
@@ -155,13 +157,14 @@ def test_each_format_measures_records_of_mad_offsets_and_timestamps() -> None:
 
 
 @pytest.fixture(scope="module")
-def in_spark(spark: SparkSession, mixed: DuckDBPyConnection) -> SparkSession:
+def in_spark(spark: SparkSession, made: Path, mixed: DuckDBPyConnection) -> SparkSession:
     """The tables of the mixed lake as views of the session, and its views."""
     for table in (*TABLES, *READ_BY_VIEWS):
         found = mixed.sql(f'SELECT * FROM "{table.name}"').to_arrow_table()
         spark.createDataFrame(found).coalesce(1).cache().createOrReplaceTempView(table.name)
     register_functions(spark)
     register_internal_topics(spark)
+    register_typed(spark, str(made / "mixed"))
     for view in SESSION_VIEWS:
         for statement in view.statements("TEMPORARY", view.select):
             spark.sql(statement)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,6 +65,10 @@ def test_wrong_checksums_are_those_that_kafka_refuses(bundled: str) -> None:
         if any(b["magic"] not in (0, 1, 2) for b in batches):
             continue  # no row in batches: quarantined as unknown_magic
         refused = [b for b in batches if "stored crc" in str(b["ensureValid"])]
+        if re.search(
+            "inner-(crc|magic-2)", path.parent.name
+        ):  # of a message in a wrapper: ensureValid reads none
+            refused = batches[:1]
         assert rates[corpus.topic_partition(path)] == pytest.approx(len(refused) / len(batches)), (
             path.parent.name
         )
@@ -86,10 +91,12 @@ def test_metadata_outside_the_checksum(bundled: str) -> None:
     """The names of the files say what was changed; Kafka's library accepts the checksum of all of them."""
     changed = {"bitflip-baseoffset-v2-none", "bitflip-baseoffset-v2-zstd", "base-offset-negative"}
     changed |= {"bitflip-leaderepoch-v2-none", "bitflip-leaderepoch-v2-zstd"}
-    changed |= {"magic-2-becomes-1", "magic-3", "magic-127", "magic-255", "offset-goes-back"}
+    changed |= {"magic-2-becomes-1", "magic-3", "magic-127", "magic-255"}
     found = failed(bundled, "metadata_contradictions")
     assert changed <= found
     assert found - changed <= {"last-offset-delta-too-large", "v1-relative-beyond-outer"}
+    # A batch that has the base offset of the file's name again may begin a log that was written anew
+    assert "offset-goes-back" in failed(bundled, "offset_order")
 
 
 def test_bytes_of_old_formats(bundled: str) -> None:
