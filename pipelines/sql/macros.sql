@@ -8,6 +8,7 @@ CREATE MACRO sequence(first, last) AS generate_series(first, last);
 CREATE MACRO sha2(bytes, bits) AS sha256(bytes);
 CREATE MACRO shiftright(number, bits) AS number >> bits;
 CREATE MACRO sort_array(list) AS list_sort(list);
+CREATE MACRO struct(a, b) AS row(a, b);
 CREATE MACRO timestamp_millis(ms) AS CAST(epoch_ms(CAST(ms AS BIGINT)) AS TIMESTAMPTZ);
 CREATE MACRO try_element_at(list, i) AS list_extract(list, i);
 CREATE MACRO try_validate_utf8(bytes) AS try(decode(bytes));

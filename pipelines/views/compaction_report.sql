@@ -49,37 +49,44 @@ WITH stable AS (
       WHEN young_offset < active_offset THEN 'min.compaction.lag.ms' ELSE 'active segment' END AS held_by
   FROM limits
 ), narrow AS (
-  -- long keys as their SHA-256: only whether keys are equal counts, and neither keys nor values are sorted
+  -- long keys as their SHA-256: only whether keys are equal counts. place: the order of a key's versions
   SELECT c.topic, c.partition, s.partition_dir, c.segment, c.batch_position, c.offset, c.size_bytes,
     CASE WHEN octet_length(c.key) < 32 THEN c.key ELSE unhex(sha2(c.key, 256)) END AS key, c.value IS NULL AS is_tombstone,
-    s.file_base_offset < u.first_uncleanable_offset AS is_cleanable
+    coalesce(s.file_base_offset < u.first_uncleanable_offset, false) AS is_cleanable,
+    CASE WHEN c.key IS NOT NULL THEN struct(c.offset, c.segment) END AS place
   FROM committed_records c JOIN segments s ON s.topic = c.topic AND s.partition = c.partition AND s.segment = c.segment
   JOIN uncleanable u ON u.topic = s.topic AND u.partition = s.partition AND u.partition_dir = s.partition_dir
-), versions AS (
-  SELECT *, lead(is_cleanable) OVER same_key AS is_cleanable_behind, row_number() OVER same_key AS version
-  FROM narrow
-  WINDOW same_key AS (PARTITION BY topic, partition, partition_dir, key ORDER BY offset, segment)
+), keys AS (
+  -- the rows without a key are one group, whose places are null
+  SELECT topic, partition, partition_dir, key IS NOT NULL AS has_key, count(*) AS versions, sum(size_bytes) AS bytes,
+    count_if(is_cleanable) AS cleanable, coalesce(sum(CASE WHEN is_cleanable THEN size_bytes END), 0) AS cleanable_bytes,
+    max_by(size_bytes, place) AS newest_bytes,
+    coalesce(max_by(size_bytes, CASE WHEN is_cleanable THEN place END), 0) AS newest_cleanable_bytes,
+    max_by(is_tombstone, place) AS is_tombstone, max_by(is_cleanable, place) AS is_cleanable,
+    max_by(segment, place) AS segment, max_by(batch_position, place) AS batch_position,
+    try_element_at(min_by(offset, place, 2), 2) AS second_offset
+  FROM narrow GROUP BY topic, partition, partition_dir, key
 ), judged AS (
-  SELECT *, key IS NOT NULL AS has_key, key IS NOT NULL AND is_cleanable_behind IS NOT NULL AS is_superseded,
-    key IS NOT NULL AND is_cleanable AND coalesce(is_cleanable_behind, false) AS is_freed_now
-  FROM versions
+  SELECT *, CASE WHEN has_key THEN versions - 1 ELSE 0 END AS superseded,
+    CASE WHEN has_key THEN bytes - newest_bytes ELSE 0 END AS superseded_bytes,
+    CASE WHEN has_key AND cleanable > 0 THEN cleanable - 1 ELSE 0 END AS freed_now,
+    CASE WHEN has_key THEN cleanable_bytes - newest_cleanable_bytes ELSE 0 END AS freed_now_bytes
+  FROM keys
 ), expired AS (
   SELECT topic, partition, segment, position
   FROM published_batches WHERE delete_horizon_ms <= coalesce(at_ms, unix_millis(current_timestamp))
 )
-SELECT v.topic, v.partition, v.partition_dir, u.cleanup_policy, count(*) AS records, sum(v.size_bytes) AS record_bytes,
-  count_if(NOT v.has_key) AS null_key_records, count_if(v.has_key AND v.version = 1) AS keys,
-  count(v.key) / nullif(CAST(count_if(v.has_key AND v.version = 1) AS DOUBLE), 0) AS versions_per_key,
-  CAST(coalesce(max(CASE WHEN v.has_key THEN v.version END), 0) AS BIGINT) AS most_versions,
-  count_if(v.is_superseded) AS superseded_records,
-  coalesce(sum(CASE WHEN v.is_superseded THEN v.size_bytes END), 0) AS superseded_bytes,
-  count_if(v.is_freed_now) AS freed_now_records,
-  coalesce(sum(CASE WHEN v.is_freed_now THEN v.size_bytes END), 0) AS freed_now_bytes,
-  coalesce(sum(CASE WHEN v.is_superseded AND NOT v.is_freed_now THEN v.size_bytes END), 0) AS freed_later_bytes,
-  u.first_uncleanable_offset, u.held_by,
-  count_if(v.has_key AND v.is_tombstone AND NOT v.is_superseded) AS tombstones,
-  count_if(v.has_key AND v.is_tombstone AND NOT v.is_superseded AND v.is_cleanable AND e.position IS NOT NULL) AS expired_tombstones,
-  min(CASE WHEN v.has_key AND v.version > 1 THEN v.offset END) AS first_dirty_offset
+SELECT v.topic, v.partition, v.partition_dir, u.cleanup_policy, sum(v.versions) AS records,
+  sum(v.bytes) AS record_bytes,
+  sum(CASE WHEN v.has_key THEN 0 ELSE v.versions END) AS null_key_records, count_if(v.has_key) AS keys,
+  sum(CASE WHEN v.has_key THEN v.versions END) / nullif(CAST(count_if(v.has_key) AS DOUBLE), 0) AS versions_per_key,
+  coalesce(max(CASE WHEN v.has_key THEN v.versions END), 0) AS most_versions,
+  sum(v.superseded) AS superseded_records, sum(v.superseded_bytes) AS superseded_bytes,
+  sum(v.freed_now) AS freed_now_records, sum(v.freed_now_bytes) AS freed_now_bytes,
+  sum(v.superseded_bytes - v.freed_now_bytes) AS freed_later_bytes,
+  u.first_uncleanable_offset, u.held_by, count_if(v.has_key AND v.is_tombstone) AS tombstones,
+  count_if(v.has_key AND v.is_tombstone AND v.is_cleanable AND e.position IS NOT NULL) AS expired_tombstones,
+  min(v.second_offset) AS first_dirty_offset
 FROM judged v
 JOIN uncleanable u ON u.topic = v.topic AND u.partition = v.partition AND u.partition_dir = v.partition_dir
 LEFT JOIN expired e ON e.topic = v.topic AND e.partition = v.partition AND e.segment = v.segment
