@@ -64,8 +64,8 @@ check: setup  ## lint, types, and the tests that need no Spark: an answer within
 test: setup  ## every test, two files at a time; of those with servers, clusters and wheels what a change touches
 	@$(PY) -m pytest $(SIDE_BY_SIDE)
 
-test-plain: setup  ## the tests that start no Spark, no broker and no server, two files at a time
-	@$(PY) -m pytest -m "not spark and not cluster and not kafka and not slow" $(SIDE_BY_SIDE)
+test-plain: setup  ## the tests that start no broker and no server, and of Spark those of landing and decoding alone
+	@$(PY) -m pytest -m "flow or not (spark or cluster or kafka or slow)" $(SIDE_BY_SIDE)
 
 test-all: setup  ## every test
 	@$(PY) -m pytest --full $(SIDE_BY_SIDE)

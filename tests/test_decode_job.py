@@ -19,6 +19,8 @@ from pipelines.command.settings import Settings
 from tests.support.logs import batch, batches, contents, put, rows, versions
 from udfs.format.schema import RECORDS
 
+pytestmark = pytest.mark.flow
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

@@ -14,6 +14,8 @@ from pipelines.source.naming import NULL_TO_SPARK
 from tests.support import as_command
 from tests.support.logs import batch, batches, contents, put, rows, versions
 
+pytestmark = pytest.mark.flow
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
