@@ -18,7 +18,6 @@ if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the i
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 import pyarrow as pa
-import regex
 
 from pipelines.command.commands import DECODE_VALUES
 from pipelines.command.on_demand import SparkOnDemand
@@ -30,6 +29,7 @@ from pipelines.command.terminal import counted_noun, printable
 from pipelines.kept.tables import keep
 from pipelines.lake.address import open_lake
 from pipelines.lake.intents import Intents
+from pipelines.source.listing import TopicFilter
 from pipelines.typed.job import RunStage, TypedJob, TypedTopic
 from pipelines.typed.sources import read_sources
 from udfs.values import typed_files
@@ -53,13 +53,7 @@ def run(on_demand: SparkOnDemand, settings: Settings) -> None:
 
 def update(on_demand: SparkOnDemand, settings: Settings, address: str) -> tuple[list[TypedTopic], list[str]]:
     """What changed, by topic, and the tables of ``--mode`` that were written. Takes the lake's lock."""
-    chosen = regex.compile(settings.topics) if settings.topics else None
-    left_out = regex.compile(settings.exclude_topics) if settings.exclude_topics else None
-
-    def is_meant(topic: str) -> bool:
-        is_chosen = chosen is None or chosen.fullmatch(topic) is not None
-        return is_chosen and (left_out is None or left_out.fullmatch(topic) is None)
-
+    is_meant = TopicFilter(settings.topics, settings.exclude_topics)
     others = read_sources(settings.schemas, settings.registry)
     with Intents(address).lock(), phase("decoding values"):
         done = TypedJob(address, _stage_runner(on_demand), others).run(is_meant)

@@ -10,10 +10,12 @@ from collections.abc import Callable
 
 import duckdb
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import CommitProperties, write_deltalake
+from deltalake.exceptions import TableNotFoundError
 
 from pipelines.kept import cdc
 from pipelines.lake.address import table_path
+from pipelines.source.delta import open_table
 from pipelines.sql.database import open_database
 from pipelines.sql.types import quoted
 from pipelines.typed.tables import TypedTable, typed_tables
@@ -74,14 +76,11 @@ def _keep_one(lake: str, mode: str, table: TypedTable) -> list[str]:
 
 def _made_of(lake: str, path: str) -> int | None:
     """The version of the typed table that a kept table was made of; None where there is none."""
-    full = table_path(lake, path)
-    options = deltalake_options(full)
-    if not DeltaTable.is_deltatable(full, storage_options=options):
+    try:
+        commits = open_table(table_path(lake, path)).history()
+    except TableNotFoundError:
         return None
-    for entry in DeltaTable(full, storage_options=options).history():
-        if _MADE_OF in entry:
-            return int(entry[_MADE_OF])
-    return None
+    return next((int(commit[_MADE_OF]) for commit in commits if _MADE_OF in commit), None)
 
 
 def _write(

@@ -91,32 +91,30 @@ def decode_losing(lost: LosingLog) -> int:
     with pq.ParquetWriter(lost.file, LOST) as writer:
         for base, batches in segments_of(lost.log):
             places = np.cumsum(batches["size"]) - batches["size"]
-            answers = lost.answers[begin : begin + len(batches)]
+            answers = pa.array(lost.answers[begin : begin + len(batches)], pa.int8())
+            sources = zip(batches["copy"].tolist(), batches["file"].tolist(), strict=True)
+            uris = pa.array([lost.log.files[copy][file] for copy, file in sources], pa.string())
             begin += len(batches)
             path = f"{lost.log.folder}/{segment_name(base)}"
             for found in decode_segment(path, columns=_COLUMNS, on_damage="ignore"):
-                table = _rows(lost, found, batches, places, answers)
+                positions = found.column("batch_position").to_numpy(zero_copy_only=False)
+                at = pa.array(np.searchsorted(places, positions))
+                table = _rows(lost, found, uris.take(at), answers.take(at))
                 writer.write_table(table)
                 rows += table.num_rows
     shutil.rmtree(lost.log.folder)
     return rows
 
 
-def _rows(
-    lost: LosingLog, found: pa.RecordBatch, batches: np.ndarray, places: np.ndarray, answers: np.ndarray
-) -> pa.Table:
-    at = np.searchsorted(places, found.column("batch_position").to_numpy(zero_copy_only=False))
-    files = [uri for copy in sorted(lost.log.files) for uri in lost.log.files[copy]]
-    first = {copy: sum(len(lost.log.files[c]) for c in lost.log.files if c < copy) for copy in lost.log.files}
-    offsets = np.array([first[copy] for copy in batches["copy"].tolist()], dtype=np.int64) + batches["file"]
+def _rows(lost: LosingLog, found: pa.RecordBatch, uris: pa.Array, answers: pa.Array) -> pa.Table:
     n = found.num_rows
     columns = {
         "topic": pa.repeat(pa.scalar(lost.topic), n),
         "partition": pa.repeat(pa.scalar(lost.partition, pa.int32()), n),
         "copy": pa.repeat(pa.scalar(lost.copy), n),
         "why": pa.repeat(pa.scalar(lost.why), n),
-        "segment": pa.array(files, pa.string()).take(pa.array(offsets[at])),
-        "answer": pa.array(answers[at], pa.int8()),
+        "segment": uris,
+        "answer": answers,
         **{name: found.column(name) for name in _COLUMNS if name != "batch_position"},
     }
     table = pa.table(columns).cast(LOST)

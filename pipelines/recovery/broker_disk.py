@@ -20,6 +20,7 @@ import numpy as np
 from pipelines.recovery.compare import broker_states
 from pipelines.recovery.job import Recovered
 from pipelines.recovery.log_writer import LogToWrite, write_log
+from pipelines.recovery.sources import META
 from pipelines.scanning.pool import process_pool
 from udfs.format import layout as f
 from udfs.format.encode import PlainRecord
@@ -76,10 +77,7 @@ def write_disk(
     }
     with process_pool(processes) as pool:
         written = sum(pool.map(write_log, own.values()))
-    meta = {"version": 1, "cluster.id": disk.cluster_id, "node.id": disk.node_id}
-    meta["directory.id"] = disk.directory_id
-    text = "".join(f"{name}={value}\n" for name, value in meta.items())
-    (folder / "meta.properties").write_text(text)
+    (folder / META).write_text(meta_properties(disk))
     starts = {place: log.start for place, log in own.items() if log.start > _first_file(log)}
     for name, offsets in (
         ("replication-offset-checkpoint", {place: ends[place] for place in own}),
@@ -90,6 +88,12 @@ def write_disk(
         (folder / name).write_text(f"0\n{len(lines)}\n" + "".join(lines))
     (folder / BOOTSTRAP).write_bytes(bootstrap(metadata_of(own, ids, disk, state)))
     return written
+
+
+def meta_properties(disk: Disk) -> str:
+    """The text of ``meta.properties``."""
+    own = {"cluster.id": disk.cluster_id, "node.id": disk.node_id, "directory.id": disk.directory_id}
+    return "".join(f"{name}={value}\n" for name, value in {"version": 1, **own}.items())
 
 
 def _topic_ids(logs: Mapping[tuple[str, int], LogToWrite]) -> dict[str, str]:

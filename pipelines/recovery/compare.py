@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -40,6 +39,11 @@ class Compared:
     is_compacted: bool
     others: list[Copy] = field(default_factory=list)
     id_rule: str = ""
+
+    def true_end(self, copy: Copy) -> int | None:
+        """The offset behind the last batch of a copy that is of the true history; None without one."""
+        kept = copy.entries[copy.entries["is_sound"] & self.history.is_true[copy.number]]
+        return int(kept["last"].max()) + 1 if len(kept) else None
 
 
 @dataclass
@@ -107,7 +111,7 @@ def _placed(copy: Copy, number: int, found: SliceHeaders) -> np.ndarray:
     """The entries of a slice with their place in the copy, which gets its damaged ranges too."""
     if found.report.problem is not None:
         copy.unreadable.append(f"{found.report.segment}: {found.report.detail}")
-    copy.hurts += [hurt.__class__(**{**vars(hurt), "file": number}) for hurt in found.hurts]
+    copy.hurts += [replace(hurt, file=number) for hurt in found.hurts]
     entries = found.entries
     entries["copy"], entries["file"], entries["file_base"] = copy.number, number, copy.files[number].base
     return entries
@@ -175,7 +179,7 @@ def _leaders(
 
 def broker_states(inventory: Inventory) -> dict[int, ClusterState]:
     """What each broker's own copy of ``__cluster_metadata`` says, by broker id."""
-    from udfs.replicas.metadata_log import metadata_records  # loads decoders
+    from udfs.replicas.metadata_log import metadata_records, snapshot_end, snapshots  # loads decoders
 
     states: dict[int, ClusterState] = {}
     for place, copies in inventory.copies.items():
@@ -185,28 +189,15 @@ def broker_states(inventory: Inventory) -> dict[int, ClusterState]:
             if copy.broker_id is None or copy.state != LIVE:
                 continue
             state = ClusterState()
-            for path in [*_snapshots(copy)[-1:], *(local_path(one.uri) or "" for one in copy.files)]:
+            for path in [
+                *snapshots(local_path(copy.folder) or "")[-1:],
+                *(local_path(one.uri) or "" for one in copy.files),
+            ]:
                 for record in metadata_records(path):
                     if record.offset >= state.reached and record.name is not None:
                         state.apply(record.name, record.value)
                     state.reached = max(state.reached, record.offset + 1)
-                state.reached = max(state.reached, _snapshot_end(path))
+                state.reached = max(state.reached, snapshot_end(path))
             if copy.broker_id not in states or states[copy.broker_id].reached < state.reached:
                 states[copy.broker_id] = state
     return states
-
-
-def _snapshots(copy: Copy) -> list[str]:
-    """The paths of a copy's snapshots of metadata, the newest last."""
-    from udfs.indexes.kraft_snapshot import snapshot_id
-
-    folder = local_path(copy.folder) or ""
-    names = [name for name in os.listdir(folder) if snapshot_id(name)]
-    return [os.path.join(folder, name) for name in sorted(names)]
-
-
-def _snapshot_end(path: str) -> int:
-    from udfs.indexes.kraft_snapshot import snapshot_id
-
-    found = snapshot_id(os.path.basename(path))
-    return found.end_offset if found else 0

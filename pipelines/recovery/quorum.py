@@ -9,21 +9,22 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.command.errors import UserError
+from pipelines.recovery.broker_disk import Disk, meta_properties
 from pipelines.recovery.compare import Compared, Reading, compare_copies, read_entries
 from pipelines.recovery.log_writer import log_to_write, write_log
-from pipelines.recovery.sources import METADATA_TOPIC, Inventory
+from pipelines.recovery.sources import META, METADATA_TOPIC, Inventory
 from pipelines.source.naming import PartitionFolder
 from pipelines.source.uris import local_path
 from udfs.indexes.kraft_snapshot import BOOTSTRAP, snapshot_id
 from udfs.replicas.cluster_state import ClusterState
 from udfs.replicas.entries import Copy
 from udfs.replicas.history import epochs_of_batches
-from udfs.replicas.metadata_log import MetadataRecord, metadata_records
+from udfs.replicas.metadata_log import MetadataRecord, metadata_records, snapshot_end, snapshots
 from udfs.values.encode import new_uuid
 
 _PLACE = PartitionFolder(METADATA_TOPIC, 0)
@@ -48,7 +49,7 @@ class Quorum:
     @property
     def end(self) -> int:
         """The offset behind the true history that the disks hold."""
-        return max(self.one.history.end, _end_of(self.snapshot))
+        return max(self.one.history.end, snapshot_end(self.snapshot))
 
 
 def compare_quorum(inventory: Inventory, reading: Reading) -> Quorum:
@@ -58,15 +59,12 @@ def compare_quorum(inventory: Inventory, reading: Reading) -> Quorum:
         raise UserError("no folder __cluster_metadata-0 in the sources: name the disks of controllers")
     read_entries(inventory, [_PLACE], reading)
     one = compare_copies(_PLACE, copies, {})
-    ends = {copy.name: max(_true_end(one, copy), _end_of(_newest_snapshot([copy]))) for copy in copies}
+    ends = {
+        copy.name: max(one.true_end(copy) or 0, snapshot_end(_newest_snapshot([copy]))) for copy in copies
+    }
     voters = sorted({voter for copy in copies for voter in _voters(copy)})
     snapshot = _newest_snapshot([copy for copy in copies if copy.number in one.history.holders])
     return Quorum(one, voters, _committed(copies, ends, voters), ends, snapshot)
-
-
-def _true_end(one: Compared, copy: Copy) -> int:
-    kept = copy.entries[copy.entries["is_sound"] & one.history.is_true[copy.number]]
-    return int(kept["last"].max()) + 1 if len(kept) else 0
 
 
 def _voters(copy: Copy) -> list[int]:
@@ -92,32 +90,20 @@ def _committed(copies: Sequence[Copy], ends: dict[str, int], voters: Sequence[in
     return reached[count // 2] if reached else 0
 
 
-def _snapshots(copy: Copy) -> Iterator[tuple[int, int, str]]:
-    folder = local_path(copy.folder) or ""
-    try:
-        names = os.listdir(folder)
-    except OSError:
-        return
-    for name in names:
-        found = snapshot_id(name)
-        if found is not None:
-            yield found.end_offset, found.epoch, os.path.join(folder, name)
+def _snapshots(copies: Sequence[Copy]) -> list[str]:
+    """The snapshots of all copies, the newest last."""
+    found = [path for copy in copies for path in snapshots(local_path(copy.folder) or "")]
+    return sorted(found, key=lambda path: (snapshot_id(os.path.basename(path)) or (), path))
 
 
 def _newest_snapshot(copies: Sequence[Copy]) -> str | None:
     """The newest one whose records can all be read; a controller makes it of committed records alone."""
-    found = sorted((one for copy in copies for one in _snapshots(copy)), reverse=True)
-    return next((path for _, _, path in found if _is_whole(path)), None)
+    return next((path for path in reversed(_snapshots(copies)) if _is_whole(path)), None)
 
 
 def _is_whole(path: str) -> bool:
     kinds = [record.name is None for record in metadata_records(path)]
     return len(kinds) >= 2 and kinds[0] and kinds[-1]
-
-
-def _end_of(snapshot: str | None) -> int:
-    found = snapshot_id(os.path.basename(snapshot)) if snapshot else None
-    return found.end_offset if found else 0
 
 
 def state_at(quorum: Quorum, folder: Path, offset: int | None = None) -> ClusterState:
@@ -126,17 +112,16 @@ def state_at(quorum: Quorum, folder: Path, offset: int | None = None) -> Cluster
     Raises a UserError for an offset that the history does not reach, or no longer has.
     """
     end = quorum.end if offset is None else offset
-    paths = [path for copy in quorum.one.copies for at, _, path in sorted(_snapshots(copy)) if at <= end]
-    usable = [path for path in sorted(paths, key=_end_of) if _is_whole(path)]
-    snapshot = usable[-1] if usable else None
+    known = [path for path in _snapshots(quorum.one.copies) if snapshot_end(path) <= end]
+    snapshot = next((path for path in reversed(known) if _is_whole(path)), None)
     first = quorum.one.history.start
-    if end > quorum.end or (snapshot is None and first > 0) or _end_of(snapshot) < min(first, end):
+    if end > quorum.end or (snapshot is None and first > 0) or snapshot_end(snapshot) < min(first, end):
         raise UserError(f"--at {end}: the metadata logs have offsets from {first} to {quorum.end}")
     state = ClusterState()
     for path in [snapshot] if snapshot else []:
         for record in metadata_records(path):
             _apply(state, record)
-    state.reached = _end_of(snapshot)
+    state.reached = snapshot_end(snapshot)
     log = folder / "log"
     write_quorum_log(quorum, log)
     for segment in sorted(log.glob("*.log")):
@@ -177,9 +162,8 @@ def write_controller(quorum: Quorum, folder: Path, inventory: Inventory, node_id
         if os.path.exists(f"{log_dir}/{BOOTSTRAP}"):
             shutil.copyfile(f"{log_dir}/{BOOTSTRAP}", folder / BOOTSTRAP)
             break
-    meta = {"version": 1, "cluster.id": inventory.cluster_id or new_uuid(), "node.id": node_id}
-    meta["directory.id"] = new_uuid()
-    (folder / "meta.properties").write_text("".join(f"{name}={value}\n" for name, value in meta.items()))
+    disk = Disk(node_id, inventory.cluster_id or new_uuid(), new_uuid())
+    (folder / META).write_text(meta_properties(disk))
 
 
 def quorum_lines(quorum: Quorum, state: ClusterState) -> list[str]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pipelines.recovery.compare import Compared
 from udfs.format.recovery_tables import HEALED_BATCHES
-from udfs.replicas.entries import MENDED_WORDS, Copy
+from udfs.replicas.entries import MENDED_WORDS, Copy, identities
 from udfs.replicas.healing import joined, missing
 from udfs.replicas.history import believed_epochs, epochs_of_batches, log_end, log_start
 
@@ -59,7 +59,7 @@ def replica_rows(one: Compared) -> Iterator[Row]:
             ],
             "mended": int(np.count_nonzero(copy.entries["mended"])),
             "diverged_from": _diverged_from(one, copy) if is_own else None,
-            "behind": max(0, one.history.end - _true_end(one, copy)) if is_own else None,
+            "behind": _behind(one, copy) if is_own else None,
             "last_written": max((file.modified for file in copy.files), default=None),
             "contradicted": list(dict.fromkeys([*copy.unbelieved, *copy.unreadable])),
         }
@@ -84,9 +84,9 @@ def _diverged_from(one: Compared, copy: Copy) -> int | None:
     return int(entries["base"].min()) if len(entries) else None
 
 
-def _true_end(one: Compared, copy: Copy) -> int:
-    entries = copy.entries[copy.entries["is_sound"] & one.history.is_true[copy.number]]
-    return int(entries["last"].max()) + 1 if len(entries) else one.history.start
+def _behind(one: Compared, copy: Copy) -> int:
+    end = one.true_end(copy)
+    return max(0, one.history.end - (one.history.start if end is None else end))
 
 
 def losing(one: Compared) -> Iterator[tuple[Copy, str, np.ndarray]]:
@@ -189,21 +189,10 @@ def _mended(bits: int) -> str | None:
     return ", ".join(word for bit, word in MENDED_WORDS.items() if bits & bit) or None
 
 
-_IDENTITY = ("base", "last", "crc", "size")
-
-
 def _copies_of(one: Compared) -> np.ndarray:
     """int32[n]: how many copies have each healed batch whole."""
-    kinds = [(name, "i8") for name in _IDENTITY]
-
-    def keys(entries: np.ndarray) -> np.ndarray:
-        found = np.zeros(len(entries), dtype=kinds)
-        for name in _IDENTITY:
-            found[name] = entries[name]
-        return found
-
-    wanted = keys(one.healed.batches)
+    wanted = identities(one.healed.batches)
     count = np.zeros(len(wanted), dtype=np.int32)
     for copy in one.copies:
-        count += np.isin(wanted, keys(copy.entries[copy.entries["is_sound"]]))
+        count += np.isin(wanted, identities(copy.entries[copy.entries["is_sound"]]))
     return count

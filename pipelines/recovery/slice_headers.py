@@ -12,8 +12,9 @@ from udfs.decoded import Damage, Range
 from udfs.replicas.entries import ENTRY, LENGTH, Hurt, entries_of
 from udfs.replicas.whole_batches import MOST_BYTES, whole_batches
 from udfs.segment_decoder import SegmentDecoder
-from udfs.source.byte_source import ByteSource, SourceError, SourceUnreadable, open_source
-from udfs.spark.protocol import Problem, SliceReport
+from udfs.source.byte_source import ByteSource, SourceError, open_source
+from udfs.spark.protocol import SliceReport
+from udfs.spark.task_input import problem_of
 
 _FEW = 64  # bytes of a damaged range that are kept
 
@@ -34,7 +35,7 @@ def read_headers(slice_: Slice, max_batch_uncompressed: int) -> SliceHeaders:
     try:
         source = open_source(segment.uri, slice_.stop)
     except SourceError as error:
-        return SliceHeaders(SliceReport(*ids, problem=_problem(error), detail=str(error)))
+        return SliceHeaders(SliceReport(*ids, problem=problem_of(error), detail=str(error)))
     try:
         range_ = Range(segment.length, slice_.start, slice_.stop, slice_.exact_start, segment.has_successor)
         decoder = SegmentDecoder(
@@ -48,13 +49,9 @@ def read_headers(slice_: Slice, max_batch_uncompressed: int) -> SliceHeaders:
         )
         return _Reading(source, segment.length, decoder).result(ids)
     except SourceError as error:
-        return SliceHeaders(SliceReport(*ids, problem=_problem(error), detail=str(error)))
+        return SliceHeaders(SliceReport(*ids, problem=problem_of(error), detail=str(error)))
     finally:
         source.close()
-
-
-def _problem(error: SourceError) -> Problem:
-    return Problem.UNREADABLE if isinstance(error, SourceUnreadable) else Problem.CHANGED
 
 
 class _Reading:

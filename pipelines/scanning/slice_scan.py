@@ -17,8 +17,9 @@ from udfs.rules import clocks
 from udfs.rules.offsets import RUN
 from udfs.rules.transactions import EVENT
 from udfs.segment_decoder import SegmentDecoder
-from udfs.source.byte_source import ByteSource, SourceError, SourceUnreadable, open_source, read_at
-from udfs.spark.protocol import Problem, SliceReport
+from udfs.source.byte_source import ByteSource, SourceError, open_source, read_at
+from udfs.spark.protocol import SliceReport
+from udfs.spark.task_input import problem_of
 
 # A row: consecutive transactional batches of one producer, or one marker
 TRANSACTIONAL = np.dtype(
@@ -107,7 +108,7 @@ def scan_slice(slice_: Slice, max_batch_uncompressed: int) -> SliceScan:
     try:
         source = open_source(segment.uri, slice_.stop)
     except SourceError as error:
-        return SliceScan(SliceReport(*ids, problem=_problem(error), detail=str(error)))
+        return SliceScan(SliceReport(*ids, problem=problem_of(error), detail=str(error)))
     try:
         range_ = Range(segment.length, slice_.start, slice_.stop, slice_.exact_start, segment.has_successor)
         decoder = SegmentDecoder(
@@ -122,7 +123,7 @@ def scan_slice(slice_: Slice, max_batch_uncompressed: int) -> SliceScan:
             scan.torn = claimed_by_torn(source, segment.length - decoder.totals.tail_bytes, segment.length)
         return scan
     except SourceError as error:
-        return SliceScan(SliceReport(*ids, problem=_problem(error), detail=str(error)))
+        return SliceScan(SliceReport(*ids, problem=problem_of(error), detail=str(error)))
     finally:
         source.close()
 
@@ -137,10 +138,6 @@ def claimed_by_torn(source: ByteSource, position: int, length: int) -> tuple[int
     read_header(head, 0, max(int(batch_size(head, 0, got)), 0), position, row[0])
     first, last = int(row["base_offset"][0]), int(row["last_offset"][0])
     return (last if first == UNKNOWN_OFFSET else first), last
-
-
-def _problem(error: SourceError) -> Problem:
-    return Problem.UNREADABLE if isinstance(error, SourceUnreadable) else Problem.CHANGED
 
 
 def lowest(*values: int | None) -> int | None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from udfs.replicas.entries import Copy
+from udfs.replicas.entries import Copy, identities
 
 YES, LIKELY, UNKNOWN = "yes", "likely", "unknown"
 # Words by number: what acknowledged_batches gives
@@ -29,18 +29,11 @@ def acknowledged_batches(copy: Copy, others: Sequence[Copy], batches: np.ndarray
     found = np.zeros(len(batches), dtype=np.int8)
     for other in others:
         if other is not copy:
-            found[np.isin(_keys(batches), _keys(other.entries[other.entries["is_sound"]]))] = 1
+            found[np.isin(identities(batches), identities(other.entries[other.entries["is_sound"]]))] = 1
     found[_later_ones(copy.sound, batches) >= _MOST_IN_FLIGHT] = 2
     if copy.high_watermark is not None:
         below = batches["last"] < copy.high_watermark
         found[below] = np.where(batches["producer_id"][below] >= 0, 3, 4)
-    return found
-
-
-def _keys(entries: np.ndarray) -> np.ndarray:
-    found = np.zeros(len(entries), dtype=[("base", "i8"), ("crc", "i8"), ("size", "i8")])
-    for name in ("base", "crc", "size"):
-        found[name] = entries[name]
     return found
 
 

@@ -127,3 +127,11 @@ def entries_of(batches: np.ndarray, is_sound: bool = True) -> np.ndarray:
     found["last"] = found["base"] + found["delta"]  # past int64 it wraps, as the offset of no real batch
     found["is_sound"] = is_sound
     return found
+
+
+def identities(entries: np.ndarray) -> np.ndarray:
+    """What is the same of a batch in every copy: base offset, checksum and size of ENTRY[n]."""
+    found = np.zeros(len(entries), dtype=[(name, "i8") for name in ("base", "crc", "size")])
+    for name in found.dtype.names or ():
+        found[name] = entries[name]
+    return found

@@ -33,8 +33,8 @@ class Lost(NamedTuple):
 class Healed:
     """The healed log.
 
-    batches: ENTRY[n] by offset, of all copies. lost: what none has. holders: by batch, how many copies have
-    it. known: by number of a copy, the intervals of offsets in which it is sound.
+    batches: ENTRY[n] by offset, of all copies. lost: what none has. known: by number of a copy, the intervals
+    of offsets in which it is sound.
     """
 
     batches: np.ndarray
@@ -68,7 +68,8 @@ def heal(copies: Sequence[Copy], history: History, compacted: bool) -> Healed:
         covered = joined([*covered, *known[copy.number]])
     batches = np.concatenate(chosen) if chosen else np.zeros(0, dtype=ENTRY)
     batches = _each_once(batches[np.argsort(batches["base"], kind="stable")])
-    lost = [_lost(copies, history, gap, compacted) for gap in _gaps(covered, history)]
+    gaps = missing(covered, history.start, history.end)
+    lost = [_lost(copies, history, gap, compacted) for gap in gaps]
     lost += _lost_at_the_end(copies, history)
     return Healed(batches, lost, known)
 
@@ -153,28 +154,24 @@ def missing(known: Sequence[Interval], first: int, end: int) -> list[Interval]:
     return found
 
 
-def _gaps(covered: Sequence[Interval], history: History) -> list[Interval]:
-    return missing(covered, history.start, history.end)
-
-
 def _lost(copies: Sequence[Copy], history: History, gap: Interval, compacted: bool) -> Lost:
     """What a gap of all copies was. In a log that is not compacted each of its offsets was a record."""
     first, last = gap
     possible = last - first + 1
-    certain, why = 0 if compacted else possible, []
+    certain, why, is_damaged = 0 if compacted else possible, [], False
     for copy in copies:
         ghosts = copy.entries[~copy.entries["is_sound"] & (copy.entries["base"] >= first)]
         ghosts = ghosts[ghosts["last"] <= last]
         if compacted and copy.number == history.primary:
             certain = int(np.minimum(np.maximum(ghosts["count"], 0), ghosts["delta"] + 1).sum())
         reasons = sorted({hurt.reason for hurt in _hurts_in(copy, gap)})
+        is_damaged |= bool(reasons)
         if reasons:
             why.append(f"{copy.name}: {', '.join(reasons)}")
         elif log_end(copy) <= first:
             why.append(f"{copy.name}: ends before, at {log_end(copy)}")
         else:
             why.append(f"{copy.name}: no batch there")
-    is_damaged = any(_hurts_in(copy, gap) for copy in copies)
     reason = "damaged" if is_damaged else "missing"
     return Lost(first, last, min(certain, possible), possible, reason, "; ".join(why))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from udfs.files import decode_segment
+from udfs.indexes.kraft_snapshot import snapshot_id
 from udfs.values.columns import internal_records
 
 TOPIC = "__cluster_metadata"
@@ -36,3 +38,19 @@ def metadata_records(path: str) -> Iterator[MetadataRecord]:
         for (offset, epoch, time, position), one in zip(places, found, strict=True):
             name, value = (one["name"], one["value"]) if one else (None, None)
             yield MetadataRecord(offset, epoch, time, position, name, value)
+
+
+def snapshots(folder: str) -> list[str]:
+    """The paths of the snapshots in a folder, by end offset and epoch; none where it can't be listed."""
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return []
+    found = [(one.end_offset, one.epoch, name) for name in names if (one := snapshot_id(name)) is not None]
+    return [os.path.join(folder, name) for _, _, name in sorted(found)]
+
+
+def snapshot_end(path: str | None) -> int:
+    """The offset behind the records of a snapshot, by its name; 0 of another file, and without one."""
+    found = snapshot_id(os.path.basename(path)) if path else None
+    return found.end_offset if found else 0
