@@ -1,7 +1,8 @@
 """The lives of logs between runs: a small world changes at random, jobs run, and the tables are compared.
 
 A life is one world with a lake of its own; a step is a change of the world or a run of a job. After each run
-the tables hold what ``tests.soak.policy`` says, or the life ends with a report.
+the tables hold what ``tests.soak.policy`` says, and so does each version that the run made, read plainly,
+or the life ends with a report.
 The dice depend on the seed alone: SOAK_SEED=n repeats all lives, ``--life n/m`` one of them.
 """
 
@@ -79,6 +80,7 @@ class Life:
         self.lake = self.place / "lake"
         create_tables(str(self.lake))
         self.decoded, self.raw = Tables(), Tables(raw=True)
+        self.versions = look.Versions(self.lake)
         self.number = 0
         self.kinds = [kind for kind in KINDS if kind in {*self.only, "growth", "roll"}]
         self.kinds += [kind for kind in _SELDOM_POSSIBLE * 2 if kind in self.kinds]
@@ -186,9 +188,10 @@ class Life:
     def _run(self, job: str, **more: Any) -> None:
         settings = self._settings(job, **more)
         self._note(f"{job} {_shown(settings)}")
+        before = self.decoded
         self._expect(job, settings)
         self._start(job, settings)
-        self._compare()
+        self._compare(before)
 
     def _start(self, job: str, settings: dict[str, Any]) -> None:
         run = ingest_raw.run if job == "ingest" else decode_batches.run
@@ -239,16 +242,18 @@ class Life:
         for table in TABLES:
             delta = DeltaTable(str(self.lake / table))
             delta.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+        self.versions.skip()
 
     def _optimize(self) -> None:
         self._note("OPTIMIZE")
         for table in TABLES[:3]:
             DeltaTable(str(self.lake / table)).optimize.compact()
-        self._compare()
+        self._compare(self.decoded)
 
     # Looks
 
-    def _compare(self) -> None:
+    def _compare(self, before: Tables) -> None:
+        self.wrong += self.versions.differences(before, self.decoded)
         held = look.read(self.lake)
         self.wrong += look.differences(held, self.decoded) + look.landed(self.lake, self.raw)
         left = sorted(path.name for path in self.lake.glob("_runs/*") if path.name != "lock")
@@ -257,6 +262,7 @@ class Life:
     def _look_between(self, before: Tables) -> None:
         """After a death every segment has its rows of before or those of after, and the view agrees."""
         held = look.read(self.lake)
+        self.wrong += self.versions.differences(before, self.decoded)
         mixed = Tables()
         for uri in before.known.keys() | self.decoded.known.keys():
             old, new = before.known.get(uri), self.decoded.known.get(uri)

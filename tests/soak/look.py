@@ -1,9 +1,11 @@
-"""What a lake holds, read without Spark: the rows that count, those that do not, and what the view gives."""
+"""What a lake holds, read without Spark: its published tables, what the view gives of them, and each version
+of each table by itself."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -115,6 +117,65 @@ def differences(held: Held, tables: Tables, is_healthy: bool = True) -> list[str
     found = _of_logs(held, tables)
     if is_healthy:
         found += [f"{name}: {count} rows that do not count" for name, count in held.left.items() if count]
+    return found
+
+
+# What makes a row of a table the only one of its kind
+_IDENTITIES = {
+    "segments": ("segment",),
+    "records": ("segment", "batch_position", "offset"),
+    "batches": ("segment", "position"),
+    "quarantine": ("segment", "position"),
+    "transactions": ("partition_dir", "producer_id", "producer_epoch", "first_offset", "marker_offset"),
+    "raw_segments": ("segment", "chunk_position"),
+}
+
+
+@dataclass
+class Versions:
+    """Reads each version of each table plainly, as any reader does: no row twice, and of each segment its
+    rows of before the run or of after it, whole."""
+
+    lake: Path
+    seen: dict[str, int] = field(default_factory=dict)
+
+    def differences(self, before: Tables, after: Tables) -> list[str]:
+        """Of the versions since the last call. before, after: what the tables must hold around the run."""
+        found: list[str] = []
+        for name, identity in _IDENTITIES.items():
+            newest = DeltaTable(str(self.lake / name)).version()
+            for version in range(self.seen.get(name, -1) + 1, newest + 1):
+                rows = DeltaTable(str(self.lake / name), version=version).to_pyarrow_table()
+                told = _doubled(rows, identity)
+                told += _torn(name, rows, before, after) if name in _ROWS else []
+                found += [f"version {version} of {name}: {line}" for line in told]
+            self.seen[name] = newest
+        return found
+
+    def skip(self) -> None:
+        """Leaves out the versions up to now: VACUUM may have taken their files."""
+        self.seen = {name: DeltaTable(str(self.lake / name)).version() for name in _IDENTITIES}
+
+
+def _doubled(rows: pa.Table, identity: Sequence[str]) -> list[str]:
+    counted = rows.group_by(list(identity)).aggregate([([], "count_all")])
+    return [f"{row} is there twice" for row in counted.to_pylist() if row["count_all"] > 1][:_SHOWN]
+
+
+def _torn(name: str, table: pa.Table, before: Tables, after: Tables) -> list[str]:
+    columns = _ROWS[name]
+    held: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in table.select([*columns, "segment"]).to_pylist():
+        held[row["segment"]].append(row)
+    found: list[str] = []
+    for uri in sorted(held.keys() | before.known.keys() | after.known.keys()):
+        states = [state.known[uri] for state in (before, after) if uri in state.known]
+        may_be = [getattr(rows_of(content), name) for one in states for content in one.may_be]
+        if len(states) < 2 or any(one.may_go for one in states):
+            may_be.append([])
+        have = pick(held.get(uri, []), columns)
+        if have not in may_be:
+            found += _compare(f"{name} of {uri}", have, may_be[-1])
     return found
 
 
