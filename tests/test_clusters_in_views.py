@@ -73,9 +73,9 @@ def topic_removed(number: int) -> Record:
     return Record(value=b"\x01\x09\x00" + bytes([number] * 16) + b"\0")
 
 
-def commit(offset: int) -> Record:
-    """Group g has committed an offset of t-0."""
-    key = struct.pack(">h", 1) + text(b"g") + text(b"t") + struct.pack(">i", 0)
+def commit(offset: int, group: bytes = b"g", partition: int = 0) -> Record:
+    """A group has committed an offset of topic t."""
+    key = struct.pack(">h", 1) + text(group) + text(b"t") + struct.pack(">i", partition)
     return Record(key=key, value=struct.pack(">hqihq", 3, offset, 0, 0, NOW))
 
 
@@ -118,9 +118,12 @@ def write_first_cluster(logs: Path) -> None:
         put(logs / f"{topic}-0", 2, batch(2, 1))
 
 
-def write_group(logs: Path, records: int, committed: int) -> None:
+def write_group(logs: Path, records: int, *committed: int, cluster: str = "") -> None:
+    """Topic t of so many records, and what group g committed; cluster: the topic id of __consumer_offsets."""
     put(logs / "t-0", 0, batch(0, records))
-    put(logs / "__consumer_offsets-3", 0, *noted((NOW, commit(committed))))
+    path = put(logs / "__consumer_offsets-3", 0, *noted(*((NOW, commit(one)) for one in committed)))
+    if cluster:
+        (path.parent / "partition.metadata").write_text(f"version: 0\ntopic_id: {cluster}\n")
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +133,11 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
     write_first_cluster(logs / "one")
     write_group(logs / "one", 9, 4)
     write_group(logs / "two", 3, 1)
+    return asking(logs, lake)
+
+
+def asking(logs: Path, lake: str) -> Ask:
+    """The lake of these logs, to be queried."""
     as_command.decode(cast("Any", None), Settings(source=(str(logs),), lake=lake))  # needs no Spark
     database = connect(lake)
     return lambda statement: database.sql(statement).to_arrow_table().to_pylist()
@@ -193,3 +201,26 @@ def test_a_group_of_one_name_is_another_one_in_each_cluster(ask: Ask) -> None:
         for row in rows
     }
     assert found == {"one": (4, 9, 5), "two": (1, 3, 2)}
+
+
+def test_the_last_record_of_a_key_is_the_last_one_of_its_cluster(tmp_path: Path) -> None:
+    """Two copies of a cluster, of which one is behind, and another cluster."""
+    logs = tmp_path / "logs"
+    write_group(logs / "a", 9, 1, 2, 4, cluster="AAAAAAAAAAAAAAAAAAAAAQ")
+    write_group(logs / "b", 9, 1, 2, cluster="AAAAAAAAAAAAAAAAAAAAAQ")
+    write_group(logs / "c", 9, 7, cluster="AAAAAAAAAAAAAAAAAAAAAg")
+    for name, status in (("a", ONGOING), ("c", COMPLETE_COMMIT), ("d", COMPLETE_COMMIT)):
+        put(logs / name / "__transaction_state-0", 0, *noted((NOW, state(1, status, None, NOW))))
+    ask = asking(logs, str(tmp_path / "lake"))
+    rows = ask("SELECT cluster, committed_offset FROM consumer_offsets WHERE is_current ORDER BY ALL")
+    assert [tuple(row.values()) for row in rows] == [
+        ("AAAAAAAAAAAAAAAAAAAAAQ", 4),
+        ("AAAAAAAAAAAAAAAAAAAAAg", 7),
+    ]
+    assert len(ask("SELECT * FROM consumer_offsets")) == 6  # each copy gives its rows
+    rows = ask("SELECT cluster, state FROM transaction_states WHERE is_current ORDER BY ALL")
+    assert [(row["cluster"][-1], row["state"]) for row in rows] == [
+        ("a", "Ongoing"),
+        ("c", "CompleteCommit"),
+        ("d", "CompleteCommit"),
+    ]

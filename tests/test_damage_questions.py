@@ -11,7 +11,8 @@ from kafka_log_lake import connect
 from pipelines import decode_batches
 from tests.support import corpus
 from tests.support.logs import batch, data, marker, put
-from tests.support.segment_maker import DELETE_HORIZON, GZIP, LOG_APPEND, Batch, Message, Record, wrap
+from tests.support.segment_maker import DELETE_HORIZON, GZIP, LOG_APPEND, Batch, Message, Record, flip, wrap
+from tests.test_clusters_in_views import commit
 
 DAMAGED = "bitflip-payload-v2-none-0"
 
@@ -77,3 +78,37 @@ def test_a_producer_was_first_seen_when_its_first_record_was_written(tmp_path: P
     put(logs / "t-2", 0, wrap(inner, codec=GZIP).encode())
     statement = "SELECT partition, epoch_ms(first_seen) AS ms FROM producers ORDER BY partition"
     assert [row["ms"] for row in rows(lake_of(tmp_path, logs), statement)] == [now] * 3
+
+
+def test_a_group_seeks_past_each_loss_that_it_has_not_passed(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    put(logs / "t-0", 0, batch(0), flip(batch(3), 30), batch(6))  # a damaged batch
+    put(logs / "t-1", 0, batch(0), batch(3))
+    put(logs / "t-2", 0, batch(0), batch(3 + 2**40), batch(6))  # a wrong base offset
+    put(logs / "t-3", 0, batch(0), b"\xff" * 40)  # nothing sound follows
+    put(logs / "t-4", 0, batch(0))
+    put(logs / "t-4", 6, batch(6))  # a missing segment
+    committed = [(b"it's", 0, 4), (b"it's", 1, 50), (b"it's", 2, 2**40 + 6), (b"it's", 3, 3), (b"it's", 4, 5)]
+    committed += [(b"start", at, 0) for at in range(5)] + [(b"end", 0, 1), (b"end", 0, 6), (b"end", 1, 6)]
+    commits = [commit(offset, group, partition) for group, partition, offset in committed]
+    put(logs / "__consumer_offsets-0", 0, Batch(commits).encode())
+    lake = lake_of(tmp_path, logs)
+    statement = "SELECT * FROM group_seeks ORDER BY partition, committed_offset"
+    found = rows(lake, statement)
+    columns = ("group", "partition", "cause", "first_lost", "last_lost", "records_lost", "is_certain", "seek_to")
+    assert [tuple(row[name] for name in columns) for row in found] == [
+        ("start", 0, "damage", 3, 5, 3, True, 6),
+        ("it's", 0, "damage", 3, 5, 2, True, 6),
+        ("it's", 1, "past_the_end", 6, None, None, False, 6),
+        ("start", 2, "wrong_base_offset", 3, 5, 3, True, 6),
+        ("it's", 2, "past_the_end", 9, None, None, True, 6),
+        ("start", 3, "damage", 3, None, None, True, None),
+        ("it's", 3, "damage", 3, None, None, True, None),
+        ("start", 4, "missing_segment", 3, 5, 3, True, 6),
+        ("it's", 4, "missing_segment", 3, 5, 1, True, 6),
+    ]
+    assert found[1]["reset_command"] == (
+        "kafka-consumer-groups.sh --bootstrap-server HOST:9092 --group 'it'\\''s' --topic 't:0' "
+        "--reset-offsets --to-offset 6 --execute"
+    )
+    assert found[5]["reset_command"] is None

@@ -8,13 +8,14 @@
 --   version int: Version as stored
 --   record string: The record as JSON
 --   segment string: Canonical URI of the segment file
+--   cluster string: The cluster that the record's copy belongs to (`log_clusters`)
 --   error string: Why it cannot be read; else null
 --   raw_value binary: The value, where there is an error
 WITH decoded AS (
-  SELECT kafka_internal_record(topic, key, value) AS d, value, partition, offset, timestamp, leader_epoch, segment
+  SELECT kafka_internal_record(topic, key, value) AS d, value, partition, offset, timestamp, leader_epoch, segment, cluster
   FROM internal_records
   WHERE topic = '__cluster_metadata'
 )
 SELECT offset AS record_offset, timestamp AS record_timestamp, leader_epoch, d.type AS api_key, d.name,
-  d.version, d.value AS record, segment, d.error, if(d.error IS NOT NULL, value, NULL) AS raw_value
+  d.version, d.value AS record, segment, cluster, d.error, if(d.error IS NOT NULL, value, NULL) AS raw_value
 FROM decoded

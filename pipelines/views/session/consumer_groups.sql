@@ -10,18 +10,19 @@
 --   members string: Classic protocol: the members as JSON, with subscriptions and assignments of consumers
 --   state string: The whole value as JSON; null for a tombstone
 --   is_tombstone boolean: The record's key was deleted
---   is_current boolean: The last record of this key
+--   is_current boolean: The last record of this key in its cluster, of equal ones in several copies the first
 --   record_type int: Record type as stored
 --   version int: Version of the value; null for a tombstone
 --   log_partition int: Partition of `__consumer_offsets`
 --   record_offset bigint: Offset of the record there
 --   record_timestamp timestamp: Its timestamp
 --   segment string: Canonical URI of the segment file
+--   cluster string: The cluster that the record's copy belongs to (`log_clusters`)
 --   error string: Why it cannot be read; else null
 --   raw_key binary: The key, where there is an error
 --   raw_value binary: The value, where there is an error
 WITH decoded AS (
-  SELECT kafka_internal_record(topic, key, value) AS d, key, value, partition, offset, timestamp, segment
+  SELECT kafka_internal_record(topic, key, value) AS d, key, value, partition, offset, timestamp, segment, cluster
   FROM internal_records
   WHERE topic = '__consumer_offsets' AND coalesce(substring(hex(key), 1, 4) NOT IN ('0000', '0001'), true)
 )
@@ -34,8 +35,8 @@ SELECT coalesce(get_json_object(d.key, '$.group'), get_json_object(d.key, '$.gro
     AS generation,
   get_json_object(d.value, '$.leader') AS leader, get_json_object(d.value, '$.members') AS members,
   d.value AS state, value IS NULL AS is_tombstone,
-  row_number() OVER (PARTITION BY partition, key ORDER BY offset DESC, segment) = 1 AS is_current,
+  row_number() OVER (PARTITION BY cluster, partition, key ORDER BY offset DESC, segment) = 1 AS is_current,
   d.type AS record_type, d.version, partition AS log_partition, offset AS record_offset,
-  timestamp AS record_timestamp, segment,
+  timestamp AS record_timestamp, segment, cluster,
   d.error, if(d.error IS NOT NULL, key, NULL) AS raw_key, if(d.error IS NOT NULL, value, NULL) AS raw_value
 FROM decoded

@@ -12,10 +12,9 @@
 --   lag bigint: end_offset - committed_offset, at least 0; null without an end_offset
 --   cluster string: The cluster of the group and of the logs (`log_clusters`): topic id of `__consumer_offsets`, else the log directory of its copy
 WITH commits AS (
-  SELECT l.cluster, c.topic, c.partition, c.committed_offset, c.commit_timestamp,
-    row_number() OVER (PARTITION BY l.cluster, c.topic, c.partition ORDER BY c.record_offset DESC, c.segment) AS age
-  FROM consumer_offsets c JOIN log_clusters l ON l.topic = '__consumer_offsets' AND l.internal_topic = '__consumer_offsets'
-    AND l.partition = c.log_partition AND l.partition_dir = regexp_replace(c.segment, '/[^/]*$', '')
+  SELECT c.cluster, c.topic, c.partition, c.committed_offset, c.commit_timestamp,
+    row_number() OVER (PARTITION BY c.cluster, c.topic, c.partition ORDER BY c.record_offset DESC, c.segment) AS age
+  FROM consumer_offsets c
   WHERE c.`group` = wanted_group AND c.record_timestamp <= at_time
 ), held AS (
   SELECT * FROM commits WHERE age = 1 AND committed_offset IS NOT NULL

@@ -16,10 +16,9 @@
 --   reset_command string: The command that moves the stopped group there; null without seek_to
 --   cluster string: The cluster of the group and of the log (log_clusters)
 WITH commits AS (
-  SELECT l.cluster, c.`group`, c.topic, c.partition, c.committed_offset,
-    row_number() OVER (PARTITION BY l.cluster, c.`group`, c.topic, c.partition ORDER BY c.record_offset DESC, c.segment) AS age
-  FROM consumer_offsets c JOIN log_clusters l ON l.topic = '__consumer_offsets' AND l.internal_topic = '__consumer_offsets'
-    AND l.partition = c.log_partition AND l.partition_dir = regexp_replace(c.segment, '/[^/]*$', '')
+  SELECT c.cluster, c.`group`, c.topic, c.partition, c.committed_offset,
+    row_number() OVER (PARTITION BY c.cluster, c.`group`, c.topic, c.partition ORDER BY c.record_offset DESC, c.segment) AS age
+  FROM consumer_offsets c
   WHERE c.error IS NULL
 ), held AS (
   SELECT c.cluster, c.`group`, c.topic, c.partition, l.partition_dir, c.committed_offset

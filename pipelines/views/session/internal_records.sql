@@ -1,6 +1,7 @@
 -- The records of Kafka's internal topics as a broker that loads them counts them: no control records, and of
 -- transactions those that were committed; an open one does not hold back the records behind it
--- Columns: those of records
+-- Columns: those of records, then
+--   cluster string: The cluster that the record's copy belongs to (`log_clusters`)
 WITH pending AS (
   SELECT topic, partition, partition_dir, producer_id, first_offset, coalesce(marker_offset, last_offset) AS last_offset
   FROM current_transactions
@@ -8,8 +9,10 @@ WITH pending AS (
 )
 SELECT /*+ BROADCAST(pending) */ r.key, r.value, r.topic, r.partition, r.offset, r.timestamp, r.timestampType, r.headers,
   r.magic, r.timestamp_ms, r.segment, r.batch_position, r.sequence, r.producer_id, r.producer_epoch, r.leader_epoch,
-  r.is_transactional, r.is_control, r.control_type, r.size_bytes
+  r.is_transactional, r.is_control, r.control_type, r.size_bytes, l.cluster
 FROM published_records r
+JOIN log_clusters l ON l.topic = r.topic AND l.partition = r.partition AND l.partition_dir = r.partition_dir
+  AND l.internal_topic = r.topic
 ANTI JOIN pending ON pending.topic = r.topic AND pending.partition = r.partition
   AND pending.partition_dir = r.partition_dir AND pending.producer_id = r.producer_id AND r.is_transactional
   AND r.offset BETWEEN pending.first_offset AND pending.last_offset

@@ -11,14 +11,12 @@
 --   noted_until_ms bigint: The newest timestamp of its partition of `__transaction_state`: what came later is not known
 WITH noted AS (
   -- the last record of each transactional id, and how far its log goes
-  SELECT l.cluster, t.transactional_id, t.producer_id, t.previous_producer_id, t.state, t.partitions, t.is_tombstone,
+  SELECT t.cluster, t.transactional_id, t.producer_id, t.previous_producer_id, t.state, t.partitions, t.is_tombstone,
     t.timeout_ms AS own_timeout_ms, t.start_timestamp, unix_millis(t.last_update_timestamp) AS updated_ms,
-    row_number() OVER (PARTITION BY l.cluster, t.log_partition, t.transactional_id
+    row_number() OVER (PARTITION BY t.cluster, t.log_partition, t.transactional_id
       ORDER BY t.record_offset DESC, t.segment) AS number,
-    max(unix_millis(t.record_timestamp)) OVER (PARTITION BY l.cluster, t.log_partition) AS noted_until_ms
-  FROM transaction_states t JOIN log_clusters l ON l.topic = '__transaction_state'
-    AND l.internal_topic = '__transaction_state' AND l.partition = t.log_partition
-    AND l.partition_dir = regexp_replace(t.segment, '/[^/]*$', '')
+    max(unix_millis(t.record_timestamp)) OVER (PARTITION BY t.cluster, t.log_partition) AS noted_until_ms
+  FROM transaction_states t
   WHERE t.error IS NULL
 ), states AS (
   SELECT cluster, producer_id, transactional_id, state, partitions, own_timeout_ms, start_timestamp, updated_ms, noted_until_ms

@@ -13,20 +13,21 @@
 --   max_timestamp_ms bigint: Highest timestamp in the segment; null in an update
 --   event_timestamp_ms bigint: When the state changed
 --   record string: The record as JSON
---   is_current boolean: The last record of this segment, or partition
+--   is_current boolean: The last record of this segment, or partition, in its cluster, of equal ones in several copies the first
 --   version int: Version as stored
 --   log_partition int: Partition of `__remote_log_metadata`
 --   record_offset bigint: Offset of the record there
 --   record_timestamp timestamp: Its timestamp
 --   segment string: Canonical URI of the segment file
+--   cluster string: The cluster that the record's copy belongs to (`log_clusters`)
 --   error string: Why it cannot be read; else null
 --   raw_value binary: The value, where there is an error
 WITH decoded AS (
-  SELECT d.name, d.version, d.value AS record, d.error, value, partition, offset, timestamp, segment,
+  SELECT d.name, d.version, d.value AS record, d.error, value, partition, offset, timestamp, segment, cluster,
     get_json_object(d.value, '$.remoteLogSegmentId.topicIdPartition') AS of_segment,
     get_json_object(d.value, '$.topicIdPartition') AS of_partition
   FROM (
-    SELECT kafka_internal_record(topic, key, value) AS d, value, partition, offset, timestamp, segment
+    SELECT kafka_internal_record(topic, key, value) AS d, value, partition, offset, timestamp, segment, cluster
     FROM internal_records WHERE topic = '__remote_log_metadata'
   )
 ), named AS (
@@ -52,7 +53,7 @@ SELECT topic_name AS topic, topic_partition AS partition, topic_id, segment_id, 
   CAST(get_json_object(record, '$.maxTimestampMs') AS BIGINT) AS max_timestamp_ms,
   CAST(get_json_object(record, '$.eventTimestampMs') AS BIGINT) AS event_timestamp_ms, record,
   error IS NULL AND row_number() OVER (
-    PARTITION BY partition, topic_id, topic_partition, segment_id ORDER BY offset DESC, segment) = 1 AS is_current,
-  version, partition AS log_partition, offset AS record_offset, timestamp AS record_timestamp, segment,
+    PARTITION BY cluster, partition, topic_id, topic_partition, segment_id ORDER BY offset DESC, segment) = 1 AS is_current,
+  version, partition AS log_partition, offset AS record_offset, timestamp AS record_timestamp, segment, cluster,
   error, if(error IS NOT NULL, value, NULL) AS raw_value
 FROM named

@@ -10,17 +10,18 @@
 --   start_offset bigint: First offset that is in flight; -1 in an update that does not change it
 --   batches string: State batches as JSON: offsets, delivery state and count
 --   is_tombstone boolean: The record's key was deleted
---   is_current boolean: The last record of this key
+--   is_current boolean: The last record of this key in its cluster, of equal ones in several copies the first
 --   version int: Version of the value; null for a tombstone
 --   log_partition int: Partition of `__share_group_state`
 --   record_offset bigint: Offset of the record there
 --   record_timestamp timestamp: Its timestamp
 --   segment string: Canonical URI of the segment file
+--   cluster string: The cluster that the record's copy belongs to (`log_clusters`)
 --   error string: Why it cannot be read; else null
 --   raw_key binary: The key, where there is an error
 --   raw_value binary: The value, where there is an error
 WITH decoded AS (
-  SELECT kafka_internal_record(topic, key, value) AS d, key, value, partition, offset, timestamp, segment
+  SELECT kafka_internal_record(topic, key, value) AS d, key, value, partition, offset, timestamp, segment, cluster
   FROM internal_records
   WHERE topic = '__share_group_state'
 )
@@ -31,7 +32,7 @@ SELECT get_json_object(d.key, '$.groupId') AS `group`, get_json_object(d.key, '$
   CAST(get_json_object(d.value, '$.leaderEpoch') AS INT) AS leader_epoch,
   CAST(get_json_object(d.value, '$.startOffset') AS BIGINT) AS start_offset,
   get_json_object(d.value, '$.stateBatches') AS batches, value IS NULL AS is_tombstone,
-  row_number() OVER (PARTITION BY partition, key ORDER BY offset DESC, segment) = 1 AS is_current,
-  d.version, partition AS log_partition, offset AS record_offset, timestamp AS record_timestamp, segment,
+  row_number() OVER (PARTITION BY cluster, partition, key ORDER BY offset DESC, segment) = 1 AS is_current,
+  d.version, partition AS log_partition, offset AS record_offset, timestamp AS record_timestamp, segment, cluster,
   d.error, if(d.error IS NOT NULL, key, NULL) AS raw_key, if(d.error IS NOT NULL, value, NULL) AS raw_value
 FROM decoded

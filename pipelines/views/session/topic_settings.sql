@@ -8,11 +8,10 @@
 --   value string: Its value
 --   record_offset bigint: Offset of the record in the metadata log
 WITH changes AS (
-  SELECT l.cluster, c.record_offset, c.segment, c.name, get_json_object(c.record, '$.resourceType') AS resource_type,
+  SELECT c.cluster, c.record_offset, c.segment, c.name, get_json_object(c.record, '$.resourceType') AS resource_type,
     get_json_object(c.record, '$.resourceName') AS resource_name, get_json_object(c.record, '$.name') AS named,
     get_json_object(c.record, '$.value') AS value, get_json_object(c.record, '$.topicId') AS topic_id
-  FROM cluster_metadata c JOIN log_clusters l ON l.topic = '__cluster_metadata' AND l.internal_topic = '__cluster_metadata'
-    AND l.partition_dir = regexp_replace(c.segment, '/[^/]*$', '')
+  FROM cluster_metadata c
   WHERE c.name IN ('ConfigRecord', 'TopicRecord', 'RemoveTopicRecord')
 ), deleted AS (
   SELECT t.cluster, t.named AS topic, max(r.record_offset) AS deleted_offset

@@ -14,24 +14,25 @@
 --   next_producer_epoch smallint: Its epoch; -1 none
 --   client_transaction_version smallint: transaction.version of the client
 --   is_tombstone boolean: The transactional id expired
---   is_current boolean: The last record of this transactional id
+--   is_current boolean: The last record of this transactional id in its cluster, of equal ones in several copies the first
 --   version int: Version of the value, 0 or 1; null for a tombstone
 --   log_partition int: Partition of `__transaction_state`
 --   record_offset bigint: Offset of the record there
 --   record_timestamp timestamp: Its timestamp
 --   segment string: Canonical URI of the segment file
+--   cluster string: The cluster that the record's copy belongs to (`log_clusters`)
 --   error string: Why it cannot be read; else null
 --   raw_key binary: The key, where there is an error
 --   raw_value binary: The value, where there is an error
 WITH decoded AS (
-  SELECT kafka_transaction_state(key, value) AS t, key, value, partition, offset, timestamp, segment
+  SELECT kafka_transaction_state(key, value) AS t, key, value, partition, offset, timestamp, segment, cluster
   FROM internal_records
   WHERE topic = '__transaction_state'
 )
 SELECT t.transactional_id, t.producer_id, t.producer_epoch, t.state, t.timeout_ms, t.partitions,
   t.last_update_timestamp, t.start_timestamp, t.previous_producer_id, t.next_producer_id,
   t.next_producer_epoch, t.client_transaction_version, value IS NULL AS is_tombstone,
-  row_number() OVER (PARTITION BY partition, key ORDER BY offset DESC, segment) = 1 AS is_current,
-  t.version, partition AS log_partition, offset AS record_offset, timestamp AS record_timestamp, segment,
+  row_number() OVER (PARTITION BY cluster, partition, key ORDER BY offset DESC, segment) = 1 AS is_current,
+  t.version, partition AS log_partition, offset AS record_offset, timestamp AS record_timestamp, segment, cluster,
   t.error, if(t.error IS NOT NULL, key, NULL) AS raw_key, if(t.error IS NOT NULL, value, NULL) AS raw_value
 FROM decoded
