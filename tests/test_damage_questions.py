@@ -95,7 +95,16 @@ def test_a_group_seeks_past_each_loss_that_it_has_not_passed(tmp_path: Path) -> 
     lake = lake_of(tmp_path, logs)
     statement = "SELECT * FROM group_seeks ORDER BY partition, committed_offset"
     found = rows(lake, statement)
-    columns = ("group", "partition", "cause", "first_lost", "last_lost", "records_lost", "is_certain", "seek_to")
+    columns = (
+        "group",
+        "partition",
+        "cause",
+        "first_lost",
+        "last_lost",
+        "records_lost",
+        "is_certain",
+        "seek_to",
+    )
     assert [tuple(row[name] for name in columns) for row in found] == [
         ("start", 0, "damage", 3, 5, 3, True, 6),
         ("it's", 0, "damage", 3, 5, 2, True, 6),
