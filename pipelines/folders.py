@@ -15,7 +15,8 @@ from pipelines.source.listing import list_segments, no_segments_error
 from pipelines.source.uris import local_path
 from udfs import files
 from udfs.committed import delivery_of
-from udfs.files import OnDamage, decode_segment
+from udfs.files import OnDamage, check_path, decode_segment
+from udfs.segment_decoder import MAX_BATCH_UNCOMPRESSED, WINDOW_BYTES
 from udfs.values.registry import Registry
 from udfs.values.typed_records import ADDED, NEEDED, TypedRecords, registry_of, schemas_beside
 
@@ -39,8 +40,9 @@ def decode_folder(
     columns, committed, on_damage: see ``decode_segment``. typed: see ``read_segment``; each topic has its own
     columns, and is read twice, as all of its rows get the same ones. Yields record batches by folder and
     offset (typed: topic by topic), in one thread. Raises a UserError where the path has no segment, or a
-    folder or file can't be read.
+    folder or file can't be read, and a TypeError for a path that is not a str or PathLike.
     """
+    check_path(path)
     named = Settings(topic=topic, partition=partition)
     listing = list_segments(
         os.fspath(path),
@@ -91,24 +93,40 @@ def _batches(
 
 
 def read_segment(
-    path: str | os.PathLike[str], *, typed: bool = False, topic: str | None = None, **options: Any
+    path: str | os.PathLike[str],
+    *,
+    start: int = 0,
+    window_bytes: int = WINDOW_BYTES,
+    max_batch_uncompressed: int = MAX_BATCH_UNCOMPRESSED,
+    columns: Collection[str] | None = None,
+    committed: bool = False,
+    on_damage: OnDamage = "warn",
+    typed: bool = False,
+    topic: str | None = None,
 ) -> pa.Table:
     """All records of one segment file as one table, without Spark.
 
-    options: those of ``decode_segment``: start, window_bytes, max_batch_uncompressed, columns, committed,
-    on_damage; its errors too. typed: key and value by the schemas in ``_schemas-0`` beside the partition's
+    start, window_bytes, max_batch_uncompressed, columns, committed, on_damage, and what is raised: see
+    ``decode_segment``. typed: key and value by the schemas in ``_schemas-0`` beside the partition's
     folder, and the columns is_tombstone, key_schema_id, value_schema_id, key_error, value_error (a reason of
     ``value_errors``; then the key or value is null); control records are left out. topic: for typed, where
     the name of the folder does not tell it.
     """
+    names = None if columns is None else {*columns, *NEEDED} if typed else columns
+    rows = files.read_segment(
+        path,
+        start=start,
+        window_bytes=window_bytes,
+        max_batch_uncompressed=max_batch_uncompressed,
+        columns=names,
+        committed=committed,
+        on_damage=on_damage,
+    )
     if not typed:
-        return files.read_segment(path, **options)
-    columns = options.pop("columns", None)
-    names = None if columns is None else {*columns, *NEEDED}
-    rows = files.read_segment(path, columns=names, **options).combine_chunks()
+        return rows
     folder = os.path.basename(os.path.dirname(os.path.abspath(path)))
     found = TypedRecords(_registry([os.fspath(path)]), topic or folder.rpartition("-")[0] or folder)
-    (batch,) = rows.to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]
+    (batch,) = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]
     made = pa.Table.from_batches([found.convert(batch)])
     return made if columns is None else made.select(_wanted(made.schema.names, columns))
 

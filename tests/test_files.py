@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import kafka_log_lake
 from kafka_log_lake import decode_folder
 from pipelines.command.errors import UserError
 from tests.support.corpus import ROOT, oracle_records, segments
@@ -79,14 +81,31 @@ def test_a_file_that_is_no_segment_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("path", "hint"), [(5, "not 5"), (b"a.log", r"os.fsdecode\(\) makes a str of it")])
 def test_what_is_no_path_is_refused(path: Any, hint: str) -> None:
-    with pytest.raises(TypeError, match=rf"path must be a str or an os.PathLike, not .*{hint}|{hint}"):
-        read_segment(path)
+    for read in (read_segment, kafka_log_lake.read_segment, lambda path: list(decode_folder(path))):
+        with pytest.raises(TypeError, match=rf"path must be a str or an os.PathLike, not .*{hint}|{hint}"):
+            read(path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"start": -1}, "start must be from 0 to 5,687, the bytes of the file, not -1"),
+        ({"start": 10**12}, "start must be from 0 to 5,687, the bytes of the file, not 1,000,000,000,000"),
+        ({"start": "0"}, "start must be an int, not '0'"),
+        ({"window_bytes": 0}, "window_bytes must be 1 or more, not 0"),
+        ({"max_batch_uncompressed": -1}, "max_batch_uncompressed must be 1 or more, not -1"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(arguments: dict[str, Any], error: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=re.escape(error)):
+        kafka_log_lake.read_segment(DAMAGED, on_damage="ignore", **arguments)
 
 
 def test_keyword_arguments_are_declared() -> None:
     names = inspect.signature(read_segment).parameters.keys()
     assert names == inspect.signature(decode_segment).parameters.keys()
     assert "on_damage" in names
+    assert inspect.signature(kafka_log_lake.read_segment).parameters.keys() == names | {"typed", "topic"}
 
 
 @pytest.mark.parametrize(

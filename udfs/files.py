@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterator
-from typing import Literal
+from typing import Literal, SupportsIndex
 
 import numpy as np
 import pyarrow as pa
@@ -61,11 +62,12 @@ def decode_segment(
     marker may be in a later one; a ``Delivery`` spares that. on_damage: "warn" issues a
     DamageWarning for each damaged range, "raise" raises a DamageError at the first, "ignore" says nothing; a
     callable gets each Damage. Yields record batches in the order of the log, a single one without rows if
-    there is no record. Raises TypeError for a path that is no str or PathLike, FileNotFoundError,
-    IsADirectoryError, PermissionError, and ValueError for another on_damage or column, for no column, and for
-    a file without any batch and without a segment's name, unless on_damage takes care of it.
+    there is no record. Raises TypeError for a path that is not a str or PathLike and for a number that is not
+    an int, FileNotFoundError, IsADirectoryError, PermissionError, and ValueError for another on_damage or
+    column, for no column, for a start outside of the file or limits below 1, and for a file without any batch
+    and without a segment's name, unless on_damage takes care of it.
     """
-    _check_path(path)
+    check_path(path)
     if not callable(on_damage) and on_damage not in _WAYS:
         raise ValueError(f"on_damage must be one of {', '.join(_WAYS)}, or a callable, not {on_damage!r}")
     schema = SCHEMA if columns is None else _selected(columns)
@@ -79,6 +81,9 @@ def decode_segment(
         schema = _selected({*schema.names, *DECISIVE})
     with open(path, "rb") as file:
         length = os.fstat(file.fileno()).st_size
+    _check_number("start", start, 0, length)
+    _check_number("window_bytes", window_bytes, 1)
+    _check_number("max_batch_uncompressed", max_batch_uncompressed, 1)
     source = FileSource(os.fspath(path))
     segment = pa.array(["file://" + os.path.realpath(path)])
     limits = (window_bytes, max_batch_uncompressed)
@@ -108,10 +113,20 @@ def decode_segment(
         yield pa.RecordBatch.from_arrays([pa.array([], each.type) for each in wanted], schema=wanted)
 
 
-def _check_path(path: object) -> None:
+def check_path(path: object) -> None:
+    """Raises a TypeError for a path that is not a str or PathLike."""
     if not isinstance(path, str | os.PathLike):
         hint = ": os.fsdecode() makes a str of it" if isinstance(path, bytes) else ""
         raise TypeError(f"path must be a str or an os.PathLike, not {path!r}{hint}")
+
+
+def _check_number(name: str, value: object, low: int, high: int | None = None) -> None:
+    if not isinstance(value, SupportsIndex):
+        raise TypeError(f"{name} must be an int, not {value!r}")
+    number = operator.index(value)
+    if number < low or (high is not None and number > high):
+        limits = f"{low} or more" if high is None else f"from {low} to {high:,}, the bytes of the file"
+        raise ValueError(f"{name} must be {limits}, not {number:,}")
 
 
 def _refuse_other_file(path: str, length: int) -> None:
