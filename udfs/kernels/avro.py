@@ -19,7 +19,8 @@ import numpy as np
 from udfs.kernels.jit import copy_bytes, inlined, int64, kernel, load_u64
 from udfs.vectorized_varint import read_varlong
 
-# Operations. Column and arguments: b is the branch or symbol count, the size, or the least bytes of an item
+# Operations. Column and arguments: b is the branch or symbol count, the size (of BYTES the most, 0 for any),
+# or the least bytes of an item
 NULL, BOOLEAN, INT, LONG, FLOAT, DOUBLE, BYTES, STRING, FIXED, ENUM = range(10)
 NULLABLE, UNION, BRANCH, UNION_END, ARRAY, ARRAY_END, END = range(10, 17)
 
@@ -34,8 +35,8 @@ class Columns(NamedTuple):
 
     bytes_, ints, longs: one piece of memory as uint8, int32 and int64. base, data_base: int64[n], where a
     column's values begin in the view of their width, and its data in ``bytes_``. room: int64[n, 2], how many
-    there can be. count, saved: int64[n, 2], how many there are, and were before the payload. need: int64[2],
-    the column and which of its rooms is full.
+    there can be. count, saved: int64[n, 2], how many there are, and were before the payload. need: int64[3],
+    the column and which of its rooms is full, and the items without bytes that the payload has had so far.
     """
 
     bytes_: Any
@@ -63,11 +64,12 @@ def decode_payloads(
 ) -> int:
     """Decode ``data[starts[i]:ends[i]]`` from row ``first`` on; a start below 0 is a null.
 
-    starts, ends: int64[n]. stack: int64[depth, 3]. failed: bool[n], set where a payload breaks a rule. empty:
-    the most items without bytes that an array may have. Returns n, or the row that there is no room for.
+    starts, ends: int64[n]. stack: int64[depth, 2]. failed: bool[n], set where a payload breaks a rule. empty:
+    the most items without bytes that a payload may have. Returns n, or the row that there is no room for.
     """
     for row in range(first, len(starts)):
         _keep(columns.saved, columns.count)
+        columns.need[2] = 0
         at = int64(WRONG)
         if starts[row] >= 0:
             at = _run(code, data, starts[row], ends[row], columns, stack, False, empty)
@@ -114,7 +116,7 @@ def _run(
             return at
         else:
             if op == ARRAY:
-                stack[depth, 1], stack[depth, 2] = 0, columns.count[code[pc, 1], DATA]
+                stack[depth, 1] = 0
                 depth += 1
             else:
                 columns.count[code[pc, 1], DATA] += 1
@@ -212,6 +214,8 @@ def _bytes(code: Any, pc: int, data: Any, at: int, end: int, columns: Columns, p
             size, at = read_long(data, at, end)
         if at < 0 or size < 0 or size > end - at:
             return WRONG
+        if op == BYTES and 0 < code[pc, 2] < size:
+            return WRONG
         if op == STRING and not is_utf8(data, at, at + size):
             return WRONG
     to = _slot(columns, column, DATA, size)
@@ -300,9 +304,10 @@ def _block(
                 return WRONG
         if at < 0 or count < 0:
             return WRONG
-        held = columns.count[column, DATA] - stack[depth, 2]
-        if (least and count > (end - at) // least) or (not least and count > empty - held):
+        if (least and count > (end - at) // least) or (not least and count > empty - columns.need[2]):
             return WRONG
+        if not least:
+            columns.need[2] += count
     if count == 0:
         place = _slot(columns, column, VALUES, 1)
         if place < 0:

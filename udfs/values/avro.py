@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from udfs.values.avro_schema import AvroType
+from udfs.values.avro_schema import MOST_DECIMAL_BYTES, AvroType
 from udfs.values.payload import MAX_DEPTH, PayloadError, canonical_bytes, canonical_float, text_of, unpack
 
 # data, position, depth -> value, the position behind it
@@ -20,7 +21,7 @@ Reader = Callable[[bytes, int, int], tuple[Any, int]]
 
 _FLOAT, _DOUBLE, _DURATION = struct.Struct("<f"), struct.Struct("<d"), struct.Struct("<III")
 _INT_BITS, _LONG_BITS = 32, 64
-# An array of items that take no bytes (null, an empty record) may claim any count
+# Items that take no bytes (null, an empty record) may claim any count: so many may a payload have in all
 MOST_EMPTY_ITEMS = 1 << 12
 
 
@@ -38,16 +39,32 @@ def read(type_: AvroType, reader: Reader, data: bytes, at: int = 0) -> Any:
     return value
 
 
+@dataclass
+class _Making:
+    """Readers while they are made. readers: by the id of their type. empties: the items without bytes that
+    the payload has had so far."""
+
+    readers: dict[int, list[Reader]] = field(default_factory=dict)
+    empties: int = 0
+
+
 def reader_of(type_: AvroType) -> Reader:
-    """The function that reads a type."""
-    return _reader(type_, {})
+    """The function that reads a type. Not for several threads at once."""
+    made = _Making()
+    inner = _reader(type_, made)
+
+    def of(data: bytes, at: int, depth: int) -> tuple[Any, int]:
+        made.empties = 0
+        return inner(data, at, depth)
+
+    return of
 
 
-def _reader(type_: AvroType, made: dict[int, list[Reader]]) -> Reader:
-    if id(type_) in made:  # it refers to itself: the function is there once it is called
-        later = made[id(type_)]
+def _reader(type_: AvroType, made: _Making) -> Reader:
+    if id(type_) in made.readers:  # it refers to itself: the function is there once it is called
+        later = made.readers[id(type_)]
         return lambda data, at, depth: later[0](data, at, depth)
-    made[id(type_)] = place = []
+    made.readers[id(type_)] = place = []
     place.append(_READERS[type_.kind](type_, made))
     return place[0]
 
@@ -129,6 +146,8 @@ def _string(_: AvroType, __: Any) -> Reader:
 
 def _bytes_value(type_: AvroType, value: bytes) -> Any:
     if type_.logical == "decimal":
+        if len(value) > MOST_DECIMAL_BYTES:
+            raise PayloadError("int_overflow", f"a decimal of {len(value)} bytes")
         return decimal_text(int.from_bytes(value, "big", signed=True), type_.scale)
     return canonical_bytes(value)
 
@@ -174,7 +193,7 @@ def _enum(type_: AvroType, _: Any) -> Reader:
     return of
 
 
-def _union(type_: AvroType, made: dict[int, list[Reader]]) -> Reader:
+def _union(type_: AvroType, made: _Making) -> Reader:
     readers = [_reader(one, made) for one in type_.branches]
     is_bare = sum(one.kind != "null" for one in type_.branches) < 2
     names = [None if is_bare or one.kind == "null" else one.branch_name for one in type_.branches]
@@ -190,7 +209,7 @@ def _union(type_: AvroType, made: dict[int, list[Reader]]) -> Reader:
     return of
 
 
-def _record(type_: AvroType, made: dict[int, list[Reader]]) -> Reader:
+def _record(type_: AvroType, made: _Making) -> Reader:
     readers = [(one.name, _reader(one.type, made)) for one in type_.fields]
 
     def of(data: bytes, at: int, depth: int) -> tuple[dict[str, Any], int]:
@@ -227,7 +246,7 @@ def _count(data: bytes, at: int, least: int) -> tuple[int, int]:
     return count, begin
 
 
-def _array(type_: AvroType, made: dict[int, list[Reader]]) -> Reader:
+def _array(type_: AvroType, made: _Making) -> Reader:
     assert type_.items is not None
     reader, least = _reader(type_.items, made), least_bytes(type_.items)
 
@@ -239,8 +258,12 @@ def _array(type_: AvroType, made: dict[int, list[Reader]]) -> Reader:
             count, at = _count(data, at, least)
             if not count:
                 return values, at
-            if not least and len(values) + count > MOST_EMPTY_ITEMS:
-                raise PayloadError("huge_count", f"more than {MOST_EMPTY_ITEMS} items without bytes", begin)
+            if not least:
+                made.empties += count
+                if made.empties > MOST_EMPTY_ITEMS:
+                    raise PayloadError(
+                        "huge_count", f"more than {MOST_EMPTY_ITEMS} items without bytes", begin
+                    )
             for _ in range(count):
                 value, at = reader(data, at, depth + 1)
                 values.append(value)
@@ -248,7 +271,7 @@ def _array(type_: AvroType, made: dict[int, list[Reader]]) -> Reader:
     return of
 
 
-def _map(type_: AvroType, made: dict[int, list[Reader]]) -> Reader:
+def _map(type_: AvroType, made: _Making) -> Reader:
     assert type_.items is not None
     reader, least = _reader(type_.items, made), least_bytes(type_.items) + 1
 
@@ -281,7 +304,7 @@ def least_bytes(type_: AvroType, above: tuple[int, ...] = ()) -> int:
     return sum(least_bytes(one.type, (*above, id(type_))) for one in type_.fields)
 
 
-_READERS: dict[str, Callable[[AvroType, dict[int, list[Reader]]], Reader]] = {
+_READERS: dict[str, Callable[[AvroType, _Making], Reader]] = {
     "null": _null,
     "boolean": _boolean,
     "int": _whole(_INT_BITS),

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from udfs.kernels import avro as k
 from udfs.values import avro
-from udfs.values.avro_schema import AvroType
+from udfs.values.avro_schema import MOST_DECIMAL_BYTES, AvroType
 from udfs.values.avro_types import (
     DAY_MS,
     DURATION,
@@ -86,7 +86,10 @@ class AvroColumns:
             return self._compile_items(type_, depth)
         op = _PRIMITIVE_OPS[type_.kind]
         column = -1 if op == k.NULL else self._column(op)
-        self._code.append((op, column, type_.size if op == k.FIXED else len(type_.symbols), 0))
+        size = type_.size if op == k.FIXED else len(type_.symbols)
+        if op == k.BYTES and type_.logical == "decimal":
+            size = MOST_DECIMAL_BYTES
+        self._code.append((op, column, size, 0))
         return _Node(type_, op, column)
 
     def _compile_union(self, type_: AvroType, depth: int) -> _Node:
@@ -135,7 +138,7 @@ class AvroColumns:
         ends = offsets[1:].astype(np.int64)
         failed = np.zeros(n, np.bool_)
         room = _Room(self._ops, n, int(offsets[-1]) - int(offsets[0]) if n else 0)
-        stack = np.zeros((self._depth + 1, 3), np.int64)
+        stack = np.zeros((self._depth + 1, 2), np.int64)
         row = 0
         while True:
             row = k.decode_payloads(
@@ -208,7 +211,7 @@ class _Room:
             room,
             np.zeros((n, 2), np.int64) if before is None else before.count,
             np.zeros((n, 2), np.int64),
-            np.zeros(2, np.int64),
+            np.zeros(3, np.int64),
         )
         for at in range(n):
             begin = int(begins[at, 0])
@@ -226,7 +229,7 @@ class _Room:
 
     def grow(self) -> None:
         """Doubles what was full."""
-        column, kind = (int(one) for one in self.columns.need)
+        column, kind = (int(one) for one in self.columns.need[:2])
         room = self.columns.room.copy()
         room[column, kind] = max(_FIRST_ROOM, 2 * int(room[column, kind]))
         self.columns = self._laid_out(room, self.columns)

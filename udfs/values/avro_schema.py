@@ -15,6 +15,8 @@ from typing import Any
 
 from udfs.values.payload import PayloadError
 
+# Of a decimal: Python writes no number of more than 4,300 digits, and takes the square of their number
+MOST_DECIMAL_BYTES = 1 << 10
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _INSTANTS = {
     **dict.fromkeys(("date", "time-millis"), "int"),
@@ -189,9 +191,11 @@ def _set_logical(found: AvroType, declared: dict[str, Any]) -> None:
     logical = declared.get("logicalType")
     if logical == "decimal" and found.kind in ("bytes", "fixed"):
         precision, scale = _int(declared.get("precision")), _int(declared.get("scale", 0))
-        if not 0 <= scale <= precision or precision == 0:
+        if not 0 <= scale <= precision <= _most_digits(MOST_DECIMAL_BYTES) or precision == 0:
             return
-        if found.kind == "fixed" and precision > _most_digits(found.size):
+        if found.kind == "fixed" and not precision <= _most_digits(found.size) <= _most_digits(
+            MOST_DECIMAL_BYTES
+        ):
             return
         found.logical, found.precision, found.scale = logical, precision, scale
     elif (

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from udfs.values import avro, avro_schema, protobuf_schema, wire_formats
-from udfs.values.payload import PayloadError, canonical_bytes
+from udfs.values.payload import MAX_DEPTH, PayloadError, canonical_bytes
 from udfs.values.protobuf import MessageReader
 from udfs.values.registry import (
     AVRO,
@@ -60,6 +60,7 @@ class PayloadReader:
         self._registry = registry
         self._has_files = bool(registry.by_id(UNKNOWN_ID))
         self._compiled: dict[tuple[str, int], Callable[[bytes, Framing], Any]] = {}
+        self._messages: dict[int, Callable[[tuple[int, ...]], MessageReader]] = {}
 
     def read(
         self, topic: str, side: str, payload: bytes | None, headers: Headers = (), plain: str = ""
@@ -160,16 +161,33 @@ class PayloadReader:
 
     def _compile(self, schema: Schema) -> Callable[[bytes, Framing], Any]:
         self.check_open(schema)
-        references = self.references(schema)
         if schema.type == AVRO:
-            type_ = avro_schema.parse(schema.text, [text for _, text in references])
+            type_ = avro_schema.parse(schema.text, [text for _, text in self.references(schema)])
             of_type = avro.reader_of(type_)
             return lambda payload, framing: avro.read(type_, of_type, payload, framing.start)
         if schema.type == PROTOBUF:
-            return _protobuf_reader(protobuf_schema.parse(schema.text, references))
+            return _protobuf_reader(self.messages(schema))
         if schema.type == JSON_SCHEMA:
             return lambda payload, framing: parse_json(payload[framing.start :])
         raise PayloadError("unreadable_schema", f"a schema of type {schema.type}")
+
+    def messages(self, schema: Schema) -> Callable[[tuple[int, ...]], MessageReader]:
+        """The message that indexes name in a schema of Protobuf, which is compiled once.
+
+        Raises a PayloadError (unreadable_schema), and so does what it gives (invalid_index).
+        """
+        if id(schema) not in self._messages:
+            file = protobuf_schema.parse(schema.text, self.references(schema))
+            known: dict[str, MessageReader] = {}
+
+            def at(index: tuple[int, ...]) -> MessageReader:
+                descriptor = protobuf_schema.message_at(file, index)
+                if descriptor.full_name not in known:
+                    known[descriptor.full_name] = MessageReader(descriptor)
+                return known[descriptor.full_name]
+
+            self._messages[id(schema)] = at
+        return self._messages[id(schema)]
 
     def check_open(self, schema: Schema) -> None:
         """Raises a PayloadError (encrypted) for a schema with a rule that encrypts whole payloads.
@@ -243,17 +261,14 @@ def _raising(error: PayloadError) -> Callable[[bytes, Framing], Any]:
     return read
 
 
-def _protobuf_reader(file: Any) -> Callable[[bytes, Framing], Any]:
-    readers: dict[tuple[int, ...], MessageReader] = {}
-
+def _protobuf_reader(
+    messages: Callable[[tuple[int, ...]], MessageReader],
+) -> Callable[[bytes, Framing], Any]:
     def read(payload: bytes, framing: Framing) -> Any:
         index, at = framing.index, framing.start
         if index is None and at:
             index, at = message_index(payload, at)
-        index = index or (0,)
-        if index not in readers:
-            readers[index] = MessageReader(protobuf_schema.message_at(file, index))
-        return readers[index].read(payload[at:])
+        return messages(index or (0,)).read(payload[at:])
 
     return read
 
@@ -338,11 +353,22 @@ def parse_json(payload: bytes) -> Any:
         raise PayloadError("invalid_utf8", f"not UTF-8: {error.reason}", error.start) from None
     try:
         value = json.loads(text, parse_constant=_refuse, parse_float=_float)
+        if text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+            raise RecursionError
         return _no_surrogates(value) if "\\u" in text else value
     except RecursionError:
-        raise PayloadError("too_deep", "JSON that is nested too deeply") from None
+        raise PayloadError("too_deep", f"JSON of more than {MAX_DEPTH} levels") from None
     except ValueError as error:
         raise PayloadError("invalid_json", str(error)) from None
+
+
+def _depth(value: Any) -> int:
+    """The levels of arrays and objects in a value."""
+    depth, inside = 0, [value]
+    while inside := [one for one in inside if isinstance(one, list | dict)]:
+        depth += 1
+        inside = [one for held in inside for one in (held.values() if isinstance(held, dict) else held)]
+    return depth
 
 
 def _refuse(constant: str) -> Any:

@@ -76,13 +76,13 @@ _UNKNOWN_SYMBOL = -1  # in place of a field number: a closed enum had a number t
 
 @dataclass(eq=False)
 class Field:
-    """A field of a message, as the reader needs it."""
+    """A field of a message, as the reader needs it. siblings: the other members of its oneof."""
 
     name: str
     kind: int
     repeated: bool
     has_presence: bool
-    oneof: str | None
+    siblings: tuple[int, ...]
     default: Any
     message: MessageReader | None = None
     symbols: dict[int, str] = field(default_factory=dict)
@@ -119,14 +119,17 @@ class MessageReader:
 
     def read(self, data: bytes) -> dict[str, Any]:
         """The message, in canonical JSON. Raises a PayloadError."""
-        values, _ = self._read(data, 0, len(data), 0, None)
+        values: dict[int, Any] = {}
+        self._read(values, data, 0, len(data), 0, None)
         return self.canonical(values)
 
     def _read(
-        self, data: bytes, at: int, end: int, depth: int, group: int | None
-    ) -> tuple[dict[int, Any], int]:
-        """The values by field number, and the position behind them. group: the field that a group is in."""
-        values: dict[int, Any] = {}
+        self, values: dict[int, Any], data: bytes, at: int, end: int, depth: int, group: int | None
+    ) -> int:
+        """Reads fields into the values by field number; the position behind them.
+
+        group: the field that a group is in.
+        """
         if depth > _MOST_LEVELS:
             raise PayloadError("too_deep", f"more than {_MOST_LEVELS} levels", at)
         while at < end:
@@ -135,7 +138,7 @@ class MessageReader:
             if wire == END_GROUP:
                 if number != group:
                     raise PayloadError("bad_tag", f"an end of group {number} without its start", begin)
-                return values, at
+                return at
             known = self.fields.get(number)
             if known is not None and wire == known.wire:
                 at = self._value(known, number, values, data, at, end, depth)
@@ -147,7 +150,7 @@ class MessageReader:
                 at = _skip(data, at, end, number, wire, depth)
         if group is not None:
             raise PayloadError("truncated", f"group {group} has no end", at)
-        return values, at
+        return at
 
     def _value(
         self, known: Field, number: int, values: dict[int, Any], data: bytes, at: int, end: int, depth: int
@@ -160,43 +163,22 @@ class MessageReader:
                 values[_UNKNOWN_SYMBOL] = found
                 return at
         else:
+            # a message that comes again goes on where it ended: so they are merged
+            found = {} if known.repeated else values.get(number, {})
             if known.kind == _GROUP:
-                found, at = known.message._read(data, at, end, depth + 1, number)
+                at = known.message._read(found, data, at, end, depth + 1, number)
             else:
                 size, at = _length(data, at, end)
-                found, at = known.message._read(data, at, at + size, depth + 1, None)
+                at = known.message._read(found, data, at, at + size, depth + 1, None)
             if known.is_map and _UNKNOWN_SYMBOL in found:
                 return at
-            if not known.repeated and number in values:
-                found = known.message.merge(values[number], found)
         if known.repeated:
             values.setdefault(number, []).append(found)
-        else:
-            self._set(known, number, values, found)
+            return at
+        for other in known.siblings:
+            values.pop(other, None)
+        values[number] = found
         return at
-
-    def _set(self, known: Field, number: int, values: dict[int, Any], value: Any) -> None:
-        """Sets a field that is not repeated; another member of its oneof goes."""
-        if known.oneof is not None:
-            for other, one in self.fields.items():
-                if one.oneof == known.oneof:
-                    values.pop(other, None)
-        values[number] = value
-
-    def merge(self, before: dict[int, Any], after: dict[int, Any]) -> dict[int, Any]:
-        """Two occurrences of a message that is not repeated: the fields of both, the later one's values."""
-        merged = dict(before)
-        for number, value in after.items():
-            known = self.fields.get(number)
-            if known is None:
-                continue
-            if known.repeated:
-                merged[number] = [*merged.get(number, ()), *value]
-            elif known.message is not None and number in merged:
-                merged[number] = known.message.merge(merged[number], value)
-            else:
-                self._set(known, number, merged, value)
-        return merged
 
     def canonical(self, values: dict[int, Any]) -> dict[str, Any]:
         canonical: dict[str, Any] = {}
@@ -236,7 +218,7 @@ def _field(descriptor: Any, made: dict[str, MessageReader]) -> Field:
         kind,
         descriptor.is_repeated,
         descriptor.has_presence,
-        descriptor.containing_oneof.full_name if descriptor.containing_oneof else None,
+        _siblings(descriptor),
         default,
     )
     if message is not None:
@@ -248,6 +230,11 @@ def _field(descriptor: Any, made: dict[str, MessageReader]) -> Field:
         found.is_closed = enum.is_closed
         found.default = descriptor.default_value if not found.repeated else enum.values[0].number
     return found
+
+
+def _siblings(descriptor: Any) -> tuple[int, ...]:
+    members = descriptor.containing_oneof.fields if descriptor.containing_oneof else ()
+    return tuple(one.number for one in members if one.number != descriptor.number)
 
 
 def _is_entry(field_: Any, message: Any) -> bool:

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from udfs.values import avro_schema, protobuf_schema
+from udfs.values import avro_schema
 from udfs.values.avro_columns import AvroColumns
 from udfs.values.merged_types import conformed, merged, own_name, safe_names, storable
 from udfs.values.payload import PayloadError
@@ -136,7 +136,7 @@ class SideDecoder:
         types: Mapping[str, pa.DataType] = {},
     ) -> None:
         self._reader, self._topic, self._side, self._plain = reader, topic, side, plain
-        self._known: dict[tuple[int, tuple[int, ...]], tuple[str, Columns] | None] = {}
+        self._known: dict[tuple[int, str], tuple[str, Columns] | None] = {}
         self._labels: dict[tuple[str, str], str] = {}
         self.types: dict[str, pa.DataType] = dict(types)
 
@@ -148,8 +148,8 @@ class SideDecoder:
         ids = _confluent_ids(payloads)
         in_headers = _with_schema_header(headers, self._side, len(payloads))
         ids[in_headers] = -1
-        for id_ in np.unique(ids).tolist():
-            rows = np.flatnonzero(ids == id_)
+        for rows in _equal_rows(ids):
+            id_ = int(ids[rows[0]])
             if id_ < 0 or not self._decode_id(id_, rows, payloads, found, one_by_one):
                 one_by_one[rows] = True
         self._decode_exactly(np.flatnonzero(one_by_one), payloads, headers, found)
@@ -176,25 +176,30 @@ class SideDecoder:
         return True
 
     def _compiled(self, schema: Schema, index: tuple[int, ...]) -> tuple[str, Columns] | None:
-        """The label and the compiled reader of a schema; None where it can't be compiled."""
-        place = (id(schema), index)
+        """The label and the compiled reader of a schema; None where it can't be compiled.
+
+        index: of a message of Protobuf. What names none is not kept: there is no end of such lists.
+        """
+        try:
+            message = self._reader.messages(schema)(index) if schema.type == PROTOBUF else None
+        except PayloadError:
+            return None
+        place = (id(schema), message.full_name if message is not None else "")
         if place not in self._known:
             try:
-                self._known[place] = self._compile(schema, index)
+                self._known[place] = self._compile(schema, message)
             except PayloadError:
                 self._known[place] = None
         return self._known[place]
 
-    def _compile(self, schema: Schema, index: tuple[int, ...]) -> tuple[str, Columns]:
+    def _compile(self, schema: Schema, message: MessageReader | None) -> tuple[str, Columns]:
         self._reader.check_open(schema)
+        if message is not None:
+            return self._label(schema, message.full_name), ProtobufColumns(message)
         references = self._reader.references(schema)
-        if schema.type == AVRO:
-            type_ = avro_schema.parse(schema.text, [text for _, text in references])
-            name = type_.branch_name if type_.name else ""
-            return self._label(schema, name), AvroColumns(type_)
-        file = protobuf_schema.parse(schema.text, references)
-        message = MessageReader(protobuf_schema.message_at(file, index))
-        return self._label(schema, message.full_name), ProtobufColumns(message)
+        type_ = avro_schema.parse(schema.text, [text for _, text in references])
+        name = type_.branch_name if type_.name else ""
+        return self._label(schema, name), AvroColumns(type_)
 
     def _label(self, schema: Schema, name: str) -> str:
         """The label of a schema's type: one for the versions of a subject, and for a record's name."""
@@ -273,6 +278,13 @@ def _confluent_ids(payloads: pa.BinaryArray) -> np.ndarray:
         found = found << 8 | raw[begins + at]
     ids[rows] = np.where(found >> 31 == 0, found, -1)
     return ids
+
+
+def _equal_rows(numbers: np.ndarray) -> Iterator[np.ndarray]:
+    """The rows of each number, rising: one sort, however many numbers there are."""
+    order = np.argsort(numbers, kind="stable")
+    ends = np.flatnonzero(np.diff(numbers[order])) + 1
+    yield from np.split(order, ends) if len(order) else ()
 
 
 def _with_schema_header(headers: pa.Array | None, side: str, rows: int) -> np.ndarray:

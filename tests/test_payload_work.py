@@ -1,0 +1,90 @@
+"""Payloads that are made to cost much: the work for them is bounded, by what it is and not by a clock."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.support import typed_corpus as corpus
+from udfs.values import avro, avro_schema, protobuf_schema
+from udfs.values.avro_columns import AvroColumns
+from udfs.values.payload import MAX_DEPTH, PayloadError
+from udfs.values.payloads import PayloadReader, parse_json
+from udfs.values.typed_columns import SideDecoder
+
+
+def test_a_schema_is_compiled_once_whatever_message_indexes_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+    parse = protobuf_schema.parse
+    monkeypatch.setattr(
+        protobuf_schema, "parse", lambda text, refs: (compiled.append(text), parse(text, refs))[1]
+    )
+    rng = random.Random(1)
+    sound = [row["value"] for row in corpus.records("pb-txn").values() if row["value"]]
+    payloads = [
+        one[:5] + bytes([2 * rng.randrange(1, 4), *(2 * rng.randrange(60) for _ in range(3))]) + one[6:]
+        for one in sound[:100]
+    ]
+    decoder = SideDecoder(PayloadReader(corpus.registry()), "pb-txn", "value")
+    found = decoder.decode(pa.array(payloads, pa.binary()))
+    assert {one.decoded.reason for one in found.wrong} >= {"invalid_index"}
+    assert len(compiled) == 1
+
+
+ARRAYS_OF_NULLS = '{"type":"array","items":{"type":"array","items":"null"}}'
+
+
+@pytest.mark.parametrize(("inner", "is_sound"), [(4, True), (2000, False)])
+def test_items_without_bytes_are_counted_over_the_whole_payload(inner: int, is_sound: bool) -> None:
+    payload = number(50) + (number(inner) + b"\0") * 50 + b"\0"
+    type_ = avro_schema.parse(ARRAYS_OF_NULLS)
+    found, failed = AvroColumns(type_).decode(pa.array([payload] * 2, pa.binary()), np.zeros(2, np.int64))
+    assert failed.tolist() == [not is_sound] * 2
+    if is_sound:
+        assert found.to_pylist() == [[[None] * inner] * 50] * 2
+        return
+    with pytest.raises(PayloadError) as caught:
+        avro.read(type_, avro.reader_of(type_), payload)
+    assert caught.value.reason == "huge_count"
+
+
+def number(value: int) -> bytes:
+    """A zigzag varint."""
+    raw, out = value << 1, bytearray()
+    while raw >= 0x80:
+        out.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    return bytes([*out, raw])
+
+
+def test_a_decimal_of_a_million_digits_is_refused() -> None:
+    type_ = avro_schema.parse('{"type":"bytes","logicalType":"decimal","precision":60,"scale":2}')
+    record = avro_schema.AvroType("record", name="r", fields=[avro_schema.AvroField("d", type_)])
+    payloads = [number(len(one)) + one for one in (b"\x04\xd2", b"\x7f" * 1024, b"\x7f" * 500_000)]
+    columns = AvroColumns(record)
+    found, failed = columns.decode(pa.array(payloads, pa.binary()), np.zeros(3, np.int64))
+    assert failed.tolist() == [False, False, True]
+    assert found[0].as_py() == {"d": "12.34"}
+    with pytest.raises(PayloadError) as caught:
+        avro.read(record, avro.reader_of(record), payloads[2])
+    assert caught.value.reason == "int_overflow"
+
+
+def test_a_decimal_whose_scale_is_mad_stays_bytes() -> None:
+    text = '{"type":"bytes","logicalType":"decimal","precision":1000000000,"scale":999999999}'
+    assert avro_schema.parse(text).logical == ""
+
+
+@pytest.mark.parametrize("levels", [MAX_DEPTH, MAX_DEPTH + 1, 30_000])
+@pytest.mark.parametrize(("begin", "end"), [("[", "]"), ('{"a":', "}")])
+def test_json_is_read_to_a_fixed_depth(levels: int, begin: str, end: str) -> None:
+    text = (begin * levels + "1" + end * levels).encode()
+    if levels == MAX_DEPTH:
+        assert parse_json(text)
+        return
+    with pytest.raises(PayloadError) as caught:
+        parse_json(text)
+    assert caught.value.reason == "too_deep"
