@@ -83,7 +83,7 @@ def test_a_loose_file_says_what_to_type_and_is_one_topic_s_alone(
     asked = ["--source", str(put(logs, 0, batch(0))), "--lake", lake]
     assert decode_batches.main(asked) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
-    assert line.endswith("say what a folder of another name holds: --topic NAME --partition NUMBER")
+    assert line.endswith("for a folder with another name pass --topic NAME --partition NUMBER")
     assert decode_batches.main([*asked, "--topic", "orders", "--partition", "3"]) == 0
     found = {(row["topic"], row["partition"], row["offset"]) for row in rows(lake, "records")}
     assert found == {("orders", 3, 0), ("orders", 3, 1), ("orders", 3, 2)}

@@ -89,9 +89,7 @@ def test_a_higher_level_gives_smaller_files(
     assert sizes[1] < sizes[0]
 
 
-def test_the_log_tells_the_partition_of_a_file_whatever_its_folder(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_the_folders_of_data_files_name_their_partition(spark: SparkSession, tmp_path: Path) -> None:
     lake, logs = tmp_path / "lake", tmp_path / "logs"
     for partition in range(5):
         put(logs / f"{'t' * 200}-{partition}", 0, *batches(0, 2))
@@ -103,7 +101,12 @@ def test_the_log_tells_the_partition_of_a_file_whatever_its_folder(
     for table in ("records", "batches"):
         files = data_files(lake, table)
         assert len(files) == 5 + 3  # one a partition and format
-        assert not any("=" in path.removeprefix(str(lake)) for path in files)
+        folders = [Path(path).parent.relative_to(lake / table).parts for path in files]
+        own = {("topic=mixed", "partition=0", f"magic={magic}") for magic in range(3)}
+        assert {folder for folder in folders if folder[0] == "topic=mixed"} == own
+        assert {folder[1] for folder in folders if folder[0] != "topic=mixed"} == {
+            f"partition={partition}" for partition in range(5)
+        }
     found = [
         (r["magic"], r["offset"], r["segment"]) for r in rows(str(lake), "records") if r["topic"] == "mixed"
     ]
@@ -179,8 +182,8 @@ def test_commits_are_on_the_disk_before_the_ledger_and_the_end_rely_on_them(
             assert last(order, path.parent) > order.index((str(path), path.stat().st_size))
     for path in map(Path, data_files(lake, "segments")):
         assert (str(path), path.stat().st_size) in order
-    if sink == "spark":
-        assert first(order, ".staged/part-") < first(order, ".json.tmp")
+    for path in data_files(lake, "records"):
+        assert order.index((path, Path(path).stat().st_size)) < first(order, ".json.tmp")
 
 
 @pytest.mark.parametrize("is_rewritten", [False, True])
