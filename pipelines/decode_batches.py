@@ -10,6 +10,7 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the imports need its parent
@@ -59,9 +60,15 @@ def _decode_values(on_demand: SparkOnDemand, settings: Settings, summary: Summar
 
 
 def decode_into(
-    on_demand: SparkOnDemand, settings: Settings, is_due: Callable[[Plan], bool] = lambda plan: True
+    on_demand: SparkOnDemand,
+    settings: Settings,
+    is_due: Callable[[Plan], bool] = lambda plan: True,
+    drops_missing: bool = False,
 ) -> Summary:
-    """``run`` inside of another job. is_due: whether a plan is to be carried out now."""
+    """``run`` inside of another job. is_due: whether a plan is to be carried out now.
+
+    drops_missing: whether rows of every segment go that the sources do not have any more.
+    """
     if settings.from_raw and settings.sink != CATALOG:
         open_lake(settings.require_lake(), job_scheme(on_demand))
     return job.run(
@@ -75,6 +82,7 @@ def decode_into(
             landed=_landed(settings) if settings.from_raw else None,
             finds_missing=True,
             is_due=is_due,
+            drops_missing=drops_missing,
         ),
     )
 
@@ -133,12 +141,21 @@ def _healed(on_demand: SparkOnDemand, settings: Settings) -> None:
     """Decodes the one true log of sources with names, as ``recover`` does, and prints the summary."""
     from pipelines.recovery.job import recover  # few jobs need it
 
-    def decode(own: Settings) -> None:
-        print_summary(decode_into(on_demand, own), settings.json)
-
     if settings.watch or settings.from_raw or settings.sink == CATALOG:
         raise UserError("--source NAME=PATH: copies are not for --watch, --from-raw or --sink catalog")
-    recover(settings, decode)
+    if settings.topic is not None:
+        raise UserError("--source NAME=PATH: copies are partition folders, which --topic does not name")
+    metrics = Metrics(settings.metrics)
+    with metrics.counting_failures():
+        done = recover(settings, partial(decode_into, on_demand, drops_missing=True))
+        summary = done.summary
+        if settings.typed:
+            _decode_values(on_demand, settings, summary)
+    metrics.done(summary)
+    summary.warnings += done.warnings()
+    print_summary(summary, settings.json)
+    if settings.fail_on_damage and (done.is_damaged or summary.is_damaged):
+        raise DamageFound("; ".join(done.warnings()) or summary.verdict().sentence)
 
 
 def _job(on_demand: SparkOnDemand, settings: Settings) -> None:
@@ -146,6 +163,8 @@ def _job(on_demand: SparkOnDemand, settings: Settings) -> None:
     if is_named(settings.source):
         _healed(on_demand, settings)
         return
+    if settings.with_copies:
+        raise UserError("--with-copies is for sources with names: --source NAME=PATH")
     batching, is_first, metrics = Batching(settings), True, Metrics(settings.metrics)
 
     def once() -> None:

@@ -25,6 +25,7 @@ from pipelines.command.errors import UserError
 from pipelines.command.options import run_command
 from pipelines.command.settings import LakeSettings
 from pipelines.command.terminal import counted_noun, room_of_lines
+from pipelines.lake.address import open_log
 from pipelines.source.uris import local_path
 from pipelines.sql import duck
 from pipelines.sql.database import open_database
@@ -49,15 +50,18 @@ def run(
     writes: str = "refuse",
     engine: str = "auto",
     at: str | None = None,
+    log: str | None = None,
 ) -> None:
     """Prints the result of one statement, or writes it to a file.
 
     full: whether long values are printed whole. output: the file, .csv or .parquet. writes: "allow" runs a
     statement that writes, in Spark. engine: duckdb, spark, or auto. at: an earlier state of the lake: a run
-    or a time. Raises a UserError for a wrong statement, one that writes though it may not, or on S3, or a
-    file that can't be written.
+    or a time. log: one of several copies, by name, or healed. Raises a UserError for a wrong statement, one
+    that writes though it may not, or on S3, or a file that can't be written.
     """
     lake = settings.require_lake()
+    if log is not None:
+        lake = open_log(lake, log)
     give = _Printed(format, room_of_lines(full)) if output is None else _Written(output, lake)
     if choose_engine(engine, lake, writes, at) == "duckdb":
 

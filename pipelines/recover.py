@@ -63,7 +63,7 @@ def run(
         number = _node(node_id)
         made = stack.enter_context(job.folder_to_write(write, settings.source)) if write else None
         own = dataclasses.replace(settings, lake=settings.lake or f"{temporary}/lake")
-        done = job.recover(own, partial(decode_into, on_demand))
+        done = job.recover(own, partial(decode_into, on_demand, drops_missing=True))
         if report is not None:
             text.write_report(done, report)
         if made is not None:

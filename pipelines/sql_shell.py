@@ -12,6 +12,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,6 +24,7 @@ from pipelines.command.errors import JobError, RunFailed, UserError, one_line
 from pipelines.command.options import run_command
 from pipelines.command.settings import LakeSettings
 from pipelines.command.terminal import counted_noun, printable, room_of_lines
+from pipelines.lake.address import open_log
 from pipelines.query import choose_engine
 from pipelines.sql import duck
 from pipelines.sql.database import open_database
@@ -192,13 +194,18 @@ def run_statement(shell: Shell, statement: str) -> bool:
     return True
 
 
-def run(settings: LakeSettings, engine: str = "auto", at: str | None = None) -> None:
-    """Runs statements until the input ends. Raises a RunFailed if one of those from a pipe failed."""
+def run(settings: LakeSettings, engine: str = "auto", at: str | None = None, log: str | None = None) -> None:
+    """Runs statements until the input ends. Raises a RunFailed if one of those from a pipe failed.
+
+    log: one of several copies, by name, or healed.
+    """
     lake = settings.require_lake()
     if "://" not in lake and not Path(lake.removeprefix("file:"), SEGMENTS.name, "_delta_log").is_dir():
         raise UserError(f"there is no lake at {lake}: run `make run`, or name one: make sql LAKE=folder")
+    if log is not None:
+        lake = open_log(lake, log)
     if choose_engine(engine, lake, at=at) == "duckdb":
-        _run(DuckShell(settings, at))
+        _run(DuckShell(replace(settings, lake=lake), at))
         return
     from pipelines.command.session import session  # imports Spark, which the other engine does not need
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shlex
 import shutil
@@ -137,7 +136,7 @@ def test_a_second_run_changes_nothing_and_sources_stay_as_they_are(
 ) -> None:
     disks = shutil.copytree(corpus / "s08d-unclean-damaged", tmp_path / "disks")
     sources = [f"{path.name}={path}" for path in sorted(disks.iterdir())]
-    before = fingerprint(disks)
+    before = replicas.fingerprint(disks)
     options = ("--lake", str(tmp_path / "lake"), "--json", "--report", str(tmp_path / "bill"))
     assert run(sources, *options) == 0
     first = json.loads(capsys.readouterr().out.splitlines()[-1])
@@ -149,23 +148,12 @@ def test_a_second_run_changes_nothing_and_sources_stay_as_they_are(
     assert first == again
     assert first["lost_ranges"] == 3
     assert question(tmp_path / "lake", "FROM records ORDER BY ALL") == records
-    assert fingerprint(disks) == before
+    assert replicas.fingerprint(disks) == before
     lines = (tmp_path / "bill" / "lost_records.csv").read_text().splitlines()
     assert len(lines) == 1 + first["lost_records"]
     page = (tmp_path / "bill" / "recovery.html").read_text()
     assert "payments.all" in page
     assert "crc_mismatch" in page
-
-
-def fingerprint(folder: Path) -> dict[str, tuple[int, str]]:
-    return {
-        str(path.relative_to(folder)): (
-            path.stat().st_mtime_ns,
-            hashlib.sha256(path.read_bytes()).hexdigest(),
-        )
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
 
 
 def test_disks_of_two_clusters_are_refused(

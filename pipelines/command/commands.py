@@ -77,6 +77,7 @@ _ONLY_FOR_DECODING = (
     "fail_on_damage",
     "include_swap",
     "with_indexes",
+    "with_copies",
     "watch",
     "interval",
     "commit_bytes",
@@ -221,6 +222,11 @@ _ENGINE = Argument(
 _AT = Argument(
     "at", "an earlier state: the id of a run (table runs), or a time in UTC; DuckDB alone", metavar="RUN|TIME"
 )
+_LOG = Argument(
+    "log",
+    "of several copies: healed (default), or the name of a copy, where --with-copies decoded it",
+    metavar="NAME",
+)
 QUERY = Command(
     "query",
     "query",
@@ -234,6 +240,7 @@ QUERY = Command(
         Argument("writes", "a statement that changes tables", choices=("refuse", "allow")),
         _ENGINE,
         _AT,
+        _LOG,
     ),
     kind=LakeSettings,
 )
@@ -242,7 +249,7 @@ SQL = Command(
     "sql_shell",
     "Open a SQL shell over the tables and views of a lake.",
     ("lake", "cores", "driver_memory"),
-    (_ENGINE, _AT),
+    (_ENGINE, _AT, _LOG),
     kind=LakeSettings,
 )
 QUALITY_REPORT = Command(
@@ -392,7 +399,7 @@ RECOVER = Command(
     "recover",
     "Make one log out of the copies on the disks of brokers, and a bill of what is lost. Needs no Java.",
     (
-        *("source", "lake", "topics", "exclude_topics", "cores", "json"),
+        *("source", "lake", "topics", "exclude_topics", "with_copies", "cores", "json"),
         *("slice_bytes", "max_batch_uncompressed"),
     ),
     (
@@ -413,6 +420,7 @@ Needs no Java.
                       NAME: broker-N, by meta.properties
 --lake LAKE           folder of the lake; created if missing
 --report DIR          write recovery.html and lost_records.csv
+--with-copies         decode each copy by itself too, which query --log NAME reads
 --write DIR           write a log directory that one broker, with --node-id N, starts from
 --metadata            compare the __cluster_metadata of controllers: the state of the cluster, as tables,
                       commands and YAML with --report DIR; for one controller with --write DIR; --at OFFSET

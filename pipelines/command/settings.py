@@ -130,6 +130,9 @@ class Reading(Selection):
     one_copy: bool = _setting(
         False, flag, "of several copies of a partition, keep only the one that reaches the highest offset"
     )
+    with_copies: bool = _setting(
+        False, flag, "with --source NAME=PATH: decode each copy by itself too, for the option --log of query"
+    )
     read: str = _setting(
         "auto", one_of("auto", "direct", "binary"), "how bytes reach the workers: auto, direct or binary"
     )

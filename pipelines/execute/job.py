@@ -15,7 +15,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -76,6 +76,7 @@ class Work:
     finds_missing: whether the offsets that no segment has are looked for.
     is_due: whether what is planned is done now; else the lake stays as it is, and a later job plans it again.
     chunks: of the summary before anything is landed; None if the job decodes.
+    drops_missing: whether the lake keeps nothing that the sources do not have (``plan.runs.Rules``).
     """
 
     app_id: str
@@ -86,6 +87,7 @@ class Work:
     finds_missing: bool = False
     is_due: Callable[[Plan], bool] = lambda plan: True
     chunks: int | None = None
+    drops_missing: bool = False
 
 
 def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
@@ -106,12 +108,14 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
         if work.landed is not None:
             listing, check = work.landed(lake)
         elif listing is None:
-            listing = _list(on_demand, settings, progress)  # under the lock: another job may just have ended
+            # under the lock: another job may just have ended
+            listing = _list(on_demand, settings, progress, may_be_empty=work.drops_missing)
         summary = Summary(run_id=run_id, lake=lake.address, chunks=work.chunks)
         options = stage_options(settings, lake.address, summary.run_id, began_us)
         with progress.phase("planning"):
-            plan = make_plan(listing, work.known(lake), _rules(on_demand, settings, listing, check))
-        if not (plan.found or plan.left_out.num_rows or listing.unreadable):
+            rules = replace(_rules(on_demand, settings, listing, check), drops_missing=work.drops_missing)
+            plan = make_plan(listing, work.known(lake), rules)
+        if not (work.drops_missing or plan.found or plan.left_out.num_rows or listing.unreadable):
             raise _nothing_found(settings, listing)
         if work.is_due(plan):
             events = lineage.run(settings.source, summary) if plan.has_changes else nullcontext()
@@ -282,7 +286,9 @@ def _reader(
         yield Reader(on_demand, mode, settings.slice_bytes, raw)
 
 
-def _list(on_demand: SparkOnDemand, settings: Settings, progress: Progress) -> Listing:
+def _list(
+    on_demand: SparkOnDemand, settings: Settings, progress: Progress, may_be_empty: bool = False
+) -> Listing:
     """The listing of ``--source``. Raises a UserError if a source can't be opened."""
     if not settings.source:
         raise UserError("--source is missing: name a log directory, partition folder, .log file or glob")
@@ -297,6 +303,7 @@ def _list(on_demand: SparkOnDemand, settings: Settings, progress: Progress) -> L
             topic=settings.topic,
             partition=settings.partition,
             null_topic=settings.sink == "arrow",
+            may_be_empty=may_be_empty,
         )
 
 

@@ -12,6 +12,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from pipelines.command.errors import UserError, one_line
 from pipelines.source.delta import open_table
 from pipelines.source.uris import local_path
+from udfs.format.recovery_tables import HEALED_BATCHES
 from udfs.format.report_tables import REPORT_TABLES
 from udfs.format.schema import SEGMENTS, TABLES, Table
 from udfs.source.store import canonical, is_s3
@@ -19,6 +20,8 @@ from udfs.source.store import canonical, is_s3
 # A property of every table; the columns differ between versions
 SCHEMA_VERSION = 4
 VERSION_PROPERTY = "kafkaLogLake.schemaVersion"
+# The log that recover makes of several copies; the folder of a lake for each of the copies
+HEALED_LOG, COPIES = "healed", "_copies"
 
 
 def lake_address(lake: str, default_scheme: str = "file") -> str:
@@ -80,6 +83,35 @@ def open_lake(lake: str, default_scheme: str = "file") -> str:
     if not is_lake(address):
         raise UserError(f"there is no lake at {lake}: name a folder that decode_batches wrote")
     return address
+
+
+def log_address(lake: str, log: str | None) -> str:
+    """Where the tables of one log of several copies are. log: a copy's name; None or healed: the lake itself.
+
+    Raises a UserError for what can't be a name.
+    """
+    if log in (None, HEALED_LOG):
+        return lake
+    if log in (".", "..") or "/" in str(log):
+        raise UserError(f"--log {log}: name a copy as in replica_report.copy, or {HEALED_LOG}")
+    return f"{lake.rstrip('/')}/{COPIES}/{log}"
+
+
+def open_log(lake: str, log: str | None, default_scheme: str = "file") -> str:
+    """``open_lake`` for one log of several copies. Raises a UserError where the lake does not have it."""
+    address = open_lake(lake, default_scheme)
+    found = log_address(address, log)
+    if not is_lake(found):
+        raise UserError(
+            f"--log {log}: the lake {address} has no tables of that copy: recover or decode with "
+            "--source NAME=PATH and --with-copies writes them"
+        )
+    if log == HEALED_LOG and table_version(address, HEALED_BATCHES.name) is None:
+        raise UserError(
+            f"--log {log}: the lake {address} has no healed log: recover, or decode with --source NAME=PATH, "
+            "makes one"
+        )
+    return found
 
 
 def refuse_commits_by_spark(lake: str, who: str, instead: str) -> None:

@@ -44,6 +44,13 @@ def gone_segments(missing: pa.Table, listing: Listing, known: pa.Table) -> Itera
         yield Gone(row, flag, row.segment in emptied)
 
 
+def rewritten(listing: Listing, known: pa.Table) -> list[Gone]:
+    """Every known segment that is not listed, wherever it was."""
+    listed = pc.is_in(known.column("segment"), _flat(listing.segments.column("segment")))
+    rows = ledger.rows(known.filter(pc.invert(listed)))
+    return [Gone(row, recreated=False, rewritten=True) for row in rows]
+
+
 def overlapping(missing: pa.Table) -> Iterator[tuple[LedgerRow, int]]:
     """Known segments that are gone from the front of a folder, and reach past where its log starts now.
 
@@ -242,7 +249,7 @@ class Obsolete:
             one.row
             for one in self._gone.values()
             if one.row.partition_dir in folders
-            and (one.recreated or own.has_merged(one.row) or _is_behind(one.row, lowest_cut))
+            and (one.recreated or one.rewritten or own.has_merged(one.row) or _is_behind(one.row, lowest_cut))
         ]
         return found + [row for row in self._leaving.values() if self._is_held(row) or own.holds(row)]
 
@@ -253,6 +260,7 @@ class Obsolete:
             for one in self._gone.values()
             if one.recreated
             or one.emptied
+            or one.rewritten
             or self._committed.has_merged(one.row)
             or _is_behind(one.row, self._cut)
         ]
@@ -303,6 +311,8 @@ class Obsolete:
         gone = self._gone.get(row.segment)
         if row.segment in self._made_again or (gone is not None and gone.recreated):
             return f"the topic was deleted and made again (topic id {row.topic_id} before)"
+        if gone is not None and gone.rewritten:
+            return "the true log does not have them any more"
         emptied = gone is not None and gone.emptied
         if emptied or self._committed.has_merged(row):
             return ""
@@ -312,12 +322,13 @@ class Obsolete:
 @dataclass(frozen=True)
 class Gone:
     """A known segment without a file. recreated: its topic was deleted, and made again under its name.
-    emptied: the log cleaner left none of its records.
+    emptied: the log cleaner left none of its records. rewritten: the sources were written anew without it.
     """
 
     row: LedgerRow
     recreated: bool
     emptied: bool = False
+    rewritten: bool = False
 
 
 def _lowest(rows: Iterable[LedgerRow]) -> dict[str, int]:

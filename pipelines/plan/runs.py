@@ -20,10 +20,12 @@ from pipelines.plan.landed import outlived
 from pipelines.plan.ledger import NOTHING_DECODED, LedgerRow, Partition
 from pipelines.plan.obsolete import (
     Copies,
+    Gone,
     Obsolete,
     gone_segments,
     missing_from,
     overlapping,
+    rewritten,
     staying,
     twice_warning,
 )
@@ -54,6 +56,8 @@ class Rules:
 
     check: compares files with fingerprints. is_gone: whether a file or folder is there no more, by its URI.
     is_requested: whether ``--redecode`` names a segment; None without it. compare_all: ``--verify-content``.
+    drops_missing: whether rows of every segment go that the sources do not have, also those that retention
+    would have deleted.
     scope: the records that are requested. are_known_unread: bool[n], whether the listing alone says that
     segments hold the same bytes as before; takes their rows of the listing and of the ledger.
     """
@@ -63,6 +67,7 @@ class Rules:
     is_requested: Callable[[str], bool] | None = None
     compare_all: bool = False
     one_copy: bool = False
+    drops_missing: bool = False
     scope: Scope = ALL
     are_known_unread: Callable[[pa.Table, pa.Table], np.ndarray] = lambda seen, was: np.zeros(
         was.num_rows, dtype=bool
@@ -196,7 +201,7 @@ def make_plan(listing: Listing, known: pa.Table, rules: Rules) -> Plan:
     places = _places(wanted.column("segment"), known.column("segment"))
     _check_partitions(wanted, known, places)
     missing = missing_from(listing, known, places)
-    gone = [one for one in gone_segments(missing, listing, known) if rules.is_gone(one.row.segment)]
+    gone = rewritten(listing, known) if rules.drops_missing else _gone(missing, listing, known, rules)
     moving = {one.row.log[:2] for one in gone} | {row.log[:2] for row in copies.leaving}
     is_outside = outside(wanted, places, listing, known, rules.scope)
     is_outside[_are_of(wanted, moving)] = False
@@ -207,13 +212,17 @@ def make_plan(listing: Listing, known: pa.Table, rules: Rules) -> Plan:
         actions[over], is_outside[over] = _UNCHANGED, False
     actions[is_outside] = _UNCHANGED
     segments = wanted.append_column("action", pa.array(actions)).append_column("known", pa.array(places))
-    for row, start in overlapping(missing):
+    for row, start in () if rules.drops_missing else overlapping(missing):
         if rules.is_gone(row.segment):
             copies.warnings.append(twice_warning(row, start))
     unchanged = pa.array(places[(actions == _UNCHANGED) & (places >= 0)])
     obsolete = Obsolete(gone, copies, staying(unchanged, known, moving))
     left_out, segments = ledger.kept(segments, is_outside), ledger.kept(segments, ~is_outside)
     return Plan(segments, left_out, known, obsolete, rules.scope, moving, copies.warnings, unreadable)
+
+
+def _gone(missing: pa.Table, listing: Listing, known: pa.Table, rules: Rules) -> list[Gone]:
+    return [one for one in gone_segments(missing, listing, known) if rules.is_gone(one.row.segment)]
 
 
 def _check_partitions(wanted: pa.Table, known: pa.Table, places: np.ndarray) -> None:

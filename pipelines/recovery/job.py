@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -24,8 +24,10 @@ from deltalake import write_deltalake
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
 from pipelines.command.status import phase
+from pipelines.command.terminal import counted_noun
 from pipelines.execute.job import refuse_lake_in_source
-from pipelines.lake.address import lake_address, table_path
+from pipelines.execute.summary import Summary
+from pipelines.lake.address import is_lake, lake_address, log_address, table_path
 from pipelines.lake.create import create_table, create_tables
 from pipelines.lake.intents import Intents
 from pipelines.recovery import rows
@@ -34,9 +36,9 @@ from pipelines.recovery.compare import Compared, Reading, compare
 from pipelines.recovery.log_writer import LogToWrite, log_to_write, places_of, write_log
 from pipelines.recovery.sources import Inventory, find_copies
 from pipelines.scanning.pool import process_pool
-from pipelines.source.delta import open_table
+from pipelines.source.delta import open_table, read_rows
 from pipelines.source.listing import TopicFilter
-from pipelines.source.uris import parse_source
+from pipelines.source.uris import canonical, parse_source
 from pipelines.sql.database import open_database
 from udfs.format.recovery_tables import (
     DIVERGENCE,
@@ -45,7 +47,8 @@ from udfs.format.recovery_tables import (
     LOST_RECORDS,
     REPLICA_REPORT,
 )
-from udfs.format.schema import Table
+from udfs.format.schema import SEGMENTS, Table
+from udfs.replicas.entries import TAILS
 
 HEALED = "_healed"
 _LOSING = "_losing"  # files of one run, below HEALED
@@ -55,12 +58,16 @@ _LOSING = "_losing"  # files of one run, below HEALED
 class Recovered:
     """What a run found.
 
-    logs: the healed logs, by topic and partition; ends: the offset behind each. lost_records: rows of the
-    bill; bill: its sums, of different records.
+    summary: of decoding the healed log. damaged: ranges in all copies without torn and zero tails;
+    unreadable: segments of copies. logs: the healed logs, by topic and partition; ends: the offset behind
+    each. lost_records: rows of the bill; bill: its sums, of different records.
     """
 
     lake: str
     inventory: Inventory
+    summary: Summary = field(default_factory=lambda: Summary("", ""))
+    damaged: int = 0
+    unreadable: int = 0
     replicas: list[rows.Row] = field(default_factory=list)
     divergence: list[rows.Row] = field(default_factory=list)
     lost_ranges: list[rows.Row] = field(default_factory=list)
@@ -75,8 +82,29 @@ class Recovered:
     lost_records: int = 0
     bill: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def is_damaged(self) -> bool:
+        """Whether a copy is damaged, healed or not, or the true log lacks something."""
+        return bool(self.damaged or self.unreadable or self.lost_ranges)
 
-Decode = Callable[[Settings], object]
+    def warnings(self) -> list[str]:
+        """What a person should know who sees the summary of the healed log alone."""
+        found = [*self.inventory.warnings, *self.doubts]
+        for count, noun, table in (
+            (self.damaged, "damaged range", "replica_report.damage"),
+            (self.unreadable, "segment that can't be read", "replica_report.contradicted"),
+            (len(self.lost_ranges), "range of offsets that no copy has", "lost_ranges"),
+            (self.bill.get("distinct", 0), "record that losing histories alone have", "lost_records"),
+        ):
+            if count:
+                first, _, rest = noun.partition(" that ")
+                found.append(
+                    f"{counted_noun(count, first)}{f' that {rest}' if rest else ' in copies'}: {table}"
+                )
+        return found
+
+
+Decode = Callable[[Settings], Summary]
 
 
 def recover(settings: Settings, decode: Decode) -> Recovered:
@@ -91,13 +119,18 @@ def recover(settings: Settings, decode: Decode) -> Recovered:
     refuse_lake_in_source(address, [parse_source(one).path for one in settings.source])
     with phase("listing"):
         inventory = find_copies(settings.source, TopicFilter(settings.topics, settings.exclude_topics))
+    if not inventory.copies:
+        reasons = ", ".join(f"{count} x {why}" for why, count in sorted(inventory.skipped.items()))
+        raise UserError(f"no copy of a partition in {', '.join(settings.source)}: {reasons}")
+    _refuse_other_logs(address)
     done = Recovered(address, inventory)
     folder = f"{address}/{HEALED}"
     with Intents(address).lock():
         create_tables(address)
         healed, files = _heal(done, settings, folder)
-    if done.logs:
-        decode(_of_healed(settings, folder))
+    done.summary = decode(_of_healed(settings, folder))
+    if settings.with_copies:
+        _decode_copies(done, settings, decode)
     with Intents(address).lock(), phase("billing"):
         _write_tables(done, healed, files)
         done.bill = _sums(address)
@@ -143,6 +176,9 @@ def _note(done: Recovered, one: Compared) -> None:
     done.divergence += rows.divergence_rows(one)
     done.lost_ranges += rows.lost_rows(one)
     batches = one.healed.batches
+    hurts = [hurt for copy in (*one.copies, *one.others) for hurt in copy.hurts]
+    done.damaged += sum(hurt.reason not in TAILS for hurt in hurts)
+    done.unreadable += sum(len(copy.unreadable) for copy in (*one.copies, *one.others))
     done.ends[one.topic, one.partition] = one.history.end
     done.sure[str(one.history.sure)] += 1
     done.doubts += [f"{one.topic}-{one.partition}: {doubt}" for doubt in one.history.doubts]
@@ -158,6 +194,28 @@ def _remove_others(folder: str, done: Recovered) -> None:
     for name in os.listdir(folder):
         if name not in kept:
             shutil.rmtree(f"{folder}/{name}")
+
+
+def _decode_copies(done: Recovered, settings: Settings, decode: Decode) -> None:
+    """Decodes the disks of each name into a lake by itself, which ``log_address`` names."""
+    disks: dict[str, list[str]] = defaultdict(list)
+    for log_dir, (name, _) in done.inventory.log_dirs.items():
+        disks[name].append(log_dir)
+    for name, log_dirs in sorted(disks.items()):
+        lake = log_address(done.lake, name)
+        own = dataclasses.replace(settings, source=tuple(log_dirs), lake=lake, with_copies=False, json=False)
+        decode(own)
+
+
+def _refuse_other_logs(address: str) -> None:
+    """Raises a UserError for a lake with logs that are not the healed one: records would be there twice."""
+    if is_lake(address):
+        own = canonical(f"{address}/{HEALED}/")
+        ledger = read_rows(table_path(address, SEGMENTS.name), SEGMENTS.arrow_schema(), ["partition_dir"])
+        folders = ledger.column(0).to_pylist()
+        other = next((folder for folder in folders if not folder.startswith(own)), None)
+        if other is not None:
+            raise UserError(f"--lake {address} holds {other}, which is no healed log: name a lake by itself")
 
 
 def _of_healed(settings: Settings, folder: str) -> Settings:

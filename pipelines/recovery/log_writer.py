@@ -62,7 +62,7 @@ def segments_of(log: LogToWrite) -> Iterator[tuple[int, np.ndarray]]:
     at = 0
     while at < len(batches):
         base = int(batches["base"][at])
-        if at == 0:
+        if at == 0 and int(batches["last"][0]) - log.start <= _MOST_RELATIVE:
             base = min(base, log.start)
         sizes = np.cumsum(batches["size"][at:])
         reach = batches["last"][at:] - base

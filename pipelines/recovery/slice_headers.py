@@ -9,7 +9,7 @@ import numpy as np
 from pipelines.plan.slices import Slice
 from pipelines.scanning.slice_scan import claimed_by_torn
 from udfs.decoded import Damage, Range
-from udfs.replicas.entries import ENTRY, LENGTH, Hurt, entries_of
+from udfs.replicas.entries import ENTRY, LENGTH, TORN, ZEROS, Hurt, entries_of
 from udfs.replicas.whole_batches import MOST_BYTES, whole_batches
 from udfs.segment_decoder import SegmentDecoder
 from udfs.source.byte_source import ByteSource, SourceError, open_source
@@ -71,7 +71,7 @@ class _Reading:
             self._add_tail(self._length - totals.tail_bytes, totals.tail_bytes)
         elif totals.tail_bytes:
             at = self._length - totals.tail_bytes
-            self._hurts.append(Hurt(0, at, totals.tail_bytes, "zeros", "zeros to the end of the segment"))
+            self._hurts.append(Hurt(0, at, totals.tail_bytes, ZEROS, "zeros to the end of the segment"))
         entries = np.concatenate(self._entries) if self._entries else np.zeros(0, dtype=ENTRY)
         return SliceHeaders(SliceReport(*ids, totals), entries, self._hurts)
 
@@ -85,7 +85,8 @@ class _Reading:
             ghost = entries_of(header, is_sound=False)
             ghost["size"] = damage.size
             self._entries.append(ghost)
-            first, last = int(ghost["base"][0]), int(ghost["last"][0])
+            if ghost["count"][0] == ghost["delta"][0] + 1:  # else one of both is wrong, or both
+                first, last = int(ghost["base"][0]), int(ghost["last"][0])
         place = (0, damage.position, damage.size, damage.reason, damage.detail)
         self._hurts.append(Hurt(*place, first, last))
 
@@ -94,7 +95,7 @@ class _Reading:
             return
         claim = claimed_by_torn(self._source, position, self._length)
         detail = f"the segment ends inside a batch, {size} bytes of it are there"
-        self._hurts.append(Hurt(0, position, size, "torn", detail, *(claim or (None, None))))
+        self._hurts.append(Hurt(0, position, size, TORN, detail, *(claim or (None, None))))
 
     def _whole(self, position: int, size: int) -> int:
         """Adds the batches of a damaged range that are whole but for their length; the bytes left over."""

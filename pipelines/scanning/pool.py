@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
+import signal
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -12,6 +15,8 @@ from typing import Any, Protocol, TypeVar
 from pipelines.execute.verdicts import chain_break
 from pipelines.plan.slices import Segment, Slice, make_slices, whole
 from udfs.spark.protocol import SliceReport
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 OnScanned = Callable[[int], None]  # called with the bytes of each scanned slice
 
@@ -61,7 +66,13 @@ def _workers(number: int) -> Iterator[Map]:
 def process_pool(number: int) -> ProcessPoolExecutor:
     """Worker processes. A forked one shares the kernels that are loaded in this process."""
     method = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
-    return ProcessPoolExecutor(number, multiprocessing.get_context(method))
+    return ProcessPoolExecutor(number, multiprocessing.get_context(method), _end_with_parent)
+
+
+def _end_with_parent() -> None:
+    """Makes Linux end this worker when its parent is killed: it would go on writing beside the next run."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _scan(

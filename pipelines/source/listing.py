@@ -157,6 +157,7 @@ def list_segments(
     partition: int | None = None,
     null_topic: bool = True,
     read_end: ReadEnd | None = None,
+    may_be_empty: bool = False,
 ) -> Listing:
     """The segments of all sources, each once. Raises a UserError if a source can't be opened or holds none.
 
@@ -164,7 +165,7 @@ def list_segments(
     topic, partition: of the segments, whatever their folder is called; then all have to be in one folder.
     null_topic: whether a topic with the name that Spark's writer reads as null may be decoded.
     read_end: tells where a swap file ends; then these stand for the segments whose place they take. None:
-    they are skipped.
+    they are skipped. may_be_empty: sources without a segment give a listing without one.
     """
     sources = [sources] if isinstance(sources, str) else list(sources)
     topic_filter = TopicFilter(topics, exclude_topics)
@@ -184,7 +185,8 @@ def list_segments(
         place = parse_folder(folder.uri if topic is None else f"{topic}-{partition}")
         _add_folder(folder, place, topic_filter, null_topic, read_end, listing, rows)
     listing.segments = rows.sorted_table()
-    if not listing.segments.num_rows and not listing.skipped and not listing.not_requested:
+    is_empty = not (listing.segments.num_rows or listing.skipped or listing.not_requested)
+    if is_empty and not may_be_empty:
         raise no_segments_error(sources)
     return listing
 

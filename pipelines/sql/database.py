@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from pipelines.command.errors import UserError
-from pipelines.lake.address import open_lake, table_path
+from pipelines.lake.address import open_lake, open_log, table_path
 from pipelines.source.delta import open_table
 from pipelines.sql.functions import create_functions, create_typed_functions
 from pipelines.sql.snapshot import OpenTable, open_tables
@@ -37,20 +37,22 @@ from udfs.source.store import is_object_store, open_store
 _LISTS = re.compile(r"\b(show|(duckdb|pg|sqlite)_\w+|information_schema)\b", re.IGNORECASE)
 
 
-def connect(lake: str, at: str | None = None) -> duckdb.DuckDBPyConnection:
+def connect(lake: str, at: str | None = None, log: str | None = None) -> duckdb.DuckDBPyConnection:
     """A DuckDB connection in which a lake's tables, views and functions have their plain names::
 
         from kafka_log_lake import connect
         connect("lake").sql("SELECT topic, records FROM topics").df()
 
     lake: its folder, or its URI in an object store. at: the id of a run (table ``runs``) for the state that
-    it left, or a time (ISO 8601, UTC where it has no zone; or ms since 1970); None for now. Answers are of
+    it left, or a time (ISO 8601, UTC where it has no zone; or ms since 1970); None for now. log: the name of
+    one of several copies, where ``--with-copies`` decoded it; None or healed: the lake's own tables, which
+    hold the healed log. Answers are of
     that one state, whatever runs write later: ``connect`` again for what they wrote. Only the lake's files
     can be reached, and the configuration is locked: take results as ``.df()`` (pandas), ``.pl()`` (Polars) or
     ``.to_arrow_table()``. ``offset`` is a reserved word of DuckDB: write ``"offset"`` or ``r.offset``.
     Raises a UserError for a folder that is not a lake and for a state that is not there.
     """
-    return open_database(lake, at=at)
+    return open_database(open_log(lake, log) if log is not None else lake, at=at)
 
 
 def open_database(

@@ -12,7 +12,7 @@ from pipelines.command.session import configured
 from pipelines.functions.internal_topics import register_internal_topics
 from pipelines.functions.register import register_functions
 from pipelines.functions.typed import register_typed
-from pipelines.lake.address import open_lake, sql_name, sql_table
+from pipelines.lake.address import open_lake, open_log, sql_name, sql_table
 from pipelines.lake.published import published_versions
 from pipelines.source.hadoop import default_scheme, open_to_spark
 from pipelines.views.declared import SESSION_VIEWS, VIEWS, needed_names
@@ -63,16 +63,22 @@ _KEPT_PLANS = {"spark.sql.legacy.storeAnalyzedPlanForView": "true"}
 
 
 def register(
-    spark: SparkSession, lake: str, statement: str = "", at: str | None = None, live: bool = False
+    spark: SparkSession,
+    lake: str,
+    statement: str = "",
+    at: str | None = None,
+    live: bool = False,
+    log: str | None = None,
 ) -> None:
     """Creates temporary views of a lake's tables and views in a session, and the functions.
 
     They show one published state of the lake (``published_versions``) until it is registered again. at: the
     id of a run or a time, for an earlier state. statement: the tables, views and functions that it names are
     enough, as each one costs time; "" for all. live: the tables as they are at each query, not that state: a
-    statement that changes them needs it.
+    statement that changes them needs it. log: one of several copies, by name, or healed.
     """
-    address = open_lake(lake, default_scheme(spark))
+    scheme = default_scheme(spark)
+    address = open_lake(lake, scheme) if log is None else open_log(lake, log, scheme)
     open_to_spark(spark, address)
     tables = published_versions(address, at)
     for report in REPORT_TABLES:

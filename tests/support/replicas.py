@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import tarfile
 from collections.abc import Iterator
@@ -90,3 +91,15 @@ def lost_lines(corpus: Path, scenario: str) -> Iterator[tuple[str, dict[str, Any
     for path in sorted((corpus / "_oracle" / scenario).glob("*.lost.jsonl")):
         for line in path.read_text().splitlines():
             yield path.name.removesuffix(".lost.jsonl"), json.loads(line)
+
+
+def fingerprint(folder: Path) -> dict[str, tuple[int, str]]:
+    """File -> (modification time, SHA-256)."""
+    return {
+        str(path.relative_to(folder)): (
+            path.stat().st_mtime_ns,
+            hashlib.sha256(path.read_bytes()).hexdigest(),
+        )
+        for path in folder.rglob("*")
+        if path.is_file()
+    }

@@ -44,6 +44,10 @@ ENTRY = np.dtype(
 )
 
 
+# Reasons of a Hurt that is no damage: a broker cuts off what was not written to the end
+TAILS = TORN, ZEROS = "torn", "zeros"
+
+
 @dataclass(frozen=True)
 class Hurt:
     """A damaged range of a segment, or a tail that is cut or zero.

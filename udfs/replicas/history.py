@@ -86,9 +86,10 @@ def believed_epochs(copy: Copy) -> Epochs:
     sound = copy.sound
     sound = sound[sound["epoch"] >= 0]
     kept: Epochs = []
-    for epoch, start in copy.epochs or []:
+    for at, (epoch, start) in enumerate(copy.epochs or []):
         older = sound[sound["epoch"] < epoch]
-        newer = sound[sound["epoch"] >= epoch]
+        # the first entry begins with the log's start, which may lie in a batch, or behind some that are left
+        newer = sound[sound["epoch"] >= epoch + (at == 0)]
         contradicts = bool((older["last"] >= start).any() or (newer["base"] < start).any())
         if contradicts or epoch < 0 or start < 0:
             copy.unbelieved.append(f"leader-epoch-checkpoint: epoch {epoch} from offset {start}")

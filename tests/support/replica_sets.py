@@ -1,0 +1,264 @@
+"""Random sets of copies of one partition: a small model of leaders, followers and unclean elections.
+
+The model keeps what each broker's log was, so it knows the true history without reading a file: that of the
+leader of the highest epoch that a disk still knows. Damage is put into the files alone.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from tests.support.segment_maker import CONTROL, TRANSACTIONAL, Batch, Record
+
+TOPIC, TOPIC_ID, CLUSTER = "t", "AAAAAAAAAAAAAAAAAAAAAQ", "Cluster-of-the-model-0"
+METADATA_BYTES = 16  # of a batch, that no checksum covers
+
+
+@dataclass(frozen=True)
+class Made:
+    """A batch of a log. records: (offset, key, value)."""
+
+    base: int
+    last: int
+    epoch: int
+    data: bytes
+    records: tuple[tuple[int, bytes | None, bytes | None], ...]
+
+
+@dataclass
+class Broker:
+    """What a broker has of the partition. files: base offsets of its segments, once it is on disk.
+
+    whole: batches that lie undamaged in its files. maybe: those of which bytes 0 to 15 alone were changed.
+    """
+
+    number: int
+    log: list[Made] = field(default_factory=list)
+    epochs: list[tuple[int, int]] = field(default_factory=list)
+    start: int = 0
+    high_watermark: int = 0
+    knows_epochs: bool = True
+    is_cut: bool = False
+    whole: list[Made] = field(default_factory=list)
+    maybe: list[Made] = field(default_factory=list)
+
+    @property
+    def end(self) -> int:
+        return self.log[-1].last + 1 if self.log else self.start
+
+    def assign(self, epoch: int, start: int) -> None:
+        """As ``LeaderEpochFileCache.assign``: entries that the new one makes empty go."""
+        self.epochs = [(e, s) for e, s in self.epochs if e < epoch and s < start] + [(epoch, start)]
+
+
+@dataclass
+class ReplicaSet:
+    """brokers: those whose disks are left. truth: the true log, start: its first offset."""
+
+    brokers: list[Broker]
+    truth: list[Made]
+    start: int
+    epoch: int
+
+    @property
+    def end(self) -> int:
+        return self.truth[-1].last + 1 if self.truth else self.start
+
+
+class _Cluster:
+    def __init__(self, seed: int) -> None:
+        self.pick = random.Random(seed)
+        self.brokers = [Broker(number) for number in range(1, self.pick.randint(2, 4) + 1)]
+        self.leader, self.epoch, self.count = self.brokers[0], self.pick.randint(0, 2), 0
+        self.sequences: dict[int, int] = {}
+        self.leader.assign(self.epoch, 0)
+        self.in_sync = list(self.brokers)
+
+    def produce(self) -> None:
+        pick, base = self.pick, self.leader.end
+        producer = pick.choice((-1, -1, 7, 8))
+        count = pick.choice((1, 1, 2, 3, 9))
+        flags, records = 0, []
+        if producer == 8:
+            flags = TRANSACTIONAL
+            if pick.random() < 0.3:
+                flags, count = TRANSACTIONAL | CONTROL, 1
+        for at in range(count):
+            self.count += 1
+            key, value = b"k%d" % pick.randrange(9), b"v%d" % self.count + b"." * pick.choice((0, 5, 200))
+            if flags & CONTROL:
+                key, value = struct.pack(">hh", 0, pick.randrange(2)), struct.pack(">hi", 0, 1)
+            records.append((base + at, key, value))
+        sequence = self.sequences.get(producer, 0) if producer >= 0 and not flags & CONTROL else -1
+        self.sequences[producer] = sequence + count if sequence >= 0 else self.sequences.get(producer, 0)
+        made = Batch(
+            tuple(Record(key=key, value=value) for _, key, value in records),
+            base_offset=base,
+            leader_epoch=self.epoch,
+            flags=flags,
+            codec=pick.choice((0, 0, 1, 4)) if not flags & CONTROL else 0,
+            base_timestamp=1_700_000_000_000 + self.count,
+            producer_id=producer,
+            producer_epoch=0 if producer >= 0 else -1,
+            base_sequence=sequence,
+        )
+        self.leader.log.append(Made(base, base + count - 1, self.epoch, made.encode(), tuple(records)))
+
+    def follow(self, one: Broker) -> None:
+        """A fetch: what diverged is cut off, then some of what the leader has is added."""
+        leader = self.leader
+        if one is leader:
+            return
+        same = 0
+        while same < min(len(one.log), len(leader.log)) and one.log[same] == leader.log[same]:
+            same += 1
+        if one.log and leader.log and one.log[0] != leader.log[0]:
+            first = max(one.log[0].base, leader.log[0].base)
+            mine, own = ([batch for batch in of.log if batch.base >= first] for of in (one, leader))
+            agree = 0
+            while agree < min(len(own), len(mine)) and own[agree] == mine[agree]:
+                agree += 1
+            same = len(one.log) - len(mine) + agree
+            if not agree:
+                same = 0
+        if not same and leader.log:  # it begins anew with the batch that the leader's start lies in
+            one.log, one.epochs, one.start = leader.log[:1], [], leader.start
+            one.assign(leader.log[0].epoch, max(leader.start, leader.log[0].base))
+        else:
+            one.log = one.log[:same]
+            one.epochs = [entry for entry in one.epochs if entry[1] < one.end or entry in leader.epochs]
+        behind = [batch for batch in leader.log if batch.base >= one.end]
+        for batch in behind[: self.pick.randint(0, len(behind)) if self.pick.random() < 0.4 else len(behind)]:
+            if not one.epochs or one.epochs[-1][0] < batch.epoch:
+                one.assign(batch.epoch, batch.base)
+            one.log.append(batch)
+        one.high_watermark = min(one.end, max(one.high_watermark, leader.high_watermark))
+
+    def advance(self) -> None:
+        """The high watermark rises to what every replica in sync has."""
+        leader = self.leader
+        leader.high_watermark = max(leader.high_watermark, min(one.end for one in self.in_sync))
+
+    def elect(self) -> None:
+        old = self.leader
+        self.leader = self.pick.choice([one for one in self.brokers if one is not old] or [old])
+        self.epoch += self.pick.choice((1, 1, 2))
+        self.leader.assign(self.epoch, self.leader.end)
+        self.in_sync = [self.leader]
+        if self.pick.random() < 0.4:
+            self.in_sync += [self.pick.choice(self.brokers)]
+        self.leader.high_watermark = min(self.leader.high_watermark, self.leader.end)
+
+    def move_start(self) -> None:
+        """deleteRecords: whole segments go, the start may lie inside a batch."""
+        for one in self.in_sync:
+            target = self.leader.high_watermark // 2
+            if one.start < target <= one.end:
+                one.start = target
+                while one.log and one.log[0].last < target and self.pick.random() < 0.9:
+                    one.log.pop(0)
+                epoch = max((e for e, s in one.epochs if s <= target), default=None)
+                one.epochs = [(e, s) for e, s in one.epochs if s > target]
+                if epoch is not None:
+                    one.epochs.insert(0, (epoch, target))
+
+
+def replica_set(seed: int, moves_start: bool = False) -> ReplicaSet:
+    """Some brokers' copies of a partition after some history. moves_start: whether records are deleted."""
+    made = _Cluster(seed)
+    pick = made.pick
+    for _ in range(pick.randint(8, 60)):
+        event = pick.random()
+        if event < 0.55:
+            made.produce()
+        elif event < 0.85:
+            made.follow(pick.choice(made.in_sync))
+            made.advance()
+        elif event < 0.93:
+            made.elect()
+        elif moves_start:
+            made.move_start()
+    brokers = made.brokers
+    if len(brokers) > 2 and pick.random() < 0.2:  # a disk is gone
+        brokers = [one for one in brokers if one is not pick.choice(brokers)] or brokers
+    highest = max((one.epochs[-1][0] for one in brokers if one.epochs), default=-1)
+    holders = [one for one in brokers if one.epochs and one.epochs[-1][0] == highest] or brokers
+    best = max(holders, key=lambda one: one.end)
+    start = max(one.start for one in holders)
+    return ReplicaSet(brokers, [batch for batch in best.log if batch.last >= start], start, highest)
+
+
+# The files
+
+
+def write(one: ReplicaSet, folder: Path, seed: int, damage: float = 0.0) -> list[str]:
+    """Writes the disks; the values of ``--source``. damage: how likely each batch is damaged."""
+    pick = random.Random(seed ^ 0x5EED)
+    sources = []
+    for broker in one.brokers:
+        disk = folder / f"broker-{broker.number}"
+        place = disk / f"{TOPIC}-0"
+        place.mkdir(parents=True)
+        (disk / "meta.properties").write_text(f"version=1\ncluster.id={CLUSTER}\nnode.id={broker.number}\n")
+        (place / "partition.metadata").write_text(f"version: 0\ntopic_id: {TOPIC_ID}\n")
+        rows = "".join(f"{epoch} {start}\n" for epoch, start in broker.epochs)
+        (place / "leader-epoch-checkpoint").write_text(f"0\n{len(broker.epochs)}\n{rows}")
+        for name, offset in (
+            ("replication-offset-checkpoint", broker.high_watermark),
+            ("log-start-offset-checkpoint", broker.start),
+        ):
+            (disk / name).write_text(f"0\n1\n{TOPIC} 0 {offset}\n")
+        _write_segments(broker, place, pick, damage)
+        sources.append(f"broker-{broker.number}={disk}")
+    return sources
+
+
+def _write_segments(broker: Broker, place: Path, pick: random.Random, damage: float) -> None:
+    segments: list[list[bytes]] = [[]]
+    bases = [broker.log[0].base if broker.log else broker.start]
+    broker.whole, broker.maybe = [], []
+    for number, batch in enumerate(broker.log):
+        if number and pick.random() < 0.15:
+            segments.append([])
+            bases.append(batch.base)
+        data = batch.data
+        if pick.random() < damage:
+            data = _damaged(data, pick, is_last=number == len(broker.log) - 1)
+            broker.is_cut |= len(data) != len(batch.data)
+            if data[METADATA_BYTES:] == batch.data[METADATA_BYTES:]:
+                broker.maybe.append(batch)
+        else:
+            broker.whole.append(batch)
+        segments[-1].append(data)
+    for base, segment in zip(bases, segments, strict=True):
+        (place / f"{base:020d}.log").write_bytes(b"".join(segment))
+
+
+def _damaged(data: bytes, pick: random.Random, is_last: bool) -> bytes:
+    kind = pick.choice(("flip", "flip", "zeros", "base", "epoch", "length", "cut" if is_last else "flip"))
+    found = bytearray(data)
+    if kind == "flip":
+        at = pick.randrange(METADATA_BYTES + 1, len(data))
+        found[at] ^= 1 << pick.randrange(8)
+    elif kind == "zeros":
+        at = pick.randrange(len(data) - 1)
+        found[at:] = bytes(len(data) - at)
+        if bytes(found[METADATA_BYTES:]) == data[METADATA_BYTES:]:
+            found[-1] ^= 1
+    elif kind == "base":
+        struct.pack_into(">q", found, 0, struct.unpack_from(">q", data, 0)[0] + pick.choice((-3, 4, 1 << 40)))
+    elif kind == "epoch":
+        struct.pack_into(">i", found, 12, pick.choice((0, 3, 1 << 20)))
+        if bytes(found) == data:
+            struct.pack_into(">i", found, 12, 77)
+    elif kind == "length":
+        struct.pack_into(">i", found, 8, struct.unpack_from(">i", data, 8)[0] ^ (1 << pick.randrange(12)))
+    else:
+        found = found[: pick.randrange(1, len(data))]
+    return bytes(found)
+
+
+__all__ = ["Broker", "Made", "ReplicaSet", "replace", "replica_set", "write"]

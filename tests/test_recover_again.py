@@ -1,0 +1,142 @@
+"""``recover`` and ``decode`` of named sources again: the lake follows the sources, kills change nothing."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from subprocess import PIPE
+
+import pytest
+
+from kafka_log_lake import connect
+from pipelines import decode_batches, query, recover
+from tests.support.docs import ROOT
+from tests.support.logs import batch, put
+from tests.support.replica_sets import replica_set, write
+from tests.support.replicas import fingerprint
+
+
+def disk(folder: Path, **logs: list[bytes]) -> str:
+    """A broker's disk: topic -> batches of its partition 0, which begin with the first one's offset."""
+    for topic, batches in logs.items():
+        put(folder / f"{topic}-0", int.from_bytes(batches[0][:8], "big"), *batches)
+    return f"--source={folder.name}={folder}"
+
+
+def offsets(lake: Path) -> list[tuple[str, int]]:
+    found = connect(str(lake)).execute('SELECT topic, "offset" FROM records ORDER BY ALL').fetchall()
+    return [(topic, offset) for topic, offset in found]
+
+
+def test_what_the_true_log_lost_leaves_the_lake(tmp_path: Path) -> None:
+    """A disk more has a later history, and a partition that no source has any more goes."""
+    lake = ["--lake", str(tmp_path / "lake"), "--cores", "1"]
+    one = disk(tmp_path / "one", kept=[batch(0), batch(3), batch(6)], gone=[batch(0)])
+    assert recover.main([one, *lake]) == 0
+    assert offsets(tmp_path / "lake") == [("gone", i) for i in range(3)] + [("kept", i) for i in range(9)]
+    shutil.rmtree(tmp_path / "one" / "gone-0")
+    two = disk(tmp_path / "two", kept=[batch(3), batch(6, leader_epoch=1)])
+    (tmp_path / "two" / "kept-0" / "leader-epoch-checkpoint").write_text("0\n2\n0 3\n1 6\n")
+    assert recover.main([one, two, *lake]) == 0
+    assert offsets(tmp_path / "lake") == [("kept", i) for i in range(3, 9)]
+    for name in ("batches", "segments", "transactions", "healed_batches", "replica_report"):
+        topics = connect(str(tmp_path / "lake")).execute(f"SELECT DISTINCT topic FROM {name}").fetchall()
+        assert topics in ([("kept",)], []), name
+
+
+def test_named_decode_fails_on_damage_of_a_copy_that_another_healed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hurt = bytearray(batch(3))
+    hurt[-1] ^= 1
+    one = disk(tmp_path / "one", t=[batch(0), bytes(hurt), batch(6)])
+    two = disk(tmp_path / "two", t=[batch(0), batch(3), batch(6)])
+    words = [one, two, "--lake", str(tmp_path / "lake"), "--cores", "1", "--fail-on-damage"]
+    assert decode_batches.main(words) == 3
+    assert "1 damaged range in copies: replica_report.damage" in capsys.readouterr().err
+    assert len(offsets(tmp_path / "lake")) == 9
+    torn = disk(tmp_path / "torn", t=[batch(0), batch(3), batch(6)[:-1]])
+    assert decode_batches.main([torn, two, *words[2:3], str(tmp_path / "other"), *words[4:]]) == 0, (
+        "a torn tail is no damage"
+    )
+
+
+def test_named_decode_writes_typed_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = disk(tmp_path / "one", t=[batch(0, text='{"n": 1} ')])
+    (tmp_path / "one" / "t-0" / "00000000000000000000.log").write_bytes(batch(0))
+    words = [one, "--lake", str(tmp_path / "lake"), "--cores", "1", "--typed", "--json"]
+    assert decode_batches.main(words) == 0
+    assert [one["topic"] for one in json.loads(capsys.readouterr().out)["typed"]] == ["t"]
+
+
+def test_questions_are_about_the_healed_log_or_a_copy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = disk(tmp_path / "one", t=[batch(0), batch(3), batch(6), batch(9)])
+    two = disk(tmp_path / "two", t=[batch(0), batch(3, text="w", leader_epoch=1)])
+    lake = str(tmp_path / "lake")
+    assert recover.main([one, two, "--lake", lake, "--cores", "1", "--with-copies"]) == 0
+    capsys.readouterr()
+    for log, count in (("healed", 6), ("one", 12), ("two", 6)):
+        words = ["--lake", lake, "--format", "csv", "--log", log]
+        assert query.main([*words, "SELECT count(*) FROM committed_records"]) == 0
+        assert capsys.readouterr().out.split()[-1] == str(count), log
+        assert connect(lake, log=log).execute("SELECT count(*) FROM records").fetchone() == (count,)
+    assert connect(lake).execute("SELECT count(*) FROM records").fetchone() == (6,)
+    for log in ("three", "../lake"):
+        assert query.main(["--lake", lake, "--log", log, "SELECT 1"]) == 2
+        assert f"--log {log}" in capsys.readouterr().err
+
+
+def test_a_lake_of_other_logs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = disk(tmp_path / "one", t=[batch(0)])
+    lake = ["--lake", str(tmp_path / "lake"), "--cores", "1"]
+    assert decode_batches.main(["--source", str(tmp_path / "one"), *lake]) == 0
+    capsys.readouterr()
+    assert recover.main([one, *lake]) == 2
+    assert "which is no healed log: name a lake by itself" in capsys.readouterr().err
+    assert len(offsets(tmp_path / "lake")) == 3
+
+
+def test_kills_leave_the_sources_alone_and_the_next_run_completes(tmp_path: Path) -> None:
+    """One lake after kills at random steps, and another one of a run that was left alone, are the same."""
+    made = replica_set(seed := random.randrange(1 << 30), moves_start=True)
+    sources = [f"--source={one}" for one in write(made, tmp_path / "disks", seed, damage=0.1)]
+    before = fingerprint(tmp_path / "disks")
+
+    def words(lake: str) -> list[str]:
+        return [*sources, "--lake", str(tmp_path / lake), "--cores", "1", "--report", str(tmp_path / "bill")]
+
+    def killed(lake: str, *counts: int) -> list[int]:
+        numbers = [str(count) for count in counts]
+        argv = [
+            sys.executable,
+            "-m",
+            "tests.support.killed",
+            *numbers,
+            "--",
+            "pipelines.recover",
+            *words(lake),
+        ]
+        return [int(line) for line in subprocess.run(argv, stdout=PIPE, check=True, cwd=ROOT).stdout.split()]
+
+    (steps,) = killed("whole", 0)
+    counts = sorted(random.sample(range(1, steps), 4))
+    assert killed("killed", *counts) == counts, "each died where it should"
+    assert recover.main(words("killed")) == 0
+    assert fingerprint(tmp_path / "disks") == before
+    tables = ("records", "transactions", "replica_report", "divergence", "lost_ranges", "lost_records")
+    for table in tables:
+        found, expected = (rows_of(tmp_path / lake, table) for lake in ("killed", "whole"))
+        assert found == expected, f"{table}: seed {seed}, killed before steps {counts} of {steps}"
+    assert {path.name for path in (tmp_path / "killed" / "_healed").iterdir()} == {"t-0"}
+
+
+def rows_of(lake: Path, table: str) -> list[str]:
+    """The rows of a table as text, without the name of the lake."""
+    rows = connect(str(lake)).execute(f"FROM {table}").fetchall()
+    return sorted(str(row).replace(str(lake), "") for row in rows)

@@ -1,0 +1,253 @@
+"""Which base offsets of a copy's batches are wrong, and what is right.
+
+Neighbours, the names of segments and other copies of the batch are the witnesses.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from udfs.replicas.entries import BASE_OFFSET, Copy
+from udfs.rules.offsets import NO_LIMIT, RUN, misplaced
+
+
+def wrong_bases(copy: Copy) -> np.ndarray:
+    """bool[n]: batches whose base offset contradicts the file's name or their neighbours."""
+    entries = copy.entries
+    wrong = np.zeros(len(entries), dtype=bool)
+    sound = np.flatnonzero(entries["is_sound"])
+    kept = entries[sound]
+    bases = np.array([one.base for one in copy.files] + [NO_LIMIT], dtype=np.int64)
+    runs = np.zeros(len(kept), dtype=RUN)
+    runs["file_base"], runs["file_limit"] = kept["file_base"], bases[kept["file"] + 1]
+    for name, of in (("position", "position"), ("first", "base"), ("last", "last"), ("last_base", "base")):
+        runs[name] = kept[of]
+    runs["batches"] = 1
+    wrong[sound] = misplaced(runs) | (kept["last"] < kept["base"]) | (kept["base"] < 0)
+    return wrong
+
+
+def beside_gaps(copy: Copy, wrong: np.ndarray, is_compacted: bool) -> np.ndarray:
+    """bool[n]: batches beside a gap without damage, on the side that no further batch agrees with.
+
+    A log that is not compacted has no such gap, and its segments begin with the offset of their name.
+    """
+    entries = copy.entries
+    found = np.zeros(len(entries), dtype=bool)
+    if is_compacted or not len(entries):
+        return found
+    kept = entries["is_sound"] & ~wrong & (entries["magic"] == 2)
+    same = kept[1:] & kept[:-1] & (entries["hurt_before"][1:] == entries["hurt_before"][:-1])
+    # the header of a damaged batch may be right: it can agree, and never contradict
+    touches = ~wrong[1:] & ~wrong[:-1] & (entries["base"][1:] == entries["last"][:-1] + 1)
+    gap = same & (entries["base"][1:] > entries["last"][:-1] + 1)
+    is_first = kept & (entries["position"] == 0)
+    agrees_before = is_first & (entries["base"] == entries["file_base"])
+    agrees_before[1:] |= touches
+    agrees_behind = np.zeros(len(entries), dtype=bool)
+    agrees_behind[:-1] = touches
+    found[1:] = gap & ~agrees_behind[1:] & ~agrees_before[1:]
+    found[:-1] |= gap & ~agrees_before[:-1] & agrees_behind[1:]
+    found |= is_first & (entries["base"] > entries["file_base"]) & ~agrees_behind
+    return found
+
+
+def near_falls(copy: Copy, wrong: np.ndarray) -> np.ndarray:
+    """bool[n]: batches around places where offsets fall, in the order of the files."""
+    kept = np.flatnonzero(copy.entries["is_sound"] & ~wrong)
+    falls = _falls(copy, kept)
+    near = np.concatenate([falls + step for step in (-1, 0, 1, 2)])
+    found = np.zeros(len(copy.entries), dtype=bool)
+    found[kept[near[(near >= 0) & (near < len(kept))]]] = True
+    return found
+
+
+def _falls(copy: Copy, kept: np.ndarray) -> np.ndarray:
+    """int64[m]: places in ``kept`` behind which the next batch does not begin behind the last offset."""
+    entries = copy.entries
+    found: np.ndarray = np.flatnonzero(entries["base"][kept][1:] <= entries["last"][kept][:-1])
+    return found
+
+
+class _Around(NamedTuple):
+    """What lies around an entry in its copy.
+
+    before: the last offset before it; behind: the next base offset, None at the end of the copy. touches,
+    is_touched: whether nothing can have been between, as no damage is.
+    """
+
+    before: int
+    behind: int | None
+    touches: bool
+    is_touched: bool
+
+    def fits(self, base: int, delta: int) -> bool:
+        return self.before < base and (self.behind is None or base + delta < self.behind)
+
+
+def _around(copy: Copy, wrong: np.ndarray, at: int) -> _Around:
+    """By the nearest sound batches that are not wrong; a segment's name says where its first one begins."""
+    entries = copy.entries
+    own, hurts = entries[at], entries["hurt_before"]
+    before, behind, touches, is_touched = int(own["file_base"]) - 1, None, own["position"] == 0, False
+    for i in range(at - 1, -1, -1) if own["position"] else ():
+        if entries["is_sound"][i] and not wrong[i]:
+            before, touches = int(entries["last"][i]), hurts[i] == hurts[at] and i == at - 1
+            break
+    for i in range(at + 1, len(entries)):
+        if entries["is_sound"][i] and not wrong[i]:
+            behind, is_touched = int(entries["base"][i]), hurts[i] == hurts[at] and i == at + 1
+            break
+    return _Around(before, behind, bool(touches), bool(is_touched))
+
+
+class Bases:
+    """The base offsets of all copies of a log.
+
+    ids: by number of a copy, int64[n], the same number for the same content. wrong: bool[n], batches whose
+    base offset is not believed. doubtful: bool[m] by id, batches of which it matters where other copies have
+    them. places: of these by id, the base offsets that are not wrong, and how many copies have it there.
+    """
+
+    def __init__(
+        self,
+        copies: Sequence[Copy],
+        ids: Mapping[int, np.ndarray],
+        wrong: Mapping[int, np.ndarray],
+        doubtful: np.ndarray,
+        is_compacted: bool,
+    ) -> None:
+        self._copies, self._ids, self._wrong = copies, ids, wrong
+        self._doubtful, self._is_compacted = doubtful, is_compacted
+        self._places = self._find_places()
+
+    def mend(self, suspects: Mapping[int, np.ndarray]) -> None:
+        """Corrects what is wrong; what can't be corrected is not sound.
+
+        suspects: bool[n] by copy, wrong unless another copy has the batch at the same offset.
+        """
+        for copy in self._copies:
+            wrong, ids = self._wrong[copy.number], self._ids[copy.number]
+            for at in np.flatnonzero(suspects[copy.number] & ~wrong).tolist():
+                wrong[at] = self._places[int(ids[at])][int(copy.entries["base"][at])] < 2
+        self._places = self._find_places()
+        for copy in self._copies:
+            self._flag_by_others(copy)
+        for copy in self._copies:
+            self._flag_unordered(copy)
+        self._places = self._find_places()
+        for copy in self._copies:
+            wrong = self._wrong[copy.number]
+            left = len(wrong) + 1
+            while (count := int(np.count_nonzero(wrong))) < left:
+                left = count  # what was corrected is a neighbour of what is still wrong
+                for at in np.flatnonzero(wrong).tolist():
+                    self._mend_one(copy, at)
+            copy.entries["is_sound"][wrong] = False
+
+    def _find_places(self) -> defaultdict[int, Counter[int]]:
+        """A batch that one copy has twice says nothing."""
+        found: defaultdict[int, Counter[int]] = defaultdict(Counter)
+        for copy in self._copies:
+            own: dict[int, list[int]] = defaultdict(list)
+            ids = self._ids[copy.number]
+            kept = copy.entries["is_sound"] & ~self._wrong[copy.number] & self._doubtful[ids]
+            for at in np.flatnonzero(kept).tolist():
+                own[int(ids[at])].append(int(copy.entries["base"][at]))
+            for number, bases in own.items():
+                if len(bases) == 1:
+                    found[number][bases[0]] += 1
+        return found
+
+    def _flag_by_others(self, copy: Copy) -> None:
+        """Flags batches that other copies have at another offset, where the neighbours here agree."""
+        wrong, ids = self._wrong[copy.number], self._ids[copy.number]
+        disputed = np.array(
+            [number for number, bases in self._places.items() if len(bases) > 1], dtype=np.int64
+        )
+        for at in np.flatnonzero(copy.entries["is_sound"] & ~wrong & np.isin(ids, disputed)).tolist():
+            around = _around(copy, wrong, at)
+            base, delta = int(copy.entries["base"][at]), int(copy.entries["delta"][at])
+            if around.before + 1 == base or around.behind == base + delta + 1:
+                continue
+            fitting = [one for one in self._places[int(ids[at])] if one != base and around.fits(one, delta)]
+            wrong[at] = len(fitting) == 1
+
+    def _flag_unordered(self, copy: Copy) -> None:
+        """Flags batches so that the offsets of the rest rise: few, and rather not what others confirm."""
+        entries, wrong = copy.entries, self._wrong[copy.number]
+        kept = np.flatnonzero(entries["is_sound"] & ~wrong)
+        falls = _falls(copy, kept)
+        if not len(falls):
+            return
+        cuts = np.unique(np.clip(np.concatenate([falls, falls + 1, falls + 2]), 0, len(kept)))
+        parts = [part for part in np.split(kept, cuts) if len(part)]
+        weights = [self._weight(copy, part) for part in parts]
+        spans = [(int(entries["base"][part[0]]), int(entries["last"][part[-1]])) for part in parts]
+        chosen = _heaviest_chain(spans, weights)
+        for part, is_chosen in zip(parts, chosen, strict=True):
+            wrong[part] |= not is_chosen
+
+    def _weight(self, copy: Copy, part: np.ndarray) -> int:
+        """Batches of a part; more where another copy has one at the same offset, or a neighbour touches."""
+        if len(part) > 1:
+            return 4 * len(part)
+        at = int(part[0])
+        base = int(copy.entries["base"][at])
+        around = _around(copy, self._wrong[copy.number], at)
+        confirmed = self._places[int(self._ids[copy.number][at])][base] - 1
+        touching = (around.touches and around.before + 1 == base) + (
+            around.is_touched and around.behind == int(copy.entries["last"][at]) + 1
+        )
+        return 4 + 8 * max(0, confirmed) + touching
+
+    def _mend_one(self, copy: Copy, at: int) -> None:
+        """Gives a batch the base offset that another copy, or the batches around it, say."""
+        entries, wrong = copy.entries, self._wrong[copy.number]
+        delta = int(entries["delta"][at])
+        around = _around(copy, wrong, at)
+        others = self._places[int(self._ids[copy.number][at])]
+        next_one = around.before + 1
+        previous = next_one if around.behind is None else around.behind - delta - 1
+        candidates = [base for base, _ in others.most_common()]
+        if not self._is_compacted:
+            candidates += [next_one] * around.touches + [previous] * around.is_touched
+        if around.behind is not None and previous == next_one:
+            candidates.append(next_one)
+        base = next((one for one in candidates if around.fits(one, delta)), None)
+        if base is None:
+            return
+        if base != entries["base"][at]:
+            entries["base"][at], entries["last"][at] = base, base + delta
+            entries["mended"][at] |= BASE_OFFSET
+        wrong[at] = False
+
+
+def _heaviest_chain(spans: Sequence[tuple[int, int]], weights: Sequence[int]) -> np.ndarray:
+    """bool[n]: the spans (first, last), in their order, that rise without overlap and weigh most in sum."""
+    lasts: list[int] = []  # of the best chains, rising, as their weights do
+    sums: list[int] = []
+    at: list[int] = []
+    before = [-1] * len(spans)
+    for i, (first, last) in enumerate(spans):
+        place = bisect_left(lasts, first)
+        before[i] = at[place - 1] if place else -1
+        total = weights[i] + (sums[place - 1] if place else 0)
+        place = bisect_left(lasts, last + 1)
+        if place and sums[place - 1] >= total:
+            continue
+        begin = place - 1 if place and lasts[place - 1] == last else place
+        end = begin
+        while end < len(lasts) and sums[end] <= total:
+            end += 1
+        lasts[begin:end], sums[begin:end], at[begin:end] = [last], [total], [i]
+    chosen = np.zeros(len(spans), dtype=bool)
+    i = at[-1] if at else -1
+    while i >= 0:
+        chosen[i], i = True, before[i]
+    return chosen
