@@ -160,8 +160,10 @@ def _add_leader(copies: Sequence[Copy], noted: dict[int, Epochs], leader: Leader
 
 
 def _joined(noted: Epochs, of_batches: Epochs) -> Epochs:
+    """Batches before the log's start may still be there, where its first noted epoch begins."""
     found = dict(of_batches)
-    found.update(noted)
+    for epoch, start in noted:
+        found[epoch] = min(found.get(epoch, start), start)
     return sorted(found.items())
 
 

@@ -85,7 +85,7 @@ def mend_epochs(copy: Copy, ids: np.ndarray, witnesses: Witnesses) -> None:
     all_, same = witnesses.count(ids[placed], own)
     agree, against = same - 1, all_ - same
     noted = _noted(copy, own)
-    by_file = _epochs_at(noted, own["base"])
+    by_file = _epochs_at(noted, own["last"])  # the log's start, and so the first entry, may lie in a batch
     is_doubtful = np.where(by_file == own["epoch"], against > agree + 1, agree == 0)
     is_doubtful[by_file == _NONE] = (against > agree)[by_file == _NONE]
     kept = rising(own["epoch"]) & ~is_doubtful
@@ -131,18 +131,15 @@ def _chosen_epoch(
     """
     if low is not None and low == high:
         return low
-    own = int(entry["epoch"])
 
     def is_between(epoch: int) -> bool:
         return epoch >= 0 and (low is None or epoch >= low) and (high is None or epoch <= high)
 
-    votes: Counter[int] = Counter()
-    for epoch, count in others.items():
-        votes[epoch] += 2 * (count - (epoch == own)) + (epoch == own)
-    by_file = int(_epochs_at(noted, entry["base"]))
+    votes = Counter({epoch: 2 * count for epoch, count in others.items()})
+    by_file = int(_epochs_at(noted, entry["last"]))
     if by_file != _NONE:
-        votes[by_file] += 2
-    fitting = [epoch for epoch, _ in votes.most_common() if is_between(epoch)]
-    if fitting:
-        return fitting[0]
+        votes[by_file] += 3  # more than one copy, less than two
+    fitting = [epoch for epoch in votes if is_between(epoch)]
+    if fitting:  # a changed bit most often makes a number larger
+        return min(fitting, key=lambda epoch: (-votes[epoch], epoch))
     return low if low is not None else high
