@@ -13,12 +13,13 @@ import sys
 import time
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 if __package__ in (None, ""):  # Python puts pipelines/ on sys.path; the imports need its parent
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from pipelines.command.commands import SCAN
-from pipelines.command.errors import DamageFound
+from pipelines.command.errors import DamageFound, UserError
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.status import say, show
@@ -29,7 +30,8 @@ from pipelines.scanning import losses, report
 from pipelines.scanning.findings import Findings, collect
 from pipelines.scanning.pool import scan_segments
 from pipelines.scanning.slice_scan import scan_slice
-from pipelines.source.listing import list_segments, no_segments_error
+from pipelines.source.listing import TopicFilter, list_segments, no_segments_error
+from pipelines.source.uris import is_named, parse_source
 
 log = logging.getLogger("pipelines.scan")  # also where Python runs it as a script
 _STEP = 1.0  # seconds between two lines of progress
@@ -63,6 +65,17 @@ def scan(settings: Settings) -> Findings:
     return findings
 
 
+def _compared(settings: Settings) -> list[dict[str, Any]]:
+    """Rows of ``replica_report`` for disks with names. Raises a UserError for disks of two clusters."""
+    from pipelines.recovery.compare import Reading, compare  # few scans need it
+    from pipelines.recovery.rows import replica_rows
+    from pipelines.recovery.sources import find_copies
+
+    inventory = find_copies(settings.source, TopicFilter(settings.topics, settings.exclude_topics))
+    reading = Reading(settings.processes, settings.slice_bytes, settings.max_batch_uncompressed)
+    return [row for one in compare(inventory, reading) for row in replica_rows(one)]
+
+
 class _Progress:
     """A progress line that is overwritten in place, if standard error is a terminal."""
 
@@ -82,9 +95,15 @@ class _Progress:
         say()
 
 
-def run(settings: Settings, path: Sequence[str]) -> None:
+def run(settings: Settings, path: Sequence[str] = ()) -> None:
     """Scans and prints the findings. Raises DamageFound if there is damage and ``fail_on_damage`` is set."""
-    findings = scan(dataclasses.replace(settings, source=tuple(path)))
+    sources = (*path, *settings.source)
+    if not sources:
+        raise UserError("PATH is missing: name a log directory, partition folder, .log file or glob")
+    places = tuple(parse_source(one).path for one in sources)
+    findings = scan(dataclasses.replace(settings, source=places))
+    if is_named(sources):
+        findings.replicas = _compared(dataclasses.replace(settings, source=sources))
     for text in findings.warnings:
         log.warning("%s", text)
     if settings.json:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
 from subprocess import PIPE
 
+import crc32c
 import pytest
 
 from kafka_log_lake import connect
-from pipelines import decode_batches, query, recover
+from pipelines import decode_batches, query, recover, scan
 from tests.support.docs import ROOT
-from tests.support.logs import batch, put
+from tests.support.logs import batch, data, put
 from tests.support.replica_sets import replica_set, write
 from tests.support.replicas import fingerprint
 
@@ -140,3 +142,43 @@ def rows_of(lake: Path, table: str) -> list[str]:
     """The rows of a table as text, without the name of the lake."""
     rows = connect(str(lake)).execute(f"FROM {table}").fetchall()
     return sorted(str(row).replace(str(lake), "") for row in rows)
+
+
+def test_a_scan_of_named_disks_compares_the_copies(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = disk(tmp_path / "one", t=[batch(0), batch(3), batch(6)])
+    two = disk(tmp_path / "two", t=[batch(0), batch(3, text="w", leader_epoch=1)])
+    assert scan.main([one, two, "--cores", "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    columns = ("copy", "role", "log_end_offset", "behind", "diverged_from")
+    assert [tuple(row[name] for name in columns) for row in found["replicas"]] == [
+        ("one", "other", 9, 3, 3),
+        ("two", "primary", 6, 0, None),
+    ]
+    assert found["records"] == 15
+    assert scan.main([one, two, "--cores", "1"]) == 0
+    assert "copies compared" in capsys.readouterr().out
+
+
+def test_a_producer_snapshot_says_what_was_cut_off(tmp_path: Path) -> None:
+    """It is made of the log up to the offset of its name, and not believed where a batch contradicts it."""
+    log = [data(0, 7, 3), data(3, 8, 3)]
+    for name, last_offset in (("one", 2), ("two", 5)):
+        disk(tmp_path / name, t=log)
+        put_snapshot(tmp_path / name / "t-0" / f"{9:020d}.snapshot", 7, last_offset)
+    lake = str(tmp_path / "lake")
+    for name, lost in (("one", [(6, 8, "cut off")]), ("two", [])):
+        source = f"--source={name}={tmp_path / name}"
+        assert recover.main([source, "--lake", f"{lake}-{name}", "--cores", "1"]) == 0
+        database = connect(f"{lake}-{name}")
+        found = database.execute("SELECT first_offset, last_offset, reason FROM lost_ranges").fetchall()
+        assert found == lost
+    contradicted = database.execute("SELECT contradicted FROM replica_report").fetchone()
+    assert contradicted == ([f"{9:020d}.snapshot: producer 7 wrote offset 5 last"],)
+
+
+def put_snapshot(path: Path, producer: int, last_offset: int) -> None:
+    """A snapshot with one producer."""
+    row = struct.pack(">iqhiqiqiq", 1, producer, 0, 2, last_offset, 2, 0, -1, -1)
+    path.write_bytes(struct.pack(">hI", 1, crc32c.crc32c(row)) + row)

@@ -92,6 +92,7 @@ SCAN = Command(
     "Show what a log directory holds: formats, damage, open transactions. Needs no Java, writes nothing.",
     (
         *(
+            "source",
             "topic",
             "partition",
             "topics",
@@ -103,7 +104,7 @@ SCAN = Command(
         ),
         *("cores", "fail_on_damage", "json"),
     ),
-    (Argument("path", "log directory, partition folder, .log file or glob", many=True),),
+    (Argument("path", "log directory, partition folder, .log file or glob", many=True, is_optional=True),),
     screen="""\
 Usage: {command} PATH... [OPTIONS]
 
@@ -111,6 +112,7 @@ Show what a log directory holds: topics, formats, damage with the offsets it cos
 what to do next. Needs no Java and no lake, writes nothing.
 
 PATH                 log directory, partition folder, .log file or glob
+--source NAME=PATH   a broker's disk: copies of partitions on several are compared, as recover does
 --topics REGEX       only topics whose whole name matches; --exclude-topics REGEX skips topics
 --topic NAME         topic of the segments in a folder of another name; with --partition N
 --fail-on-damage     exit with code 3 if damage was found

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+
 from pipelines.command.errors import UserError
 from pipelines.plan.headers import end_of_batches
 from pipelines.source.folder import File, Folder
@@ -31,7 +33,9 @@ from udfs.indexes.checkpoint_files import (
     leader_epochs,
     offset_entries,
 )
-from udfs.indexes.files import OFFSET_INDEX, TIME_INDEX, broker_file
+from udfs.indexes.files import OFFSET_INDEX, PRODUCER_SNAPSHOT, TIME_INDEX, broker_file
+from udfs.indexes.producer_snapshot import ENTRY as PRODUCER
+from udfs.indexes.producer_snapshot import Snapshot, read_producer_snapshot
 from udfs.replicas.entries import Copy, SegmentFile
 
 META = "meta.properties"
@@ -165,6 +169,8 @@ def _read_copy(folder: str, name: str, state: str, inventory: Inventory) -> Copy
             found = broker_file(entry.name)
             if found is not None and found.kind in (OFFSET_INDEX, TIME_INDEX):
                 indexes.add(found.base)
+            if found is not None and found.kind == PRODUCER_SNAPSHOT:
+                _read_snapshot(entry.path, found.base, copy)
             if entry.name.endswith((SEGMENT_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX)) and entry.is_file():
                 status = entry.stat()
                 files.append(File(entry.name, status.st_size, status.st_mtime_ns // 1000, True))
@@ -183,6 +189,18 @@ def _read_copy(folder: str, name: str, state: str, inventory: Inventory) -> Copy
     copy.topic_id = topic_id_of(folder, entries)
     copy.epochs = _epochs(copy, folder)
     return copy
+
+
+def _read_snapshot(path: str, base: int, copy: Copy) -> None:
+    try:
+        with open(path, "rb") as file:
+            found = read_producer_snapshot(file.read(MOST_BYTES))
+    except OSError as error:
+        found = Snapshot(np.zeros(0, dtype=PRODUCER), str(error.strerror))
+    if found.problem is None:
+        copy.snapshots[base] = found.entries
+    else:
+        copy.unbelieved.append(f"{os.path.basename(path)}: {found.problem}")
 
 
 def _epochs(copy: Copy, folder: str) -> list[tuple[int, int]] | None:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -88,7 +89,8 @@ class Findings:
     """All findings of a scan. skipped: reason -> number of files or folders. unreadable: URI -> why.
 
     swap_files: URIs of those that stand for segments. warnings: what else a person should know.
-    named: topic and partition that were given for all segments; None if their folders tell them.
+    named: topic and partition that were given for all segments; None if their folders tell them. replicas: of
+    disks with names, the copies compared, as rows of ``replica_report``.
     """
 
     sources: tuple[str, ...]
@@ -98,6 +100,7 @@ class Findings:
     unreadable: dict[str, str] = field(default_factory=dict)
     swap_files: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    replicas: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
 
     @property

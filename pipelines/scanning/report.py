@@ -81,9 +81,17 @@ def sections(findings: Findings) -> Iterator[Section]:
             (2,),
         ),
         Section(
+            "copies compared",
+            ("topic-partition", "copy", "role", "first", "end", "behind", "diverged from", "damage"),
+            [_replica(row) for row in findings.replicas],
+            (3, 4, 5, 6, 7),
+        ),
+        Section(
             "several copies",
             ("topic-partition", "last offset", "folder"),
-            [
+            []
+            if findings.replicas
+            else [
                 (printable(f"{topic}-{partition}"), _number(log.last_offset), printable(log.partition_dir))
                 for (topic, partition), logs in findings.copies.items()
                 for log in logs
@@ -162,6 +170,16 @@ def _transaction(log: Log, transaction: OpenTransaction) -> tuple[str, ...]:
     )
 
 
+def _replica(row: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        printable(f"{row['topic']}-{row['partition']}"),
+        printable(row["copy"]),
+        row["role"],
+        *(_number(row[name]) for name in ("log_start_offset", "log_end_offset", "behind", "diverged_from")),
+        f"{row['damaged_ranges']:,}",
+    )
+
+
 def _name(log: Log) -> str:
     return printable(f"{log.topic}-{log.partition}")
 
@@ -177,6 +195,11 @@ def _time(milliseconds: int | None) -> str:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     except (OverflowError, ValueError, OSError):
         return f"{milliseconds} ms"
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """A row with times as ISO 8601."""
+    return {name: one.isoformat() if isinstance(one, datetime) else one for name, one in row.items()}
 
 
 def to_json(findings: Findings) -> dict[str, Any]:
@@ -210,6 +233,7 @@ def to_json(findings: Findings) -> dict[str, Any]:
         "damaged": len(findings.damages),
         "seconds": round(findings.seconds, 3),
         "logs": logs,
+        **({"replicas": [_plain(row) for row in findings.replicas]} if findings.replicas else {}),
         "swap_files": findings.swap_files,
         "skipped": dict(sorted(findings.skipped.items())),
         "unreadable": findings.unreadable,

@@ -80,8 +80,9 @@ class Copy:
     name: of the source, with the folder's suffix where it is not a live log. state: live, future, delete,
     stray. epochs: entries of leader-epoch-checkpoint (epoch, start offset), None without a readable file.
     log_start, high_watermark, recovery_point, cleaned_before: entries of the checkpoint files, None without
-    one. orphans: offsets of indexes whose segment is not there. unbelieved: what files say and batches
-    contradict. unreadable: segments that could not be read, and why.
+    one. orphans: offsets of indexes whose segment is not there. snapshots: producer snapshots (ENTRY of
+    ``producer_snapshot``) by the offset behind the log that they were made of. unbelieved: what files say and
+    batches contradict. unreadable: segments that could not be read, and why.
     """
 
     number: int
@@ -99,6 +100,7 @@ class Copy:
     recovery_point: int | None = None
     cleaned_before: int | None = None
     orphans: list[int] = field(default_factory=list)
+    snapshots: dict[int, np.ndarray] = field(default_factory=dict)
     unbelieved: list[str] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
 

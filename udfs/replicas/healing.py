@@ -197,6 +197,7 @@ def _lost_at_the_end(copies: Sequence[Copy], history: History) -> list[Lost]:
         for name, offset in (
             ("high watermark", copy.high_watermark),
             ("recovery point", copy.recovery_point),
+            ("producer snapshot", max(copy.snapshots, default=None)),
             *((f"the header of a {hurt.reason} batch", _end_of(hurt, log_end(copy))) for hurt in copy.hurts),
             ("leader epoch", history.epochs[-1][1] if history.epochs else None),
         ):

@@ -98,6 +98,26 @@ def believed_epochs(copy: Copy) -> Epochs:
     return kept
 
 
+def check_snapshots(copy: Copy) -> None:
+    """Removes the producer snapshots of a copy that its batches contradict.
+
+    A producer's last offset is that of a batch; where the copy has it, the batch is of the same producer.
+    """
+    sound = copy.sound
+    for base, producers in list(copy.snapshots.items()):
+        kept = producers[producers["last_offset"] >= 0]
+        at = np.searchsorted(sound["base"], kept["last_offset"], side="right") - 1
+        batches = sound[np.maximum(at, 0)] if len(sound) else sound
+        if not len(batches):
+            continue
+        inside = (at >= 0) & (batches["last"] >= kept["last_offset"]) & (batches["magic"] == 2)
+        other = batches["producer_id"] != kept["producer_id"]
+        for row in kept[inside & other][:1]:
+            del copy.snapshots[base]
+            words = f"producer {row['producer_id']} wrote offset {row['last_offset']} last"
+            copy.unbelieved.append(f"{base:020d}.snapshot: {words}")
+
+
 def log_end(copy: Copy) -> int:
     """The offset behind the copy's last sound batch; its first segment's base offset without one."""
     sound = copy.sound
@@ -125,6 +145,8 @@ def true_history(copies: Sequence[Copy], leaders: Sequence[Leader]) -> History:
     if not copies:
         return History([], 0, 0, [], -1, {}, Sure.CERTAIN, "no copy is of this topic")
     noted = {copy.number: believed_epochs(copy) for copy in copies}
+    for copy in copies:
+        check_snapshots(copy)
     doubts: list[str] = []
     for leader in leaders:
         _add_leader(copies, noted, leader, doubts)
