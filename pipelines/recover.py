@@ -67,7 +67,7 @@ def run(
         if report is not None:
             text.write_report(done, report)
         if made is not None:
-            broker_disk.write_recovered(made, done, number, settings.processes)
+            broker_disk.write_recovered(made, done, number)
     seconds = time.monotonic() - began
     if settings.json:
         print(json.dumps({**text.to_json(done), "seconds": round(seconds, 3)}))

@@ -8,10 +8,12 @@ never sees a state without them.
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,9 @@ import numpy as np
 
 from pipelines.recovery.compare import broker_states
 from pipelines.recovery.job import Recovered
-from pipelines.recovery.log_writer import LogToWrite, write_log
+from pipelines.recovery.log_writer import partition_metadata
+from pipelines.recovery.partition import HealedLog
 from pipelines.recovery.sources import META
-from pipelines.scanning.pool import process_pool
 from udfs.format import layout as f
 from udfs.format.encode import PlainRecord
 from udfs.indexes.kraft_snapshot import BOOTSTRAP
@@ -50,44 +52,36 @@ class Disk:
     directory_id: str
 
 
-def write_recovered(folder: Path, done: Recovered, node_id: int, processes: int) -> int:
-    """Writes what ``recover`` found as the disk of one broker; the bytes of its segments."""
+def write_recovered(folder: Path, done: Recovered, node_id: int) -> None:
+    """Writes what ``recover`` found as the disk of one broker."""
     disk = Disk(node_id, done.inventory.cluster_id or new_uuid(), new_uuid())
     states = broker_states(done.inventory)
     state = max(states.values(), key=lambda one: one.reached, default=None)
-    return write_disk(folder, done.logs, done.ends, disk, state, processes)
+    write_disk(folder, done.logs, disk, state)
 
 
 def write_disk(
-    folder: Path,
-    logs: Mapping[tuple[str, int], LogToWrite],
-    ends: Mapping[tuple[str, int], int],
-    disk: Disk,
-    state: ClusterState | None,
-    processes: int,
-) -> int:
-    """Writes the logs, and what a broker and its controller need beside them, into a folder; the bytes.
+    folder: Path, logs: Mapping[tuple[str, int], HealedLog], disk: Disk, state: ClusterState | None
+) -> None:
+    """Writes the logs, and what a broker and its controller need beside them, into a folder.
 
-    ends: the offset behind each log. state: what the brokers' metadata says; None where there is none.
+    state: what the brokers' metadata says; None where there is none.
     """
     ids = _topic_ids(logs)
-    own = {
-        place: replace(log, folder=f"{folder}/{place[0]}-{place[1]}", topic_id=ids[place[0]])
-        for place, log in logs.items()
-    }
-    with process_pool(processes) as pool:
-        written = sum(pool.map(write_log, own.values()))
+    for (topic, partition), log in logs.items():
+        own = shutil.copytree(log.folder, folder / f"{topic}-{partition}", copy_function=shutil.copyfile)
+        (own / "partition.metadata").write_text(partition_metadata(ids[topic]))
     (folder / META).write_text(meta_properties(disk))
-    starts = {place: log.start for place, log in own.items() if log.start > _first_file(log)}
+    starts = {place: log.start for place, log in logs.items() if log.start > log.first_file}
     for name, offsets in (
-        ("replication-offset-checkpoint", {place: ends[place] for place in own}),
+        ("replication-offset-checkpoint", {place: log.end for place, log in logs.items()}),
         ("log-start-offset-checkpoint", starts),
         ("recovery-point-offset-checkpoint", {}),  # the broker checks each log, and builds its indexes
     ):
         lines = [f"{topic} {partition} {offset}\n" for (topic, partition), offset in sorted(offsets.items())]
         (folder / name).write_text(f"0\n{len(lines)}\n" + "".join(lines))
-    (folder / BOOTSTRAP).write_bytes(bootstrap(metadata_of(own, ids, disk, state)))
-    return written
+    (folder / BOOTSTRAP).write_bytes(bootstrap(metadata_of(logs, ids, disk, state)))
+    os.sync()  # a folder that has its name is on the disk
 
 
 def meta_properties(disk: Disk) -> str:
@@ -96,7 +90,7 @@ def meta_properties(disk: Disk) -> str:
     return "".join(f"{name}={value}\n" for name, value in {"version": 1, **own}.items())
 
 
-def _topic_ids(logs: Mapping[tuple[str, int], LogToWrite]) -> dict[str, str]:
+def _topic_ids(logs: Mapping[tuple[str, int], HealedLog]) -> dict[str, str]:
     """The id of each topic; a new one where no copy has it."""
     ids: dict[str, str] = {}
     for (topic, _), log in logs.items():
@@ -105,12 +99,8 @@ def _topic_ids(logs: Mapping[tuple[str, int], LogToWrite]) -> dict[str, str]:
     return {topic: ids.get(topic) or new_uuid() for topic, _ in logs}
 
 
-def _first_file(log: LogToWrite) -> int:
-    return min(int(log.batches["base"][0]), log.start) if len(log.batches) else log.start
-
-
 def metadata_of(
-    logs: Mapping[tuple[str, int], LogToWrite], ids: Mapping[str, str], disk: Disk, state: ClusterState | None
+    logs: Mapping[tuple[str, int], HealedLog], ids: Mapping[str, str], disk: Disk, state: ClusterState | None
 ) -> list[bytes]:
     """Records of the controller: features, topics, partitions with this broker alone, settings of topics."""
     features = (state.features if state is not None else {}) or FEATURES
@@ -120,7 +110,7 @@ def metadata_of(
         for name, level in sorted(features.items(), key=lambda one: one[0] != "metadata.version")
         if name != _WITHOUT
     ]
-    by_topic: dict[str, dict[int, LogToWrite]] = defaultdict(dict)
+    by_topic: dict[str, dict[int, HealedLog]] = defaultdict(dict)
     for (topic, partition), log in logs.items():
         by_topic[topic][partition] = log
     version = 1 if features["metadata.version"] >= _DIRECTORIES_SINCE else 0

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from pipelines.plan.slices import Segment
-from pipelines.recovery.slice_headers import SliceHeaders, read_headers
+from pipelines.recovery.slice_headers import read_headers
 from pipelines.recovery.sources import DELETE, LIVE, METADATA_TOPIC, Inventory
 from pipelines.scanning.pool import scan_segments
 from pipelines.source.naming import PartitionFolder
@@ -55,8 +58,29 @@ class Reading:
     max_batch_uncompressed: int
 
 
+class Task(NamedTuple):
+    """What a worker process needs to compare the copies of one partition.
+
+    stored: by number of a copy, the files with headers of its slices, each with the number of the segment.
+    """
+
+    place: PartitionFolder
+    copies: list[Copy]
+    stored: dict[int, list[tuple[int, str]]]
+    known: Known
+
+
 def compare(inventory: Inventory, reading: Reading) -> Iterator[Compared]:
     """Every partition of the sources, by topic and number; ``__cluster_metadata`` is not among them."""
+    with tempfile.TemporaryDirectory(prefix="kafka-log-lake-") as folder:
+        for task in tasks(inventory, reading, folder):
+            yield compare_task(task)
+            for copy in task.copies:
+                copy.entries = np.zeros(0, dtype=ENTRY)  # the memory is for the next partitions
+
+
+def tasks(inventory: Inventory, reading: Reading, folder: str) -> Iterator[Task]:
+    """A task for each partition, once the headers of its copies are read. folder: for files with headers."""
     states = broker_states(inventory)
     places = sorted(place for place in inventory.copies if place.topic != METADATA_TOPIC)
     at = 0
@@ -67,16 +91,33 @@ def compare(inventory: Inventory, reading: Reading) -> Iterator[Compared]:
             some.append(places[at])
             size += sum(one.length for copy in inventory.copies[places[at]] for one in copy.files)
             at += 1
-        read_entries(inventory, some, reading)
+        stored = store_entries(inventory, some, reading, folder)
         for place in some:
             copies = inventory.copies[place]
-            yield compare_copies(place, copies, states)
-            for copy in copies:
-                copy.entries = np.zeros(0, dtype=ENTRY)  # the memory is for the next partitions
+            yield Task(place, copies, stored[place], known_of(place, copies, states))
 
 
-def read_entries(inventory: Inventory, places: Sequence[PartitionFolder], reading: Reading) -> None:
-    """Reads the headers of all copies of some partitions into them."""
+def compare_task(task: Task) -> Compared:
+    """Compares the copies of a partition; the files with headers go."""
+    for copy in task.copies:
+        parts = [_placed(copy, *one) for one in task.stored.get(copy.number, ())]
+        entries = np.concatenate(parts) if parts else np.zeros(0, dtype=ENTRY)
+        copy.entries = entries[np.lexsort((entries["position"], entries["file"]))]
+    return compare_copies(task.place, task.copies, task.known)
+
+
+def _placed(copy: Copy, number: int, path: str) -> np.ndarray:
+    """The entries of a slice with their place in the copy."""
+    entries: np.ndarray = np.load(path)
+    os.remove(path)
+    entries["copy"], entries["file"], entries["file_base"] = copy.number, number, copy.files[number].base
+    return entries
+
+
+def store_entries(
+    inventory: Inventory, places: Sequence[PartitionFolder], reading: Reading, folder: str
+) -> dict[PartitionFolder, dict[int, list[tuple[int, str]]]]:
+    """Reads the headers of all copies of some partitions into files. Copies get their damaged ranges."""
     segments, owners = [], {}
     for place in places:
         for copy in inventory.copies[place]:
@@ -92,36 +133,48 @@ def read_entries(inventory: Inventory, places: Sequence[PartitionFolder], readin
                     file.modified,
                     not last,
                 )
-                owners[one.segment] = (copy, number)
+                owners[one.segment] = (place, copy, number)
                 segments.append(one)
     numbers = (reading.processes, reading.slice_bytes)
-    scan = partial(read_headers, max_batch_uncompressed=reading.max_batch_uncompressed)
-    found: dict[int, list[np.ndarray]] = {}
+    scan = partial(read_headers, max_batch_uncompressed=reading.max_batch_uncompressed, folder=folder)
+    found: dict[PartitionFolder, dict[int, list[tuple[int, str]]]] = {place: {} for place in places}
     for segment, slices in scan_segments(segments, *numbers, lambda _: None, scan):
-        copy, number = owners[segment.segment]
-        found.setdefault(id(copy), []).extend(_placed(copy, number, one) for one in slices)
-    for place in places:
-        for copy in inventory.copies[place]:
-            parts = found.get(id(copy), [])
-            entries = np.concatenate(parts) if parts else np.zeros(0, dtype=ENTRY)
-            copy.entries = entries[np.lexsort((entries["position"], entries["file"]))]
+        place, copy, number = owners[segment.segment]
+        for one in slices:
+            if one.report.problem is not None:
+                copy.unreadable.append(f"{one.report.segment}: {one.report.detail}")
+            copy.hurts += [replace(hurt, file=number) for hurt in one.hurts]
+            if one.path is not None:
+                found[place].setdefault(copy.number, []).append((number, one.path))
+    return found
 
 
-def _placed(copy: Copy, number: int, found: SliceHeaders) -> np.ndarray:
-    """The entries of a slice with their place in the copy, which gets its damaged ranges too."""
-    if found.report.problem is not None:
-        copy.unreadable.append(f"{found.report.segment}: {found.report.detail}")
-    copy.hurts += [replace(hurt, file=number) for hurt in found.hurts]
-    entries = found.entries
-    entries["copy"], entries["file"], entries["file_base"] = copy.number, number, copy.files[number].base
-    return entries
+class Known(NamedTuple):
+    """What the brokers' ``__cluster_metadata`` says of one partition.
+
+    topic_id: of the topic that is there at the end. led: broker id -> topic id -> the epoch that it led the
+    partition in last. named: broker id -> the topic's id by its own metadata.
+    """
+
+    topic_id: str | None = None
+    led: Mapping[int, Mapping[str, int]] = {}
+    named: Mapping[int, str | None] = {}
 
 
-def compare_copies(
-    place: PartitionFolder, copies: Sequence[Copy], states: dict[int, ClusterState]
-) -> Compared:
-    """The log of one partition. states: what each broker's metadata says, by broker id."""
-    topic_id, rule = _topic_id(place.topic, copies, states)
+def known_of(place: PartitionFolder, copies: Sequence[Copy], states: Mapping[int, ClusterState]) -> Known:
+    newest = max(states.values(), key=lambda one: one.reached, default=None)
+    named = {broker: state.topic_id(place.topic) for broker, state in states.items()}
+    ids = {one for one in (*named.values(), *(copy.topic_id for copy in copies)) if one}
+    led: dict[int, dict[str, int]] = {}
+    for broker, state in states.items():
+        found = {one: state.partitions.get((one, place.partition)) for one in ids}
+        led[broker] = {one: has.led[broker] for one, has in found.items() if has and broker in has.led}
+    return Known(newest.topic_id(place.topic) if newest is not None else None, led, named)
+
+
+def compare_copies(place: PartitionFolder, copies: Sequence[Copy], known: Known) -> Compared:
+    """The log of one partition. Its copies have their entries."""
+    topic_id, rule = _topic_id(copies, known)
     own = [copy for copy in copies if copy.topic_id in (topic_id, None)]
     others = [copy for copy in copies if copy.topic_id not in (topic_id, None)]
     if all(copy.state == DELETE for copy in own):
@@ -129,7 +182,7 @@ def compare_copies(
     compacted = is_compacted(own)
     audit.mend(own, compacted)
     compacted = is_compacted(own)
-    history = true_history(own, _leaders(place, topic_id, own, states))
+    history = true_history(own, _leaders(topic_id, own, known))
     return Compared(
         place.topic,
         place.partition,
@@ -143,15 +196,13 @@ def compare_copies(
     )
 
 
-def _topic_id(topic: str, copies: Sequence[Copy], states: dict[int, ClusterState]) -> tuple[str | None, str]:
+def _topic_id(copies: Sequence[Copy], known: Known) -> tuple[str | None, str]:
     """The id of the topic that is the present one of this name, and by which rule."""
     ids = {copy.topic_id for copy in copies if copy.topic_id}
     if len(ids) < 2:
         return next(iter(ids), None), "one topic id"
-    known = max(states.values(), key=lambda one: one.reached, default=None)
-    present = known.topic_id(topic) if known is not None else None
-    if present in ids:
-        return present, "the topic id that the brokers' __cluster_metadata ends with"
+    if known.topic_id in ids:
+        return known.topic_id, "the topic id that the brokers' __cluster_metadata ends with"
     live = [copy for copy in copies if copy.topic_id and copy.state == LIVE] or list(copies)
     newest = max(live, key=lambda one: (_newest(one), one.topic_id or ""))
     return newest.topic_id, "the topic id of the copy that was written last"
@@ -162,18 +213,16 @@ def _newest(copy: Copy) -> int:
     return max([*times[-1:].tolist(), max((one.modified // 1000 for one in copy.files), default=-1)])
 
 
-def _leaders(
-    place: PartitionFolder, topic_id: str | None, copies: Sequence[Copy], states: dict[int, ClusterState]
-) -> list[Leader]:
+def _leaders(topic_id: str | None, copies: Sequence[Copy], known: Known) -> list[Leader]:
     """The copies whose own broker knew that it led the partition, with the epoch."""
     found = []
     for copy in copies:
-        state = states.get(copy.broker_id) if copy.broker_id is not None and copy.state == LIVE else None
-        if state is None:
+        if copy.broker_id is None or copy.state != LIVE:
             continue
-        known = state.partitions.get((topic_id or state.topic_id(place.topic) or "", place.partition))
-        if known is not None and copy.broker_id in known.led:
-            found.append(Leader(copy.number, known.led[copy.broker_id]))
+        own = topic_id or known.named.get(copy.broker_id) or ""
+        epoch = known.led.get(copy.broker_id, {}).get(own)
+        if epoch is not None:
+            found.append(Leader(copy.number, epoch))
     return found
 
 

@@ -12,13 +12,13 @@ import os
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 from deltalake import write_deltalake
 
 from pipelines.command.errors import UserError
@@ -31,9 +31,9 @@ from pipelines.lake.address import is_lake, lake_address, log_address, table_pat
 from pipelines.lake.create import create_table, create_tables
 from pipelines.lake.intents import Intents
 from pipelines.recovery import rows
-from pipelines.recovery.bill import bill, decode_losing, losing_logs
-from pipelines.recovery.compare import Compared, Reading, compare
-from pipelines.recovery.log_writer import LogToWrite, log_to_write, places_of, write_log
+from pipelines.recovery.bill import bill
+from pipelines.recovery.compare import Reading, tasks
+from pipelines.recovery.partition import HealedLog, Partition, heal_partition
 from pipelines.recovery.sources import Inventory, find_copies
 from pipelines.scanning.pool import process_pool
 from pipelines.source.delta import open_table, read_rows
@@ -48,7 +48,6 @@ from udfs.format.recovery_tables import (
     REPLICA_REPORT,
 )
 from udfs.format.schema import SEGMENTS, Table
-from udfs.replicas.entries import TAILS
 
 HEALED = "_healed"
 _LOSING = "_losing"  # files of one run, below HEALED
@@ -59,8 +58,9 @@ class Recovered:
     """What a run found.
 
     summary: of decoding the healed log. damaged: ranges in all copies without torn and zero tails;
-    unreadable: segments of copies. logs: the healed logs, by topic and partition; ends: the offset behind
-    each. lost_records: rows of the bill; bill: its sums, of different records.
+    unreadable: segments of copies. logs: the healed logs, by topic and partition. healed_files, losing_files:
+    of this run, with rows of ``healed_batches`` and with records of losing histories. lost_records: rows of
+    the bill; bill: its sums, of different records.
     """
 
     lake: str
@@ -71,8 +71,10 @@ class Recovered:
     replicas: list[rows.Row] = field(default_factory=list)
     divergence: list[rows.Row] = field(default_factory=list)
     lost_ranges: list[rows.Row] = field(default_factory=list)
-    logs: dict[tuple[str, int], LogToWrite] = field(default_factory=dict)
-    ends: dict[tuple[str, int], int] = field(default_factory=dict)
+    logs: dict[tuple[str, int], HealedLog] = field(default_factory=dict)
+    partitions: int = 0
+    healed_files: list[str] = field(default_factory=list)
+    losing_files: list[str] = field(default_factory=list)
     sure: Counter[str] = field(default_factory=Counter)
     doubts: list[str] = field(default_factory=list)
     healed_bytes: int = 0
@@ -127,65 +129,51 @@ def recover(settings: Settings, decode: Decode) -> Recovered:
     folder = f"{address}/{HEALED}"
     with Intents(address).lock():
         create_tables(address)
-        healed, files = _heal(done, settings, folder)
+        _heal(done, settings, folder)
     done.summary = decode(_of_healed(settings, folder))
     if settings.with_copies:
         _decode_copies(done, settings, decode)
     with Intents(address).lock(), phase("billing"):
-        _write_tables(done, healed, files)
+        _write_tables(done)
         done.bill = _sums(address)
         shutil.rmtree(f"{folder}/{_LOSING}", ignore_errors=True)
     return done
 
 
-def _heal(done: Recovered, settings: Settings, folder: str) -> tuple[pa.Table, list[str]]:
-    """Compares, and writes the healed log: (rows of healed_batches, files of losing records)."""
+def _heal(done: Recovered, settings: Settings, folder: str) -> None:
+    """Compares, and writes the healed log, a partition in each worker process."""
     reading = Reading(settings.processes, settings.slice_bytes, settings.max_batch_uncompressed)
     losing = f"{folder}/{_LOSING}"
     shutil.rmtree(losing, ignore_errors=True)
     os.makedirs(losing)
-    healed = [HEALED_BATCHES.arrow_schema().empty_table()]
-    files: list[str] = []
-    futures: list[Future[int]] = []
     with phase("comparing copies"), process_pool(settings.processes) as pool:
-        for number, one in enumerate(compare(done.inventory, reading)):
-            log = _log_of(one, f"{folder}/{one.topic}-{one.partition}")
-            if one.copies:
-                futures.append(pool.submit(write_log, log))
-                done.logs[one.topic, one.partition] = log
-                healed.append(rows.healed_table(one, *places_of(log)))
-            for lost in losing_logs(one, losing, number):
-                files.append(lost.file)
-                futures.append(pool.submit(decode_losing, lost))
-            _note(done, one)
+        futures = [
+            pool.submit(heal_partition, task, folder, losing, number)
+            for number, task in enumerate(tasks(done.inventory, reading, losing))
+        ]
         for future in futures:
-            future.result()
+            _note(done, future.result())
     _remove_others(folder, done)
-    return pa.concat_tables(healed), files
 
 
-def _log_of(one: Compared, folder: str) -> LogToWrite:
-    history = one.history
-    batches = one.healed.batches
-    return log_to_write(folder, one.topic_id, one.copies, batches, history.epochs, history.start)
-
-
-def _note(done: Recovered, one: Compared) -> None:
+def _note(done: Recovered, one: Partition) -> None:
     """Adds what is to be said of a partition."""
-    done.replicas += rows.replica_rows(one)
-    done.divergence += rows.divergence_rows(one)
-    done.lost_ranges += rows.lost_rows(one)
-    batches = one.healed.batches
-    hurts = [hurt for copy in (*one.copies, *one.others) for hurt in copy.hurts]
-    done.damaged += sum(hurt.reason not in TAILS for hurt in hurts)
-    done.unreadable += sum(len(copy.unreadable) for copy in (*one.copies, *one.others))
-    done.ends[one.topic, one.partition] = one.history.end
-    done.sure[str(one.history.sure)] += 1
-    done.doubts += [f"{one.topic}-{one.partition}: {doubt}" for doubt in one.history.doubts]
-    done.healed_batches += len(batches)
-    done.healed_bytes += int(batches["size"].sum())
-    done.from_others += int((batches["copy"] != one.history.primary).sum())
-    done.mended += int((batches["mended"] != 0).sum())
+    if one.log is not None:
+        done.logs[one.topic, one.partition] = one.log
+    done.partitions += 1
+    done.healed_files += [one.healed] if one.healed else []
+    done.losing_files += one.losing
+    done.replicas += one.replicas
+    done.divergence += one.divergence
+    done.lost_ranges += one.lost_ranges
+    done.damaged += one.damaged
+    done.unreadable += one.unreadable
+    done.sure[one.sure] += 1
+    done.doubts += [f"{one.topic}-{one.partition}: {doubt}" for doubt in one.doubts]
+    done.healed_batches += one.batches
+    done.healed_bytes += one.bytes
+    done.from_others += one.from_others
+    done.mended += one.mended
 
 
 def _remove_others(folder: str, done: Recovered) -> None:
@@ -225,15 +213,17 @@ def _of_healed(settings: Settings, folder: str) -> Settings:
     )
 
 
-def _write_tables(done: Recovered, healed: pa.Table, files: list[str]) -> None:
-    replace_table(done.lake, HEALED_BATCHES, healed)
+def _write_tables(done: Recovered) -> None:
+    schema = HEALED_BATCHES.arrow_schema()
+    healed = ds.dataset(done.healed_files, schema=schema).to_batches() if done.healed_files else ()
+    replace_table(done.lake, HEALED_BATCHES, pa.RecordBatchReader.from_batches(schema, healed))
     for table, found in (
         (REPLICA_REPORT, done.replicas),
         (DIVERGENCE, done.divergence),
         (LOST_RANGES, done.lost_ranges),
     ):
         replace_table(done.lake, table, pa.Table.from_pylist(found, table.arrow_schema()))
-    reader = bill(done.lake, files)
+    reader = bill(done.lake, done.losing_files)
 
     def counted() -> Iterator[pa.RecordBatch]:
         for batch in reader:

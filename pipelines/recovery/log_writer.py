@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 import numpy as np
+import pyarrow as pa
 
 from pipelines.source.naming import segment_name
 from pipelines.source.uris import canonical, local_path
@@ -72,14 +73,14 @@ def segments_of(log: LogToWrite) -> Iterator[tuple[int, np.ndarray]]:
         at += count
 
 
-def places_of(log: LogToWrite) -> tuple[list[str], np.ndarray]:
-    """Where each batch lies once the log is written: (URIs of the segments, int64[n] their positions)."""
-    uris: list[str] = []
+def places_of(log: LogToWrite) -> tuple[pa.Array, np.ndarray]:
+    """Where each batch lies once the log is written: (string[n] URIs of segments, int64[n] positions)."""
+    uris = [pa.array([], pa.string())]
     positions = [np.zeros(0, dtype=np.int64)]
     for base, batches in segments_of(log):
-        uris += [f"{canonical(log.folder)}/{segment_name(base)}"] * len(batches)
+        uris.append(pa.repeat(f"{canonical(log.folder)}/{segment_name(base)}", len(batches)))
         positions.append(np.cumsum(batches["size"]) - batches["size"])
-    return uris, np.concatenate(positions)
+    return pa.concat_arrays(uris), np.concatenate(positions)
 
 
 def write_log(log: LogToWrite) -> int:
@@ -99,7 +100,7 @@ def write_log(log: LogToWrite) -> int:
         names.add(segment_name(log.start))
     _write(f"{log.folder}/{LEADER_EPOCH_FILE}", epochs_text(log).encode())
     if log.topic_id is not None:
-        _write(f"{log.folder}/partition.metadata", f"version: 0\ntopic_id: {log.topic_id}".encode())
+        _write(f"{log.folder}/partition.metadata", partition_metadata(log.topic_id).encode())
     for name in os.listdir(log.folder):
         if name not in names:
             os.remove(f"{log.folder}/{name}")
@@ -114,6 +115,11 @@ def epochs_text(log: LogToWrite) -> str:
     if before:
         kept.insert(0, (before[-1], log.start))
     return f"0\n{len(kept)}\n" + "".join(f"{epoch} {offset}\n" for epoch, offset in kept)
+
+
+def partition_metadata(topic_id: str) -> str:
+    """The text of ``partition.metadata``."""
+    return f"version: 0\ntopic_id: {topic_id}"
 
 
 def _write(path: str, data: bytes) -> None:

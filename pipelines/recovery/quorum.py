@@ -9,13 +9,14 @@ import json
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.command.errors import UserError
 from pipelines.recovery.broker_disk import Disk, meta_properties
-from pipelines.recovery.compare import Compared, Reading, compare_copies, read_entries
+from pipelines.recovery.compare import Compared, Known, Reading, Task, compare_task, store_entries
 from pipelines.recovery.log_writer import log_to_write, write_log
 from pipelines.recovery.sources import META, METADATA_TOPIC, Inventory
 from pipelines.source.naming import PartitionFolder
@@ -57,8 +58,9 @@ def compare_quorum(inventory: Inventory, reading: Reading) -> Quorum:
     copies = inventory.copies.get(_PLACE)
     if not copies:
         raise UserError("no folder __cluster_metadata-0 in the sources: name the disks of controllers")
-    read_entries(inventory, [_PLACE], reading)
-    one = compare_copies(_PLACE, copies, {})
+    with tempfile.TemporaryDirectory(prefix="kafka-log-lake-") as folder:
+        stored = store_entries(inventory, [_PLACE], reading, folder)
+        one = compare_task(Task(_PLACE, copies, stored[_PLACE], Known()))
     ends = {
         copy.name: max(one.true_end(copy) or 0, snapshot_end(_newest_snapshot([copy]))) for copy in copies
     }

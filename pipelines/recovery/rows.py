@@ -15,6 +15,7 @@ from udfs.replicas.healing import joined, missing
 from udfs.replicas.history import believed_epochs, epochs_of_batches, log_end, log_start
 
 Row = dict[str, Any]
+_ALL_MENDED = sum(MENDED_WORDS)
 DIVERGED, BEFORE_START, OTHER_ID = "diverged", "before-log-start", "other-topic-id"
 
 
@@ -159,12 +160,16 @@ def lost_rows(one: Compared) -> Iterator[Row]:
         }
 
 
-def healed_table(one: Compared, segments: Sequence[str], positions: np.ndarray) -> pa.Table:
+def healed_table(one: Compared, segments: pa.Array, positions: np.ndarray) -> pa.Table:
     """Rows of ``healed_batches``: segments and positions are where the batches lie once written."""
     batches = one.healed.batches
-    names = {copy.number: copy.name for copy in one.copies}
-    uris = {copy.number: [file.uri for file in copy.files] for copy in one.copies}
-    sources = zip(batches["copy"].tolist(), batches["file"].tolist(), strict=True)
+    names = pa.array([copy.name for copy in one.copies], pa.string())
+    uris = pa.array([file.uri for copy in one.copies for file in copy.files], pa.string())
+    place, first_file = np.zeros((2, max(copy.number for copy in one.copies) + 1), dtype=np.int64)
+    for at, copy in enumerate(one.copies):
+        place[copy.number] = at
+        first_file[copy.number] = sum(len(before.files) for before in one.copies[:at])
+    mended = pa.array([_mended(bits) for bits in range(_ALL_MENDED + 1)], pa.string())
     columns = {
         "topic": pa.repeat(pa.scalar(one.topic), len(batches)),
         "partition": np.full(len(batches), one.partition, dtype=np.int32),
@@ -172,14 +177,14 @@ def healed_table(one: Compared, segments: Sequence[str], positions: np.ndarray) 
         "last_offset": batches["last"],
         "leader_epoch": batches["epoch"],
         "declared_count": batches["count"],
-        "copy": [names[number] for number in batches["copy"].tolist()],
+        "copy": names.take(pa.array(place[batches["copy"]])),
         "copies": _copies_of(one),
-        "mended": [_mended(bits) for bits in batches["mended"].tolist()],
-        "source_segment": [uris[number][file] for number, file in sources],
+        "mended": mended.take(pa.array(batches["mended"])),
+        "source_segment": uris.take(pa.array(first_file[batches["copy"]] + batches["file"])),
         "source_position": batches["position"],
         "size_bytes": batches["size"],
         "crc": batches["crc"],
-        "segment": pa.array(segments, pa.string()),
+        "segment": segments,
         "position": positions,
     }
     return pa.table(columns).cast(HEALED_BATCHES.arrow_schema())

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from pipelines.plan.slices import Slice
 from pipelines.scanning.slice_scan import claimed_by_torn
-from udfs.decoded import Damage, Range
-from udfs.replicas.entries import ENTRY, LENGTH, TORN, ZEROS, Hurt, entries_of
+from udfs.decoded import Damage, Range, Totals
+from udfs.replicas.entries import LENGTH, TORN, ZEROS, Hurt, entries_of
 from udfs.replicas.whole_batches import MOST_BYTES, whole_batches
 from udfs.segment_decoder import SegmentDecoder
 from udfs.source.byte_source import ByteSource, SourceError, open_source
@@ -21,15 +22,17 @@ _FEW = 64  # bytes of a damaged range that are kept
 
 @dataclass
 class SliceHeaders:
-    """The batches of one slice by header and checksum: ENTRY[n], and its damaged ranges (of file 0)."""
+    """The batches of one slice by header and checksum: a file with ENTRY[n], None for none; and its damaged
+    ranges (of file 0).
+    """
 
     report: SliceReport
-    entries: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=ENTRY))
+    path: str | None = None
     hurts: list[Hurt] = field(default_factory=list)
 
 
-def read_headers(slice_: Slice, max_batch_uncompressed: int) -> SliceHeaders:
-    """The headers of a slice. Never raises for the content of a file."""
+def read_headers(slice_: Slice, max_batch_uncompressed: int, folder: str) -> SliceHeaders:
+    """The headers of a slice, in a new file of the folder. Never raises for the content of a segment."""
     segment = slice_.segment
     ids = (slice_.group_id, segment.segment, slice_.start)
     try:
@@ -47,22 +50,28 @@ def read_headers(slice_: Slice, max_batch_uncompressed: int) -> SliceHeaders:
             content_crc=False,
             select=lambda _, batches: np.zeros(len(batches), dtype=bool),
         )
-        return _Reading(source, segment.length, decoder).result(ids)
+        reading = _Reading(source, segment.length, decoder)
+        totals = reading.read()
     except SourceError as error:
         return SliceHeaders(SliceReport(*ids, problem=problem_of(error), detail=str(error)))
     finally:
         source.close()
+    if not reading.entries:
+        return SliceHeaders(SliceReport(*ids, totals), None, reading.hurts)
+    with tempfile.NamedTemporaryFile(dir=folder, suffix=".npy", delete=False) as file:
+        np.save(file, np.concatenate(reading.entries))
+    return SliceHeaders(SliceReport(*ids, totals), file.name, reading.hurts)
 
 
 class _Reading:
     def __init__(self, source: ByteSource, length: int, decoder: SegmentDecoder) -> None:
         self._source, self._length, self._decoder = source, length, decoder
-        self._entries: list[np.ndarray] = []
-        self._hurts: list[Hurt] = []
+        self.entries: list[np.ndarray] = []
+        self.hurts: list[Hurt] = []
 
-    def result(self, ids: tuple[int, str, int]) -> SliceHeaders:
+    def read(self) -> Totals:
         for group in self._decoder:
-            self._entries.append(entries_of(group.batches[group.batches["fault"] == 0]))
+            self.entries.append(entries_of(group.batches[group.batches["fault"] == 0]))
             faulty = group.batches[group.batches["fault"] != 0]
             for damage in group.damages:
                 self._add_damage(damage, faulty[faulty["position"] == damage.position])
@@ -71,9 +80,8 @@ class _Reading:
             self._add_tail(self._length - totals.tail_bytes, totals.tail_bytes)
         elif totals.tail_bytes:
             at = self._length - totals.tail_bytes
-            self._hurts.append(Hurt(0, at, totals.tail_bytes, ZEROS, "zeros to the end of the segment"))
-        entries = np.concatenate(self._entries) if self._entries else np.zeros(0, dtype=ENTRY)
-        return SliceHeaders(SliceReport(*ids, totals), entries, self._hurts)
+            self.hurts.append(Hurt(0, at, totals.tail_bytes, ZEROS, "zeros to the end of the segment"))
+        return totals
 
     def _add_damage(self, damage: Damage, header: np.ndarray) -> None:
         """header: BATCH[1] where the range begins with a header that can be read; BATCH[0] else."""
@@ -84,18 +92,18 @@ class _Reading:
         if len(header):
             ghost = entries_of(header, is_sound=False)
             ghost["size"] = damage.size
-            self._entries.append(ghost)
+            self.entries.append(ghost)
             if ghost["count"][0] == ghost["delta"][0] + 1:  # else one of both is wrong, or both
                 first, last = int(ghost["base"][0]), int(ghost["last"][0])
         place = (0, damage.position, damage.size, damage.reason, damage.detail)
-        self._hurts.append(Hurt(*place, first, last))
+        self.hurts.append(Hurt(*place, first, last))
 
     def _add_tail(self, position: int, size: int) -> None:
         if self._whole(position, size) == 0:
             return
         claim = claimed_by_torn(self._source, position, self._length)
         detail = f"the segment ends inside a batch, {size} bytes of it are there"
-        self._hurts.append(Hurt(0, position, size, TORN, detail, *(claim or (None, None))))
+        self.hurts.append(Hurt(0, position, size, TORN, detail, *(claim or (None, None))))
 
     def _whole(self, position: int, size: int) -> int:
         """Adds the batches of a damaged range that are whole but for their length; the bytes left over."""
@@ -108,5 +116,5 @@ class _Reading:
             return size
         entries = entries_of(found)
         entries["mended"] = LENGTH
-        self._entries.append(entries)
+        self.entries.append(entries)
         return size - int(found["size"].sum())

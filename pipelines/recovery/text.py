@@ -52,7 +52,7 @@ def lines(done: Recovered, seconds: float, lake: str | None) -> list[str]:
     sure = ", ".join(f"{count:,} {name}" for name, count in sorted(done.sure.items()))
     cluster = done.inventory.cluster_id or "(no id)"
     return [
-        f"copies       {len(done.replicas):,} of {counted_noun(len(done.ends), 'partition')}, on "
+        f"copies       {len(done.replicas):,} of {counted_noun(done.partitions, 'partition')}, on "
         f"{counted_noun(len(done.inventory.log_dirs), 'disk')} of cluster {cluster}",
         f"true log     {done.healed_batches:,} batches, {size_text(done.healed_bytes)}; history: {sure}",
         f"damage       {counted_noun(damaged, 'range')} in all copies; "

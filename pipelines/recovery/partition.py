@@ -1,0 +1,89 @@
+"""What a worker process does with one partition: compares its copies, writes the healed log and what is lost.
+
+Its batches stay in this process: rows go into files, and the driver gets the few that describe the partition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow.parquet as pq
+
+from pipelines.recovery import rows
+from pipelines.recovery.bill import decode_losing, losing_logs
+from pipelines.recovery.compare import Task, compare_task
+from pipelines.recovery.log_writer import log_to_write, places_of, segments_of, write_log
+from udfs.replicas.entries import TAILS
+
+
+@dataclass(frozen=True)
+class HealedLog:
+    """A healed log that is written. end: the offset behind it. first_file: base offset of its first segment."""
+
+    folder: str
+    topic_id: str | None
+    epochs: list[tuple[int, int]]
+    start: int
+    end: int
+    first_file: int
+
+
+@dataclass
+class Partition:
+    """What became of one partition.
+
+    log: None where all that is left is of a deleted topic. healed: the file with rows of ``healed_batches``;
+    losing: those with records of losing histories (``bill.LOST``). damaged: ranges in all copies without torn
+    and zero tails; unreadable: segments of copies.
+    """
+
+    topic: str
+    partition: int
+    sure: str
+    doubts: list[str]
+    log: HealedLog | None = None
+    healed: str | None = None
+    losing: list[str] = field(default_factory=list)
+    replicas: list[rows.Row] = field(default_factory=list)
+    divergence: list[rows.Row] = field(default_factory=list)
+    lost_ranges: list[rows.Row] = field(default_factory=list)
+    damaged: int = 0
+    unreadable: int = 0
+    batches: int = 0
+    bytes: int = 0
+    from_others: int = 0
+    mended: int = 0
+
+
+def heal_partition(task: Task, folder: str, losing: str, number: int) -> Partition:
+    """Heals one partition into ``folder``. losing: a folder for files; number: of the partition."""
+    one = compare_task(task)
+    copies, batches = [*one.copies, *one.others], one.healed.batches
+    found = Partition(
+        one.topic,
+        one.partition,
+        str(one.history.sure),
+        one.history.doubts,
+        replicas=list(rows.replica_rows(one)),
+        divergence=list(rows.divergence_rows(one)),
+        lost_ranges=list(rows.lost_rows(one)),
+        damaged=sum(hurt.reason not in TAILS for copy in copies for hurt in copy.hurts),
+        unreadable=sum(len(copy.unreadable) for copy in copies),
+        batches=len(batches),
+        bytes=int(batches["size"].sum()),
+        from_others=int((batches["copy"] != one.history.primary).sum()),
+        mended=int((batches["mended"] != 0).sum()),
+    )
+    if one.copies:
+        history = one.history
+        place = f"{folder}/{one.topic}-{one.partition}"
+        log = log_to_write(place, one.topic_id, one.copies, batches, history.epochs, history.start)
+        write_log(log)
+        first = next((base for base, _ in segments_of(log)), log.start)
+        found.log = HealedLog(place, one.topic_id, history.epochs, history.start, history.end, first)
+        found.healed = f"{losing}/healed-{number}.parquet"
+        pq.write_table(rows.healed_table(one, *places_of(log)), found.healed)
+    for lost in losing_logs(one, losing, number):
+        decode_losing(lost)
+        found.losing.append(lost.file)
+    return found
