@@ -18,7 +18,7 @@ from udfs.replicas.entries import TAILS
 
 @dataclass(frozen=True)
 class HealedLog:
-    """A healed log that is written. end: the offset behind it. first_file: base offset of its first segment."""
+    """A healed log. end: the offset behind it. first_file: the base offset of its first segment."""
 
     folder: str
     topic_id: str | None

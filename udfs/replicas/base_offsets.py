@@ -5,13 +5,13 @@ Neighbours, the names of segments and other copies of the batch are the witnesse
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from udfs.replicas.chain import heaviest_chain
 from udfs.replicas.entries import BASE_OFFSET, Copy
 from udfs.rules.offsets import NO_LIMIT, RUN, misplaced
 
@@ -189,7 +189,7 @@ class Bases:
         parts = [part for part in np.split(kept, cuts) if len(part)]
         weights = [self._weight(copy, part) for part in parts]
         spans = [(int(entries["base"][part[0]]), int(entries["last"][part[-1]])) for part in parts]
-        chosen = _heaviest_chain(spans, weights)
+        chosen = heaviest_chain(spans, weights)
         for part, is_chosen in zip(parts, chosen, strict=True):
             wrong[part] |= not is_chosen
 
@@ -226,28 +226,3 @@ class Bases:
             entries["base"][at], entries["last"][at] = base, base + delta
             entries["mended"][at] |= BASE_OFFSET
         wrong[at] = False
-
-
-def _heaviest_chain(spans: Sequence[tuple[int, int]], weights: Sequence[int]) -> np.ndarray:
-    """bool[n]: the spans (first, last), in their order, that rise without overlap and weigh most in sum."""
-    lasts: list[int] = []  # of the best chains, rising, as their weights do
-    sums: list[int] = []
-    at: list[int] = []
-    before = [-1] * len(spans)
-    for i, (first, last) in enumerate(spans):
-        place = bisect_left(lasts, first)
-        before[i] = at[place - 1] if place else -1
-        total = weights[i] + (sums[place - 1] if place else 0)
-        place = bisect_left(lasts, last + 1)
-        if place and sums[place - 1] >= total:
-            continue
-        begin = place - 1 if place and lasts[place - 1] == last else place
-        end = begin
-        while end < len(lasts) and sums[end] <= total:
-            end += 1
-        lasts[begin:end], sums[begin:end], at[begin:end] = [last], [total], [i]
-    chosen = np.zeros(len(spans), dtype=bool)
-    i = at[-1] if at else -1
-    while i >= 0:
-        chosen[i], i = True, before[i]
-    return chosen

@@ -5,12 +5,12 @@ Their order, ``leader-epoch-checkpoint`` and other copies of the batch are the w
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from udfs.replicas.chain import heaviest_chain
 from udfs.replicas.entries import LEADER_EPOCH, Copy
 
 _NONE = -2  # no entry of leader-epoch-checkpoint
@@ -50,23 +50,22 @@ class Witnesses:
         return begin, np.searchsorted(own, found, side="right") - begin
 
 
-def rising(values: np.ndarray) -> np.ndarray:
-    """bool[n]: a longest part of the values, in their order, that never falls."""
-    if not (np.diff(values) < 0).any():
-        return np.ones(len(values), dtype=bool)
-    tails: list[int] = []
-    at_tail: list[int] = []
-    before = [-1] * len(values)
-    for i, value in enumerate(values.tolist()):
-        place = bisect_right(tails, value)
-        before[i] = at_tail[place - 1] if place else -1
-        tails[place : place + 1] = [value]
-        at_tail[place : place + 1] = [i]
-    kept = np.zeros(len(values), dtype=bool)
-    at = at_tail[-1] if at_tail else -1
-    while at >= 0:
-        kept[at], at = True, before[at]
-    return kept
+def rising(epochs: np.ndarray) -> np.ndarray:
+    """bool[n]: the largest part of the epochs, in their order, that never falls.
+
+    Of equal ones that whose epochs more batches have.
+    """
+    n = len(epochs)
+    if not (np.diff(epochs) < 0).any():
+        return np.ones(n, dtype=bool)
+    begins = np.flatnonzero(np.concatenate([[True], np.diff(epochs) != 0]))
+    sizes = np.diff(np.append(begins, n))
+    values = epochs[begins].astype(np.int64)
+    _, number, counts = np.unique(epochs, return_inverse=True, return_counts=True)
+    weights = 4 * sizes + (counts[number.reshape(-1)[begins]] > sizes)
+    spans = [(2 * value + 1, 2 * value) for value in values.tolist()]  # equal ones follow each other
+    found: np.ndarray = np.repeat(heaviest_chain(spans, weights.tolist()), sizes)
+    return found
 
 
 def _epochs_at(epochs: Sequence[tuple[int, int]], offsets: np.ndarray) -> np.ndarray:
