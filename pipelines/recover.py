@@ -96,6 +96,8 @@ def _recover_metadata(
                 state_files.write_state(state, Path(report))
             except OSError as error:
                 raise UserError(f"--report: cannot write to {report}: {error.strerror or error}") from None
+        if settings.lake is not None:
+            job.write_tables(settings.lake, state_files.tables(state))
         if made is not None:
             quorum.write_controller(found, made, inventory, node_id)
     lines = quorum.quorum_lines(found, state)

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from kafka_log_lake import connect
 from pipelines import recover
 from tests.support import replicas
 from udfs.replicas.cluster_state import ClusterState
@@ -31,8 +32,8 @@ def run(corpus: Path, *options: str, names: str = "123") -> int:
 def test_the_log_that_a_majority_has_is_written_record_by_record(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    disk, state = tmp_path / "disk", tmp_path / "state"
-    assert run(corpus, "--write", str(disk), "--report", str(state)) == 0
+    disk, state, lake = tmp_path / "disk", tmp_path / "state", str(tmp_path / "lake")
+    assert run(corpus, "--write", str(disk), "--report", str(state), "--lake", lake) == 0
     printed = capsys.readouterr().out
     assert "c2           voter, true history up to 46" in printed
     assert "uncommitted" not in printed
@@ -46,6 +47,8 @@ def test_the_log_that_a_majority_has_is_written_record_by_record(
     lines = (corpus / "_oracle" / SCENARIO / "leaders-after.tsv").read_text().splitlines()
     agreed = {(line.split("\t")[0], int(line.split("\t")[1]), line.split("\t")[4]) for line in lines}
     assert {(row["topic"], row["partition"], row["topic_id"]) for row in partitions} <= agreed
+    in_lake = connect(lake).execute("SELECT * FROM cluster_partitions").to_arrow_table()
+    assert in_lake.to_pylist() == partitions
     topics = list(yaml.safe_load_all((state / "topics.yaml").read_text()))
     assert {one["spec"]["topicName"] for one in topics} == {row["topic"] for row in partitions}
     assert "--topic meta-0 --partitions 2 " in (state / "commands.sh").read_text()

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from pipelines.views.declared import VIEWS, View
+from udfs.format.cluster_tables import CLUSTER_TABLES
 from udfs.format.index_tables import INDEX_TABLES
 from udfs.format.recovery_tables import RECOVERY_TABLES
 from udfs.format.schema import RECORDS, TABLES, Column, Table
@@ -54,6 +55,13 @@ RECOVERY_HEAD = """\
 ## Tables of recover
 
 Of `recover` and of `decode` with named sources ([recovery.md](recovery.md)); each run writes them as a whole.
+"""
+
+CLUSTER_HEAD = """\
+## Tables of the cluster
+
+Of `recover --metadata --lake` ([recovery.md](recovery.md#controllers)): the state of the cluster by the
+metadata log of its controllers. Each run writes them as a whole.
 """
 
 VIEWS_HEAD = """\
@@ -131,6 +139,9 @@ def document() -> str:
         lines += of_table(table)
     lines += [*RECOVERY_HEAD.splitlines(), ""]
     for table in RECOVERY_TABLES:
+        lines += of_table(table)
+    lines += [*CLUSTER_HEAD.splitlines(), ""]
+    for table in CLUSTER_TABLES:
         lines += of_table(table)
     lines += [*VIEWS_HEAD.splitlines(), ""]
     for view in VIEWS:

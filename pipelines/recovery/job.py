@@ -11,7 +11,7 @@ import dataclasses
 import os
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -255,6 +255,15 @@ def _sums(lake: str) -> dict[str, Any]:
         "acknowledged": dict(acknowledged),
         "also": sum(row[3] for row in rows),
     }
+
+
+def write_tables(lake: str, tables: Iterable[tuple[Table, pa.Table]]) -> None:
+    """Makes tables of a lake hold these rows alone; the lake is created if it is missing."""
+    address = lake_address(lake)
+    with Intents(address).lock():
+        create_tables(address)
+        for table, rows in tables:
+            replace_table(address, table, rows)
 
 
 def replace_table(address: str, table: Table, data: pa.Table | pa.RecordBatchReader) -> None:

@@ -12,85 +12,73 @@ import pyarrow.parquet as pq
 import yaml
 
 from pipelines.recovery.quorum import safe_name
+from udfs.format.cluster_tables import (
+    CLUSTER_ACLS,
+    CLUSTER_BROKERS,
+    CLUSTER_FEATURES,
+    CLUSTER_PARTITIONS,
+    CLUSTER_QUOTAS,
+    CLUSTER_SETTINGS,
+    CLUSTER_TOPICS,
+    CLUSTER_USERS,
+)
+from udfs.format.schema import Table
 from udfs.replicas.cluster_state import ClusterState
 
 _SERVER = "--bootstrap-server localhost:9092"
 _OPTIONS = {"topic": "--topic", "group": "--group", "transactional-id": "--transactional-id"}
-_LISTS = pa.list_(pa.int32())
 
 
 def write_state(state: ClusterState, folder: Path) -> None:
     """Writes Parquet files with the state, ``commands.sh`` and ``topics.yaml`` into a folder."""
-    for name, table in tables(state).items():
-        pq.write_table(table, folder / f"{name}.parquet")
+    for table, rows in tables(state):
+        pq.write_table(rows, folder / f"{table.name.removeprefix('cluster_')}.parquet")
     text = "".join(f"{line}\n" for line in ("#!/bin/sh", "set -e", *commands(state)))
     (folder / "commands.sh").write_text(text, encoding="utf-8")
     (folder / "topics.yaml").write_text(strimzi(state), encoding="utf-8")
 
 
-def tables(state: ClusterState) -> dict[str, pa.Table]:
-    """The state as tables. Secrets of users are in none."""
-    partitions = [
-        {
-            "topic": state.topics.get(one.topic_id),
-            "topic_id": one.topic_id,
-            "partition": one.partition,
-            "leader": one.leader,
-            "leader_epoch": one.leader_epoch,
-            "replicas": one.replicas,
-            "isr": one.isr,
-            "elr": one.elr,
-            "last_known_elr": one.last_known_elr,
-        }
-        for one in state.partitions.values()
-    ]
-    schema = pa.schema(
-        [
-            *(("topic", pa.string()), ("topic_id", pa.string()), ("partition", pa.int32())),
-            *(("leader", pa.int32()), ("leader_epoch", pa.int32()), ("replicas", _LISTS), ("isr", _LISTS)),
-            *(("elr", _LISTS), ("last_known_elr", _LISTS)),
-        ]
-    )
-    configs = [
-        (kind, name, key, value)
-        for (kind, name), values in state.configs.items()
-        for key, value in values.items()
-    ]
-    brokers = [
-        (number, one.get("rack"), bool(one.get("fenced")), _addresses(one))
-        for number, one in state.brokers.items()
-    ]
-    quotas = [
-        (entity, key, value) for entity, values in state.quotas.items() for key, value in values.items()
-    ]
-    acl = ("resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission")
-    return {
-        "partitions": pa.Table.from_pylist(partitions, schema),
-        "settings": _table(configs, resource_type="string", resource="string", name="string", value="string"),
-        "acls": _table(
-            [tuple(one[name] for name in acl) for one in state.acls.values()], **dict.fromkeys(acl, "string")
-        ),
-        "users": _table(
-            [(*key, count) for key, count in state.users.items()],
-            name="string",
-            mechanism="string",
-            iterations="int32",
-        ),
-        "features": _table(list(state.features.items()), name="string", level="int32"),
-        "brokers": _table(brokers, broker_id="int32", rack="string", fenced="bool", listeners="string"),
-        "quotas": _table(quotas, entity="string", name="string", value="double"),
+def tables(state: ClusterState) -> Iterator[tuple[Table, pa.Table]]:
+    """The state as the tables of ``cluster_tables``. Secrets of users are in none."""
+    sizes = _topics(state)
+    rows: dict[Table, list[tuple[Any, ...]]] = {
+        CLUSTER_TOPICS: [(name, one, *sizes.get(name, (0, 0))) for one, name in state.topics.items()],
+        CLUSTER_PARTITIONS: [
+            (
+                *(state.topics.get(one.topic_id), one.topic_id, one.partition, one.leader, one.leader_epoch),
+                *(one.replicas, one.isr, one.elr, one.last_known_elr),
+            )
+            for one in state.partitions.values()
+        ],
+        CLUSTER_SETTINGS: [
+            (kind, name, key, value)
+            for (kind, name), values in state.configs.items()
+            for key, value in values.items()
+        ],
+        CLUSTER_ACLS: [
+            tuple(one[column.name] for column in CLUSTER_ACLS.columns) for one in state.acls.values()
+        ],
+        CLUSTER_USERS: [(*key, count) for key, count in state.users.items()],
+        CLUSTER_FEATURES: list(state.features.items()),
+        CLUSTER_BROKERS: [
+            (number, one.get("rack"), bool(one.get("fenced")), _addresses(one))
+            for number, one in state.brokers.items()
+        ],
+        CLUSTER_QUOTAS: [
+            (entity, key, value) for entity, values in state.quotas.items() for key, value in values.items()
+        ],
     }
+    for table, found in rows.items():
+        schema = table.arrow_schema()
+        yield (
+            table,
+            pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in found], schema),
+        )
 
 
 def _addresses(broker: dict[str, Any]) -> str:
     ends = broker.get("endPoints") or ()
     return ",".join(f"{one.get('name')}://{one.get('host')}:{one.get('port')}" for one in ends)
-
-
-def _table(rows: list[tuple[Any, ...]], **types: str) -> pa.Table:
-    columns = zip(*rows, strict=True) if rows else [()] * len(types)
-    arrays = [pa.array(column, kind) for column, kind in zip(columns, types.values(), strict=True)]
-    return pa.table(arrays, names=list(types))
 
 
 def commands(state: ClusterState) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from udfs.format.cluster_tables import CLUSTER_TABLES
 from udfs.format.index_tables import INDEX_TABLES
 from udfs.format.recovery_tables import HEALED_BATCHES, RECOVERY_TABLES
 from udfs.format.schema import BOUNDS, Table, columns
@@ -163,7 +164,7 @@ VALUE_ERRORS = Table(
 
 REPORT_TABLES = (
     *(FORMAT_SAVINGS, QUALITY_METRICS, RUNS, CHECKPOINTS, SCHEMAS, VALUE_ERRORS),
-    *(*INDEX_TABLES, *RECOVERY_TABLES),
+    *(*INDEX_TABLES, *RECOVERY_TABLES, *CLUSTER_TABLES),
 )
 # Those that views read: where there is none yet, it counts as empty
 READ_BY_VIEWS = (CHECKPOINTS, *INDEX_TABLES, HEALED_BATCHES)

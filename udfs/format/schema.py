@@ -26,6 +26,7 @@ _SQL_TYPES = {
     "timestamp": pa.timestamp("us", "UTC"),
     "array<struct<key:string,value:binary>>": HEADER_TYPE,
     "array<string>": pa.list_(pa.string()),
+    "array<int>": pa.list_(pa.int32()),
     "map<string,double>": pa.map_(pa.string(), pa.float64()),
 }
 
