@@ -140,12 +140,12 @@ def store_entries(
     found: dict[PartitionFolder, dict[int, list[tuple[int, str]]]] = {place: {} for place in places}
     for segment, slices in scan_segments(segments, *numbers, lambda _: None, scan):
         place, copy, number = owners[segment.segment]
-        for one in slices:
-            if one.report.problem is not None:
-                copy.unreadable.append(f"{one.report.segment}: {one.report.detail}")
-            copy.hurts += [replace(hurt, file=number) for hurt in one.hurts]
-            if one.path is not None:
-                found[place].setdefault(copy.number, []).append((number, one.path))
+        for headers in slices:
+            if headers.report.problem is not None:
+                copy.unreadable.append(f"{headers.report.segment}: {headers.report.detail}")
+            copy.hurts += [replace(hurt, file=number) for hurt in headers.hurts]
+            if headers.path is not None:
+                found[place].setdefault(copy.number, []).append((number, headers.path))
     return found
 
 
