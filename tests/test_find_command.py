@@ -216,6 +216,7 @@ def test_a_torn_tail_hides_nothing(tmp_path: Path, capsysbinary: pytest.CaptureF
         (["--offset", "x"], "--offset must be a whole number"),
         (["--offset", "7:7"], "--offset must be N, or FROM:TO"),
         (["--since", "yesterday"], "--since must be a date"),
+        (["--until", "9223372036854775808"], "--until must be a date"),
         (["--producer", "x"], "--producer must be a whole number"),
         (["--transaction", "lost"], "--transaction must be one of open, aborted, committed"),
         (["--limit", "0"], "--limit must be a whole number above 0"),
@@ -326,6 +327,13 @@ def test_context_is_the_records_around(tmp_path: Path, number: int, key: str) ->
     assert [row["offset"] for row in got] == [every[at]["offset"] for at in wanted]
     assert [row["is_match"] for row in got] == [at in places for at in wanted]
     assert [row["value"] for row in got] == [every[at]["value"] for at in wanted]
+
+
+def test_context_of_the_last_match_within_a_limit(tmp_path: Path) -> None:
+    put(tmp_path / "a-0", 0, *batches(0, 4))
+    put(tmp_path / "b-0", 0, *batches(0, 4))
+    got, _ = rows(tmp_path, key="k2", limit=1, context=5)
+    assert [(row["topic"], row["offset"]) for row in got] == [("a", offset) for offset in range(8)]
 
 
 def test_a_later_record_of_the_key_supersedes(tmp_path: Path) -> None:

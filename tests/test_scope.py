@@ -70,6 +70,8 @@ def without_scope(found: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict
         ("2026-01-31 06:00:00.123+02:00", 1_769_832_000_123),
         ("1769839200000", 1_769_839_200_000),
         (datetime.date(2026, 1, 31), 1_769_817_600_000),  # as YAML reads it
+        ("9223372036854775807", (1 << 63) - 1),  # what a batch can hold
+        ("-9223372036854775808", -(1 << 63)),
     ],
 )
 def test_times(text: object, ms: int) -> None:

@@ -17,6 +17,7 @@ from udfs.format.levels import parse_levels
 
 MIB = 1024 * 1024
 REGEX_FLAGS = regex.DOTALL  # the name of a folder may contain a newline
+_INT64 = 1 << 63
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = {"": 1, "k": 1024, "m": MIB, "g": 1024 * MIB, "t": 1024 * 1024 * MIB}
 
@@ -141,19 +142,20 @@ def whole_number(value: object) -> int:
 def moment(value: object) -> int:
     """A time in milliseconds since 1970 UTC, given so or as a date (its midnight) or time of ISO 8601.
 
-    A time that does not say its zone is UTC.
+    A time that does not say its zone is UTC. Milliseconds are any that a batch can hold, an int64; as text
+    they have 12 digits or more.
     """
     at = value
-    if isinstance(value, str) and re.fullmatch("[0-9]{12,18}", value):
-        return int(value)
-    if isinstance(value, str) and "-" in value:
+    if isinstance(value, str) and re.fullmatch("-?[0-9]{12,19}", value):
+        at = int(value)
+    elif isinstance(value, str) and "-" in value:
         with suppress(ValueError):
             at = datetime.fromisoformat(value)
     elif isinstance(value, date) and not isinstance(value, datetime):  # of a YAML file
         at = datetime(value.year, value.month, value.day)
     if isinstance(at, datetime):
         return ((at if at.tzinfo else at.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
-    if isinstance(at, bool) or not isinstance(at, int) or abs(at) >= 10**18:
+    if isinstance(at, bool) or not isinstance(at, int) or not -_INT64 <= at < _INT64:
         raise ValueError(
             "must be a date, a time or milliseconds since 1970, such as 2026-01-31, 2026-01-31T06:00:00Z or "
             f"1769839200000, not {value!r}"

@@ -78,10 +78,9 @@ class Search:
         size = sum(segment.length for log in logs for segment in log.segments)
         with workers(1 if size < ALONE_BYTES else self.processes) as pool:
             for log, results in self._by_log(pool, logs):
-                for batch in self._of_log(pool, log, results):
-                    yield batch
-                    if self._is_enough:
-                        return
+                yield from self._of_log(pool, log, results)
+                if self._is_enough:
+                    return
 
     @property
     def _is_enough(self) -> bool:

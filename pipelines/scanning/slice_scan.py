@@ -32,6 +32,8 @@ TRANSACTIONAL = np.dtype(
     ]
 )
 Format = tuple[int, str]  # magic, codec
+_HELD_BATCHES = 1 << 12
+_ROW = np.dtype((np.void, BATCH.itemsize))  # of BATCH, copied at once and not field by field
 
 
 @dataclass
@@ -160,9 +162,14 @@ class Placing:
     def __init__(self, scan: SliceScan) -> None:
         self._scan = scan
         self._runs: list[np.ndarray] = []
+        self._sound: list[np.ndarray] = []  # of these the runs are not known yet
+        self._rows = 0
 
     def add(self, group: Group) -> None:
-        self._runs.append(_runs(group.batches[group.batches["fault"] == 0]))
+        self._sound.append(group.batches.view(_ROW)[group.batches["fault"] == 0])
+        self._rows += len(self._sound[-1])
+        if self._rows >= _HELD_BATCHES:
+            self._note_runs()
         self._scan.damages += [
             DamagedRange(self._scan.report.segment, one.position, one.size, one.reason, one.detail)
             for one in group.damages
@@ -170,8 +177,14 @@ class Placing:
 
     def close(self) -> None:
         """Notes what is known once no group follows."""
+        if self._sound:
+            self._note_runs()
         if self._runs:
             self._scan.runs = np.concatenate(self._runs)
+
+    def _note_runs(self) -> None:
+        self._runs.append(_runs(np.concatenate(self._sound).view(BATCH)))
+        self._sound, self._rows = [], 0
 
 
 class Noting(Placing):

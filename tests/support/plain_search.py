@@ -183,9 +183,9 @@ def _one_condition(chance: random.Random, record: dict[str, Any]) -> Condition |
             (f"{low}", f"{low}:", f":{low + 1}", f"{low}:{low + chance.randrange(1, 30)}")
         )
     if kind == 9:
-        return "since", _time(record) + chance.randrange(2)
+        return "since", _near(record, chance)
     if kind == 10:
-        return "until", _time(record) + chance.randrange(2)
+        return "until", _near(record, chance)
     if kind == 11:
         return "producer", record["producer_id"]
     if kind == 12:
@@ -206,6 +206,6 @@ def _json_condition(chance: random.Random, value: bytes) -> Condition | None:
     return "json", f"{name}={node if isinstance(node, str) else json.dumps(node)}"
 
 
-def _time(record: dict[str, Any]) -> int:
-    """The timestamp of a record, or the nearest one that the command takes."""
-    return max(-(10**17), min(10**17, int(record["timestamp_ms"])))
+def _near(record: dict[str, Any], chance: random.Random) -> int:
+    """The timestamp of a record, or the next one."""
+    return min((1 << 63) - 1, int(record["timestamp_ms"]) + chance.randrange(2))

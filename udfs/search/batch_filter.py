@@ -46,7 +46,7 @@ class BatchFilter:
 
     def _hold_texts(self, window: np.ndarray, batches: np.ndarray) -> np.ndarray:
         if not self._places:
-            counts = np.bincount(window[: 1 << 16], minlength=256)
+            counts = np.bincount(window[: 1 << 13], minlength=256)
             self._places = [_rarest(text, counts) for text in self._texts]
         found = batches["fault"] != 0
         for text, places in zip(self._texts, self._places, strict=True):
