@@ -30,12 +30,25 @@ def run(settings: Settings, file: str, **options: Any) -> None:
     records = _number("--records", options["records"]) or 0
     if position is not None and offset is not None:
         raise UserError("give --position or --offset, not both")
+    if options["browse"]:
+        _browse(settings, file)
+        return
     try:
         _inspect(settings, file, position, offset, records, options)
     except BrokenPipeError:
         raise
     except (OSError, SourceError) as error:
         raise UserError(f"{file}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _browse(settings: Settings, path: str) -> None:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UserError("--browse needs a terminal")
+    try:
+        from pipelines.inspection.browse import Browser
+    except ImportError:
+        raise UserError("--browse needs textual: pip install 'kafka-log-lake[browse]'") from None
+    Browser(path, settings.max_batch_uncompressed).run()
 
 
 def _inspect(

@@ -365,27 +365,29 @@ INSPECT = Command(
     "Show one batch byte by byte, what is wrong with it, and what most likely happened. Needs no Java.",
     ("max_batch_uncompressed",),
     (
-        Argument("file", "a .log file, or with --offset a partition folder"),
+        Argument("file", "a .log file, with --offset a partition folder, with --browse any folder of logs"),
         Argument("position", "byte of the file where the batch begins", metavar="BYTE"),
         Argument("offset", "an offset that the batch has", metavar="N"),
         Argument("records", "records that are shown field by field", metavar="N", default="20"),
         Argument("html", "write a page to send to a colleague, and print nothing", metavar="FILE"),
         Argument("json", "print one JSON object", is_switch=True),
+        Argument("browse", "walk topics, segments, batches and fields with the keys", is_switch=True),
     ),
     extra="",
     screen="""\
-Usage: {command} FILE [--position BYTE | --offset N] [OPTIONS]
+Usage: {command} FILE [--position BYTE | --offset N | --browse] [OPTIONS]
 
 Show one batch byte by byte: each field with its position, bytes, value and meaning; its checksum; what is
 wrong, and what most likely happened (a flipped bit, zeros, a cut, bytes of another file). Without a place:
 the first damage of the file, or its first batch. Needs no Java and no lake.
 
-FILE               a .log file, or with --offset a partition folder
+FILE               a .log file; with --offset a partition folder; with --browse any folder of logs
 --position BYTE    where the batch begins; inside of one, the answer says where it begins
 --offset N         an offset that the batch has
 --records N        records that are shown field by field (default 20)
 --html FILE        write a page to send to a colleague or to attach to a ticket, and print nothing
 --json             print one JSON object
+--browse           walk topics, segments, batches and fields with the keys; needs the extra browse
 --max-batch-uncompressed BYTES    a batch that decompresses to more is not expanded (default 256MiB)
 
 Examples:

@@ -73,7 +73,7 @@ class Locator:
         before: Stretch | None = None
         for one in self.stretches():
             if one.position == position:
-                return self._place(one, before)
+                return self.place(one, before)
             if one.position < position < one.end:
                 return self._inside(one, before, position)
             before = one if one.header is not None else before
@@ -87,7 +87,7 @@ class Locator:
             found = next(iter(headers(self.source, position, self.length)), None)
             if found is not None and self.is_sound(position, found.size):
                 outer = one if header is not None else before
-                return self._place(Stretch(position, found.end, found), outer)
+                return self.place(Stretch(position, found.end, found), outer)
         what = "the batch" if outer_is_sound else "the damaged batch" if header is not None else "the damage"
         offsets = "" if header is None else f" (last offset {header.last_offset})"
         raise UserError(
@@ -104,7 +104,7 @@ class Locator:
                 continue
             low, high = self._offsets(one.header)
             if low <= offset <= high:
-                return self._place(one, before)
+                return self.place(one, before)
             first = low if first is None else first
             last, before = high, one
         if first is None:
@@ -119,11 +119,11 @@ class Locator:
         before: Stretch | None = None
         for one in self.stretches():
             if one.header is None or not self.is_sound(one.position, one.header.size):
-                return self._place(one, before)
+                return self.place(one, before)
             first, before = first or one, one
         if first is None:
             raise UserError(f"{self.path} is empty: it has no batch")
-        return self._place(first, None)
+        return self.place(first, None)
 
     def _offsets(self, header: Header) -> tuple[int, int]:
         """First and last offset; of a wrapper the first is not in its header, but behind the batch before."""
@@ -135,7 +135,8 @@ class Locator:
         attributes = read(self.source, header.position + f.LEGACY_ATTRIBUTES_POS, 1)
         return bool(len(attributes) and attributes[0] & f.CODEC_MASK)
 
-    def _place(self, one: Stretch, before: Stretch | None) -> Place:
+    def place(self, one: Stretch, before: Stretch | None) -> Place:
+        """A batch, or a damaged range, between its neighbours. before: the batch before it."""
         end = one.end
         after = next(iter(headers(self.source, end, self.length)), None) if end < self.length else None
         if (

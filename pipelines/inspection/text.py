@@ -25,18 +25,8 @@ def print_inspection(console: Console, path: str, found: Inspection) -> None:
 
 def lines(path: str, found: Inspection) -> Iterator[Text]:
     """The lines, with their styles."""
-    colour = _COLOURS.get(found.status, "red")
     yield Text(printable(path), "bold")
-    yield Text.assemble(title(found) + ": ", (found.status, f"bold {colour}"))
-    if found.problem:
-        yield Text(f"problem: {printable(found.problem)}", colour)
-    for i, cause in enumerate(found.causes):
-        words = "most likely" if i == 0 else "or"
-        yield Text(f"{words} ({cause.certainty}): {printable(cause.text)}", "yellow")
-    if found.mended >= 0:
-        yield Text(f"with that mended {found.mended} records can be read", "green")
-    elif found.causes and found.status != "ok":
-        yield Text("it can't be read by mending that", "red")
+    yield from summary(found)
     yield from map(Text, facts(found))
     yield Text("")
     names = ("position", "length", "bytes", "field", "value")
@@ -49,6 +39,21 @@ def lines(path: str, found: Inspection) -> Iterator[Text]:
         yield _line(found, one)
     if found.left_out:
         yield Text(f"{found.left_out} records more are not shown: --records N shows N of them", "dim")
+
+
+def summary(found: Inspection) -> Iterator[Text]:
+    """What the batch is, what is wrong with it, and what most likely happened."""
+    colour = _COLOURS.get(found.status, "red")
+    yield Text.assemble(title(found) + ": ", (found.status, f"bold {colour}"))
+    if found.problem:
+        yield Text(f"problem: {printable(found.problem)}", colour)
+    for i, cause in enumerate(found.causes):
+        words = "most likely" if i == 0 else "or"
+        yield Text(f"{words} ({cause.certainty}): {printable(cause.text)}", "yellow")
+    if found.mended >= 0:
+        yield Text(f"with that mended {found.mended} records can be read", "green")
+    elif found.causes and found.status != "ok":
+        yield Text("it can't be read by mending that", "red")
 
 
 def title(found: Inspection) -> str:
