@@ -52,8 +52,11 @@ def search(settings: Settings, request: Request, topic: str | None = None) -> Se
             raise UserError(
                 "find reads log segments or a lake: give PATH or --lake, and --topic with PATH alone"
             )
-        from pipelines.finding.lake_search import LakeSearch  # loads DuckDB, which segments do not need
-
+        try:
+            from pipelines.finding.lake_search import LakeSearch  # loads DuckDB, which segments do not need
+        except ModuleNotFoundError as error:
+            needed = f"--lake needs {error.name}: pip install 'kafka-log-lake[report]'"
+            raise UserError(needed) from None
         topics = TopicFilter(settings.topics, settings.exclude_topics)
         return LakeSearch(settings.lake, request, topics, settings.cores)
     if not settings.source:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import glob
+import importlib.metadata
 import re
 import shlex
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from packaging.requirements import Requirement
 
 import pipelines
 from pipelines import decode_batches, format_report, ingest_raw, quality_report, query, sql_shell
@@ -118,6 +121,18 @@ def test_columns_of_the_views_are_as_written(spark: SparkSession, lake: str) -> 
         fields = spark.table(view.name).schema.fields
         found = [(f.name, f.dataType.simpleString(), f.metadata["comment"]) for f in fields]
         assert found == [(c.name, c.sql_type, c.comment) for c in view.columns], view.name
+
+
+def test_the_number_of_packages_that_the_wheel_brings() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    found: set[str] = set()
+    left = [Requirement(one) for one in project["dependencies"]]
+    while left:
+        one = left.pop()
+        if (one.marker is None or one.marker.evaluate({"extra": ""})) and one.name.lower() not in found:
+            found.add(one.name.lower())
+            left += map(Requirement, importlib.metadata.requires(one.name) or ())
+    assert f"{len(found)} packages and itself" in README.read_text()
 
 
 def test_readme_lists_all_tables_and_views() -> None:

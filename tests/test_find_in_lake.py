@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -124,3 +125,12 @@ def test_what_was_left_out_could_not_be_searched(tmp_path: Path) -> None:
     assert find.main(["--lake", lake, "--key", "none"]) == 5
     with pytest.raises(UserError, match="name what to search"):
         list(find.find())
+
+
+def test_the_package_that_a_lake_needs_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delitem(sys.modules, "pipelines.finding.lake_search", raising=False)
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    assert find.main(["--lake", "lake", "--key", "x"]) == 2
+    assert capsys.readouterr().err == "error: --lake needs duckdb: pip install 'kafka-log-lake[report]'\n"

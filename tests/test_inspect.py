@@ -301,9 +301,10 @@ def test_a_partition_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_files_that_are_no_segments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "No such file" in refused(capsys, tmp_path / "x.log")
     assert "is empty" in refused(capsys, put(tmp_path, b""))
-    code, out, _ = shown(
-        capsys, put(tmp_path, b"these are notes, no Kafka log segment at all" * 9, "notes.txt")
-    )
+    path = put(tmp_path, b"these are notes, no Kafka log segment at all" * 9, "notes.txt")
+    said = f"{path} is not a segment: no record batch is in it, and its name does not end in .log"
+    assert refused(capsys, path) == said
+    code, out, _ = shown(capsys, path, "--position", "0")  # whoever names a place sees its bytes
     assert code == 0
     assert "no batch begins here" in out
 

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 
 from pipelines.command.errors import UserError
 from pipelines.plan.headers import Header, headers
-from pipelines.source.naming import SEGMENT_SUFFIX
+from pipelines.source.naming import CLEANED_SUFFIX, SEGMENT_SUFFIX, SWAP_SUFFIX
 from udfs.format import layout as f
 from udfs.indexes.checkpoint_files import LEADER_EPOCH_FILE, leader_epochs
 from udfs.inspection.batch import Neighbour, Place, read
 from udfs.kernels.framing import is_sound
 from udfs.recovery.resync import Resynchronizer
 from udfs.source.byte_source import FileSource
+
+_OF_BATCHES = (SEGMENT_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX, ".checkpoint")
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,9 @@ class Locator:
         first: Stretch | None = None
         before: Stretch | None = None
         for one in self.stretches():
+            if one == Stretch(0, self.length, None) and not self.path.endswith(_OF_BATCHES):
+                why = "no record batch is in it, and its name does not end in .log"
+                raise UserError(f"{self.path} is not a segment: {why}")
             if one.header is None or not self.is_sound(one.position, one.header.size):
                 return self.place(one, before)
             first, before = first or one, one
