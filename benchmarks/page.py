@@ -66,6 +66,15 @@ GOALS = (
         "startup",
         "two large segments, cold, by its --json",
     ),
+    (
+        "find, uncompressed, on 2 cores: half the time of `cat | wc -c`",
+        "find",
+        "find a value, two processes",
+    ),
+    ("find, uncompressed: at most 2x the processor time of ripgrep", "find", "find a value"),
+    ("find a key, zstd: at most 1.1x the decoder that builds keys alone", "find", "find a key, zstd"),
+    ("dump, uncompressed: 10x Kafka's DumpLogSegments or more", "find", "dump"),
+    ("dump, zstd: 10x", "find", "dump, zstd"),
     ("a second run compiles nothing", "startup", "compiled by a second run"),
     ("imports compile nothing", "startup", "compiled by imports"),
 )
