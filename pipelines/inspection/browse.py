@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 from rich.text import Text
 from textual.app import App, ComposeResult
@@ -135,7 +135,8 @@ class Browser(App[None]):
             self._add_batches(node)
 
     def _add_batches(self, node: TreeNode[Any]) -> None:
-        segment: _Segment = node.data
+        """Adds the next batches of a segment to its node."""
+        segment = cast(_Segment, node.data)
         try:
             if segment.locator is None:
                 segment.locator = Locator(segment.path)
