@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 
 if not __package__:  # spark-submit puts pipelines/ on sys.path; the imports need its parent
@@ -71,7 +73,10 @@ def run(
             If a name is not there it is run again among all names, of which DuckDB gives the nearest.
             """
             try:
-                return run_in(open_database(lake, statement, settings.cores, at), statement, **options)
+                database = open_database(lake, statement, settings.cores, at)
+                found = run_in(database, statement, **options)
+                _note_uncommitted(database, statement)
+                return found
             except duck.UnknownName:
                 return run_in(open_database(lake, "", settings.cores, at), statement, **options)
 
@@ -92,6 +97,20 @@ def run(
             partial(with_spark.answer, spark, lake, statement, writes=writes == "allow"),
             partial(with_spark.arrow, spark, lake, statement),
         )
+
+
+def _note_uncommitted(database: duckdb.DuckDBPyConnection, statement: str) -> None:
+    """Says how many records the views of committed records leave out."""
+    for name in re.findall(r"\b(?:committed_records|messages|latest_by_key)\b", statement.lower())[:1]:
+        counted = "SELECT CAST(sum(records) AS BIGINT) FROM current_transactions WHERE outcome <> 'committed'"
+        left_out = (database.cursor().execute(counted).fetchone() or [0])[0]
+        if left_out:
+            logger.info(
+                "%s leaves out %s of aborted and open transactions, and what follows the first open one of a "
+                "log: the table records has them, topics.uncommitted_records counts them",
+                name,
+                counted_noun(left_out, "record"),
+            )
 
 
 def choose_engine(engine: str, lake: str, writes: str = "refuse", at: str | None = None) -> str:

@@ -105,15 +105,15 @@ def test_a_log_in_a_store_gives_the_rows_of_a_local_one(
 class BadDay:
     """Some requests of every kind meet some harm of every kind; of every commit the first answer is lost.
 
-    Every seventh listing of a log of a table breaks off.
+    Of each few listings of a log of a table one breaks off.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, listings: int) -> None:
         self._committed: set[str] = set()
-        self._listings = itertools.count()
+        self._listings = itertools.cycle([object_store.BREAK, *[object_store.PASS] * (listings - 1)])
 
     def __call__(self, number: int, method: str, path: str) -> str:
-        if "list-type" in path and "_delta_log" in path and next(self._listings) % 7 == 3:
+        if "list-type" in path and "_delta_log" in path and next(self._listings) == object_store.BREAK:
             return object_store.BREAK
         if method == "PUT" and "_delta_log" in path and path not in self._committed:
             self._committed.add(path)
@@ -127,7 +127,7 @@ class BadDay:
 def test_a_store_that_fails_and_breaks_off_changes_no_row(
     spark: SparkSession, store: Store, local: Rows
 ) -> None:
-    store.meet = BadDay()
+    store.meet = BadDay(7)
     decode(spark, uri("kafka"), uri("harmed"))
     assert maintain.main(["--lake", uri("harmed")]) == 0
     met = dict(store.met)
@@ -136,6 +136,26 @@ def test_a_store_that_fails_and_breaks_off_changes_no_row(
     assert len(contents(uri("harmed"), "runs")["runs"]) == 1
     kinds = (object_store.BREAK, object_store.ERROR, object_store.ERROR_AFTER, object_store.DROP)
     assert all(met[kind] > 2 for kind in kinds), met
+
+
+@pytest.mark.parametrize("listings", [5, 6, 7])
+def test_upkeep_ends_though_listings_break_off(store: Store, listings: int) -> None:
+    lake = uri(f"kept-{listings}")
+    for name in ("a", "b"):
+        put(store.folder / f"two-{listings}" / f"{name}-0", 0, *batches(0, 2))
+        assert decode_batches.main(["--source", uri(f"two-{listings}"), "--lake", lake]) == 0
+    rows = contents(lake)
+    breaking = itertools.cycle([*[object_store.PASS] * (listings - 1), object_store.BREAK])
+    store.meet = lambda number, method, path: next(breaking) if "list-type" in path else object_store.PASS
+    assert maintain.main(["--lake", lake, "--vacuum-hours", "0"]) == 0
+    store.reset()
+    assert contents(lake) == rows
+    data = [
+        path
+        for path in (store.folder / f"kept-{listings}" / "segments").rglob("*.parquet")
+        if "_log" not in str(path)
+    ]
+    assert len(data) == 2  # one for each topic
 
 
 def test_without_an_environment_the_settings_of_the_session_open_the_store(

@@ -366,7 +366,7 @@ def test_a_torn_tail_names_the_offsets_that_its_header_claims(tmp_path: Path) ->
         report.to_text(found(tmp_path))
     )
     put(tmp_path / "a-0", 0, batch(0), batch(3)[:20])
-    assert last_lines(tmp_path)[1].endswith("lost: an unknown number in the tails of 1 log")
+    assert last_lines(tmp_path)[1].endswith("lost: an unknown number of offsets in the tails of 1 log")
 
 
 def test_a_partition_of_random_bytes_has_a_loss_and_a_next_step(tmp_path: Path) -> None:

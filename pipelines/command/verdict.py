@@ -53,6 +53,33 @@ class Verdict:
         return f", {shown}% of the bytes are sound"
 
 
+@dataclass(frozen=True)
+class Tails:
+    """Ends of logs that no batch covers: torn logs end in an incomplete batch, empty ones are zeros alone."""
+
+    torn: int = 0
+    torn_bytes: int = 0
+    empty: int = 0
+    empty_bytes: int = 0
+
+    @property
+    def bytes(self) -> int:
+        return self.torn_bytes + self.empty_bytes
+
+    @property
+    def faults(self) -> list[str]:
+        many = "batch" if self.torn == 1 else "batches"
+        return [
+            f"{self.torn:,} incomplete last {many} ({self.torn_bytes:,} bytes)" if self.torn else "",
+            f"{counted_noun(self.empty, 'log')} of nothing but zeros" if self.empty else "",
+        ]
+
+    @staticmethod
+    def lost(logs: int) -> str:
+        """What tails cost of which it is not known; logs: how many."""
+        return f"an unknown number of offsets in the tails of {counted_noun(logs, 'log')}" if logs else ""
+
+
 def segments_text(segments: int, size: int) -> str:
     """``3 segments (25.9 kB)``."""
     return f"{counted_noun(segments, 'segment')} ({size_text(size)})"

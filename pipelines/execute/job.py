@@ -28,7 +28,7 @@ from pipelines.execute import file_checks
 from pipelines.execute.decode import ARROW, Decoded, Runner
 from pipelines.execute.indexes import write_indexes
 from pipelines.execute.lineage import Lineage
-from pipelines.execute.missing_offsets import find_missing
+from pipelines.execute.missing_offsets import find_missing, ledger_of_logs, tails_of
 from pipelines.execute.progress import Progress
 from pipelines.execute.slice_rows import BINARY, DIRECT, Reader, choose_mode
 from pipelines.execute.summary import Summary, counted
@@ -221,7 +221,9 @@ def _run_all(
     in_part, summary.undecoded = plan.known_in_part()
     summary.in_part += in_part
     if work.finds_missing:
-        summary.missing = find_missing(lake, listing, plan, has_changed, options)
+        rows = ledger_of_logs(lake, plan, has_changed)
+        summary.missing = find_missing(lake, listing, rows, options)
+        summary.tails = tails_of(rows)
     if settings.with_indexes:
         with progress.phase("indexes"):
             write_indexes(lake, listing.segments, summary.run_id)

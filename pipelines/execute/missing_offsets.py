@@ -1,5 +1,5 @@
 """Finds the offsets that no segment of a log has: between segments, and at the edges of the log, where the
-broker's checkpoint files say more than the lake. What these say is kept.
+broker's checkpoint files say more than the lake. What these say is kept. And what logs end in.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipelines.command.verdict import Tails
 from pipelines.lake.commit import LakeWriter
 from pipelines.lake.transactions import OF_ROWS, Read, known_rows, rows_of
 from pipelines.plan.ledger import kept, rows_to_arrow
@@ -26,16 +27,33 @@ from udfs.spark.protocol import StageOptions
 _FIELDS = Checkpoint._fields
 
 
-def find_missing(
-    lake: LakeWriter, listing: Listing, plan: Plan, has_changed: bool, options: StageOptions
-) -> list[tuple[str, Missing]]:
-    """The missing offsets of the logs of a plan, each with ``<topic>-<partition>``.
+def ledger_of_logs(lake: LakeWriter, plan: Plan, has_changed: bool) -> pa.Table:
+    """COLUMNS of the ledger, of all segments of the logs of a plan.
 
     has_changed: whether the ledger has, since it was read for the plan.
     """
     rows = lake.read(SEGMENTS, COLUMNS) if has_changed else plan.known.select(COLUMNS)
     folders = pc.unique(plan.segments.column("partition_dir"))
-    rows = kept(rows, pc.is_in(rows.column("partition_dir"), folders).to_numpy())
+    return kept(rows, pc.is_in(rows.column("partition_dir"), folders).to_numpy())
+
+
+def tails_of(rows: pa.Table) -> Tails:
+    """The tails of logs, by ``ledger_of_logs``."""
+    found: dict[str, tuple[int, int]] = {}
+    for tail in ("torn", "zeros"):
+        logs = rows.filter(pc.equal(rows.column("tail"), tail))
+        if tail == "zeros":
+            with_batches = rows.filter(pc.greater(rows.column("batches"), 0)).column("partition_dir")
+            logs = logs.filter(pc.invert(pc.is_in(logs.column("partition_dir"), pc.unique(with_batches))))
+        size = pc.sum(logs.column("tail_bytes")).as_py() or 0
+        found[tail] = (pc.count_distinct(logs.column("partition_dir")).as_py(), size)
+    return Tails(*found["torn"], *found["zeros"])
+
+
+def find_missing(
+    lake: LakeWriter, listing: Listing, rows: pa.Table, options: StageOptions
+) -> list[tuple[str, Missing]]:
+    """The missing offsets of logs, each with ``<topic>-<partition>``. rows: see ``ledger_of_logs``."""
     between, ends = of_ledger(rows, listing.segments, partial(batches_of, lake.read))
     return between + _compare_with_checkpoints(lake, listing, rows, ends, options)
 

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from pipelines.command.tables import Section, print_table, shortened, size_text, text_lines
 from pipelines.command.terminal import counted_noun, first_names, invocation, printable
-from pipelines.command.verdict import Verdict, segments_text
+from pipelines.command.verdict import Tails, Verdict, segments_text
 from pipelines.plan.ledger import rows_to_arrow
-from pipelines.plan.missing import Missing
+from pipelines.plan.missing import Missing, lost_texts
 from pipelines.source.naming import NO_TABLE_HOLDS, UNREADABLE, UNREADABLE_FOLDER
 from udfs.format.report_tables import RUNS
 
@@ -58,6 +58,7 @@ class Summary:
     uncertain: partition_dir of logs whose last stable offset is held by a transaction of uncertain outcome.
     unknown_outcomes: number of transactions whose outcome can't be known.
     missing: offsets that no segment of the logs has, each range with ``<topic>-<partition>``.
+    tails: what logs end in, if it is no batch.
     swap_files: segments of the sources whose bytes are in ``.log.swap`` files.
     typed: of --typed, what changed in the typed table of each topic.
     """
@@ -88,6 +89,7 @@ class Summary:
     uncertain: set[str] = field(default_factory=set)
     unknown_outcomes: int = 0
     missing: list[tuple[str, Missing]] = field(default_factory=list)
+    tails: Tails = field(default_factory=Tails)
     swap_files: int = 0
     typed: list[dict[str, Any]] | None = None
     warnings: list[str] = field(default_factory=list)
@@ -282,15 +284,17 @@ class Summary:
         return Verdict(
             checked,
             self.bytes,
-            self.damaged_bytes,
+            None if self.unchanged and self.tails.bytes else self.damaged_bytes + self.tails.bytes,
             [
                 found if self.damaged else "",
                 f"{counted_noun(before, 'damaged range')} found by earlier runs" if before else "",
                 f"offsets go backwards in {segments}" if self.regressing else "",
+                *self.tails.faults,
             ],
             [
-                "what lost_offsets names" if self.damaged or before or self.regressing else "",
-                f"{counted_noun(self.missing_offsets, 'offset')} in no segment" if self.missing else "",
+                "the offsets of damaged ranges, in the view lost_offsets" if self.damaged or before else "",
+                *lost_texts(one for _, one in self.missing),
+                Tails.lost(self.tails.torn + self.tails.empty),
             ],
             [
                 f"{counted_noun(unreadable, 'path')} that can't be read" if unreadable else "",
@@ -326,6 +330,8 @@ class Summary:
         last = "SELECT * FROM crc_report"
         if self.is_damaged or self.missing:
             last = "SELECT topic, partition, first_lost, last_lost, cause, next_offset FROM lost_offsets"
+        elif self.tails.bytes:
+            last = "SELECT segment, last_offset, tail, tail_bytes FROM segments WHERE tail <> 'none'"
         return [
             "three queries to try:",
             f'  {command} "SELECT * FROM topics"',

@@ -52,9 +52,11 @@ def upkeep(address: str, vacuum_hours: int) -> Iterator[Upkept]:
     if "://" not in address:
         os.sync()  # a power cut must not take the merged files after those they were made of are deleted
     for name, delta in tables.items():
-        deleted = patiently(partial(_vacuum, delta, vacuum_hours))
+        patiently(delta.update_incremental)
+        deleted = _vacuum(delta, vacuum_hours)
+        patiently(delta.update_incremental)
         patiently(delta.create_checkpoint)
-        yield Upkept(name, before[name], *_size(delta), len(deleted))
+        yield Upkept(name, before[name], *_size(delta), deleted)
 
 
 def _merge(delta: DeltaTable) -> None:
@@ -62,11 +64,25 @@ def _merge(delta: DeltaTable) -> None:
     delta.optimize.compact(writer_properties=WriterProperties(compression="ZSTD"))
 
 
-def _vacuum(delta: DeltaTable, hours: int) -> list[str]:
-    delta.update_incremental()
+def _vacuum(delta: DeltaTable, hours: int) -> int:
+    """Deletes files, and returns how many. Without any to delete no commit is made.
+
+    Three listings come before the files are deleted, four behind: an attempt that broke off there has ended.
+    """
     # In full it would also delete deletion vectors that are in use
     in_full = not may_have_deletion_vectors(delta)
-    return delta.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=in_full)
+    vacuum = partial(delta.vacuum, hours, enforce_retention_duration=False, full=in_full)
+    most = 0
+
+    def delete() -> None:
+        nonlocal most
+        found = len(vacuum(dry_run=True))
+        most = max(most, found)
+        if found:
+            vacuum(dry_run=False)
+
+    patiently(delete)
+    return most
 
 
 def _size(delta: DeltaTable) -> tuple[int, int]:

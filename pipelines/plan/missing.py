@@ -7,7 +7,7 @@ The rules are those of the view ``lost_offsets``, which knows the causes of all 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -28,9 +28,20 @@ SEGMENT, START, END, WRONG_BASE = "missing_segment", "missing_start", "missing_e
 COLUMNS = (
     *files.COLUMNS,
     *("length", "first_offset", "records", "batches", "damaged", "offset_regressions", "decoded_bytes"),
+    *("tail", "tail_bytes"),
 )
 # Gives offsets.BATCH_COLUMNS of all sound batches of files, and offsets.PLACE_COLUMNS of their damaged ranges
 Read = Callable[[Files], tuple[pa.Table, pa.Table]]
+
+
+def lost_texts(missing: Iterable[Missing]) -> list[str]:
+    """What missing offsets cost, in words for a verdict."""
+    gone, misplaced = 0, 0
+    for one in missing:
+        gone += one.count * (one.cause != WRONG_BASE)
+        misplaced += one.count * (one.cause == WRONG_BASE)
+    under = f"{counted_noun(misplaced, 'offset')} whose records are under wrong offsets"
+    return [f"{counted_noun(gone, 'offset')} in no segment" if gone else "", under if misplaced else ""]
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,14 @@ CHECKS = (
         "payload",
         "Keys and values that their schemas do not decode, as far as decode-values has run",
     ),
-    Check("torn_tails", WARNING, 0, "sum", "bytes", "Bytes of an incomplete last batch"),
+    Check(
+        "torn_tails",
+        WARNING,
+        0,
+        "sum",
+        "bytes",
+        "Bytes of incomplete last batches, and of logs of zeros alone",
+    ),
     Check(
         "offset_gaps",
         ERROR,

@@ -145,6 +145,15 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class Lost:
+    """Offsets that are lost, at most; those whose records are under others; logs that end in damage."""
+
+    offsets: int
+    misplaced: int
+    ends: int
+
+
+@dataclass(frozen=True)
 class Run:
     """A run of the report. errors, warnings: failed checks, each counted in every partition or topic.
 
@@ -174,6 +183,7 @@ class Report:
     created_at: datetime
     results: list[Result]
     partitions: list[Partition]
+    lost: Lost
     in_part: int
     unreadable: list[str]
     failures: list[Failure]
@@ -210,6 +220,7 @@ def gather(
         created_at=created_at,
         results=_results(database, checks),
         partitions=[Partition(*row) for row in _query(database, "partitions")],
+        lost=Lost(*_query(database, "lost")[0]),
         in_part=_query(database, "in_part")[0][0],
         unreadable=_unreadable(tables.get(RUNS.name)),
         failures=[Failure(*row) for row in _query(database, "failures")],

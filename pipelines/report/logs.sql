@@ -43,6 +43,12 @@ SELECT s.file, g.first_offset, g.last_offset, g.offsets, g.cause
 FROM offset_gaps g JOIN log_segments s USING (topic, partition, partition_dir, segment)
 WHERE g.place = 'between batches';
 
+-- What is lost of each log. misplaced: offsets whose records are there, under other offsets
+CREATE TABLE lost AS
+SELECT topic, partition, partition_dir, sum(max_records) FILTER (cause <> 'wrong_base_offset') AS offsets,
+  sum(max_records) FILTER (cause = 'wrong_base_offset') AS misplaced, bool_or(last_lost IS NULL) AS is_end_lost
+FROM lost_offsets GROUP BY ALL;
+
 CREATE TABLE steps AS
 SELECT s.file, t.position, t.producer_id, t.producer_epoch, t.base_sequence, t.sequence_before, t.step, t.cause
 FROM sequence_steps t JOIN log_segments s USING (topic, partition, segment)

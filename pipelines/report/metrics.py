@@ -22,13 +22,13 @@ from pipelines.sql.database import macros
 from pipelines.sql.tokens import view_text
 from pipelines.sql.types import duckdb_type
 from pipelines.views.declared import SESSION_VIEWS, needed_names
-from udfs.format.report_tables import QUALITY_METRICS, VALUE_ERRORS
+from udfs.format.report_tables import CHECKPOINTS, QUALITY_METRICS, VALUE_ERRORS
 from udfs.format.schema import BATCHES, QUARANTINE, SEGMENTS, TRANSACTIONS, Table
 
 _COLUMNS = {
     SEGMENTS: (
         *("topic", "partition", "partition_dir", "segment", "file_base_offset", "length", "modified"),
-        *("decoded_bytes", "records", "tail", "tail_bytes", "end_offset", "log_start_offset"),
+        *("decoded_bytes", "batches", "records", "tail", "tail_bytes", "end_offset", "log_start_offset"),
         "left_out",
     ),
     BATCHES: (
@@ -54,9 +54,10 @@ _COLUMNS = {
         ),
         *("records", "outcome", "outcome_uncertain", "holds_last_stable_offset"),
     ),
+    CHECKPOINTS: tuple(column.name for column in CHECKPOINTS.columns),
     VALUE_ERRORS: ("topic", "partition", "offset", "segment", "side", "reason"),
 }
-_VIEWS = "batch_times transaction_ages sound_batches offset_gaps sequence_steps"
+_VIEWS = "batch_times transaction_ages sound_batches offset_gaps lost_offsets sequence_steps"
 _MEMORY = "1GB"
 # Every partition has a row; a segment has one where it alone is above the threshold and its partition is too
 _OVER_PARTITIONS = """
@@ -112,7 +113,7 @@ def _load(database: duckdb.DuckDBPyConnection, tables: Mapping[str, DeltaTable])
     for table, columns in _COLUMNS.items():
         if table.name in tables:
             rows = read_rows(tables[table.name], table.arrow_schema(), columns)
-        else:  # what decode-values writes
+        else:  # it is made with its first rows
             rows = table.arrow_schema().empty_table().select(columns)
         database.register(_rows_of(table), rows)
         # the views name every column of a table

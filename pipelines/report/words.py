@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipelines.command.terminal import counted_noun, first_names
 from pipelines.report.check import ERROR, TOPIC, WARNING
-from pipelines.report.facts import Report, Result
+from pipelines.report.facts import Lost, Report, Result
 
 _NAMED = 3  # checks that the verdict names
 _TIMES = (
@@ -81,6 +81,7 @@ def outcome(result: Result) -> str:
 def verdict(report: Report) -> tuple[str, str]:
     """(sound, warning, error or empty; the sentence on top of the report)."""
     kind, sentence = _verdict(report)
+    sentence += _lost(report.lost)
     if report.in_part:
         many = "is" if report.in_part == 1 else "are"
         sentence += f" {counted_noun(report.in_part, 'segment')} {many} not in the lake, or only in part."
@@ -113,6 +114,17 @@ def _verdict(report: Report) -> tuple[str, str]:
             f"Sound, with {counted_noun(len(warnings), 'warning')} ({_names(warnings)}); {damage}.",
         )
     return "sound", f"Sound: {counted_noun(len(report.results), 'check')} passed; {damage}."
+
+
+def _lost(lost: Lost) -> str:
+    misplaced = f"{counted_noun(lost.misplaced, 'offset')} whose records are under wrong offsets"
+    parts = [
+        f"at most {counted_noun(lost.offsets, 'offset')}" if lost.offsets else "",
+        f"the end of {counted_noun(lost.ends, 'log')}, of unknown length" if lost.ends else "",
+        misplaced if lost.misplaced else "",
+    ]
+    text = ", ".join(filter(None, parts))
+    return f" Lost: {text} (view lost_offsets)." if text else ""
 
 
 def _names(results: list[Result]) -> str:

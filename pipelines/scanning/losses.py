@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from pipelines.command.terminal import counted_noun
-from pipelines.command.verdict import Verdict, segments_text
+from pipelines.command.verdict import Tails, Verdict, segments_text
+from pipelines.plan.missing import lost_texts
 from pipelines.scanning.findings import Findings, Log
 from pipelines.source.naming import NO_TABLE_HOLDS
 
@@ -39,20 +40,16 @@ def verdict(findings: Findings) -> Verdict:
     if wrong:
         named = " and ".join(counted_noun(count, f"wrong {word}") for word, count in sorted(wrong.items()))
         faults.append(f"{named}, which the batches around or the file's name contradict")
-    torn = [log for log in logs if log.tail == "torn"]
-    if torn:
-        many = "batch" if len(torn) == 1 else "batches"
-        faults.append(f"{len(torn):,} incomplete last {many} ({sum(log.tail_bytes for log in torn):,} bytes)")
-    empty = [log for log in logs if log.tail == "zeros" and not log.batches]
-    if empty:
-        faults.append(f"{counted_noun(len(empty), 'log')} of nothing but zeros")
+    torn, empty = ([log.tail_bytes for log in unsound if log.tail == tail] for tail in ("torn", "zeros"))
+    tails = Tails(len(torn), sum(torn), len(empty), sum(empty))
+    faults += tails.faults
     unreadable = len(findings.unreadable)
     unread = f"{unreadable:,} file{'s or folders' if unreadable > 1 else ' or folder'} can't be read"
     refused = sum(findings.skipped[reason] for reason in NO_TABLE_HOLDS)
     return Verdict(
         segments_text(segments, size),
         size,
-        damaged + sum(log.tail_bytes for log in unsound),
+        damaged + tails.bytes,
         faults,
         _lost(findings),
         [
@@ -78,12 +75,11 @@ def _lost(findings: Findings) -> list[str]:
     torn = sum(
         log.torn[1] - log.torn[0] + 1 for log in findings.logs if log.torn and log.torn[1] >= log.torn[0]
     )
-    unknown = [log for log in findings.logs if _is_cut(log) and log.torn is None]
-    missing = sum(one.count for _, one in findings.missing)
+    unknown = sum(_is_cut(log) and log.torn is None for log in findings.logs)
     return [
         f"at most {counted_noun(counted, 'offset')} in damage" if counted else "",
         f"the end of {counted_noun(len(open_ended), 'log')}, of unknown length" if open_ended else "",
         f"{counted_noun(torn, 'offset')} in incomplete batches" if torn else "",
-        f"an unknown number in the tails of {counted_noun(len(unknown), 'log')}" if unknown else "",
-        f"{counted_noun(missing, 'offset')} in no segment" if missing else "",
+        Tails.lost(unknown),
+        *lost_texts(one for _, one in findings.missing),
     ]
