@@ -111,7 +111,8 @@ def test_a_summary_tells_of_each_topic_and_of_damage_first() -> None:
     ]
     assert lines[-1] == (
         "verdict: not sound: 3 segments (2.0 MB) and 3 known segments (by length and fingerprint) checked, "
-        "over 99.9% of the bytes are sound; 2 damaged ranges (1,000 bytes); lost: what lost_offsets names"
+        "over 99.9% of the bytes are sound; 2 damaged ranges (1,000 bytes); "
+        "lost: the offsets of damaged ranges, in the view lost_offsets"
     )
 
 

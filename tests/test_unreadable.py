@@ -58,7 +58,7 @@ def test_a_sector_that_cannot_be_read_is_damage_of_its_own_kind(
     assert done.returncode == 3, done.stderr
     verdict = done.stdout.splitlines()[-1]
     assert "; 1 damaged range (" in verdict
-    assert verdict.endswith("; lost: what lost_offsets names")
+    assert verdict.endswith("; lost: the offsets of damaged ranges, in the view lost_offsets")
     assert f"warning: 4,096 bytes of file://{path} could not be read from the storage" in done.stderr
     (damage,) = rows(lake, "quarantine")
     assert damage["reason"] == "unreadable"
