@@ -6,6 +6,7 @@ meanwhile.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, WriterProperties
+from pyarrow.fs import FileType
 
 from pipelines.lake.address import table_path, tables_of
 from pipelines.lake.commit import LakeWriter
@@ -22,9 +24,11 @@ from pipelines.lake.intents import Intent
 from pipelines.plan.ledger import LedgerRow
 from pipelines.source.delta import open_table, patiently
 from udfs.format import schema
+from udfs.source.store import open_store
 
 # Its files are as large as its chunks allow from the beginning, and a merge would hold their bytes in memory
 _NOT_MERGED = (schema.RAW_SEGMENTS.name,)
+_IN_FULL = 3  # attempts to list the folders of a table
 DAY_US = 24 * 3600 * 1_000_000
 
 
@@ -53,7 +57,7 @@ def upkeep(address: str, vacuum_hours: int) -> Iterator[Upkept]:
         os.sync()  # a power cut must not take the merged files after those they were made of are deleted
     for name, delta in tables.items():
         patiently(delta.update_incremental)
-        deleted = _vacuum(delta, vacuum_hours)
+        deleted = _vacuum(delta, table_path(address, name), vacuum_hours)
         patiently(delta.update_incremental)
         patiently(delta.create_checkpoint)
         yield Upkept(name, before[name], *_size(delta), deleted)
@@ -64,22 +68,30 @@ def _merge(delta: DeltaTable) -> None:
     delta.optimize.compact(writer_properties=WriterProperties(compression="ZSTD"))
 
 
-def _vacuum(delta: DeltaTable, hours: int) -> int:
+def _vacuum(delta: DeltaTable, path: str, hours: int) -> int:
     """Deletes files, and returns how many. Without any to delete no commit is made.
 
-    Three listings come before the files are deleted, four behind: an attempt that broke off there has ended.
+    In full the table's folders are listed too, for files that no commit names: killed jobs leave some. Where
+    these listings break off again and again, such files stay for the next time. Every other attempt looks
+    first whether one before it deleted the files, and broke off behind that.
     """
+    system, folder = open_store(path)
     # In full it would also delete deletion vectors that are in use
     in_full = not may_have_deletion_vectors(delta)
-    vacuum = partial(delta.vacuum, hours, enforce_retention_duration=False, full=in_full)
-    most = 0
+    attempts, most = itertools.count(), 0
 
     def delete() -> None:
         nonlocal most
-        found = len(vacuum(dry_run=True))
-        most = max(most, found)
-        if found:
-            vacuum(dry_run=False)
+        attempt = next(attempts)
+        vacuum = partial(
+            delta.vacuum, hours, enforce_retention_duration=False, full=in_full and attempt < _IN_FULL
+        )
+        if attempt % 2 == 0:
+            found = vacuum(dry_run=True)  # it names files that are gone, too
+            if all(system.get_file_info(f"{folder}/{name}").type == FileType.NotFound for name in found):
+                return
+        delta.update_incremental()  # an attempt before may have made commits
+        most = max(most, len(vacuum(dry_run=False)))
 
     patiently(delete)
     return most
