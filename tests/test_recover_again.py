@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 import shutil
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 from subprocess import PIPE
+from typing import Any
 
 import crc32c
 import pytest
@@ -20,6 +22,7 @@ from tests.support.docs import ROOT
 from tests.support.logs import batch, data, put
 from tests.support.replica_sets import replica_set, write
 from tests.support.replicas import fingerprint
+from tests.support.segment_maker import Batch, Record
 
 
 def disk(folder: Path, **logs: list[bytes]) -> str:
@@ -182,3 +185,47 @@ def put_snapshot(path: Path, producer: int, last_offset: int) -> None:
     """A snapshot with one producer."""
     row = struct.pack(">iqhiqiqiq", 1, producer, 0, 2, last_offset, 2, 0, -1, -1)
     path.write_bytes(struct.pack(">hI", 1, crc32c.crc32c(row)) + row)
+
+
+def test_lost_records_are_restored_as_kafkas_console_producer_reads_lines(tmp_path: Path) -> None:
+    records = [
+        Record(b"n1", b"a\tb", ((b"h", b"1"), (b"h", None))),
+        Record(None, b"no key"),
+        Record(b"n2", None),
+        Record(b"n3", b"two\nlines"),
+        Record(b"old", b"older than the truth"),
+        Record(b"n4", b"\xff"),
+    ]
+    one = disk(tmp_path / "one", t=[batch(0), Batch(records, base_offset=3).encode()])
+    truth = [batch(0), Batch([Record(b"old", b"new")], base_offset=3, leader_epoch=1).encode()]
+    two = disk(tmp_path / "two", t=truth)
+    bill = tmp_path / "bill"
+    assert recover.main([one, two, "--cores", "1", "--report", str(bill)]) == 0
+    written = read_lines(bill / "restore" / "t-0.txt")
+    assert written == [
+        (b"n1", b"a\tb", [("h", b"1"), ("h", None)]),
+        (None, b"no key", []),
+        (b"n2", None, []),
+    ]
+    assert read_lines(bill / "restore" / "t-0.older.txt") == [(b"old", b"older than the truth", [])]
+    listed = [json.loads(line) for line in (bill / "restore" / "t-0.jsonl").read_text().splitlines()]
+    assert [base64.b64decode(row["value"]) for row in listed] == [b"two\nlines", b"\xff"]
+    script = (bill / "restore.sh").read_text()
+    commands = [line for line in script.splitlines() if line.startswith("kafka-console-producer.sh")]
+    assert len(commands) == 1
+    assert commands[0].endswith("< restore/t-0.txt")
+    assert subprocess.run(["sh", "-n", str(bill / "restore.sh")], check=False).returncode == 0
+
+
+def read_lines(path: Path) -> list[tuple[Any, ...]]:
+    """(key, value, headers) of each line, by the rules of Kafka's ``LineMessageReader``."""
+
+    def data(text: str) -> bytes | None:
+        return None if text == "<null>" else text.encode()
+
+    found = []
+    for line in path.read_text().split("\n")[:-1]:
+        headers, key, value = line.split("\t", 2)
+        pairs = [] if headers == "<null>" else [one.split(":", 1) for one in headers.split(",")]
+        found.append((data(key), data(value), [(name, data(text)) for name, text in pairs]))
+    return found

@@ -47,7 +47,7 @@ def test_the_log_that_a_majority_has_is_written_record_by_record(
     lines = (corpus / "_oracle" / SCENARIO / "leaders-after.tsv").read_text().splitlines()
     agreed = {(line.split("\t")[0], int(line.split("\t")[1]), line.split("\t")[4]) for line in lines}
     assert {(row["topic"], row["partition"], row["topic_id"]) for row in partitions} <= agreed
-    in_lake = connect(lake).execute("SELECT * FROM cluster_partitions").to_arrow_table()
+    in_lake = connect(lake).sql("SELECT * FROM cluster_partitions").to_arrow_table()
     assert in_lake.to_pylist() == partitions
     topics = list(yaml.safe_load_all((state / "topics.yaml").read_text()))
     assert {one["spec"]["topicName"] for one in topics} == {row["topic"] for row in partitions}

@@ -423,7 +423,7 @@ Needs no Java.
 --source NAME=PATH    a broker's disk, or a part of it; several disks of a broker have the same name. Without
                       NAME: broker-N, by meta.properties
 --lake LAKE           folder of the lake; created if missing
---report DIR          write recovery.html and lost_records.csv
+--report DIR          write recovery.html, lost_records.csv, and restore.sh, which writes these records again
 --with-copies         decode each copy by itself too, which query --log NAME reads
 --write DIR           write a log directory that one broker, with --node-id N, starts from
 --metadata            compare the __cluster_metadata of controllers: the state of the cluster, as tables,

@@ -11,6 +11,7 @@ from pipelines.command.errors import UserError
 from pipelines.command.tables import size_text
 from pipelines.command.terminal import counted_noun, printable
 from pipelines.recovery.job import Recovered
+from pipelines.recovery.restore import write_restore
 from pipelines.sql.database import open_database
 from udfs.format.recovery_tables import DIVERGENCE, LOST_RANGES, LOST_RECORDS, REPLICA_REPORT
 
@@ -87,7 +88,10 @@ def verdict(certain: int, possible: int, bill: dict[str, Any], seconds: float) -
 
 
 def write_report(done: Recovered, folder: str) -> None:
-    """Writes ``recovery.html`` and ``lost_records.csv``. Raises a UserError where that fails."""
+    """Writes ``recovery.html``, ``lost_records.csv`` and what writes these records again.
+
+    Raises a UserError where that fails.
+    """
     place = Path(folder)
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -96,6 +100,7 @@ def write_report(done: Recovered, folder: str) -> None:
         names = [one[0] for one in rows.description or []]
         with (place / "lost_records.csv").open("w", encoding="utf-8", newline="") as file:
             _write_csv(file, names, rows)
+        write_restore(database, place)
         (place / "recovery.html").write_text(_page(done, database), encoding="utf-8")
     except OSError as error:
         raise UserError(f"--report: cannot write to {folder}: {error.strerror or error}") from None
