@@ -6,13 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from kafka_log_lake import connect
 from pipelines import recover
 from tests.kafka.broker import broker, client
+from tests.kafka.cluster import Cluster
 from tests.support import replicas
+from udfs.replicas.metadata_log import metadata_records
 
 pytestmark = [pytest.mark.kafka, pytest.mark.full("pipelines/recovery/", "udfs/replicas/", "tests/kafka/")]
 
 SCENARIO = "s04b-unclean-twice"
+QUIET = {"log.cleaner.enable": "false", "log.retention.ms": "-1"}
 
 
 def test_a_broker_that_starts_from_it_serves_the_truth(tmp_path: Path) -> None:
@@ -21,8 +25,7 @@ def test_a_broker_that_starts_from_it_serves_the_truth(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     assert recover.main([*named, "--cores", "1", "--write", str(disk)]) == 0
     folders = {path.name for path in disk.iterdir() if path.is_dir()}
-    quiet = {"log.cleaner.enable": "false", "log.retention.ms": "-1"}
-    with broker(tmp_path / "broker", quiet, disk=disk) as running:
+    with broker(tmp_path / "broker", QUIET, disk=disk) as running:
         with client(running.address) as reader:
             for name in sorted(folders):
                 truth = replicas.truth(corpus, SCENARIO, name)
@@ -47,3 +50,65 @@ def len_of(corpus: Path, name: str) -> int:
     truth = replicas.truth(corpus, SCENARIO, name)
     assert truth is not None
     return int(truth.summary["logEndOffset"])
+
+
+def test_three_brokers_diverge_are_damaged_and_serve_the_truth_again(tmp_path: Path) -> None:
+    """The leader dies with records that it alone has, an old follower is elected, one disk is lost."""
+    cluster = Cluster(tmp_path / "cluster", {"default.replication.factor": "3", "log.retention.ms": "-1"})
+    try:
+        first = cluster.start(1)
+        for node in (2, 3):
+            cluster.start(node)
+        with client(first.address) as writer:
+            writer.create("t", 1, unclean_leader_election_enable="true", min_insync_replicas="1")
+            for i in range(20):  # a batch each
+                writer.send("t", 0, [(f"k{i}", "all")])
+            leader = writer.leader("t", 0)
+            others = [node for node in (1, 2, 3) if node != leader]
+            for node in others:
+                cluster.kill(node)
+            assert writer.send("t", 0, [(f"k{i}", "alone") for i in range(20)])[-1] == 39
+        cluster.kill(leader)
+        second = cluster.start(others[0])
+        with client(second.address) as writer:
+            writer.send("t", 0, [(f"k{i}", "elected") for i in range(5)])
+            truth = writer.read("t", 0, committed=False)
+        cluster.kill(others[0])
+    finally:
+        cluster.close()
+    assert [value for _, _, value in truth] == [b"all"] * 20 + [b"elected"] * 5
+    for node, at in ((leader, 0.2), (others[0], 0.5)):  # both are damaged, in different batches
+        (segment,) = (cluster.disk(node) / "t-0").glob("*.log")
+        data = bytearray(segment.read_bytes())
+        data[int(len(data) * at)] ^= 1
+        segment.write_bytes(data)
+    sources = [f"--source=broker{node}={cluster.disk(node)}" for node in (leader, others[0])]
+    lake, disk = tmp_path / "lake", tmp_path / "disk"
+    assert recover.main([*sources, "--cores", "1", "--lake", str(lake), "--write", str(disk)]) == 0
+    with broker(tmp_path / "broker", QUIET, disk=disk) as running, client(running.address) as reader:
+        assert reader.read("t", 0, committed=False) == truth
+    lost = connect(str(lake)).execute("SELECT DISTINCT copy, value FROM lost_records").fetchall()
+    assert lost == [(f"broker{leader}", b"alone")]
+
+
+def test_a_controller_starts_from_what_metadata_write_makes(tmp_path: Path) -> None:
+    """It goes on behind the true metadata log, and hands out the topics with their ids."""
+    corpus = replicas.unpack(tmp_path / "corpus")
+    named = [f"--source=c{n}={corpus / 's11-controllers' / f'controller-{n}'}" for n in (1, 2, 3)]
+    disk = tmp_path / "controller"
+    assert recover.main([*named, "--cores", "1", "--metadata", "--write", str(disk), "--node-id", "1"]) == 0
+    before = _metadata(disk)
+    with broker(tmp_path / "node", QUIET, disk=disk) as running, client(running.address) as admin:
+        admin.create("made-after", 1)
+        assert admin.send("made-after", 0, [("k", "v")]) == [0]
+    after = _metadata(disk)
+    assert after[: len(before)] == before
+    assert any(name == "TopicRecord" and '"made-after"' in str(value) for *_, name, value in after)
+
+
+def _metadata(disk: Path) -> list[tuple[int, int, str | None, str | None]]:
+    """(offset, epoch, name, value) of the records in a controller's log."""
+    files = sorted((disk / "__cluster_metadata-0").glob("*.log"))
+    return [
+        (one.offset, one.epoch, one.name, one.value) for path in files for one in metadata_records(str(path))
+    ]

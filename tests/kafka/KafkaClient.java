@@ -12,12 +12,14 @@ import java.util.Map;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.AdminClient;
 import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.TopicPartitionInfo;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
@@ -29,6 +31,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * Standard input has a command a line, each is answered by lines and an empty line when it is done:
  *   create TOPIC PARTITIONS [NAME=VALUE ...]       with these settings of the topic
  *   send TOPIC PARTITION KEY=VALUE [KEY=VALUE ...]  a line for each record once all are acknowledged: its offset
+ *   leader TOPIC PARTITION                         the id of the broker that leads it
  *   read TOPIC PARTITION ISOLATION                 a line for each record: offset, key and value in Base64, - for null
  *
  * Written so that Janino, the small compiler that Spark ships, compiles it: no lambdas, and a cast where generics
@@ -46,6 +49,10 @@ public class KafkaClient {
             String[] words = line.split(" ");
             if (words[0].equals("create")) {
                 create(admin, words);
+            } else if (words[0].equals("leader")) {
+                Map found = (Map) admin.describeTopics(Collections.singletonList(words[1])).allTopicNames().get();
+                List partitions = ((TopicDescription) found.get(words[1])).partitions();
+                System.out.println(((TopicPartitionInfo) partitions.get(Integer.parseInt(words[2]))).leader().id());
             } else if (words[0].equals("read")) {
                 read(arguments[0], words);
             } else {
@@ -62,7 +69,8 @@ public class KafkaClient {
         for (int i = 3; i < words.length; i++) {
             configs.put(words[i].split("=")[0], words[i].split("=")[1]);
         }
-        NewTopic topic = new NewTopic(words[1], Integer.parseInt(words[2]), (short) 1);
+        short replicas = (short) -1; // default.replication.factor of the broker
+        NewTopic topic = new NewTopic(words[1], Integer.parseInt(words[2]), replicas);
         admin.createTopics(Collections.singletonList(topic.configs(configs))).all().get();
     }
 

@@ -22,7 +22,7 @@ from tests.support.java import quick_java
 
 _BROKER = PACKAGE.replace("kafka-clients", "kafka_2.13")
 _CLIENT = Path(__file__).with_name("KafkaClient.java")
-_CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
+CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
 _START_SECONDS = 60
 
 _PROPERTIES = """
@@ -46,6 +46,11 @@ class Broker:
     logs: Path
     process: subprocess.Popen[bytes]
 
+    def kill(self) -> None:
+        """Ends it as a power cut does."""
+        self.process.kill()
+        self.process.wait()
+
     def stop(self) -> None:
         """Ends it as an operator does; its files are final then."""
         self.process.terminate()
@@ -61,26 +66,41 @@ def broker(
     folder: a new one. disk: its log directory; None for an empty one in the folder.
     """
     folder.mkdir(parents=True)
-    port, logs = _free_port(), disk or folder / "logs"
+    port, logs = free_port(), disk or folder / "logs"
     properties = folder / "server.properties"
     lines = "".join(f"{name}={value}\n" for name, value in settings.items())
-    properties.write_text(_PROPERTIES.format(port=port, controller=_free_port(), logs=logs) + lines)
-    java = [*quick_java(), "-cp", broker_classpath()]
-    storage = ["kafka.tools.StorageTool", "format", "--cluster-id", _CLUSTER, "--config", str(properties)]
+    properties.write_text(_PROPERTIES.format(port=port, controller=free_port(), logs=logs) + lines)
     if disk is None:
-        done = subprocess.run([*java, *storage], capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"the broker's storage can't be made:\n{done.stdout}{done.stderr}")
-    log = folder / "broker.log"
-    with log.open("w") as out:
-        command = [*java, f"-Xmx{heap}", "kafka.Kafka", str(properties)]
+        format_storage(properties, CLUSTER)
+    started = start_node(properties, port, logs, heap)
+    try:
+        yield started
+    finally:
+        started.stop()
+
+
+def format_storage(properties: Path, cluster: str, *options: str) -> None:
+    """Makes the log directory of a node, as an operator does before its first start."""
+    java = [*quick_java(), "-cp", broker_classpath(), "kafka.tools.StorageTool", "format"]
+    words = [*java, "--cluster-id", cluster, "--config", str(properties), *options]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"the broker's storage can't be made:\n{done.stdout}{done.stderr}")
+
+
+def start_node(properties: Path, port: int, logs: Path, heap: str) -> Broker:
+    """Starts a broker or a controller, and waits until its port answers. Its log is beside its properties."""
+    log = properties.with_name("broker.log")
+    with log.open("a") as out:
+        command = [*quick_java(), "-cp", broker_classpath(), f"-Xmx{heap}", "kafka.Kafka", str(properties)]
         process = subprocess.Popen(command, stdout=out, stderr=out)
     started = Broker(f"127.0.0.1:{port}", logs, process)
     try:
         _wait_for(port, process, log)
-        yield started
-    finally:
-        started.stop()
+    except BaseException:
+        started.kill()
+        raise
+    return started
 
 
 def broker_classpath() -> str:
@@ -89,7 +109,7 @@ def broker_classpath() -> str:
     return os.pathsep.join([jars, *map(str, SPARK_HOME.glob("jars/scala-library-*.jar"))])
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -122,6 +142,10 @@ class Client:
         """Writes records of key and value, without blanks; their offsets once all are acknowledged."""
         given = [f"{key}={value}" for key, value in records]
         return [int(line) for line in self._ask("send", topic, str(partition), *given)]
+
+    def leader(self, topic: str, partition: int) -> int:
+        """The id of the broker that leads a partition."""
+        return int(self._ask("leader", topic, str(partition))[0])
 
     def read(
         self, topic: str, partition: int, committed: bool
