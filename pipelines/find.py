@@ -19,6 +19,7 @@ import pyarrow as pa
 
 if TYPE_CHECKING:
     from pipelines.finding.lake_search import LakeSearch
+    from udfs.values.registry import Registry
 
 if __package__ in (None, ""):  # Python puts pipelines/ on sys.path; the imports need its parent
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -72,7 +73,18 @@ def search(settings: Settings, request: Request, topic: str | None = None) -> Se
     )
     if not listing.segments.num_rows and not listing.unreadable:
         raise no_segments_error(settings.source, listing)
-    return Search(listing, request, settings.processes, settings.max_batch_uncompressed)
+    looked = Search(listing, request, settings.processes, settings.max_batch_uncompressed)
+    if request.looks_into_values:
+        looked.registry = _registry(looked, settings)
+    return looked
+
+
+def _registry(looked: Search, settings: Settings) -> Registry:
+    """The schemas beside the logs, and those that options name."""
+    from pipelines.finding.typed import registry_beside  # loads decoders, which other searches do not need
+    from pipelines.typed.sources import read_sources
+
+    return registry_beside(looked.listing.segments, read_sources(settings.schemas, settings.registry))
 
 
 def _named_partition(request: Request) -> int:
@@ -183,7 +195,7 @@ def run(
                 pass
             file.write(f"{looked.found}\n".encode())
         else:
-            more = _typed_fields(looked) if typed else None
+            more = _typed_fields(looked, settings) if typed else None
             writer = _writer(format, output, file, looked.schema, more)
             for matches in looked:
                 writer.write(matches)
@@ -217,12 +229,12 @@ def _opened(output: str | None) -> Iterator[IO[bytes]]:
         yield file
 
 
-def _typed_fields(looked: Search | LakeSearch) -> MoreFields:
+def _typed_fields(looked: Search | LakeSearch, settings: Settings) -> MoreFields:
     if not isinstance(looked, Search):
         raise UserError("--typed is for log segments: name them in place of --lake")
     from pipelines.finding.typed import TypedValues  # loads decoders, which other searches do not need
 
-    return TypedValues(looked.listing.segments).fields
+    return TypedValues(looked.listing.segments, looked.registry or _registry(looked, settings)).fields
 
 
 def _writer(

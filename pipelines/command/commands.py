@@ -153,7 +153,7 @@ FIND = Command(
     "Find records in log segments. Needs no Java and no lake, writes nothing.",
     (
         *("lake", "topics", "exclude_topics", "follow_symlinks", "include_swap", "max_batch_uncompressed"),
-        "cores",
+        *("cores", "schemas", "registry"),
     ),
     (
         Argument("path", "log directory, partition folder, .log file or glob", many=True, is_optional=True),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -27,8 +27,13 @@ from udfs.search.conditions import (
     Prefix,
     check_pattern,
     compiled_path,
+    looks_into_values,
+    with_payloads,
 )
 from udfs.search.segment_search import Search
+
+if TYPE_CHECKING:
+    from udfs.values.topic_payloads import TopicPayloads
 
 NOT = "not_"  # before the name of a condition: it must not hold
 _MOST = 1 << 63
@@ -64,6 +69,16 @@ class Request:
     def needs_transactions(self) -> bool:
         """Whether the outcomes of transactions decide what matches."""
         return self.committed or bool(self.outcomes)
+
+    @property
+    def looks_into_values(self) -> bool:
+        """Whether the schemas of values matter."""
+        return any(map(looks_into_values, self.search.conditions))
+
+    def with_payloads(self, payloads: TopicPayloads) -> Request:
+        """The request for one topic, looking into what its schemas describe too."""
+        conditions = tuple(with_payloads(one, payloads) for one in self.search.conditions)
+        return replace(self, search=replace(self.search, conditions=conditions))
 
     @property
     def limit_of_a_log(self) -> int | None:

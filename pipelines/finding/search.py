@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -25,6 +25,9 @@ from udfs.files import SCHEMA as SEGMENT_SCHEMA
 from udfs.search import segment_search as query
 from udfs.search.conditions import OneOf
 from udfs.search.segment_search import COLUMNS
+
+if TYPE_CHECKING:
+    from udfs.values.registry import Registry
 
 ALONE_BYTES = 1 << 20  # of segments that one process searches before another has started
 SCHEMA = pa.schema(
@@ -54,13 +57,14 @@ class Search:
     """One search. Iterate once; then ``unsearched`` and the counts tell what was read.
 
     passed_over: logs that were left out because the partitioner is trusted. searched_bytes: of segments that
-    were opened.
+    were opened. registry: the schemas of values, where conditions look into them.
     """
 
     listing: Listing
     request: Request
     processes: int
     max_batch_uncompressed: int
+    registry: Registry | None = None
     found: int = 0
     passed_over: int = 0
     segments: int = 0
@@ -108,7 +112,12 @@ class Search:
     def _work(self, pool: Workers, log: Log) -> Work:
         transactions = self._read_transactions(pool, log) if self.request.needs_transactions else None
         most = None if self.request.only == "last" else self.request.limit_of_a_log
-        return Work(self.request, self.max_batch_uncompressed, transactions, most)
+        request = self.request
+        if self.registry is not None:
+            from udfs.values.topic_payloads import TopicPayloads  # decoders, which other searches do not need
+
+            request = request.with_payloads(TopicPayloads(self.registry, log.topic))
+        return Work(request, self.max_batch_uncompressed, transactions, most)
 
     def _of_log(self, pool: Workers, log: Log, results: Iterator[Found]) -> Iterator[pa.RecordBatch]:
         """The matches of a log, as many as are wanted of it, with what else is known of them."""

@@ -1,4 +1,4 @@
-"""``find --typed``: keys and values of matches by the schema registry that lies beside the logs.
+"""``find --typed``, and conditions on values: the schema registry that lies beside the logs.
 
 The registry is the topic ``_schemas`` of the sources, else the folder ``_schemas-0`` beside their partition
 folders. What a topic's payloads without a schema are says a sample of its first segments.
@@ -6,14 +6,15 @@ folders. What a topic's payloads without a schema are says a sample of its first
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from udfs.values.payloads import KEY, VALUE, PayloadReader, plain_of
-from udfs.values.registry import SCHEMAS_TOPIC
+from udfs.values.registry import SCHEMAS_TOPIC, Registry
 from udfs.values.typed_columns import pairs_of
 from udfs.values.typed_records import records_of, registry_of, schemas_beside
 
@@ -25,18 +26,23 @@ TYPED_FIELDS = (
 _SAMPLE = 200
 
 
+def registry_beside(segments: pa.Table, others: Sequence[Registry] = ()) -> Registry:
+    """The registry that lies among segments (LISTING_SCHEMA) or beside their folders, and further schemas."""
+    is_own = pc.equal(segments.column("topic"), SCHEMAS_TOPIC)
+    own = segments.filter(is_own).sort_by("file_base_offset").column("segment").to_pylist()
+    found = registry_of(own or schemas_beside(set(segments.column("partition_dir").to_pylist())))
+    return Registry.joined([found, *others]) if others else found
+
+
 class TypedValues:
     """Decodes keys and values of matches. segments: LISTING_SCHEMA, all that the sources have."""
 
-    def __init__(self, segments: pa.Table) -> None:
+    def __init__(self, segments: pa.Table, registry: Registry) -> None:
         self._by_topic: dict[str, list[str]] = {}
         ordered = segments.sort_by([("partition", "ascending"), ("file_base_offset", "ascending")])
         for topic, uri in zip(*(ordered.column(n).to_pylist() for n in ("topic", "segment")), strict=True):
             self._by_topic.setdefault(topic, []).append(uri)
-        folders = set(ordered.column("partition_dir").to_pylist())
-        self._reader = PayloadReader(
-            registry_of(self._by_topic.get(SCHEMAS_TOPIC) or schemas_beside(folders))
-        )
+        self._reader = PayloadReader(registry)
         self._plain: dict[tuple[str, str], str] = {}
 
     def fields(self, row: Mapping[str, Any]) -> dict[str, Any]:

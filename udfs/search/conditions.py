@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from udfs.decoded import Bounds
+
+if TYPE_CHECKING:
+    from udfs.values.topic_payloads import TopicPayloads  # decoders, which most conditions do not need
 
 
 class Condition(Protocol):
@@ -228,14 +231,19 @@ class Header:
 
 @dataclass(frozen=True)
 class JsonField:
-    """A JSONPath (RFC 9535) leads to a given value in a value that is JSON.
+    """A JSONPath (RFC 9535) leads to a given value in a value that is JSON, or that a schema describes.
 
-    wanted: the text to compare with a string, or to compare as JSON.
+    wanted: the text to compare with a string, or to compare as JSON. payloads: of the topic; None: values
+    that are JSON alone.
     """
 
     path: str
     wanted: str
-    columns: tuple[str, ...] = ("value",)
+    payloads: TopicPayloads | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return ("value",) if self.payloads is None else ("value", "headers")
 
     @property
     def literals(self) -> tuple[bytes, ...]:
@@ -254,17 +262,37 @@ class JsonField:
 
     def matches(self, records: pa.RecordBatch) -> np.ndarray:
         values = records.column("value").to_pylist()
-        return np.fromiter((self._is_in(value) for value in values), dtype=bool, count=len(values))
+        if self.payloads is None:
+            return np.fromiter((self._is_in(value) for value in values), dtype=bool, count=len(values))
+        both = zip(values, records.column("headers").to_pylist(), strict=True)
+        return np.fromiter((self._is_in(*one) for one in both), dtype=bool, count=len(values))
 
-    def _is_in(self, value: bytes | None) -> bool:
+    def _is_in(self, value: bytes | None, headers: list[dict[str, Any]] | None = None) -> bool:
         if not value:
             return False
         try:
-            document = json.loads(value.decode(), parse_int=_integer)
+            document = None
+            if self.payloads is not None:
+                pairs = [(one["key"], one["value"]) for one in headers or ()]
+                document = self.payloads.document(value, pairs)
+            if document is None:
+                document = json.loads(value.decode(), parse_int=_integer)
             nodes = self._compiled.findall(document)
             return any(node == self.wanted or _same(node, self._as_json) for node in nodes)
         except (ValueError, RecursionError):
             return False
+
+
+def with_payloads(condition: Condition, payloads: TopicPayloads) -> Condition:
+    """The condition, looking into what schemas describe too."""
+    if isinstance(condition, Not):
+        return Not(with_payloads(condition.condition, payloads))
+    return replace(condition, payloads=payloads) if isinstance(condition, JsonField) else condition
+
+
+def looks_into_values(condition: Condition) -> bool:
+    """Whether ``with_payloads`` changes it."""
+    return isinstance(condition.condition if isinstance(condition, Not) else condition, JsonField)
 
 
 def compiled_path(path: str) -> Any:
