@@ -11,7 +11,7 @@ from benchmarks.harness import SCALES, say
 
 PARTS = (
     *("kernels", "resync", "job", "flush", "broker", "watch", "memory", "slices", "planning"),
-    *("startup", "views", "reads", "find", "recover"),
+    *("startup", "views", "reads", "find", "recover", "typed"),
 )
 FULL_PARTS = (*PARTS, "growth")
 

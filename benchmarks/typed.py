@@ -1,0 +1,217 @@
+"""Values by their schemas: Avro beside fastavro, Protobuf beside Google's reader; the typed job.
+
+The peers make Python objects and no columns: a dict, a message. Processor time of one process. The typed job
+is ``decode --typed`` beside ``decode`` over the same segments, each a process as a person starts it.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.harness import Row, Scale, paired, part_main, per_second, say
+from benchmarks.segments import MIB, WORK, repeat, size_of
+from udfs.format.encode import PlainRecord
+from udfs.kernels.checksums import crc32c
+from udfs.values import protobuf_schema
+from udfs.values.encode import record_batch
+from udfs.values.payloads import PayloadReader
+from udfs.values.registry import AVRO, PROTOBUF, Registry, Schema
+from udfs.values.typed_columns import SideDecoder
+
+_ROWS, _BATCH = 100_000, 100
+_ITEM = {"type": "record", "name": "Item", "fields": [{"name": "sku", "type": "string"}]}
+_AVRO = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "customer", "type": "string"},
+        {"name": "amount", "type": "double"},
+        {"name": "quantity", "type": ["null", "int"]},
+        {"name": "city", "type": "string"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+        {
+            "name": "item",
+            "type": {"type": "record", "name": "Item", "fields": [{"name": "sku", "type": "string"}]},
+        },
+        {"name": "note", "type": "string"},
+    ],
+}
+_PROTOBUF = """syntax = "proto3";
+message Order { int64 id = 1; string customer = 2; double amount = 3; optional int32 quantity = 4;
+  string city = 5; int64 at = 6; repeated string tags = 7; Item item = 8; string note = 9; }
+message Item { string sku = 1; }
+"""
+_GOAL_OF_FASTAVRO, _GOAL_OF_JOB = 10.0, 2.0
+
+
+def measure(scale: Scale) -> list[Row]:
+    return list(_rows(scale))
+
+
+def _orders() -> Iterator[dict[str, object]]:
+    rng = random.Random(1)
+    for at in range(_ROWS):
+        yield {
+            "id": at,
+            "customer": f"customer-{rng.randrange(10**6)}",
+            "amount": rng.random() * 100,
+            "quantity": rng.choice((None, 1, 2)),
+            "city": rng.choice(("Paris", "Oslo", "Lagos")),
+            "at": 1_700_000_000_000 + at,
+            "tags": ["new", "gift"][: rng.randrange(3)],
+            "item": {"sku": f"sku-{rng.randrange(1000)}"},
+            "note": "x" * 16,
+        }
+
+
+def _avro_payloads() -> list[bytes]:
+    schema, found = fastavro.parse_schema(_AVRO), []
+    for one in _orders():
+        out = io.BytesIO(b"\0\0\0\0\1")
+        out.seek(5)
+        fastavro.schemaless_writer(out, schema, one)
+        found.append(out.getvalue())
+    return found
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    began = time.process_time()
+    run()
+    return time.process_time() - began
+
+
+def _rows(scale: Scale) -> Iterator[Row]:
+    from google.protobuf import message_factory
+
+    payloads, schema = _avro_payloads(), fastavro.parse_schema(_AVRO)
+
+    def by_fastavro() -> None:
+        for one in payloads:
+            fastavro.schemaless_reader(io.BytesIO(one[5:]), schema)
+
+    yield _beside(
+        scale, "Avro", Schema("t-value", 1, 1, "", AVRO, json.dumps(_AVRO)), payloads, "fastavro", by_fastavro
+    )
+    kind = message_factory.GetMessageClass(protobuf_schema.message_at(protobuf_schema.parse(_PROTOBUF), (0,)))
+    messages = [kind(**one).SerializeToString() for one in _orders()]
+
+    def by_google() -> None:
+        for one in messages:
+            kind.FromString(one)
+
+    framed = [b"\0\0\0\0\1\0" + one for one in messages]
+    of_schema = Schema("t-value", 1, 1, "", PROTOBUF, _PROTOBUF)
+    yield _beside(scale, "Protobuf", of_schema, framed, "protobuf's FromString", by_google)
+    yield _job(scale, payloads)
+
+
+def _beside(
+    scale: Scale, name: str, schema: Schema, payloads: list[bytes], peer: str, by_peer: Callable[[], None]
+) -> Row:
+    column, size = pa.array(payloads, pa.binary()), sum(map(len, payloads))
+    reader = PayloadReader(Registry([schema]))
+
+    def ours() -> None:
+        decoder = SideDecoder(reader, "t", "value")
+        found = decoder.decode(column)
+        if found.wrong or len(found.column(decoder.types)) != len(column):
+            raise RuntimeError("not every payload was decoded")
+
+    say(f"  {name}, {size // len(payloads)} bytes a payload")
+    ours()  # compiles the kernels where they are new
+    pairs = paired(scale.rounds, {"ours": partial(_seconds, ours), "peer": partial(_seconds, by_peer)})
+    return Row(
+        *(f"{name} of {size // len(payloads)} bytes to columns", "MB/s"),
+        *(pairs.spread("ours", per_second(size)), peer, pairs.spread("peer", per_second(size))),
+        ratio=pairs.ratio("peer", "ours"),
+        goal=_GOAL_OF_FASTAVRO if name == "Avro" else None,
+    )
+
+
+def _job(scale: Scale, payloads: list[bytes]) -> Row:
+    logs = _log_directory(payloads, scale.job_bytes)
+    lake = WORK / "typed-lake"
+
+    def decode(*options: str) -> float:
+        shutil.rmtree(lake, ignore_errors=True)
+        command = (
+            sys.executable,
+            "-m",
+            "pipelines.decode_batches",
+            "--source",
+            logs,
+            "--lake",
+            lake,
+            *options,
+        )
+        began = time.perf_counter()
+        subprocess.run(list(map(str, command)), check=True, capture_output=True)
+        return time.perf_counter() - began
+
+    size = size_of(logs)
+    say(f"  the job over {size // MIB} MiB, with and without --typed")
+    decode("--typed")  # compiles the kernels where they are new
+    pairs = paired(scale.job_rounds, {"typed": lambda: decode("--typed"), "plain": decode})
+    shutil.rmtree(lake, ignore_errors=True)
+    return Row(
+        *(f"decode --typed, {size // MIB} MiB of Avro", "s", pairs.spread("typed")),
+        *("decode", pairs.spread("plain"), pairs.ratio("typed", "plain")),
+        goal=_GOAL_OF_JOB,
+        at_least=False,
+    )
+
+
+def _log_directory(payloads: list[bytes], size: int) -> Path:
+    """Two partitions of a topic, and the registry."""
+    root = WORK / "logs" / f"typed-{size}"
+    if root.exists():
+        return root
+    made = root.with_suffix(".part")
+    shutil.rmtree(made, ignore_errors=True)
+    base = made / "base"
+    base.parent.mkdir(parents=True)
+    base.write_bytes(b"".join(_batches(payloads)))
+    for partition in range(2):
+        (made / f"orders-{partition}").mkdir()
+        repeat(base, made / f"orders-{partition}" / f"{0:020d}.log", size // 2)
+    base.unlink()
+    key = {"keytype": "SCHEMA", "subject": "orders-value", "version": 1, "magic": 1}
+    value = {"subject": "orders-value", "version": 1, "id": 1, "schema": json.dumps(_AVRO), "deleted": False}
+    record = PlainRecord(0, 1_700_000_000_000, json.dumps(key).encode(), json.dumps(value).encode())
+    (made / "_schemas-0").mkdir()
+    (made / "_schemas-0" / f"{0:020d}.log").write_bytes(record_batch([record], 0, 0, _checksum))
+    made.rename(root)
+    return root
+
+
+def _checksum(data: bytes) -> int:
+    return crc32c(np.frombuffer(data, np.uint8), 0, len(data))
+
+
+def _batches(payloads: list[bytes]) -> Iterator[bytes]:
+    for begin in range(0, len(payloads), _BATCH):
+        records = [
+            PlainRecord(begin + at, 1_700_000_000_000 + begin + at, struct.pack(">i", begin + at), one)
+            for at, one in enumerate(payloads[begin : begin + _BATCH])
+        ]
+        yield record_batch(records, 0, 0, _checksum)
+
+
+if __name__ == "__main__":
+    part_main("typed", measure)
