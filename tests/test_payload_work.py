@@ -11,8 +11,9 @@ import pytest
 from tests.support import typed_corpus as corpus
 from udfs.values import avro, avro_schema, protobuf_schema
 from udfs.values.avro_columns import AvroColumns
+from udfs.values.json_text import parse_json
 from udfs.values.payload import MAX_DEPTH, PayloadError
-from udfs.values.payloads import PayloadReader, parse_json
+from udfs.values.payloads import PayloadReader
 from udfs.values.typed_columns import SideDecoder
 
 

@@ -36,7 +36,7 @@ from udfs.source.store import deltalake_options, open_store
 from udfs.values import typed_files
 from udfs.values.internal_topics import TOPICS
 from udfs.values.payloads import PayloadReader, plain_of
-from udfs.values.registry import SCHEMAS_TOPIC, Registry
+from udfs.values.registry import REGISTRY_TOPICS, Registry
 
 # Runs a stage over tasks, and gives the answers of each
 RunStage = Callable[[Callable[[], Any], Sequence[pa.Table]], Iterable[pa.Table]]
@@ -108,7 +108,7 @@ class TypedJob:
 
 def is_typed(topic: str) -> bool:
     """Whether a topic gets a typed table: not those that Kafka and the registry keep for themselves."""
-    return topic not in (*TOPICS, SCHEMAS_TOPIC)
+    return topic not in (*TOPICS, *REGISTRY_TOPICS)
 
 
 def _files(records: DeltaTable) -> dict[str, list[_RecordsFile]]:

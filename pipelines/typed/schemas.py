@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,9 @@ from pipelines.source.delta import open_table, read_rows, sql_literal
 from udfs.format.report_tables import SCHEMAS
 from udfs.format.schema import RECORDS
 from udfs.source.store import deltalake_options
+from udfs.values.encryption import described
+from udfs.values.payload import PayloadError
+from udfs.values.payloads import PayloadReader
 from udfs.values.registry import SCHEMAS_TOPIC, Reference, Registry, Schema
 
 
@@ -96,9 +100,14 @@ def _read(table: DeltaTable) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def _encryption(rule: Mapping[str, Any]) -> dict[str, Any]:
-    kek = (rule.get("params") or {}).get("encrypt.kek.name")
-    return {"type": rule["type"], "tags": sorted(rule.get("tags") or ()), "kek": kek}
+def _encrypted(registry: Registry, schema: Schema) -> str | None:
+    """The rules of a schema that encrypt, as JSON."""
+    if not schema.encrypting_rules:
+        return None
+    references: list[tuple[str, str]] = []
+    with suppress(PayloadError):  # one is missing: its fields are not known
+        references = PayloadReader(registry).references(schema)
+    return json.dumps([described(schema, rule, references) for rule in schema.encrypting_rules])
 
 
 def _rows(registry: Registry) -> Iterable[dict[str, Any]]:
@@ -115,9 +124,7 @@ def _rows(registry: Registry) -> Iterable[dict[str, Any]]:
             else None,
             "metadata": json.dumps(one.metadata) if one.metadata is not None else None,
             "rule_set": json.dumps(one.rule_set) if one.rule_set is not None else None,
-            "encrypted": json.dumps(list(map(_encryption, one.encrypting_rules)))
-            if one.encrypting_rules
-            else None,
+            "encrypted": _encrypted(registry, one),
             "schema": one.text,
             "first_offset": one.first_offset if one.first_offset >= 0 else None,
             "last_offset": one.last_offset,

@@ -136,7 +136,8 @@ SCHEMAS = Table(
             "encrypted",
             "string",
             "JSON list of the rules that encrypt: type (ENCRYPT: fields with one of the tags; "
-            "ENCRYPT_PAYLOAD: whole payloads), tags, kek; null without any",
+            "ENCRYPT_PAYLOAD: whole payloads), tags, fields (paths in a value; of Protobuf the message and "
+            "the field), kek, algorithm, dek_expires; null without any",
         ),
         ("schema", "string", "The schema's text as stored"),
         ("first_offset", "bigint", "Offset in _schemas from which on it held; null of an export"),

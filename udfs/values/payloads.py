@@ -6,15 +6,15 @@ to it what they can't do.
 
 from __future__ import annotations
 
-import json
-import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from udfs.values import avro, avro_schema, protobuf_schema, wire_formats
-from udfs.values.payload import MAX_DEPTH, PayloadError, canonical_bytes
+from udfs.values import avro, avro_files, avro_schema, encryption, protobuf_schema, wire_formats
+from udfs.values.json_text import parse_json
+from udfs.values.payload import PayloadError, canonical_bytes
 from udfs.values.protobuf import MessageReader
 from udfs.values.registry import (
     AVRO,
@@ -38,9 +38,9 @@ _MOST_GLOBAL_ID = 1 << 24
 class Decoded:
     """What a payload came to.
 
-    format: avro, protobuf, jsonschema, json, json-connect, text, bytes, empty, null, or the framing of a
-    registry that is not at hand. value: canonical JSON; of a payload with an error its bytes. reason: one of
-    ``payload.ERROR_CLASSES``, None without an error.
+    format: avro, avro-container (a list of its values), protobuf, jsonschema, json, json-connect, text,
+    bytes, empty, null, or the framing of what is not at hand. value: canonical JSON; of a payload with an
+    error its bytes. reason: one of ``payload.ERROR_CLASSES``, None without an error.
     """
 
     format: str
@@ -61,6 +61,7 @@ class PayloadReader:
         self._has_files = bool(registry.by_id(UNKNOWN_ID))
         self._compiled: dict[tuple[str, int], Callable[[bytes, Framing], Any]] = {}
         self._messages: dict[int, Callable[[tuple[int, ...]], MessageReader]] = {}
+        self._fingerprints: dict[int, Schema] | None = None
 
     def read(
         self, topic: str, side: str, payload: bytes | None, headers: Headers = (), plain: str = ""
@@ -82,13 +83,41 @@ class PayloadReader:
             bare = self._of_registry(topic, side, payload, Framing(framing.kind)) if self._has_files else None
             if bare is not None and bare.schema is not None and bare.reason is None:
                 return bare
-            return plain_payload(payload, plain)
+            return (
+                plain_payload(payload, plain) if framing.kind == wire_formats.PLAIN else _container(payload)
+            )
+        if framing.kind == wire_formats.SINGLE_OBJECT:
+            return self._single_object(payload, framing)
         if framing.kind in (wire_formats.CONFLUENT, wire_formats.GUID):
             if plain and framing.start and not self.candidates(topic, side, framing):
                 return plain_payload(payload, plain)
             return self._of_registry(topic, side, payload, framing)
         detail = f"written with the registry of {framing.kind}, whose schemas are not at hand"
         return Decoded(framing.kind, canonical_bytes(payload), None, "no_registry", detail)
+
+    def _single_object(self, payload: bytes, framing: Framing) -> Decoded:
+        """A payload that begins with the fingerprint of its schema."""
+        schema = self._by_fingerprint().get(framing.id or 0)
+        if schema is None:
+            detail = f"no schema of Avro has the fingerprint {payload[2:10].hex()}"
+            return Decoded(framing.kind, canonical_bytes(payload), None, "no_registry", detail)
+        value, error = self._try(schema, payload, framing)
+        return (
+            Decoded(FORMATS[AVRO], value, schema)
+            if error is None
+            else _failed("avro", payload, error, schema)
+        )
+
+    def _by_fingerprint(self) -> dict[int, Schema]:
+        """The schemas of Avro by their fingerprints, made once."""
+        if self._fingerprints is None:
+            self._fingerprints = {}
+            for one in self._registry.schemas:
+                if one.type == AVRO and not one.is_gone:
+                    with suppress(PayloadError, RecursionError):
+                        type_ = avro_schema.parse(one.text, [text for _, text in self.references(one)])
+                        self._fingerprints.setdefault(avro_files.fingerprint(type_), one)
+        return self._fingerprints
 
     def _of_registry(self, topic: str, side: str, payload: bytes, framing: Framing) -> Decoded:
         candidates = self.candidates(topic, side, framing)
@@ -160,7 +189,9 @@ class PayloadReader:
         return self._compiled[place]
 
     def _compile(self, schema: Schema) -> Callable[[bytes, Framing], Any]:
-        self.check_open(schema)
+        rule = self.payload_rule(schema)
+        if rule is not None:
+            return lambda payload, framing: _refuse_encrypted(schema, rule, payload[framing.start :])
         if schema.type == AVRO:
             type_ = avro_schema.parse(schema.text, [text for _, text in self.references(schema)])
             of_type = avro.reader_of(type_)
@@ -189,17 +220,12 @@ class PayloadReader:
             self._messages[id(schema)] = at
         return self._messages[id(schema)]
 
-    def check_open(self, schema: Schema) -> None:
-        """Raises a PayloadError (encrypted) for a schema with a rule that encrypts whole payloads.
+    def payload_rule(self, schema: Schema) -> Mapping[str, Any] | None:
+        """The rule of a schema that encrypts whole payloads; None without one.
 
         A rule ENCRYPT encrypts single fields, which stay texts or bytes: the value decodes with them.
         """
-        for rule in schema.encrypting_rules:
-            if rule.get("type") == ENCRYPT_PAYLOAD:
-                kek = (rule.get("params") or {}).get("encrypt.kek.name")
-                named = f" with KEK {kek}" if kek else ""
-                place = f"{schema.subject} version {schema.version}"
-                raise PayloadError("encrypted", f"a rule of {place} encrypts payloads{named}")
+        return next((one for one in schema.encrypting_rules if one.get("type") == ENCRYPT_PAYLOAD), None)
 
     def index_of(self, side: str, payload: bytes, headers: Headers = ()) -> tuple[int, ...]:
         """The message indexes of a payload of Protobuf that was read."""
@@ -261,6 +287,12 @@ def _raising(error: PayloadError) -> Callable[[bytes, Framing], Any]:
     return read
 
 
+def _refuse_encrypted(schema: Schema, rule: Mapping[str, Any], encrypted: bytes) -> None:
+    place = f"{schema.subject} version {schema.version}"
+    key = encryption.key_of(rule, encrypted)
+    raise PayloadError("encrypted", f"a rule of {place} encrypts payloads{key}")
+
+
 def _protobuf_reader(
     messages: Callable[[tuple[int, ...]], MessageReader],
 ) -> Callable[[bytes, Framing], Any]:
@@ -271,6 +303,13 @@ def _protobuf_reader(
         return messages(index or (0,)).read(payload[at:])
 
     return read
+
+
+def _container(payload: bytes) -> Decoded:
+    try:
+        return Decoded(wire_formats.CONTAINER, avro_files.read_container(payload))
+    except PayloadError as error:
+        return _failed(wire_formats.CONTAINER, payload, error)
 
 
 def _failed(format_: str, payload: bytes, error: PayloadError, schema: Schema | None = None) -> Decoded:
@@ -343,49 +382,3 @@ def _is_text(payload: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return all(character.isprintable() or character.isspace() or ord(character) > 0x9F for character in text)
-
-
-def parse_json(payload: bytes) -> Any:
-    """JSON of RFC 8259, after a byte order mark or not. Raises a PayloadError."""
-    try:
-        text = payload.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise PayloadError("invalid_utf8", f"not UTF-8: {error.reason}", error.start) from None
-    try:
-        value = json.loads(text, parse_constant=_refuse, parse_float=_float)
-        if text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
-            raise RecursionError
-        return _no_surrogates(value) if "\\u" in text else value
-    except RecursionError:
-        raise PayloadError("too_deep", f"JSON of more than {MAX_DEPTH} levels") from None
-    except ValueError as error:
-        raise PayloadError("invalid_json", str(error)) from None
-
-
-def _depth(value: Any) -> int:
-    """The levels of arrays and objects in a value."""
-    depth, inside = 0, [value]
-    while inside := [one for one in inside if isinstance(one, list | dict)]:
-        depth += 1
-        inside = [one for held in inside for one in (held.values() if isinstance(held, dict) else held)]
-    return depth
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is no JSON")
-
-
-def _float(digits: str) -> float | str:
-    value = float(digits)
-    return value if math.isfinite(value) else "Infinity" if value > 0 else "-Infinity"
-
-
-def _no_surrogates(value: Any) -> Any:
-    """The same with U+FFFD for a surrogate without its other half, which no UTF-8 holds."""
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, list):
-        return [_no_surrogates(one) for one in value]
-    if isinstance(value, dict):
-        return {_no_surrogates(name): _no_surrogates(one) for name, one in value.items()}
-    return value

@@ -8,7 +8,7 @@ be well-formed to the last one.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,8 +69,8 @@ _OF_FIXED: dict[int, tuple[struct.Struct, bool]] = {  # and whether it is a real
     15: (struct.Struct("<i"), False),
     16: (struct.Struct("<q"), False),
 }
-_STRING, _GROUP, _MESSAGE, BYTES, ENUM = 9, 10, 11, 12, 14
-_UNPACKED = (_STRING, _GROUP, _MESSAGE, BYTES)
+STRING, GROUP, _MESSAGE, BYTES, ENUM = 9, 10, 11, 12, 14
+_UNPACKED = (STRING, GROUP, _MESSAGE, BYTES)
 _UNKNOWN_SYMBOL = -1  # in place of a field number: a closed enum had a number that it does not know
 
 
@@ -105,7 +105,7 @@ class Field:
             return VARINT
         if self.kind in _OF_FIXED:
             return FIXED64 if _OF_FIXED[self.kind][0].size == 8 else FIXED32
-        return START_GROUP if self.kind == _GROUP else LENGTH
+        return START_GROUP if self.kind == GROUP else LENGTH
 
 
 class MessageReader:
@@ -165,7 +165,7 @@ class MessageReader:
         else:
             # a message that comes again goes on where it ended: so they are merged
             found = {} if known.repeated else values.get(number, {})
-            if known.kind == _GROUP:
+            if known.kind == GROUP:
                 at = known.message._read(found, data, at, end, depth + 1, number)
             else:
                 size, at = _length(data, at, end)
@@ -214,7 +214,7 @@ def _field(descriptor: Any, made: dict[str, MessageReader]) -> Field:
     kind, message, enum = descriptor.type, descriptor.message_type, descriptor.enum_type
     default = b"" if kind == BYTES else descriptor.default_value if message is None else None
     found = Field(
-        descriptor.name.lower() if kind == _GROUP else descriptor.name,
+        descriptor.name.lower() if kind == GROUP else descriptor.name,
         kind,
         descriptor.is_repeated,
         descriptor.has_presence,
@@ -268,6 +268,18 @@ def _length(data: bytes, at: int, end: int) -> tuple[int, int]:
     return size, begin
 
 
+def texts(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The fields of a message that have a length: number and bytes, at the top level alone."""
+    at = 0
+    while at < len(data):
+        number, wire, at = _tag(data, at, len(data))
+        behind = _skip(data, at, len(data), number, wire, 0)
+        if wire == LENGTH:
+            size, begin = _length(data, at, len(data))
+            yield number, data[begin : begin + size]
+        at = behind
+
+
 def _scalar(known: Field, data: bytes, at: int, end: int) -> tuple[Any, int]:
     of_varint = _OF_VARINT.get(known.kind)
     if of_varint is not None:
@@ -279,7 +291,7 @@ def _scalar(known: Field, data: bytes, at: int, end: int) -> tuple[Any, int]:
             raise PayloadError("truncated", f"{layout.size} bytes wanted, {end - at} left", at)
         return unpack(layout, data, at)[0], at + layout.size
     size, at = _length(data, at, end)
-    if known.kind == _STRING:
+    if known.kind == STRING:
         return text_of(data, at, at + size), at + size
     return data[at : at + size], at + size
 

@@ -1,125 +1,360 @@
-"""Protobuf messages to Arrow columns, by the exact reader (``protobuf``).
+"""Protobuf payloads to Arrow: a message type as tables (``udfs.kernels.protobuf``), and what they fill.
 
-int32, sint32, sfixed32 are int32; uint32, fixed32 and the 64-bit signed ones int64; uint64 and fixed64
-decimal128(20, 0), as no integer of Delta holds them all; an enum is its name, a number that it does not know
-that number as text; a message is a struct, a map a map, a repeated field a list. What has presence and is not
-set is null. A message that contains itself is the canonical JSON of the inner one, as string.
+The types are those of ``protobuf_types``. A payload that the compiled reader refuses is for the exact one
+(``protobuf``) to judge.
 """
 
 from __future__ import annotations
 
-import base64
-import json
-from decimal import Decimal
+import struct
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from udfs.values.merged_types import safe_names
+from udfs.kernels import protobuf as k
 from udfs.values.payload import PayloadError
-from udfs.values.protobuf import BYTES, ENUM, Field, MessageReader
+from udfs.values.protobuf import BYTES, ENUM, GROUP, STRING, Field, MessageReader
+from udfs.values.protobuf_types import UINT64, arrow_type, plain_message
 
-_UINT64 = pa.decimal128(20, 0)
-_TYPES = {
-    **dict.fromkeys((5, 15, 17), pa.int32()),
-    **dict.fromkeys((3, 7, 13, 16, 18), pa.int64()),
-    **dict.fromkeys((4, 6), _UINT64),
-    1: pa.float64(),
-    2: pa.float32(),
-    8: pa.bool_(),
-    BYTES: pa.binary(),
+_OPS = {
+    **dict.fromkeys((3, 4), k.VARINT),
+    **dict.fromkeys((5, ENUM), k.INT32),
+    **dict.fromkeys((1, 6, 16), k.FIXED64),
+    **dict.fromkeys((2, 7, 15), k.FIXED32),
+    8: k.BOOL,
+    13: k.UINT32,
+    17: k.SINT32,
+    18: k.SINT64,
+    BYTES: k.BYTES,
+    STRING: k.STRING,
 }
+# Numbers that a decoder fills at a time, at most: longer columns are decoded in parts
+_MOST_VALUES = 1 << 22
+_FIRST_ROOM = 64
+# A schema of more fields, each counted at every place where it may be, is no table
+MOST_FIELDS = 10_000
 
 
-def arrow_type(message: MessageReader, above: tuple[MessageReader, ...] = ()) -> pa.DataType:
-    """The Arrow type of a message."""
-    if message in above:
-        return pa.string()
-    inside = (*above, message)
-    fields = message.fields.values()
-    names = safe_names([one.name for one in fields])
-    return pa.struct([pa.field(n, _field_type(f, inside)) for n, f in zip(names, fields, strict=True)])
+@dataclass
+class _Place:
+    """A field with its columns. column: of its values, or of the counts of its items. items: their scope.
+
+    value: the column of its values. presence: the column that says whether it is set, -1 where it always is.
+    message: of a message its fields; None for other fields, and for one that is left to the exact reader.
+    """
+
+    field: Field
+    column: int = -1
+    value: int = -1
+    items: int = -1
+    presence: int = -1
+    case: int = 0
+    message: _Message | None = None
 
 
-def _field_type(field: Field, above: tuple[MessageReader, ...]) -> pa.DataType:
-    if field.is_map:
-        assert field.message is not None
-        key, value = field.message.fields[1], field.message.fields[2]
-        return pa.map_(_one_type(key, above), _one_type(value, above))
-    one = _one_type(field, above)
-    return pa.list_(one) if field.repeated else one
-
-
-def _one_type(field: Field, above: tuple[MessageReader, ...]) -> pa.DataType:
-    return _TYPES.get(field.kind, pa.string()) if field.message is None else arrow_type(field.message, above)
+@dataclass
+class _Message:
+    reader: MessageReader
+    scope: int
+    places: list[_Place] = field(default_factory=list)
+    index: int = -1
 
 
 class ProtobufColumns:
-    """Decodes payloads of one message type."""
+    """Decodes payloads of one message type. Not for several threads at once."""
 
     def __init__(self, message: MessageReader) -> None:
+        """Raises a PayloadError for a type that is too large for a table."""
+        _check_size(message, (), [0])
         self._message = message
         self.arrow_type = arrow_type(message)
+        self._tables = _Tables(message)
 
     def decode(self, payloads: pa.BinaryArray, starts: np.ndarray) -> tuple[pa.Array, np.ndarray]:
-        """The messages as ``arrow_type``, and bool[n]: which payloads are wrong. Null and wrong ones are
+        """The messages as ``arrow_type``, and bool[n]: which payloads are refused. Null and refused ones are
         null.
 
         payloads: binary[n]. starts: int64[n], the byte of a payload at which the message begins.
         """
-        failed = np.zeros(len(payloads), np.bool_)
-        found: list[Any] = []
-        for row, payload in enumerate(payloads.to_pylist()):
-            try:
-                value = None if payload is None else self._message.read(payload[int(starts[row]) :])
-            except PayloadError:
-                failed[row], value = True, None
-            found.append(None if value is None else self.plain(value))
-        return pa.array(found, self.arrow_type), failed
+        width = max(1, len(self._tables.program.columns))
+        step = max(_FIRST_ROOM, _MOST_VALUES // width)
+        found = [
+            self._decode(payloads.slice(at, step), starts[at : at + step])
+            for at in range(0, max(1, len(payloads)), step)
+        ]
+        if len(found) == 1:
+            return found[0]
+        return pa.concat_arrays([one for one, _ in found]), np.concatenate([failed for _, failed in found])
+
+    def _decode(self, payloads: pa.BinaryArray, starts: np.ndarray) -> tuple[pa.Array, np.ndarray]:
+        n = len(payloads)
+        offsets = np.frombuffer(payloads.buffers()[1], np.int32)[payloads.offset : payloads.offset + n + 1]
+        data = payloads.buffers()[2]
+        raw = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
+        valid = payloads.is_valid().to_numpy(zero_copy_only=False)
+        begins = np.where(valid, offsets[:-1].astype(np.int64) + starts, -1)
+        ends = offsets[1:].astype(np.int64)
+        failed = np.zeros(n, np.bool_)
+        rows, program = self._tables.rows(n), self._tables.program
+        stack = np.zeros((self._tables.depth + 1, 4), np.int64)
+        row = 0
+        while True:
+            row = k.decode_messages(program, raw, begins, ends, row, rows, stack, failed)
+            if row == n:
+                break
+            rows = self._tables.grown(rows)
+        made = _Assembly(rows, raw, failed)
+        values = made.message(self._tables.root, n, np.arange(n))  # may refuse more
+        return _masked(values, valid & ~failed), failed
 
     def plain(self, value: Any) -> Any:
         """A canonical value as ``pa.array`` takes it for ``arrow_type``."""
-        return _plain_message(self._message, value, ())
+        return plain_message(self._message, value, ())
 
 
-def _plain_message(message: MessageReader, value: dict[str, Any], above: tuple[MessageReader, ...]) -> Any:
-    """A message in canonical JSON as ``pa.array`` takes it."""
-    if message in above:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    inside = (*above, message)
-    fields = message.fields.values()
-    names = safe_names([one.name for one in fields])
-    return {n: _plain(f, value.get(f.name), inside) for n, f in zip(names, fields, strict=True)}
+def _check_size(message: MessageReader, above: tuple[MessageReader, ...], count: list[int]) -> None:
+    count[0] += len(message.fields)
+    if count[0] > MOST_FIELDS:
+        raise PayloadError("unreadable_schema", f"a message of more than {MOST_FIELDS} fields")
+    for one in message.fields.values():
+        if one.message is not None and one.message not in (*above, message):
+            _check_size(one.message, (*above, message), count)
 
 
-def _plain(field: Field, value: Any, above: tuple[MessageReader, ...]) -> Any:
-    if value is None:
-        return None
-    if field.is_map:
-        assert field.message is not None
-        key, held = field.message.fields[1], field.message.fields[2]
-        return [(_plain_key(key, name), _plain_one(held, one, above)) for name, one in value.items()]
-    if field.repeated:
-        return [_plain_one(field, one, above) for one in value]
-    return _plain_one(field, value, above)
+class _Tables:
+    """The tables of a message type. Columns of a scope lie one behind the other."""
+
+    def __init__(self, message: MessageReader) -> None:
+        self.depth = 1
+        self._columns: list[list[tuple[int, int]]] = [[]]  # by scope: default, counted scope
+        self._messages: list[_Message] = []
+        self.root = self._compile(message, 0, True, ())
+        self.program = self._program()
+
+    def _compile(
+        self, reader: MessageReader, scope: int, is_root: bool, above: tuple[MessageReader, ...]
+    ) -> _Message:
+        found = _Message(reader, scope if is_root else ~scope)
+        found.index = len(self._messages)
+        self._messages.append(found)
+        self.depth = max(self.depth, len(above) + 1)
+        oneofs: dict[tuple[int, ...], int] = {}
+        for number, one in reader.fields.items():
+            place = _Place(one)
+            found.places.append(place)
+            if one.repeated:
+                place.column = self._column(scope, 0, len(self._columns))
+                place.items = len(self._columns)
+                self._columns.append([])
+            elif one.siblings:
+                members = tuple(sorted((*one.siblings, number)))
+                if members not in oneofs:
+                    oneofs[members] = self._column(scope, 0)
+                place.presence, place.case = oneofs[members], number
+            elif one.has_presence:
+                place.presence, place.case = self._column(scope, 0), 1
+            inside = (*above, reader)
+            of = place.items if one.repeated else scope
+            if one.message is None:
+                place.value = self._column(of, _default(one))
+            elif one.message not in inside and one.kind != GROUP:
+                place.message = self._compile(one.message, of, one.repeated, inside)
+        return found
+
+    def _column(self, scope: int, default: int, counted: int = -1) -> int:
+        """A column, as scope and place in it: numbers are given once all are known."""
+        self._columns[scope].append((default, counted))
+        return scope << 32 | len(self._columns[scope]) - 1
+
+    def _program(self) -> k.Program:
+        ends = np.cumsum([len(one) for one in self._columns])
+        scopes = np.stack([np.concatenate([[0], ends[:-1]]), ends], 1).astype(np.int64)
+
+        def number(column: int) -> int:
+            return column if column < 0 else int(scopes[column >> 32, 0]) + (column & 0xFFFFFFFF)
+
+        fields: list[tuple[int, ...]] = []
+        messages: list[tuple[int, int, int]] = []
+        symbols: list[int] = []
+        for one in self._messages:
+            begin = len(fields)
+            for place in one.places:
+                place.column, place.value = number(place.column), number(place.value)
+                place.presence = number(place.presence)
+            numbered = zip(one.reader.fields.items(), one.places, strict=True)
+            for (tag, of), place in sorted(numbered, key=lambda pair: pair[0][0]):
+                before = len(symbols)
+                symbols += sorted(of.symbols) if of.is_closed else ()
+                fields.append(
+                    (
+                        *(tag, of.wire, _op(place), place.value),
+                        place.message.index if place.message else -1,
+                        *(place.items, place.presence, place.case, before, len(symbols)),
+                    )
+                )
+            messages.append((begin, len(fields), max(one.scope, -1)))
+        columns = [one for scope in self._columns for one in scope]
+        return k.Program(
+            np.array(fields, np.int64).reshape(-1, 10),
+            np.array(messages, np.int64),
+            np.array(columns, np.int64).reshape(-1, 2),
+            scopes,
+            np.array(symbols, np.int64),
+        )
+
+    def rows(self, rows: int) -> k.Rows:
+        """Room for rows, and as many items of each repeated field."""
+        return self._laid_out(np.full(len(self._columns), max(rows, _FIRST_ROOM), np.int64), None)
+
+    def grown(self, before: k.Rows) -> k.Rows:
+        """The same with twice the room for what was full."""
+        room = before.room.copy()
+        room[before.need[0]] *= 2
+        return self._laid_out(room, before)
+
+    def _laid_out(self, room: np.ndarray, before: k.Rows | None) -> k.Rows:
+        scopes = self.program.scopes
+        sizes = np.repeat(room, scopes[:, 1] - scopes[:, 0])
+        base = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        values = np.empty(int(base[-1]), np.int64)
+        count = np.zeros(len(room), np.int64) if before is None else before.count
+        for scope, (begin, end) in enumerate(scopes.tolist() if before is not None else ()):
+            held = int(count[scope])
+            for at in range(begin, end):
+                assert before is not None
+                old = before.values[before.base[at] : before.base[at] + held]
+                values[base[at] : base[at] + held] = old
+        return k.Rows(values, base[:-1], count, np.zeros_like(count), room, np.zeros(1, np.int64))
 
 
-def _plain_key(field: Field, name: str) -> Any:
-    target = _TYPES.get(field.kind, pa.string())
-    if target == pa.string():
-        return name
-    return name == "true" if target == pa.bool_() else Decimal(name) if target == _UINT64 else int(name)
+def _op(place: _Place) -> int:
+    if place.field.message is not None:
+        return k.MESSAGE if place.message is not None else k.LEFT
+    return _OPS[place.field.kind]
 
 
-def _plain_one(field: Field, value: Any, above: tuple[MessageReader, ...]) -> Any:
-    if field.message is not None:
-        return _plain_message(field.message, value, above)
-    if field.kind == BYTES:
-        return base64.b64decode(value["bytes"])
-    if field.kind == ENUM:
-        return str(value)
-    target = _TYPES.get(field.kind)
-    if target == _UINT64:
-        return Decimal(value)
-    return float(value) if target in (pa.float32(), pa.float64()) else value
+def _default(one: Field) -> int:
+    """The default of a column as the number that it holds."""
+    if not isinstance(one.default, int | float):
+        return 0
+    if isinstance(one.default, float):
+        return int(struct.unpack("<q", struct.pack("<d", one.default))[0]) if one.default else 0
+    return int(one.default)
+
+
+def _masked(values: pa.Array, valid: np.ndarray) -> pa.Array:
+    """The same with null where a value is not valid."""
+    if valid.all():
+        return values
+    if pa.types.is_struct(values.type) and not values.null_count:
+        children = [values.field(at) for at in range(values.type.num_fields)]
+        return _struct(values.type, children, len(values), valid)
+    return pc.if_else(pa.array(valid), values, pa.scalar(None, values.type))
+
+
+def _struct(target: pa.StructType, children: list[pa.Array], rows: int, valid: np.ndarray | None) -> pa.Array:
+    bits = None if valid is None else pa.array(valid).buffers()[1]
+    return pa.Array.from_buffers(target, rows, [bits], children=children)
+
+
+class _Assembly:
+    """Arrow arrays over the filled columns. failed: bool[n], where payloads with keys twice are added."""
+
+    def __init__(self, rows: k.Rows, raw: np.ndarray, failed: np.ndarray) -> None:
+        self._rows, self._raw, self._failed = rows, raw, failed
+
+    def _numbers(self, column: int, rows: int) -> np.ndarray:
+        begin = int(self._rows.base[column])
+        found: np.ndarray = self._rows.values[begin : begin + rows]
+        return found
+
+    def message(self, message: _Message, rows: int, roots: np.ndarray) -> pa.Array:
+        """A struct of n rows. roots: int64[n], the payload of each."""
+        arrays = [self._field(one, rows, roots) for one in message.places]
+        target = arrow_type(message.reader)
+        fields = [pa.field(one.name, made.type) for one, made in zip(target, arrays, strict=True)]
+        return _struct(pa.struct(fields), arrays, rows, None)
+
+    def _field(self, place: _Place, rows: int, roots: np.ndarray) -> pa.Array:
+        if not place.field.repeated:
+            values = self._one(place, rows, roots)
+            if place.presence < 0:
+                return values
+            return _masked(values, self._numbers(place.presence, rows) == place.case)
+        ends = self._numbers(place.column, rows)
+        items = int(self._rows.count[place.items])
+        offsets = pa.array(np.concatenate([[0], ends]).astype(np.int32))
+        owners = roots[np.searchsorted(ends, np.arange(items), side="right")]
+        if place.field.is_map and place.message is not None:
+            key, value = (next(p for p in place.message.places if p.field is one) for one in _entry(place))
+            self._refuse_twice(key, ends, items, owners)
+            arrays = [self._one(one, items, owners) for one in (key, value)]
+            return pa.MapArray.from_arrays(offsets, *arrays)
+        return pa.ListArray.from_arrays(offsets, self._one(place, items, owners))
+
+    def _refuse_twice(self, key: _Place, ends: np.ndarray, items: int, owners: np.ndarray) -> None:
+        """Leaves payloads to the exact reader that have a key twice in a map, or two keys of one hash."""
+        if items < 2:
+            return
+        numbers = self._numbers(key.value, items)
+        if _OPS[key.field.kind] == k.STRING:
+            spans, numbers = numbers, np.empty(items, np.int64)
+            k.hashes(self._raw, spans, numbers)
+        maps = np.searchsorted(ends, np.arange(items), side="right")
+        order = np.lexsort((numbers, maps))
+        is_twice = (np.diff(numbers[order]) == 0) & (np.diff(maps[order]) == 0)
+        self._failed[owners[order[1:][is_twice]]] = True
+
+    def _one(self, place: _Place, rows: int, roots: np.ndarray) -> pa.Array:
+        """Values, or items."""
+        if place.message is not None:
+            return self.message(place.message, rows, roots)
+        of = place.field
+        if of.message is not None:  # no payload that is not refused has one
+            return pa.nulls(rows, pa.string() if of.kind != GROUP else arrow_type(of.message))
+        numbers = self._numbers(place.value, rows)
+        if of.kind in (BYTES, STRING):
+            return self._texts(numbers, pa.binary() if of.kind == BYTES else pa.string())
+        return _enum_names(of, numbers) if of.kind == ENUM else _numbers_as(of.kind, numbers)
+
+    def _texts(self, spans: np.ndarray, target: pa.DataType) -> pa.Array:
+        total = int((spans & ((1 << k.SPAN_BITS) - 1)).sum())
+        offsets, out = np.empty(len(spans) + 1, np.int32), np.empty(total, np.uint8)
+        k.gather(self._raw, spans, offsets, out)
+        return pa.Array.from_buffers(target, len(spans), [None, pa.py_buffer(offsets), pa.py_buffer(out)])
+
+
+def _entry(place: _Place) -> tuple[Field, Field]:
+    assert place.field.message is not None
+    return place.field.message.fields[1], place.field.message.fields[2]
+
+
+def _enum_names(of: Field, numbers: np.ndarray) -> pa.Array:
+    known = np.array(sorted(of.symbols), np.int64)
+    names = pa.array([of.symbols[one] for one in known.tolist()], pa.string())
+    if not len(known):
+        return pa.array(numbers).cast(pa.string())
+    places = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
+    found = names.take(pa.array(places))
+    is_known = known[places] == numbers
+    return found if is_known.all() else pc.if_else(is_known, found, pa.array(numbers).cast(pa.string()))
+
+
+def _numbers_as(kind: int, numbers: np.ndarray) -> pa.Array:
+    """The numbers of a column as their type."""
+    if kind == 8:
+        return pa.array(numbers != 0)
+    if kind in (4, 6):
+        halves = np.zeros((len(numbers), 2), np.int64)
+        halves[:, 0] = numbers
+        return pa.Array.from_buffers(UINT64, len(numbers), [None, pa.py_buffer(halves)])
+    if kind == 1:
+        return pa.array(numbers.view(np.float64))
+    if kind == 2:
+        return pa.array(numbers.astype(np.uint32).view(np.float32))
+    if kind == 15:
+        return pa.array(numbers.astype(np.uint32).view(np.int32))
+    return pa.array(numbers.astype(np.int32) if kind in (5, 17) else numbers.copy())

@@ -17,6 +17,23 @@ from typing import Any
 from udfs.values.payload import PayloadError
 
 _OWN = "schema.proto"
+# What Confluent's registry knows without a reference
+_BUILT_IN = {
+    "confluent/meta.proto": """syntax = "proto3";
+package confluent;
+import "google/protobuf/descriptor.proto";
+message Meta { string doc = 1; map<string, string> params = 2; repeated string tags = 3; }
+extend google.protobuf.FileOptions { Meta file_meta = 1088; }
+extend google.protobuf.MessageOptions { Meta message_meta = 1088; }
+extend google.protobuf.FieldOptions { Meta field_meta = 1088; }
+extend google.protobuf.EnumOptions { Meta enum_meta = 1088; }
+extend google.protobuf.EnumValueOptions { Meta enum_value_meta = 1088; }
+""",
+    "confluent/type/decimal.proto": """syntax = "proto3";
+package confluent.type;
+message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }
+""",
+}
 
 
 def parse(text: str, references: Iterable[tuple[str, str]] = ()) -> Any:
@@ -83,7 +100,7 @@ def _compiled(files: list[tuple[str, str]]) -> bytes:
     from grpc_tools import protoc
 
     with tempfile.TemporaryDirectory(prefix="kafka-log-lake-") as folder:
-        for name, text in files:
+        for name, text in [*_BUILT_IN.items(), *files]:
             path = Path(folder, "in", name)
             if not path.resolve().is_relative_to(Path(folder, "in").resolve()):
                 raise PayloadError("unreadable_schema", f"an import of {name!r}, which leaves its folder")

@@ -27,6 +27,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 SCHEMAS_TOPIC = "_schemas"
+# What a registry keeps for itself: schemas, keys of encryption, and keysets of encrypted metadata
+REGISTRY_TOPICS = (SCHEMAS_TOPIC, "_dek_registry_keys", "_schema_encoders")
 AVRO, PROTOBUF, JSON_SCHEMA = "AVRO", "PROTOBUF", "JSON"
 DEFAULT_CONTEXT = "."
 ENCRYPT, ENCRYPT_PAYLOAD = "ENCRYPT", "ENCRYPT_PAYLOAD"
@@ -306,7 +308,7 @@ def schema_of(value: Mapping[str, Any], place: tuple[str, int], offset: int) -> 
         subject=place[0],
         version=place[1],
         id=int(value["id"]),
-        guid=_stored_guid(value.get("md5")) or guid_of(text, references, metadata, rule_set),
+        guid=_stored_guid(value.get("md5")) or _guid_of_any(text, references, metadata, rule_set),
         type=str(value.get("schemaType") or AVRO).upper(),
         text=text,
         references=references,
@@ -316,6 +318,14 @@ def schema_of(value: Mapping[str, Any], place: tuple[str, int], offset: int) -> 
         first_offset=offset,
         last_offset=offset if value.get("deleted") else None,
     )
+
+
+def _guid_of_any(text: str, references: tuple[Reference, ...], metadata: Any, rule_set: Any) -> str:
+    """The GUID; of metadata and rules that no registry writes, without them."""
+    try:
+        return guid_of(text, references, metadata, rule_set)
+    except (AttributeError, KeyError, TypeError):
+        return guid_of(text, references)
 
 
 def _stored_guid(md5: object) -> str | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import Any, NamedTuple, Protocol
@@ -193,7 +194,8 @@ class SideDecoder:
         return self._known[place]
 
     def _compile(self, schema: Schema, message: MessageReader | None) -> tuple[str, Columns]:
-        self._reader.check_open(schema)
+        if self._reader.payload_rule(schema) is not None:
+            raise PayloadError("encrypted", "each payload says by which key")
         if message is not None:
             return self._label(schema, message.full_name), ProtobufColumns(message)
         references = self._reader.references(schema)
@@ -319,13 +321,25 @@ def _by_index(
     if schema.type != PROTOBUF:
         yield (), np.arange(len(payloads)), np.full(len(payloads), _ID_SIZE, np.int64)
         return
-    groups: dict[tuple[int, ...], list[tuple[int, int]]] = {}
-    for row, payload in enumerate(payloads.to_pylist()):
-        try:
-            index, start = message_index(payload, _ID_SIZE)
-        except PayloadError:
+    heads = np.zeros((len(payloads), 2), np.int64)  # the first two bytes of the indexes, -1 past the end
+    for at in range(2):
+        byte = pc.binary_slice(payloads, _ID_SIZE + at, _ID_SIZE + at + 1)
+        is_there = np.diff(np.frombuffer(byte.buffers()[1], np.int32)[byte.offset :][: len(payloads) + 1]) > 0
+        heads[:, at] = -1
+        heads[is_there, at] = np.frombuffer(byte.buffers()[2], np.uint8) if is_there.any() else ()
+    is_short = (heads[:, 0] == 2) & (heads[:, 1] >= 0) & (heads[:, 1] < 0x80) & (heads[:, 1] & 1 == 0)
+    known = np.where(heads[:, 0] == 0, 0, np.where(is_short, heads[:, 1] + 2, -1))
+    for rows in _equal_rows(known):
+        key = int(known[rows[0]])
+        if key >= 0:  # 00 for the first message; 02 and one byte for another that is not nested
+            start = _ID_SIZE + (1 if key == 0 else 2)
+            yield (max(key - 2, 0) >> 1,), rows, np.full(len(rows), start, np.int64)
             continue
-        groups.setdefault(index, []).append((row, start))
-    for index, places in groups.items():
-        both = np.array(places, np.int64)
-        yield index, both[:, 0], both[:, 1]
+        groups: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+        for row in rows.tolist():
+            with suppress(PayloadError):
+                index, start = message_index(payloads[row].as_py(), _ID_SIZE)
+                groups.setdefault(index, []).append((row, start))
+        for index, places in groups.items():
+            both = np.array(places, np.int64)
+            yield index, both[:, 0], both[:, 1]

@@ -1,0 +1,140 @@
+"""What rules of a schema encrypt, by Confluent's client-side field level encryption, as far as it is known.
+
+A rule ENCRYPT encrypts the texts and bytes of fields that have one of its tags, ENCRYPT_PAYLOAD whole
+payloads. The data encryption key (DEK) is that of the subject under the rule's key encryption key (KEK). A
+rule that lets DEKs expire writes the version of the DEK before what is encrypted: ``00`` and an int32;
+without that its version is 1. A text is the Base64 of these bytes. Nothing here decrypts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from udfs.values import protobuf, protobuf_schema
+from udfs.values.payload import PayloadError
+from udfs.values.registry import PROTOBUF, Schema
+
+_KEK, _ALGORITHM, _EXPIRY = "encrypt.kek.name", "encrypt.dek.algorithm", "encrypt.dek.expiry.days"
+_DEFAULT_ALGORITHM = "AES256_GCM"
+_TAGS = "confluent:tags"
+_PREFIX = 5
+_META, _META_TAGS = 1088, 3  # the option confluent.field_meta, and the field of its tags
+
+
+def described(
+    schema: Schema, rule: Mapping[str, Any], references: Iterable[tuple[str, str]]
+) -> dict[str, Any]:
+    """A rule that encrypts: type, tags, fields, kek, algorithm, and whether its DEKs expire."""
+    tags = sorted(map(str, rule.get("tags") or ()))
+    return {
+        "type": rule["type"],
+        "tags": tags,
+        "fields": sorted(_fields(schema, set(tags), references)),
+        "kek": _params(rule).get(_KEK),
+        "algorithm": _params(rule).get(_ALGORITHM, _DEFAULT_ALGORITHM),
+        "dek_expires": _expires(rule),
+    }
+
+
+def key_of(rule: Mapping[str, Any], payload: bytes) -> str:
+    """The KEK, and the version of the DEK, that bytes are encrypted with, in words; "" where neither is
+    known."""
+    kek = _params(rule).get(_KEK)
+    version = dek_version(rule, payload)
+    return "".join((f" with KEK {kek}" if kek else "", f", DEK version {version}" if version else ""))
+
+
+def dek_version(rule: Mapping[str, Any], encrypted: bytes) -> int | None:
+    """The version of the DEK that bytes are encrypted with; None where they do not say it."""
+    if not _expires(rule):
+        return 1
+    if len(encrypted) < _PREFIX or encrypted[0]:
+        return None
+    return int.from_bytes(encrypted[1:_PREFIX], "big", signed=True)
+
+
+def _params(rule: Mapping[str, Any]) -> Mapping[str, Any]:
+    params = rule.get("params")
+    return params if isinstance(params, Mapping) else {}
+
+
+def _expires(rule: Mapping[str, Any]) -> bool:
+    return str(_params(rule).get(_EXPIRY, "0")).strip() not in ("", "0")
+
+
+def _fields(schema: Schema, tags: set[str], references: Iterable[tuple[str, str]]) -> set[str]:
+    """The fields with one of the tags, by their path in a value: of the schema, and of its metadata."""
+    found: set[str] = set()
+    patterns = _patterns(schema, tags)
+    with suppress(PayloadError, ValueError, RecursionError):
+        if schema.type == PROTOBUF:
+            walked = _of_protobuf(protobuf_schema.parse(schema.text, references))
+        else:
+            walked = _of_json(json.loads(schema.text), (), "")
+        for path, name, own in walked:
+            if tags & own or any(one.fullmatch(name) for one in patterns):
+                found.add(path)
+    return found
+
+
+def _patterns(schema: Schema, tags: set[str]) -> list[re.Pattern[str]]:
+    """Paths of the schema's metadata that have one of the tags: ``*`` is a name, ``**`` any names."""
+    held = (schema.metadata or {}).get("tags")
+    paths = [path for path, own in held.items() if tags & _texts(own)] if isinstance(held, Mapping) else []
+    parts = (re.split(r"(\*\*|\*)", path) for path in paths)
+    known = {"**": ".*", "*": "[^.]*"}
+    return [re.compile("".join(known.get(one, re.escape(one)) for one in some)) for some in parts]
+
+
+def _texts(value: object) -> set[str]:
+    return {one for one in value if isinstance(one, str)} if isinstance(value, list) else set()
+
+
+def _of_json(node: Any, path: tuple[str, ...], name: str) -> Iterator[tuple[str, str, set[str]]]:
+    """Fields of a schema of Avro or JSON: path, name as metadata has it, tags."""
+    if isinstance(node, list):
+        for one in node:
+            yield from _of_json(one, path, name)
+    if not isinstance(node, Mapping):
+        return
+    if isinstance(node.get("fields"), list):  # Avro: the record's full name and the field
+        space, full = node.get("namespace", name.rpartition(".")[0]), str(node.get("name"))
+        full = f"{space}.{full}" if space and "." not in full else full
+        for one in node["fields"]:
+            if isinstance(one, Mapping) and "name" in one:
+                inside = (*path, str(one["name"]))
+                yield ".".join(inside), f"{full}.{one['name']}", _texts(one.get(_TAGS))
+                yield from _of_json(one.get("type"), inside, full)
+    elif isinstance(node.get("properties"), Mapping):  # JSON Schema: the path from $
+        for key, one in node["properties"].items():
+            inside, full = (*path, str(key)), f"{name or '$'}.{key}"
+            yield ".".join(inside), full, _texts(one.get(_TAGS)) if isinstance(one, Mapping) else set()
+            yield from _of_json(one, inside, full)
+    else:
+        for inner in ("type", "items", "values"):
+            yield from _of_json(node.get(inner), path, name)
+
+
+def _of_protobuf(file: Any) -> Iterator[tuple[str, str, set[str]]]:
+    """Fields of the messages of a file, by message: a field's own name is its path."""
+    messages = list(file.message_types_by_name.values())
+    while messages:
+        message = messages.pop()
+        messages += message.nested_types
+        for one in message.fields:
+            yield f"{message.name}.{one.name}", one.full_name, _tags_of(one.GetOptions().SerializeToString())
+
+
+def _tags_of(options: bytes) -> set[str]:
+    """The tags in the serialized options of a field."""
+    metas = (held for number, held in protobuf.texts(options) if number == _META)
+    return {
+        tag.decode("utf-8", "replace")
+        for meta in metas
+        for number, tag in protobuf.texts(meta)
+        if number == _META_TAGS
+    }

@@ -1,0 +1,55 @@
+"""JSON of RFC 8259 to values in canonical JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from udfs.values.payload import MAX_DEPTH, PayloadError
+
+
+def parse_json(payload: bytes) -> Any:
+    """JSON of RFC 8259, after a byte order mark or not. Raises a PayloadError."""
+    try:
+        text = payload.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise PayloadError("invalid_utf8", f"not UTF-8: {error.reason}", error.start) from None
+    try:
+        value = json.loads(text, parse_constant=_refuse, parse_float=_float)
+        if text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+            raise RecursionError
+        return _no_surrogates(value) if "\\u" in text else value
+    except RecursionError:
+        raise PayloadError("too_deep", f"JSON of more than {MAX_DEPTH} levels") from None
+    except ValueError as error:
+        raise PayloadError("invalid_json", str(error)) from None
+
+
+def _depth(value: Any) -> int:
+    """The levels of arrays and objects in a value."""
+    depth, inside = 0, [value]
+    while inside := [one for one in inside if isinstance(one, list | dict)]:
+        depth += 1
+        inside = [one for held in inside for one in (held.values() if isinstance(held, dict) else held)]
+    return depth
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def _float(digits: str) -> float | str:
+    value = float(digits)
+    return value if math.isfinite(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _no_surrogates(value: Any) -> Any:
+    """The same with U+FFFD for a surrogate without its other half, which no UTF-8 holds."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_no_surrogates(one) for one in value]
+    if isinstance(value, dict):
+        return {_no_surrogates(name): _no_surrogates(one) for name, one in value.items()}
+    return value
