@@ -225,6 +225,8 @@ def test_links_inside_a_source_are_followed_only_where_asked(root: Path) -> None
     (root / "c-0").mkdir()
     (root / "c-0" / FIRST).symlink_to(root / "nowhere")
     assert segments(root) == [str(path)]
+    assert list_segments(str(root)).skipped == {naming.LINK: 3}
+    assert list_segments(str(root), follow_symlinks=True).skipped == {naming.BROKEN_LINK: 1}
     followed = [path, root / "a-0" / SECOND, root / "b-0" / FIRST]
     assert segments(root, follow_symlinks=True) == [str(p) for p in followed]
 

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 from pipelines.source.checkpoints import CHECKPOINT_FILES
 from pipelines.source.folder import File, Folder
 from pipelines.source.naming import (
+    BROKEN_LINK,
     CLEANED_SUFFIX,
     LEFT_BEHIND,
+    LINK,
     SEGMENT_SUFFIX,
     SWAP_SUFFIX,
     UNREADABLE,
     UNREADABLE_FOLDER,
+    is_log,
     left_behind,
     parse_folder,
     parse_topic_id,
@@ -49,14 +52,19 @@ def local_folders(
         link = links.pop()
         try:
             real = os.path.realpath(link, strict=True)
-        except OSError:
-            continue  # a broken link, or one that leads to itself
+        except OSError:  # also one that leads to itself
+            if is_log(os.path.basename(link)):
+                listing.skipped[BROKEN_LINK] += 1
+            continue
         if os.path.isdir(real):
             if real not in seen:
                 yield from _walk(link, seen, links, suffixes, listing)
         elif link.endswith(SEGMENT_SUFFIX) and os.path.dirname(real) not in seen and real not in seen:
             seen.add(real)
             yield from _named_file(link, suffixes, listing)
+    left = [] if follow_symlinks else [link for link in links if is_log(os.path.basename(link))]
+    if left:
+        listing.skipped[LINK] += len(left)
     for path in files:
         yield from _named_file(path, suffixes, listing)
 

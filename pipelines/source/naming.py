@@ -30,6 +30,8 @@ TO_DELETE = "file .log.deleted: a segment that the broker is about to delete"
 SWAP_SUFFIX, CLEANED_SUFFIX = ".log.swap", ".cleaned"
 LEFT_BEHIND = {SWAP_SUFFIX: SWAP, ".log.cleaned": CLEANED, ".log.deleted": TO_DELETE}
 OFFSET_TOO_BIG = "base offset above bigint"
+LINK = "link that is not followed (--follow-symlinks)"
+BROKEN_LINK = "link that leads nowhere"
 UNREADABLE = "file can't be read"
 UNREADABLE_FOLDER = "folder can't be read"
 
@@ -88,6 +90,11 @@ def parse_file(name: str) -> int | str:
         return NO_SEGMENT
     offset = int(name[: -len(SEGMENT_SUFFIX)])
     return offset if offset <= _MAX_OFFSET else OFFSET_TOO_BIG
+
+
+def is_log(name: str) -> bool:
+    """Whether a name is that of a segment or of a partition folder."""
+    return isinstance(parse_file(name), int) or not isinstance(parse_folder(name), str)
 
 
 def left_behind(name: str) -> str | None:
