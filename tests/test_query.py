@@ -190,6 +190,13 @@ def test_wrong_statements_are_one_line(
     [
         "COPY records TO '{lake}/x.parquet'",
         "COPY (SELECT 1) TO '/tmp/x.csv'",
+        "COPY (PIVOT segments ON partition USING count(*)) TO '{lake}/records/_delta_log/x.csv'",
+        "/* a */ COPY (SELECT * FROM (PIVOT segments ON partition USING count(*))) TO '{lake}/records/x.csv'",
+        "EXPLAIN ANALYZE COPY (PIVOT segments ON partition USING count(*)) TO '{lake}/records/x.csv'",
+        "EXPLAIN (ANALYZE) COPY (PIVOT segments ON partition USING count(*)) TO '{lake}/records/x.csv'",
+        "WITH p AS (PIVOT segments ON partition USING count(*)) INSERT INTO records FROM p",
+        "CREATE TABLE t AS PIVOT segments ON partition USING count(*)",
+        "PREPARE p AS PIVOT segments ON partition USING count(*)",
         "EXPORT DATABASE '/tmp/x'",
         "IMPORT DATABASE '/tmp/x'",
         "ATTACH '/tmp/x.db'",

@@ -20,8 +20,8 @@ from pipelines.sql.tokens import duckdb_text, tokens
 
 _BATCH_ROWS = 2048
 _KIND = duckdb.StatementType
-# Every form of a query: FROM, WITH, VALUES, TABLE, DESCRIBE, SHOW, SUMMARIZE are SELECT, PIVOT is MULTI
-READS = frozenset({_KIND.SELECT, _KIND.MULTI})
+# Every form of a query: FROM, WITH, VALUES, TABLE, DESCRIBE, SHOW, SUMMARIZE are SELECT
+READS = frozenset({_KIND.SELECT})
 # What a shell may make beside, in memory: it ends with the shell. The tables of the lake are views there
 IN_MEMORY = READS | {_KIND.CREATE, _KIND.DROP, _KIND.INSERT, _KIND.UPDATE, _KIND.DELETE, _KIND.SET}
 
@@ -83,15 +83,36 @@ def _judged(
     if len(found) != 1:
         raise UserError(f"SQL: {'one statement at a time' if found else 'there is no statement'}")
     (statement,) = found
-    if statement.type == _KIND.EXPLAIN:
+    kind, word = statement.type, statement.type.name
+    if kind == _KIND.MULTI:
+        word = _around_pivot(text)
+        kind = _KIND.__members__.get(word, _KIND.INVALID)
+    if kind == _KIND.EXPLAIN:
         _judged(database, _explained(text), READS)  # EXPLAIN ANALYZE runs it
         return statement, True
-    if statement.type not in kinds:
+    if kind not in kinds:
         raise UserError(
-            f"query only reads, and this is {statement.type.name}; "
+            f"query only reads, and this is {word}; "
             "for upkeep of the tables add --engine spark --writes allow"
         )
     return statement, False
+
+
+def _around_pivot(text: str) -> str:
+    """What a statement with a PIVOT is: SELECT, EXPLAIN, or its first word.
+
+    DuckDB makes several statements of it, whatever the PIVOT is in: COPY (PIVOT ...) TO 'file' too.
+    """
+    depth, words = 0, []
+    for token in tokens(text):
+        sign = "" if token.is_comment else token.text.strip()
+        if depth == 0 and (token.word or (sign == "(" and not words)):
+            words.append(token.word or sign)
+        depth += (sign == "(") - (sign == ")")
+    first = words[0] if words else ""
+    if first == "with":  # what follows the common table expressions decides
+        first = next((word for word in words if word in _CHANGING), "select")
+    return "SELECT" if first in (*_QUERIES, *_ABOUT_QUERIES) else first.upper()
 
 
 def _explained(text: str) -> str:
@@ -106,7 +127,20 @@ def _explained(text: str) -> str:
     return "".join(token.text for token in left)
 
 
-_QUERIES = ("select", "with", "from", "values", "table", "pivot", "unpivot", "(")
+_QUERIES = (
+    "select",
+    "with",
+    "from",
+    "values",
+    "table",
+    "pivot",
+    "unpivot",
+    "pivot_wider",
+    "pivot_longer",
+    "(",
+)
+_ABOUT_QUERIES = ("describe", "desc", "show", "summarize")
+_CHANGING = ("insert", "update", "delete", "merge", "copy", "create")
 
 
 @contextmanager
