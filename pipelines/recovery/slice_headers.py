@@ -85,36 +85,33 @@ class _Reading:
 
     def _add_damage(self, damage: Damage, header: np.ndarray) -> None:
         """header: BATCH[1] where the range begins with a header that can be read; BATCH[0] else."""
-        rest = self._whole(damage.position, damage.size)
-        if rest == 0:
-            return
-        first = last = None
-        if len(header):
-            ghost = entries_of(header, is_sound=False)
-            ghost["size"] = damage.size
-            self.entries.append(ghost)
-            if ghost["count"][0] == ghost["delta"][0] + 1:  # else one of both is wrong, or both
-                first, last = int(ghost["base"][0]), int(ghost["last"][0])
-        place = (0, damage.position, damage.size, damage.reason, damage.detail)
-        self.hurts.append(Hurt(*place, first, last))
+        for position, size in self._without_whole(damage.position, damage.size):
+            first = last = None
+            if len(header) and position == damage.position:
+                ghost = entries_of(header, is_sound=False)
+                ghost["size"] = size
+                self.entries.append(ghost)
+                if ghost["count"][0] == ghost["delta"][0] + 1:  # else one of both is wrong, or both
+                    first, last = int(ghost["base"][0]), int(ghost["last"][0])
+            self.hurts.append(Hurt(0, position, size, damage.reason, damage.detail, first, last))
 
     def _add_tail(self, position: int, size: int) -> None:
-        if self._whole(position, size) == 0:
-            return
-        claim = claimed_by_torn(self._source, position, self._length)
-        detail = f"the segment ends inside a batch, {size} bytes of it are there"
-        self.hurts.append(Hurt(0, position, size, TORN, detail, *(claim or (None, None))))
+        for begin, rest in self._without_whole(position, size):
+            claim = claimed_by_torn(self._source, begin, self._length)
+            detail = f"the segment ends inside a batch, {rest} bytes of it are there"
+            self.hurts.append(Hurt(0, begin, rest, TORN, detail, *(claim or (None, None))))
 
-    def _whole(self, position: int, size: int) -> int:
-        """Adds the batches of a damaged range that are whole but for their length; the bytes left over."""
+    def _without_whole(self, position: int, size: int) -> list[tuple[int, int]]:
+        """Adds batches that are whole but for their length; (position, size) of what is left of the range."""
         if size > MOST_BYTES:
-            return size
+            return [(position, size)]
         data = np.zeros(size, dtype=np.uint8)
         self._source.read_into(position, data)
         found: np.ndarray = whole_batches(data, position)
-        if not len(found):
-            return size
-        entries = entries_of(found)
-        entries["mended"] = LENGTH
-        self.entries.append(entries)
-        return size - int(found["size"].sum())
+        if len(found):
+            entries = entries_of(found)
+            entries["mended"] = LENGTH
+            self.entries.append(entries)
+        begins = [position, *(found["position"] + found["size"]).tolist()]
+        ends = [*found["position"].tolist(), position + size]
+        return [(begin, end - begin) for begin, end in zip(begins, ends, strict=True) if end > begin]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -198,7 +198,7 @@ def _lost_at_the_end(copies: Sequence[Copy], history: History) -> list[Lost]:
             ("high watermark", copy.high_watermark),
             ("recovery point", copy.recovery_point),
             ("producer snapshot", max(copy.snapshots, default=None)),
-            *((f"the header of a {hurt.reason} batch", _end_of(hurt, log_end(copy))) for hurt in copy.hurts),
+            *_claimed(copy),
             ("leader epoch", history.epochs[-1][1] if history.epochs else None),
         ):
             if offset is not None and offset > history.end:
@@ -210,13 +210,10 @@ def _lost_at_the_end(copies: Sequence[Copy], history: History) -> list[Lost]:
     return [Lost(history.end, reach - 1, count, count, "cut off", "; ".join(witnesses))]
 
 
-def _end_of(hurt: Hurt, end: int) -> int | None:
-    """The offset behind a batch that is cut, by its header; None where it does not follow the log's end."""
-    if (
-        hurt.first is None
-        or hurt.last is None
-        or hurt.first != end
-        or not 0 <= hurt.last - hurt.first < 1 << 24
-    ):
-        return None
-    return hurt.last + 1
+def _claimed(copy: Copy) -> Iterator[tuple[str, int]]:
+    """(what says it, offset) of damaged batches behind the log, whose headers follow each other from its end."""
+    end = log_end(copy)
+    for hurt in sorted(copy.hurts, key=lambda one: (one.file, one.position)):
+        if hurt.first == end and hurt.last is not None and 0 <= hurt.last - hurt.first < 1 << 24:
+            end = hurt.last + 1
+            yield f"the header of a {hurt.reason} batch", end
