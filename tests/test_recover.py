@@ -179,7 +179,11 @@ def test_a_disk_without_a_name_is_called_by_its_broker(corpus: Path, tmp_path: P
 
 @pytest.mark.parametrize(
     ("source", "words"),
-    [("b1=/no/such/disk", "no such path"), ("b1=s3://bucket/logs", "local disks"), ("b1=", "no such path")],
+    [
+        ("b1=/no/such/disk", "no such path"),
+        ("b1=nosuch://bucket/logs", "can't be opened"),
+        ("b1=", "no such path"),
+    ],
 )
 def test_a_source_that_is_none_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], source: str, words: str

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pipelines.plan.slices import Segment
+from pipelines.recovery.remote import original
 from pipelines.recovery.slice_headers import read_headers
 from pipelines.recovery.sources import DELETE, LIVE, METADATA_TOPIC, Inventory
 from pipelines.scanning.pool import scan_segments
@@ -126,7 +127,7 @@ def store_entries(
                 one = Segment(
                     place.topic,
                     place.partition,
-                    copy.folder,
+                    original(copy.folder),
                     file.uri,
                     file.base,
                     file.length,

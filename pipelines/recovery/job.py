@@ -34,6 +34,7 @@ from pipelines.recovery import rows
 from pipelines.recovery.bill import bill
 from pipelines.recovery.compare import Reading, tasks
 from pipelines.recovery.partition import HealedLog, Partition, heal_partition
+from pipelines.recovery.remote import original
 from pipelines.recovery.sources import Inventory, find_copies
 from pipelines.scanning.pool import process_pool
 from pipelines.source.delta import open_table, read_rows
@@ -188,7 +189,7 @@ def _decode_copies(done: Recovered, settings: Settings, decode: Decode) -> None:
     """Decodes the disks of each name into a lake by itself, which ``log_address`` names."""
     disks: dict[str, list[str]] = defaultdict(list)
     for log_dir, (name, _) in done.inventory.log_dirs.items():
-        disks[name].append(log_dir)
+        disks[name].append(original(log_dir))
     for name, log_dirs in sorted(disks.items()):
         lake = log_address(done.lake, name)
         own = dataclasses.replace(settings, source=tuple(log_dirs), lake=lake, with_copies=False, json=False)

@@ -10,16 +10,16 @@ import os
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
 
 from pipelines.source.naming import segment_name
-from pipelines.source.uris import canonical, local_path
+from pipelines.source.uris import canonical
 from udfs.format import layout as f
 from udfs.indexes.checkpoint_files import LEADER_EPOCH_FILE
 from udfs.replicas.entries import Copy
+from udfs.source.byte_source import ByteSource, open_source, read_at
 
 SEGMENT_BYTES = 1 << 30
 _INDEX_INTERVAL = 4096  # index.interval.bytes
@@ -133,12 +133,17 @@ def _write_segment(log: LogToWrite, path: str, batches: np.ndarray) -> None:
         for begin, end in _runs(batches):
             first = batches[begin]
             uri = log.files[int(first["copy"])][int(first["file"])]
-            with open(local_path(uri) or "", "rb") as source:
-                source.seek(int(first["position"]))
+            position, size = int(first["position"]), int(batches["size"][begin:end].sum())
+            source = open_source(uri, position + size)
+            try:
                 if first["mended"]:
-                    out.write(_corrected(source.read(int(first["size"])), first))
+                    (data,) = _read(source, position, size, size)
+                    out.write(_corrected(data.tobytes(), first))
                 else:
-                    _copy(source, out, int(batches["size"][begin:end].sum()))
+                    for data in _read(source, position, size, _COPY_BYTES):
+                        out.write(data)
+            finally:
+                source.close()
         out.flush()
         os.fsync(out.fileno())
     os.replace(path + _TEMPORARY, path)
@@ -157,13 +162,12 @@ def _runs(batches: np.ndarray) -> Iterator[tuple[int, int]]:
     yield from zip(begins.tolist(), [*begins[1:].tolist(), len(batches)], strict=True)
 
 
-def _copy(source: BinaryIO, out: BinaryIO, size: int) -> None:
-    while size:
-        block = source.read(min(size, _COPY_BYTES))
-        if not block:
-            raise OSError("a segment of a source became shorter while it was read")
-        out.write(block)
-        size -= len(block)
+def _read(source: ByteSource, position: int, size: int, block: int) -> Iterator[np.ndarray]:
+    """The bytes of a range, a block at a time. Raises SourceError where they are not there any more."""
+    for at in range(position, position + size, block):
+        data = np.empty(min(block, position + size - at), dtype=np.uint8)
+        read_at(source, at, data, position + size)
+        yield data
 
 
 def _corrected(data: bytes, entry: np.void) -> bytes:

@@ -13,6 +13,7 @@ import numpy as np
 
 from pipelines.command.errors import UserError
 from pipelines.plan.headers import end_of_batches
+from pipelines.recovery.remote import mirrored, original
 from pipelines.source.folder import File, Folder
 from pipelines.source.local import topic_id_of
 from pipelines.source.naming import (
@@ -37,6 +38,7 @@ from udfs.indexes.files import OFFSET_INDEX, PRODUCER_SNAPSHOT, TIME_INDEX, brok
 from udfs.indexes.producer_snapshot import ENTRY as PRODUCER
 from udfs.indexes.producer_snapshot import Snapshot, read_producer_snapshot
 from udfs.replicas.entries import Copy, SegmentFile
+from udfs.source.store import canonical as canonical_uri
 
 META = "meta.properties"
 LIVE, FUTURE, DELETE, STRAY = "live", "future", "delete", "stray"
@@ -90,11 +92,11 @@ def find_copies(sources: Sequence[str], is_meant: TopicTest) -> Inventory:
     inventory = Inventory()
     seen: set[str] = set()
     for source in map(parse_source, sources):
-        if local_path(source.path) is None:
-            raise UserError(f"{source.path}: copies are compared on local disks: copy them to one first")
+        is_remote = local_path(source.path) is None
         if any(c in source.path for c in GLOB_CHARACTERS) and not os.path.lexists(source.path):
             raise UserError(f"no such path: {source.path}: name a disk, not a pattern")
-        for root in resolve([source.path]).folders:
+        place = mirrored(canonical_uri(source.path)) if is_remote else source.path
+        for root in resolve([place]).folders:
             for folder in _partition_folders(root, inventory):
                 if folder not in seen:
                     seen.add(folder)
@@ -103,6 +105,11 @@ def find_copies(sources: Sequence[str], is_meant: TopicTest) -> Inventory:
     if not inventory.copies and not inventory.log_dirs:
         raise UserError(f"no partition folders (<topic>-<partition>) in {', '.join(sources)}")
     _number(inventory)
+    inventory.warnings = [original(text) for text in inventory.warnings]
+    for place, copies in inventory.copies.items():
+        if place.topic != METADATA_TOPIC:
+            for copy in copies:
+                copy.files = [one._replace(uri=original(one.uri)) for one in copy.files]
     return inventory
 
 

@@ -211,7 +211,7 @@ def _lost_at_the_end(copies: Sequence[Copy], history: History) -> list[Lost]:
 
 
 def _claimed(copy: Copy) -> Iterator[tuple[str, int]]:
-    """(what says it, offset) of damaged batches behind the log, whose headers follow each other from its end."""
+    """(what says it, offset) of damaged batches behind the log: their headers follow it and each other."""
     end = log_end(copy)
     for hurt in sorted(copy.hurts, key=lambda one: (one.file, one.position)):
         if hurt.first == end and hurt.last is not None and 0 <= hurt.last - hurt.first < 1 << 24:
