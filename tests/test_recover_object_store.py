@@ -17,7 +17,7 @@ pytestmark = pytest.mark.full("pipelines/recovery/", "udfs/source/")
 def test_disks_in_an_object_store_give_the_same_log_and_bill(tmp_path: Path, store: Store) -> None:
     named = write(replica_set(5, moves_start=True), store.folder / "backup", 5, damage=0.1)
     names = [one.partition("=")[0] for one in named]
-    answers = []
+    answers: list[list[list[str]]] = []
     for root in (str(store.folder / "backup"), uri("backup")):
         sources = [f"--source={name}={root}/{name}" for name in names]
         lake = str(tmp_path / f"lake-{len(answers)}")

@@ -37,7 +37,8 @@ def check(made: ReplicaSet, one: Compared, batches: list[bytes]) -> None:
     assert [data for data in batches if data not in true] == [], "what no leader of the true history wrote"
     assert len(batches) == len(set(batches)), "each offset once"
     assert [data for data in true if data in whole and data not in batches] == [], "what a copy has whole"
-    known = {offset for lost in one.healed.lost for offset in range(lost.first, lost.last + 1)}
+    ranges = [(lost.first, lost.last) for lost in one.healed.lost if lost.last is not None]
+    known = {offset for first, last in ranges for offset in range(first, last + 1)}
     offsets = {
         offset
         for batch in made.truth

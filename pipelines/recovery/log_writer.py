@@ -18,13 +18,12 @@ from pipelines.source.naming import segment_name
 from pipelines.source.uris import canonical
 from udfs.format import layout as f
 from udfs.indexes.checkpoint_files import LEADER_EPOCH_FILE
-from udfs.replicas.entries import Copy
+from udfs.replicas.entries import MOST_RELATIVE, Copy
 from udfs.source.byte_source import ByteSource, open_source, read_at
 
 SEGMENT_BYTES = 1 << 30
 _INDEX_INTERVAL = 4096  # index.interval.bytes
 _COPY_BYTES = 8 << 20
-_MOST_RELATIVE = (1 << 31) - 1  # of an index: offsets are relative to the file's
 _OFFSET_ENTRY, _TIME_ENTRY = struct.Struct(">iI"), struct.Struct(">qi")
 _TEMPORARY = ".tmp"
 
@@ -63,11 +62,11 @@ def segments_of(log: LogToWrite) -> Iterator[tuple[int, np.ndarray]]:
     at = 0
     while at < len(batches):
         base = int(batches["base"][at])
-        if at == 0 and int(batches["last"][0]) - log.start <= _MOST_RELATIVE:
+        if at == 0 and int(batches["last"][0]) - log.start <= MOST_RELATIVE:
             base = min(base, log.start)
         sizes = np.cumsum(batches["size"][at:])
         reach = batches["last"][at:] - base
-        fits = (sizes <= SEGMENT_BYTES) & (reach <= _MOST_RELATIVE)
+        fits = (sizes <= SEGMENT_BYTES) & (reach <= MOST_RELATIVE)
         count = max(1, int(np.argmin(fits)) if not fits.all() else len(fits))
         yield base, batches[at : at + count]
         at += count
@@ -141,7 +140,7 @@ def _write_segment(log: LogToWrite, path: str, batches: np.ndarray) -> None:
                     out.write(_corrected(data.tobytes(), first))
                 else:
                     for data in _read(source, position, size, _COPY_BYTES):
-                        out.write(data)
+                        out.write(data.data)
             finally:
                 source.close()
         out.flush()

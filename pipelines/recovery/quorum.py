@@ -190,7 +190,9 @@ def quorum_lines(quorum: Quorum, state: ClusterState) -> list[str]:
         f"{len(state.brokers)} brokers, {len(state.acls)} ACLs, {len(state.users)} SCRAM users",
     ]
     lines += [f"doubt        {doubt}" for doubt in one.history.doubts]
-    lines += [f"lost         offsets {lost.first} to {lost.last}: {lost.detail}" for lost in one.healed.lost]
+    for lost in one.healed.lost:
+        last = "an unknown one" if lost.last is None else lost.last
+        lines.append(f"lost         offsets {lost.first} to {last}: {lost.detail}")
     if quorum.end > quorum.committed:
         lines.append(
             f"uncommitted  offsets {quorum.committed} to {quorum.end - 1} are on too few of these disks"

@@ -95,8 +95,8 @@ def find_copies(sources: Sequence[str], is_meant: TopicTest) -> Inventory:
         is_remote = local_path(source.path) is None
         if any(c in source.path for c in GLOB_CHARACTERS) and not os.path.lexists(source.path):
             raise UserError(f"no such path: {source.path}: name a disk, not a pattern")
-        place = mirrored(canonical_uri(source.path)) if is_remote else source.path
-        for root in resolve([place]).folders:
+        disk = mirrored(canonical_uri(source.path)) if is_remote else source.path
+        for root in resolve([disk]).folders:
             for folder in _partition_folders(root, inventory):
                 if folder not in seen:
                     seen.add(folder)

@@ -32,7 +32,7 @@ def to_json(done: Recovered) -> dict[str, Any]:
         "batches_of_other_copies": done.from_others,
         "mended": done.mended,
         "lost_ranges": len(done.lost_ranges),
-        "lost_offsets": sum(row["possible_records"] for row in done.lost_ranges),
+        "lost_offsets": sum(row["possible_records"] or 0 for row in done.lost_ranges),
         "lost_records": done.lost_records,
         "distinct_lost_records": bill["distinct"],
         "acknowledged": bill["acknowledged"],
@@ -47,7 +47,9 @@ def lines(done: Recovered, seconds: float, lake: str | None) -> list[str]:
     bill = done.bill
     damaged = sum(row["damaged_ranges"] for row in done.replicas)
     certain = sum(row["certain_records"] for row in done.lost_ranges)
-    possible = sum(row["possible_records"] for row in done.lost_ranges)
+    possible = sum(row["possible_records"] or 0 for row in done.lost_ranges)
+    unknown = sum(row["possible_records"] is None for row in done.lost_ranges)
+    more = f", and more behind {counted_noun(unknown, 'log')}" if unknown else ""
     why = ", ".join(f"{count:,} {name}" for name, count in sorted(bill["why"].items())) or "none"
     answers = ", ".join(f"{name} {count:,}" for name, count in sorted(bill["acknowledged"].items()))
     sure = ", ".join(f"{count:,} {name}" for name, count in sorted(done.sure.items()))
@@ -59,7 +61,7 @@ def lines(done: Recovered, seconds: float, lake: str | None) -> list[str]:
         f"damage       {counted_noun(damaged, 'range')} in all copies; "
         f"{done.from_others:,} batches taken from another copy than the first one",
         f"corrected    base offset, leader epoch or length of {done.mended:,} batches",
-        f"lost         {certain:,} records for sure, {possible:,} at most, in "
+        f"lost         {certain:,} records for sure, {possible:,} at most{more}, in "
         f"{counted_noun(len(done.lost_ranges), 'range')} that no copy has (lost_ranges)",
         f"losing side  {bill['distinct']:,} records are on losing histories alone: {why} (lost_records)",
         f"             acknowledged: {answers or 'none'}; {bill['also']:,} of them are in the true "
@@ -68,12 +70,12 @@ def lines(done: Recovered, seconds: float, lake: str | None) -> list[str]:
         + (f" (and {len(done.doubts) - 1} more)" if len(done.doubts) > 1 else ""),
         f"tables       {lake or 'not kept: no --lake'}: healed_records, healed_batches, replica_report, "
         "divergence, lost_ranges, lost_records",
-        verdict(certain, possible, bill, seconds),
+        verdict(certain, possible, unknown, bill, seconds),
     ]
 
 
-def verdict(certain: int, possible: int, bill: dict[str, Any], seconds: float) -> str:
-    """The last line: whether anything is lost."""
+def verdict(certain: int, possible: int, unknown: int, bill: dict[str, Any], seconds: float) -> str:
+    """The last line: whether anything is lost. unknown: logs with damaged bytes behind them."""
     parts = []
     if possible:
         parts.append(
@@ -81,6 +83,8 @@ def verdict(certain: int, possible: int, bill: dict[str, Any], seconds: float) -
             if certain != possible
             else f"{possible:,} records are in no copy"
         )
+    if unknown:
+        parts.append(f"damaged bytes behind {counted_noun(unknown, 'log')} may have been records")
     if bill["distinct"]:
         parts.append(f"{bill['distinct']:,} are on losing histories alone")
     words = "; ".join(parts) or "nothing is lost: the copies hold the whole true log"

@@ -121,12 +121,13 @@ LOST_RANGES = Table(
     (),
     columns(
         *_PLACE,
-        *_RANGE,
+        _RANGE[0],
+        ("last_offset", "bigint", "Last offset; null where it is not known"),
         ("certain_records", "bigint", "Records that were there for sure"),
         (
             "possible_records",
             "bigint",
-            "Records that may have been there: in a compacted log fewer were left",
+            "Records that may have been there, in a compacted log fewer were left; null: not known",
         ),
         (
             "reason",

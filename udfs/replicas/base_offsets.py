@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from udfs.replicas.chain import heaviest_chain
-from udfs.replicas.entries import BASE_OFFSET, Copy
+from udfs.replicas.entries import BASE_OFFSET, MOST_RELATIVE, Copy
 from udfs.rules.offsets import NO_LIMIT, RUN, misplaced
 
 
@@ -28,7 +28,8 @@ def wrong_bases(copy: Copy) -> np.ndarray:
     for name, of in (("position", "position"), ("first", "base"), ("last", "last"), ("last_base", "base")):
         runs[name] = kept[of]
     runs["batches"] = 1
-    wrong[sound] = misplaced(runs) | (kept["last"] < kept["base"]) | (kept["base"] < 0)
+    too_far = kept["last"] - kept["file_base"] > MOST_RELATIVE
+    wrong[sound] = misplaced(runs) | (kept["last"] < kept["base"]) | (kept["base"] < 0) | too_far
     return wrong
 
 

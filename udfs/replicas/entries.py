@@ -17,6 +17,9 @@ from udfs.format import layout as f
 BASE_OFFSET, LEADER_EPOCH, LENGTH = 1, 2, 4
 MENDED_WORDS = {BASE_OFFSET: "base offset", LEADER_EPOCH: "leader epoch", LENGTH: "length"}
 
+# Of an offset in a segment, less the base offset in its name (LogSegment.canConvertToRelativeOffset)
+MOST_RELATIVE = (1 << 31) - 1
+
 # A batch of a copy, in the order of the files
 ENTRY = np.dtype(
     [

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from udfs.replicas.entries import ENTRY, Copy, Hurt
+from udfs.replicas.entries import ENTRY, TAILS, Copy, Hurt
 from udfs.replicas.history import History, log_end
 
 Interval = tuple[int, int]  # first and last offset
@@ -17,14 +17,14 @@ Interval = tuple[int, int]  # first and last offset
 class Lost(NamedTuple):
     """Offsets of the true history that no copy has.
 
-    certain: records that were there for sure; possible: records that may have been there. last: None where
-    the end is not known.
+    certain: records that were there for sure; possible: records that may have been there. last, possible:
+    None where the end is not known.
     """
 
     first: int
-    last: int
+    last: int | None
     certain: int
-    possible: int
+    possible: int | None
     reason: str
     detail: str
 
@@ -205,9 +205,25 @@ def _lost_at_the_end(copies: Sequence[Copy], history: History) -> list[Lost]:
                 witnesses.append(f"{copy.name}: {name} {offset}")
                 reach = max(reach, offset)
     if reach == history.end:
-        return []
+        return _unknown_at_the_end(copies, history)
     count = reach - history.end
     return [Lost(history.end, reach - 1, count, count, "cut off", "; ".join(witnesses))]
+
+
+def _unknown_at_the_end(copies: Sequence[Copy], history: History) -> list[Lost]:
+    """Damaged bytes behind the healed log of which no header says what they were; a torn tail is none."""
+    found = []
+    for copy in copies:
+        sound = copy.entries[copy.entries["is_sound"]]
+        if copy.number not in history.holders or log_end(copy) != history.end:
+            continue
+        last = max(((int(e["file"]), int(e["position"])) for e in sound[-1:]), default=(-1, -1))
+        size = sum(
+            hurt.size for hurt in copy.hurts if (hurt.file, hurt.position) > last and hurt.reason not in TAILS
+        )
+        if size:
+            found.append(f"{copy.name}: {size} damaged bytes behind it")
+    return [Lost(history.end, None, 0, None, "damaged", "; ".join(found))] if found else []
 
 
 def _claimed(copy: Copy) -> Iterator[tuple[str, int]]:
