@@ -12,6 +12,8 @@ from pipelines.recovery.compare import Compared, Reading, compare
 from pipelines.recovery.log_writer import log_to_write, write_log
 from pipelines.recovery.sources import find_copies
 from tests.support.replica_sets import ReplicaSet, replica_set, write
+from udfs.files import decode_segment
+from udfs.replicas.history import END
 
 SEEDS = range(40)
 
@@ -76,3 +78,29 @@ def test_the_true_log_is_healed_and_the_rest_is_billed(tmp_path: Path, damage: f
                 check_bill(made, one)
             except AssertionError as error:
                 raise AssertionError(f"seed {seed}, damage {damage}: {error}") from error
+
+
+@pytest.mark.parametrize("damage", [0.0, 0.05])
+def test_a_compacted_log_keeps_the_newest_value_of_each_key(tmp_path: Path, damage: float) -> None:
+    """Copies were cleaned differently: none brings back what a newer tombstone deleted."""
+    for seed in range(30):
+        made = replica_set(seed, is_compacted=True)
+        sources = write(made, tmp_path / str(seed), seed, damage)
+        for one in compare(find_copies(sources, lambda topic: True), Reading(1, 1 << 27, 1 << 28)):
+            folder = tmp_path / f"{seed}-healed"
+            written(one, folder)
+            true = {offset: (key, value) for batch in made.truth for offset, key, value in batch.records}
+            found = {
+                row["offset"]: (row["key"], row["value"])
+                for path in sorted(folder.glob("*.log"))
+                for rows_ in decode_segment(path, columns=("offset", "key", "value"), on_damage="raise")
+                for row in rows_.to_pylist()
+            }
+            assert found.items() <= true.items(), f"seed {seed}: a record that the true log did not have"
+            lost = [(gap.first, END if gap.last is None else gap.last) for gap in one.healed.lost]
+            newest = {key: (offset, value) for offset, (key, value) in sorted(found.items())}
+            for key, (offset, value) in {k: (o, v) for o, (k, v) in sorted(true.items())}.items():
+                if damage and any(first <= offset <= last for first, last in lost):
+                    continue
+                kept = newest.get(key, (offset, None))
+                assert kept == (offset, value) or kept[1] is value is None, f"seed {seed}: {key!r}"

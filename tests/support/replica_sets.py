@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import struct
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.segment_maker import CONTROL, TRANSACTIONAL, Batch, Record
@@ -30,9 +30,10 @@ class Made:
 
 @dataclass
 class Broker:
-    """What a broker has of the partition. files: base offsets of its segments, once it is on disk.
+    """What a broker has of the partition.
 
-    whole: batches that lie undamaged in its files. maybe: those of which bytes 0 to 15 alone were changed.
+    cleaned: the offset up to which its log cleaner ran, None where it did not. whole: batches that lie
+    undamaged in its files. maybe: those of which bytes 0 to 15 alone were changed.
     """
 
     number: int
@@ -40,7 +41,7 @@ class Broker:
     epochs: list[tuple[int, int]] = field(default_factory=list)
     start: int = 0
     high_watermark: int = 0
-    knows_epochs: bool = True
+    cleaned: int | None = None
     is_cut: bool = False
     whole: list[Made] = field(default_factory=list)
     maybe: list[Made] = field(default_factory=list)
@@ -69,8 +70,8 @@ class ReplicaSet:
 
 
 class _Cluster:
-    def __init__(self, seed: int) -> None:
-        self.pick = random.Random(seed)
+    def __init__(self, seed: int, is_compacted: bool) -> None:
+        self.pick, self.is_compacted = random.Random(seed), is_compacted
         self.brokers = [Broker(number) for number in range(1, self.pick.randint(2, 4) + 1)]
         self.leader, self.epoch, self.count = self.brokers[0], self.pick.randint(0, 2), 0
         self.sequences: dict[int, int] = {}
@@ -79,7 +80,7 @@ class _Cluster:
 
     def produce(self) -> None:
         pick, base = self.pick, self.leader.end
-        producer = pick.choice((-1, -1, 7, 8))
+        producer = pick.choice((-1, -1, 7, 8)) if not self.is_compacted else -1
         count = pick.choice((1, 1, 2, 3, 9))
         flags, records = 0, []
         if producer == 8:
@@ -91,7 +92,8 @@ class _Cluster:
             key, value = b"k%d" % pick.randrange(9), b"v%d" % self.count + b"." * pick.choice((0, 5, 200))
             if flags & CONTROL:
                 key, value = struct.pack(">hh", 0, pick.randrange(2)), struct.pack(">hi", 0, 1)
-            records.append((base + at, key, value))
+            is_tombstone = self.is_compacted and pick.random() < 0.2
+            records.append((base + at, key, None if is_tombstone else value))
         sequence = self.sequences.get(producer, 0) if producer >= 0 and not flags & CONTROL else -1
         self.sequences[producer] = sequence + count if sequence >= 0 else self.sequences.get(producer, 0)
         made = Batch(
@@ -166,9 +168,39 @@ class _Cluster:
                     one.epochs.insert(0, (epoch, target))
 
 
-def replica_set(seed: int, moves_start: bool = False) -> ReplicaSet:
-    """Some brokers' copies of a partition after some history. moves_start: whether records are deleted."""
-    made = _Cluster(seed)
+def _clean(one: Broker, upto: int, drops_tombstones: bool) -> None:
+    """What a log cleaner leaves before an offset: the last record of each key, in the old batches."""
+    latest = {key: offset for batch in one.log if batch.last < upto for offset, key, _ in batch.records}
+    kept = []
+    for batch in one.log:
+        records = tuple(
+            (offset, key, value)
+            for offset, key, value in batch.records
+            if batch.last >= upto or (latest[key] == offset and not (value is None and drops_tombstones))
+        )
+        if len(records) == len(batch.records):
+            kept.append(batch)
+        elif records:
+            made = Batch(
+                tuple(
+                    Record(key=key, value=value, offset_delta=at - batch.base) for at, key, value in records
+                ),
+                base_offset=batch.base,
+                leader_epoch=batch.epoch,
+                last_offset_delta=batch.last - batch.base,
+                base_timestamp=1_700_000_000_000 + records[0][0],
+            )
+            kept.append(Made(batch.base, batch.last, batch.epoch, made.encode(), records))
+    one.log, one.cleaned = kept, upto
+
+
+def replica_set(seed: int, moves_start: bool = False, is_compacted: bool = False) -> ReplicaSet:
+    """Some brokers' copies of a partition after some history.
+
+    moves_start: whether records are deleted. is_compacted: whether records have keys, and each broker's log
+    cleaner ran by itself; ``truth`` is the log before that.
+    """
+    made = _Cluster(seed, is_compacted)
     pick = made.pick
     for _ in range(pick.randint(8, 60)):
         event = pick.random()
@@ -188,7 +220,11 @@ def replica_set(seed: int, moves_start: bool = False) -> ReplicaSet:
     holders = [one for one in brokers if one.epochs and one.epochs[-1][0] == highest] or brokers
     best = max(holders, key=lambda one: one.end)
     start = max(one.start for one in holders)
-    return ReplicaSet(brokers, [batch for batch in best.log if batch.last >= start], start, highest)
+    found = ReplicaSet(brokers, [batch for batch in best.log if batch.last >= start], start, highest)
+    for one in brokers if is_compacted else ():
+        if one.high_watermark and pick.random() < 0.8:
+            _clean(one, pick.randint(0, one.high_watermark), pick.random() < 0.5)
+    return found
 
 
 # The files
@@ -211,6 +247,8 @@ def write(one: ReplicaSet, folder: Path, seed: int, damage: float = 0.0) -> list
             ("log-start-offset-checkpoint", broker.start),
         ):
             (disk / name).write_text(f"0\n1\n{TOPIC} 0 {offset}\n")
+        if broker.cleaned is not None:
+            (disk / "cleaner-offset-checkpoint").write_text(f"0\n1\n{TOPIC} 0 {broker.cleaned}\n")
         _write_segments(broker, place, pick, damage)
         sources.append(f"broker-{broker.number}={disk}")
     return sources
@@ -218,7 +256,8 @@ def write(one: ReplicaSet, folder: Path, seed: int, damage: float = 0.0) -> list
 
 def _write_segments(broker: Broker, place: Path, pick: random.Random, damage: float) -> None:
     segments: list[list[bytes]] = [[]]
-    bases = [broker.log[0].base if broker.log else broker.start]
+    is_first_kept = broker.log and broker.cleaned is None
+    bases = [broker.log[0].base if is_first_kept else broker.start]
     broker.whole, broker.maybe = [], []
     for number, batch in enumerate(broker.log):
         if number and pick.random() < 0.15:
@@ -259,6 +298,3 @@ def _damaged(data: bytes, pick: random.Random, is_last: bool) -> bytes:
     else:
         found = found[: pick.randrange(1, len(data))]
     return bytes(found)
-
-
-__all__ = ["Broker", "Made", "ReplicaSet", "replace", "replica_set", "write"]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from udfs.replicas.base_offsets import Bases, beside_gaps, near_falls, wrong_bases
-from udfs.replicas.entries import ENTRY, Copy
+from udfs.replicas.entries import ENTRY, Copy, Hurt
 from udfs.replicas.leader_epochs import Witnesses, mend_epochs
 
 _CONTENT = ("crc", "size", "delta", "count")  # what the bytes under the checksum say of a batch
@@ -24,6 +24,7 @@ def mend(copies: Sequence[Copy], is_compacted: bool) -> None:
         return
     for copy in copies:
         copy.entries["hurt_before"] = _hurt_before(copy)
+    was_sound = {copy.number: copy.entries["is_sound"].copy() for copy in copies}
     ids = _ids(copies)
     wrong = {copy.number: wrong_bases(copy) for copy in copies}
     beside = {copy.number: beside_gaps(copy, wrong[copy.number], is_compacted) for copy in copies}
@@ -34,6 +35,17 @@ def mend(copies: Sequence[Copy], is_compacted: bool) -> None:
     witnesses = Witnesses(copies, ids)
     for copy in copies:
         mend_epochs(copy, ids[copy.number], witnesses)
+        _add_unplaced(copy, copy.entries[was_sound[copy.number] & ~copy.entries["is_sound"]])
+
+
+def _add_unplaced(copy: Copy, entries: np.ndarray) -> None:
+    """Batches of which nothing says where they belong count as damaged ranges."""
+    why = "its base offset or leader epoch is wrong, and nothing corrects it"
+    for entry in entries:
+        place = int(entry["file"]), int(entry["position"]), int(entry["size"])
+        copy.hurts.append(Hurt(*place, "unplaced", why))
+    if len(entries):
+        copy.entries["hurt_before"] = _hurt_before(copy)
 
 
 def _ids(copies: Sequence[Copy]) -> dict[int, np.ndarray]:
