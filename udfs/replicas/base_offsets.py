@@ -15,6 +15,8 @@ from udfs.replicas.chain import heaviest_chain
 from udfs.replicas.entries import BASE_OFFSET, MOST_RELATIVE, Copy
 from udfs.rules.offsets import NO_LIMIT, RUN, misplaced
 
+_BOUNDS = np.dtype([("epoch", "i4"), ("base", "i8"), ("last", "i8")])
+
 
 def wrong_bases(copy: Copy) -> np.ndarray:
     """bool[n]: batches whose base offset contradicts the file's name or their neighbours."""
@@ -56,6 +58,27 @@ def beside_gaps(copy: Copy, wrong: np.ndarray, is_compacted: bool) -> np.ndarray
     found[:-1] |= gap & ~agrees_before[:-1] & agrees_behind[1:]
     found |= is_first & (entries["base"] > entries["file_base"]) & ~agrees_behind
     return found
+
+
+def _touches(copy: Copy, wrong: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(bool[n], bool[n]): sound batches that touch the one before; that touch the next one."""
+    kept = copy.entries["is_sound"] & ~wrong
+    touches = kept[1:] & kept[:-1] & (copy.entries["base"][1:] == copy.entries["last"][:-1] + 1)
+    before, behind = np.zeros((2, len(kept)), dtype=bool)
+    before[1:], behind[:-1] = touches, touches
+    return before, behind
+
+
+def _firm_bounds(copies: Sequence[Copy], wrong: Mapping[int, np.ndarray]) -> np.ndarray:
+    """_BOUNDS[n], sorted: batches that touch both neighbours. The log cleaner keeps a batch's offsets."""
+    found = []
+    for copy in copies:
+        firm = copy.entries[np.logical_and(*_touches(copy, wrong[copy.number]))]
+        rows = np.zeros(len(firm), dtype=_BOUNDS)
+        for name in ("epoch", "base", "last"):
+            rows[name] = firm[name]
+        found.append(rows)
+    return np.unique(np.concatenate(found))
 
 
 def near_falls(copy: Copy, wrong: np.ndarray) -> np.ndarray:
@@ -126,6 +149,7 @@ class Bases:
         self._copies, self._ids, self._wrong = copies, ids, wrong
         self._doubtful, self._is_compacted = doubtful, is_compacted
         self._places = self._find_places()
+        self._bounds = _firm_bounds(copies, wrong) if is_compacted else np.zeros(0, dtype=_BOUNDS)
 
     def mend(self, suspects: Mapping[int, np.ndarray]) -> None:
         """Corrects what is wrong; what can't be corrected is not sound.
@@ -140,6 +164,7 @@ class Bases:
         for copy in self._copies:
             self._flag_by_others(copy)
         for copy in self._copies:
+            self._flag_by_bounds(copy)
             self._flag_unordered(copy)
         self._places = self._find_places()
         for copy in self._copies:
@@ -178,6 +203,20 @@ class Bases:
                 continue
             fitting = [one for one in self._places[int(ids[at])] if one != base and around.fits(one, delta)]
             wrong[at] = len(fitting) == 1
+
+    def _flag_by_bounds(self, copy: Copy) -> None:
+        """Flags batches of a compacted log that lie across firm ones of their epoch."""
+        entries, wrong = copy.entries, self._wrong[copy.number]
+        loose = entries["is_sound"] & ~wrong & ~(np.logical_or(*_touches(copy, wrong)))
+        if not loose.any() or not len(self._bounds):
+            return
+        wanted = np.zeros(len(entries), dtype=_BOUNDS)
+        wanted["epoch"], wanted["base"], wanted["last"] = entries["epoch"], entries["last"], NO_LIMIT
+        at = np.searchsorted(self._bounds, wanted, side="right") - 1
+        near = self._bounds[np.maximum(at, 0)]
+        overlaps = (at >= 0) & (near["epoch"] == entries["epoch"]) & (near["last"] >= entries["base"])
+        differs = (near["base"] != entries["base"]) | (near["last"] != entries["last"])
+        wrong |= loose & overlaps & differs
 
     def _flag_unordered(self, copy: Copy) -> None:
         """Flags batches so that the offsets of the rest rise: few, and rather not what others confirm."""
@@ -220,6 +259,10 @@ class Bases:
             candidates += [next_one] * around.touches + [previous] * around.is_touched
         if around.behind is not None and previous == next_one:
             candidates.append(next_one)
+        alike = self._bounds[self._bounds["epoch"] == entries["epoch"][at]]
+        alike = [int(one["base"]) for one in alike[alike["last"] - alike["base"] == delta]]
+        alike = [one for one in alike if around.fits(one, delta)]
+        candidates += alike if len(alike) == 1 else []
         base = next((one for one in candidates if around.fits(one, delta)), None)
         if base is None:
             return
