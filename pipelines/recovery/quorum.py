@@ -190,9 +190,9 @@ def quorum_lines(quorum: Quorum, state: ClusterState) -> list[str]:
         f"{len(state.brokers)} brokers, {len(state.acls)} ACLs, {len(state.users)} SCRAM users",
     ]
     lines += [f"doubt        {doubt}" for doubt in one.history.doubts]
-    for lost in one.healed.lost:
-        last = "an unknown one" if lost.last is None else lost.last
-        lines.append(f"lost         offsets {lost.first} to {last}: {lost.detail}")
+    for gap in one.healed.lost:
+        last = "an unknown one" if gap.last is None else gap.last
+        lines.append(f"lost         offsets {gap.first} to {last}: {gap.detail}")
     if quorum.end > quorum.committed:
         lines.append(
             f"uncommitted  offsets {quorum.committed} to {quorum.end - 1} are on too few of these disks"
