@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Pairs, Row, Scale, paired, part_main, say
-from benchmarks.segments import MIB, PLAIN, WORK, Kind, partition_dir, segment, size_of
+from benchmarks.segments import MIB, PLAIN, WORK, Kind, batches, partition_dir, segment, size_of
 from pipelines.command.java import java_command
 from tests.kafka.broker import broker_classpath
 from udfs.decoded import Range
@@ -58,18 +58,19 @@ def measure(scale: Scale) -> list[Row]:
 
 
 def _rows(scale: Scale) -> Iterator[Row]:
-    empty = WORK / "nothing-0"
-    empty.mkdir(exist_ok=True)
-    (empty / f"{0:020d}.log").touch()
-    _find(empty, _wall, 1)  # compiles kernels where they are new
-    yield from _plain(scale, empty)
-    yield _compressed(scale, empty)
-    shutil.rmtree(empty)
-    yield _dump(scale, PLAIN, "dump")
-    yield _dump(scale, replace(PLAIN, codec="zstd"), "dump, zstd")
+    tiny = WORK / "tiny-0"  # a log of one batch: what a search takes without bytes to search
+    tiny.mkdir(exist_ok=True)
+    content = segment(PLAIN, 2 * scale.kernel_bytes).read_bytes()
+    (tiny / f"{0:020d}.log").write_bytes(content[: batches(content)[0][1]])
+    _find(tiny, _wall, 1)  # compiles kernels where they are new
+    yield from _plain(scale, tiny)
+    yield _compressed(scale, tiny)
+    shutil.rmtree(tiny)
+    yield _dump(scale, PLAIN, scale.job_bytes, "dump")
+    yield _dump(scale, replace(PLAIN, codec="zstd"), scale.job_bytes // 4, "dump, zstd")
 
 
-def _plain(scale: Scale, empty: Path) -> Iterator[Row]:
+def _plain(scale: Scale, tiny: Path) -> Iterator[Row]:
     logs = partition_dir("find", PLAIN, _PARTITIONS, 2 * scale.kernel_bytes)
     size, files = size_of(logs), [str(path) for path in sorted(logs.rglob("*.log"))]
     say(f"  find in {size // MIB} MiB")
@@ -77,7 +78,7 @@ def _plain(scale: Scale, empty: Path) -> Iterator[Row]:
         scale.rounds,
         {
             "find": partial(_find, logs, _wall, 2),
-            "start": partial(_find, empty, _wall, 1),
+            "start": partial(_find, tiny, _wall, 1),
             "cat": partial(_wall, "sh", "-c", 'cat "$@" | wc -c', "sh", *files),
         },
     )
@@ -100,7 +101,7 @@ def _plain(scale: Scale, empty: Path) -> Iterator[Row]:
             scale.rounds,
             {
                 "find": partial(_find, logs, _processor, 1),
-                "start": partial(_find, empty, _processor, 1),
+                "start": partial(_find, tiny, _processor, 1),
                 "rg": partial(_processor, "rg", "-a", "--count", _ABSENT, *files),
             },
         )
@@ -119,15 +120,15 @@ def _without_start(pairs: Pairs) -> None:
     pairs.taken["search"] = [whole - start for whole, start in both]
 
 
-def _compressed(scale: Scale, empty: Path) -> Row:
+def _compressed(scale: Scale, tiny: Path) -> Row:
     """Beside a decoder that builds the keys alone."""
-    logs = partition_dir("find", replace(PLAIN, codec="zstd"), _PARTITIONS, scale.kernel_bytes)
+    logs = partition_dir("find", replace(PLAIN, codec="zstd"), _PARTITIONS, scale.kernel_bytes // 4)
     say(f"  find in {size_of(logs) // MIB} MiB of zstd")
     pairs = paired(
         scale.rounds,
         {
             "find": partial(_processor, *_COMMAND, logs, "--key", _ABSENT, "--cores", 1),
-            "start": partial(_processor, *_COMMAND, empty, "--key", _ABSENT, "--cores", 1),
+            "start": partial(_processor, *_COMMAND, tiny, "--key", _ABSENT, "--cores", 1),
             "keys": partial(_keys, sorted(logs.rglob("*.log"))),
         },
     )
@@ -152,9 +153,9 @@ def _keys(paths: list[Path]) -> float:
     return time.process_time() - began
 
 
-def _dump(scale: Scale, kind: Kind, name: str) -> Row:
+def _dump(scale: Scale, kind: Kind, size: int, name: str) -> Row:
     """Beside a JVM without options, as the tool's script starts it but for the size of the heap."""
-    path = segment(kind, scale.job_bytes)
+    path = segment(kind, size)
     named = path.with_suffix("") / f"{0:020d}.log"
     named.parent.mkdir(exist_ok=True)
     if not named.exists():
