@@ -218,6 +218,15 @@ def test_bytes_of_another_log_are_named(tmp_path: Path) -> None:
     assert "(offsets 77000 to 77000), whose offsets do not belong here" in cause.text
 
 
+def test_bytes_of_another_log_without_a_whole_batch_are_named(tmp_path: Path) -> None:
+    first, second, third = _three()
+    other = Batch([Record(value=b"o" * 90)] * 9, base_offset=77_000).encode()[:500]
+    wrong = second[:1000] + other + second[1000 + len(other) :]
+    cause = look(put(tmp_path, first + wrong + third)).causes[0]
+    assert (cause.kind, cause.position) == (OTHER, len(first) + 1000)
+    assert "the header of a batch lies (offsets 77000 to 77008), cut" in cause.text
+
+
 def test_a_file_of_another_kind_is_named(tmp_path: Path) -> None:
     first, second, third = _three(100)
     data = bytearray(first + second + third)

@@ -259,6 +259,9 @@ def _causes(
         found_others.append(Cause(causes.CUT, causes.LIKELY, text, length, size - (length - position)))
     made = found_others + made
     if not made:
+        cut = causes.cut_batch_inside(wrong, position)
+        made = [cut] if cut is not None else []
+    if not made:
         text = "more than one byte is changed, in a way that was not recognized"
         made = [Cause(causes.UNKNOWN, causes.POSSIBLE, text, position, found.size)]
     return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -22,6 +23,8 @@ BIT, BYTE, ZEROS, CUT, OTHER, UNKNOWN = (
 )
 CERTAIN, LIKELY, POSSIBLE = "certain", "likely", "possible"
 _LEAST_ZEROS = 64
+_HEADER_V2 = struct.Struct(">qiibIhiqqqhii")
+_MOST_BYTES = 1 << 30  # of a batch that is taken for one though no checksum says so
 _PAGES = (65536, 4096, 512)
 _SIGNATURES = {
     b"\x1f\x8b\x08": "a gzip file",
@@ -165,6 +168,32 @@ def bytes_of_a_file(content: bytes, position: int) -> Cause | None:
                 if content.startswith(mark, at):
                     text = f"at position {place}, the begin of a page of {page} bytes, {name} begins"
                     return Cause(OTHER, LIKELY, f"{text}: bytes of another file", place, len(content) - at)
+    return None
+
+
+def cut_batch_inside(content: bytes, position: int) -> Cause | None:
+    """A header of magic 2 inside a damaged batch, whose batch was overwritten or cut: no checksum tells.
+
+    Its fields must agree with each other, which those of other bytes do not.
+    """
+    for match in re.finditer(rb"(?<=.{16})\x02(?=.{44})", content, re.DOTALL):
+        at = match.start() - f.MAGIC_POS
+        e = _HEADER_V2.unpack_from(content, at)
+        base, length, epoch, _, _, attributes, last, first_ms, newest, producer, producer_epoch, _, count = e
+        agrees = (
+            f.V2_HEADER_SIZE - f.LOG_OVERHEAD <= length < _MOST_BYTES
+            and base >= 0 <= last
+            and epoch >= -1 <= producer
+            and producer_epoch >= -1
+            and attributes & f.V2_UNUSED_MASK == 0
+            and attributes & f.CODEC_MASK <= f.CODEC_ZSTD
+            and 0 < count <= last + 1
+            and -1 <= first_ms <= newest
+        )
+        if at > 0 and agrees:
+            begin = position + at
+            text = f"at position {begin} the header of a batch lies (offsets {base} to {base + last}), cut: "
+            return Cause(OTHER, POSSIBLE, f"{text}bytes of another file", begin, len(content) - at)
     return None
 
 
