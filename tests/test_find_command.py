@@ -367,6 +367,13 @@ def test_the_last_below_an_offset(tmp_path: Path) -> None:
     assert [row["offset"] for row in rows(tmp_path, offset="2:11", only="last", limit=4)[0]] == [7, 8, 9, 10]
 
 
+def test_a_wrong_offset_of_a_batch_does_not_end_a_search(tmp_path: Path) -> None:
+    """No checksum covers the base offset: a bit of it was flipped."""
+    wrong = (3 | 1 << 43).to_bytes(8, "big") + batch(3)[8:]
+    put(tmp_path / "a-0", 0, batch(0), wrong, *batches(6, 4))
+    assert [row["offset"] for row in rows(tmp_path, offset="6:8")[0]] == [6, 7]
+
+
 def test_processes_and_slices_find_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inner = b"".join(batches(1000, 40, text="inner"))
     made = [

@@ -24,6 +24,7 @@ from udfs.source.byte_source import ByteSource, SourceError, local_path, open_so
 from udfs.spark.protocol import Problem, SliceReport
 
 DECIDING = ("offset", "producer_id", "producer_epoch", "is_transactional", "is_control")
+_SURE = 2  # batches in a row past the last offset that is looked for: no checksum covers the offset of one
 HELD_BYTES = 16 << 20  # of matches that a worker gives at a time
 
 
@@ -79,7 +80,7 @@ class Work:
         found.scan.report = replace(found.scan.report, totals=search.decoder.totals)
         end = max((-1 if b.high is None else b.high for b in request.offsets), default=-1)
         has_end = bool(request.offsets) and all(b.high is not None for b in request.offsets)
-        placing, held = Placing(found.scan), 0
+        placing, held, beyond = Placing(found.scan), 0, 0
         for group, matches in search:
             placing.add(group)
             if matches is not None:
@@ -88,7 +89,8 @@ class Work:
                 if matches.num_rows and not request.count:
                     found.batches.append(matches)
                     held += matches.nbytes
-            if has_end and _is_past(group, end):
+            beyond = _beyond(group, end, beyond)
+            if has_end and beyond >= _SURE:
                 found.is_past = True
                 break
             is_enough = self.most is not None and found.count >= self.most
@@ -168,10 +170,14 @@ def _opened(slice_: Slice, work: Any) -> Found:
     return found
 
 
-def _is_past(group: Group, end: int) -> bool:
-    """Whether a sound batch begins at or past an offset."""
-    sound = group.batches[(group.batches["fault"] == 0)]
-    return bool(len(sound)) and bool((sound["base_offset"] >= end).any())
+def _beyond(group: Group, end: int, before: int) -> int:
+    """How many sound batches in a row, up to the last of a group, begin at or past an offset.
+
+    before: those in a row before the group.
+    """
+    past = group.batches["base_offset"][group.batches["fault"] == 0] >= end
+    below = np.flatnonzero(~past)
+    return int(len(past) - 1 - below[-1]) if len(below) else before + len(past)
 
 
 def _end_of(group: Group) -> int | None:
