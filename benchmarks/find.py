@@ -88,7 +88,7 @@ def _plain(scale: Scale, tiny: Path) -> Iterator[Row]:
             "find a value, two processes",
             "s",
             pairs.spread("search"),
-            "cat FILES | wc -c",
+            "cat FILES to wc",
             pairs.spread("cat"),
         ),
         ratio=pairs.ratio("search", "cat"),

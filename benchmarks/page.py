@@ -67,7 +67,7 @@ GOALS = (
         "two large segments, cold, by its --json",
     ),
     (
-        "find, uncompressed, on 2 cores: half the time of `cat | wc -c`",
+        "find, uncompressed, on 2 cores: half the time of `cat FILES` to `wc`",
         "find",
         "find a value, two processes",
     ),

@@ -38,6 +38,21 @@ class _Late(Future[Any]):
         return function(*args)
 
 
+class _FirstHere(Executor):
+    """Runs the first task in this process, which loads the kernels that forked processes then share."""
+
+    def __init__(self, others: Executor) -> None:
+        self._others, self._is_first = others, True
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        if not self._is_first:
+            return self._others.submit(function, *args)
+        self._is_first = False
+        done: Future[Any] = Future()
+        done.set_result(function(*args))
+        return done
+
+
 class Workers:
     """Worker processes, or this process if one is enough."""
 
@@ -122,6 +137,6 @@ def workers(number: int) -> Iterator[Workers]:
         return
     executor = process_pool(number)
     try:
-        yield Workers(executor, number)
+        yield Workers(_FirstHere(executor), number)
     finally:
         executor.shutdown(cancel_futures=True)
