@@ -224,3 +224,18 @@ def test_the_last_record_of_a_key_is_the_last_one_of_its_cluster(tmp_path: Path)
         ("c", "CompleteCommit"),
         ("d", "CompleteCommit"),
     ]
+
+
+def test_a_partition_without_its_metadata_file_belongs_to_the_cluster_of_its_neighbours(
+    tmp_path: Path,
+) -> None:
+    """The file partition.metadata of one partition is lost, on one of two brokers."""
+    logs = tmp_path / "logs"
+    for name in ("a", "b"):
+        write_group(logs / name, 9, 4, cluster="zAAAAAAAAAAAAAAAAAAAAQ")
+    put(logs / "b" / "__consumer_offsets-4", 0, *noted((NOW, commit(1, b"other"))))
+    ask = asking(logs, str(tmp_path / "lake"))
+    rows = ask('SELECT cluster, "group" FROM consumer_offsets WHERE is_current ORDER BY ALL')
+    assert [row["group"] for row in rows] == ["g", "other"]
+    assert {row["cluster"] for row in rows} == {"zAAAAAAAAAAAAAAAAAAAAQ"}
+    assert len(ask("SELECT * FROM group_lag_at('g', TIMESTAMP '2030-01-01 00:00:00Z')")) == 1

@@ -12,7 +12,7 @@ WITH placed AS (
   FROM segments
 ), copies AS (
   SELECT topic AS internal_topic, log_dir,
-    min(CASE WHEN topic = '__cluster_metadata' THEN log_dir ELSE coalesce(topic_id, log_dir) END) AS cluster
+    coalesce(min(CASE WHEN topic <> '__cluster_metadata' THEN topic_id END), log_dir) AS cluster
   FROM placed
   WHERE topic IN ('__consumer_offsets', '__transaction_state', '__share_group_state', '__cluster_metadata',
     '__remote_log_metadata')
