@@ -103,7 +103,8 @@ def _around_pivot(text: str) -> str:
 
     DuckDB makes several statements of it, whatever the PIVOT is in: COPY (PIVOT ...) TO 'file' too.
     """
-    depth, words = 0, []
+    depth = 0
+    words: list[str] = []
     for token in tokens(text):
         sign = "" if token.is_comment else token.text.strip()
         if depth == 0 and (token.word or (sign == "(" and not words)):

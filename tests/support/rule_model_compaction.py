@@ -38,7 +38,7 @@ def records_of(log: Log) -> Iterator[Keyed]:
 def committed(log: Log) -> list[Keyed]:
     """What a READ_COMMITTED consumer gets."""
     found = [one for one in transactions_of(log) if one.first_offset is not None]
-    stable = min((one.first_offset for one in found if one.holds), default=None)
+    stable = min((one.first_offset or 0 for one in found if one.holds), default=None)
     hidden = [one for one in found if one.outcome != "committed"]
     kept = []
     for record in records_of(log):
