@@ -56,7 +56,9 @@ def update(on_demand: SparkOnDemand, settings: Settings, address: str) -> tuple[
     is_meant = TopicFilter(settings.topics, settings.exclude_topics)
     others = read_sources(settings.schemas, settings.registry)
     with Intents(address).lock(), phase("decoding values"):
-        done = TypedJob(address, _stage_runner(on_demand), others).run(is_meant)
+        done = TypedJob(address, _stage_runner(on_demand), others, settings.json_values == "infer").run(
+            is_meant
+        )
         kept = [] if settings.mode == "append" else keep(address, settings.mode, is_meant)
     return done, kept
 

@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 from pipelines.command import notebooks as widgets_elsewhere
-from tests.support import corpus
+from tests.support import corpus, typed_corpus
 from tools import notebooks
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
-INGEST, EXPLORE, QUALITY, TRANSACTIONS, FORMATS = ALL = sorted(NOTEBOOKS.glob("*.py"))
+INGEST, EXPLORE, QUALITY, TRANSACTIONS, FORMATS, TYPED = ALL = sorted(NOTEBOOKS.glob("*.py"))
 
 SOUND = ("v2-txn-abort/tx-aborted-0", "v2-txn-open/tx-open-0", "v0-codec-gzip/v0-gzip-0")
 DAMAGED = "hostile/bitflip-payload-v2-none-0"
@@ -182,6 +182,26 @@ def test_formats_and_codecs_are_compared(run: Any, lake: str) -> None:
     assert {row.topic for row in seen["costs"].collect()} == {
         row.topic for row in seen["spark"].table("logs").collect()
     }
+
+
+def test_values_have_the_types_of_their_schemas(run: Any, tmp_path: Path) -> None:
+    topics = {"avro-evolution", "err-pb"}
+    for folder in typed_corpus.DATA.iterdir():
+        if folder.name.rpartition("-")[0] in {*topics, "_schemas"}:
+            shutil.copytree(folder, tmp_path / "logs" / folder.name)
+    shown: list[Any] = []
+    widgets = Widgets(source=str(tmp_path / "logs"), lake=str(tmp_path / "lake"))
+    seen = run(TYPED, dbutils=widgets, display=shown.append)
+    assert shown == [seen["errors"]]
+    sent = {topic: typed_corpus.oracle(topic) for topic in topics}
+    assert {one["topic"]: one["rows"] for one in seen["decoded"].typed} == {t: len(sent[t]) for t in topics}
+    ranks = {(row.partition, row.offset): row.value.rank for row in seen["typed"].collect()}
+    assert ranks == {
+        (one["partition"], one["offset"]): one["value"].get("rank") for one in sent["avro-evolution"]
+    }
+    wrong = sum("error" in one for one in sent["err-pb"])
+    assert sum(row.payloads for row in seen["reasons"]) == wrong > 0
+    assert {row.topic for row in seen["profile"].collect()} >= topics
 
 
 def test_landing_first_gives_the_same_records(run: Any, logs: Path, lake: str, tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ class Command:
     kind: type[Running] = Settings
 
 
-_OF_TYPES = ("schemas", "registry", "mode")
+_OF_TYPES = ("schemas", "registry", "json_values", "mode")
 _ONLY_FOR_DECODING = (
     "from_raw",
     "since",

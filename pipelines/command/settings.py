@@ -228,6 +228,12 @@ class Typing(_Checked):
     registry: str | None = _setting(
         None, text, "further schemas: those of a registry that runs, by its REST API", "URL"
     )
+    json_values: str = _setting(
+        "text",
+        one_of("text", "infer"),
+        "JSON in typed tables: its text, or infer: structs of the types that all values of a topic's first "
+        "file have, with a column for what does not fit",
+    )
     mode: str = _setting(
         "append",
         one_of("append", "latest", "cdc"),

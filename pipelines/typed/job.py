@@ -87,16 +87,18 @@ class _RecordsFile:
 class TypedJob:
     """Brings the typed tables of a lake up to date."""
 
-    def __init__(self, lake: str, run_stage: RunStage, others: Sequence[Registry] = ()) -> None:
-        """others: schemas beside those in the lake."""
-        self._lake, self._run_stage, self._others = lake, run_stage, others
+    def __init__(
+        self, lake: str, run_stage: RunStage, others: Sequence[Registry] = (), infers: bool = False
+    ) -> None:
+        """others: schemas beside those in the lake. infers: whether JSON becomes structs."""
+        self._lake, self._run_stage, self._others, self._infers = lake, run_stage, others, infers
 
     def run(self, is_meant: Callable[[str], bool]) -> list[TypedTopic]:
         """Decodes the topics that are meant. What changed, by topic."""
         records = published_tables(self._lake)[RECORDS.name]
         registry = registry_of_lake(records, self._others)
         keep_schemas(self._lake, registry)
-        options = typed_files.TypedOptions(self._lake, registry, _name_of(registry))
+        options = typed_files.TypedOptions(self._lake, registry, _name_of(registry), self._infers)
         by_topic = {topic: files for topic, files in _files(records).items() if is_typed(topic)}
         changed = []
         for topic in sorted(filter(is_meant, by_topic)):

@@ -11,7 +11,6 @@ field a type, of which one is not null. Versions of one subject, and schemas of 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,17 +21,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from udfs.values import avro_schema
+from udfs.values import avro_schema, json_columns
 from udfs.values.avro_columns import AvroColumns
 from udfs.values.merged_types import conformed, merged, own_name, safe_names, storable
 from udfs.values.payload import PayloadError
 from udfs.values.payloads import FORMATS, Decoded, PayloadReader
 from udfs.values.protobuf import MessageReader
 from udfs.values.protobuf_columns import ProtobufColumns
-from udfs.values.registry import AVRO, PROTOBUF, UNKNOWN_ID, Schema
+from udfs.values.registry import AVRO, JSON_SCHEMA, PROTOBUF, UNKNOWN_ID, Schema
 from udfs.values.wire_formats import CONFLUENT, Framing, message_index
 
-TEXT, BYTES = "text", "bytes"
+TEXT, BYTES, JSON = "text", "bytes", "json"
 _ID_SIZE = 5  # the byte 0 and the id
 
 
@@ -135,10 +134,13 @@ class SideDecoder:
         side: str,
         plain: str = "",
         types: Mapping[str, pa.DataType] = {},
+        infers: bool = False,
     ) -> None:
+        """infers: whether JSON becomes structs (``json_columns``); else it is text."""
         self._reader, self._topic, self._side, self._plain = reader, topic, side, plain
         self._known: dict[tuple[int, str], tuple[str, Columns] | None] = {}
         self._labels: dict[tuple[str, str], str] = {}
+        self._infers = infers
         self.types: dict[str, pa.DataType] = dict(types)
 
     def decode(self, payloads: pa.Array, headers: pa.Array | None = None) -> TypedSide:
@@ -245,7 +247,18 @@ class SideDecoder:
             group[2].append(row)
             group[3].append(value)
         for (label, _, format_), (schema, type_, of, values) in groups.items():
-            self._add(found, label, schema, np.array(of, np.int64), pa.array(values, type_), format_)
+            if label == JSON:
+                label, column = self._json_column(values)
+            else:
+                column = pa.array(values, type_)
+            self._add(found, label, schema, np.array(of, np.int64), column, format_)
+
+    def _json_column(self, values: list[Any]) -> tuple[str, pa.Array]:
+        """Label and column of JSON values: structs where they are objects, else texts."""
+        type_ = self.types.get(JSON) or json_columns.inferred(values)
+        if type_ is None:
+            return TEXT, pa.array(map(json_columns.text, values), pa.string())
+        return JSON, json_columns.column(values, type_)
 
     def _plain_value(
         self, one: Decoded, payload: bytes, headers: list[tuple[str, bytes | None]]
@@ -258,9 +271,11 @@ class SideDecoder:
                 return compiled[0], compiled[1].arrow_type, compiled[1].plain(one.value)
         if one.format == BYTES:
             return BYTES, pa.binary(), payload
-        is_text = one.format in ("text", "empty")
-        value = one.value if is_text else json.dumps(one.value, ensure_ascii=False, separators=(",", ":"))
-        return TEXT, pa.string(), value
+        if one.format in ("text", "empty"):
+            return TEXT, pa.string(), one.value
+        if self._infers and one.format in ("json", "json-connect", FORMATS[JSON_SCHEMA]):
+            return JSON, pa.string(), one.value
+        return TEXT, pa.string(), json_columns.text(one.value)
 
 
 def _confluent_ids(payloads: pa.BinaryArray) -> np.ndarray:

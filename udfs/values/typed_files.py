@@ -65,12 +65,13 @@ DONE_DDL = ", ".join(f"{one.name} {_SQL[one.type]}" for one in DONE)
 class TypedOptions:
     """What is the same for all files of a run.
 
-    lake: its address. registry_name: of the registry's content.
+    lake: its address. registry_name: of the registry's content. infers: see ``SideDecoder``.
     """
 
     lake: str
     registry: Registry
     registry_name: str
+    infers: bool = False
 
 
 def typed_schema(types: Mapping[str, Types]) -> pa.Schema:
@@ -159,7 +160,12 @@ class _File:
         decoders = {}
         for side in SIDES:
             decoders[side] = SideDecoder(
-                self._reader, self._task["topic"], side, self._plain[side], self._types[side]
+                self._reader,
+                self._task["topic"],
+                side,
+                self._plain[side],
+                self._types[side],
+                self._options.infers,
             )
         schema = typed_schema(self._types)
         totals = _Totals()

@@ -1,0 +1,118 @@
+"""JSON objects as structs: types that hold for all values of a first look, and a rest.
+
+A member's type is boolean, int64, double, string, a list or a struct, where all of its values have it;
+integers and reals together are doubles, as far as a double holds them. Where no type holds all, it is string.
+What does not fit, then or later, or has another name, is kept in ``REST`` as JSON: an object of these members,
+or a value that is no object. Null and a missing member are both null.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+REST = "_rest"
+_MOST_FIELDS = 1000  # of all objects of a value together: one with more is a map, and stays text
+_MOST_LEVELS = 32
+_EXACT = 1 << 53  # a double holds every integer up to it
+
+
+def inferred(values: Sequence[Any]) -> pa.DataType | None:
+    """The type of a column of JSON values; None where they are not all objects, or have too many members."""
+    if not values or not all(isinstance(one, dict) for one in values):
+        return None
+    found = _type(values, 0, [0])
+    if not pa.types.is_struct(found):
+        return None
+    names = {one.name.casefold() for one in found}
+    rest = REST
+    while rest in names:
+        rest += "_"
+    return pa.struct([*found, pa.field(rest, pa.string())])
+
+
+def _type(values: Iterable[Any], level: int, count: list[int]) -> pa.DataType:
+    held = [one for one in values if one is not None]
+    kinds = {type(one) for one in held}
+    if not kinds:
+        return pa.string()
+    if kinds == {bool}:
+        return pa.bool_()
+    if kinds == {int}:
+        return pa.int64()
+    if kinds <= {int, float}:
+        return pa.float64()
+    if kinds == {list} and level < _MOST_LEVELS:
+        return pa.list_(_type((item for one in held for item in one), level + 1, count))
+    if kinds == {dict} and level < _MOST_LEVELS:
+        return _struct(held, level, count)
+    return pa.string()
+
+
+def _struct(held: Sequence[dict[str, Any]], level: int, count: list[int]) -> pa.DataType:
+    members: dict[str, list[Any]] = {}
+    folded: dict[str, str] = {}
+    for one in held:
+        for name, value in one.items():
+            if folded.setdefault(name.casefold(), name) == name:  # another spelling goes to the rest
+                members.setdefault(name, []).append(value)
+    count[0] += len(members)
+    if not members or "" in members or count[0] > _MOST_FIELDS:
+        return pa.string()
+    return pa.struct([pa.field(name, _type(some, level + 1, count)) for name, some in members.items()])
+
+
+def column(values: Sequence[Any], type_: pa.StructType) -> pa.Array:
+    """Values as a type of ``inferred``."""
+    rest = type_[type_.num_fields - 1].name
+    rows = []
+    for value in values:
+        held, left = _fitted(value, type_) if isinstance(value, dict) else ({}, value)
+        is_left = left is not None or not isinstance(value, dict)
+        rows.append({**held, rest: text(left) if is_left else None})
+    return pa.array(rows, type_)
+
+
+def _fitted(value: Any, type_: pa.DataType) -> tuple[Any, Any]:
+    """What a type holds of a value that is not null, and what is left; None for nothing."""
+    if pa.types.is_struct(type_):
+        if not isinstance(value, dict):
+            return None, value
+        held, rest = {}, {}
+        for name, one in value.items():
+            index = type_.get_field_index(name)
+            if one is None and index >= 0:
+                continue
+            held_one, left = (None, one) if index < 0 else _fitted(one, type_[index].type)
+            if held_one is not None:
+                held[name] = held_one
+            if left is not None or index < 0:
+                rest[name] = left
+        return held, rest or None
+    if pa.types.is_list(type_):
+        if not isinstance(value, list):
+            return None, value
+        items = [(None, None) if one is None else _fitted(one, type_.value_type) for one in value]
+        return (
+            (None, value) if any(left is not None for _, left in items) else ([one for one, _ in items], None)
+        )
+    return _fitted_leaf(value, type_)
+
+
+def _fitted_leaf(value: Any, type_: pa.DataType) -> tuple[Any, Any]:
+    if pa.types.is_string(type_):
+        return (value, None) if isinstance(value, str) else (None, value)
+    if isinstance(value, bool) != pa.types.is_boolean(type_) or not isinstance(value, int | float):
+        return None, value
+    is_held = pa.types.is_boolean(type_)
+    is_held |= pa.types.is_int64(type_) and isinstance(value, int) and -(1 << 63) <= value < 1 << 63
+    is_held |= pa.types.is_float64(type_) and (isinstance(value, float) or abs(value) <= _EXACT)
+    return (float(value) if pa.types.is_float64(type_) else value, None) if is_held else (None, value)
+
+
+def text(value: Any) -> str:
+    """A value of canonical JSON as text."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
