@@ -2,8 +2,8 @@
 
 A member's type is boolean, int64, double, string, a list or a struct, where all of its values have it;
 integers and reals together are doubles, as far as a double holds them. Where no type holds all, it is string.
-What does not fit, then or later, or has another name, is kept in ``REST`` as JSON: an object of these members,
-or a value that is no object. Null and a missing member are both null.
+What does not fit, then or later, or has another name, is kept in ``REST`` as JSON: an object of these
+members, or a value that is no object. Null and a missing member are both null.
 """
 
 from __future__ import annotations
