@@ -36,6 +36,8 @@ GOALS = (
     ("a warm session, nothing new: 0.3 s", "job", "warm, nothing new"),
     ("watching 20 partitions: a round with nothing new in 0.3 s", "watch", "a round with nothing new"),
     ("watching 20 partitions: a round after one grew in 1.5 s", "watch", "a round, one partition grew"),
+    ("Avro to typed columns: 10x fastavro's dicts or more", "typed", "Avro to columns"),
+    ("`decode --typed`: at most 2x the time of `decode`", "typed", "decode --typed"),
     ("Parquet no larger than Spark's with zstd", "job", "Parquet size, --sink spark"),
     *(
         (f"{worker} at most 600 MiB, {words}", "memory", f"{worker}, {name}")

@@ -14,12 +14,17 @@ from udfs.values.typed_columns import SideDecoder
 
 LIES = (b"\xff\xff\xff\xff\x0f", b"\xfe" + b"\xff" * 8 + b"\x01", b"\x80" * 9 + b"\x01", b"\x01", b"\x7f")
 ROWS = 400
-TOPICS = ("avro-nested", "avro-recursive", "avro-logical", "pb-kinds", "pb-wkt", "mix-all")
+TOPICS = (
+    *("avro-nested", "avro-recursive", "avro-logical", "pb-kinds", "pb-wkt", "pb-proto2", "pb-txn"),
+    *("json-schema", "mix-all"),
+)
 
 
 def damaged(payload: bytes, rng: random.Random) -> bytes:
-    """A payload of which something behind the schema id is wrong."""
+    """A payload of which something is wrong, mostly behind the schema id."""
     made = bytearray(payload)
+    if rng.random() < 0.1:
+        made[rng.randrange(min(7, len(made)))] ^= 1 << rng.randrange(8)
     at = rng.randrange(min(5, len(made) - 1), len(made))
     kind = rng.randrange(5)
     if kind == 0:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +16,7 @@ from udfs.values.avro_columns import AvroColumns
 from udfs.values.json_text import parse_json
 from udfs.values.payload import MAX_DEPTH, PayloadError
 from udfs.values.payloads import PayloadReader
+from udfs.values.registry import AVRO, Registry, Schema
 from udfs.values.typed_columns import SideDecoder
 
 
@@ -89,3 +92,32 @@ def test_json_is_read_to_a_fixed_depth(levels: int, begin: str, end: str) -> Non
     with pytest.raises(PayloadError) as caught:
         parse_json(text)
     assert caught.value.reason == "too_deep"
+
+
+def nested(levels: int) -> str:
+    """A schema of records that each have the next one twice."""
+    inner: Any = "int"
+    for at in range(levels):
+        name = f"L{at}"
+        fields = [
+            {"name": "a", "type": inner},
+            {"name": "b", "type": inner if isinstance(inner, str) else f"L{at - 1}"},
+        ]
+        inner = {"type": "record", "name": name, "fields": fields}
+    return json.dumps(inner)
+
+
+def test_values_of_a_schema_that_is_too_wide_for_columns_are_json_texts() -> None:
+    registry = Registry([Schema("t-value", 1, 1, "", AVRO, nested(13))])
+    decoder = SideDecoder(PayloadReader(registry), "t", "value")
+    found = decoder.decode(pa.array([b"\0\0\0\0\1" + b"\2" * (1 << 13)], pa.binary()))
+    assert not found.wrong
+    assert found.column(decoder.types)[0].as_py().count(":1") == 1 << 13
+
+
+def test_a_schema_that_grows_without_end_is_an_error_of_its_payloads() -> None:
+    registry = Registry([Schema("t-value", 1, 1, "", AVRO, nested(60))])
+    found = SideDecoder(PayloadReader(registry), "t", "value").decode(
+        pa.array([b"\0\0\0\0\1\2"], pa.binary())
+    )
+    assert [one.decoded.reason for one in found.wrong] == ["unreadable_schema"]

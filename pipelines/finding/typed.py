@@ -21,7 +21,7 @@ from udfs.values.typed_records import records_of, registry_of, schemas_beside
 # Added to the fields of a match
 TYPED_FIELDS = (
     *("key_typed", "value_typed", "key_schema_id", "value_schema_id"),
-    *("key_error", "value_error"),
+    *("key_error", "value_error", "key_format", "value_format"),
 )
 _SAMPLE = 200
 
@@ -61,6 +61,7 @@ class TypedValues:
             found[f"{side}_typed"] = one.value if one.reason is None else None
             found[f"{side}_schema_id"] = one.schema.id if one.schema is not None else None
             found[f"{side}_error"] = one.reason
+            found[f"{side}_format"] = one.format
         return found
 
     def _plain_of(self, topic: str, side: str) -> str:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from udfs.kernels import avro as k
 from udfs.values import avro
-from udfs.values.avro_schema import MOST_DECIMAL_BYTES, AvroType
+from udfs.values.avro_schema import MOST_DECIMAL_BYTES, AvroType, check_size
 from udfs.values.avro_types import (
     DAY_MS,
     DURATION,
@@ -26,7 +26,7 @@ from udfs.values.avro_types import (
     arrow_type,
     plain_value,
 )
-from udfs.values.payload import PayloadError
+from udfs.values.payload import MOST_FIELDS, PayloadError
 
 _FIRST_ROOM = 1024
 _PRIMITIVE_OPS = {
@@ -59,6 +59,8 @@ class AvroColumns:
     """Decodes payloads of one schema. Not for several threads at once."""
 
     def __init__(self, type_: AvroType) -> None:
+        """Raises a PayloadError for a type that is too large for a table."""
+        check_size(type_, MOST_FIELDS)
         self._type = type_
         self.arrow_type = arrow_type(type_)
         self._reader = avro.reader_of(type_)

@@ -15,6 +15,8 @@ from typing import Any
 
 from udfs.values.payload import PayloadError
 
+# A schema that says with few words that types lie in each other without end is none
+MOST_TYPES = 100_000
 # Of a decimal: Python writes no number of more than 4,300 digits, and takes the square of their number
 MOST_DECIMAL_BYTES = 1 << 10
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
@@ -93,10 +95,29 @@ def parse(text: str, references: Iterable[str] = ()) -> AvroType:
     try:
         for one in references:
             _type(_loaded(one), "", names)
-        return _type(_loaded(text), "", names)
+        found = _type(_loaded(text), "", names)
+        check_size(found, MOST_TYPES)
+        return found
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise PayloadError("unreadable_schema", f"not an Avro schema: {reason}"[:300]) from None
+
+
+def check_size(type_: AvroType, most: int) -> None:
+    """Raises a PayloadError (unreadable_schema) for more types than that, each counted where it may be."""
+    left = most
+
+    def count(one: AvroType, above: tuple[AvroType, ...]) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise PayloadError("unreadable_schema", f"a schema of more than {most} types, one in another")
+        if one not in above:
+            parts = [*one.branches, *([one.items] if one.items else []), *(f.type for f in one.fields)]
+            for part in parts:
+                count(part, (*above, one))
+
+    count(type_, ())
 
 
 def _loaded(text: str) -> Any:

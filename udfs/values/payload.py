@@ -14,6 +14,9 @@ from typing import Any
 # The deepest nesting of records, arrays and maps that is decoded; a deeper value is valid, and an error here
 MAX_DEPTH = 256
 
+# A schema of more fields, each counted at every place where it may be, is no table
+MOST_FIELDS = 10_000
+
 ERROR_CLASSES = (
     "unknown_id",  # no schema has the id
     "unknown_guid",

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from udfs.kernels import protobuf as k
-from udfs.values.payload import PayloadError
+from udfs.values.payload import MOST_FIELDS, PayloadError
 from udfs.values.protobuf import BYTES, ENUM, GROUP, STRING, Field, MessageReader
 from udfs.values.protobuf_types import UINT64, arrow_type, plain_message
 
@@ -34,8 +34,6 @@ _OPS = {
 # Numbers that a decoder fills at a time, at most: longer columns are decoded in parts
 _MOST_VALUES = 1 << 22
 _FIRST_ROOM = 64
-# A schema of more fields, each counted at every place where it may be, is no table
-MOST_FIELDS = 10_000
 
 
 @dataclass
