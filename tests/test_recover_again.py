@@ -19,7 +19,7 @@ import pytest
 from kafka_log_lake import connect
 from pipelines import decode_batches, query, recover, scan
 from tests.support.docs import ROOT
-from tests.support.logs import batch, data, put
+from tests.support.logs import batch, data, marker, put
 from tests.support.replica_sets import replica_set, write
 from tests.support.replicas import fingerprint
 from tests.support.segment_maker import Batch, Record
@@ -229,3 +229,15 @@ def read_lines(path: Path) -> list[tuple[Any, ...]]:
         pairs = [] if headers == "<null>" else [one.split(":", 1) for one in headers.split(",")]
         found.append((data(key), data(value), [(name, data(text)) for name, text in pairs]))
     return found
+
+
+def test_a_transaction_before_the_logs_start_ends_where_its_marker_is(tmp_path: Path) -> None:
+    """Its records were deleted, its marker is in the true log."""
+    one = disk(tmp_path / "one", t=[marker(3, 7), batch(4)])
+    two = disk(tmp_path / "two", t=[data(0, 7, 3), marker(3, 7), batch(4)])
+    lake = str(tmp_path / "lake")
+    assert recover.main([one, two, "--lake", lake, "--cores", "1"]) == 0
+    rows = (
+        connect(lake).execute('SELECT "offset", why, transaction FROM lost_records ORDER BY ALL').fetchall()
+    )
+    assert rows == [(offset, "before-log-start", "committed") for offset in range(3)]

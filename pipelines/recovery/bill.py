@@ -141,14 +141,19 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.Table.from_batches([batch]).select(schema.names).cast(schema).combine_chunks().to_batches()[0]
 
 
+# Of what lies before the log's start the marker may be in the true log: its first one of the producer
 _BILL = """
-WITH ended AS (
-  SELECT l.*, CASE WHEN is_transactional AND control_type IS NULL THEN coalesce(
-    CASE first_value(control_type IGNORE NULLS) OVER (
-      PARTITION BY topic, partition, copy, why, producer_id ORDER BY "offset"
-      ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING)
+WITH first_markers AS (
+  SELECT topic, partition, producer_id, arg_min(control_type, "offset") AS control_type
+  FROM records WHERE control_type IN ('COMMIT', 'ABORT') GROUP BY ALL
+), ended AS (
+  SELECT l.*, CASE WHEN l.is_transactional AND l.control_type IS NULL THEN coalesce(
+    CASE coalesce(first_value(l.control_type IGNORE NULLS) OVER (
+      PARTITION BY l.topic, l.partition, l.copy, l.why, l.producer_id ORDER BY l."offset"
+      ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING), m.control_type)
     WHEN 'COMMIT' THEN 'committed' WHEN 'ABORT' THEN 'aborted' END, 'open') END AS transaction
-  FROM lost l
+  FROM lost l LEFT JOIN first_markers m ON l.why = 'before-log-start' AND m.topic = l.topic
+    AND m.partition = l.partition AND m.producer_id = l.producer_id
 ), keys AS (
   SELECT DISTINCT topic, partition, key FROM lost WHERE key IS NOT NULL AND control_type IS NULL
 ), latest AS (
