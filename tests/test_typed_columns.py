@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import uuid
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
 from tests.support import typed_corpus as corpus
 from udfs.format.schema import HEADER_TYPE
 from udfs.values.merged_types import conformed, merged, storable
-from udfs.values.payloads import KEY, VALUE
+from udfs.values.payloads import KEY, VALUE, PayloadReader
+from udfs.values.registry import AVRO, Registry, Schema
 from udfs.values.typed_columns import SideDecoder
 
 SIDES = [(topic, side) for topic in corpus.TOPICS for side in (KEY, VALUE)]
@@ -80,3 +85,40 @@ def test_versions_of_a_record_are_one_struct() -> None:
     assert conformed(second, target).to_pylist() == [
         {"id": 1 << 40, "name": None, "tags": None, "name_int32": 7, "more": None}
     ]
+
+
+def test_a_field_that_a_later_version_renamed_has_the_later_name() -> None:
+    inner = [
+        {"type": "record", "name": "In", "fields": [{"name": one, "type": "int", **more}]}
+        for one, more in (("old", {}), ("new", {"aliases": ["old"]}))
+    ]
+    first = {
+        "type": "record",
+        "name": "R",
+        "fields": [
+            {"name": "city", "type": "string"},
+            {"name": "list", "type": {"type": "array", "items": inner[0]}},
+            {"name": "maybe", "type": ["null", "In"]},
+        ],
+    }
+    second = {
+        "type": "record",
+        "name": "R",
+        "fields": [
+            {"name": "place", "type": "string", "aliases": ["city", "town"]},
+            {"name": "list", "type": {"type": "array", "items": inner[1]}},
+            {"name": "maybe", "type": ["null", "In"]},
+        ],
+    }
+    texts = [json.dumps(one) for one in (first, second)]
+    registry = Registry([Schema("t-value", n, n, "", AVRO, text) for n, text in enumerate(texts, 1)])
+    values = b"\x08Oslo\x02\x0a\0\x02\x0c"
+    guid = str(uuid.UUID(int=5))
+    registry = Registry([replace(one, guid=guid if one.id == 1 else "") for one in registry.schemas])
+    payloads = [b"\0\0\0\0\1" + values, b"\0\0\0\0\2" + values, b"\1" + uuid.UUID(guid).bytes + values]
+    decoder = SideDecoder(PayloadReader(registry), "t", "value")
+    found = decoder.decode(pa.array(payloads, pa.binary()))
+    column = found.column(decoder.types)
+    column.validate(full=True)
+    assert column.to_pylist() == [{"place": "Oslo", "list": [{"new": 5}], "maybe": {"new": 6}}] * 3
+    assert found.ids().to_pylist() == [1, 2, 1]

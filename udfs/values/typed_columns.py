@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from udfs.values import avro_schema, json_columns
+from udfs.values.aliases import RenamedColumns
 from udfs.values.avro_columns import AvroColumns
 from udfs.values.merged_types import conformed, merged, own_name, safe_names, storable
 from udfs.values.payload import PayloadError
@@ -203,7 +204,9 @@ class SideDecoder:
         references = self._reader.references(schema)
         type_ = avro_schema.parse(schema.text, [text for _, text in references])
         name = type_.branch_name if type_.name else ""
-        return self._label(schema, name), AvroColumns(type_)
+        latest = self._reader.latest_with_aliases(schema)
+        columns = AvroColumns(type_) if latest is None else RenamedColumns(type_, latest)
+        return self._label(schema, name), columns
 
     def _label(self, schema: Schema, name: str) -> str:
         """The label of a schema's type: one for the versions of a subject, and for a record's name."""
