@@ -137,8 +137,11 @@ def _beside(
     ours()  # compiles the kernels where they are new
     pairs = paired(scale.rounds, {"ours": partial(_seconds, ours), "peer": partial(_seconds, by_peer)})
     return Row(
-        *(f"{name} to columns", "MB/s"),
-        *(pairs.spread("ours", per_second(size)), peer, pairs.spread("peer", per_second(size))),
+        f"{name} to columns",
+        "MB/s",
+        pairs.spread("ours", per_second(size)),
+        peer,
+        pairs.spread("peer", per_second(size)),
         ratio=pairs.ratio("peer", "ours"),
         goal=_GOAL_OF_FASTAVRO if name == "Avro" else None,
         note=f"{size // len(payloads)} bytes a payload",

@@ -23,9 +23,12 @@ from udfs.values.typed_columns import SideDecoder
 def test_a_schema_is_compiled_once_whatever_message_indexes_say(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[str] = []
     parse = protobuf_schema.parse
-    monkeypatch.setattr(
-        protobuf_schema, "parse", lambda text, refs: (compiled.append(text), parse(text, refs))[1]
-    )
+
+    def noted(text: str, references: Any) -> Any:
+        compiled.append(text)
+        return parse(text, references)
+
+    monkeypatch.setattr(protobuf_schema, "parse", noted)
     rng = random.Random(1)
     sound = [row["value"] for row in corpus.records("pb-txn").values() if row["value"]]
     payloads = [
