@@ -40,9 +40,15 @@ CASES = {
     ),
     "wrong base offset": (
         [SMALL, batch(2**40), batch(6)],
-        "contradict; lost: 3 offsets whose records are under wrong offsets",
-        "offsets go backwards in 1 segment; lost: 3 offsets whose records are under wrong offsets",
-        "Lost: 3 offsets whose records are under wrong offsets (view lost_offsets).",
+        "contradict; lost: at most 3 offsets whose records are under wrong offsets",
+        "offsets go backwards in 1 segment; lost: at most 3 offsets whose records are under wrong offsets",
+        "Lost: at most 3 offsets whose records are under wrong offsets (view lost_offsets).",
+    ),
+    "wrong base offset at the end": (
+        [SMALL, batch(3), batch(2)],
+        "1 wrong base offset, which the batches around or the file's name contradict; no offset is lost",
+        "offsets go backwards in 1 segment; no offset is lost",
+        "no byte of 1 partition with 282 B is damaged.",
     ),
 }
 
@@ -64,7 +70,9 @@ def test_each_command_says_what_is_sound_and_what_is_lost(
     again = last(decode_batches, "--source", logs, "--lake", lake)  # nothing is new
     assert sentences[1].partition("lost: ")[2] in again
     assert ("not sound" in again) == (case != "preallocated")
-    assert sentences[2] in last(quality_report, "--lake", lake, "--output", str(tmp_path / "page"))
+    checked = last(quality_report, "--lake", lake, "--output", str(tmp_path / "page"))
+    assert sentences[2] in checked
+    assert ("Lost: the end of" in checked) == (case == "random")
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def lost_texts(missing: Iterable[Missing]) -> list[str]:
     for one in missing:
         gone += one.count * (one.cause != WRONG_BASE)
         misplaced += one.count * (one.cause == WRONG_BASE)
-    under = f"{counted_noun(misplaced, 'offset')} whose records are under wrong offsets"
+    under = f"at most {counted_noun(misplaced, 'offset')} whose records are under wrong offsets"
     return [f"{counted_noun(gone, 'offset')} in no segment" if gone else "", under if misplaced else ""]
 
 

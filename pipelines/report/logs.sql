@@ -46,7 +46,8 @@ WHERE g.place = 'between batches';
 -- What is lost of each log. misplaced: offsets whose records are there, under other offsets
 CREATE TABLE lost AS
 SELECT topic, partition, partition_dir, sum(max_records) FILTER (cause <> 'wrong_base_offset') AS offsets,
-  sum(max_records) FILTER (cause = 'wrong_base_offset') AS misplaced, bool_or(last_lost IS NULL) AS is_end_lost
+  sum(max_records) FILTER (cause = 'wrong_base_offset') AS misplaced,
+  bool_or(last_lost IS NULL AND cause <> 'wrong_base_offset') AS is_end_lost
 FROM lost_offsets GROUP BY ALL;
 
 CREATE TABLE steps AS

@@ -117,7 +117,7 @@ def _verdict(report: Report) -> tuple[str, str]:
 
 
 def _lost(lost: Lost) -> str:
-    misplaced = f"{counted_noun(lost.misplaced, 'offset')} whose records are under wrong offsets"
+    misplaced = f"at most {counted_noun(lost.misplaced, 'offset')} whose records are under wrong offsets"
     parts = [
         f"at most {counted_noun(lost.offsets, 'offset')}" if lost.offsets else "",
         f"the end of {counted_noun(lost.ends, 'log')}, of unknown length" if lost.ends else "",
