@@ -195,9 +195,9 @@ def test_values_have_the_types_of_their_schemas(run: Any, tmp_path: Path) -> Non
     assert shown == [seen["errors"]]
     sent = {topic: typed_corpus.oracle(topic) for topic in topics}
     assert {one["topic"]: one["rows"] for one in seen["decoded"].typed} == {t: len(sent[t]) for t in topics}
-    ranks = {(row.partition, row.offset): row.value.rank for row in seen["typed"].collect()}
-    assert ranks == {
-        (one["partition"], one["offset"]): one["value"].get("rank") for one in sent["avro-evolution"]
+    targets = {(row.partition, row.offset): row.value.target for row in seen["typed"].collect()}
+    assert targets == {
+        (one["partition"], one["offset"]): one["value_as_latest"]["target"] for one in sent["avro-evolution"]
     }
     wrong = sum("error" in one for one in sent["err-pb"])
     assert sum(row.payloads for row in seen["reasons"]) == wrong > 0

@@ -21,7 +21,7 @@ def test_a_folder_s_topic_has_one_type_for_all_its_versions() -> None:
     sent = by_place(corpus.oracle("avro-evolution"))
     assert found.keys() == sent.keys()
     for place, line in sent.items():
-        assert found[place]["value"]["rank"] == line["value"].get("rank")
+        assert found[place]["value"]["target"] == line["value_as_latest"]["target"]
         assert found[place]["value_schema_id"] == line["value_schema"]["id"]
 
 
