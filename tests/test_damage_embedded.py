@@ -111,6 +111,22 @@ def test_a_sound_batch_between_damaged_bytes_is_decoded(garbage: int, count: int
     assert [size for _, size in _ranges(decoded)] == [garbage] * (count + 1)
 
 
+@pytest.mark.parametrize("last", [2, -200])
+@pytest.mark.parametrize("first", [96, 100])
+def test_one_is_decoded_too_where_the_base_offset_behind_it_is_wrong(first: int, last: int) -> None:
+    """No checksum covers the base offset: a wrong one says nothing of the batches before it."""
+    garbage = b"\xff" * 200
+    decoded = fast.decode(START + garbage + sound(first) + garbage + sound(last))
+    assert _offsets(decoded)[6:] == [first, first + 1, first + 2, last, last + 1, last + 2]
+    assert [size for _, size in _ranges(decoded)] == [200, 200]
+
+
+def test_nor_is_one_of_a_value_taken_for_the_log_there() -> None:
+    host = Batch([Record(value=_value(5, b"\xee", 1000))], base_offset=96).encode()
+    decoded = fast.decode(START + b"\xff" * 61 + host[61:] + sound(2))
+    assert _offsets(decoded)[6:] == [2, 3, 4]
+
+
 @pytest.mark.parametrize("short", [0, 1, 8, 16])
 def test_a_length_that_claims_the_rest_of_the_segment_costs_one_batch(short: int) -> None:
     rest = b"".join(sound(103 + 3 * n) for n in range(20))

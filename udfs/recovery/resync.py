@@ -104,7 +104,7 @@ class Resynchronizer:
             above = host.last
             if host.is_cut:
                 return self._next_if_cut(host)
-        return self._choose(above)
+        return self._choose(position, above)
 
     def _look_ahead(self, position: int) -> None:
         """Brings the chains behind ``position`` into view, each once over the whole segment.
@@ -131,10 +131,12 @@ class Resynchronizer:
             self._to_end = last
         self._longest = heapq.nlargest(_LONGEST, self._longest + chains, key=lambda c: c.stop - c.begin)
 
-    def _choose(self, above: int) -> int:
+    def _choose(self, damaged: int, above: int) -> int:
         """The first chain that belongs to the log: the one that leads to the end, or what fits before it.
 
-        Offsets of batches within values seldom rise with those of the log.
+        Offsets of batches within values seldom rise with those of the log. No checksum covers a base offset:
+        where that of the end contradicts ``above``, a chain fits that goes on from it, with no more offsets
+        missing than records find room in the damaged bytes between.
         """
         if not self._ahead:
             return -1
@@ -146,7 +148,10 @@ class Resynchronizer:
         if measure is None:
             return -1
         for chain in reversed(self._ahead):
-            if chain.begin >= measure.begin or above < chain.first <= chain.last < measure.first:
+            room = (chain.begin - damaged) // f.MIN_RECORD_SIZE
+            limit = chain.last + 1 if chain.first <= above + 1 + room else above
+            limit = measure.first if measure.first > above else limit
+            if chain.begin >= measure.begin or above < chain.first <= chain.last < limit:
                 return min(chain.begin, measure.begin)
         return measure.begin
 
