@@ -121,6 +121,24 @@ def test_one_is_decoded_too_where_the_base_offset_behind_it_is_wrong(first: int,
     assert [size for _, size in _ranges(decoded)] == [200, 200]
 
 
+@pytest.mark.parametrize("wrong", [1 << 40, -5, 1])
+@pytest.mark.parametrize("at", [0, 3])
+@pytest.mark.parametrize("count", [2, 4])
+def test_one_wrong_base_offset_hides_no_batch_beside_it(count: int, at: int, wrong: int) -> None:
+    offsets = [100 + 3 * n for n in range(count)]
+    offsets[min(at, count - 1)] = wrong
+    garbage = b"\xff" * 200
+    middle = b"".join(sound(offset) for offset in offsets)
+    decoded = fast.decode(START + garbage + middle + garbage + b"".join(AFTER))
+    assert [row["base_offset"] for row in decoded.batches] == [90, 93, *offsets, 200, 203]
+
+
+def test_nor_does_one_before_the_damage() -> None:
+    garbage = b"\xff" * 200
+    decoded = fast.decode(START + sound(1 << 40) + garbage + sound(99) + garbage)
+    assert [row["base_offset"] for row in decoded.batches] == [90, 93, 1 << 40, 99]
+
+
 def test_nor_is_one_of_a_value_taken_for_the_log_there() -> None:
     host = Batch([Record(value=_value(5, b"\xee", 1000))], base_offset=96).encode()
     decoded = fast.decode(START + b"\xff" * 61 + host[61:] + sound(2))

@@ -54,6 +54,16 @@ def test_of_batches_with_one_base_offset_the_longest_is_the_one_before(tmp_path:
     assert [*in_scan(tmp_path.resolve(), [log])] == []
 
 
+def test_of_batches_with_one_base_offset_the_shortest_is_the_first(tmp_path: Path) -> None:
+    """A scan has the first two of the last file as one run, with the last offset of the second."""
+    log = log_of((0, [(0, 3, "ok")]), (5, [(5, 1, "ok"), (6, 1, "ok"), (5, 1, "ok"), (8, 2, "ok")]))
+    assert [(one.first, one.last, one.cause) for one in OffsetModel(log).lost] == [
+        (3, 4, "missing_segment"),
+        (7, 7, "wrong_base_offset"),
+    ]
+    assert [*in_scan(tmp_path.resolve(), [log])] == []
+
+
 def test_a_segment_that_begins_behind_damage_is_not_compacted() -> None:
     log = log_of((0, [(0, 1, "ok"), (1, 3, "corrupt")]), (4, [(7, 4, "ok")]), (11, []), (14, [(14, 4, "ok")]))
     assert (11, 13, "missing_segment") in [(one.first, one.last, one.cause) for one in OffsetModel(log).lost]

@@ -72,6 +72,8 @@ class SegmentDecoder:
         self._progress["batch_bytes"] = self.max_batch_uncompressed
         self._progress["group_rows"], self._progress["group_bytes"] = MOST_ROWS, _GROUP_BYTES
         self.totals.end_offset = self.range.previous_last_offset
+        before = self.range.previous_last_offset
+        self._sure_offset = -1 if before is None else before  # of the batch before, where it may be believed
 
     def __iter__(self) -> Iterator[Group]:
         length = self.range.length
@@ -242,7 +244,9 @@ class SegmentDecoder:
 
     def _account(self, batches: np.ndarray) -> list[Damage]:
         """Count the batches and make damages of the faulty ones among them."""
-        faulty = _add_batches(self.totals, batches)
+        total = _add_batches(self.totals, batches)
+        faulty = total["faulty"]
+        self._sure_offset = total["sure_offset"] if total["counted"] else self._sure_offset
         sound = batches[batches["fault"] == 0] if faulty else batches
         if len(sound):
             self.totals.sound_end = int(sound["position"][-1] + sound["size"][-1])
@@ -290,7 +294,7 @@ class SegmentDecoder:
             return self._tail(position, "zeros")
         end = self._claimed_end(position) if size < 0 else -1
         if end < 0:
-            end = self._resync.next_batch(position, self._last_offset())
+            end = self._resync.next_batch(position, self._sure_offset)
         if end >= 0:
             return end, Group(self._batches[:0], None, [self._no_batch(position, size, end)])
         torn = size > 0 or size == framing.TOO_SHORT
@@ -310,7 +314,7 @@ class SegmentDecoder:
         batch = self._headers.header_at(position)
         end = self._resync.end_of(position, size)
         if end < 0:
-            end = self._resync.next_batch(position, self._last_offset())
+            end = self._resync.next_batch(position, self._sure_offset)
             end = self.range.length if end < 0 else end
         e = batch[0]
         e["fault"] = faults.CRC_MISMATCH
@@ -320,9 +324,6 @@ class SegmentDecoder:
         detail = faults.describe_batch(e) or ""
         damage = self._damage(position, end, stored_offset(e), "crc_mismatch", detail)
         return end, Group(batch, None, [damage])
-
-    def _last_offset(self) -> int:
-        return -1 if self.totals.end_offset is None else self.totals.end_offset
 
     def _header(self, position: int) -> np.ndarray:
         head = np.zeros(f.HEADER_UP_TO_MAGIC, dtype=np.uint8)
@@ -377,13 +378,13 @@ def _add_records(totals: Totals, built: Built) -> None:
     totals.add_bounds(filled["min_offset"], filled["max_offset"], *times)
 
 
-def _add_batches(totals: Totals, batches: np.ndarray) -> int:
-    """Count batches in their order: bytes of the sound ones, offsets that go back; how many are faulty."""
-    if not len(batches):
-        return 0
+def _add_batches(totals: Totals, batches: np.ndarray) -> dict[str, int]:
+    """Count batches in their order: bytes of the sound ones, offsets that go back; gives their SUMS."""
     sums = np.zeros(1, dtype=framing.SUMS)
     framing.sum_up(batches, sums)
     total = dict(zip(sums.dtype.names or (), sums[0].item(), strict=True))
+    if not len(batches):
+        return total
     totals.batches += len(batches)
     totals.sound_bytes += total["sound_bytes"]
     totals.transactional += total["transactional"]
@@ -396,4 +397,4 @@ def _add_batches(totals: Totals, batches: np.ndarray) -> int:
             totals.first_base_offset = first
         totals.end_offset = total["last_offset"]
         totals.offset_regressions += regressions
-    return total["faulty"]
+    return total

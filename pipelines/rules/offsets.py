@@ -60,6 +60,7 @@ def with_undecoded(runs: np.ndarray, covered: Collection[int], every: list[int])
     for run, base in zip(added, sorted(covered), strict=True):
         last = limits.get(base, base) - 1
         run["file_base"], run["first"], run["last"], run["last_base"] = base, base, last, base
+        run["first_last"] = last
         run["file_limit"] = limits.get(base, np.iinfo(np.int64).max)
     merged = np.concatenate([runs, added])
     result: np.ndarray = merged[np.lexsort((merged["position"], merged["file_base"]))]
@@ -87,7 +88,7 @@ def _runs(files: Files, batches: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     first = pc.coalesce(batches.column("base_offset"), batches.column("last_offset")).to_numpy()
     runs["file_base"], runs["file_limit"] = files.base[file], files.limit[file]
     runs["position"], runs["first"], runs["last"] = position, first, np.maximum(first, last)
-    runs["last_base"] = first
+    runs["last_base"], runs["first_last"] = first, runs["last"]
     span = np.where(first >= 0, runs["last"] - first, -1)
     has_horizon = batches.column("delete_horizon_ms").is_valid().to_numpy()
     is_ok = pc.equal(batches.column("status"), "ok").to_numpy(zero_copy_only=False)

@@ -282,6 +282,7 @@ def _runs(batches: np.ndarray) -> np.ndarray:
     runs = np.zeros(len(at), dtype=RUN)
     if len(at):
         runs["position"], runs["first"] = batches["position"][at], first[at]
+        runs["first_last"] = last[at]
         runs["batches"] = np.diff(np.append(at, len(batches)))
         ends = np.append(at[1:], len(batches)) - 1
         runs["last"], runs["last_base"] = last[ends], first[ends]

@@ -344,6 +344,7 @@ SUMS = np.dtype(
         ("regressions", "i8"),  # how often a base offset is not above the last offset before it
         ("first_offset", "i8"),
         ("last_offset", "i8"),
+        ("sure_offset", "i8"),  # the lower one of the last two, where these do not follow each other
         ("transactional", "i8"),  # sound batches of transactions, markers among them
         ("counted", "i8"),  # batches whose offsets are looked at: all but those with a wrong checksum
     ]
@@ -357,7 +358,7 @@ def sum_up(batches: Any, sums: Any) -> None:
     Of a wrapper of which no inner message was read the last offset stands for the base offset.
     """
     sound_bytes, faulty, regressions, transactional, counted = 0, 0, 0, 0, 0
-    first = last = 0
+    first = last = sure = 0
     for k in range(len(batches)):
         e = batches[k]
         if e["fault"]:
@@ -374,9 +375,11 @@ def sum_up(batches: Any, sums: Any) -> None:
             first = base
         elif base <= last:
             regressions += 1
+        follows = counted == 0 or base - 1 == last
+        sure = e["last_offset"] if follows else min(last, e["last_offset"])
         counted += 1
         last = e["last_offset"]
     total = sums[0]
     total["sound_bytes"], total["faulty"], total["regressions"] = sound_bytes, faulty, regressions
-    total["first_offset"], total["last_offset"] = first, last
+    total["first_offset"], total["last_offset"], total["sure_offset"] = first, last, sure
     total["transactional"], total["counted"] = transactional, counted

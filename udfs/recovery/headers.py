@@ -22,18 +22,18 @@ _LEAP = 1 << 10  # and for the first header after a large batch
 
 
 @kernel
-def _follow(buf: Any, end: int, room: int, limit: int, most: int, e: Any) -> tuple[int, int, bool]:
+def _follow(buf: Any, end: int, room: int, limit: int, most: int, rows: Any) -> tuple[int, int, bool]:
     """Follow headers in ``buf[:end]`` (uint8), ``room`` bytes before the segment's end, ``most`` at most.
 
-    Gives the first place at or past ``limit`` that they lead to, or where they end before; how many they are;
-    whether no batch follows. ``e``: the last header (BATCH) out.
+    Gives the first place at or past ``limit`` that they lead to, or where they end before; how many they are
+    (``steps``); whether no batch follows. ``rows``: BATCH[2], header ``n`` of them out at ``n % 2``.
     """
     at = steps = 0
     while steps < most and at < limit and (at + f.V2_HEADER_SIZE <= end or end == room):
         size = batch_size(buf, at, end)
         if size < 0 or size > room - at:
             return at, steps, True
-        read_header(buf, at, size, 0, e)
+        read_header(buf, at, size, 0, rows[steps % 2])
         at += size
         steps += 1
     return at, steps, False
@@ -43,13 +43,16 @@ def _follow(buf: Any, end: int, room: int, limit: int, most: int, e: Any) -> tup
 class Chain:
     """Batches that follow each other by their headers.
 
-    stop: where no more follows. first, last: offsets. crc32c, crc32: of all bytes before it.
+    stop: where no more follows. first, second: base offsets of the first two; last, before_last: last offsets
+    of the last two. Of a single batch both are the same. crc32c, crc32: of all bytes before it.
     """
 
     begin: int
     stop: int
     first: int
+    second: int
     last: int
+    before_last: int
     crc32c: int
     crc32: int
 
@@ -66,7 +69,7 @@ class Headers:
         self._block = np.zeros(_HEADERS + f.V2_HEADER_SIZE, dtype=np.uint8)
         self._block_at, self._block_size = 0, 0  # the bytes of the segment that it holds
         self._step = _LEAP
-        self._row = np.zeros(1, dtype=BATCH)
+        self._rows = np.zeros(2, dtype=BATCH)
         self._trusted = -1  # headers lead on to a sound batch up to here,
         self._ending: dict[int, bool] = {}  # from here they lead to the end: to its last byte, or near it,
         self._broken: set[int] = set()  # and from here to neither
@@ -106,8 +109,8 @@ class Headers:
         size = self.size_at(position)
         if size <= 0 or size > self._length - position:
             return False
-        read_header(self.head, 0, size, position, self._row[0])
-        magic, stored = int(self._row["magic"][0]), int(self._row["crc_stored"][0])
+        read_header(self.head, 0, size, position, self._rows[0])
+        magic, stored = int(self._rows["magic"][0]), int(self._rows["crc_stored"][0])
         return self._checksum(position, size, magic) == stored
 
     # Batches that follow each other
@@ -184,21 +187,26 @@ class Headers:
     def chain(self, position: int) -> Chain:
         """Follow headers from ``position`` until none follows. No chain is followed twice."""
         begin, first = position, self.base_offset(position)
-        last = first
+        second = begin + self.size_at(begin)
+        lasts: list[int] = []
         passed: list[int] = []
         ends = False
         while not ends and position < self._length and position not in self._passed:
             block, limit = self._block_from(position)
-            work = (len(block), self._length - position, limit, 1 << 30, self._row[0])
-            size, steps, ends = _follow(block, *work)
+            size, steps, ends = _follow(
+                block, len(block), self._length - position, limit, 1 << 30, self._rows
+            )
             position += int(size)
-            last = int(self._row["last_offset"][0]) if steps else last
+            newest = self._rows["last_offset"][[steps % 2, (steps - 1) % 2]].tolist()
+            lasts = [*lasts, *newest[2 - min(steps, 2) :]][-2:]
             passed.append(position)
         known = self._passed.get(position) if not ends else None
         if known is not None:
-            position, last = known.stop, known.last
+            position, lasts = known.stop, [known.before_last, known.last]
         sums = self._checksums.running(begin, True), self._checksums.running(begin, False)
-        chain = Chain(begin, position, first, last, *sums)
+        lasts = lasts or [first]
+        offsets = first, self.base_offset(second) if second < position else first
+        chain = Chain(begin, position, *offsets, lasts[-1], lasts[0], *sums)
         self._passed.update(dict.fromkeys(passed, chain))
         return chain
 
@@ -212,7 +220,7 @@ class Headers:
         steps = 0
         while steps < many and position < limit:
             block, reach = self._block_from(position)
-            work = (self._length - position, reach, many - steps, self._row[0])
+            work = (self._length - position, reach, many - steps, self._rows)
             size, more, ends = _follow(block, len(block), *work)
             position, steps = position + int(size), steps + int(more)
             if ends:

@@ -49,6 +49,20 @@ class _Host:
     is_cut: bool
 
 
+def _fits(chain: Chain, above: int, limit: int | None, room: int) -> bool:
+    """Whether the offsets of a chain lie between ``above`` and ``limit``.
+
+    No checksum covers a base offset, so one of its first two batches, and one of its last two, may have
+    others. Without a limit (that of the chain behind contradicts ``above``) no more offsets may be missing
+    before it than records find ``room`` in the damaged bytes.
+    """
+    first = min((offset for offset in (chain.first, chain.second) if offset > above), default=None)
+    if first is None or (limit is None and first > above + 1 + room):
+        return False
+    lasts = [offset for offset in (chain.before_last, chain.last) if limit is None or offset < limit]
+    return first <= max(lasts, default=above)
+
+
 class Resynchronizer:
     """Finds where the log continues after damage, in the bytes of a segment from ``origin`` to ``length``."""
 
@@ -134,24 +148,21 @@ class Resynchronizer:
     def _choose(self, damaged: int, above: int) -> int:
         """The first chain that belongs to the log: the one that leads to the end, or what fits before it.
 
-        Offsets of batches within values seldom rise with those of the log. No checksum covers a base offset:
-        where that of the end contradicts ``above``, a chain fits that goes on from it, with no more offsets
-        missing than records find room in the damaged bytes between.
+        Offsets of batches within values seldom rise with those of the log.
         """
         if not self._ahead:
             return -1
         position = self._ahead[-1].begin
         measure = self._to_end
         if measure is None or measure.begin < position:
-            longest = (c for c in self._longest if c.begin >= position and above < c.first)
+            longest = (c for c in self._longest if c.begin >= position and above < max(c.first, c.second))
             measure = next(longest, None)
         if measure is None:
             return -1
+        limits = [offset for offset in (measure.first, measure.second) if offset > above]
         for chain in reversed(self._ahead):
             room = (chain.begin - damaged) // f.MIN_RECORD_SIZE
-            limit = chain.last + 1 if chain.first <= above + 1 + room else above
-            limit = measure.first if measure.first > above else limit
-            if chain.begin >= measure.begin or above < chain.first <= chain.last < limit:
+            if chain.begin >= measure.begin or _fits(chain, above, min(limits, default=None), room):
                 return min(chain.begin, measure.begin)
         return measure.begin
 

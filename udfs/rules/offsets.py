@@ -21,6 +21,7 @@ RUN = np.dtype(
         ("file_limit", "i8"),  # the same of the next file of the log; NO_LIMIT for the last
         ("position", "i8"),  # of the first batch
         ("first", "i8"),  # base offset of the first batch
+        ("first_last", "i8"),  # last offset of the first batch, not below first
         ("last", "i8"),  # last offset of the last batch, not below first
         ("last_base", "i8"),  # base offset of the last batch
         ("batches", "i8"),
@@ -109,7 +110,7 @@ def order(runs: np.ndarray, damages: int, files: tuple[int, int], is_compacted: 
     is_wrong[runs["batches"] > 0] = misplaced(runs[runs["batches"] > 0])
     wrong_before = np.cumsum(is_wrong)[~is_wrong]
     kept = runs[~is_wrong]
-    by_offset = np.lexsort((np.arange(len(kept)), kept["last"], kept["first"]))
+    by_offset = np.lexsort((np.arange(len(kept)), kept["first_last"], kept["first"]))
     sorted_ = kept[by_offset]
     number_last = np.cumsum(np.maximum(kept["batches"], 1))[by_offset]
     number = number_last - np.maximum(sorted_["batches"], 1) + 1
