@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,10 @@ from pipelines.plan.ledger import LedgerRow
 from pipelines.source.delta import open_table
 from tests.support import logs
 from tests.support.lake_rows import insert, reader
-from udfs.committed import delivery
+from tests.support.random_logs import random_logs, write_files
+from tests.support.rule_model_transactions import transactions_of
+from tests.support.rules_held import FIRST_RUN
+from udfs.committed import delivery_of
 
 PARTITION_DIR = "file:///logs/it's a topic-0"
 FIRST, SECOND = f"{PARTITION_DIR}/{0:020d}.log", f"{PARTITION_DIR}/{100:020d}.log"
@@ -256,44 +258,30 @@ def test_other_partitions_are_left_alone(lake: str) -> None:
     assert transactions.with_rows(open_table(f"{lake}/transactions")) == set()
 
 
-def test_delivery_without_a_lake_is_by_the_same_rule(lake: str) -> None:
-    """``udfs.committed`` against the table, over logs at random: each is a partition of its own."""
-    pick = random.Random(5)
-    events: dict[int, list[tuple[int, int, int, int, int]]] = {}
-    stored: list[dict[str, Any]] = []
-    for number in range(300):
-        offset, own = 0, events.setdefault(number, [])
-        for _ in range(pick.randint(1, 14)):
-            control = pick.choice([-1, -1, -1, 0, 1])
-            last = offset if control >= 0 else offset + pick.randint(0, 3)
-            own.append((pick.randint(1, 3), pick.randint(0, 2), offset, last, control))
-            values = dict(zip(("producer_id", "producer_epoch"), own[-1], strict=False))
-            place = {"partition": number, "segment": FIRST.replace("topic-0", f"topic-{number}")}
-            kind = {"is_control": control >= 0, "control_type": {0: "ABORT", 1: "COMMIT"}.get(control)}
-            stored.append(batch(offset, last, **values, **place, **kind))
-            offset = last + 1
-    insert(lake, "batches", stored)
-    logs = [segment(FIRST.replace("topic-0", f"topic-{n}"), partition=n) for n in events]
-    found = transactions.compute(
-        reader(lake), {(TOPIC, n) for n in events}, ledger.to_arrow(logs)
-    ).rows.to_pylist()
-    for number, own in events.items():
-        rows = [row for row in found if row["partition"] == number and row["first_offset"] is not None]
-        held = [row["first_offset"] for row in rows if row["holds_last_stable_offset"]]
+def test_delivery_without_a_lake_is_by_the_model(tmp_path: Path) -> None:
+    """Of random logs as files: fenced epochs, lost markers, damage, wrong base offsets."""
+    made = random_logs(5, 300, FIRST_RUN)
+    write_files(tmp_path, made)
+    held = 0
+    for log in made:
+        model = [one for one in transactions_of(log) if one.first_offset is not None]
+        open_ = [one.first_offset for one in model if one.holds and one.first_offset is not None]
         left_out = {
-            (row["producer_id"], offset)
-            for row in rows
-            if row["outcome"] != "committed" and not row["holds_last_stable_offset"]
-            for offset in range(row["first_offset"], row["last_offset"] + 1)
+            (one.producer_id, offset)
+            for one in model
+            if one.outcome != "committed" and not one.holds and one.first_offset is not None
+            for offset in range(one.first_offset, (one.last_offset or 0) + 1)
         }
-        delivered = delivery(own)
-        ours = {
+        found = delivery_of(f"{tmp_path}{log.partition_dir.removeprefix('file://')}")
+        given = {
             (producer, offset)
-            for producer, ranges in delivered.left_out.items()
+            for producer, ranges in found.left_out.items()
             for first, last in ranges.tolist()
             for offset in range(first, last + 1)
         }
-        assert (delivered.last_stable_offset, ours) == (min(held, default=None), left_out), own
+        assert (found.last_stable_offset, given) == (min(open_, default=None), left_out), log
+        held += bool(open_)
+    assert held > 20
 
 
 def test_transactions_of_many_partitions_are_each_in_their_own(tmp_path: Path) -> None:

@@ -11,19 +11,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from pipelines.command.errors import UserError
 from pipelines.finding.logs import home_first
 from pipelines.finding.request import Request
-from pipelines.finding.search import NO_TRANSACTIONS, SCHEMA, Unsearched
-from pipelines.finding.slice_search import DECIDING, Transactions, decided
+from pipelines.finding.search import SCHEMA, Unsearched
+from pipelines.finding.slice_search import DECIDING, NO_TRANSACTIONS, Transactions, decided
 from pipelines.finding.superseded import LastOffsets, distinct_keys
 from pipelines.scanning.slice_scan import DamagedRange
 from pipelines.source.listing import TopicFilter
 from pipelines.sql.database import open_database
-from udfs.committed import Event, Outcomes, delivery
-from udfs.format import layout as f
+from udfs.committed import OUTCOMES
+from udfs.rules.transactions import TRANSACTION
 from udfs.search.conditions import Condition, InBounds, IsNull, OneOf, Prefix, matching
 from udfs.search.segment_search import COLUMNS
 
@@ -32,7 +33,8 @@ _MOST_VALUES = 1000  # of a column in a statement
 _ROWS = 1 << 14
 _ORDER = 'file_base_offset, batch_position, "offset"'
 _IN_LOG = "topic = ? AND partition = ? AND partition_dir = ?"
-_CONTROLS = {"ABORT": f.CONTROL_ABORT, "COMMIT": f.CONTROL_COMMIT}
+_FIELDS = ("producer_id", "producer_epoch", "first_offset", "last_offset")
+_CONTROLS = {outcome: control for control, outcome in OUTCOMES.items()}
 
 
 @dataclass(frozen=True)
@@ -143,13 +145,17 @@ class LakeSearch:
 
     def _transactions(self, log: _Log) -> Transactions:
         rows = self._database.execute(
-            "SELECT producer_id, producer_epoch, base_offset, last_offset, control_type "
-            f"FROM published_batches WHERE {_IN_LOG} AND is_transactional AND status IN ('ok', 'suspect') "
-            "AND (NOT is_control OR control_type IN ('ABORT', 'COMMIT')) ORDER BY file_base_offset, position",
+            "SELECT producer_id, producer_epoch, first_offset, last_offset, outcome, "
+            "NOT holds_last_stable_offset "
+            f"FROM current_transactions WHERE {_IN_LOG} AND first_offset IS NOT NULL",
             log.place,
         ).fetchall()
-        events: list[Event] = [(*row[:4], _CONTROLS.get(row[4], f.NO_CONTROL)) for row in rows]
-        return Transactions(delivery(events), Outcomes(events))
+        found = np.zeros(len(rows), dtype=TRANSACTION)
+        for one, (*values, outcome, is_over) in zip(found, rows, strict=True):
+            for name, value in zip(_FIELDS, values, strict=True):
+                one[name] = value
+            one["has_data"], one["control_type"], one["is_over"] = True, _CONTROLS[outcome], is_over
+        return Transactions.of(found)
 
     def _last_offsets(self, log: _Log, transactions: Transactions) -> LastOffsets:
         columns = ("key", *DECIDING)

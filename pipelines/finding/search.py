@@ -14,14 +14,22 @@ from pipelines.finding.context import Context
 from pipelines.finding.logs import Log, logs_to_search, tasks_of
 from pipelines.finding.ordered import Workers, workers
 from pipelines.finding.request import Request
-from pipelines.finding.slice_search import DECIDING, Found, ReadTransactions, Transactions, Work
+from pipelines.finding.slice_search import (
+    DECIDING,
+    NO_TRANSACTIONS,
+    Found,
+    ReadTransactions,
+    Transactions,
+    Work,
+)
 from pipelines.finding.superseded import LastOffsets, distinct_keys
 from pipelines.plan.slices import Segment, Slice
-from pipelines.scanning.findings import damages_of
+from pipelines.scanning.findings import damages_of, with_files
 from pipelines.scanning.slice_scan import DamagedRange, SliceScan
 from pipelines.source.listing import Listing
-from udfs.committed import Delivery, Event, Outcomes, delivery
+from udfs.committed import Outcomes
 from udfs.files import SCHEMA as SEGMENT_SCHEMA
+from udfs.rules.transactions import of_one_log
 from udfs.search import segment_search as query
 from udfs.search.conditions import OneOf
 from udfs.search.segment_search import COLUMNS
@@ -39,8 +47,6 @@ SCHEMA = pa.schema(
         ("outcome", pa.string()),
     ]
 )
-_EVENT = ("producer_id", "producer_epoch", "first_offset", "last_offset", "control_type")
-NO_TRANSACTIONS = Transactions(Delivery(None, {}), Outcomes(()))
 
 
 @dataclass(frozen=True)
@@ -229,11 +235,9 @@ class Search:
         """The transactions of a log: of each batch its header is read, of markers more."""
         known = self._transactions.get(log.partition_dir)
         if known is None:
-            events: list[Event] = []
-            for found in self._read(pool, log.all_segments, ReadTransactions(self.max_batch_uncompressed)):
-                rows = found.scan.transactional
-                events += zip(*(rows[name].tolist() for name in _EVENT), strict=True)
-            known = Transactions(delivery(events), Outcomes(events))
+            read = self._read(pool, log.all_segments, ReadTransactions(self.max_batch_uncompressed))
+            scanned = [(found.slice_.segment, [found.scan]) for found in read]
+            known = Transactions.of(of_one_log(with_files(scanned, "transactional")))
             self._transactions[log.partition_dir] = known
         return known
 

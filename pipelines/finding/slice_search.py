@@ -14,10 +14,11 @@ from pipelines.finding.request import Request
 from pipelines.plan.headers import is_older, start_for
 from pipelines.plan.slices import Slice
 from pipelines.scanning.slice_scan import Noting, Placing, SliceScan
-from udfs.committed import Delivery, Outcomes
+from udfs.committed import Delivery, Outcomes, delivery
 from udfs.decoded import Group, Range
 from udfs.format import layout as f
 from udfs.recovery.resync import Resynchronizer
+from udfs.rules.transactions import TRANSACTION
 from udfs.search.segment_search import COLUMNS, SegmentSearch
 from udfs.segment_decoder import SegmentDecoder
 from udfs.source.byte_source import ByteSource, SourceError, local_path, open_source
@@ -33,6 +34,14 @@ class Transactions(NamedTuple):
 
     delivery: Delivery
     outcomes: Outcomes
+
+    @classmethod
+    def of(cls, transactions: np.ndarray) -> Transactions:
+        """transactions: TRANSACTION[n] of the log."""
+        return cls(delivery(transactions), Outcomes(transactions))
+
+
+NO_TRANSACTIONS = Transactions.of(np.zeros(0, dtype=TRANSACTION))
 
 
 @dataclass

@@ -20,7 +20,7 @@ from pipelines.source.listing import Listing
 from udfs.format import layout as f
 from udfs.rules.clocks import Age, Clock, age
 from udfs.rules.offsets import NO_LIMIT, Order, order
-from udfs.rules.transactions import transactions
+from udfs.rules.transactions import of_one_log
 
 _Scanned = tuple[Segment, list[SliceScan]]  # a segment with its slices in order
 
@@ -177,10 +177,10 @@ def _log(scanned: list[_Scanned], unread: list[int]) -> Log:
     log.missing = missing_ranges(found, empty, unread, {})
     log.contradictions = contradictions(
         [(segment.uri, segment.file_base_offset) for segment, _ in scanned],
-        _with_files(scanned, "runs", unread),
+        with_files(scanned, "runs", unread),
         [np.concatenate([scan.epochs for scan in slices]) for _, slices in scanned],
     )
-    rows = _with_files(scanned, "transactional", unread)
+    rows = with_files(scanned, "transactional", unread)
     log.open_transactions = _open_transactions(rows, _places(scanned), log.clock)
     return log
 
@@ -193,7 +193,7 @@ def damages_of(segment: Segment, slices: list[SliceScan], following: int | None)
 def _placed(scanned: list[_Scanned], unread: list[int]) -> tuple[Order, list[DamagedRange]]:
     """The order of a log's offsets, and its damaged ranges with the offsets around them."""
     files, places = _files(scanned, unread), _places(scanned)
-    runs = with_undecoded(_with_files(scanned, "runs", unread), unread, files)
+    runs = with_undecoded(with_files(scanned, "runs", unread), unread, files)
     runs["damages"] = ranges_before(runs, places)
     is_compacted = scanned[0][0].topic in COMPACTED_TOPICS
     found = order(runs, len(places), (files[0], files[-1]), is_compacted)
@@ -209,7 +209,7 @@ def _placed(scanned: list[_Scanned], unread: list[int]) -> tuple[Order, list[Dam
     ]
 
 
-def _files(scanned: list[_Scanned], unread: list[int]) -> list[int]:
+def _files(scanned: Sequence[_Scanned], unread: Sequence[int]) -> list[int]:
     """The base offsets of all files of a log, rising."""
     return sorted({*unread, *(segment.file_base_offset for segment, _ in scanned)})
 
@@ -225,8 +225,8 @@ def _places(scanned: list[_Scanned]) -> np.ndarray:
     return np.array(places, dtype=np.int64).reshape(-1, 2)
 
 
-def _with_files(scanned: list[_Scanned], name: str, unread: list[int]) -> np.ndarray:
-    """The arrays of all slices, with what the names of the files tell."""
+def with_files(scanned: Sequence[_Scanned], name: str, unread: Sequence[int] = ()) -> np.ndarray:
+    """The arrays of all slices (``name``: runs or transactional), with what the names of the files tell."""
     limits = dict(pairwise(_files(scanned, unread)))
     arrays = []
     for segment, slices in scanned:
@@ -262,7 +262,7 @@ def _open_transactions(rows: np.ndarray, places: np.ndarray, clock: Clock) -> li
     rows: TRANSACTIONAL. places: int64[m, 2], file and position of each damaged range.
     """
     rows["damages"] = ranges_before(rows, places)
-    found = transactions(rows, np.array([len(places)]), np.zeros(1, dtype=np.int64))
+    found = of_one_log(rows, len(places))
     markers = rows[(rows["control_type"] != f.NO_CONTROL) & rows["credible"]]
     held = np.sort(found[~found["is_over"]], order="first_offset")
     return [_open_transaction(one, rows[one["begins"]], clock, markers) for one in held]

@@ -9,13 +9,12 @@ import numpy as np
 
 from pipelines.plan.slices import Slice
 from pipelines.scanning.contradictions import EPOCHS, epochs_of
-from udfs.committed import of_transactions
 from udfs.decoded import Group, Range
 from udfs.format import layout as f
 from udfs.kernels.framing import BATCH, UNKNOWN_OFFSET, base_unknown, batch_size, read_header
 from udfs.rules import clocks
 from udfs.rules.offsets import RUN
-from udfs.rules.transactions import EVENT
+from udfs.rules.transactions import EVENT, events_of, of_transactions
 from udfs.segment_decoder import SegmentDecoder
 from udfs.source.byte_source import ByteSource, SourceError, open_source, read_at
 from udfs.spark.protocol import SliceReport
@@ -208,10 +207,8 @@ class Noting(Placing):
         kept = of_transactions(batches)
         if not len(kept):
             return
-        rows = np.zeros(len(kept), dtype=TRANSACTIONAL)
-        for name in ("position", "producer_id", "last_offset", "producer_epoch", "control_type"):
-            rows[name] = kept[name]
-        rows["first_offset"] = kept["base_offset"]
+        rows = events_of(kept, TRANSACTIONAL)
+        rows["position"] = kept["position"]
         is_data = kept["control_type"] == f.NO_CONTROL
         rows["timestamp"] = np.where(is_data, clocks.first_times(kept), kept["max_timestamp"])
         rows["by_broker"] = clocks.are_by_broker(kept)

@@ -58,6 +58,34 @@ TRANSACTION = np.dtype(
 )
 
 
+def of_transactions(batches: np.ndarray) -> np.ndarray:
+    """Of batches (BATCH[n]) the sound ones of transactions: their data, and the markers that end them."""
+    is_sound = (batches["fault"] == 0) & (batches["magic"] == f.MAGIC_V2)
+    is_transactional = batches["attributes"] & f.TRANSACTIONAL_MASK != 0
+    is_data = batches["attributes"] & f.CONTROL_MASK == 0
+    is_marker = np.isin(batches["control_type"], (f.CONTROL_ABORT, f.CONTROL_COMMIT))
+    return batches[is_sound & is_transactional & (is_data | is_marker)]
+
+
+def events_of(batches: np.ndarray, dtype: np.dtype = EVENT) -> np.ndarray:
+    """EVENT[n] of batches of one file that ``of_transactions`` gives.
+
+    What the file's name tells, the damage before them and the number of their records are not set. dtype:
+    may have more fields than EVENT, which are 0.
+    """
+    events = np.zeros(len(batches), dtype=dtype)
+    for name in ("producer_id", "last_offset", "producer_epoch", "control_type"):
+        events[name] = batches[name]
+    events["first_offset"] = events["last_base"] = batches["base_offset"]
+    events["batches"] = 1
+    return events
+
+
+def of_one_log(events: np.ndarray, damages: int = 0) -> np.ndarray:
+    """TRANSACTION[m] of one log without gaps. events: EVENT[n] in the order of the files."""
+    return transactions(events, np.array([damages]), np.zeros(1, dtype=np.int64))
+
+
 def transactions(events: np.ndarray, damages: np.ndarray, last_stretches: np.ndarray) -> np.ndarray:
     """TRANSACTION[m], by log, producer and place.
 
