@@ -21,6 +21,7 @@ from udfs.kernels.codecs import Scratch, expand
 from udfs.kernels.framing import BATCH, batch_size, checksum, locate_wrapped, read_header
 from udfs.recovery.batch_search import BatchSearch
 from udfs.recovery.range_checksums import RangeChecksums
+from udfs.rules.offsets import NO_LIMIT, RUN, misplaced
 from udfs.segment_decoder import MAX_BATCH_UNCOMPRESSED, SegmentDecoder
 from udfs.source.byte_source import ByteSource, ChunkSource
 
@@ -321,21 +322,36 @@ def _offset_flip(content: np.ndarray, stored: int, place: Place, span: int, v2: 
     # of magic 0 and 1 the header behind has its last offset
     behind = 1 << 62 if after is None else after.base_offset if v2 else after.last_offset
     high = behind - span if v2 else behind
-    fits = low <= stored < high
-    if fits and (stored == wanted or (v2 and stored + 1 == high)):
+    is_wrong = _is_misplaced(place, stored if v2 else stored - span, stored + span if v2 else stored)
+    if not is_wrong and (stored == wanted or (v2 and stored + 1 == high)):
         return None
     flips = [(bit, v) for bit, v in causes.single_bits(stored, 8) if low <= v < high or v == wanted]
     flips.sort(key=lambda flip: (flip[1] != wanted, flip[1] + 1 != high))
-    if not flips or (fits and flips[0][1] != wanted):
+    if not flips or (not is_wrong and flips[0][1] != wanted):
         return None
     bit, value = flips[0]
-    name, sure = ("baseOffset" if v2 else "offset"), causes.POSSIBLE if fits else causes.LIKELY
+    name, sure = ("baseOffset" if v2 else "offset"), causes.LIKELY if is_wrong else causes.POSSIBLE
     why = f"the batch before ends with {low - 1}" if before is not None else f"the file's name has {low}"
     if after is not None:
         why += f", the one behind has {behind}"
-    if fits:
+    if not is_wrong and low <= stored < high:
         why += ". Nothing contradicts it: a compacted log has such gaps"
     return _outside(content, place.position, f.OFFSET_POS, 8, bit, (name, stored, value, why, sure))
+
+
+def _is_misplaced(place: Place, first: int, last: int) -> bool:
+    """Whether the offsets of the batch are wrong, by the batches beside it and the file's name."""
+    before, after = (
+        [] if one is None else [(one.base_offset, one.last_offset)] for one in (place.before, place.after)
+    )
+    limits = np.iinfo(np.int64)
+    own = max(first, limits.min), min(last, limits.max)
+    runs = np.zeros(len(before) + 1 + len(after), dtype=RUN)
+    runs["file_base"], runs["file_limit"], runs["batches"] = place.first_offset, NO_LIMIT, 1
+    runs["first"], last_offsets = np.array([*before, own, *after]).T
+    runs["last"] = np.maximum(runs["first"], last_offsets)
+    runs["last_base"] = runs["first"]
+    return bool(misplaced(runs)[len(before)])
 
 
 def _epoch_flip(content: np.ndarray, e: np.void, place: Place) -> Cause | None:
