@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 import kafka_log_lake
-from pipelines.command.commands import COMMANDS, Command
+from pipelines.command.commands import COMMANDS
+from pipelines.command.declaration import Command
 from pipelines.command.errors import UserError
 from pipelines.command.options import exit_code_of, program_parser
 from pipelines.command.settings import nearest

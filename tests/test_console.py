@@ -17,7 +17,8 @@ from databricks.bundles.jobs import Job
 
 import kafka_log_lake
 from kafka_log_lake import __main__ as console
-from pipelines.command.commands import COMMANDS, DECODE, INGEST, Command
+from pipelines.command.commands import COMMANDS, DECODE, INGEST
+from pipelines.command.declaration import Command
 from pipelines.command.settings import RARE, option
 
 ROOT = Path(__file__).parent.parent

@@ -6,63 +6,15 @@ both.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from pipelines.command.declaration import Argument, Command
 from pipelines.command.settings import (
     COST_NAMES,
     SETTING_NAMES,
     CostSettings,
     LakeSettings,
-    Running,
-    Settings,
 )
-
-
-@dataclass(frozen=True)
-class Argument:
-    """An argument that is not a setting: an option if it has choices or a metavar, else positional.
-
-    is_switch: an option without a value. many: whether it may be given several times. default: an option's
-    value where it is not given; of choices it is the first. is_hidden: whether ``--help`` leaves it out.
-    is_optional: whether a positional one may be missing.
-    """
-
-    name: str
-    help: str
-    many: bool = False
-    choices: tuple[str, ...] = ()
-    metavar: str | None = None
-    default: str | None = None
-    is_switch: bool = False
-    is_hidden: bool = False
-    is_optional: bool = False
-
-    @property
-    def is_option(self) -> bool:
-        return bool(self.choices or self.metavar or self.is_switch)
-
-
-@dataclass(frozen=True)
-class Command:
-    """A command of the project.
-
-    name: the word after ``kafka-log-lake``. module: a module of ``pipelines`` with ``main(argv)``. settings:
-    names of the fields of its kind of settings that it takes. is_configurable: whether ``--config`` may name
-    a file of them. extra: the extra of the wheel that brings the packages it needs. screen: the
-    text of ``--help``, where it is not the list of all options; {command} stands for how the command is
-    called.
-    """
-
-    name: str
-    module: str
-    help: str
-    settings: tuple[str, ...]
-    arguments: tuple[Argument, ...] = ()
-    is_configurable: bool = False
-    extra: str = "spark"
-    screen: str = ""
-    kind: type[Running] = Settings
-
 
 _OF_TYPES = ("schemas", "registry", "json_values", "mode")
 _ONLY_FOR_DECODING = (
@@ -117,7 +69,7 @@ PATH                 log directory, partition folder, .log file or glob
 --topic NAME         topic of the segments in a folder of another name; with --partition N
 --fail-on-damage     exit with code 3 if damage was found
 --json               print one JSON object
---include-swap       take .log.swap files for the segments whose place they take
+--include-swap       use .log.swap files instead of the segments that they replace
 --follow-symlinks    follow links inside a source
 --cores N            processes (default: all cores)
 --help-all           show the options for tuning too

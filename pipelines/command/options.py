@@ -15,7 +15,8 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from pipelines.command.commands import COMMANDS, Argument, Command
+from pipelines.command.commands import COMMANDS
+from pipelines.command.declaration import Argument, Command
 from pipelines.command.errors import JobError, UserError, one_line
 from pipelines.command.settings import (
     FIELDS,
@@ -26,9 +27,8 @@ from pipelines.command.settings import (
     metavar_of,
     nearest,
     option,
-    read_yaml,
-    to_yaml,
 )
+from pipelines.command.settings_file import read_yaml, to_yaml
 from pipelines.command.status import say
 from pipelines.command.terminal import COMMAND, invocation, printable
 from pipelines.command.values import flag, texts

@@ -12,10 +12,7 @@ import difflib
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar, overload
-
-import yaml
 
 from pipelines.command.errors import UserError
 from pipelines.command.values import (
@@ -122,7 +119,7 @@ class Reading(Selection):
     partition: int | None = _setting(None, number_from_0, "their partition; given together with --topic", "N")
     follow_symlinks: bool = _setting(False, flag, "follow links inside a source")
     include_swap: bool = _setting(
-        False, flag, "take .log.swap files for the segments whose place they take when a broker starts"
+        False, flag, "use .log.swap files instead of the segments that they replace when a broker starts"
     )
     with_indexes: bool = _setting(
         False, flag, "put the indexes, producer snapshots and epoch files beside segments into tables, too"
@@ -360,10 +357,10 @@ SETTING_NAMES, COST_NAMES = (
 def help_of(field: dataclasses.Field[Any]) -> str:
     """What ``--help`` says of a setting, with its default."""
     text: str = field.metadata["help"]
-    return text if field.default in (None, (), False) else f"{text} (default {_shown(field, field.default)})"
+    return text if field.default in (None, (), False) else f"{text} (default {shown(field, field.default)})"
 
 
-def _shown(field: dataclasses.Field[Any], value: Any) -> Any:
+def shown(field: dataclasses.Field[Any], value: Any) -> Any:
     """The value of a setting as a person writes it."""
     is_size = field.metadata["parse"] is byte_count and value is not None
     return byte_text(value) if is_size else value
@@ -399,31 +396,3 @@ def make_settings(
             hint = nearest(str(name).replace("-", "_"), allowed) or f"; known settings: {', '.join(allowed)}"
             raise UserError(f"unknown setting {name!r}{hint}")
     return kind(**values)
-
-
-def read_yaml(path: str, named_by: str = "--config") -> dict[str, Any]:
-    """The mapping in a settings file; {} for an empty file. named_by: the option, for messages."""
-    try:
-        loaded = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{named_by}: cannot read {path}: {error.strerror or error}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{named_by}: {path} is not valid YAML: {' '.join(str(error).split())}") from None
-    if loaded is None:
-        return {}
-    if isinstance(loaded, list):
-        raise UserError(f"{named_by}: {path} is a list: write `name: value` lines, without the dashes")
-    if not isinstance(loaded, dict):
-        raise UserError(f"{named_by}: {path} must consist of `name: value` lines")
-    return loaded
-
-
-def to_yaml(settings: Running, names: Iterable[str] = SETTING_NAMES) -> str:
-    """The text of a file for ``--config`` with these settings, each below its help text."""
-    lines = []
-    for name in names:
-        value = getattr(settings, name)
-        plain = list(value) if isinstance(value, tuple) else _shown(FIELDS[name], value)
-        lines.append(f"# {FIELDS[name].metadata['help']}")
-        lines.append(yaml.safe_dump({name: plain}, allow_unicode=True, width=10_000).rstrip())
-    return "\n".join(lines)

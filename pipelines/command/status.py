@@ -43,7 +43,7 @@ def say(line: str = "") -> None:
 def phase(name: str, detail: Callable[[], str] = lambda: "") -> Iterator[None]:
     """Shows what the command is doing while the block runs.
 
-    detail: how far it is, asked for each time the line is written; "" shows the seconds since it began.
+    detail: how far it is, called each time the line is written; "" shows the seconds since it began.
     """
     stop = threading.Event()
     thread = threading.Thread(target=_repeat, args=(stop, name, detail), daemon=True)

@@ -120,7 +120,7 @@ class Work:
             start = start_for(source, segment.uri, base, length, low, since)
             if not Resynchronizer(source, 0, length, None).headers.is_sound(start):
                 start = 0
-        return Range(segment.length, start, slice_.stop, slice_.exact_start, segment.has_successor)
+        return replace(slice_.range, start=start)
 
 
 def decided(matches: pa.RecordBatch, request: Request, transactions: Transactions | None) -> pa.RecordBatch:
@@ -145,12 +145,15 @@ class ReadTransactions:
         return _opened(slice_, self._read)
 
     def _read(self, slice_: Slice, source: ByteSource, found: Found) -> None:
-        length, has_successor = slice_.segment.length, slice_.segment.has_successor
-        range_ = Range(length, slice_.start, slice_.stop, slice_.exact_start, has_successor)
         limit = self.max_batch_uncompressed
         noting = Noting(found.scan, slice_.segment.modified // 1000)
         decoder = SegmentDecoder(
-            source, range_, max_batch_uncompressed=limit, columns=(), content_crc=False, select=_are_markers
+            source,
+            slice_.range,
+            max_batch_uncompressed=limit,
+            columns=(),
+            content_crc=False,
+            select=_are_markers,
         )
         found.scan.report = replace(found.scan.report, totals=decoder.totals)
         for group in decoder:

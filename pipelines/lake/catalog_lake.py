@@ -238,7 +238,7 @@ class CatalogLake(LakeWriter):
         return (of_entry(row["version"], 0, row[USER_METADATA]) for row in rows)
 
     def committed(self, table: str) -> int:
-        """The version of this app's last commit to a table; 0 for none. It is asked of killed runs alone."""
+        """The version of this app's last commit to a table; 0 for none. Read after killed runs alone."""
         own = (commit.said for commit in self.commits(table))
         return next((said["run"] for said in own if said.get("app") == self.app_id), 0)
 

@@ -36,7 +36,7 @@ def with_deletion_vectors(delta: DeltaTable) -> set[str]:
     found = {unquote(path) for path, uri in zip(paths, uris, strict=True) if uri in marked}
     if len(found) != len(marked):
         raise RunFailed(
-            f"{delta.table_uri} has deletion vectors of files that can't be told apart: "
+            f"{delta.table_uri} has deletion vectors of files that can't be distinguished: "
             f"REORG TABLE delta.`{delta.table_uri}` APPLY (PURGE), then start again"
         )
     return found

@@ -95,7 +95,7 @@ def missing_ranges(
     """The missing offsets of a log, by offset; what is damaged is not among them.
 
     empty: base offsets of the files that were read, and have no batch. unread: of those that are there, and
-    were not asked for or can't be read; what lies in front of them is not judged. retentions: of each file,
+    were not selected or can't be read; what lies in front of them is not judged. retentions: of each file,
     as the view ``log_stretches`` has it; {} where nothing is known of earlier runs.
     """
     missing = []

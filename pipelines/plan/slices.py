@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from pipelines.plan.ledger import LedgerRow
 from pipelines.plan.segment_actions import Action
-from udfs.decoded import ALL, Scope
+from udfs.decoded import ALL, Range, Scope
 
 # The cost of opening a segment, in decoded bytes: keeps many empty segments from filling one task
 SEGMENT_COST = 256 * 1024
@@ -85,6 +85,12 @@ class Slice:
     stop: int
     exact_start: bool
     expected_crc32c: int | None = None
+
+    @property
+    def range(self) -> Range:
+        """What a decoder reads of the segment; all records of it."""
+        segment = self.segment
+        return Range(segment.length, self.start, self.stop, self.exact_start, segment.has_successor)
 
 
 @dataclass(frozen=True)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from pipelines.plan.slices import Slice
-from pipelines.scanning.slice_scan import claimed_by_torn
-from udfs.decoded import Damage, Range, Totals
+from pipelines.scanning.slice_scan import claimed_by_torn, read_slice
+from udfs.decoded import Damage, Totals
 from udfs.replicas.entries import LENGTH, TORN, ZEROS, Hurt, entries_of
 from udfs.replicas.whole_batches import MOST_BYTES, whole_batches
 from udfs.segment_decoder import SegmentDecoder
-from udfs.source.byte_source import ByteSource, SourceError, open_source
+from udfs.source.byte_source import ByteSource
 from udfs.spark.protocol import SliceReport
-from udfs.spark.task_input import problem_of
 
 _FEW = 64  # bytes of a damaged range that are kept
 
@@ -33,34 +32,26 @@ class SliceHeaders:
 
 def read_headers(slice_: Slice, max_batch_uncompressed: int, folder: str) -> SliceHeaders:
     """The headers of a slice, in a new file of the folder. Never raises for the content of a segment."""
-    segment = slice_.segment
-    ids = (slice_.group_id, segment.segment, slice_.start)
-    try:
-        source = open_source(segment.uri, slice_.stop)
-    except SourceError as error:
-        return SliceHeaders(SliceReport(*ids, problem=problem_of(error), detail=str(error)))
-    try:
-        range_ = Range(segment.length, slice_.start, slice_.stop, slice_.exact_start, segment.has_successor)
+
+    def read(source: ByteSource, report: SliceReport) -> SliceHeaders:
         decoder = SegmentDecoder(
             source,
-            range_,
+            slice_.range,
             max_batch_uncompressed=max_batch_uncompressed,
             quarantine_content_bytes=_FEW,
             columns=(),
             content_crc=False,
             select=lambda _, batches: np.zeros(len(batches), dtype=bool),
         )
-        reading = _Reading(source, segment.length, decoder)
-        totals = reading.read()
-    except SourceError as error:
-        return SliceHeaders(SliceReport(*ids, problem=problem_of(error), detail=str(error)))
-    finally:
-        source.close()
-    if not reading.entries:
-        return SliceHeaders(SliceReport(*ids, totals), None, reading.hurts)
-    with tempfile.NamedTemporaryFile(dir=folder, suffix=".npy", delete=False) as file:
-        np.save(file, np.concatenate(reading.entries))
-    return SliceHeaders(SliceReport(*ids, totals), file.name, reading.hurts)
+        reading = _Reading(source, slice_.segment.length, decoder)
+        report = replace(report, totals=reading.read())
+        if not reading.entries:
+            return SliceHeaders(report, None, reading.hurts)
+        with tempfile.NamedTemporaryFile(dir=folder, suffix=".npy", delete=False) as file:
+            np.save(file, np.concatenate(reading.entries))
+        return SliceHeaders(report, file.name, reading.hurts)
+
+    return read_slice(slice_, read, SliceHeaders)
 
 
 class _Reading:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from importlib import resources
 
 from pipelines.command.errors import UserError
-from pipelines.command.settings import nearest, read_yaml
+from pipelines.command.settings import nearest
+from pipelines.command.settings_file import read_yaml
 
 ERROR, WARNING, NONE = "error", "warning", "none"
 SEVERITIES = (ERROR, WARNING, NONE)

@@ -211,7 +211,7 @@ def gather(
 ) -> Report:
     """The report of one run. tables: of the state that it is of, an earlier one where ``at`` names one.
 
-    metrics: its rows, which are in ``quality_metrics`` already where the state is that of now.
+    metrics: its rows, which are in ``quality_metrics`` already for the current state.
     """
     database.register("metrics", metrics)
     return Report(

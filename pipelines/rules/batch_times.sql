@@ -1,4 +1,4 @@
--- The record times of each sound batch, whose clock gave them, and whether they are credible. With log append time the
+-- The record times of each batch that counts, whose clock gave them, and whether they are credible. With log append time the
 -- max timestamp is the time of every record (KIP-32); with create time the base timestamp is the time of the first one,
 -- but a delete horizon lies in its place where one is set (KIP-534). A time is credible in milliseconds, at most an
 -- hour (message.timestamp.after.max.ms) after the modification of its file, and a broker's not before 2011
@@ -14,7 +14,7 @@
 --   is_control boolean: A control batch
 --   is_marker boolean: A marker that ends a transaction
 --   is_by_broker boolean: The times are by a broker's clock: log append time, or a control batch. Else by a producer's
---   first_ms bigint: Time of the first record, as stored (`sound_batches`); null where the header does not have it
+--   first_ms bigint: Time of the first record, as stored (`counted_batches`); null where the header does not have it
 --   newest_ms bigint: Highest time of a record, as stored; -1 none
 --   unit string: Unit of newest_ms: milliseconds, as Kafka stores them, or one of `timestamp_units`
 --   modified_ms bigint: Modification time of the file; null before 2011, when there was no Kafka: it proves nothing
@@ -26,7 +26,7 @@ WITH timed AS (
     b.timestampType = 1 OR b.is_control AS is_by_broker,
     b.first_timestamp_ms AS first_ms, b.max_timestamp_ms AS newest_ms,
     CASE WHEN unix_millis(s.modified) >= 1293840000000 THEN unix_millis(s.modified) END AS modified_ms
-  FROM sound_batches b JOIN segments s ON s.topic = b.topic AND s.partition = b.partition AND s.segment = b.segment
+  FROM counted_batches b JOIN segments s ON s.topic = b.topic AND s.partition = b.partition AND s.segment = b.segment
 ), bounded AS (
   SELECT *, CASE WHEN is_by_broker THEN 1293840000000 ELSE 0 END AS earliest_ms,
     coalesce(modified_ms + 3600000, 99999999999999) AS latest_ms

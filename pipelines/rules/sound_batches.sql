@@ -38,15 +38,14 @@
 --   base_after bigint: Base offset of the batch after; null for the last
 --   is_misplaced boolean: The base offset is wrong: outside those of its file's name and the next file's; or, unless the file's name has it, not between the batches before and after, though they leave room; or, in the last batch, not after the one before
 WITH events AS (
-  SELECT topic, partition, partition_dir, segment, file_base_offset, position, magic, size_bytes,
-    coalesce(base_offset, last_offset) AS base_offset, greatest(base_offset, last_offset) AS last_offset,
-    record_count, compression, timestampType, base_timestamp_ms, max_timestamp_ms, delete_horizon_ms, leader_epoch,
-    producer_id, producer_epoch, base_sequence, last_sequence, is_transactional, is_control, control_type,
-    payload_bytes, uncompressed_bytes, header_bytes, status, error
-  FROM published_batches WHERE status IN ('ok', 'suspect')
+  SELECT topic, partition, partition_dir, segment, file_base_offset, position, magic, size_bytes, base_offset,
+    last_offset, record_count, compression, timestampType, base_timestamp_ms, max_timestamp_ms, first_timestamp_ms,
+    delete_horizon_ms, leader_epoch, producer_id, producer_epoch, base_sequence, last_sequence, is_transactional,
+    is_control, control_type, payload_bytes, uncompressed_bytes, header_bytes, status, error
+  FROM counted_batches
   UNION ALL
-  SELECT topic, partition, partition_dir, segment, file_base_offset, position, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+  SELECT topic, partition, partition_dir, segment, file_base_offset, position, NULL, NULL, NULL, NULL, NULL, NULL,
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
   FROM published_quarantine
 ), counted AS (
   SELECT *, count(CASE WHEN status IS NULL THEN 1 END) OVER (
@@ -69,9 +68,7 @@ WITH events AS (
   FROM neighbours n JOIN log_stretches s ON s.topic = n.topic AND s.partition = n.partition AND s.segment = n.segment
 )
 SELECT topic, partition, partition_dir, segment, file_base_offset, position, magic, size_bytes, base_offset, last_offset,
-  record_count, compression, timestampType, base_timestamp_ms, max_timestamp_ms,
-  CASE WHEN timestampType = 1 THEN max_timestamp_ms
-    WHEN delete_horizon_ms IS NULL AND (magic <> 1 OR compression = 'none') THEN base_timestamp_ms END AS first_timestamp_ms,
+  record_count, compression, timestampType, base_timestamp_ms, max_timestamp_ms, first_timestamp_ms,
   delete_horizon_ms, leader_epoch, producer_id, producer_epoch, base_sequence, last_sequence, is_transactional,
   is_control, control_type, payload_bytes, uncompressed_bytes, header_bytes, status, error, stretch, damaged_ranges,
   last_before, base_after,

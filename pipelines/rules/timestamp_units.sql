@@ -4,7 +4,8 @@
 --   unit string: none: a negative number, no timestamp; seconds, microseconds, nanoseconds: a wrong unit
 --   lowest bigint: Lowest number of the range
 --   highest bigint: Highest number of the range
-SELECT 'none' AS unit, CAST('-9223372036854775808' AS BIGINT) AS lowest, CAST(-1 AS BIGINT) AS highest
-UNION ALL SELECT 'seconds', 1000000000, 99999999999
-UNION ALL SELECT 'microseconds', 100000000000000, 99999999999999999
-UNION ALL SELECT 'nanoseconds', 100000000000000000, 9223372036854775807
+SELECT unit, lowest, highest
+FROM (VALUES ('none', CAST('-9223372036854775808' AS BIGINT), CAST(-1 AS BIGINT)),
+  ('seconds', 1000000000, 99999999999),
+  ('microseconds', 100000000000000, 99999999999999999),
+  ('nanoseconds', 100000000000000000, 9223372036854775807)) AS units(unit, lowest, highest)

@@ -164,7 +164,7 @@ def collect(
 
 
 def _log(scanned: list[_Scanned], unread: list[int]) -> Log:
-    """unread: base offsets of segments that are there, and were not asked for or can't be read."""
+    """unread: base offsets of segments that are there, and were not selected or can't be read."""
     first = scanned[0][0]
     log = Log(first.topic, first.partition, first.partition_dir)
     for segment, slices in scanned:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 
 from pipelines.plan.slices import Slice
 from pipelines.scanning.contradictions import EPOCHS, epochs_of
-from udfs.decoded import Group, Range
+from udfs.decoded import Group
 from udfs.format import layout as f
 from udfs.kernels.framing import BATCH, UNKNOWN_OFFSET, base_unknown, batch_size, read_header
 from udfs.rules import clocks
@@ -33,6 +35,7 @@ TRANSACTIONAL = np.dtype(
 Format = tuple[int, str]  # magic, codec
 _HELD_BATCHES = 1 << 12
 _ROW = np.dtype((np.void, BATCH.itemsize))  # of BATCH, copied at once and not field by field
+Found = TypeVar("Found")
 
 
 @dataclass
@@ -102,31 +105,42 @@ class SliceScan:
     torn: tuple[int, int] | None = None
 
 
+def read_slice(
+    slice_: Slice, read: Callable[[ByteSource, SliceReport], Found], failed: Callable[[SliceReport], Found]
+) -> Found:
+    """What ``read`` gives of the open segment; of ``failed`` where it can't be opened or read.
+
+    read: gets a report without totals. failed: gets one with the problem.
+    """
+    report = SliceReport(slice_.group_id, slice_.segment.segment, slice_.start)
+    try:
+        source = open_source(slice_.segment.uri, slice_.stop)
+        try:
+            return read(source, report)
+        finally:
+            source.close()
+    except SourceError as error:
+        return failed(replace(report, problem=problem_of(error), detail=str(error)))
+
+
 def scan_slice(slice_: Slice, max_batch_uncompressed: int) -> SliceScan:
     """Decodes a slice and counts. Never raises for the content of a file."""
-    segment = slice_.segment
-    ids = (slice_.group_id, segment.segment, slice_.start)
-    try:
-        source = open_source(segment.uri, slice_.stop)
-    except SourceError as error:
-        return SliceScan(SliceReport(*ids, problem=problem_of(error), detail=str(error)))
-    try:
-        range_ = Range(segment.length, slice_.start, slice_.stop, slice_.exact_start, segment.has_successor)
+
+    def read(source: ByteSource, report: SliceReport) -> SliceScan:
         decoder = SegmentDecoder(
-            source, range_, max_batch_uncompressed=max_batch_uncompressed, columns=(), content_crc=False
+            source, slice_.range, max_batch_uncompressed=max_batch_uncompressed, columns=(), content_crc=False
         )
-        scan = SliceScan(SliceReport(*ids, decoder.totals))
-        counting = Counting(scan, segment.modified // 1000)
+        length, totals = slice_.segment.length, decoder.totals
+        scan = SliceScan(replace(report, totals=totals))
+        counting = Counting(scan, slice_.segment.modified // 1000)
         for group in decoder:
             counting.add(group)
         counting.close()
-        if decoder.totals.tail == "torn":
-            scan.torn = claimed_by_torn(source, segment.length - decoder.totals.tail_bytes, segment.length)
+        if totals.tail == "torn":
+            scan.torn = claimed_by_torn(source, length - totals.tail_bytes, length)
         return scan
-    except SourceError as error:
-        return SliceScan(SliceReport(*ids, problem=problem_of(error), detail=str(error)))
-    finally:
-        source.close()
+
+    return read_slice(slice_, read, SliceScan)
 
 
 def claimed_by_torn(source: ByteSource, position: int, length: int) -> tuple[int, int] | None:

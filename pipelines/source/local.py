@@ -40,7 +40,7 @@ def local_folders(
     """Every folder with segments at or below the roots, and the folders of files that sources name.
 
     suffixes: how the names of the files to list end: of segments, and of what the log cleaner left if that is
-    asked for. What can't be read, and what else was left, is counted in ``listing``. The checkpoint files of
+    selected. What can't be read, and what else was left, is counted in ``listing``. The checkpoint files of
     a log directory are read before the segments below it are listed.
     """
     seen: set[str] = set()

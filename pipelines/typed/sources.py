@@ -99,13 +99,13 @@ def _get(url: str, path: str) -> list[dict[str, Any]]:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UserError(f"--registry: {url!r} is no URL such as http://registry:8081")
     place = parts.netloc.rpartition("@")[2]
-    asked = request.Request(f"{parts.scheme}://{place}{parts.path.rstrip('/')}{path}")
+    page = request.Request(f"{parts.scheme}://{place}{parts.path.rstrip('/')}{path}")
     if parts.username is not None:
         secret = f"{parse.unquote(parts.username)}:{parse.unquote(parts.password or '')}"
-        asked.add_header("Authorization", "Basic " + base64.b64encode(secret.encode()).decode())
+        page.add_header("Authorization", "Basic " + base64.b64encode(secret.encode()).decode())
     shown = f"{parts.scheme}://{place}{parts.path}"
     try:
-        with request.urlopen(asked, timeout=_SECONDS) as answer:
+        with request.urlopen(page, timeout=_SECONDS) as answer:
             held = json.loads(answer.read())
     except (OSError, ValueError) as error:
         raise UserError(f"--registry: {shown} does not answer: {' '.join(str(error).split())}") from None

@@ -48,14 +48,21 @@ WITH stable AS (
     CASE WHEN open_offset < active_offset AND open_offset <= coalesce(young_offset, open_offset) THEN 'open transaction'
       WHEN young_offset < active_offset THEN 'min.compaction.lag.ms' ELSE 'active segment' END AS held_by
   FROM limits
-), narrow AS (
-  -- long keys as their SHA-256: only whether keys are equal counts. place: the order of a key's versions
-  SELECT c.topic, c.partition, s.partition_dir, c.segment, c.batch_position, c.offset, c.size_bytes,
-    CASE WHEN octet_length(c.key) < 32 THEN c.key ELSE unhex(sha2(c.key, 256)) END AS key, c.value IS NULL AS is_tombstone,
-    coalesce(s.file_base_offset < u.first_uncleanable_offset, false) AS is_cleanable,
-    CASE WHEN c.key IS NOT NULL THEN struct(c.offset, c.segment) END AS place
-  FROM committed_records c JOIN segments s ON s.topic = c.topic AND s.partition = c.partition AND s.segment = c.segment
+), cleanable AS (
+  SELECT s.topic, s.partition, s.partition_dir, s.segment,
+    coalesce(s.file_base_offset < u.first_uncleanable_offset, false) AS is_cleanable
+  FROM segments s
   JOIN uncleanable u ON u.topic = s.topic AND u.partition = s.partition AND u.partition_dir = s.partition_dir
+), slim AS (
+  -- No value goes on from here, and long keys as their SHA-256: only whether keys are equal counts
+  SELECT topic, partition, segment, batch_position, offset, size_bytes, value IS NULL AS is_tombstone,
+    CASE WHEN octet_length(key) < 32 THEN key ELSE unhex(sha2(key, 256)) END AS key
+  FROM committed_records
+), narrow AS (
+  -- place: the order of a key's versions
+  SELECT /*+ BROADCAST(s) */ c.*, s.partition_dir, s.is_cleanable,
+    CASE WHEN c.key IS NOT NULL THEN struct(c.offset, c.segment) END AS place
+  FROM slim c JOIN cleanable s ON s.topic = c.topic AND s.partition = c.partition AND s.segment = c.segment
 ), keys AS (
   -- the rows without a key are one group, whose places are null
   SELECT topic, partition, partition_dir, key IS NOT NULL AS has_key, count(*) AS versions, sum(size_bytes) AS bytes,

@@ -1,0 +1,53 @@
+"""How a command is declared, and an argument of it that is not a setting: ``commands`` has them all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipelines.command.settings import Running, Settings
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument that is not a setting: an option if it has choices or a metavar, else positional.
+
+    is_switch: an option without a value. many: whether it may be given several times. default: an option's
+    value where it is not given; of choices it is the first. is_hidden: whether ``--help`` leaves it out.
+    is_optional: whether a positional one may be missing.
+    """
+
+    name: str
+    help: str
+    many: bool = False
+    choices: tuple[str, ...] = ()
+    metavar: str | None = None
+    default: str | None = None
+    is_switch: bool = False
+    is_hidden: bool = False
+    is_optional: bool = False
+
+    @property
+    def is_option(self) -> bool:
+        return bool(self.choices or self.metavar or self.is_switch)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of the project.
+
+    name: the word after ``kafka-log-lake``. module: a module of ``pipelines`` with ``main(argv)``. settings:
+    names of the fields of its kind of settings that it takes. is_configurable: whether ``--config`` may name
+    a file of them. extra: the extra of the wheel that brings the packages it needs. screen: the
+    text of ``--help``, where it is not the list of all options; {command} is replaced by how the command
+    is called.
+    """
+
+    name: str
+    module: str
+    help: str
+    settings: tuple[str, ...]
+    arguments: tuple[Argument, ...] = ()
+    is_configurable: bool = False
+    extra: str = "spark"
+    screen: str = ""
+    kind: type[Running] = Settings
