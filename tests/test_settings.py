@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.command.commands import DECODE, FORMAT_REPORT, Command
+from pipelines.command.commands import DECODE, FORMAT_REPORT
+from pipelines.command.declaration import Command
 from pipelines.command.errors import DamageFound, RunFailed, UserError
 from pipelines.command.options import exit_code_of, parse_arguments
 from pipelines.command.settings import FIELDS, SETTING_NAMES, Settings, make_settings
