@@ -122,7 +122,7 @@ def test_help_names_every_command() -> None:
         (["decode", "--slice-bytes", "-1"], "--slice-bytes must be a number of bytes above 0"),
         (["query", "--lake", "x"], "the following arguments are required: STATEMENT; see --help"),
         (["query", "--lake", "x", "--format", "xml", "SELECT 1"], "argument --format: invalid choice: 'xml'"),
-        (["scan"], "the following arguments are required: PATH"),
+        (["scan"], "PATH is missing: name a log directory"),
     ],
 )
 def test_wrong_arguments_are_one_line(
