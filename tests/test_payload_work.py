@@ -124,3 +124,24 @@ def test_a_schema_that_grows_without_end_is_an_error_of_its_payloads() -> None:
         pa.array([b"\0\0\0\0\1\2"], pa.binary())
     )
     assert [one.decoded.reason for one in found.wrong] == ["unreadable_schema"]
+
+
+@pytest.mark.parametrize("plain", ["text", "bytes"])
+def test_texts_and_bytes_without_framing_are_not_read_one_by_one(
+    plain: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    framed = [b"\0\0\0\0\7", b"\1" * 17, b"Obj\1", b"\xc3\1" + bytes(9)]
+    payloads = [b"customer-%d" % at for at in range(500)] + [b"\0\0\0\5", "é".encode(), *framed]
+    reader = PayloadReader(Registry())
+    read: list[bytes] = []
+    of_reader = reader.read
+
+    def noted(topic: str, side: str, payload: bytes, *others: Any) -> Any:
+        read.append(payload)
+        return of_reader(topic, side, payload, *others)
+
+    monkeypatch.setattr(reader, "read", noted)
+    decoder = SideDecoder(reader, "t", "value", plain)
+    column = decoder.decode(pa.array(payloads, pa.binary())).column(decoder.types)
+    assert set(read) <= {*framed, "é".encode()}
+    assert column[499].as_py() == ("customer-499" if plain == "text" else b"customer-499")

@@ -59,7 +59,7 @@ class PayloadReader:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._has_files = bool(registry.by_id(UNKNOWN_ID))
+        self.has_files = bool(registry.by_id(UNKNOWN_ID))
         self._compiled: dict[tuple[str, int], Callable[[bytes, Framing], Any]] = {}
         self._messages: dict[int, Callable[[tuple[int, ...]], MessageReader]] = {}
         self._fingerprints: dict[int, Schema] | None = None
@@ -81,7 +81,7 @@ class PayloadReader:
         if framing.kind == wire_formats.EMPTY:
             return Decoded("empty", "")
         if framing.kind in (wire_formats.PLAIN, wire_formats.CONTAINER):
-            bare = self._of_registry(topic, side, payload, Framing(framing.kind)) if self._has_files else None
+            bare = self._of_registry(topic, side, payload, Framing(framing.kind)) if self.has_files else None
             if bare is not None and bare.schema is not None and bare.reason is None:
                 return bare
             return (

@@ -34,6 +34,9 @@ from udfs.values.wire_formats import CONFLUENT, Framing, message_index
 
 TEXT, BYTES, JSON = "text", "bytes", "json"
 _ID_SIZE = 5  # the byte 0 and the id
+# First bytes of framings (``wire_formats``); all but a container's head take more than 4 bytes
+_CONTAINER = ord("O")
+_FRAMINGS = (0, 1, 3, 0xC3, _CONTAINER)
 
 
 class Columns(Protocol):
@@ -156,9 +159,26 @@ class SideDecoder:
             id_ = int(ids[rows[0]])
             if id_ < 0 or not self._decode_id(id_, rows, payloads, found, one_by_one):
                 one_by_one[rows] = True
+        self._add_plain(payloads, in_headers, found, one_by_one)
         self._decode_exactly(np.flatnonzero(one_by_one), payloads, headers, found)
         found.wrong.sort()
         return found
+
+    def _add_plain(
+        self, payloads: pa.BinaryArray, in_headers: np.ndarray, found: TypedSide, one_by_one: np.ndarray
+    ) -> None:
+        """Takes texts, or bytes, of a topic's side that has no schema together, where no framing can be."""
+        if self._plain not in (TEXT, BYTES) or self._reader.has_files:
+            return
+        rows = np.flatnonzero(one_by_one & ~in_headers & _unframed(payloads))
+        values = payloads.take(pa.array(rows))
+        if self._plain == TEXT:
+            try:
+                values = values.cast(pa.string())
+            except pa.ArrowInvalid:  # some are not UTF-8: which, the exact way says
+                return
+        self._add(found, self._plain, None, rows, values, self._plain)
+        one_by_one[rows] = False
 
     def _decode_id(
         self, id_: int, rows: np.ndarray, payloads: pa.Array, found: TypedSide, one_by_one: np.ndarray
@@ -298,6 +318,18 @@ def _confluent_ids(payloads: pa.BinaryArray) -> np.ndarray:
         found = found << 8 | raw[begins + at]
     ids[rows] = np.where(found >> 31 == 0, found, -1)
     return ids
+
+
+def _unframed(payloads: pa.BinaryArray) -> np.ndarray:
+    """bool[n]: the payloads that are not null nor empty, and that no framing begins like."""
+    first = np.full(len(payloads), -1, np.int64)
+    sizes = pc.fill_null(pc.binary_length(payloads), 0).to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(sizes)
+    if len(rows):
+        heads = pc.binary_slice(payloads.take(pa.array(rows)), 0, 1)
+        first[rows] = np.frombuffer(heads.cast(pa.binary()).buffers()[2], np.uint8)[: len(rows)]
+    is_short = (sizes > 0) & (sizes < _ID_SIZE) & (first != _CONTAINER)
+    return is_short | ((first >= 0) & ~np.isin(first, _FRAMINGS))
 
 
 def _equal_rows(numbers: np.ndarray) -> Iterator[np.ndarray]:
