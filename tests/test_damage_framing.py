@@ -107,6 +107,17 @@ def test_neighbours_that_are_both_corrupt_are_told_apart() -> None:
     assert [row["status"] for row in decoded.batches] == ["ok", "ok", "corrupt", "corrupt", "ok", "ok"]
 
 
+def test_two_lengths_past_the_end_hide_no_sound_batch() -> None:
+    """Of the first batch the payload is damaged too, so that nothing but offsets says where it ended."""
+    first, between, second, last = sound(96), sound(99), sound(102), sound(105)
+    data = START + flip(_with_length(first, 1 << 27), -1) + between + _with_length(second, 1 << 20) + last
+    decoded = decode(data)
+    at = len(START)
+    assert _ranges(decoded) == [(at, len(first)), (at + len(first) + len(between), len(second))]
+    assert _offsets(decoded) == [*range(90, 96), *range(99, 102), *range(105, 108)]
+    assert decoded.tail == "none"
+
+
 # The way back
 
 

@@ -196,6 +196,21 @@ def test_not_found_says_what_could_not_be_searched(
         assert run(capsysbinary, *arguments)[0] == expected
 
 
+def test_a_link_that_is_not_followed_is_not_searched(
+    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    put(tmp_path / "logs" / "a-0", 0, batch(0))
+    put(tmp_path / "elsewhere" / "b-0", 0, batch(0))
+    (tmp_path / "logs" / "b-0").symlink_to(tmp_path / "elsewhere" / "b-0")
+    code, _, err = run(capsysbinary, tmp_path / "logs", "--key", "none")
+    assert (code, err.splitlines()[-1]) == (
+        5,
+        "not found, and 1 range could not be searched; 1 segment searched",
+    )
+    assert "--follow-symlinks" in err
+    assert run(capsysbinary, tmp_path / "logs", "--key", "none", "--follow-symlinks")[0] == 4
+
+
 def test_a_torn_tail_hides_nothing(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     put(tmp_path / "a-0", 0, batch(0), batch(3)[:40])
     code, out, err = run(capsysbinary, tmp_path, "--key", "none")

@@ -182,8 +182,8 @@ def test_commits_are_on_the_disk_before_the_ledger_and_the_end_rely_on_them(
             assert last(order, path.parent) > order.index((str(path), path.stat().st_size))
     for path in map(Path, data_files(lake, "segments")):
         assert (str(path), path.stat().st_size) in order
-    for path in data_files(lake, "records"):
-        assert order.index((path, Path(path).stat().st_size)) < first(order, ".json.tmp")
+    for path in map(Path, data_files(lake, "records")):
+        assert order.index((str(path), path.stat().st_size)) < first(order, ".json.tmp")
 
 
 @pytest.mark.parametrize("is_rewritten", [False, True])

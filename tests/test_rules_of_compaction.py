@@ -21,7 +21,7 @@ from pipelines.report import metrics
 from pipelines.report.check import CHECKS
 from tests.support import rule_model_compaction as model
 from tests.support.made_database import database_of
-from tests.support.random_logs import NOW, Log, Odds, random_logs
+from tests.support.random_logs import NOW, SIZE, Log, Odds, random_logs
 from tests.support.rule_model_offsets import OffsetModel
 from tests.test_rules_of_time import FAR, HOSTILE, HOUR, with_file_times, write_lake
 from udfs.format.schema import RECORDS
@@ -45,7 +45,7 @@ def rows_of_records(logs: list[Log]) -> pa.Table:
             "partition": log.partition,
             "magic": 2,
             "segment": log.uri(one.segment),
-            "batch_position": one.segment.batches.index(one.batch) * model.SIZE,
+            "batch_position": one.segment.batches.index(one.batch) * SIZE,
             "offset": one.offset,
             "key": one.key,
             "value": None if one.is_tombstone else b"v",

@@ -27,6 +27,7 @@ from pipelines.plan.slices import Segment, Slice
 from pipelines.scanning.findings import damages_of, with_files
 from pipelines.scanning.slice_scan import DamagedRange, SliceScan
 from pipelines.source.listing import Listing
+from pipelines.source.naming import NOT_LOOKED_AT
 from udfs.committed import Outcomes
 from udfs.files import SCHEMA as SEGMENT_SCHEMA
 from udfs.rules.transactions import of_one_log
@@ -85,6 +86,8 @@ class Search:
         """Matches, with the columns of ``schema``; none where they are only counted."""
         logs, self.passed_over = logs_to_search(self.listing, self.request)
         self.unsearched += [Unsearched(uri, why) for uri, why in sorted(self.listing.unreadable.items())]
+        left = [(reason, self.listing.skipped[reason]) for reason in NOT_LOOKED_AT]
+        self.unsearched += [Unsearched(f"{n} of the source", reason) for reason, n in left if n]
         size = sum(segment.length for log in logs for segment in log.segments)
         with workers(1 if size < ALONE_BYTES else self.processes) as pool:
             for log, results in self._by_log(pool, logs):

@@ -39,6 +39,8 @@ UNREADABLE_FOLDER = "folder can't be read"
 NULL_TOPIC = NULL
 NULL_TO_SPARK = "topic name that Spark writes as null (decode it with --sink arrow)"
 NO_TABLE_HOLDS = (TOPIC_TOO_LONG, PARTITION_TOO_BIG, OFFSET_TOO_BIG, NULL_TO_SPARK)
+# What may be segments, and nobody looked into
+NOT_LOOKED_AT = (LINK, BROKEN_LINK, *NO_TABLE_HOLDS)
 
 _PARTITION_FOLDER = re.compile(r"(?s)(.+)-([0-9]+)")
 _LEFT_BEHIND = re.compile(r"(?s)(.*)\.[0-9a-fA-F]+-(delete|stray|future)")

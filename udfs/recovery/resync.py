@@ -171,13 +171,20 @@ class Resynchronizer:
 
         Only a chain that leads to the end says that the length is wrong, and only where its offsets go on
         from those of the batch, or where it is the first and no more offsets are missing than records find
-        room in the bytes between. The chain may begin with messages at the end of a wrapper's value, which
-        lead into the log: their offsets do not go on in its.
+        room in the bytes between. Or the first chain says so, where it goes on like that and ends before the
+        offsets of the chain that leads to the end: more batches are damaged in between. The chain may begin
+        with messages at the end of a wrapper's value, which lead into the log: their offsets do not go on in
+        its.
         """
         chain = self._to_end
         if chain is None or chain.begin <= host.begin:
             return -1
-        room = (chain.begin - host.begin) // f.MIN_RECORD_SIZE if chain is self._ahead[-1] else 0
+        nearest = self._ahead[-1]
+        room = (nearest.begin - host.begin) // f.MIN_RECORD_SIZE
+        if nearest is not chain:
+            if 0 <= nearest.first - host.last - 1 <= room and nearest.last < chain.first:
+                return nearest.begin
+            room = 0
         position, before = chain.begin, None
         for _ in range(_MANY):
             offset = self.headers.base_offset(position)
