@@ -369,6 +369,16 @@ def test_a_torn_tail_names_the_offsets_that_its_header_claims(tmp_path: Path) ->
     assert last_lines(tmp_path)[1].endswith("lost: an unknown number of offsets in the tails of 1 log")
 
 
+def test_a_last_batch_far_behind_the_others_is_not_called_sound(tmp_path: Path) -> None:
+    put(tmp_path / "a-0", 0, batch(0), batch(3), batch(6 + (1 << 40)))
+    verdict = last_lines(tmp_path)[1]
+    assert verdict.startswith("verdict: not sound: ")
+    assert "nothing confirms the base offset 1,099,511,627,782 of the last batch of a-0" in verdict
+    assert "the offsets from 6 on" in verdict
+    put(tmp_path / "a-0", 0, batch(0), batch(50), batch(60))  # offsets are missing before: it was compacted
+    assert last_lines(tmp_path)[1].startswith("verdict: sound: ")
+
+
 def test_a_partition_of_random_bytes_has_a_loss_and_a_next_step(tmp_path: Path) -> None:
     put(tmp_path / "a-0", 0, b"no batch" * 300)
     step, verdict = last_lines(tmp_path)

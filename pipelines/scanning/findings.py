@@ -46,7 +46,8 @@ class OpenTransaction:
 class Log:
     """The log in one partition folder. Offsets and timestamps (ms since 1970 UTC) of batches, or None.
 
-    tail_segment: segment of the tail. torn: see ``SliceScan``.
+    tail_segment: segment of the tail. torn: see ``SliceScan``. unconfirmed: first offset in front of a last
+    batch that no batch has, though nothing shows that the log cleaner ran, and the base offset of that batch.
     """
 
     topic: str
@@ -70,6 +71,7 @@ class Log:
     damages: list[DamagedRange] = field(default_factory=list)
     contradictions: list[Contradiction] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
+    unconfirmed: tuple[int, int] | None = None
     open_transactions: list[OpenTransaction] = field(default_factory=list)
     clock: Clock = field(default_factory=Clock)
 
@@ -175,14 +177,27 @@ def _log(scanned: list[_Scanned], unread: list[int]) -> Log:
         s.file_base_offset for s, slices in scanned if not any(one.report.totals.batches for one in slices)
     ]
     log.missing = missing_ranges(found, empty, unread, {})
+    runs = with_files(scanned, "runs", unread)
+    log.unconfirmed = _unconfirmed(found, runs)
     log.contradictions = contradictions(
         [(segment.uri, segment.file_base_offset) for segment, _ in scanned],
-        with_files(scanned, "runs", unread),
+        runs,
         [np.concatenate([scan.epochs for scan in slices]) for _, slices in scanned],
     )
     rows = with_files(scanned, "transactional", unread)
     log.open_transactions = _open_transactions(rows, _places(scanned), log.clock)
     return log
+
+
+def _unconfirmed(found: Order, runs: np.ndarray) -> tuple[int, int] | None:
+    """See ``Log.unconfirmed``; the rule is that of the cause ``unknown`` in the view ``offset_gaps``."""
+    if found.is_compacted or not len(runs) or runs["batches"][-1] != 1:
+        return None
+    for hole in found.holes:
+        is_clear = not (hole.damages or hole.misplaced or hole.goes_back)
+        if is_clear and hole.first is not None and hole.next == runs["first"][-1] > runs["file_base"][-1]:
+            return max(hole.first, int(runs["file_base"][-1])), int(hole.next)
+    return None
 
 
 def damages_of(segment: Segment, slices: list[SliceScan], following: int | None) -> list[DamagedRange]:

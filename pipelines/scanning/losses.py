@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from pipelines.command.terminal import counted_noun
 from pipelines.command.verdict import Tails, Verdict, segments_text
@@ -40,6 +41,7 @@ def verdict(findings: Findings) -> Verdict:
     if wrong:
         named = " and ".join(counted_noun(count, f"wrong {word}") for word, count in sorted(wrong.items()))
         faults.append(f"{named}, which the batches around or the file's name contradict")
+    faults += _unconfirmed(logs)
     torn, empty = ([log.tail_bytes for log in unsound if log.tail == tail] for tail in ("torn", "zeros"))
     tails = Tails(len(torn), sum(torn), len(empty), sum(empty))
     faults += tails.faults
@@ -84,4 +86,18 @@ def _lost(findings: Findings) -> list[str]:
         f"{counted_noun(torn, 'offset')} in incomplete batches" if torn else "",
         Tails.lost(unknown),
         *lost_texts(one for _, one in findings.missing),
+        "what these offsets held, if that base offset is right" if _unconfirmed(findings.logs) else "",
+    ]
+
+
+def _unconfirmed(logs: Sequence[Log]) -> list[str]:
+    """Base offsets of last batches that nothing confirms, and that leave offsets out, in words."""
+    found = [(log.topic, log.partition, *log.unconfirmed) for log in logs if log.unconfirmed]
+    if not found:
+        return []
+    topic, partition, first, base = found[0]
+    more = f", and so in {counted_noun(len(found) - 1, 'other log')}" if len(found) > 1 else ""
+    return [
+        f"nothing confirms the base offset {base:,} of the last batch of {topic}-{partition}, and no batch "
+        f"has the offsets from {first:,} on before it{more}"
     ]
