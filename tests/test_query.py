@@ -99,12 +99,14 @@ def test_every_type_of_duckdb_is_printed(lake_template: str) -> None:
         "SELECT [1, NULL] AS a, map {'k': 1} AS b, {'x': x'00', 't': TIMESTAMPTZ '2020-01-01'} AS c, "
         "INTERVAL '1 month 3 days 1.5 seconds' AS d, uuid() IS NOT NULL AS e, 1::HUGEINT AS f, "
         "DATE '10000-01-01' AS g, TIMESTAMP 'infinity' AS h, 'nan'::DOUBLE AS i, TIMESTAMP '2020-01-01' j, "
-        "'a'::ENUM('a') AS k, NULL AS l, [{'n': [NULL::INT]}, NULL] AS m, TIME '10:00' AS n, '{}'::JSON AS o",
+        "'a'::ENUM('a') AS k, NULL AS l, [{'n': [NULL::INT]}, NULL] AS m, TIME '10:00' AS n, "
+        "'{}'::JSON AS o, [0.1::FLOAT, 1e-5::FLOAT, '-inf'::FLOAT] AS p",
     )
     assert line == (
         '{"a":[1,null],"b":{"k":1},"c":{"x":"AA==","t":"2020-01-01T00:00:00.000000Z"},'
         '"d":"1 month 3 days 1.5 seconds","e":true,"f":1,"g":"+10000-01-01","h":"infinity","i":"NaN",'
-        '"j":"2020-01-01T00:00:00.000000","k":"a","l":null,"m":[{"n":[null]},null],"n":"10:00:00","o":"{}"}'
+        '"j":"2020-01-01T00:00:00.000000","k":"a","l":null,"m":[{"n":[null]},null],"n":"10:00:00","o":"{}",'
+        '"p":[0.1,1e-05,"-Infinity"]}'
     )
 
 

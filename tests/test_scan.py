@@ -20,6 +20,7 @@ from pipelines.scanning import report
 from pipelines.scanning.findings import Findings, Log
 from pipelines.scanning.next_steps import next_steps
 from tests.support import corpus
+from tests.support.as_command import decode
 from tests.support.logs import batch, batches, data, marker, put
 from tests.support.segment_maker import CONTROL, LOG_APPEND, TRANSACTIONAL, Batch, Record
 from tools.picture import on_a_terminal
@@ -354,6 +355,20 @@ def test_a_segment_of_zeros_has_a_loss_and_a_next_step(tmp_path: Path) -> None:
     assert "0% of the bytes are sound; 1 log of nothing but zeros; lost: an unknown number" in verdict
     assert "has nothing sound from offset 0" in step.replace("this copy ", "")
     assert "scan REPLICA/a-0" in step
+
+
+def test_a_segment_of_zeros_within_a_log_is_not_sound(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    put(logs / "a-0", 0, batch(0))
+    put(logs / "a-0", 3, bytes(5000))
+    put(logs / "a-0", 9, batch(9))
+    put(logs / "a-0", 12, bytes(100))  # preallocated, nothing was written yet
+    fault = "1 segment of nothing but zeros (5,000 bytes); lost: 6 offsets in no segment"
+    verdict = last_lines(logs)[1]
+    assert fault in verdict
+    assert 0 < float(re.findall(r"([\d.]+)% of the bytes", verdict)[0]) < 10
+    summary = decode(None, Settings(source=(str(logs),), lake=str(tmp_path / "lake")))
+    assert fault in summary.verdict_line()
 
 
 def test_a_torn_tail_names_the_offsets_that_its_header_claims(tmp_path: Path) -> None:

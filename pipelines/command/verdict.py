@@ -55,16 +55,21 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Tails:
-    """Ends of logs that no batch covers: torn logs end in an incomplete batch, empty ones are zeros alone."""
+    """Ends of logs that no batch covers: torn logs end in an incomplete batch, empty ones are zeros alone.
+
+    zeroed: segments of zeros alone that others of their log follow, in logs that have batches.
+    """
 
     torn: int = 0
     torn_bytes: int = 0
     empty: int = 0
     empty_bytes: int = 0
+    zeroed: int = 0
+    zeroed_bytes: int = 0
 
     @property
     def bytes(self) -> int:
-        return self.torn_bytes + self.empty_bytes
+        return self.torn_bytes + self.empty_bytes + self.zeroed_bytes
 
     @property
     def faults(self) -> list[str]:
@@ -72,6 +77,9 @@ class Tails:
         return [
             f"{self.torn:,} incomplete last {many} ({self.torn_bytes:,} bytes)" if self.torn else "",
             f"{counted_noun(self.empty, 'log')} of nothing but zeros" if self.empty else "",
+            f"{counted_noun(self.zeroed, 'segment')} of nothing but zeros ({self.zeroed_bytes:,} bytes)"
+            if self.zeroed
+            else "",
         ]
 
     @staticmethod

@@ -47,7 +47,24 @@ def tails_of(rows: pa.Table) -> Tails:
             logs = logs.filter(pc.invert(pc.is_in(logs.column("partition_dir"), pc.unique(with_batches))))
         size = pc.sum(logs.column("tail_bytes")).as_py() or 0
         found[tail] = (pc.count_distinct(logs.column("partition_dir")).as_py(), size)
-    return Tails(*found["torn"], *found["zeros"])
+    zeroed = _zeroed(rows)
+    return Tails(*found["torn"], *found["zeros"], len(zeroed), sum(zeroed))
+
+
+def _zeroed(rows: pa.Table) -> list[int]:
+    """Bytes of each segment of zeros alone that others follow, in logs that have batches."""
+    logs = rows.group_by("partition_dir").aggregate([("file_base_offset", "max"), ("batches", "sum")])
+    last = {
+        one["partition_dir"]: one["file_base_offset_max"] for one in logs.to_pylist() if one["batches_sum"]
+    }
+    zeros = rows.filter(
+        pc.and_(pc.equal(rows.column("tail"), "zeros"), pc.equal(rows.column("decoded_bytes"), 0))
+    )
+    return [
+        one["tail_bytes"]
+        for one in zeros.to_pylist()
+        if one["file_base_offset"] < last.get(one["partition_dir"], -1)
+    ]
 
 
 def find_missing(

@@ -46,8 +46,9 @@ class OpenTransaction:
 class Log:
     """The log in one partition folder. Offsets and timestamps (ms since 1970 UTC) of batches, or None.
 
-    tail_segment: segment of the tail. torn: see ``SliceScan``. unconfirmed: first offset in front of a last
-    batch that no batch has, though nothing shows that the log cleaner ran, and the base offset of that batch.
+    tail_segment: segment of the tail. torn: see ``SliceScan``. zeroed: bytes of each segment of zeros
+    alone that others follow, in a log with batches. unconfirmed: first offset in front of a last batch that
+    no batch has, though nothing shows that the log cleaner ran, and the base offset of that batch.
     """
 
     topic: str
@@ -66,6 +67,7 @@ class Log:
     tail_bytes: int = 0
     tail_segment: str | None = None
     torn: tuple[int, int] | None = None
+    zeroed: list[int] = field(default_factory=list)
     offset_regressions: int = 0
     formats: dict[Format, FormatCount] = field(default_factory=dict)
     damages: list[DamagedRange] = field(default_factory=list)
@@ -177,6 +179,12 @@ def _log(scanned: list[_Scanned], unread: list[int]) -> Log:
         s.file_base_offset for s, slices in scanned if not any(one.report.totals.batches for one in slices)
     ]
     log.missing = missing_ranges(found, empty, unread, {})
+    last = _files(scanned, unread)[-1]
+    log.zeroed = [
+        s.length
+        for s, slices in scanned
+        if log.batches and s.file_base_offset < last and _is_zeros(s, slices)
+    ]
     runs = with_files(scanned, "runs", unread)
     log.unconfirmed = _unconfirmed(found, runs)
     log.contradictions = contradictions(
@@ -269,6 +277,12 @@ def _add_segment(log: Log, segment: Segment, slices: list[SliceScan]) -> None:
             log.tail_segment, log.torn = segment.uri, scan.torn
         for key, count in scan.formats.items():
             log.formats.setdefault(key, FormatCount()).add(count)
+
+
+def _is_zeros(segment: Segment, slices: list[SliceScan]) -> bool:
+    """Whether a segment has bytes, all of them zero."""
+    zeros = sum(scan.report.totals.tail_bytes for scan in slices if scan.report.totals.tail == "zeros")
+    return 0 < zeros == segment.length
 
 
 def _open_transactions(rows: np.ndarray, places: np.ndarray, clock: Clock) -> list[OpenTransaction]:

@@ -43,7 +43,8 @@ def verdict(findings: Findings) -> Verdict:
         faults.append(f"{named}, which the batches around or the file's name contradict")
     faults += _unconfirmed(logs)
     torn, empty = ([log.tail_bytes for log in unsound if log.tail == tail] for tail in ("torn", "zeros"))
-    tails = Tails(len(torn), sum(torn), len(empty), sum(empty))
+    zeroed = [size for log in logs for size in log.zeroed]
+    tails = Tails(len(torn), sum(torn), len(empty), sum(empty), len(zeroed), sum(zeroed))
     faults += tails.faults
     unreadable = len(findings.unreadable)
     unread = f"{unreadable:,} file{'s or folders' if unreadable > 1 else ' or folder'} can't be read"

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
@@ -79,14 +80,17 @@ def _encoder(kind: pa.DataType) -> Callable[[Any], str]:
         return lambda value: "true" if value else "false"
     if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
         return lambda value: f"{value:f}" if pa.types.is_decimal(kind) else str(value)
+    if pa.types.is_float32(kind):
+        return lambda value: str(np.float32(value)) if math.isfinite(value) else _not_finite(value)
     if pa.types.is_floating(kind):
-        return lambda value: repr(value) if math.isfinite(value) else f'"{_NOT_FINITE[str(value)]}"'
+        return lambda value: repr(value) if math.isfinite(value) else _not_finite(value)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return lambda value: f'"{base64.b64encode(value).decode()}"'
     return lambda value: _quoted(_interval(value) if pa.types.is_interval(kind) else str(value))
 
 
-_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+def _not_finite(value: float) -> str:
+    return {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}[str(value)]
 
 
 def _moment(value: int, unit: int, zone: str) -> str:
