@@ -241,3 +241,52 @@ def test_a_transaction_before_the_logs_start_ends_where_its_marker_is(tmp_path: 
         connect(lake).execute('SELECT "offset", why, transaction FROM lost_records ORDER BY ALL').fetchall()
     )
     assert rows == [(offset, "before-log-start", "committed") for offset in range(3)]
+
+
+def log(*records: tuple[int, bytes, bytes | None], hurt: bool = False, **values: Any) -> bytes:
+    """A batch of (offset, key, value)."""
+    base = records[0][0]
+    made = tuple(Record(key, value, offset_delta=offset - base) for offset, key, value in records)
+    found = bytearray(Batch(made, base_offset=base, **values).encode())
+    found[-1] ^= hurt
+    return bytes(found)
+
+
+W, GONE, X, Y = (2, b"w", b"1"), (3, b"k", None), (4, b"x", b"1"), (5, b"y", b"1")
+A, OLD = (0, b"a", b"1"), (1, b"k", b"old")
+CLEANED = {
+    # the copy that leads has the older value, its tombstone is damaged, and the other copy has neither
+    "tombstone": (
+        ([log(A, OLD), log(W), log(GONE, hurt=True), log(X), log(Y)], 0),
+        ([log(A, last_offset_delta=1), log(W), log(X)], 4),
+        [A, W, X, Y],
+    ),
+    # the copy that leads has neither, and is damaged where the other copy has the older value
+    "older value": (
+        ([log(A, last_offset_delta=1, hurt=True), log(W), log(X), log(Y)], 4),
+        ([log(A, OLD), log(W), log(GONE), log(X)], 0),
+        [A, OLD, W, GONE, X, Y],
+    ),
+    # the other copy lacks the value of another key, as a record of a losing history replaced it
+    "losing side": (
+        ([log(A, OLD), log(W), log(GONE, hurt=True), log(X), log(Y, leader_epoch=1)], 0),
+        ([log(OLD), log(W), log(X), log((5, b"a", b"lost"))], 6),
+        [A, OLD, W, X, Y],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CLEANED)
+def test_copies_that_were_cleaned_differently_bring_back_no_deleted_key(tmp_path: Path, name: str) -> None:
+    *copies, expected = CLEANED[name]
+    words = ["--lake", str(tmp_path / "lake"), "--cores", "1"]
+    for number, (batches, cleaned) in enumerate(copies):
+        put(tmp_path / f"b{number}" / "t-0", 0, *batches)
+        (tmp_path / f"b{number}" / "cleaner-offset-checkpoint").write_text(f"0\n1\nt 0 {cleaned}\n")
+        words.append(f"--source=b{number}={tmp_path / f'b{number}'}")
+    assert recover.main(words) == 0
+    database = connect(str(tmp_path / "lake"))
+    assert (
+        database.execute('SELECT "offset", key, value FROM healed_records ORDER BY 1').fetchall() == expected
+    )
+    assert database.execute("FROM lost_ranges").fetchall() == []

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from udfs.replicas.entries import ENTRY, TAILS, Copy, Hurt
-from udfs.replicas.history import History, log_end
+from udfs.replicas.history import END, History, log_end
 
 Interval = tuple[int, int]  # first and last offset
+Offer = tuple[int, Sequence[Interval]]  # number of a copy, where batches are taken from it
+Take = Callable[[Sequence[Offer]], tuple[np.ndarray, list[Interval]]]
 
 
 class Lost(NamedTuple):
@@ -59,19 +62,98 @@ def heal(copies: Sequence[Copy], history: History, compacted: bool) -> Healed:
         kept = copy.entries[history.is_true[copy.number] & copy.entries["is_sound"]]
         true[copy.number] = kept[np.argsort(kept["base"], kind="stable")]
         known[copy.number] = _known(copy, true[copy.number], compacted)
-    chosen: list[np.ndarray] = []
-    covered: list[Interval] = []
-    for copy in _by_preference(copies, history):
-        own = true[copy.number]
-        own = own[own["last"] >= history.start]
-        chosen.append(own[~_overlaps(own, covered)])
-        covered = joined([*covered, *known[copy.number]])
-    batches = np.concatenate(chosen) if chosen else np.zeros(0, dtype=ENTRY)
-    batches = _each_once(batches[np.argsort(batches["base"], kind="stable")])
+    take = partial(_taken, true, known)
+    whole: list[Offer] = [(copy.number, [(history.start, END)]) for copy in _by_preference(copies, history)]
+    batches, covered = take(whole)
+    if compacted:
+        cleaned = {copy.number: _cleaned(copy, true[copy.number], known[copy.number]) for copy in copies}
+        fit = [copy.number for copy in copies if not _lost_a_side(copy, history, cleaned[copy.number])]
+        at_risk = _at_risk(batches, covered, cleaned)
+        batches = _without_deleted(take, at_risk, whole, cleaned, fit) if at_risk else batches
     gaps = missing(covered, history.start, history.end)
     lost = [_lost(copies, history, gap, compacted) for gap in gaps]
     lost += _lost_at_the_end(copies, history)
     return Healed(batches, lost, known)
+
+
+def _taken(
+    true: Mapping[int, np.ndarray], known: Mapping[int, Sequence[Interval]], offers: Sequence[Offer]
+) -> tuple[np.ndarray, list[Interval]]:
+    """(ENTRY[n] by offset, what is known of the log): each place is of the first offer that knows it."""
+    chosen, covered = [np.zeros(0, dtype=ENTRY)], list[Interval]()
+    for number, places in offers:
+        own = true[number]
+        own = own[_overlaps(own, places)]
+        chosen.append(own[~_overlaps(own, covered)])
+        covered = joined([*covered, *_common(known[number], places)])
+    batches = np.concatenate(chosen)
+    return _each_once(batches[np.argsort(batches["base"], kind="stable")]), covered
+
+
+def _without_deleted(
+    take: Take,
+    at_risk: Sequence[Interval],
+    whole: Sequence[Offer],
+    cleaned: Mapping[int, int],
+    fit: Sequence[int],
+) -> np.ndarray:
+    """The batches of a compacted log, taken so that no older value of a key is there without its tombstone.
+
+    A log cleaner removes a tombstone only after all older records of its key, from a copy that it cleaned
+    beyond the tombstone. A copy that was not cleaned so far may have them, and has the tombstone unless it is
+    damaged: the place at risk is taken from such a copy. Where none is sound, all before that place is taken
+    from copies that were cleaned beyond it. whole: every copy by preference, with the whole log; fit: copies
+    that were cleaned by records of the true history alone.
+    """
+    fuller: list[Offer] = [
+        (number, [place for place in at_risk if place[1] >= cleaned[number]]) for number, _ in whole
+    ]
+    left = _at_risk(*take([*fuller, *whole]), cleaned)
+    end = left[-1][1] if left else -1
+    beyond: list[Offer] = [
+        (number, [(first, end)])
+        for number, [(first, _)] in whole
+        if left and number in fit and cleaned[number] > end
+    ]
+    return take([*beyond, *fuller, *whole])[0]
+
+
+def _lost_a_side(copy: Copy, history: History, cleaned: int) -> bool:
+    """Whether a copy may lack records of the true history, as newer ones of a losing one replaced them."""
+    losing = copy.entries[copy.entries["is_sound"] & ~history.is_true[copy.number]]
+    return bool((losing["base"] < cleaned).any())
+
+
+def _at_risk(batches: np.ndarray, covered: Sequence[Interval], cleaned: Mapping[int, int]) -> list[Interval]:
+    """Places that lack records, behind batches of a copy that was not cleaned so far."""
+    lacking = _lacking(batches, covered)
+    found = np.zeros(len(lacking), dtype=bool)
+    for number in np.unique(batches["copy"]).tolist():
+        first = batches["base"][batches["copy"] == number].min()
+        found |= (lacking[:, 0] > first) & (lacking[:, 1] >= cleaned[number])
+    return [(first, last) for first, last in lacking[found].tolist()]
+
+
+def _cleaned(copy: Copy, true: np.ndarray, known: Sequence[Interval]) -> int:
+    """The offset up to which a copy was cleaned: by its checkpoint, and by its batches at least."""
+    noted = min(copy.cleaned_before or 0, log_end(copy))
+    return max([noted, *(_lacking(true, known)[-1:, 1] + 1).tolist()])
+
+
+def _lacking(batches: np.ndarray, covered: Sequence[Interval]) -> np.ndarray:
+    """int64[n, 2]: (first, last) offset of each known place that lacks records, in their order.
+
+    Such a place is a batch that lacks some, or has no batch.
+    """
+    part = batches[(batches["magic"] == 2) & (batches["count"] <= batches["delta"])]
+    outside = np.array(missing(covered, -1, END), dtype=np.int64).reshape(-1, 2)
+    spans = np.concatenate([np.stack([batches["base"], batches["last"]], axis=1), outside])
+    spans = spans[np.argsort(spans[:, 0], kind="stable")]
+    begins, ends = np.maximum.accumulate(spans[:, 1])[:-1] + 1, spans[1:, 0] - 1
+    empty = np.stack([begins, ends], axis=1)[begins <= ends]
+    found = np.concatenate([empty, np.stack([part["base"], part["last"]], axis=1)])
+    result: np.ndarray = found[np.argsort(found[:, 0], kind="stable")]
+    return result
 
 
 def _by_preference(copies: Sequence[Copy], history: History) -> list[Copy]:
@@ -140,6 +222,16 @@ def _each_once(batches: np.ndarray) -> np.ndarray:
     reached = np.maximum.accumulate(batches["last"])
     clear = np.concatenate([[True], batches["base"][1:] > reached[:-1]])
     return batches[clear]
+
+
+def _common(one: Sequence[Interval], other: Sequence[Interval]) -> Iterator[Interval]:
+    """What two lists of intervals, each in order, share."""
+    i = j = 0
+    while i < len(one) and j < len(other):
+        first, last = max(one[i][0], other[j][0]), min(one[i][1], other[j][1])
+        if first <= last:
+            yield first, last
+        i, j = (i + 1, j) if one[i][1] < other[j][1] else (i, j + 1)
 
 
 def missing(known: Sequence[Interval], first: int, end: int) -> list[Interval]:
