@@ -121,3 +121,5 @@ def test_a_group_seeks_past_each_loss_that_it_has_not_passed(tmp_path: Path) -> 
         "--reset-offsets --to-offset 6 --execute"
     )
     assert found[5]["reset_command"] is None
+    early = [row for row in found if row["group"] == "start"]  # has sound records to read before each loss
+    assert [row["reset_command"] for row in early] == [None] * 4
