@@ -96,7 +96,7 @@ def test_a_query_of_committed_records_says_what_they_leave_out(
     lake = str(tmp_path / "lake")
     assert decode_batches.main(["--source", str(tmp_path / "logs"), "--lake", lake]) == 0
     capsys.readouterr()
-    assert query.main(["--lake", lake, "--format", "csv", statement]) == 0
+    assert query.main(["--lake", lake, "--engine", "duckdb", "--format", "csv", statement]) == 0
     found = capsys.readouterr()
     assert found.out.startswith("n\n")
     assert found.err.startswith(said)
