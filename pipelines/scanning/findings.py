@@ -201,10 +201,11 @@ def _unconfirmed(found: Order, runs: np.ndarray) -> tuple[int, int] | None:
     """See ``Log.unconfirmed``; the rule is that of the cause ``unknown`` in the view ``offset_gaps``."""
     if found.is_compacted or not len(runs) or runs["batches"][-1] != 1:
         return None
+    base, file_base = int(runs["first"][-1]), int(runs["file_base"][-1])
     for hole in found.holes:
         is_clear = not (hole.damages or hole.misplaced or hole.goes_back)
-        if is_clear and hole.first is not None and hole.next == runs["first"][-1] > runs["file_base"][-1]:
-            return max(hole.first, int(runs["file_base"][-1])), int(hole.next)
+        if is_clear and hole.first is not None and hole.next == base > file_base:
+            return max(hole.first, file_base), base
     return None
 
 
