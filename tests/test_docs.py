@@ -7,6 +7,7 @@ import glob
 import importlib.metadata
 import re
 import shlex
+import sys
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -133,6 +134,15 @@ def test_the_number_of_packages_that_the_wheel_brings() -> None:
             found.add(one.name.lower())
             left += map(Requirement, importlib.metadata.requires(one.name) or ())
     assert f"{len(found)} packages and itself" in README.read_text()
+
+
+def test_the_extras_of_the_notebooks_have_what_they_need() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    names = {extra: {Requirement(one).name for one in ones} for extra, ones in extras.items()}
+    assert names["notebooks"] >= names["report"] | names["typed"]  # they run the quality report and --typed
+    lines = "\n".join(path.read_text() for path in (ROOT / "notebooks").glob("*.py"))
+    imported = set(re.findall(r"^(?:import|from) (\w+)", lines, re.MULTILINE))
+    assert imported - sys.stdlib_module_names - {"pipelines"} <= names["notebooks"] | names["spark"]
 
 
 def test_readme_lists_all_tables_and_views() -> None:
