@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -32,6 +31,7 @@ from pipelines.source.uris import local_path
 from pipelines.sql import duck
 from pipelines.sql.database import open_database
 from pipelines.sql.files import CSV, check_output, write_csv, write_parquet
+from pipelines.sql.tokens import tokens
 from udfs.source.store import canonical, is_object_store
 
 logger = logging.getLogger("pipelines.query")  # under "python -m" its own name is another
@@ -99,18 +99,23 @@ def run(
         )
 
 
+_OF_COMMITTED = ("committed_records", "messages", "latest_by_key")
+
+
 def _note_uncommitted(database: duckdb.DuckDBPyConnection, statement: str) -> None:
     """Says how many records the views of committed records leave out."""
-    for name in re.findall(r"\b(?:committed_records|messages|latest_by_key)\b", statement.lower())[:1]:
-        counted = "SELECT CAST(sum(records) AS BIGINT) FROM current_transactions WHERE outcome <> 'committed'"
-        left_out = (database.cursor().execute(counted).fetchone() or [0])[0]
-        if left_out:
-            logger.info(
-                "%s leaves out %s of aborted and open transactions, and what follows the first open one of a "
-                "log: the table records has them, topics.uncommitted_records counts them",
-                name,
-                counted_noun(left_out, "record"),
-            )
+    name = next((token.word for token in tokens(statement) if token.word in _OF_COMMITTED), None)
+    if name is None:
+        return
+    counted = "SELECT CAST(sum(records) AS BIGINT) FROM current_transactions WHERE outcome <> 'committed'"
+    left_out = (database.cursor().execute(counted).fetchone() or [0])[0]
+    if left_out:
+        logger.info(
+            "%s leaves out %s of aborted and open transactions, and what follows the first open one of a "
+            "log: the table records has them, topics.uncommitted_records counts them",
+            name,
+            counted_noun(left_out, "record"),
+        )
 
 
 def choose_engine(engine: str, lake: str, writes: str = "refuse", at: str | None = None) -> str:

@@ -19,7 +19,7 @@ from pipelines.command.terminal import counted_noun, first_names, invocation, pr
 from pipelines.command.verdict import Tails, Verdict, segments_text
 from pipelines.plan.ledger import rows_to_arrow
 from pipelines.plan.missing import Missing, lost_texts
-from pipelines.source.naming import BROKEN_LINK, LINK, NO_TABLE_HOLDS, UNREADABLE, UNREADABLE_FOLDER
+from pipelines.source.naming import UNREADABLE, UNREADABLE_FOLDER, unlooked_texts
 from udfs.format.report_tables import RUNS
 
 log = logging.getLogger(__name__)
@@ -279,8 +279,6 @@ class Summary:
         segments = counted_noun(len(self.regressing), "segment")
         left_out = self.in_part + self.undecoded
         unreadable = sum(self.skipped.get(reason, 0) for reason in (UNREADABLE, UNREADABLE_FOLDER))
-        refused = sum(self.skipped.get(reason, 0) for reason in NO_TABLE_HOLDS)
-        links = sum(self.skipped.get(reason, 0) for reason in (LINK, BROKEN_LINK))
         contents = f"the contents of {counted_noun(self.touched, 'segment')} with a new modification time"
         return Verdict(
             checked,
@@ -299,8 +297,7 @@ class Summary:
             ],
             [
                 f"{counted_noun(unreadable, 'path')} that can't be read" if unreadable else "",
-                f"{counted_noun(refused, 'file')} that no table can hold" if refused else "",
-                counted_noun(links, "symbolic link") if links else "",
+                *unlooked_texts(Counter(self.skipped)),
                 f"{counted_noun(left_out, 'segment')} left out, in part or whole" if left_out else "",
                 contents if self.touched else "",
             ],

@@ -185,28 +185,15 @@ def _log(scanned: list[_Scanned], unread: list[int]) -> Log:
         for s, slices in scanned
         if log.batches and s.file_base_offset < last and _is_zeros(s, slices)
     ]
-    runs = with_files(scanned, "runs", unread)
-    log.unconfirmed = _unconfirmed(found, runs)
+    log.unconfirmed = found.unconfirmed
     log.contradictions = contradictions(
         [(segment.uri, segment.file_base_offset) for segment, _ in scanned],
-        runs,
+        with_files(scanned, "runs", unread),
         [np.concatenate([scan.epochs for scan in slices]) for _, slices in scanned],
     )
     rows = with_files(scanned, "transactional", unread)
     log.open_transactions = _open_transactions(rows, _places(scanned), log.clock)
     return log
-
-
-def _unconfirmed(found: Order, runs: np.ndarray) -> tuple[int, int] | None:
-    """See ``Log.unconfirmed``; the rule is that of the cause ``unknown`` in the view ``offset_gaps``."""
-    if found.is_compacted or not len(runs) or runs["batches"][-1] != 1:
-        return None
-    base, file_base = int(runs["first"][-1]), int(runs["file_base"][-1])
-    for hole in found.holes:
-        is_clear = not (hole.damages or hole.misplaced or hole.goes_back)
-        if is_clear and hole.first is not None and hole.next == base > file_base:
-            return max(hole.first, file_base), base
-    return None
 
 
 def damages_of(segment: Segment, slices: list[SliceScan], following: int | None) -> list[DamagedRange]:

@@ -9,7 +9,7 @@ from pipelines.command.terminal import counted_noun
 from pipelines.command.verdict import Tails, Verdict, segments_text
 from pipelines.plan.missing import lost_texts
 from pipelines.scanning.findings import Findings, Log
-from pipelines.source.naming import BROKEN_LINK, LINK, NO_TABLE_HOLDS
+from pipelines.source.naming import unlooked_texts
 
 
 def tail_text(log: Log) -> str:
@@ -48,8 +48,6 @@ def verdict(findings: Findings) -> Verdict:
     faults += tails.faults
     unreadable = len(findings.unreadable)
     unread = f"{unreadable:,} file{'s or folders' if unreadable > 1 else ' or folder'} can't be read"
-    links = sum(findings.skipped[reason] for reason in (LINK, BROKEN_LINK))
-    refused = sum(findings.skipped[reason] for reason in NO_TABLE_HOLDS)
     return Verdict(
         segments_text(segments, size),
         size,
@@ -58,8 +56,7 @@ def verdict(findings: Findings) -> Verdict:
         _lost(findings),
         [
             unread if unreadable else "",
-            f"{counted_noun(refused, 'file')} that no table can hold" if refused else "",
-            counted_noun(links, "symbolic link") if links else "",
+            *unlooked_texts(findings.skipped),
         ],
     )
 

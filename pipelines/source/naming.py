@@ -7,8 +7,10 @@ Kafka's ``UnifiedLog`` and ``LogFileUtils``: ``<topic>-<partition>/<20 digits>.l
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import NamedTuple
 
+from pipelines.command.terminal import counted_noun
 from udfs.format.hive import MAX_NAME_BYTES, NULL, longest_name
 
 SEGMENT_SUFFIX = ".log"
@@ -40,7 +42,8 @@ NULL_TOPIC = NULL
 NULL_TO_SPARK = "topic name that Spark writes as null (decode it with --sink arrow)"
 NO_TABLE_HOLDS = (TOPIC_TOO_LONG, PARTITION_TOO_BIG, OFFSET_TOO_BIG, NULL_TO_SPARK)
 # What may be segments, and nobody looked into
-NOT_LOOKED_AT = (LINK, BROKEN_LINK, *NO_TABLE_HOLDS)
+LINKS = (LINK, BROKEN_LINK)
+NOT_LOOKED_AT = (*LINKS, *NO_TABLE_HOLDS)
 
 _PARTITION_FOLDER = re.compile(r"(?s)(.+)-([0-9]+)")
 _LEFT_BEHIND = re.compile(r"(?s)(.*)\.[0-9a-fA-F]+-(delete|stray|future)")
@@ -133,3 +136,13 @@ def parse_topic_id(metadata: str) -> str | None:
     """The topic id in a ``partition.metadata`` file (Kafka's ``PartitionMetadataFile``), or None."""
     match = re.search(r"^topic_id:\s*(\S+)\s*$", metadata, re.MULTILINE)
     return match.group(1) if match else None
+
+
+def unlooked_texts(skipped: Counter[str]) -> list[str]:
+    """What may be segments, and was not looked into. skipped: of a listing; reason -> number of files."""
+    refused = sum(skipped[reason] for reason in NO_TABLE_HOLDS)
+    links = sum(skipped[reason] for reason in LINKS)
+    return [
+        f"{counted_noun(refused, 'file')} that no table can hold" if refused else "",
+        counted_noun(links, "symbolic link") if links else "",
+    ]

@@ -54,7 +54,10 @@ class Order(NamedTuple):
 
     holes: by offset. is_compacted: the log shows that the log cleaner ran. first, last: offsets of its
     batches, without those whose base offset is wrong; None without any. end: the offset behind the highest
-    one; the base offset of the first file without a batch; None after 2^63 - 1. around: of each damaged
+    one; the base offset of the first file without a batch; None after 2^63 - 1. unconfirmed: in front of a
+    last batch whose base offset nothing confirms, (the first offset that no batch has, the base offset);
+    None where none is missing there, or the log is compacted. It is the cause ``unknown`` of the view
+    ``offset_gaps``. around: of each damaged
     range, in the order of the files, the highest offset before it and the base offset behind it, None without
     one.
     """
@@ -65,6 +68,7 @@ class Order(NamedTuple):
     last: int | None
     end: int | None
     around: list[tuple[int, int | None]]
+    unconfirmed: tuple[int, int] | None
 
 
 def misplaced(runs: np.ndarray, log: np.ndarray | None = None) -> np.ndarray:
@@ -152,4 +156,10 @@ def order(runs: np.ndarray, damages: int, files: tuple[int, int], is_compacted: 
     if hurt_last > 0 or wrong_last > 0:
         holes.append(Hole(end, None, None, None, hurt_last, wrong_last, False))
     lowest, highest = (int(own["first"].min()), int(own["last"].max())) if len(own) else (None, None)
-    return Order(holes, is_compacted, lowest, highest, end, around)
+    unconfirmed = None
+    if len(kept) and not is_compacted:
+        is_last = is_hole & is_clear & ~confirmed & (sorted_["batches"] == 1)
+        if is_last[-1] and sorted_["first"][-1] > sorted_["file_base"][-1]:
+            begin = max(int(before[-1]) + 1, int(sorted_["file_base"][-1]))
+            unconfirmed = begin, int(sorted_["first"][-1])
+    return Order(holes, is_compacted, lowest, highest, end, around, unconfirmed)

@@ -27,6 +27,7 @@ from udfs.values.avro_types import (
     plain_value,
 )
 from udfs.values.payload import MOST_FIELDS, PayloadError
+from udfs.values.payload_arrays import masked, payload_spans
 
 _FIRST_ROOM = 1024
 _PRIMITIVE_OPS = {
@@ -132,14 +133,9 @@ class AvroColumns:
         if not self._is_compiled:
             return self._decode_exactly(payloads, starts)
         n = len(payloads)
-        offsets = np.frombuffer(payloads.buffers()[1], np.int32)[payloads.offset : payloads.offset + n + 1]
-        data = payloads.buffers()[2]
-        raw = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
-        valid = payloads.is_valid().to_numpy(zero_copy_only=False)
-        begins = np.where(valid, offsets[:-1].astype(np.int64) + starts, -1)
-        ends = offsets[1:].astype(np.int64)
+        raw, begins, ends = payload_spans(payloads, starts)
         failed = np.zeros(n, np.bool_)
-        room = _Room(self._ops, n, int(offsets[-1]) - int(offsets[0]) if n else 0)
+        room = _Room(self._ops, n, payloads.total_values_length)
         stack = np.zeros((self._depth + 1, 2), np.int64)
         row = 0
         while True:
@@ -150,7 +146,7 @@ class AvroColumns:
                 break
             room.grow()
         values = _Assembly(room).array(self._root, n)
-        return _masked(values, ~valid | failed), failed
+        return masked(values, (begins >= 0) & ~failed), failed
 
     def _decode_exactly(self, payloads: pa.BinaryArray, starts: np.ndarray) -> tuple[pa.Array, np.ndarray]:
         failed = np.zeros(len(payloads), np.bool_)
@@ -169,14 +165,6 @@ class AvroColumns:
 
     def _read(self, payload: bytes, start: int) -> Any:
         return self.plain(avro.read(self._type, self._reader, payload, start))
-
-
-def _masked(values: pa.Array, nulls: np.ndarray) -> pa.Array:
-    """The same with more nulls."""
-    if not nulls.any():
-        return values
-    kept = pc.and_(values.is_valid(), pa.array(~nulls))
-    return pc.if_else(kept, values, pa.scalar(None, values.type))
 
 
 class _Room:
@@ -262,7 +250,7 @@ class _Assembly:
             return pa.StructArray.from_arrays(arrays, fields=list(target))
         if node.op == k.NULLABLE:
             is_held = np.frombuffer(self._values(node.column, 1, rows), np.bool_)
-            return _masked(self.array(node.parts[0], rows), ~is_held)
+            return masked(self.array(node.parts[0], rows), is_held)
         if node.op == k.UNION:
             return self._union(node, rows)
         if node.op == k.ARRAY:
@@ -281,7 +269,7 @@ class _Assembly:
         arrays, nulls = [], np.ones(rows, np.bool_)
         for at, part in enumerate(node.parts):
             if part.type.kind != "null":
-                arrays.append(_masked(self.array(part, rows), chosen != at))
+                arrays.append(masked(self.array(part, rows), chosen == at))
                 nulls &= chosen != at
         fields = list(arrow_type(node.type))
         if not arrays:
@@ -359,4 +347,4 @@ def _decimals(type_: AvroType, values: pa.Array) -> pa.Array:
     high, low = divmod(-bound, 1 << 64)
     above = (signed > high) | ((signed == high) & (halves[:, 0] > low))
     valid &= below & above
-    return _masked(found, ~valid)
+    return masked(found, valid)

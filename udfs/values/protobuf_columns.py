@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from udfs.kernels import protobuf as k
 from udfs.values.payload import MOST_FIELDS, PayloadError
+from udfs.values.payload_arrays import masked, payload_spans, struct_of
 from udfs.values.protobuf import BYTES, ENUM, GROUP, STRING, Field, MessageReader
 from udfs.values.protobuf_types import UINT64, arrow_type, plain_message
 
@@ -89,12 +90,7 @@ class ProtobufColumns:
 
     def _decode(self, payloads: pa.BinaryArray, starts: np.ndarray) -> tuple[pa.Array, np.ndarray]:
         n = len(payloads)
-        offsets = np.frombuffer(payloads.buffers()[1], np.int32)[payloads.offset : payloads.offset + n + 1]
-        data = payloads.buffers()[2]
-        raw = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
-        valid = payloads.is_valid().to_numpy(zero_copy_only=False)
-        begins = np.where(valid, offsets[:-1].astype(np.int64) + starts, -1)
-        ends = offsets[1:].astype(np.int64)
+        raw, begins, ends = payload_spans(payloads, starts)
         failed = np.zeros(n, np.bool_)
         rows, program = self._tables.rows(n), self._tables.program
         stack = np.zeros((self._tables.depth + 1, 4), np.int64)
@@ -106,7 +102,7 @@ class ProtobufColumns:
             rows = self._tables.grown(rows)
         made = _Assembly(rows, raw, failed)
         values = made.message(self._tables.root, n, np.arange(n))  # may refuse more
-        return _masked(values, valid & ~failed), failed
+        return masked(values, (begins >= 0) & ~failed), failed
 
     def plain(self, value: Any) -> Any:
         """A canonical value as ``pa.array`` takes it for ``arrow_type``."""
@@ -243,21 +239,6 @@ def _default(one: Field) -> int:
     return int(one.default)
 
 
-def _masked(values: pa.Array, valid: np.ndarray) -> pa.Array:
-    """The same with null where a value is not valid."""
-    if valid.all():
-        return values
-    if pa.types.is_struct(values.type) and not values.null_count:
-        children = [values.field(at) for at in range(values.type.num_fields)]
-        return _struct(values.type, children, len(values), valid)
-    return pc.if_else(pa.array(valid), values, pa.scalar(None, values.type))
-
-
-def _struct(target: pa.StructType, children: list[pa.Array], rows: int, valid: np.ndarray | None) -> pa.Array:
-    bits = None if valid is None else pa.array(valid).buffers()[1]
-    return pa.Array.from_buffers(target, rows, [bits], children=children)
-
-
 class _Assembly:
     """Arrow arrays over the filled columns. failed: bool[n], where payloads with keys twice are added."""
 
@@ -274,14 +255,14 @@ class _Assembly:
         arrays = [self._field(one, rows, roots) for one in message.places]
         target = arrow_type(message.reader)
         fields = [pa.field(one.name, made.type) for one, made in zip(target, arrays, strict=True)]
-        return _struct(pa.struct(fields), arrays, rows, None)
+        return struct_of(pa.struct(fields), arrays, rows, None)
 
     def _field(self, place: _Place, rows: int, roots: np.ndarray) -> pa.Array:
         if not place.field.repeated:
             values = self._one(place, rows, roots)
             if place.presence < 0:
                 return values
-            return _masked(values, self._numbers(place.presence, rows) == place.case)
+            return masked(values, self._numbers(place.presence, rows) == place.case)
         ends = self._numbers(place.column, rows)
         items = int(self._rows.count[place.items])
         offsets = pa.array(np.concatenate([[0], ends]).astype(np.int32))
