@@ -59,7 +59,7 @@ def measure(scale: Scale) -> list[Row]:
 
 def _rows(scale: Scale) -> Iterator[Row]:
     tiny = WORK / "tiny-0"  # a log of one batch: what a search takes without bytes to search
-    tiny.mkdir(exist_ok=True)
+    tiny.mkdir(parents=True, exist_ok=True)
     content = segment(PLAIN, 2 * scale.kernel_bytes).read_bytes()
     (tiny / f"{0:020d}.log").write_bytes(content[: batches(content)[0][1]])
     _find(tiny, _wall, 1)  # compiles kernels where they are new

@@ -62,7 +62,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif words[0] == "--version":
             print(f"kafka-log-lake {kafka_log_lake.__version__}")
         else:
-            code = _main_of(_named(words[0]))(words[1:])
+            command = _named(words[0])
+            run = _main_of(command)
+            if argv is None and not command.extra:
+                from udfs.arrow.no_pandas import without_pandas
+
+                without_pandas()
+            code = run(words[1:])
 
     return exit_code_of(job) or code
 

@@ -36,6 +36,7 @@ from pipelines.finding.search import Search, Unsearched
 from pipelines.finding.table import Table
 from pipelines.plan.headers import end_of_batches
 from pipelines.source.listing import TopicFilter, list_segments, no_segments_error
+from udfs.arrow.no_pandas import without_pandas
 from udfs.files import DamageWarning
 
 log = logging.getLogger("pipelines.find")  # also where Python runs it as a script
@@ -270,4 +271,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    without_pandas()
     sys.exit(main())

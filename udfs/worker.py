@@ -18,6 +18,8 @@ from typing import IO
 
 import pyarrow as pa
 
+from udfs.arrow.no_pandas import without_pandas
+
 # Makes the stage in the worker: picklable, and what it imports is loaded there
 MakeStage = Callable[[], Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]]
 
@@ -82,4 +84,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    without_pandas()
     main()

@@ -57,6 +57,7 @@ SCAN = Command(
         *("cores", "fail_on_damage", "json"),
     ),
     (Argument("path", "log directory, partition folder, .log file or glob", many=True, is_optional=True),),
+    extra="",
     screen="""\
 Usage: {command} PATH... [OPTIONS]
 
