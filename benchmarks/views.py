@@ -1,17 +1,23 @@
-"""What the views take over a partition with very many transactions of one producer, half of them aborted."""
+"""What views take: over the records of plain topics, and over very many transactions of one producer."""
 
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from benchmarks.harness import Row, Scale, paired, part_main, say
+from benchmarks.harness import Row, Scale, Spread, paired, part_main, say
 from benchmarks.job_server import LAKES
+from benchmarks.segments import PLAIN, partition_dir
+from kafka_log_lake import connect
 from pipelines.command.session import session
 from pipelines.command.settings import Settings
 from pipelines.lake.address import table_path
@@ -22,6 +28,7 @@ from pipelines.views.register import register
 from udfs.format.schema import RECORDS, SEGMENTS, TRANSACTIONS, Table
 
 _LAKE = LAKES / "views"
+_PARTITIONS = 8
 _SEGMENT = "file:///logs/t-0/00000000000000000000.log"
 _OFFSETS = 3  # of a transaction: two records and its marker
 # Comparing each record with every aborted transaction of its producer took 37 times as long, at 100,000
@@ -92,6 +99,59 @@ def _seconds(spark: SparkSession, view: str, expected: int) -> float:
 
 
 def measure(scale: Scale) -> list[Row]:
+    return [*_plain(scale), *_aborted(scale)]
+
+
+def _plain(scale: Scale) -> Iterator[Row]:
+    """Views of records beside the table itself, in both engines, and what ``register`` takes once more."""
+    lake = str(LAKES / "views-plain")
+    shutil.rmtree(lake, ignore_errors=True)
+    source = partition_dir("views", PLAIN, _PARTITIONS, 2 * scale.job_bytes // _PARTITIONS)
+    command = (sys.executable, "-m", "pipelines.decode_batches", "--source", source, "--lake", lake)
+    subprocess.run(command, check=True, capture_output=True)
+    with session(Settings(driver_memory="4g")) as spark, connect(lake) as duck:
+
+        def in_spark(statement: str) -> float:
+            began = time.perf_counter()
+            spark.sql(statement).collect()
+            return time.perf_counter() - began
+
+        def in_duckdb(statement: str) -> float:
+            began = time.perf_counter()
+            duck.execute(statement).fetchall()
+            return time.perf_counter() - began
+
+        def registered() -> float:
+            began = time.perf_counter()
+            register(spark, lake)
+            return time.perf_counter() - began
+
+        registered()
+        records = duck.execute("SELECT count(*) FROM records").fetchone()
+        note = f"{records[0] if records else 0:,} records in {_PARTITIONS} partitions"
+        again = Spread.of([registered() for _ in range(scale.job_rounds)])
+        yield Row("register, a warm session", "s", again, goal=5.0, at_least=False, note=note)
+        for engine, run in {"Spark": in_spark, "DuckDB": in_duckdb}.items():
+            gaps = "SELECT count(*) FROM offset_gaps"
+            what = "SELECT count(*), sum(octet_length(value)), max(key) FROM {} WHERE partition = 0"
+            ways = {
+                "gaps": partial(run, gaps),
+                "committed": partial(run, what.format("committed_records")),
+                "all": partial(run, what.format("records")),
+            }
+            for way in ways.values():
+                way()
+            pairs = paired(scale.rounds, ways)
+            name = f"offset_gaps, {engine}"
+            yield Row(name, "s", pairs.spread("gaps"), goal=3.0, at_least=False, note=note)
+            ratio = pairs.ratio("committed", "all")
+            name, ratio = f"committed_records of a partition, {engine}", pairs.ratio("committed", "all")
+            spreads = pairs.spread("committed"), "records", pairs.spread("all"), ratio
+            yield Row(name, "s", *spreads, goal=1.3, at_least=False, note=note)
+    shutil.rmtree(lake)
+
+
+def _aborted(scale: Scale) -> list[Row]:
     count = scale.listed
     say(f"  {count:,} transactions")
     prepare(count)

@@ -28,8 +28,8 @@ def without_pandas() -> None:
     """
     if _PANDAS in sys.modules:
         return
-    sys.meta_path.insert(0, _Missing)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _Missing)
     try:
         pa.array([])
     finally:
-        sys.meta_path.remove(_Missing)  # type: ignore[arg-type]
+        sys.meta_path.remove(_Missing)
