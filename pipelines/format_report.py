@@ -1,7 +1,7 @@
 """``python -m pipelines.format_report --lake L``: what records take in each format and codec, and its cost.
 
-Fills the table ``format_savings`` (``pipelines.report.format_savings``) and prints it by topic. Changes no
-other table.
+Fills the table ``format_savings`` (``pipelines.report.cost.format_savings``) and prints it by topic. Changes
+no other table.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pipelines.command.commands import FORMAT_REPORT
 from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.options import run_command
 from pipelines.command.settings import CostSettings
-from pipelines.report import format_savings, savings_text
-from pipelines.report.format_savings import Report
+from pipelines.report.cost import format_savings, savings_text
+from pipelines.report.cost.format_savings import Report
 
 
 def run(spark: SparkSession, settings: CostSettings) -> Report:

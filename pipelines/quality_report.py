@@ -27,10 +27,10 @@ from pipelines.command.terminal import counted_noun, printable
 from pipelines.lake.address import open_lake
 from pipelines.lake.create import add_rows
 from pipelines.lake.published import published_tables
-from pipelines.report import facts, metrics, render, words
-from pipelines.report.batch_pages import with_batch_pages
-from pipelines.report.check import ERROR, NONE, WARNING, with_thresholds
-from pipelines.report.facts import Report
+from pipelines.report.quality import facts, metrics, render, words
+from pipelines.report.quality.batch_pages import with_batch_pages
+from pipelines.report.quality.check import ERROR, NONE, WARNING, with_thresholds
+from pipelines.report.quality.facts import Report
 from udfs.format.report_tables import QUALITY_METRICS
 
 _FOLDER = "quality-report"

@@ -21,7 +21,7 @@ from pipelines.command.commands import COMMANDS as ALL_COMMANDS
 from pipelines.command.commands import DECODE, INGEST, QUALITY_REPORT
 from pipelines.command.settings import COST_NAMES, FIELDS, option
 from pipelines.command.values import byte_count
-from pipelines.report.check import CHECKS
+from pipelines.report.quality.check import CHECKS
 from pipelines.source import naming
 from pipelines.views.declared import SESSION_VIEWS, VIEWS
 from tests.support.docs import COMMANDS, DOCS, OPERATIONS, QUALITY, README, ROOT, VIEWS_PAGE, blocks

@@ -12,7 +12,7 @@ import pytest
 
 from pipelines import format_report
 from pipelines.command.settings import CostSettings, Settings
-from pipelines.report.format_savings import Report
+from pipelines.report.cost.format_savings import Report
 from pipelines.views.register import register
 from tests.kafka.writer import Form, Written, write_segments
 from tests.support import as_command, logs

@@ -17,8 +17,8 @@ from pipelines.command.errors import ChecksFailed, UserError
 from pipelines.command.settings import Settings
 from pipelines.execute.summary import Summary
 from pipelines.lake.create import add_rows, create_tables
-from pipelines.report import words
-from pipelines.report.check import CHECKS, with_thresholds
+from pipelines.report.quality import words
+from pipelines.report.quality.check import CHECKS, with_thresholds
 from tests.support import as_command
 from tests.support.lake_rows import insert
 from tests.support.logs import batch, data, put

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 
 from pipelines.lake.published import published_tables
-from pipelines.report import metrics
-from pipelines.report.check import CHECKS
+from pipelines.report.quality import metrics
+from pipelines.report.quality.check import CHECKS
 from tests.support import rule_model_compaction as model
 from tests.support.made_database import database_of
 from tests.support.random_logs import NOW, SIZE, Log, Odds, random_logs

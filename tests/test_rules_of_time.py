@@ -24,8 +24,8 @@ from pipelines import quality_report
 from pipelines.command.settings import Settings
 from pipelines.lake.address import table_path
 from pipelines.lake.published import published_tables
-from pipelines.report import metrics
-from pipelines.report.check import CHECKS
+from pipelines.report.quality import metrics
+from pipelines.report.quality.check import CHECKS
 from pipelines.scan import scan
 from pipelines.views.declared import SESSION_VIEWS
 from tests.support import rule_model_time as model

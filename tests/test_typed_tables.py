@@ -19,8 +19,8 @@ from deltalake import DeltaTable
 from kafka_log_lake import connect, read_segment
 from pipelines import decode_batches, decode_values
 from pipelines.lake.published import published_tables
-from pipelines.report.check import CHECKS
-from pipelines.report.metrics import measure, opened
+from pipelines.report.quality.check import CHECKS
+from pipelines.report.quality.metrics import measure, opened
 from tests.support import typed_corpus as corpus
 from tests.test_payloads import same
 

@@ -1,1 +1,1 @@
-"""Reports on a lake: tables computed from the decoded tables when somebody asks, and pages for people."""
+"""Reports on a lake: tables computed from the decoded tables on request, and pages for people."""

@@ -14,8 +14,8 @@ from pipelines.lake.address import table_path
 from pipelines.lake.published import published_tables
 from pipelines.plan import ledger
 from pipelines.plan.ledger import LedgerRow
-from pipelines.report import metrics
-from pipelines.report.check import CHECKS
+from pipelines.report.quality import metrics
+from pipelines.report.quality.check import CHECKS
 from tests.support import fast
 from tests.support.lake_rows import insert, reader
 from tests.support.segment_maker import segment_name

@@ -43,7 +43,7 @@ class Check:
 
     @property
     def sql(self) -> str:
-        return resources.files("pipelines.report").joinpath("checks", f"{self.name}.sql").read_text()
+        return resources.files("pipelines.report.quality").joinpath("checks", f"{self.name}.sql").read_text()
 
 
 _HOUR = 3_600_000

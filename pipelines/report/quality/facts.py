@@ -17,8 +17,8 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
 from pipelines.lake.address import table_path
-from pipelines.report import header
-from pipelines.report.check import ERROR, Check
+from pipelines.report.quality import header
+from pipelines.report.quality.check import ERROR, Check
 from pipelines.source.delta import open_table, read_rows, sql_literal
 from udfs.format.report_tables import QUALITY_METRICS, RUNS
 from udfs.format.schema import QUARANTINE
@@ -236,7 +236,7 @@ def gather(
 
 
 def _sql(name: str) -> str:
-    return resources.files("pipelines.report").joinpath("facts", f"{name}.sql").read_text()
+    return resources.files("pipelines.report.quality").joinpath("facts", f"{name}.sql").read_text()
 
 
 def _query(database: duckdb.DuckDBPyConnection, name: str, **parameters: Any) -> list[tuple[Any, ...]]:

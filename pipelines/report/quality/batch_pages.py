@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipelines.command.errors import UserError
-from pipelines.report.facts import Report, Worst
+from pipelines.report.quality.facts import Report, Worst
 from pipelines.source.uris import local_path
 
 _RECORDS = 20

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pipelines.command.terminal import counted_noun, first_names
-from pipelines.report.check import ERROR, TOPIC, WARNING
-from pipelines.report.facts import Lost, Report, Result
+from pipelines.report.quality.check import ERROR, TOPIC, WARNING
+from pipelines.report.quality.facts import Lost, Report, Result
 
 _NAMED = 3  # checks that the verdict names
 _TIMES = (

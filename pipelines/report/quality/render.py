@@ -16,10 +16,10 @@ import jinja2
 from markupsafe import Markup
 
 from pipelines.command.terminal import counted_noun, printable
-from pipelines.report import charts, words
-from pipelines.report.charts import SHOWN
-from pipelines.report.facts import Partition, Report
-from pipelines.report.words import size
+from pipelines.report.quality import charts, words
+from pipelines.report.quality.charts import SHOWN
+from pipelines.report.quality.facts import Partition, Report
+from pipelines.report.quality.words import size
 
 _CHARTS: tuple[Callable[[Report], charts.Chart | None], ...] = (
     *(charts.partitions, charts.failures, charts.formats, charts.compression, charts.trend),
@@ -36,7 +36,7 @@ def _shown(value: Any) -> Any:
 
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("pipelines.report"),
+        loader=jinja2.PackageLoader("pipelines.report.quality"),
         autoescape=True,
         finalize=_shown,
         undefined=jinja2.StrictUndefined,

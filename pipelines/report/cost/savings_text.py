@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 
 from pipelines.command.terminal import counted_noun, printable
-from pipelines.report.format_savings import Report
+from pipelines.report.cost.format_savings import Report
 from udfs.format.levels import CodecLevel
 
 _SHOWN = 30

@@ -14,7 +14,7 @@ import vl_convert
 from markupsafe import Markup, escape
 
 from pipelines.command.terminal import printable
-from pipelines.report.facts import Report
+from pipelines.report.quality.facts import Report
 
 SHOWN = 15  # bars of a chart, rows of its table
 _POINTS = 500

@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from pipelines.report.check import AGGREGATES, TOPIC, Check
+from pipelines.report.quality.check import AGGREGATES, TOPIC, Check
 from pipelines.source.delta import read_rows
 from pipelines.sql.database import macros
 from pipelines.sql.tokens import view_text
@@ -121,7 +121,7 @@ def _load(database: duckdb.DuckDBPyConnection, tables: Mapping[str, DeltaTable])
         nulls = "".join(f', CAST(NULL AS {duckdb_type(c.sql_type)}) AS "{c.name}"' for c in others)
         database.execute(f"CREATE VIEW {table.name} AS SELECT *{nulls} FROM {_rows_of(table)}")
     _create_views(database)
-    database.execute(resources.files("pipelines.report").joinpath("logs.sql").read_text())
+    database.execute(resources.files("pipelines.report.quality").joinpath("logs.sql").read_text())
     for table in (SEGMENTS, BATCHES, QUARANTINE):
         database.unregister(_rows_of(table))  # frees them: the tables of logs.sql replace them
 

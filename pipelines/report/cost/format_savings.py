@@ -1,7 +1,7 @@
 """The table ``format_savings``: what the records take in each format and codec, and what that costs.
 
-``pipelines.report.measure`` has the sums; here they become rows, with costs, and one commit. A run is kept
-beside the earlier ones. If the latest run had the same ledger rows and settings, nothing is written.
+``pipelines.report.cost.measure`` has the sums; here they become rows, with costs, and one commit. A run is
+kept beside the earlier ones. If the latest run had the same ledger rows and settings, nothing is written.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pipelines.command.settings import CostSettings
 from pipelines.lake.address import open_lake, table_path
 from pipelines.lake.create import add_rows
 from pipelines.lake.published import published_tables
-from pipelines.report.measure import Compressed, Key, Measured, measure
+from pipelines.report.cost.measure import Compressed, Key, Measured, measure
 from pipelines.source.delta import open_table, read_rows, sql_literal
 from pipelines.source.hadoop import job_scheme
 from pipelines.source.listing import TopicFilter

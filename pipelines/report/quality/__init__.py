@@ -1,0 +1,1 @@
+"""Data quality: checks over the tables, the table of their values, and a page."""
