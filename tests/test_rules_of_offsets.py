@@ -6,6 +6,7 @@ The long run is ``python -m tests.support.rules_held 10000``.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,6 +63,23 @@ def test_of_batches_with_one_base_offset_the_shortest_is_the_first(tmp_path: Pat
         (7, 7, "wrong_base_offset"),
     ]
     assert [*in_scan(tmp_path.resolve(), [log])] == []
+
+
+def test_a_wrong_first_base_offset_hides_no_batch_between_garbage(tmp_path: Path) -> None:
+    """Of what is behind it the first offset is near that of the file's name, or near the batch before."""
+
+    def log(number: int, order: str, bit: int) -> Log:
+        """Of letters: sound, garbage, and wrong, whose base offset has this bit flipped."""
+        batches = [LogBatch(5 + 2 * at, 5 + 2 * at, 2, 2, is_garbage=c == "g") for at, c in enumerate(order)]
+        made = [
+            replace(one, base_offset=one.true_base ^ 1 << bit) if letter == "w" else one
+            for one, letter in zip(batches, order, strict=True)
+        ]
+        return Log(f"t{number}", 0, "/logs", (Segment(5, tuple(made), 5),))
+
+    orders = ("wgsg", "wgssg", "wgsgs", "wgsgg", "wggsg", "sgwgsg", "sswgsg", "sgwggsgs")
+    logs = [log(bit + 100 * at, order, bit) for at, order in enumerate(orders) for bit in (5, 40)]
+    assert [*in_scan(tmp_path.resolve(), logs)] == []
 
 
 def test_a_segment_that_begins_behind_damage_is_not_compacted() -> None:

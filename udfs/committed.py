@@ -129,8 +129,8 @@ def _events(path: str, base: int, limit: int) -> Iterator[np.ndarray]:
     source = FileSource(path)
     try:
         limits = (WINDOW_BYTES, MAX_BATCH_UNCOMPRESSED)
-        length = os.stat(path).st_size
-        for group in SegmentDecoder(source, Range(length), *limits, columns=(), content_crc=False):
+        range_ = Range(os.stat(path).st_size, file_base_offset=base)
+        for group in SegmentDecoder(source, range_, *limits, columns=(), content_crc=False):
             found = events_of(of_transactions(group.batches))
             found["file_base"], found["file_limit"] = base, limit
             yield found

@@ -91,8 +91,9 @@ class Range:
     """What to decode of a segment: the batches that begin in [start, stop).
 
     ``exact``: a batch begins at ``start``; else the first that proves itself is looked for. ``length``:
-    bytes of the segment that count. ``has_successor``: the folder holds a later segment. ``scope``: the
-    records to give; all batches are checked, and given, in any case.
+    bytes of the segment that count. ``has_successor``: the folder holds a later segment.
+    ``file_base_offset``: in the file's name, None where it is not known. ``scope``: the records to give; all
+    batches are checked, and given, in any case.
     """
 
     length: int
@@ -101,6 +102,7 @@ class Range:
     exact: bool = True
     has_successor: bool = False
     previous_last_offset: int | None = None
+    file_base_offset: int | None = None
     scope: Scope = ALL
 
 

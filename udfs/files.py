@@ -85,12 +85,18 @@ def decode_segment(
     _check_number("window_bytes", window_bytes, 1)
     _check_number("max_batch_uncompressed", max_batch_uncompressed, 1)
     source = FileSource(os.fspath(path))
+    name = os.path.basename(os.fspath(path))
+    base = int(name.removesuffix(".log")) if _SEGMENT.fullmatch(name) else None
     segment = pa.array(["file://" + os.path.realpath(path)])
     limits = (window_bytes, max_batch_uncompressed)
     rows = batches = 0
     try:
         decoder = SegmentDecoder(
-            source, Range(length, start), *limits, columns=schema.names, content_crc=False
+            source,
+            Range(length, start, file_base_offset=base),
+            *limits,
+            columns=schema.names,
+            content_crc=False,
         )
         for group in decoder:
             batches += len(group.batches)

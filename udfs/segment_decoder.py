@@ -25,7 +25,7 @@ from udfs.kernels.framing import BATCH, scan_batches
 from udfs.kernels.libraries import contexts
 from udfs.kernels.record_batches import group_end, most_records
 from udfs.kernels.record_builder import CHUNK_BYTES, MOST_ROWS, Built, Data, RecordBuilder
-from udfs.recovery.resync import Resynchronizer
+from udfs.recovery.resync import LastOffset, Resynchronizer
 from udfs.source.byte_source import ByteSource, ChunkSource, SourceChanged, what_failed
 
 WINDOW_BYTES = 2 << 20
@@ -71,9 +71,8 @@ class SegmentDecoder:
         self._progress = np.zeros(1, dtype=PROGRESS)
         self._progress["batch_bytes"] = self.max_batch_uncompressed
         self._progress["group_rows"], self._progress["group_bytes"] = MOST_ROWS, _GROUP_BYTES
-        self.totals.end_offset = self.range.previous_last_offset
-        before = self.range.previous_last_offset
-        self._sure_offset = -1 if before is None else before  # of the batch before, where it may be believed
+        before = self.totals.end_offset = self.range.previous_last_offset
+        self._before = LastOffset(before, self.range.start, self.range.file_base_offset)
 
     def __iter__(self) -> Iterator[Group]:
         length = self.range.length
@@ -246,7 +245,8 @@ class SegmentDecoder:
         """Count the batches and make damages of the faulty ones among them."""
         total = _add_batches(self.totals, batches)
         faulty = total["faulty"]
-        self._sure_offset = total["sure_offset"] if total["counted"] else self._sure_offset
+        if total["counted"]:
+            self._before.add(total, batches[-1])
         sound = batches[batches["fault"] == 0] if faulty else batches
         if len(sound):
             self.totals.sound_end = int(sound["position"][-1] + sound["size"][-1])
@@ -294,7 +294,7 @@ class SegmentDecoder:
             return self._tail(position, "zeros")
         end = self._claimed_end(position) if size < 0 else -1
         if end < 0:
-            end = self._resync.next_batch(position, self._sure_offset)
+            end = self._resync.next_batch(position, self._before)
         if end >= 0:
             return end, Group(self._batches[:0], None, [self._no_batch(position, size, end)])
         torn = size > 0 or size == framing.TOO_SHORT
@@ -314,7 +314,7 @@ class SegmentDecoder:
         batch = self._headers.header_at(position)
         end = self._resync.end_of(position, size)
         if end < 0:
-            end = self._resync.next_batch(position, self._sure_offset)
+            end = self._resync.next_batch(position, self._before)
             end = self.range.length if end < 0 else end
         e = batch[0]
         e["fault"] = faults.CRC_MISMATCH

@@ -151,7 +151,13 @@ class Context:
         try:
             yield from SegmentDecoder(
                 source,
-                Range(segment.length, start, stop, has_successor=segment.has_successor),
+                Range(
+                    segment.length,
+                    start,
+                    stop,
+                    has_successor=segment.has_successor,
+                    file_base_offset=segment.file_base_offset,
+                ),
                 max_batch_uncompressed=self._limit,
                 columns=columns,
                 content_crc=False,

@@ -16,7 +16,7 @@ from udfs.format import layout as f
 from udfs.indexes.checkpoint_files import LEADER_EPOCH_FILE, leader_epochs
 from udfs.inspection.batch import Neighbour, Place, read
 from udfs.kernels.framing import is_sound
-from udfs.recovery.resync import Resynchronizer
+from udfs.recovery.resync import LastOffset, Resynchronizer
 from udfs.source.byte_source import FileSource
 
 _OF_BATCHES = (SEGMENT_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX, ".checkpoint")
@@ -54,7 +54,7 @@ class Locator:
                 yield Stretch(header.position, header.end, header)
                 at, last = header.end, header.last_offset
             if at < self.length:
-                end = self._resync.next_batch(at, last)
+                end = self._resync.next_batch(at, LastOffset(last, at))
                 end = self.length if end <= at else end
                 yield Stretch(at, end, None)
                 at = end
@@ -149,9 +149,8 @@ class Locator:
             and not self.is_sound(one.position, one.header.size)
             and (after is None or not self.is_sound(after.position, after.size))
         ):
-            found = self._resync.next_batch(
-                one.position, before.header.last_offset if before and before.header else -1
-            )
+            last = before.header.last_offset if before and before.header else -1
+            found = self._resync.next_batch(one.position, LastOffset(last, one.position))
             after = next(iter(headers(self.source, found, self.length)), None) if found > 0 else None
         return Place(
             one.position,

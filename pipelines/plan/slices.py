@@ -90,7 +90,14 @@ class Slice:
     def range(self) -> Range:
         """What a decoder reads of the segment; all records of it."""
         segment = self.segment
-        return Range(segment.length, self.start, self.stop, self.exact_start, segment.has_successor)
+        return Range(
+            segment.length,
+            self.start,
+            self.stop,
+            self.exact_start,
+            segment.has_successor,
+            file_base_offset=segment.file_base_offset,
+        )
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,43 @@ class _Host:
     is_cut: bool
 
 
+@dataclass(frozen=True, order=True)
+class Known:
+    """A last offset of the log, and where its batch ends."""
+
+    offset: int
+    end: int
+
+    def goes_on(self, first: int, position: int) -> bool:
+        """Whether before a batch no more offsets are missing than records find room in the bytes."""
+        return self.offset < first <= self.offset + 1 + (position - self.end) // f.MIN_RECORD_SIZE
+
+
+class LastOffset:
+    """The last offset of a log where its batches are read one group after another.
+
+    above: of the last batch; of the one before, where that is lower and the two do not follow each other.
+    confirmed: the last one that the batch before, or the name of the file, confirms; None: above is.
+    """
+
+    def __init__(self, before: int | None, start: int, file_base: int | None = None) -> None:
+        """before: the last offset before the byte ``start``, None unknown. file_base: in the file's name."""
+        self.above = -1 if before is None else before
+        if before is None and start == 0 and file_base is not None:
+            before = file_base - 1
+        self.confirmed = self._last = None if before is None else Known(before, start)
+
+    def add(self, total: dict[str, int], last: np.void) -> None:
+        """total: SUMS of a group with batches that count. last: its last one (BATCH)."""
+        position, end = int(last["position"]), int(last["position"] + last["size"])
+        self.above = total["sure_offset"]
+        self.confirmed, before = Known(self.above, end), self._last
+        is_alone = total["counted"] == 1
+        if is_alone and before is not None and not before.goes_on(total["first_offset"], position):
+            self.confirmed = min(before, self.confirmed)
+        self._last = Known(total["last_offset"], end)
+
+
 def _fits(chain: Chain, above: int, limit: int | None, room: int) -> bool:
     """Whether the offsets of a chain lie between ``above`` and ``limit``.
 
@@ -105,9 +142,10 @@ class Resynchronizer:
         real = -1 if host is None else self._end_of(host, end)
         return end if real < 0 else real
 
-    def next_batch(self, position: int, above: int) -> int:
-        """Where the log continues after damage at ``position``, or -1. above: the last offset before."""
+    def next_batch(self, position: int, before: LastOffset) -> int:
+        """Where the log continues after damage at ``position``, or -1."""
         self._look_ahead(position)
+        above, confirmed = before.above, before.confirmed
         host = self._host(position, above)
         if host is not None:
             end = self._end_of(host, self._length)
@@ -115,10 +153,20 @@ class Resynchronizer:
                 end = host.value_end
             if end >= 0:
                 return end if end < self._length else -1
-            above = host.last
+            if host.last != above:
+                above, confirmed = host.last, None
             if host.is_cut:
                 return self._next_if_cut(host)
-        return self._choose(position, above)
+        if not self._ahead:
+            return -1
+        measure = self._measure_above(above)
+        if confirmed is not None and confirmed.offset < above:  # whose base offset no checksum covers
+            if measure is not None and max(measure.first, measure.second) <= above:
+                above = confirmed.offset
+            elif measure is None:
+                going_on = (c for c in reversed(self._ahead) if confirmed.goes_on(c.first, c.begin))
+                return next((c.begin for c in going_on), -1)
+        return -1 if measure is None else self._choose(position, above, measure)
 
     def _look_ahead(self, position: int) -> None:
         """Brings the chains behind ``position`` into view, each once over the whole segment.
@@ -145,20 +193,19 @@ class Resynchronizer:
             self._to_end = last
         self._longest = heapq.nlargest(_LONGEST, self._longest + chains, key=lambda c: c.stop - c.begin)
 
-    def _choose(self, damaged: int, above: int) -> int:
-        """The first chain that belongs to the log: the one that leads to the end, or what fits before it.
+    def _measure_above(self, above: int) -> Chain | None:
+        """The chain that leads to the end; without one the longest above an offset."""
+        position = self._ahead[-1].begin
+        if self._to_end is not None and self._to_end.begin >= position:
+            return self._to_end
+        longest = (c for c in self._longest if c.begin >= position and above < max(c.first, c.second))
+        return next(longest, None)
+
+    def _choose(self, damaged: int, above: int, measure: Chain) -> int:
+        """The first chain that belongs to the log: ``measure``, or what fits before it.
 
         Offsets of batches within values seldom rise with those of the log.
         """
-        if not self._ahead:
-            return -1
-        position = self._ahead[-1].begin
-        measure = self._to_end
-        if measure is None or measure.begin < position:
-            longest = (c for c in self._longest if c.begin >= position and above < max(c.first, c.second))
-            measure = next(longest, None)
-        if measure is None:
-            return -1
         limits = [offset for offset in (measure.first, measure.second) if offset > above]
         for chain in reversed(self._ahead):
             room = (chain.begin - damaged) // f.MIN_RECORD_SIZE

@@ -63,6 +63,7 @@ class TaskSlice:
                 exact=row["exact_start"],
                 has_successor=row["has_successor"],
                 previous_last_offset=row["previous_last_offset"],
+                file_base_offset=row["file_base_offset"],
                 scope=Scope.parse(row["scope"]),
             ),
             options.window_bytes,
