@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             command = _named(words[0])
             run = _main_of(command)
             if argv is None and not command.extra:
-                from udfs.arrow.no_pandas import without_pandas
+                from udfs.no_pandas import without_pandas
 
                 without_pandas()
             code = run(words[1:])

@@ -21,7 +21,7 @@ from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.status import say
 from pipelines.command.terminal import printable
-from udfs.arrow.no_pandas import without_pandas
+from udfs.no_pandas import without_pandas
 
 LOG = ".log"
 LOGS = (LOG, ".checkpoint")  # record batches

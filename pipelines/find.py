@@ -36,8 +36,8 @@ from pipelines.finding.search import Search, Unsearched
 from pipelines.finding.table import Table
 from pipelines.plan.headers import end_of_batches
 from pipelines.source.listing import TopicFilter, list_segments, no_segments_error
-from udfs.arrow.no_pandas import without_pandas
 from udfs.files import DamageWarning
+from udfs.no_pandas import without_pandas
 
 log = logging.getLogger("pipelines.find")  # also where Python runs it as a script
 _SHOWN = 20

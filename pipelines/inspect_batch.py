@@ -19,7 +19,7 @@ from pipelines.command.errors import UserError
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.status import say
-from udfs.arrow.no_pandas import without_pandas
+from udfs.no_pandas import without_pandas
 
 
 def run(settings: Settings, file: str, **options: Any) -> None:

@@ -32,7 +32,7 @@ from pipelines.scanning.pool import scan_segments
 from pipelines.scanning.slice_scan import scan_slice
 from pipelines.source.listing import TopicFilter, list_segments, no_segments_error
 from pipelines.source.uris import is_named, parse_source
-from udfs.arrow.no_pandas import without_pandas
+from udfs.no_pandas import without_pandas
 
 log = logging.getLogger("pipelines.scan")  # also where Python runs it as a script
 _STEP = 1.0  # seconds between two lines of progress

@@ -18,7 +18,7 @@ from typing import IO
 
 import pyarrow as pa
 
-from udfs.arrow.no_pandas import without_pandas
+from udfs.no_pandas import without_pandas
 
 # Makes the stage in the worker: picklable, and what it imports is loaded there
 MakeStage = Callable[[], Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]]
