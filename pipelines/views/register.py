@@ -58,8 +58,12 @@ def _no_rows(columns: Iterable[Column]) -> str:
 
 
 # A view then keeps the plan that it was created with: else Spark parses and analyzes every view below it
-# again for each view that reads it, which takes four times as long
-_KEPT_PLANS = {"spark.sql.legacy.storeAnalyzedPlanForView": "true"}
+# again for each view that reads it, which takes four times as long. A WITH that is put in its place at once
+# need not be put there for the check of each view above: a quarter of the rest
+_KEPT_PLANS = {
+    "spark.sql.legacy.storeAnalyzedPlanForView": "true",
+    "spark.sql.legacy.inlineCTEInCommands": "true",
+}
 
 
 def register(
