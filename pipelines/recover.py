@@ -31,6 +31,7 @@ from pipelines.decode_batches import decode_into
 from pipelines.recovery import broker_disk, job, quorum, state_files, text
 from pipelines.recovery.compare import Reading
 from pipelines.recovery.sources import METADATA_TOPIC, find_copies
+from pipelines.scanning.spark_map import spark_map
 
 
 def run(
@@ -63,7 +64,8 @@ def run(
         number = _node(node_id)
         made = stack.enter_context(job.folder_to_write(write, settings.source)) if write else None
         own = dataclasses.replace(settings, lake=settings.lake or f"{temporary}/lake")
-        done = job.recover(own, partial(decode_into, on_demand, drops_missing=True))
+        decode = partial(decode_into, on_demand, drops_missing=True)
+        done = job.recover(own, decode, spark_map(on_demand))
         if report is not None:
             text.write_report(done, report)
         if made is not None:

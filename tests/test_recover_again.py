@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import random
 import shutil
 import struct
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
@@ -279,14 +281,63 @@ CLEANED = {
 @pytest.mark.parametrize("name", CLEANED)
 def test_copies_that_were_cleaned_differently_bring_back_no_deleted_key(tmp_path: Path, name: str) -> None:
     *copies, expected = CLEANED[name]
-    words = ["--lake", str(tmp_path / "lake"), "--cores", "1"]
-    for number, (batches, cleaned) in enumerate(copies):
-        put(tmp_path / f"b{number}" / "t-0", 0, *batches)
-        (tmp_path / f"b{number}" / "cleaner-offset-checkpoint").write_text(f"0\n1\nt 0 {cleaned}\n")
-        words.append(f"--source=b{number}={tmp_path / f'b{number}'}")
-    assert recover.main(words) == 0
-    database = connect(str(tmp_path / "lake"))
+    lake, _ = recovered(tmp_path, copies)
+    database = connect(str(lake))
     assert (
         database.execute('SELECT "offset", key, value FROM healed_records ORDER BY 1').fetchall() == expected
     )
     assert database.execute("FROM lost_ranges").fetchall() == []
+
+
+def moved(data: bytes, base: int) -> bytes:
+    """A batch with another base offset: no checksum covers it."""
+    return base.to_bytes(8, "big") + data[8:]
+
+
+BEHIND = {
+    "cleaned part": ([log(A, last_offset_delta=1), log(W), log(GONE), moved(log(X), 9)], [0, 2, 3, 4]),
+    "damaged batch": ([log(A, OLD), log(W, GONE, hurt=True), moved(log(X), 9)], [0, 1, 4]),
+}
+
+
+@pytest.mark.parametrize("name", BEHIND)
+def test_a_last_batch_follows_what_lies_before_it_where_nothing_was_cleaned(
+    tmp_path: Path, name: str
+) -> None:
+    batches, expected = BEHIND[name]
+    lake, doubts = recovered(tmp_path, [(batches, 2)])
+    found = connect(str(lake)).execute('SELECT "offset" FROM healed_records ORDER BY 1').fetchall()
+    assert [offset for (offset,) in found] == expected
+    assert not [one for one in doubts if "nothing confirms" in one]
+
+
+def recovered(folder: Path, copies: list[tuple[list[bytes], int]]) -> tuple[Path, list[str]]:
+    """(lake, doubts) of copies of t-0, each with the offset up to which it was cleaned."""
+    words = ["--lake", str(folder / "lake"), "--cores", "1", "--json"]
+    for number, (batches, cleaned) in enumerate(copies):
+        put(folder / f"b{number}" / "t-0", 0, *batches)
+        (folder / f"b{number}" / "cleaner-offset-checkpoint").write_text(f"0\n1\nt 0 {cleaned}\n")
+        words.append(f"--source=b{number}={folder / f'b{number}'}")
+    said = io.StringIO()
+    with redirect_stdout(said):
+        assert recover.main(words) == 0
+    return folder / "lake", json.loads(said.getvalue().splitlines()[-1])["doubts"]
+
+
+DOUBTFUL = {
+    # the one batch with the offset 3 has gaps around it, and the log is damaged
+    "nothing confirms the base offset of 1 batches": [
+        ([log(A, last_offset_delta=1), log(GONE), log(Y), log((6, b"z", b"1"), hurt=True)], 9)
+    ],
+    # of two copies one has the older value without its tombstone, the other is damaged there
+    "a deleted key may be back": [
+        ([log(A, OLD), log(W), log(GONE, hurt=True), log(X), log(Y)], 0),
+        ([log(A, last_offset_delta=1, hurt=True), log(W), log(X)], 4),
+    ],
+}
+
+
+@pytest.mark.parametrize("doubt", DOUBTFUL)
+def test_what_the_copies_do_not_decide_is_said(tmp_path: Path, doubt: str) -> None:
+    _, doubts = recovered(tmp_path, DOUBTFUL[doubt])
+    assert [one for one in doubts if doubt in one], doubts

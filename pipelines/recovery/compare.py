@@ -12,17 +12,16 @@ from typing import NamedTuple
 import numpy as np
 
 from pipelines.plan.slices import Segment
-from pipelines.recovery.remote import original
 from pipelines.recovery.slice_headers import read_headers
 from pipelines.recovery.sources import DELETE, LIVE, METADATA_TOPIC, Inventory
-from pipelines.scanning.pool import scan_segments
+from pipelines.scanning.pool import Map, scan_segments
 from pipelines.source.naming import PartitionFolder
 from pipelines.source.uris import local_path
 from udfs.replicas import audit
 from udfs.replicas.cluster_state import ClusterState
 from udfs.replicas.entries import ENTRY, Copy
 from udfs.replicas.healing import Healed, heal, is_compacted
-from udfs.replicas.history import History, Leader, true_history
+from udfs.replicas.history import History, Leader, Sure, true_history
 
 _BYTES_AT_A_TIME = 8 << 30  # of partitions whose headers are in memory together
 
@@ -52,19 +51,22 @@ class Compared:
 
 @dataclass
 class Reading:
-    """How headers are read."""
+    """How headers are read. run: what runs a function on slices elsewhere; None for ``processes`` here."""
 
     processes: int
     slice_bytes: int
     max_batch_uncompressed: int
+    run: Map | None = None
 
 
 class Task(NamedTuple):
     """What a worker process needs to compare the copies of one partition.
 
-    stored: by number of a copy, the files with headers of its slices, each with the number of the segment.
+    number: of the task. stored: by number of a copy, the files with headers of its slices, each with the
+    number of the segment.
     """
 
+    number: int
     place: PartitionFolder
     copies: list[Copy]
     stored: dict[int, list[tuple[int, str]]]
@@ -76,6 +78,7 @@ def compare(inventory: Inventory, reading: Reading) -> Iterator[Compared]:
     with tempfile.TemporaryDirectory(prefix="kafka-log-lake-") as folder:
         for task in tasks(inventory, reading, folder):
             yield compare_task(task)
+            forget(task)
             for copy in task.copies:
                 copy.entries = np.zeros(0, dtype=ENTRY)  # the memory is for the next partitions
 
@@ -93,13 +96,13 @@ def tasks(inventory: Inventory, reading: Reading, folder: str) -> Iterator[Task]
             size += sum(one.length for copy in inventory.copies[places[at]] for one in copy.files)
             at += 1
         stored = store_entries(inventory, some, reading, folder)
-        for place in some:
+        for number, place in enumerate(some, at - len(some)):
             copies = inventory.copies[place]
-            yield Task(place, copies, stored[place], known_of(place, copies, states))
+            yield Task(number, place, copies, stored[place], known_of(place, copies, states))
 
 
 def compare_task(task: Task) -> Compared:
-    """Compares the copies of a partition; the files with headers go."""
+    """Compares the copies of a partition."""
     for copy in task.copies:
         parts = [_placed(copy, *one) for one in task.stored.get(copy.number, ())]
         entries = np.concatenate(parts) if parts else np.zeros(0, dtype=ENTRY)
@@ -107,10 +110,16 @@ def compare_task(task: Task) -> Compared:
     return compare_copies(task.place, task.copies, task.known)
 
 
+def forget(task: Task) -> None:
+    """Removes the files with headers, once nothing can fail that would need them again."""
+    for stored in task.stored.values():
+        for _, path in stored:
+            os.remove(path)
+
+
 def _placed(copy: Copy, number: int, path: str) -> np.ndarray:
     """The entries of a slice with their place in the copy."""
     entries: np.ndarray = np.load(path)
-    os.remove(path)
     entries["copy"], entries["file"], entries["file_base"] = copy.number, number, copy.files[number].base
     return entries
 
@@ -127,7 +136,7 @@ def store_entries(
                 one = Segment(
                     place.topic,
                     place.partition,
-                    original(copy.folder),
+                    copy.folder,
                     file.uri,
                     file.base,
                     file.length,
@@ -139,7 +148,7 @@ def store_entries(
     numbers = (reading.processes, reading.slice_bytes)
     scan = partial(read_headers, max_batch_uncompressed=reading.max_batch_uncompressed, folder=folder)
     found: dict[PartitionFolder, dict[int, list[tuple[int, str]]]] = {place: {} for place in places}
-    for segment, slices in scan_segments(segments, *numbers, lambda _: None, scan):
+    for segment, slices in scan_segments(segments, *numbers, lambda _: None, scan, reading.run):
         place, copy, number = owners[segment.segment]
         for headers in slices:
             if headers.report.problem is not None:
@@ -184,13 +193,17 @@ def compare_copies(place: PartitionFolder, copies: Sequence[Copy], known: Known)
     audit.mend(own, compacted)
     compacted = is_compacted(own)
     history = true_history(own, _leaders(topic_id, own, known))
+    healed = heal(own, history, compacted)
+    if healed.doubts:
+        history.doubts += healed.doubts
+        history.sure = Sure.LIKELY if history.sure == Sure.CERTAIN else history.sure
     return Compared(
         place.topic,
         place.partition,
         topic_id,
         own,
         history,
-        heal(own, history, compacted),
+        healed,
         compacted,
         others,
         rule,

@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from pipelines.recovery.compare import Reading, tasks
 from pipelines.recovery.partition import HealedLog, Partition, heal_partition
 from pipelines.recovery.remote import original
 from pipelines.recovery.sources import Inventory, find_copies
-from pipelines.scanning.pool import process_pool
+from pipelines.scanning.pool import Map, process_pool
 from pipelines.source.delta import open_table, read_rows
 from pipelines.source.listing import TopicFilter
 from pipelines.source.uris import canonical, parse_source
@@ -110,10 +111,11 @@ class Recovered:
 Decode = Callable[[Settings], Summary]
 
 
-def recover(settings: Settings, decode: Decode) -> Recovered:
+def recover(settings: Settings, decode: Decode, run: Map | None = None) -> Recovered:
     """Brings a lake to the healed log of the copies in ``settings.source``, and writes ``recovery_tables``.
 
-    decode: the job that decodes a log directory into the lake. Raises a UserError for a source or a lake
+    decode: the job that decodes a log directory into the lake. run: what compares and heals partitions
+    elsewhere; None for processes of this machine. Raises a UserError for a source or a lake
     that can't be used.
     """
     address = lake_address(settings.require_lake())
@@ -130,7 +132,7 @@ def recover(settings: Settings, decode: Decode) -> Recovered:
     folder = f"{address}/{HEALED}"
     with Intents(address).lock():
         create_tables(address)
-        _heal(done, settings, folder)
+        _heal(done, settings, folder, run)
     done.summary = decode(_of_healed(settings, folder))
     if settings.with_copies:
         _decode_copies(done, settings, decode)
@@ -141,19 +143,16 @@ def recover(settings: Settings, decode: Decode) -> Recovered:
     return done
 
 
-def _heal(done: Recovered, settings: Settings, folder: str) -> None:
-    """Compares, and writes the healed log, a partition in each worker process."""
-    reading = Reading(settings.processes, settings.slice_bytes, settings.max_batch_uncompressed)
+def _heal(done: Recovered, settings: Settings, folder: str, run: Map | None) -> None:
+    """Compares, and writes the healed log, a partition in each worker process or task."""
+    reading = Reading(settings.processes, settings.slice_bytes, settings.max_batch_uncompressed, run)
     losing = f"{folder}/{_LOSING}"
     shutil.rmtree(losing, ignore_errors=True)
     os.makedirs(losing)
+    heal = partial(heal_partition, folder=folder, losing=losing)
     with phase("comparing copies"), process_pool(settings.processes) as pool:
-        futures = [
-            pool.submit(heal_partition, task, folder, losing, number)
-            for number, task in enumerate(tasks(done.inventory, reading, losing))
-        ]
-        for future in futures:
-            _note(done, future.result())
+        for one in (run or pool.map)(heal, tasks(done.inventory, reading, losing)):
+            _note(done, one)
     _remove_others(folder, done)
 
 

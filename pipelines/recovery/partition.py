@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import pyarrow.parquet as pq
 
 from pipelines.recovery import rows
-from pipelines.recovery.bill import decode_losing, losing_logs
-from pipelines.recovery.compare import Task, compare_task
+from pipelines.recovery.compare import Task, compare_task, forget
 from pipelines.recovery.log_writer import log_to_write, places_of, segments_of, write_log
+from pipelines.recovery.losing import decode_losing, losing_logs
 from udfs.replicas.entries import TAILS
 
 
@@ -33,8 +33,8 @@ class Partition:
     """What became of one partition.
 
     log: None where all that is left is of a deleted topic. healed: the file with rows of ``healed_batches``;
-    losing: those with records of losing histories (``bill.LOST``). damaged: ranges in all copies without torn
-    and zero tails; unreadable: segments of copies.
+    losing: those with records of losing histories (``losing.LOST``). damaged: ranges in all copies without
+    torn and zero tails; unreadable: segments of copies.
     """
 
     topic: str
@@ -55,8 +55,8 @@ class Partition:
     mended: int = 0
 
 
-def heal_partition(task: Task, folder: str, losing: str, number: int) -> Partition:
-    """Heals one partition into ``folder``. losing: a folder for files; number: of the partition."""
+def heal_partition(task: Task, folder: str, losing: str) -> Partition:
+    """Heals one partition into ``folder``. losing: a folder for files."""
     one = compare_task(task)
     copies, batches = [*one.copies, *one.others], one.healed.batches
     found = Partition(
@@ -81,9 +81,10 @@ def heal_partition(task: Task, folder: str, losing: str, number: int) -> Partiti
         write_log(log)
         first = next((base for base, _ in segments_of(log)), log.start)
         found.log = HealedLog(place, one.topic_id, history.epochs, history.start, history.end, first)
-        found.healed = f"{losing}/healed-{number}.parquet"
+        found.healed = f"{losing}/healed-{task.number}.parquet"
         pq.write_table(rows.healed_table(one, *places_of(log)), found.healed)
-    for lost in losing_logs(one, losing, number):
+    for lost in losing_logs(one, losing, task.number):
         decode_losing(lost)
         found.losing.append(lost.file)
+    forget(task)
     return found

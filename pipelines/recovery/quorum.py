@@ -60,7 +60,7 @@ def compare_quorum(inventory: Inventory, reading: Reading) -> Quorum:
         raise UserError("no folder __cluster_metadata-0 in the sources: name the disks of controllers")
     with tempfile.TemporaryDirectory(prefix="kafka-log-lake-") as folder:
         stored = store_entries(inventory, [_PLACE], reading, folder)
-        one = compare_task(Task(_PLACE, copies, stored[_PLACE], Known()))
+        one = compare_task(Task(0, _PLACE, copies, stored[_PLACE], Known()))
     ends = {
         copy.name: max(one.true_end(copy) or 0, snapshot_end(_newest_snapshot([copy]))) for copy in copies
     }

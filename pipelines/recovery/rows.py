@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.recovery.compare import Compared
-from pipelines.recovery.remote import original
 from udfs.format.recovery_tables import HEALED_BATCHES
 from udfs.replicas.entries import MENDED_WORDS, Copy, identities
 from udfs.replicas.healing import joined, missing
@@ -42,7 +41,7 @@ def replica_rows(one: Compared) -> Iterator[Row]:
             "topic_id": copy.topic_id,
             "copy": copy.name,
             "broker_id": copy.broker_id,
-            "partition_dir": original(copy.folder),
+            "partition_dir": copy.folder,
             "state": copy.state,
             "role": _role(one, copy),
             "log_start_offset": start,

@@ -80,7 +80,7 @@ class _Reading:
             first = last = None
             if len(header) and position == damage.position:
                 ghost = entries_of(header, is_sound=False)
-                ghost["size"] = size
+                ghost["size"] = np.minimum(ghost["size"], size)
                 self.entries.append(ghost)
                 if ghost["count"][0] == ghost["delta"][0] + 1:  # else one of both is wrong, or both
                     first, last = int(ghost["base"][0]), int(ghost["last"][0])

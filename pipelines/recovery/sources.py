@@ -109,6 +109,7 @@ def find_copies(sources: Sequence[str], is_meant: TopicTest) -> Inventory:
     for place, copies in inventory.copies.items():
         if place.topic != METADATA_TOPIC:
             for copy in copies:
+                copy.folder = original(copy.folder)
                 copy.files = [one._replace(uri=original(one.uri)) for one in copy.files]
     return inventory
 

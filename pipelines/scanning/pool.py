@@ -9,7 +9,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol, TypeVar
 
 from pipelines.execute.verdicts import chain_break
@@ -29,7 +29,8 @@ class OfSlice(Protocol):
 
 
 Scan = TypeVar("Scan", bound=OfSlice)
-Map = Callable[[Callable[[Slice], Any], Sequence[Slice]], Iterator[Any]]
+# Gives what a function gives for each item, in their order; the function and the items can be pickled
+Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 
 
 def scan_segments(
@@ -38,17 +39,19 @@ def scan_segments(
     slice_bytes: int,
     on_scanned: OnScanned,
     scan: Callable[[Slice], Scan],
+    run: Map | None = None,
 ) -> Iterator[tuple[Segment, list[Scan]]]:
     """Each segment with its slices in order.
 
-    processes: those that scan, at most. scan: what is done with a slice.
+    processes: those that scan, at most. scan: what is done with a slice. run: what does it elsewhere; None
+    for processes of this machine.
     """
     slices = make_slices(segments, slice_bytes)
     workers = max(1, min(processes, len(slices)))
-    with _workers(workers) as run:
-        scans = _by_segment(_scan(run, scan, slices, on_scanned))
+    with _workers(workers) if run is None else nullcontext(run) as mapped:
+        scans = _by_segment(_scan(mapped, scan, slices, on_scanned))
         broken = [s for s in segments if _is_broken(s, scans[s.segment])]
-        scans |= _by_segment(_scan(run, scan, whole(broken, 0), on_scanned))
+        scans |= _by_segment(_scan(mapped, scan, whole(broken, 0), on_scanned))
     for segment in segments:
         yield segment, scans[segment.segment]
 
@@ -60,7 +63,12 @@ def _workers(number: int) -> Iterator[Map]:
         yield map
         return
     with process_pool(number) as executor:
-        yield lambda function, slices: executor.map(function, slices, chunksize=_chunk(len(slices)))
+
+        def run(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+            given = list(items)
+            return executor.map(function, given, chunksize=_chunk(len(given)))
+
+        yield run
 
 
 def process_pool(number: int) -> ProcessPoolExecutor:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from udfs.replicas.base_offsets import Bases, beside_gaps, near_falls, wrong_bases
+from udfs.replicas.base_offsets import Bases, beside_gaps, near_falls, without_gaps, wrong_bases
 from udfs.replicas.entries import ENTRY, Copy, Hurt
 from udfs.replicas.leader_epochs import Witnesses, mend_epochs
 
@@ -27,11 +27,11 @@ def mend(copies: Sequence[Copy], is_compacted: bool) -> None:
     was_sound = {copy.number: copy.entries["is_sound"].copy() for copy in copies}
     ids = _ids(copies)
     wrong = {copy.number: wrong_bases(copy) for copy in copies}
-    beside = {copy.number: beside_gaps(copy, wrong[copy.number], is_compacted) for copy in copies}
+    whole = {copy.number: without_gaps(copy, wrong[copy.number], is_compacted) for copy in copies}
+    beside = {copy.number: beside_gaps(copy, wrong[copy.number], whole[copy.number]) for copy in copies}
     beside_falls = {copy.number: near_falls(copy, wrong[copy.number]) for copy in copies}
-    Bases(copies, ids, wrong, _doubtful(copies, ids, [wrong, beside, beside_falls]), is_compacted).mend(
-        beside
-    )
+    doubtful = _doubtful(copies, ids, [wrong, beside, beside_falls])
+    Bases(copies, ids, wrong, doubtful, whole, is_compacted).mend(beside)
     witnesses = Witnesses(copies, ids)
     for copy in copies:
         mend_epochs(copy, ids[copy.number], witnesses)

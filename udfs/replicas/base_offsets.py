@@ -35,20 +35,41 @@ def wrong_bases(copy: Copy) -> np.ndarray:
     return wrong
 
 
-def beside_gaps(copy: Copy, wrong: np.ndarray, is_compacted: bool) -> np.ndarray:
+def without_gaps(copy: Copy, wrong: np.ndarray, is_compacted: bool) -> np.ndarray:
+    """bool[n]: batches before which no offset is missing unless it is damaged.
+
+    All of a log that is not compacted. The log cleaner notes how far it came, and leaves the last segment.
+    """
+    if not is_compacted:
+        return np.ones(len(copy.entries), dtype=bool)
+    in_last: np.ndarray = copy.entries["file"] == len(copy.files) - 1
+    cleaned = copy.cleaned_before
+    if cleaned is None and copy.high_watermark is not None:  # the disk's checkpoints are there: it never ran
+        lacks = in_last & copy.entries["is_sound"] & (copy.entries["count"] <= copy.entries["delta"])
+        cleaned = None if lacks.any() else 0
+    if cleaned is None or not copy.files:
+        return np.zeros(len(copy.entries), dtype=bool)
+    believed = in_last & copy.entries["is_sound"] & ~wrong
+    reached = np.where(believed, copy.entries["last"] + 1, copy.files[-1].base)
+    before = np.maximum.accumulate(np.concatenate([[copy.files[-1].base], reached]))[:-1]
+    result: np.ndarray = in_last & (before >= cleaned)
+    return result
+
+
+def beside_gaps(copy: Copy, wrong: np.ndarray, whole: np.ndarray) -> np.ndarray:
     """bool[n]: batches beside a gap without damage, on the side that no further batch agrees with.
 
-    A log that is not compacted has no such gap, and its segments begin with the offset of their name.
+    whole: of ``without_gaps``; a segment begins with the offset of its name there.
     """
     entries = copy.entries
     found = np.zeros(len(entries), dtype=bool)
-    if is_compacted or not len(entries):
+    if not whole.any():
         return found
     kept = entries["is_sound"] & ~wrong & (entries["magic"] == 2)
     same = kept[1:] & kept[:-1] & (entries["hurt_before"][1:] == entries["hurt_before"][:-1])
     # the header of a damaged batch may be right: it can agree, and never contradict
     touches = ~wrong[1:] & ~wrong[:-1] & (entries["base"][1:] == entries["last"][:-1] + 1)
-    gap = same & (entries["base"][1:] > entries["last"][:-1] + 1)
+    gap = whole[1:] & same & (entries["base"][1:] > entries["last"][:-1] + 1)
     is_first = kept & (entries["position"] == 0)
     agrees_before = is_first & (entries["base"] == entries["file_base"])
     agrees_before[1:] |= touches
@@ -56,8 +77,35 @@ def beside_gaps(copy: Copy, wrong: np.ndarray, is_compacted: bool) -> np.ndarray
     agrees_behind[:-1] = touches
     found[1:] = gap & ~agrees_behind[1:] & ~agrees_before[1:]
     found[:-1] |= gap & ~agrees_before[:-1] & agrees_behind[1:]
-    found |= is_first & (entries["base"] > entries["file_base"]) & ~agrees_behind
+    found |= whole & is_first & (entries["base"] > entries["file_base"]) & ~agrees_behind
+    claimed, is_exact = claimed_before(copy, wrong)
+    differs = np.where(whole & is_exact, entries["base"] != claimed, entries["base"] < claimed)
+    found |= kept & ~agrees_behind & differs
     return found
+
+
+def claimed_before(copy: Copy, wrong: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(int64[n], bool[n]): the offset behind a damaged batch before an entry, by its header; is it exact.
+
+    -1 without one. The damage is that batch and nothing else, its header follows the batch before or the
+    segment's name. Where the count of its records contradicts its last offset, it has one offset at least.
+    """
+    entries = copy.entries
+    found, is_exact = np.full(len(entries), -1, dtype=np.int64), np.zeros(len(entries), dtype=bool)
+    if len(entries) < 2 or entries["is_sound"].all():
+        return found, is_exact
+    ghost, hurts = entries[:-1], entries["hurt_before"]
+    is_ghost = ~ghost["is_sound"] & (ghost["magic"] == 2)
+    adjoins = (ghost["file"] == entries["file"][1:]) & (hurts[1:] == hurts[:-1] + 1)
+    adjoins &= ghost["position"] + ghost["size"] == entries["position"][1:]
+    follows = (ghost["position"] == 0) & (ghost["base"] == ghost["file_base"])
+    before = entries["is_sound"] & ~wrong
+    follows[1:] |= before[:-2] & (ghost["base"][1:] == entries["last"][:-2] + 1)
+    agrees = ghost["count"] == ghost["delta"] + 1
+    claim = np.where(agrees, ghost["last"], ghost["base"]) + 1
+    is_there = is_ghost & adjoins & follows
+    found[1:], is_exact[1:] = np.where(is_there, claim, -1), is_there & agrees
+    return found, is_exact
 
 
 def _touches(copy: Copy, wrong: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -135,7 +183,8 @@ class Bases:
 
     ids: by number of a copy, int64[n], the same number for the same content. wrong: bool[n], batches whose
     base offset is not believed. doubtful: bool[m] by id, batches of which it matters where other copies have
-    them. places: of these by id, the base offsets that are not wrong, and how many copies have it there.
+    them. whole: bool[n], of ``without_gaps``. places: of these by id, the base offsets that are not wrong,
+    and how many copies have it there.
     """
 
     def __init__(
@@ -144,10 +193,11 @@ class Bases:
         ids: Mapping[int, np.ndarray],
         wrong: Mapping[int, np.ndarray],
         doubtful: np.ndarray,
+        whole: Mapping[int, np.ndarray],
         is_compacted: bool,
     ) -> None:
         self._copies, self._ids, self._wrong = copies, ids, wrong
-        self._doubtful, self._is_compacted = doubtful, is_compacted
+        self._doubtful, self._whole = doubtful, whole
         self._places = self._find_places()
         self._bounds = _firm_bounds(copies, wrong) if is_compacted else np.zeros(0, dtype=_BOUNDS)
 
@@ -255,8 +305,12 @@ class Bases:
         next_one = around.before + 1
         previous = next_one if around.behind is None else around.behind - delta - 1
         candidates = [base for base, _ in others.most_common()]
-        if not self._is_compacted:
-            candidates += [next_one] * around.touches + [previous] * around.is_touched
+        whole = np.append(self._whole[copy.number], False)
+        candidates += [next_one] * bool(around.touches and whole[at])
+        candidates += [previous] * bool(around.is_touched and whole[at + 1])
+        if whole[at] and copy.hurts:
+            claimed, is_exact = claimed_before(copy, wrong)
+            candidates += [int(claimed[at])] * bool(is_exact[at])
         if around.behind is not None and previous == next_one:
             candidates.append(next_one)
         alike = self._bounds[self._bounds["epoch"] == entries["epoch"][at]]

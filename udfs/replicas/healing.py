@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from udfs.replicas.doubts import unconfirmed
 from udfs.replicas.entries import ENTRY, TAILS, Copy, Hurt
 from udfs.replicas.history import END, History, log_end
 
@@ -37,12 +38,13 @@ class Healed:
     """The healed log.
 
     batches: ENTRY[n] by offset, of all copies. lost: what none has. known: by number of a copy, the intervals
-    of offsets in which it is sound.
+    of offsets in which it is sound. doubts: why the batches may be wrong.
     """
 
     batches: np.ndarray
     lost: list[Lost]
     known: dict[int, list[Interval]]
+    doubts: list[str]
 
 
 def is_compacted(copies: Sequence[Copy]) -> bool:
@@ -65,15 +67,19 @@ def heal(copies: Sequence[Copy], history: History, compacted: bool) -> Healed:
     take = partial(_taken, true, known)
     whole: list[Offer] = [(copy.number, [(history.start, END)]) for copy in _by_preference(copies, history)]
     batches, covered = take(whole)
+    doubts: list[str] = []
     if compacted:
         cleaned = {copy.number: _cleaned(copy, true[copy.number], known[copy.number]) for copy in copies}
         fit = [copy.number for copy in copies if not _lost_a_side(copy, history, cleaned[copy.number])]
         at_risk = _at_risk(batches, covered, cleaned)
-        batches = _without_deleted(take, at_risk, whole, cleaned, fit) if at_risk else batches
+        if at_risk:
+            batches, covered_then = _without_deleted(take, at_risk, whole, cleaned, fit)
+            doubts += _may_be_back(_at_risk(batches, covered_then, cleaned))
+    doubts += unconfirmed(copies, batches, compacted)
     gaps = missing(covered, history.start, history.end)
     lost = [_lost(copies, history, gap, compacted) for gap in gaps]
     lost += _lost_at_the_end(copies, history)
-    return Healed(batches, lost, known)
+    return Healed(batches, lost, known, doubts)
 
 
 def _taken(
@@ -96,8 +102,8 @@ def _without_deleted(
     whole: Sequence[Offer],
     cleaned: Mapping[int, int],
     fit: Sequence[int],
-) -> np.ndarray:
-    """The batches of a compacted log, taken so that no older value of a key is there without its tombstone.
+) -> tuple[np.ndarray, list[Interval]]:
+    """The batches of a compacted log and what is known of it: no older value of a key without its tombstone.
 
     A log cleaner removes a tombstone only after all older records of its key, from a copy that it cleaned
     beyond the tombstone. A copy that was not cleaned so far may have them, and has the tombstone unless it is
@@ -115,7 +121,17 @@ def _without_deleted(
         for number, [(first, _)] in whole
         if left and number in fit and cleaned[number] > end
     ]
-    return take([*beyond, *fuller, *whole])[0]
+    return take([*beyond, *fuller, *whole])
+
+
+def _may_be_back(at_risk: Sequence[Interval]) -> list[str]:
+    if not at_risk:
+        return []
+    first, last = at_risk[0][0], at_risk[-1][1]
+    return [
+        f"tombstones between offsets {first} and {last} may be gone while older values of their keys are "
+        "left, as the copies that were cleaned beyond them are damaged: a deleted key may be back"
+    ]
 
 
 def _lost_a_side(copy: Copy, history: History, cleaned: int) -> bool:

@@ -1,0 +1,54 @@
+"""What nothing confirms in a healed log of damaged copies: base offsets lie outside of every checksum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from udfs.replicas.base_offsets import without_gaps
+from udfs.replicas.entries import BASE_OFFSET, LEADER_EPOCH, TAILS, Copy, identities
+
+_CORRECTED = BASE_OFFSET | LEADER_EPOCH
+_PLACE = ["file", "position"]
+
+
+def unconfirmed(copies: Sequence[Copy], batches: np.ndarray, is_compacted: bool) -> list[str]:
+    """A sentence on healed batches (ENTRY[n]) whose base offset may be wrong; none where no copy is damaged.
+
+    A base offset is confirmed by a batch that touches it, by the name of the segment that it begins, and by
+    another copy of the batch. One that was corrected in the cleaned part of a log is not.
+    """
+    is_hurt = any(hurt.reason not in TAILS for copy in copies for hurt in copy.hurts)
+    if not is_hurt and not any((copy.entries["mended"] & _CORRECTED).any() for copy in copies):
+        return []
+    count, first = 0, ""
+    for copy in copies:
+        own = batches[batches["copy"] == copy.number]
+        entries = copy.entries[~_is_confirmed(copy, is_compacted)]
+        left = own[np.isin(own[_PLACE], entries[_PLACE])]
+        for other in copies if len(left) else ():
+            if other is not copy:
+                there = identities(other.entries[other.entries["is_sound"]])
+                left = left[~np.isin(identities(left), there)]
+        if len(left) and not count:
+            first = f"offset {left['base'][0]} of {copy.name}"
+        count += len(left)
+    if not count:
+        return []
+    return [
+        f"nothing confirms the base offset of {count} batches beside damage or gaps, the first at {first}: "
+        "it lies outside of the checksum"
+    ]
+
+
+def _is_confirmed(copy: Copy, is_compacted: bool) -> np.ndarray:
+    """bool[n] of a copy's entries: their base offset is confirmed within the copy."""
+    entries = copy.entries
+    is_weak = (entries["mended"] & _CORRECTED) != 0
+    is_weak &= ~without_gaps(copy, np.zeros(len(entries), dtype=bool), is_compacted)
+    touches = (entries["base"][1:] == entries["last"][:-1] + 1) & ~is_weak[1:] & ~is_weak[:-1]
+    found: np.ndarray = ~is_weak & (entries["position"] == 0) & (entries["base"] == entries["file_base"])
+    found[1:] |= touches
+    found[:-1] |= touches
+    return found | (entries["magic"] < 2)
