@@ -56,9 +56,12 @@ def update(on_demand: SparkOnDemand, settings: Settings, address: str) -> tuple[
     is_meant = TopicFilter(settings.topics, settings.exclude_topics)
     others = read_sources(settings.schemas, settings.registry)
     with Intents(address).lock(), phase("decoding values"):
-        done = TypedJob(address, _stage_runner(on_demand), others, settings.json_values == "infer").run(
-            is_meant
-        )
+        choices = {
+            "infers": settings.json_values == "infer",
+            "fills": settings.fill_defaults,
+            "is_flat": settings.value_columns == "flat",
+        }
+        done = TypedJob(address, _stage_runner(on_demand), others, **choices).run(is_meant)
         kept = [] if settings.mode == "append" else keep(address, settings.mode, is_meant)
     return done, kept
 

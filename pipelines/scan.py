@@ -28,11 +28,13 @@ from pipelines.plan.headers import end_of_batches
 from pipelines.plan.slices import Segment
 from pipelines.scanning import losses, report
 from pipelines.scanning.findings import Findings, collect
+from pipelines.scanning.payloads import SchemaSegments
 from pipelines.scanning.pool import scan_segments
 from pipelines.scanning.slice_scan import scan_slice
 from pipelines.source.listing import TopicFilter, list_segments, no_segments_error
 from pipelines.source.uris import is_named, parse_source
 from udfs.no_pandas import without_pandas
+from udfs.values.typed_records import schema_segments
 
 log = logging.getLogger("pipelines.scan")  # also where Python runs it as a script
 _STEP = 1.0  # seconds between two lines of progress
@@ -55,7 +57,8 @@ def scan(settings: Settings) -> Findings:
     if not segments and not listing.unreadable:
         raise no_segments_error(settings.source, listing)
     progress = _Progress(sum(segment.length for segment in segments))
-    scan_one = partial(scan_slice, max_batch_uncompressed=settings.max_batch_uncompressed)
+    schemas = SchemaSegments(tuple(schema_segments(listing.segments)))
+    scan_one = partial(scan_slice, max_batch_uncompressed=settings.max_batch_uncompressed, schemas=schemas)
     numbers = (settings.processes, settings.slice_bytes)
     scanned = scan_segments(segments, *numbers, progress.add, scan_one)
     findings = collect(settings.source, listing, scanned)

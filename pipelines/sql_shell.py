@@ -43,13 +43,14 @@ _LEAVE = ("exit", "quit")
 QUERIES = (
     "SELECT * FROM topics;",
     "SELECT timestamp, topic, key_text, value_text FROM messages ORDER BY timestamp DESC LIMIT 10;",
+    "SELECT topic, side, format, schema_ids, payloads, decoded_share FROM payload_profile;",
     "SELECT topic, partition, first_lost, last_lost, cause, next_offset FROM lost_offsets;",
 )
 _KEYS = "A statement ends with ;   DESCRIBE topics; names columns   Tab completes   Ctrl-D leaves"
 
 
 def banner(tables: Iterable[str], width: int) -> str:
-    """What an analyst sees first: the tables, the views, three queries, the keys. width: of a line."""
+    """What an analyst sees first: the tables, the views, some queries, the keys. width: of a line."""
     views = [view.name for view in SESSION_VIEWS if view.has_defaults]
     blocks = [
         textwrap.fill(", ".join(sorted(names)), width, initial_indent=f"{title:8}", subsequent_indent=" " * 8)

@@ -19,7 +19,8 @@ import kafka_log_lake
 from kafka_log_lake import __main__ as console
 from pipelines.command.commands import COMMANDS, DECODE, INGEST
 from pipelines.command.declaration import Command
-from pipelines.command.settings import RARE, option
+from pipelines.command.setting import option
+from pipelines.command.settings import RARE
 
 ROOT = Path(__file__).parent.parent
 

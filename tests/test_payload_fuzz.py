@@ -8,36 +8,16 @@ import tracemalloc
 import pyarrow as pa
 import pytest
 
+from tests.fuzz.payloads import damaged
 from tests.support import typed_corpus as corpus
 from udfs.values.payload import ERROR_CLASSES
 from udfs.values.typed_columns import SideDecoder
 
-LIES = (b"\xff\xff\xff\xff\x0f", b"\xfe" + b"\xff" * 8 + b"\x01", b"\x80" * 9 + b"\x01", b"\x01", b"\x7f")
 ROWS = 400
 TOPICS = (
     *("avro-nested", "avro-recursive", "avro-logical", "pb-kinds", "pb-wkt", "pb-proto2", "pb-txn"),
     *("json-schema", "mix-all"),
 )
-
-
-def damaged(payload: bytes, rng: random.Random) -> bytes:
-    """A payload of which something is wrong, mostly behind the schema id."""
-    made = bytearray(payload)
-    if rng.random() < 0.1:
-        made[rng.randrange(min(7, len(made)))] ^= 1 << rng.randrange(8)
-    at = rng.randrange(min(5, len(made) - 1), len(made))
-    kind = rng.randrange(5)
-    if kind == 0:
-        made[at] ^= 1 << rng.randrange(8)
-    elif kind == 1:
-        made[at : at + 1] = rng.choice(LIES)
-    elif kind == 2:
-        del made[at:]
-    elif kind == 3:
-        made[at : at + rng.randrange(8)] = rng.randbytes(rng.randrange(8))
-    else:
-        made += made[5:] * rng.randrange(1, 4)
-    return bytes(made)
 
 
 @pytest.mark.parametrize("topic", TOPICS)

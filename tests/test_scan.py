@@ -19,7 +19,7 @@ from pipelines.scan import scan
 from pipelines.scanning import report
 from pipelines.scanning.findings import Findings, Log
 from pipelines.scanning.next_steps import next_steps
-from tests.support import corpus
+from tests.support import corpus, typed_corpus
 from tests.support.as_command import decode
 from tests.support.logs import batch, batches, data, marker, put
 from tests.support.segment_maker import CONTROL, LOG_APPEND, TRANSACTIONAL, Batch, Record
@@ -77,6 +77,31 @@ def test_topics_times_and_formats(tmp_path: Path) -> None:
     assert (log.first_offset, log.last_offset) == (0, 8)
     assert (log.first_timestamp, log.last_timestamp) == (NOW, NOW + 2 * HOUR)
     assert {key: count.batches for key, count in log.formats.items()} == {(2, "none"): 2, (2, "zstd"): 1}
+
+
+def test_keys_and_values_are_named_with_their_schemas_and_the_share_that_decodes() -> None:
+    topics = ("avro-key-long", "err-avro", "kv-avro-pb")
+    findings = found(typed_corpus.DATA, topics="|".join(topics))
+    formats = {(one.topic, one.side, one.format): one for one in findings.payloads}
+    for topic in topics:
+        lines = [line for line in typed_corpus.oracle(topic) if line["value_format"] in ("avro", "protobuf")]
+        (value,) = (
+            one for place, one in formats.items() if place[:2] == (topic, "value") and place[2] != "bytes"
+        )
+        assert value.format == lines[0]["value_format"]
+        sent = {line["value_schema"]["id"] for line in lines if "value_schema" in line}
+        errors = {line["error"] for line in lines if "error" in line}
+        assert set() < set(value.schema_ids) <= sent
+        assert set(value.reasons) <= errors
+        assert bool(value.reasons) == bool(errors)
+        # the first 50 records of each segment
+        assert value.payloads == len(lines) or 50 <= value.payloads < len(lines)
+    key = formats["avro-key-long", "key", "avro"]
+    text = "\n".join(report.to_text(findings))
+    assert re.search(rf"avro-key-long +avro by schema {key.schema_ids[0]} +avro by schema \d+", text)
+    assert re.search(r"err-avro .*avro by schema.*; [0-9.]+% decode", text)
+    listed = report.to_json(findings)["payloads"]
+    assert {(one["topic"], one["side"], one["format"]) for one in listed} == formats.keys()
 
 
 def test_damage_tells_the_lost_offsets_and_where_to_go_on(tmp_path: Path) -> None:

@@ -40,7 +40,15 @@ def test_every_setting_has_its_option() -> None:
     for field in FIELDS.values():
         option = "--" + field.name.replace("_", "-")
         value = [] if field.type == "bool" else [values.get(field.name, "7")]
-        if field.name in ("read", "sink", "mode", "json_values", "parquet_compression", "codec_levels"):
+        if field.name in (
+            "read",
+            "sink",
+            "mode",
+            "json_values",
+            "value_columns",
+            "parquet_compression",
+            "codec_levels",
+        ):
             value = [str(field.default)]
         value += {"topic": ["--partition", "7"], "partition": ["--topic", "7"]}.get(field.name, [])
         command = DECODE if field.name in DECODE.settings else FORMAT_REPORT

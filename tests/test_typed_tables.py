@@ -17,7 +17,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kafka_log_lake import connect, read_segment
-from pipelines import decode_batches, decode_values
+from pipelines import decode_batches, decode_values, quality_report
 from pipelines.lake.published import published_tables
 from pipelines.report.quality.check import CHECKS
 from pipelines.report.quality.metrics import measure, opened
@@ -180,6 +180,39 @@ def test_the_profile_says_what_payloads_are_and_how_many_decode(lake: Path) -> N
         assert same(json.loads(row["example"]), example["value"])
     (row,) = (r for r in found if (r["topic"], r["side"], r["format"]) == ("plain-text", "value", "text"))
     assert row["certainty"] == "look"
+
+
+def value_ids(topic: str) -> set[int]:
+    return {line["value_schema"]["id"] for line in corpus.oracle(topic) if "value_schema" in line}
+
+
+def test_messages_say_what_each_key_and_value_is(lake: Path) -> None:
+    database = connect(str(lake / "lake"))
+    for topic in ("avro-evolution", "pb-kinds", "hdr-guid"):
+        sent = {(line["partition"], line["offset"]): line for line in corpus.oracle(topic)}
+        found = database.execute(
+            'SELECT partition, "offset", value_format, value_schema_id FROM messages WHERE topic = ?', [topic]
+        ).fetchall()
+        assert len(found) == len(sent)
+        for partition, offset, format_, id_ in found:
+            line = sent[partition, offset]
+            assert format_ == line["value_format"]
+            assert id_ == line.get("value_schema", {}).get("id")
+
+
+def test_the_quality_report_names_formats_and_schemas(lake: Path, tmp_path: Path) -> None:
+    assert quality_report.main(["--lake", str(lake / "lake"), "--output", str(tmp_path)]) == 0
+    payloads = json.loads((tmp_path / "quality.json").read_text())["payloads"]
+    values = {(r["topic"], r["format"]): r for r in payloads if r["side"] == "value"}
+    for topic, format_ in (("avro-evolution", "avro"), ("pb-kinds", "protobuf")):
+        row = values[topic, format_]
+        assert set(row["schema_ids"]) <= value_ids(topic)
+        assert 0 < row["payloads"] == row["decoded"]
+    assert "truncated" in values["err-avro", "avro"]["reasons"]
+    page, text = ((tmp_path / f"quality.{suffix}").read_text() for suffix in ("html", "md"))
+    assert "by schemas " + ", ".join(map(str, values["avro-evolution", "avro"]["schema_ids"])) in text
+    assert "Keys and values" in page
+    assert "protobuf" in page
 
 
 def test_a_second_run_writes_nothing(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from pipelines.command.settings import (
     LakeSettings,
 )
 
-_OF_TYPES = ("schemas", "registry", "json_values", "mode")
+_OF_TYPES = ("schemas", "registry", "json_values", "value_columns", "fill_defaults", "mode")
 _ONLY_FOR_DECODING = (
     "from_raw",
     "since",

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from pipelines.command.commands import COMMANDS
 from pipelines.command.declaration import Argument, Command
 from pipelines.command.errors import JobError, UserError, one_line
+from pipelines.command.setting import option
 from pipelines.command.settings import (
     FIELDS,
     GROUPS,
@@ -26,7 +27,6 @@ from pipelines.command.settings import (
     make_settings,
     metavar_of,
     nearest,
-    option,
 )
 from pipelines.command.settings_file import read_yaml, to_yaml
 from pipelines.command.status import say

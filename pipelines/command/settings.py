@@ -10,11 +10,12 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
 from pipelines.command.errors import UserError
+from pipelines.command.setting import Checked, setting
 from pipelines.command.values import (
     MIB,
     amount,
@@ -46,45 +47,23 @@ CATALOG = "catalog"  # of --sink
 Kind = TypeVar("Kind", bound="Running")
 
 
-def _setting(default: Any, parse: Callable[[object], Any], help_text: str, metavar: str | None = None) -> Any:
-    """A setting. parse: returns the checked value, or raises a ValueError with the rule."""
-    metadata = {"parse": parse, "help": help_text, "metavar": metavar}
-    return dataclasses.field(default=default, metadata=metadata)
-
-
 @dataclass(frozen=True, kw_only=True)
-class _Checked:
-    """Options that are checked when they are made: a wrong value raises a UserError of one line."""
-
-    def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if value is None and field.default is None:
-                continue
-            try:
-                parsed = field.metadata["parse"](value)
-            except ValueError as error:
-                raise UserError(f"{option(field.name)} {error}") from None
-            object.__setattr__(self, field.name, parsed)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Selection(_Checked):
+class Selection(Checked):
     """Which topics."""
 
-    topics: str | None = _setting(None, pattern, "only topics whose whole name matches", "REGEX")
-    exclude_topics: str | None = _setting(None, pattern, "skip topics whose whole name matches", "REGEX")
+    topics: str | None = setting(None, pattern, "only topics whose whole name matches", "REGEX")
+    exclude_topics: str | None = setting(None, pattern, "skip topics whose whole name matches", "REGEX")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Running(_Checked):
+class Running(Checked):
     """How a command runs, and what it prints."""
 
-    cores: int | None = _setting(None, count, "parallel tasks (default: all cores)", "N")
-    driver_memory: str = _setting(
+    cores: int | None = setting(None, count, "parallel tasks (default: all cores)", "N")
+    driver_memory: str = setting(
         "2g", memory, "Java heap of the Spark that the command starts, where it needs one", "SIZE"
     )
-    json: bool = _setting(False, flag, "print one JSON object as the last line of standard output")
+    json: bool = setting(False, flag, "print one JSON object as the last line of standard output")
 
     @property
     def processes(self) -> int:
@@ -97,7 +76,7 @@ class Running(_Checked):
 class LakeSettings(Running):
     """The lake."""
 
-    lake: str | None = _setting(None, text, "folder or URI of the lake", "PATH")
+    lake: str | None = setting(None, text, "folder or URI of the lake", "PATH")
 
     def require_lake(self) -> str:
         """The lake. Raises a UserError if it is not set."""
@@ -110,99 +89,97 @@ class LakeSettings(Running):
 class Reading(Selection):
     """Which segments, and how their bytes are read."""
 
-    source: tuple[str, ...] = _setting(
+    source: tuple[str, ...] = setting(
         (), texts, "log directory, partition folder, .log file or glob; may be given several times", "PATH"
     )
-    topic: str | None = _setting(
+    topic: str | None = setting(
         None, topic_name, "topic of the segments, where the name of their folder does not tell it", "NAME"
     )
-    partition: int | None = _setting(None, number_from_0, "their partition; given together with --topic", "N")
-    follow_symlinks: bool = _setting(False, flag, "follow links inside a source")
-    include_swap: bool = _setting(
+    partition: int | None = setting(None, number_from_0, "their partition; given together with --topic", "N")
+    follow_symlinks: bool = setting(False, flag, "follow links inside a source")
+    include_swap: bool = setting(
         False, flag, "use .log.swap files instead of the segments that they replace when a broker starts"
     )
-    with_indexes: bool = _setting(
+    with_indexes: bool = setting(
         False, flag, "put the indexes, producer snapshots and epoch files beside segments into tables, too"
     )
-    one_copy: bool = _setting(
+    one_copy: bool = setting(
         False, flag, "of several copies of a partition, keep only the one that reaches the highest offset"
     )
-    with_copies: bool = _setting(
+    with_copies: bool = setting(
         False, flag, "with --source NAME=PATH: decode each copy by itself too, for the option --log of query"
     )
-    read: str = _setting(
+    read: str = setting(
         "auto", one_of("auto", "direct", "binary"), "how bytes reach the workers: auto, direct or binary"
     )
-    slice_bytes: int = _setting(
-        128 * MIB, byte_count, "a larger segment is decoded by several tasks", "BYTES"
-    )
-    window_bytes: int = _setting(2 * MIB, byte_count, "bytes that a worker reads at a time", "BYTES")
-    max_files_per_run: int = _setting(4096, count, "segments that are decoded and committed together", "N")
-    max_bytes_per_run: int = _setting(
+    slice_bytes: int = setting(128 * MIB, byte_count, "a larger segment is decoded by several tasks", "BYTES")
+    window_bytes: int = setting(2 * MIB, byte_count, "bytes that a worker reads at a time", "BYTES")
+    max_files_per_run: int = setting(4096, count, "segments that are decoded and committed together", "N")
+    max_bytes_per_run: int = setting(
         64 * 1024 * MIB, byte_count, "bytes that are decoded and committed together", "BYTES"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decoding(_Checked):
+class Decoding(Checked):
     """Which records, and what damage is."""
 
-    from_raw: bool = _setting(False, flag, "decode the bytes that ingest_raw landed in the lake, not files")
-    since: int | None = _setting(
+    from_raw: bool = setting(False, flag, "decode the bytes that ingest_raw landed in the lake, not files")
+    since: int | None = setting(
         None, moment, "decode only records with this timestamp or a later one: a date, a time or ms", "TIME"
     )
-    until: int | None = _setting(None, moment, "decode only records with an earlier timestamp", "TIME")
-    offsets: str | None = _setting(
+    until: int | None = setting(None, moment, "decode only records with an earlier timestamp", "TIME")
+    offsets: str | None = setting(
         None, offset_range, "decode only records with offsets from FROM up to, not with, TO", "FROM:TO"
     )
-    redecode: str | None = _setting(None, pattern, "decode known segments again whose URI matches", "REGEX")
-    verify_content: bool = _setting(
+    redecode: str | None = setting(None, pattern, "decode known segments again whose URI matches", "REGEX")
+    verify_content: bool = setting(
         False, flag, "compare all bytes of known segments, not only their fingerprints"
     )
-    max_batch_uncompressed: int = _setting(
+    max_batch_uncompressed: int = setting(
         256 * MIB, byte_count, "a batch that decompresses to more than this is quarantined", "BYTES"
     )
-    quarantine_content_bytes: int = _setting(
+    quarantine_content_bytes: int = setting(
         MIB, byte_count, "bytes of a damaged range that the table quarantine keeps", "BYTES"
     )
-    fail_on_damage: bool = _setting(False, flag, "exit with code 3 if damage was found")
+    fail_on_damage: bool = setting(False, flag, "exit with code 3 if damage was found")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Writing(_Checked):
+class Writing(Checked):
     """How tables are written."""
 
-    sink: str = _setting(
+    sink: str = setting(
         "arrow",
         one_of("arrow", "spark", CATALOG),
         "who writes the tables: arrow (the workers), spark (files), or catalog (Spark, tables by name)",
     )
-    catalog_schema: str | None = _setting(
+    catalog_schema: str | None = setting(
         None, identifier, "also register tables and views under this schema of the catalog", "NAME"
     )
-    parquet_compression: str = _setting(
+    parquet_compression: str = setting(
         "zstd", one_of("zstd", "lz4", "snappy", "gzip", "none"), "compression of the data files"
     )
-    parquet_compression_level: int | None = _setting(
+    parquet_compression_level: int | None = setting(
         None, whole_number, "level of the data files' codec: zstd has -7 to 22, gzip 1 to 9", "N"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Watching(_Checked):
+class Watching(Checked):
     """Following a log while it grows."""
 
-    watch: bool = _setting(False, flag, "do it again and again, until SIGTERM or Ctrl-C")
-    interval: float = _setting(
+    watch: bool = setting(False, flag, "do it again and again, until SIGTERM or Ctrl-C")
+    interval: float = setting(
         10.0, amount, "seconds from the end of a run to the next, with --watch", "SECONDS"
     )
-    commit_bytes: int | None = _setting(
+    commit_bytes: int | None = setting(
         None,
         byte_count,
         "with --watch: decode after this many new bytes, or after --commit-lag",
         "BYTES",
     )
-    commit_lag: float | None = _setting(
+    commit_lag: float | None = setting(
         None,
         amount,
         "with --watch: a change waits at most this long (60 with --commit-bytes alone)",
@@ -211,27 +188,37 @@ class Watching(_Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Typing(_Checked):
+class Typing(Checked):
     """Keys and values by their schemas."""
 
-    typed: bool = _setting(False, flag, "also bring the typed tables up to date, as decode-values does")
-    schemas: tuple[str, ...] = _setting(
+    typed: bool = setting(False, flag, "also bring the typed tables up to date, as decode-values does")
+    schemas: tuple[str, ...] = setting(
         (),
         texts,
         "further schemas: a folder of .avsc, .proto and .json files, or a file of a registry's REST API; may "
         "be given several times",
         "PATH",
     )
-    registry: str | None = _setting(
+    registry: str | None = setting(
         None, text, "further schemas: those of a registry that runs, by its REST API", "URL"
     )
-    json_values: str = _setting(
+    json_values: str = setting(
         "text",
         one_of("text", "infer"),
         "JSON in typed tables: its text, or infer: structs of the types that all values of a topic's first "
         "file have, with a column for what does not fit",
     )
-    mode: str = _setting(
+    value_columns: str = setting(
+        "struct",
+        one_of("struct", "flat"),
+        "keys and values in typed tables: one struct each, or flat: a column for each of their fields",
+    )
+    fill_defaults: bool = setting(
+        False,
+        flag,
+        "what the version of a value does not have gets the default of the latest version, not null",
+    )
+    mode: str = setting(
         "append",
         one_of("append", "latest", "cdc"),
         "append: every record; latest: also a row a key; cdc: also the tables that Debezium followed",
@@ -239,13 +226,13 @@ class Typing(_Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Monitoring(_Checked):
+class Monitoring(Checked):
     """What other systems see of the runs."""
 
-    metrics: str | None = _setting(
+    metrics: str | None = setting(
         None, text, "write counters and the lag of --watch to this file after each run (OpenMetrics)", "FILE"
     )
-    lineage: str | None = _setting(
+    lineage: str | None = setting(
         None, text, "send OpenLineage events of each run to this server, or append them to a file", "URL"
     )
 
@@ -309,19 +296,19 @@ class Settings(Typing, Monitoring, Watching, Writing, Decoding, Reading, LakeSet
 class CostSettings(Selection, LakeSettings):
     """What bytes cost."""
 
-    codec_levels: str = _setting(
+    codec_levels: str = setting(
         "gzip:1,gzip:6,gzip:9,snappy,lz4:9,lz4:12,zstd:1,zstd:3,zstd:9",
         codec_levels,
         "codecs to try, with the levels of Kafka's compression.<codec>.level",
         "LIST",
     )
-    sample_batches: int = _setting(
+    sample_batches: int = setting(
         200, count, "batches of each topic, partition and magic that are compressed to try a codec", "N"
     )
-    price_per_gb_month: float = _setting(0.08, amount, "price of 10^9 stored bytes for a month", "PRICE")
-    currency: str = _setting("USD", currency, "currency of the price, with which costs are printed", "CODE")
-    replication_factor: int = _setting(3, count, "copies that the cluster keeps", "N")
-    retention_days: float = _setting(7.0, amount, "days until retention deletes a record", "DAYS")
+    price_per_gb_month: float = setting(0.08, amount, "price of 10^9 stored bytes for a month", "PRICE")
+    currency: str = setting("USD", currency, "currency of the price, with which costs are printed", "CODE")
+    replication_factor: int = setting(3, count, "copies that the cluster keeps", "N")
+    retention_days: float = setting(7.0, amount, "days until retention deletes a record", "DAYS")
 
 
 # What a command line shows together, and in which order
@@ -369,11 +356,6 @@ def shown(field: dataclasses.Field[Any], value: Any) -> Any:
 def metavar_of(field: dataclasses.Field[Any]) -> str:
     """The placeholder of a setting's value in ``--help``."""
     return field.metadata["metavar"] or field.name.rpartition("_")[2].upper()
-
-
-def option(name: str) -> str:
-    """``one_copy`` as the command line writes it: ``--one-copy``."""
-    return "--" + name.replace("_", "-")
 
 
 def nearest(word: str, words: Iterable[str]) -> str:

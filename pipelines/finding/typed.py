@@ -11,12 +11,11 @@ from itertools import islice
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from udfs.values.payload_heads import pairs_of
 from udfs.values.payloads import KEY, VALUE, PayloadReader, plain_of
-from udfs.values.registry import SCHEMAS_TOPIC, Registry
-from udfs.values.typed_columns import pairs_of
-from udfs.values.typed_records import records_of, registry_of, schemas_beside
+from udfs.values.registry import Registry
+from udfs.values.typed_records import records_of, registry_of, schema_segments
 
 # Added to the fields of a match
 TYPED_FIELDS = (
@@ -28,9 +27,7 @@ _SAMPLE = 200
 
 def registry_beside(segments: pa.Table, others: Sequence[Registry] = ()) -> Registry:
     """The registry that lies among segments (LISTING_SCHEMA) or beside their folders, and further schemas."""
-    is_own = pc.equal(segments.column("topic"), SCHEMAS_TOPIC)
-    own = segments.filter(is_own).sort_by("file_base_offset").column("segment").to_pylist()
-    found = registry_of(own or schemas_beside(set(segments.column("partition_dir").to_pylist())))
+    found = registry_of(schema_segments(segments))
     return Registry.joined([found, *others]) if others else found
 
 

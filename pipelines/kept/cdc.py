@@ -92,11 +92,13 @@ def _envelope(database: duckdb.DuckDBPyConnection, type_: str) -> tuple[str, str
 
 
 def _has(database: duckdb.DuckDBPyConnection, place: str) -> bool:
+    """Whether values there are envelopes: structs with a text ``op``; a map has any name."""
     try:
-        database.execute(f"SELECT {place}.after, {place}.op FROM events LIMIT 0")
+        found = database.execute(f"DESCRIBE SELECT {place}, {place}.after, {place}.op FROM events").fetchall()
     except duckdb.Error:
         return False
-    return True
+    types = [str(one[1]) for one in found]
+    return types[0].startswith("STRUCT") and types[2] == "VARCHAR"
 
 
 def _payload(column: str) -> str:

@@ -6,7 +6,7 @@ says which (``typed_version``).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import duckdb
 import pyarrow as pa
@@ -20,12 +20,13 @@ from pipelines.sql.database import open_database
 from pipelines.sql.types import quoted
 from pipelines.typed.tables import TypedTable, typed_tables
 from udfs.source.store import deltalake_options
+from udfs.values.typed_files import SIDES
 
 LATEST, CDC = "latest", "cdc"
 _MADE_OF = "typed_version"
 # A row a record that READ_COMMITTED consumers get, once where several copies have it; raw_key: its bytes
 _EVENTS = """
-    SELECT t.*, r.key AS raw_key FROM typed.{table} t JOIN committed_records r
+    SELECT t.*, {structs} r.key AS raw_key FROM typed.{table} t JOIN committed_records r
     ON r.topic = {topic} AND r.partition = t.partition AND r."offset" = t."offset" AND r.segment = t.segment
     QUALIFY row_number() OVER (PARTITION BY t.partition, t."offset" ORDER BY t.segment) = 1
 """
@@ -36,7 +37,7 @@ _LATEST = """
       QUALIFY row_number() OVER (
         PARTITION BY partition, key, CASE WHEN key IS NULL THEN raw_key END ORDER BY "offset" DESC) = 1
     )
-    SELECT * EXCLUDE (raw_key, is_tombstone) FROM (
+    SELECT * EXCLUDE (raw_key, is_tombstone {structs}) FROM (
       SELECT * FROM newest QUALIFY row_number() OVER (
         PARTITION BY key, CASE WHEN key IS NULL THEN raw_key END
         ORDER BY timestamp DESC NULLS LAST, partition) = 1
@@ -63,15 +64,31 @@ def _keep_one(lake: str, mode: str, table: TypedTable) -> list[str]:
         return []
     database = open_database(lake, f'typed committed_records "{table.name}"')
     topic = "'" + table.topic.replace("'", "''") + "'"
-    database.execute(f"CREATE TEMP TABLE events AS {_EVENTS.format(table=quoted(table.name), topic=topic)}")
+    structs = dict(_structs(table))
+    events = _EVENTS.format(
+        table=quoted(table.name), topic=topic, structs="".join(f"{one}, " for one in structs.values())
+    )
+    database.execute(f"CREATE TEMP TABLE events AS {events}")
     if mode == LATEST:
-        _write(lake, paths[0], database, _LATEST, table)
+        latest = _LATEST.format(structs="".join(f", {side}" for side in structs))
+        _write(lake, paths[0], database, latest, table)
         return paths
     if not cdc.prepare(database):
         return []
     _write(lake, paths[1], database, cdc.HISTORY, table)
     _write(lake, paths[0], database, cdc.CURRENT, table)
     return paths
+
+
+def _structs(table: TypedTable) -> Iterator[tuple[str, str]]:
+    """Sides whose fields are columns of the table (``--value-columns flat``), and their structs in SQL."""
+    for side in SIDES:
+        names = [n for n in table.schema.names if n.startswith(f"{side}_") and n != f"{side}_schema_id"]
+        if side in table.schema.names or not names:
+            continue
+        is_held = " OR ".join(f"t.{quoted(name)} IS NOT NULL" for name in names)
+        fields = ", ".join(f"{quoted(name.removeprefix(f'{side}_'))} := t.{quoted(name)}" for name in names)
+        yield side, f"CASE WHEN {is_held} THEN struct_pack({fields}) END AS {side}"
 
 
 def _made_of(lake: str, path: str) -> int | None:

@@ -21,6 +21,7 @@ from udfs.format import layout as f
 from udfs.rules.clocks import Age, Clock, age
 from udfs.rules.offsets import NO_LIMIT, Order, order
 from udfs.rules.transactions import of_one_log
+from udfs.values.profile import Look, PayloadFormat, payload_formats
 
 _Scanned = tuple[Segment, list[SliceScan]]  # a segment with its slices in order
 
@@ -48,7 +49,8 @@ class Log:
 
     tail_segment: segment of the tail. torn: see ``SliceScan``. zeroed: bytes of each segment of zeros
     alone that others follow, in a log with batches. unconfirmed: first offset in front of a last batch that
-    no batch has, though nothing shows that the log cleaner ran, and the base offset of that batch.
+    no batch has, though nothing shows that the log cleaner ran, and the base offset of that batch. looks: of
+    the payloads of the first records of each segment.
     """
 
     topic: str
@@ -76,6 +78,7 @@ class Log:
     unconfirmed: tuple[int, int] | None = None
     open_transactions: list[OpenTransaction] = field(default_factory=list)
     clock: Clock = field(default_factory=Clock)
+    looks: Counter[Look] = field(default_factory=Counter)
 
     @property
     def last_stable_offset(self) -> int | None:
@@ -124,6 +127,14 @@ class Findings:
     def contradictions(self) -> list[tuple[Log, Contradiction]]:
         """Batches whose base offset or leader epoch contradict the log around them."""
         return [(log, one) for log in self.logs for one in log.contradictions]
+
+    @property
+    def payloads(self) -> list[PayloadFormat]:
+        """What keys and values are, of the records that were looked at."""
+        looks: dict[str, Counter[Look]] = defaultdict(Counter)
+        for log in self.logs:
+            looks[log.topic] += log.looks
+        return payload_formats(looks)
 
     @property
     def copies(self) -> dict[tuple[str, int], list[Log]]:
@@ -260,6 +271,7 @@ def _add_segment(log: Log, segment: Segment, slices: list[SliceScan]) -> None:
         log.first_timestamp = lowest(log.first_timestamp, scan.first_timestamp)
         log.last_timestamp = highest(log.last_timestamp, scan.last_timestamp)
         log.clock = log.clock.later(scan.clock)
+        log.looks += scan.looks
         if totals.tail_bytes:
             log.tail, log.tail_bytes = totals.tail, log.tail_bytes + totals.tail_bytes
             log.tail_segment, log.torn = segment.uri, scan.torn

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from pipelines.command.tables import Section, print_table, shortened, size_text, text_lines
 from pipelines.command.terminal import counted_noun, printable
@@ -14,7 +14,10 @@ from pipelines.scanning import losses
 from pipelines.scanning.findings import Findings, Log, OpenTransaction
 from pipelines.scanning.next_steps import next_steps
 from pipelines.scanning.slice_scan import DamagedRange, Format, FormatCount
+from udfs.values.payloads import KEY, VALUE
+from udfs.values.profile import PayloadFormat
 
+OfTopic = TypeVar("OfTopic", Log, PayloadFormat)
 _REST = " (all of them: --json)"
 
 
@@ -38,6 +41,12 @@ def sections(findings: Findings) -> Iterator[Section]:
             ("topic", "partitions", "segments", "bytes", "records", "first", "last", "formats"),
             [_topic(topic, logs) for topic, logs in _by_topic(findings.logs).items()],
             (1, 2, 3, 4),
+        ),
+        Section(
+            "keys and values",
+            ("topic", "keys", "values", "looked at"),
+            [_payloads(topic, some) for topic, some in _by_topic(findings.payloads).items()],
+            (3,),
         ),
         Section(
             "damage",
@@ -111,11 +120,21 @@ def sections(findings: Findings) -> Iterator[Section]:
     return shortened(tables)
 
 
-def _by_topic(logs: Iterable[Log]) -> dict[str, list[Log]]:
-    by_topic: dict[str, list[Log]] = defaultdict(list)
-    for log in logs:
-        by_topic[log.topic].append(log)
+def _by_topic(some: Iterable[OfTopic]) -> dict[str, list[OfTopic]]:
+    by_topic: dict[str, list[OfTopic]] = defaultdict(list)
+    for one in some:
+        by_topic[one.topic].append(one)
     return by_topic
+
+
+def _payloads(topic: str, formats: Sequence[PayloadFormat]) -> tuple[str, ...]:
+    sides = [[one for one in formats if one.side == side] for side in (KEY, VALUE)]
+    most = max(sum(one.payloads for one in some) for some in sides)
+    return (
+        printable(topic),
+        *("; ".join(one.words for one in some) or "-" for some in sides),
+        f"{most:,}",
+    )
 
 
 def _topic(topic: str, logs: Sequence[Log]) -> tuple[str, ...]:
@@ -206,7 +225,7 @@ def to_json(findings: Findings) -> dict[str, Any]:
     """The object of ``--json``. Timestamps are ms since 1970 UTC, null for none."""
     logs = [
         {
-            **{name: value for name, value in asdict(log).items() if name != "formats"},
+            **{name: value for name, value in asdict(log).items() if name not in ("formats", "looks")},
             "damages": [
                 {**asdict(one), "first_lost": one.first_lost, "last_lost": one.last_lost}
                 for one in log.damages
@@ -233,6 +252,7 @@ def to_json(findings: Findings) -> dict[str, Any]:
         "damaged": len(findings.damages),
         "seconds": round(findings.seconds, 3),
         "logs": logs,
+        "payloads": [asdict(one) for one in findings.payloads],
         **({"replicas": [_plain(row) for row in findings.replicas]} if findings.replicas else {}),
         "swap_files": findings.swap_files,
         "skipped": dict(sorted(findings.skipped.items())),

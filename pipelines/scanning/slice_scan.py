@@ -11,6 +11,7 @@ import numpy as np
 
 from pipelines.plan.slices import Slice
 from pipelines.scanning.contradictions import EPOCHS, epochs_of
+from pipelines.scanning.payloads import SchemaSegments, first_looks
 from udfs.decoded import Group
 from udfs.format import layout as f
 from udfs.kernels.framing import BATCH, UNKNOWN_OFFSET, base_unknown, batch_size, read_header
@@ -21,6 +22,7 @@ from udfs.segment_decoder import SegmentDecoder
 from udfs.source.byte_source import ByteSource, SourceError, open_source, read_at
 from udfs.spark.protocol import SliceReport
 from udfs.spark.task_input import problem_of
+from udfs.values.profile import Look
 
 # A row: consecutive transactional batches of one producer, or one marker
 TRANSACTIONAL = np.dtype(
@@ -89,7 +91,7 @@ class SliceScan:
     runs: RUN[n], its sound batches, and transactional: rows of TRANSACTIONAL; what the file's name and the
     rest of the log tell is not set. epochs: EPOCHS, of its sound batches of magic 2. torn: first and last
     offset that the header of a torn last batch claims; None without one, or where its header is cut. clock:
-    its own.
+    its own. looks: what the payloads of its first records are.
     """
 
     report: SliceReport
@@ -103,6 +105,7 @@ class SliceScan:
     transactional: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=TRANSACTIONAL))
     clock: clocks.Clock = field(default_factory=clocks.Clock)
     torn: tuple[int, int] | None = None
+    looks: Counter[Look] = field(default_factory=Counter)
 
 
 def read_slice(
@@ -123,7 +126,7 @@ def read_slice(
         return failed(replace(report, problem=problem_of(error), detail=str(error)))
 
 
-def scan_slice(slice_: Slice, max_batch_uncompressed: int) -> SliceScan:
+def scan_slice(slice_: Slice, max_batch_uncompressed: int, schemas: SchemaSegments) -> SliceScan:
     """Decodes a slice and counts. Never raises for the content of a file."""
 
     def read(source: ByteSource, report: SliceReport) -> SliceScan:
@@ -138,6 +141,7 @@ def scan_slice(slice_: Slice, max_batch_uncompressed: int) -> SliceScan:
         counting.close()
         if totals.tail == "torn":
             scan.torn = claimed_by_torn(source, length - totals.tail_bytes, length)
+        scan.looks = first_looks(source, slice_, schemas)
         return scan
 
     return read_slice(slice_, read, SliceScan)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,7 +20,6 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -29,6 +27,7 @@ from pipelines.lake.address import table_path
 from pipelines.lake.create import create_table
 from pipelines.lake.published import published_tables
 from pipelines.source.delta import open_table
+from pipelines.typed.records_files import RecordsFile, files_by_topic, first_rows
 from pipelines.typed.schemas import keep_schemas, registry_of_lake
 from udfs.format.report_tables import VALUE_ERRORS
 from udfs.format.schema import RECORDS
@@ -71,35 +70,22 @@ class TypedTopic:
     counts: list[list[Any]] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class _RecordsFile:
-    """A data file of ``records``: its path below the table, and its partition."""
-
-    path: str
-    partition: str
-
-    @property
-    def name(self) -> str:
-        """What the typed file and the one of errors are named after."""
-        return typed_files.signature(self.path)
-
-
 class TypedJob:
     """Brings the typed tables of a lake up to date."""
 
     def __init__(
-        self, lake: str, run_stage: RunStage, others: Sequence[Registry] = (), infers: bool = False
+        self, lake: str, run_stage: RunStage, others: Sequence[Registry] = (), **choices: bool
     ) -> None:
-        """others: schemas beside those in the lake. infers: whether JSON becomes structs."""
-        self._lake, self._run_stage, self._others, self._infers = lake, run_stage, others, infers
+        """others: schemas beside those in the lake. choices: infers, fills, is_flat of ``TypedOptions``."""
+        self._lake, self._run_stage, self._others, self._choices = lake, run_stage, others, choices
 
     def run(self, is_meant: Callable[[str], bool]) -> list[TypedTopic]:
         """Decodes the topics that are meant. What changed, by topic."""
         records = published_tables(self._lake)[RECORDS.name]
         registry = registry_of_lake(records, self._others)
         keep_schemas(self._lake, registry)
-        options = typed_files.TypedOptions(self._lake, registry, _name_of(registry), self._infers)
-        by_topic = {topic: files for topic, files in _files(records).items() if is_typed(topic)}
+        options = typed_files.TypedOptions(self._lake, registry, _name_of(registry), **self._choices)
+        by_topic = {topic: files for topic, files in files_by_topic(records).items() if is_typed(topic)}
         changed = []
         for topic in sorted(filter(is_meant, by_topic)):
             one = _Topic(self._lake, topic, by_topic[topic], options, self._run_stage).update()
@@ -111,15 +97,6 @@ class TypedJob:
 def is_typed(topic: str) -> bool:
     """Whether a topic gets a typed table: not those that Kafka and the registry keep for themselves."""
     return topic not in (*TOPICS, *REGISTRY_TOPICS)
-
-
-def _files(records: DeltaTable) -> dict[str, list[_RecordsFile]]:
-    actions = pa.table(records.get_add_actions(flatten=True))
-    found: dict[str, list[_RecordsFile]] = defaultdict(list)
-    names = ("path", "partition.topic", "partition.partition")
-    for path, topic, partition in zip(*(actions.column(name).to_pylist() for name in names), strict=True):
-        found[topic].append(_RecordsFile(path, str(partition)))
-    return found
 
 
 def _name_of(registry: Registry) -> str:
@@ -135,7 +112,7 @@ class _Topic:
         self,
         lake: str,
         topic: str,
-        files: Sequence[_RecordsFile],
+        files: Sequence[RecordsFile],
         options: typed_files.TypedOptions,
         run_stage: RunStage,
     ) -> None:
@@ -170,12 +147,13 @@ class _Topic:
             [count for one in done for count in json.loads(one["counts"])],
         )
 
-    def _is_fresh(self, one: _RecordsFile) -> bool:
+    def _is_fresh(self, one: RecordsFile) -> bool:
         """Whether its typed file is there, with current types, and no error that a new registry may mend."""
         path = self._typed.get(one.name)
         wrong = self._wrong.get(one.name, "")
         may_mend = typed_files.RETRY in wrong and self._options.registry_name not in wrong
-        return path is not None and typed_files.signature(self._types) in path and not may_mend
+        signature = typed_files.signature(self._types + self._options.form)
+        return path is not None and signature in path and not may_mend
 
     def _decode_all(self) -> list[dict[str, Any]]:
         """Has files decoded until all have the same types; rows of DONE, one a file."""
@@ -193,7 +171,7 @@ class _Topic:
             ]
         return list(done.values())
 
-    def _decode(self, files: Sequence[_RecordsFile]) -> Iterator[dict[str, Any]]:
+    def _decode(self, files: Sequence[RecordsFile]) -> Iterator[dict[str, Any]]:
         """One pass.
 
         The first file goes alone where no types are known, as the others mostly have the same.
@@ -212,14 +190,10 @@ class _Topic:
                     self._types = self._types or one["types"]
                     yield one
 
-    def _look(self, file: _RecordsFile) -> str:
+    def _look(self, file: RecordsFile) -> str:
         """What the payloads of keys and of values without a schema are: two words of ``plain_of``."""
-        system, folder = open_store(table_path(self._lake, RECORDS.name))
         reader = PayloadReader(self._options.registry)
-        with system.open_input_file(f"{folder}/{file.path}") as source:
-            batches = pq.ParquetFile(source).iter_batches(_SAMPLE, columns=["key", "value", "headers"])
-            rows = next(batches, None)
-            sample = [] if rows is None else rows.to_pylist()
+        sample = first_rows(self._lake, file, _SAMPLE, (*typed_files.SIDES, "headers")).to_pylist()
         found = []
         for side in typed_files.SIDES:
             decoded = (
@@ -270,7 +244,8 @@ class _Topic:
         )
 
     def _commit(self, gone: Sequence[str], done: Sequence[Mapping[str, Any]]) -> None:
-        schema = Schema.from_arrow(_full_schema(typed_files.types_of(self._types)))
+        columns = typed_files.typed_schema(typed_files.types_of(self._types), self._options.is_flat)
+        schema = Schema.from_arrow(_full_schema(columns))
         if self._table is None:
             self._table = DeltaTable.create(
                 self._path,
@@ -319,9 +294,17 @@ def _partition(path: str) -> str:
     return path.partition("/")[0].partition("=")[2]
 
 
-def _full_schema(types: Mapping[str, Mapping[str, pa.DataType]]) -> pa.Schema:
-    fields = [pa.field("partition", pa.int32()), *typed_files.typed_schema(types)]
-    return pa.schema([one.with_metadata({"comment": _COMMENTS[one.name]}) for one in fields])
+def _full_schema(columns: pa.Schema) -> pa.Schema:
+    """The columns of the table, with comments. columns: of its data files."""
+    fields = [pa.field("partition", pa.int32()), *columns]
+    return pa.schema([one.with_metadata({"comment": _comment(one.name)}) for one in fields])
+
+
+def _comment(name: str) -> str:
+    if name in _COMMENTS:
+        return _COMMENTS[name]
+    side, _, field_name = name.partition("_")
+    return f"Field {field_name} of the {side}; null: none, or the {side} is null"
 
 
 def _add(path: str, size: int, values: Mapping[str, str], rows: int) -> AddAction:

@@ -7,6 +7,10 @@
 --   timestamp timestamp: Timestamp; null for none
 --   key_text string: The key as text; null where there is none, or its bytes are not UTF-8
 --   value_text string: The value as text; null where there is none, or its bytes are not UTF-8
+--   key_format string: What the key is, as in payload_profile; null for none, and in a catalog
+--   value_format string: What the value is; null for none, and in a catalog
+--   key_schema_id int: Id of the key's schema; null without one, and in a catalog
+--   value_schema_id int: Id of the value's schema; null without one, and in a catalog
 --   headers_text map<string,string>: The last value of each header key as text; null where it is null or not UTF-8
 --   key binary: The key
 --   value binary: The value
@@ -17,6 +21,10 @@
 --   segment string: Canonical URI of its segment file
 SELECT topic, partition, offset, timestamp,
   try_validate_utf8(key) AS key_text, try_validate_utf8(value) AS value_text,
+  kafka_payload(topic, 'key', key, headers).format AS key_format,
+  kafka_payload(topic, 'value', value, headers).format AS value_format,
+  kafka_payload(topic, 'key', key, headers).schema_id AS key_schema_id,
+  kafka_payload(topic, 'value', value, headers).schema_id AS value_schema_id,
   map_from_arrays(
     sort_array(array_distinct(transform(headers, h -> h.key))),
     transform(sort_array(array_distinct(transform(headers, h -> h.key))), name ->

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_type
 
 from pipelines.command.session import configured
 from pipelines.functions.internal_topics import register_internal_topics
@@ -18,13 +19,15 @@ from pipelines.source.hadoop import default_scheme, open_to_spark
 from pipelines.views.declared import SESSION_VIEWS, VIEWS, needed_names
 from udfs.format.report_tables import READ_BY_VIEWS, REPORT_TABLES
 from udfs.format.schema import TABLES, Column
+from udfs.functions.typed import PAYLOAD
 
 
 def permanent_views(schema: str, there: Collection[str] = ()) -> Iterator[str]:
     """SQL statements that create the views in a schema of a catalog, beside the tables.
 
     schema: a quoted name. there: names of views that are left out. The statements qualify all names, because
-    temporary views may have the same names. A view of sessions alone has no rows there.
+    temporary views may have the same names. A view of sessions alone has no rows there, and what a function
+    in Python gives is null.
     """
     names = "|".join([*(table.name for table in (*TABLES, *READ_BY_VIEWS)), *(view.name for view in VIEWS)])
     empty = {view.name: _no_rows(view.columns) for view in SESSION_VIEWS if view.in_session_only}
@@ -33,7 +36,7 @@ def permanent_views(schema: str, there: Collection[str] = ()) -> Iterator[str]:
         select = re.sub(
             rf"\b(FROM|JOIN) ({'|'.join(empty)})\b", lambda found: f"{found[1]} ({empty[found[2]]})", select
         )
-        yield from view.statements("", select, f"{schema}.")
+        yield from view.statements("", _without_python(select), f"{schema}.")
 
 
 def make_views(spark: SparkSession, schema: str) -> None:
@@ -49,6 +52,11 @@ def make_views(spark: SparkSession, schema: str) -> None:
     for statement in permanent_views(schema, there):
         spark.sql(statement)
     spark.sql(f"ALTER SCHEMA {schema} SET DBPROPERTIES ('kafka_log_lake.views' = '{digest}')")
+
+
+def _without_python(select: str) -> str:
+    types = {one.name: from_arrow_type(one.type).simpleString() for one in PAYLOAD}
+    return re.sub(r"kafka_payload\([^()]*\)\.(\w+)", lambda found: f"CAST(NULL AS {types[found[1]]})", select)
 
 
 def _no_rows(columns: Iterable[Column]) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tests.fuzz import checks, compared, costs, kernels, mutate, seeds
+from tests.fuzz import checks, compared, costs, kernels, mutate, payloads, seeds
 from tests.fuzz.guarded import Guarded, GuardedDecoder
 from tests.fuzz.kernels import BEGIN, COMPARED, INPUTS, PEAK, RECORDS, SIZE, SOUND, WITH_RECORDS
 from tests.fuzz.segments import Maker
@@ -191,6 +191,10 @@ def findings_layer(child: Child, seed: int, files: Iterable[Path]) -> None:
     examine, maker = examiner(child), Maker(seed)
     for path in sorted(files):
         data = path.read_bytes()
+        if payloads.is_payloads(path):
+            child.take(data)
+            _examine_payloads(child, data, f"{path.name}: ")
+            continue
         if costs.is_costly(path):
             child.take(data)
             for rule, told in costs.broken_alone(data).items():
@@ -202,6 +206,29 @@ def findings_layer(child: Child, seed: int, files: Iterable[Path]) -> None:
                 examine(data, maker, 0)
             except Exception as error:
                 child.keep(data, f"{path.name}: {rule_of(error)}", traceback.format_exc())
+
+
+def payloads_layer(child: Child, seed: int) -> None:
+    """Columns of keys and values of the registry's corpus, changed."""
+    made = payloads.columns(seed)
+    for _ in range(200):  # loads schemas and kernels
+        _examine_payloads(child, next(made))
+    child.begin()
+    while child.goes_on():
+        data = next(made)
+        child.take(data)
+        _examine_payloads(child, data)
+        child.numbers[INPUTS] += payloads.ROWS - 1
+
+
+def _examine_payloads(child: Child, data: bytes, name: str = "") -> None:
+    def count(decoded: int) -> None:
+        child.numbers[SOUND] += decoded
+
+    try:
+        payloads.examine(data, count)
+    except Exception as error:
+        child.keep(data, name + rule_of(error), traceback.format_exc())
 
 
 def costs_layer(child: Child, seed: int) -> None:
@@ -247,6 +274,7 @@ LAYERS: dict[str, Callable[[Child, int], None]] = {
     "kernels": kernels_layer,
     "segments": segments_layer,
     "costs": costs_layer,
+    "payloads": payloads_layer,
     "hypothesis": hypothesis_layer,
     "kafka": kafka_layer,
 }

@@ -20,9 +20,10 @@ PAST = ROOT / "tests" / "data" / "findings"
 FOUND = ROOT / "build" / "fuzz"
 # layer -> its share of the time, what an input of it is
 LAYERS = {
-    "kernels": (0.15, "batches, through the kernels between guard pages"),
-    "segments": (0.32, "segments, through the whole decoder between guard pages"),
+    "kernels": (0.12, "batches, through the kernels between guard pages"),
+    "segments": (0.25, "segments, through the whole decoder between guard pages"),
     "costs": (0.08, "segments made to be costly: bytes read, memory held, CPU time"),
+    "payloads": (0.10, "keys and values, by column as by itself"),
     "guided": (0.20, "inputs, guided by coverage, through the plain form (atheris)"),
     "hypothesis": (0.10, "segments, compiled equals plain (Hypothesis)"),
     "kafka": (0.15, "batches, judged by Kafka's own library"),

@@ -111,14 +111,23 @@ def conformed(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_struct(array.type):
         return pc.if_else(array.is_valid(), pa.scalar(True), pa.scalar(None, pa.bool_()))
     if pa.types.is_list(target):
-        values = conformed(array.values, target.value_type)
-        made = pa.ListArray.from_arrays(_offsets(array), values, type=target)
-        return _with_nulls_of(made, array)
+        return list_of(array, conformed(array.values, target.value_type))
     if pa.types.is_map(target):
         keys, items = conformed(array.keys, target.key_type), conformed(array.items, target.item_type)
-        made = pa.MapArray.from_arrays(_offsets(array), keys, items, type=target)
-        return _with_nulls_of(made, array)
+        return map_of(array, keys, items)
     return array.cast(target, safe=False)
+
+
+def list_of(array: pa.ListArray, values: pa.Array) -> pa.Array:
+    """A list with other values in the places of its own."""
+    made = pa.ListArray.from_arrays(_offsets(array), values, type=pa.list_(values.type))
+    return _with_nulls_of(made, array)
+
+
+def map_of(array: pa.MapArray, keys: pa.Array, items: pa.Array) -> pa.Array:
+    """A map with other keys and items in the places of its own."""
+    made = pa.MapArray.from_arrays(_offsets(array), keys, items, type=pa.map_(keys.type, items.type))
+    return _with_nulls_of(made, array)
 
 
 def _offsets(array: pa.Array) -> pa.Array:

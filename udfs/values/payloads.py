@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from udfs.values import avro, avro_files, avro_schema, encryption, protobuf_schema, wire_formats
-from udfs.values.avro_schema import AvroType
 from udfs.values.json_text import parse_json
 from udfs.values.payload import PayloadError, canonical_bytes
 from udfs.values.protobuf import MessageReader
@@ -228,15 +227,11 @@ class PayloadReader:
         """
         return next((one for one in schema.encrypting_rules if one.get("type") == ENCRYPT_PAYLOAD), None)
 
-    def latest_with_aliases(self, schema: Schema) -> AvroType | None:
-        """The latest version of a schema's subject, where it is another one and renames fields."""
-        latest = self._registry.version(schema.subject, -1)
-        if latest is None or latest.text == schema.text or '"aliases"' not in latest.text:
-            return None
-        try:
-            return avro_schema.parse(latest.text, [text for _, text in self.references(latest)])
-        except PayloadError:
-            return None
+    def latest(self, schema: Schema) -> Schema | None:
+        """The latest version of a schema's subject; None where it is the same, or of another type."""
+        found = self._registry.version(schema.subject, -1)
+        is_other = found is not None and found.text != schema.text and found.type == schema.type
+        return found if is_other else None
 
     def index_of(self, side: str, payload: bytes, headers: Headers = ()) -> tuple[int, ...]:
         """The message indexes of a payload of Protobuf that was read."""

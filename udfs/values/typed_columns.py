@@ -11,43 +11,34 @@ field a type, of which one is not null. Versions of one subject, and schemas of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain, count
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from udfs.values import avro_schema, json_columns
-from udfs.values.aliases import RenamedColumns
-from udfs.values.avro_columns import AvroColumns
+from udfs.values import json_columns
+from udfs.values.compiled import compiled, compiled_texts
+from udfs.values.defaults import Columns
 from udfs.values.merged_types import conformed, merged, own_name, safe_names, storable
 from udfs.values.payload import PayloadError
+from udfs.values.payload_heads import (
+    ID_SIZE,
+    by_index,
+    confluent_ids,
+    equal_rows,
+    pairs_at,
+    unframed,
+    with_schema_header,
+)
 from udfs.values.payloads import FORMATS, Decoded, PayloadReader
 from udfs.values.protobuf import MessageReader
-from udfs.values.protobuf_columns import ProtobufColumns
 from udfs.values.registry import AVRO, JSON_SCHEMA, PROTOBUF, UNKNOWN_ID, Schema
-from udfs.values.wire_formats import CONFLUENT, Framing, message_index
+from udfs.values.wire_formats import CONFLUENT, Framing
 
 TEXT, BYTES, JSON = "text", "bytes", "json"
-_ID_SIZE = 5  # the byte 0 and the id
-# First bytes of framings (``wire_formats``); all but a container's head take more than 4 bytes
-_CONTAINER = ord("O")
-_FRAMINGS = (0, 1, 3, 0xC3, _CONTAINER)
-
-
-class Columns(Protocol):
-    """A compiled reader of payloads."""
-
-    arrow_type: pa.DataType
-
-    def decode(self, payloads: pa.BinaryArray, starts: np.ndarray) -> tuple[pa.Array, np.ndarray]: ...
-
-    def plain(self, value: Any) -> Any:
-        """A canonical value as ``pa.array`` takes it for ``arrow_type``."""
 
 
 class Wrong(NamedTuple):
@@ -139,23 +130,39 @@ class SideDecoder:
         plain: str = "",
         types: Mapping[str, pa.DataType] = {},
         infers: bool = False,
+        fills: bool = False,
     ) -> None:
-        """infers: whether JSON becomes structs (``json_columns``); else it is text."""
+        """infers: whether JSON becomes structs (``json_columns``); else it is text.
+
+        fills: whether what a version does not have gets the latest one's defaults (``defaults``).
+        """
         self._reader, self._topic, self._side, self._plain = reader, topic, side, plain
         self._known: dict[tuple[int, str], tuple[str, Columns] | None] = {}
         self._labels: dict[tuple[str, str], str] = {}
-        self._infers = infers
+        self._infers, self._fills = infers, fills
+        self._learned: set[int] = set()  # ids of schemas of Avro whose types are known
         self.types: dict[str, pa.DataType] = dict(types)
+
+    def learn(self, payloads: pa.Array, headers: pa.Array | None = None) -> None:
+        """Adds the types that ``decode`` would add, without decoding what has a schema that is known."""
+        ids = confluent_ids(payloads)
+        ids[with_schema_header(headers, self._side, len(payloads))] = -1
+        is_new = ~np.isin(ids, list(self._learned))
+        if is_new.all():
+            self.decode(payloads, headers)
+        elif is_new.any():
+            rows = pa.array(np.flatnonzero(is_new))
+            self.decode(payloads.take(rows), None if headers is None else headers.take(rows))
 
     def decode(self, payloads: pa.Array, headers: pa.Array | None = None) -> TypedSide:
         """payloads: binary[n]. headers: list<struct<key, value>>[n] as in ``records``; None for none."""
         payloads = payloads.combine_chunks() if isinstance(payloads, pa.ChunkedArray) else payloads
         found = TypedSide(len(payloads))
         one_by_one = np.zeros(len(payloads), np.bool_)
-        ids = _confluent_ids(payloads)
-        in_headers = _with_schema_header(headers, self._side, len(payloads))
+        ids = confluent_ids(payloads)
+        in_headers = with_schema_header(headers, self._side, len(payloads))
         ids[in_headers] = -1
-        for rows in _equal_rows(ids):
+        for rows in equal_rows(ids):
             id_ = int(ids[rows[0]])
             if id_ < 0 or not self._decode_id(id_, rows, payloads, found, one_by_one):
                 one_by_one[rows] = True
@@ -170,7 +177,7 @@ class SideDecoder:
         """Takes texts, or bytes, of a topic's side that has no schema together, where no framing can be."""
         if self._plain not in (TEXT, BYTES) or self._reader.has_files:
             return
-        rows = np.flatnonzero(one_by_one & ~in_headers & _unframed(payloads))
+        rows = np.flatnonzero(one_by_one & ~in_headers & unframed(payloads))
         values = payloads.take(pa.array(rows))
         if self._plain == TEXT:
             try:
@@ -184,19 +191,21 @@ class SideDecoder:
         self, id_: int, rows: np.ndarray, payloads: pa.Array, found: TypedSide, one_by_one: np.ndarray
     ) -> bool:
         """Decodes the payloads of a schema id together. Returns whether that can be done."""
-        candidates = self._reader.candidates(self._topic, self._side, Framing(CONFLUENT, _ID_SIZE, id=id_))
+        candidates = self._reader.candidates(self._topic, self._side, Framing(CONFLUENT, ID_SIZE, id=id_))
         held = [one for one in candidates if not one.is_gone]
         if len({one.text for one in held}) != 1 or held[0].type not in (AVRO, PROTOBUF):
             return False
         taken = payloads.take(pa.array(rows))
         one_by_one[rows] = True
-        for index, some, starts in _by_index(held[0], taken):
+        for index, some, starts in by_index(held[0], taken):
             compiled = self._compiled(held[0], index)
             if compiled is not None:
                 label, columns = compiled
                 values, failed = columns.decode(taken.take(pa.array(some)), starts)
                 self._add(found, label, held[0], rows[some][~failed], values.filter(pa.array(~failed)))
                 one_by_one[rows[some][~failed]] = False
+        if held[0].type == AVRO and not one_by_one[rows].all():
+            self._learned.add(id_)
         return True
 
     def _compiled(self, schema: Schema, index: tuple[int, ...]) -> tuple[str, Columns] | None:
@@ -211,21 +220,15 @@ class SideDecoder:
         place = (id(schema), message.full_name if message is not None else "")
         if place not in self._known:
             try:
-                self._known[place] = self._compile(schema, message)
+                self._known[place] = self._compile(schema, message, index)
             except PayloadError:
                 self._known[place] = None
         return self._known[place]
 
-    def _compile(self, schema: Schema, message: MessageReader | None) -> tuple[str, Columns]:
-        if self._reader.payload_rule(schema) is not None:
-            raise PayloadError("encrypted", "each payload says by which key")
-        if message is not None:
-            return self._label(schema, message.full_name), ProtobufColumns(message)
-        references = self._reader.references(schema)
-        type_ = avro_schema.parse(schema.text, [text for _, text in references])
-        name = type_.branch_name if type_.name else ""
-        latest = self._reader.latest_with_aliases(schema)
-        columns = AvroColumns(type_) if latest is None else RenamedColumns(type_, latest)
+    def _compile(
+        self, schema: Schema, message: MessageReader | None, index: tuple[int, ...]
+    ) -> tuple[str, Columns]:
+        name, columns = compiled(self._reader, schema, message, index, self._fills)
         return self._label(schema, name), columns
 
     def _label(self, schema: Schema, name: str) -> str:
@@ -260,7 +263,7 @@ class SideDecoder:
             payload = payloads[row].as_py()
             if payload is None:
                 continue
-            pairs = _pairs(headers, row)
+            pairs = pairs_at(headers, row)
             one = self._reader.read(self._topic, self._side, payload, pairs, self._plain)
             if one.reason is not None:
                 found.wrong.append(Wrong(row, one))
@@ -301,95 +304,15 @@ class SideDecoder:
         return TEXT, pa.string(), json_columns.text(one.value)
 
 
-def _confluent_ids(payloads: pa.BinaryArray) -> np.ndarray:
-    """int64[n]: the id of Confluent's framing, as its first bytes say; -1 for others."""
-    n = len(payloads)
-    ids = np.full(n, -1, np.int64)
-    data = payloads.buffers()[2]
-    if not n or data is None or data.size < _ID_SIZE:
-        return ids
-    offsets = np.frombuffer(payloads.buffers()[1], np.int32)[payloads.offset : payloads.offset + n + 1]
-    raw = np.frombuffer(data, np.uint8)
-    rows = np.flatnonzero(np.diff(offsets) >= _ID_SIZE)
-    begins = offsets[:-1][rows].astype(np.int64)
-    rows, begins = rows[raw[begins] == 0], begins[raw[begins] == 0]
-    found = np.zeros(len(rows), np.int64)
-    for at in range(1, _ID_SIZE):
-        found = found << 8 | raw[begins + at]
-    ids[rows] = np.where(found >> 31 == 0, found, -1)
-    return ids
+class TextDecoder(SideDecoder):
+    """Decodes into canonical JSON texts."""
 
+    def _compile(
+        self, schema: Schema, message: MessageReader | None, index: tuple[int, ...]
+    ) -> tuple[str, Columns]:
+        return TEXT, compiled_texts(self._reader, schema, message)
 
-def _unframed(payloads: pa.BinaryArray) -> np.ndarray:
-    """bool[n]: the payloads that are not null nor empty, and that no framing begins like."""
-    first = np.full(len(payloads), -1, np.int64)
-    sizes = pc.fill_null(pc.binary_length(payloads), 0).to_numpy(zero_copy_only=False)
-    rows = np.flatnonzero(sizes)
-    if len(rows):
-        heads = pc.binary_slice(payloads.take(pa.array(rows)), 0, 1)
-        first[rows] = np.frombuffer(heads.cast(pa.binary()).buffers()[2], np.uint8)[: len(rows)]
-    is_short = (sizes > 0) & (sizes < _ID_SIZE) & (first != _CONTAINER)
-    return is_short | ((first >= 0) & ~np.isin(first, _FRAMINGS))
-
-
-def _equal_rows(numbers: np.ndarray) -> Iterator[np.ndarray]:
-    """The rows of each number, rising: one sort, however many numbers there are."""
-    order = np.argsort(numbers, kind="stable")
-    ends = np.flatnonzero(np.diff(numbers[order])) + 1
-    yield from np.split(order, ends) if len(order) else ()
-
-
-def _with_schema_header(headers: pa.Array | None, side: str, rows: int) -> np.ndarray:
-    """bool[n]: the records with a header that may name a schema."""
-    found = np.zeros(rows, np.bool_)
-    if headers is None:
-        return found
-    headers = headers.combine_chunks() if isinstance(headers, pa.ChunkedArray) else headers
-    keys = pc.struct_field(pc.list_flatten(headers), "key")
-    names = pc.or_(pc.equal(keys, f"__{side}_schema_id"), pc.starts_with(keys, f"apicurio.{side}."))
-    found[pc.list_parent_indices(headers).filter(names).to_numpy()] = True
-    return found
-
-
-def _pairs(headers: pa.Array | None, row: int) -> list[tuple[str, bytes | None]]:
-    return pairs_of(None if headers is None else headers[row].as_py())
-
-
-def pairs_of(headers: list[dict[str, Any]] | None) -> list[tuple[str, bytes | None]]:
-    """Headers as pairs of key and value; [] for null."""
-    return [(one["key"], one["value"]) for one in headers or ()]
-
-
-def _by_index(
-    schema: Schema, payloads: pa.BinaryArray
-) -> Iterator[tuple[tuple[int, ...], np.ndarray, np.ndarray]]:
-    """Message indexes, the rows that have them, and where their values begin; rows without sound ones are in
-    none.
-
-    A schema of Avro has none: all rows, behind the id.
-    """
-    if schema.type != PROTOBUF:
-        yield (), np.arange(len(payloads)), np.full(len(payloads), _ID_SIZE, np.int64)
-        return
-    heads = np.zeros((len(payloads), 2), np.int64)  # the first two bytes of the indexes, -1 past the end
-    for at in range(2):
-        byte = pc.binary_slice(payloads, _ID_SIZE + at, _ID_SIZE + at + 1)
-        is_there = np.diff(np.frombuffer(byte.buffers()[1], np.int32)[byte.offset :][: len(payloads) + 1]) > 0
-        heads[:, at] = -1
-        heads[is_there, at] = np.frombuffer(byte.buffers()[2], np.uint8) if is_there.any() else ()
-    is_short = (heads[:, 0] == 2) & (heads[:, 1] >= 0) & (heads[:, 1] < 0x80) & (heads[:, 1] & 1 == 0)
-    known = np.where(heads[:, 0] == 0, 0, np.where(is_short, heads[:, 1] + 2, -1))
-    for rows in _equal_rows(known):
-        key = int(known[rows[0]])
-        if key >= 0:  # 00 for the first message; 02 and one byte for another that is not nested
-            start = _ID_SIZE + (1 if key == 0 else 2)
-            yield (max(key - 2, 0) >> 1,), rows, np.full(len(rows), start, np.int64)
-            continue
-        groups: dict[tuple[int, ...], list[tuple[int, int]]] = {}
-        for row in rows.tolist():
-            with suppress(PayloadError):
-                index, start = message_index(payloads[row].as_py(), _ID_SIZE)
-                groups.setdefault(index, []).append((row, start))
-        for index, places in groups.items():
-            both = np.array(places, np.int64)
-            yield index, both[:, 0], both[:, 1]
+    def _plain_value(
+        self, one: Decoded, payload: bytes, headers: list[tuple[str, bytes | None]]
+    ) -> tuple[str, pa.DataType, Any]:
+        return TEXT, pa.string(), json_columns.text(one.value)

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from udfs.format.hive import partition_folder
 from udfs.format.schema import HEADER_TYPE
 from udfs.source.store import open_store
+from udfs.values.merged_types import safe_names
 from udfs.values.payloads import KEY, VALUE, PayloadReader
 from udfs.values.registry import Registry
 from udfs.values.typed_columns import SideDecoder, TypedSide, add_type, column_type
@@ -65,31 +66,50 @@ DONE_DDL = ", ".join(f"{one.name} {_SQL[one.type]}" for one in DONE)
 class TypedOptions:
     """What is the same for all files of a run.
 
-    lake: its address. registry_name: of the registry's content. infers: see ``SideDecoder``.
+    lake: its address. registry_name: of the registry's content. infers, fills: see ``SideDecoder``. is_flat:
+    whether the top-level fields of keys and values are columns of the table.
     """
 
     lake: str
     registry: Registry
     registry_name: str
     infers: bool = False
+    fills: bool = False
+    is_flat: bool = False
+
+    @property
+    def form(self) -> str:
+        """What makes other rows of the same records and types; in the names of files."""
+        return "flat" * self.is_flat + "filled" * self.fills
 
 
-def typed_schema(types: Mapping[str, Types]) -> pa.Schema:
+def typed_schema(types: Mapping[str, Types], is_flat: bool = False) -> pa.Schema:
     """The columns of a typed table's data files; ``partition`` is in the folder.
 
     types: side -> label -> type.
     """
-    return pa.schema(
-        [
-            pa.field("offset", pa.int64()),
-            pa.field("timestamp", _TIMESTAMP),
-            pa.field("headers", HEADER_TYPE),
-            pa.field("segment", pa.string()),
-            *(pa.field(side, column_type(types[side])) for side in SIDES),
-            pa.field("is_tombstone", pa.bool_()),
-            *(pa.field(f"{side}_schema_id", pa.int32()) for side in SIDES),
-        ]
-    )
+    before = [
+        pa.field("offset", pa.int64()),
+        pa.field("timestamp", _TIMESTAMP),
+        pa.field("headers", HEADER_TYPE),
+        pa.field("segment", pa.string()),
+    ]
+    behind = [
+        pa.field("is_tombstone", pa.bool_()),
+        *(pa.field(f"{side}_schema_id", pa.int32()) for side in SIDES),
+    ]
+    fields = [one for side in SIDES for one in _side_fields(side, column_type(types[side]), is_flat)]
+    fixed = ["partition", *(one.name for one in (*before, *behind))]
+    names = safe_names([*fixed, *(one.name for one in fields)])[len(fixed) :]
+    held = [pa.field(name, one.type) for name, one in zip(names, fields, strict=True)]
+    return pa.schema([*before, *held, *behind])
+
+
+def _side_fields(side: str, type_: pa.DataType, is_flat: bool) -> list[pa.Field]:
+    """The columns of a side: its struct's fields with its name before theirs, else one."""
+    if is_flat and pa.types.is_struct(type_):
+        return [pa.field(f"{side}_{one.name}", one.type) for one in type_]
+    return [pa.field(side, type_)]
 
 
 def types_text(types: Mapping[str, Types]) -> str:
@@ -166,12 +186,15 @@ class _File:
                 self._plain[side],
                 self._types[side],
                 self._options.infers,
+                self._options.fills,
             )
-        schema = typed_schema(self._types)
+        schema = typed_schema(self._types, self._options.is_flat)
         totals = _Totals()
         errors: list[pa.Table] = []
         system, folder = open_store(f"{self._options.lake}/{table_folder(self._task['topic'])}")
-        path = f"partition={self._task['partition']}/{file_name(self._task['file'], types)}"
+        path = (
+            f"partition={self._task['partition']}/{file_name(self._task['file'], types, self._options.form)}"
+        )
         system.create_dir(f"{folder}/{os.path.dirname(path)}", recursive=True)
         with (
             system.open_output_stream(f"{folder}/{path}") as out,
@@ -224,9 +247,9 @@ class _File:
         return path, int(system.get_file_info(f"{folder}/{path}").size)
 
 
-def file_name(records_file: str, types: str) -> str:
-    """Of which file of ``records`` a typed one is, and with which types."""
-    return f"{signature(records_file)}-{signature(types)}.parquet"
+def file_name(records_file: str, types: str, form: str) -> str:
+    """Of which file of ``records`` a typed one is, and with which types. form: of ``TypedOptions``."""
+    return f"{signature(records_file)}-{signature(types + form)}.parquet"
 
 
 def table_folder(topic: str) -> str:
@@ -267,7 +290,9 @@ def _typed_rows(
     rows: pa.Table, typed: Mapping[str, TypedSide], types: Mapping[str, Types], schema: pa.Schema
 ) -> pa.Table:
     columns = [rows.column(name) for name in ("offset", "timestamp", "headers", "segment")]
-    columns += [typed[side].column(types[side]) for side in SIDES]
+    for side in SIDES:
+        column = typed[side].column(types[side])
+        columns += [column] if side in schema.names else column.flatten()
     columns.append(rows.column(VALUE).is_null())
     columns += [typed[side].ids() for side in SIDES]
     return pa.table(columns, schema=schema)

@@ -5,7 +5,7 @@ They decode by the schemas of one registry, which the engine gives. Nothing here
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,15 @@ import pyarrow.compute as pc
 
 from udfs.format.schema import HEADER_TYPE
 from udfs.functions.typed import PAYLOAD
+from udfs.values.compiled import compiled_texts
+from udfs.values.defaults import Columns
 from udfs.values.internal_topics import TOPICS
+from udfs.values.json_columns import text
 from udfs.values.payload import PayloadError
-from udfs.values.payloads import VALUE, Decoded, PayloadReader
-from udfs.values.registry import AVRO, Registry
-from udfs.values.typed_columns import SideDecoder, TypedSide, pairs_of
+from udfs.values.payload_heads import equal_rows
+from udfs.values.payloads import VALUE, PayloadReader
+from udfs.values.registry import AVRO, Registry, Schema
+from udfs.values.typed_columns import TEXT, SideDecoder, TextDecoder, TypedSide
 from udfs.values.wire_formats import CONFLUENT, PLAIN, Framing
 
 _NUMBER_BYTES = (4, 8)
@@ -31,26 +35,35 @@ class TypedFunctions:
     def __init__(self, registry: Registry) -> None:
         self._registry, self._reader = registry, PayloadReader(registry)
         self._decoders: dict[tuple[str, str], SideDecoder] = {}
+        self._texts: dict[tuple[str, str], TextDecoder] = {}
+        self._avro: dict[int, Columns | None] = {}
 
     def kafka_value(self, values: pa.Array, topics: pa.Array) -> pa.Array:
         """A topic's value in canonical JSON; null for null and for what can't be decoded."""
-        pairs = zip(values.to_pylist(), topics.to_pylist(), strict=True)
-        return pa.array([self._json(topic or "", VALUE, value, []) for value, topic in pairs], pa.string())
+        return self.kafka_payload_json(topics, pa.repeat(VALUE, len(values)), values, None)
 
     def kafka_payload_json(
-        self, topics: pa.Array, sides: pa.Array, payloads: pa.Array, headers: pa.Array
+        self, topics: pa.Array, sides: pa.Array, payloads: pa.Array, headers: pa.Array | None
     ) -> pa.Array:
-        """The same of a key or a value, with the headers of its record."""
-        columns = (topics.to_pylist(), sides.to_pylist(), payloads.to_pylist(), headers.to_pylist())
-        return pa.array(
-            [self._json(t or "", s or VALUE, p, pairs_of(h)) for t, s, p, h in zip(*columns, strict=True)],
-            pa.string(),
-        )
+        """The same of a key or a value, with the headers of its record; None for no headers."""
+        payloads = _whole(payloads).cast(pa.binary())
+        headers = None if headers is None else _whole(headers).cast(HEADER_TYPE)
+        parts: list[tuple[np.ndarray, pa.Array]] = []
+        for (side, topic), rows in _places(sides, topics):
+            at = pa.array(rows)
+            decoder = self._texts.setdefault((topic, side), TextDecoder(self._reader, topic, side, ""))
+            found = decoder.decode(payloads.take(at), None if headers is None else headers.take(at))
+            parts.append((rows, found.column({TEXT: pa.string()})))
+        return _put_together(parts, len(payloads))
 
     def avro_to_json(self, payloads: pa.Array, ids: pa.Array) -> pa.Array:
         """Avro's bytes, with or without Confluent's framing, by the schema of an id; null where it fails."""
-        pairs = zip(payloads.to_pylist(), ids.to_pylist(), strict=True)
-        return pa.array([self._avro(payload, id_) for payload, id_ in pairs], pa.string())
+        payloads, ids = _whole(payloads).cast(pa.binary()), _whole(ids)
+        parts = []
+        for id_ in pc.unique(ids.drop_null()).to_pylist():
+            rows = np.flatnonzero(pc.fill_null(pc.equal(ids, id_), False).to_numpy(zero_copy_only=False))
+            parts.append((rows, self._avro_of(id_, payloads.take(pa.array(rows)))))
+        return _put_together(parts, len(payloads))
 
     def schema_of(self, ids: pa.Array) -> pa.Array:
         """The text of the schema with an id, of the default context first; null for an unknown id."""
@@ -70,19 +83,15 @@ class TypedFunctions:
         look (no framing: the bytes look like it).
         """
         payloads, headers = _whole(payloads).cast(pa.binary()), _whole(headers).cast(HEADER_TYPE)
-        places = zip(sides.to_pylist(), topics.to_pylist(), strict=True)
-        rows_of: dict[tuple[str, str], list[int]] = {}
-        for row, place in enumerate(places):
-            rows_of.setdefault(place, []).append(row)
         looks = _Looks(len(payloads))
-        for (side, topic), rows in rows_of.items():
+        for (side, topic), rows in _places(sides, topics):
             at = pa.array(rows)
             some = payloads.take(at)
             if topic in TOPICS:
                 held = np.flatnonzero(some.is_valid().to_numpy(zero_copy_only=False))
-                looks.put(looks.formats, np.array(rows), held, "internal")
+                looks.put(looks.formats, rows, held, "internal")
             else:
-                looks.add(np.array(rows), some, self._decoder(topic, side).decode(some, headers.take(at)))
+                looks.add(rows, some, self._decoder(topic, side).decode(some, headers.take(at)))
         return looks.array()
 
     def _decoder(self, topic: str, side: str) -> SideDecoder:
@@ -90,27 +99,47 @@ class TypedFunctions:
             self._decoders[topic, side] = SideDecoder(self._reader, topic, side, "")
         return self._decoders[topic, side]
 
-    def _json(self, topic: str, side: str, payload: bytes | None, headers: Any) -> str | None:
-        if payload is None:
-            return None
-        one: Decoded = self._reader.read(topic, side, payload, headers)
-        return None if one.reason is not None else _text(one.value)
-
     def _candidates(self, id_: int) -> list[Any]:
         found = self._reader.candidates("", VALUE, Framing(CONFLUENT, 5, id=id_))
         return sorted(found, key=lambda one: one.is_gone)
 
-    def _avro(self, payload: bytes | None, id_: int | None) -> str | None:
-        if payload is None or id_ is None:
-            return None
-        starts = (0, 5) if _framed_id(payload) == id_ else (0,)
+    def _avro_of(self, id_: int, payloads: pa.BinaryArray) -> pa.Array:
+        """Texts of payloads by the schemas of an id; null for those that none consumes."""
+        framed = np.array([_framed_id(one or b"") == id_ for one in payloads.to_pylist()], np.bool_)
+        texts = pa.nulls(len(payloads), pa.string())
         for schema in self._candidates(id_):
-            for start in starts if schema.type == AVRO else ():
-                try:
-                    return _text(self._reader.reader(schema)(payload, Framing(PLAIN, start)))
-                except PayloadError:
-                    continue
-        return None
+            if schema.type != AVRO:
+                continue
+            for start in (0, 5):
+                left = texts.is_null().to_numpy(zero_copy_only=False) & (framed if start else True)
+                rows = np.flatnonzero(left & payloads.is_valid().to_numpy(zero_copy_only=False))
+                if len(rows):
+                    found = self._texts_of(schema, payloads.take(pa.array(rows)), start)
+                    mask = np.zeros(len(payloads), np.bool_)
+                    mask[rows] = True
+                    texts = pc.replace_with_mask(texts, pa.array(mask), found)
+        return texts
+
+    def _texts_of(self, schema: Schema, payloads: pa.BinaryArray, start: int) -> pa.Array:
+        """By column where that can be done; what fails there one by one."""
+        if id(schema) not in self._avro:
+            try:
+                self._avro[id(schema)] = compiled_texts(self._reader, schema, None)
+            except PayloadError:
+                self._avro[id(schema)] = None
+        columns = self._avro[id(schema)]
+        if columns is not None:
+            texts, failed = columns.decode(payloads, np.full(len(payloads), start, np.int64))
+        else:
+            texts, failed = pa.nulls(len(payloads), pa.string()), np.ones(len(payloads), np.bool_)
+        read, rows = self._reader.reader(schema), np.flatnonzero(failed)
+        exact: list[str | None] = []
+        for payload in payloads.take(pa.array(rows)).to_pylist():
+            try:
+                exact.append(text(read(payload, Framing(PLAIN, start))))
+            except PayloadError:
+                exact.append(None)
+        return pc.replace_with_mask(texts, pa.array(failed), pa.array(exact, pa.string()))
 
 
 class _Looks:
@@ -154,8 +183,23 @@ def _whole(column: Any) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+def _places(sides: pa.Array, topics: pa.Array) -> Iterator[tuple[tuple[str, str], np.ndarray]]:
+    """Side and topic, with their rows."""
+    coded = [_whole(one).cast(pa.string()).fill_null("").dictionary_encode() for one in (sides, topics)]
+    side_of, topic_of = (one.indices.to_numpy(zero_copy_only=False).astype(np.int64) for one in coded)
+    names = [one.dictionary.to_pylist() for one in coded]
+    for rows in equal_rows(side_of << 32 | topic_of):
+        first = rows[0]
+        yield (names[0][side_of[first]] or VALUE, names[1][topic_of[first]]), rows
+
+
+def _put_together(parts: Sequence[tuple[np.ndarray, pa.Array]], n: int) -> pa.Array:
+    """Texts of n rows. parts: rows and their texts; others are null."""
+    if not parts:
+        return pa.nulls(n, pa.string())
+    places, rows = np.full(n, -1, np.int64), np.concatenate([rows for rows, _ in parts])
+    places[rows] = np.arange(len(rows))
+    return pa.concat_arrays([texts for _, texts in parts]).take(pa.array(places, mask=places < 0))
 
 
 def _framed_id(payload: bytes) -> int | None:

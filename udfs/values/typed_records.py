@@ -14,9 +14,10 @@ from udfs.decoded import Range
 from udfs.segment_decoder import SegmentDecoder
 from udfs.source.byte_source import SourceError, open_source
 from udfs.source.store import open_store
+from udfs.values.payload_heads import pairs_of
 from udfs.values.payloads import KEY, VALUE, PayloadReader, plain_of
 from udfs.values.registry import SCHEMAS_TOPIC, Registry
-from udfs.values.typed_columns import SideDecoder, TypedSide, column_type, pairs_of
+from udfs.values.typed_columns import SideDecoder, column_type
 from udfs.values.typed_files import SIDES, Types
 
 NEEDED = ("key", "value", "headers", "is_control")
@@ -44,6 +45,13 @@ def registry_of(segments: Iterable[str]) -> Registry:
     return Registry.joined(
         Registry.from_records((row["offset"], row[KEY], row[VALUE]) for row in copy) for copy in copies
     )
+
+
+def schema_segments(segments: pa.Table) -> list[str]:
+    """The segments of ``_schemas`` among segments (LISTING_SCHEMA), else those beside their folders."""
+    is_own = pc.equal(segments.column("topic"), SCHEMAS_TOPIC)
+    own: list[str] = segments.filter(is_own).sort_by("file_base_offset").column("segment").to_pylist()
+    return own or schemas_beside(set(segments.column("partition_dir").to_pylist()))
 
 
 def schemas_beside(folders: Iterable[str]) -> list[str]:
@@ -75,16 +83,20 @@ class TypedRecords:
     def types(self) -> dict[str, Types]:
         return {side: one.types for side, one in self._decoders.items()} or self._known
 
-    def learn(self, rows: pa.RecordBatch) -> dict[str, TypedSide]:
-        """What rows of ``records`` hold. The first rows say what payloads without a schema are."""
+    def learn(self, rows: pa.RecordBatch) -> None:
+        """Learns which types rows of ``records`` hold."""
+        for side, one in self._of_sides(rows).items():
+            one.learn(rows.column(side), rows.column("headers"))
+
+    def _of_sides(self, rows: pa.RecordBatch) -> dict[str, SideDecoder]:
+        """The decoders. The first rows say what payloads without a schema are."""
         if not self._decoders:
             plain = self.plain.split(",") if self.plain else [self._look(rows, side) for side in SIDES]
             self.plain = ",".join(plain)
             for side, of_side in zip(SIDES, plain, strict=True):
                 types = self._known[side]
                 self._decoders[side] = SideDecoder(self._reader, self._topic, side, of_side, types)
-        headers = rows.column("headers")
-        return {side: one.decode(rows.column(side), headers) for side, one in self._decoders.items()}
+        return self._decoders
 
     def convert(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The data records of rows: their columns, key and value typed, and ADDED behind them.
@@ -93,7 +105,8 @@ class TypedRecords:
         """
         rows = rows.filter(pc.invert(rows.column("is_control")))
         before = {side: dict(types) for side, types in self.types.items()} if self._decoders else self._known
-        found = self.learn(rows)
+        headers = rows.column("headers")
+        found = {side: one.decode(rows.column(side), headers) for side, one in self._of_sides(rows).items()}
         if any(before[side] != self.types[side] for side in SIDES if before[side]):
             raise ValueError(f"a payload of {self._topic} has a type that no earlier one has")
         columns = dict(zip(rows.schema.names, rows.columns, strict=True))

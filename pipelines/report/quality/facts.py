@@ -20,8 +20,11 @@ from pipelines.lake.address import table_path
 from pipelines.report.quality import header
 from pipelines.report.quality.check import ERROR, Check
 from pipelines.source.delta import open_table, read_rows, sql_literal
+from pipelines.typed.records_files import sampled_formats
+from pipelines.typed.schemas import registry_of_state
 from udfs.format.report_tables import QUALITY_METRICS, RUNS
-from udfs.format.schema import QUARANTINE
+from udfs.format.schema import QUARANTINE, RECORDS
+from udfs.values.profile import PayloadFormat
 
 _WORST = 8
 _RUNS = 30
@@ -175,7 +178,8 @@ class Report:
     """Everything that a report shows.
 
     in_part: segments that the lake holds in part, or not at all. unreadable: files and folders that the last
-    job could not read. at: the run or time of the state, where it is an earlier one.
+    job could not read. payloads: of a sample of each topic. at: the run or time of
+    the state, where it is an earlier one.
     """
 
     lake: str
@@ -190,6 +194,7 @@ class Report:
     worst: list[Worst]
     formats: list[Format]
     compression: list[Compression]
+    payloads: list[PayloadFormat]
     outcomes: list[Outcome]
     runs: list[Run]
     at: str | None = None
@@ -229,6 +234,7 @@ def gather(
         ],
         formats=[Format(*row) for row in _query(database, "formats")],
         compression=[Compression(*row) for row in _query(database, "compression")],
+        payloads=sampled_formats(address, tables[RECORDS.name], registry_of_state(address, at)),
         outcomes=[Outcome(*row) for row in _query(database, "transactions")],
         runs=[] if at else _runs(address),
         at=at,

@@ -20,6 +20,7 @@ from pipelines.report.quality import charts, words
 from pipelines.report.quality.charts import SHOWN
 from pipelines.report.quality.facts import Partition, Report
 from pipelines.report.quality.words import size
+from udfs.values.profile import PayloadFormat
 
 _CHARTS: tuple[Callable[[Report], charts.Chart | None], ...] = (
     *(charts.partitions, charts.failures, charts.formats, charts.compression, charts.trend),
@@ -81,6 +82,8 @@ def markdown(report: Report) -> str:
     damaged = [found for found in report.partitions if found.damaged or found.tail]
     if damaged:
         lines += ["", "## Damage", "", *_damage_lines(damaged)]
+    if report.payloads:
+        lines += ["", "## Keys and values", "", *_payload_lines(report.payloads)]
     if len(report.runs) > 1:
         lines += ["", "## Runs", "", *_run_lines(report)]
     return "\n".join(lines) + "\n"
@@ -110,6 +113,13 @@ def _damage_lines(damaged: Sequence[Partition]) -> Iterator[str]:
     yield from _table(head, rows)
     if len(damaged) > SHOWN:
         yield from ("", f"And {counted_noun(len(damaged) - SHOWN, 'more partition')}.")
+
+
+def _payload_lines(payloads: Sequence[PayloadFormat]) -> Iterator[str]:
+    rows = ((one.topic, one.side, one.words, f"{one.payloads:,}") for one in payloads[:SHOWN])
+    yield from _table(("topic", "side", "format", "looked at"), rows)
+    if len(payloads) > SHOWN:
+        yield from ("", f"And {counted_noun(len(payloads) - SHOWN, 'more format')}.")
 
 
 def _run_lines(report: Report) -> Iterator[str]:

@@ -1,0 +1,77 @@
+"""What the first keys and values of each segment are, by the schema registry that lies among the logs."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.plan.slices import Slice
+from udfs.decoded import Range
+from udfs.segment_decoder import SegmentDecoder
+from udfs.source.byte_source import ByteSource
+from udfs.values.payloads import VALUE
+from udfs.values.profile import COLUMNS, Look, count_looks
+from udfs.values.typed_functions import TypedFunctions
+from udfs.values.typed_records import registry_of
+
+_RECORDS, _OF_TOPIC = 50, 500  # of a segment that are looked at; of a topic, after which none is
+_BYTES = 1 << 20  # of a segment in which their batches begin
+
+
+@dataclass(frozen=True)
+class SchemaSegments:
+    """Where each worker reads the registry, once in a scan.
+
+    uris: of the segments of ``_schemas``. scan: no other scan of a process has it, as segments grow.
+    """
+
+    uris: tuple[str, ...] = ()
+    scan: int = field(default_factory=time.monotonic_ns)
+
+
+def first_looks(source: ByteSource, slice_: Slice, schemas: SchemaSegments) -> Counter[Look]:
+    """What the payloads of the first data records of a segment are.
+
+    None for a later slice, and once this process has seen enough of a topic.
+    """
+    sample, topic = _sample(schemas), slice_.segment.topic
+    if slice_.start or sample.seen[topic] >= _OF_TOPIC:
+        return Counter()
+    rows = _first_rows(source, Range(slice_.segment.length, stop=min(_BYTES, slice_.stop)))
+    sample.seen[topic] += rows.num_rows
+    if not rows.num_rows:
+        return Counter()
+    try:
+        return count_looks(sample.functions, topic, rows)
+    except ModuleNotFoundError as error:  # the extra typed is not installed
+        return Counter({Look(VALUE, "protobuf", None, f"needs the package {error.name}"): rows.num_rows})
+
+
+def _first_rows(source: ByteSource, range_: Range) -> pa.Table:
+    columns = [*COLUMNS, "is_control"]
+    found: list[pa.Table] = []
+    for group in SegmentDecoder(source, range_, columns=columns, content_crc=False):
+        if group.records is not None:
+            rows = pa.Table.from_batches([group.records.select(columns)])
+            found.append(rows.filter(pc.invert(rows.column("is_control"))).slice(0, _RECORDS))
+        if sum(one.num_rows for one in found) >= _RECORDS:
+            break
+    return pa.concat_tables(found).slice(0, _RECORDS) if found else pa.table({name: [] for name in columns})
+
+
+class _Sample:
+    """What one process has looked at in one scan. seen: records by topic."""
+
+    def __init__(self, schemas: SchemaSegments) -> None:
+        self.functions = TypedFunctions(registry_of(schemas.uris))
+        self.seen: Counter[str] = Counter()
+
+
+@lru_cache(maxsize=1)
+def _sample(schemas: SchemaSegments) -> _Sample:
+    return _Sample(schemas)

@@ -1,0 +1,70 @@
+"""The data files of ``records`` by topic, and what the keys and values in them are, by a sample."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from pipelines.lake.address import table_path
+from udfs.format.schema import RECORDS
+from udfs.source.store import open_store
+from udfs.values import typed_files
+from udfs.values.profile import COLUMNS, Look, PayloadFormat, count_looks, payload_formats
+from udfs.values.registry import Registry
+
+_FILES, _ROWS = 4, 100  # files of a topic, and rows of each, that a sample has
+
+
+@dataclass(frozen=True)
+class RecordsFile:
+    """A data file of ``records``: its path below the table, and its partition."""
+
+    path: str
+    partition: str
+
+    @property
+    def name(self) -> str:
+        """What the typed file and the one of errors are named after."""
+        return typed_files.signature(self.path)
+
+
+def files_by_topic(records: DeltaTable) -> dict[str, list[RecordsFile]]:
+    actions = pa.table(records.get_add_actions(flatten=True))
+    found: dict[str, list[RecordsFile]] = defaultdict(list)
+    names = ("path", "partition.topic", "partition.partition")
+    for path, topic, partition in zip(*(actions.column(name).to_pylist() for name in names), strict=True):
+        found[topic].append(RecordsFile(path, str(partition)))
+    return found
+
+
+def first_rows(lake: str, file: RecordsFile, rows: int, columns: Sequence[str]) -> pa.Table:
+    """The first rows of a data file."""
+    system, folder = open_store(table_path(lake, RECORDS.name))
+    with system.open_input_file(f"{folder}/{file.path}") as source:
+        batch = next(pq.ParquetFile(source).iter_batches(rows, columns=list(columns)), None)
+    schema = RECORDS.arrow_schema()
+    empty = pa.schema([schema.field(name) for name in columns]).empty_table()
+    return empty if batch is None else pa.Table.from_batches([batch])
+
+
+def sampled_formats(lake: str, records: DeltaTable, registry: Registry) -> list[PayloadFormat]:
+    """What keys and values are, by some rows of some files of each topic. records: the open table."""
+    from udfs.values.typed_functions import TypedFunctions  # loads the decoders
+
+    functions = TypedFunctions(registry)
+    looks: dict[str, Counter[Look]] = defaultdict(Counter)
+    for topic, files in files_by_topic(records).items():
+        ordered = sorted(files, key=lambda one: one.path)
+        for file in ordered[:: max(1, len(files) // _FILES)][:_FILES]:
+            with suppress(OSError, pa.ArrowException):  # a file that is gone has no sample
+                rows = first_rows(lake, file, _ROWS, (*COLUMNS, "is_control"))
+                data = rows.filter(pc.invert(rows.column("is_control")))
+                looks[topic] += count_looks(functions, topic, data)
+    return payload_formats(looks)

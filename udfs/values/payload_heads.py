@@ -1,0 +1,114 @@
+"""What the first bytes of a column of payloads, and the headers beside it, say of its schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from udfs.values.payload import PayloadError
+from udfs.values.registry import PROTOBUF, Schema
+from udfs.values.wire_formats import message_index
+
+ID_SIZE = 5  # the byte 0 and the id
+# First bytes of framings (``wire_formats``); all but a container's head take more than 4 bytes
+_CONTAINER = ord("O")
+_FRAMINGS = (0, 1, 3, 0xC3, _CONTAINER)
+
+
+def confluent_ids(payloads: pa.BinaryArray) -> np.ndarray:
+    """int64[n]: the id of Confluent's framing, as its first bytes say; -1 for others."""
+    n = len(payloads)
+    ids = np.full(n, -1, np.int64)
+    data = payloads.buffers()[2]
+    if not n or data is None or data.size < ID_SIZE:
+        return ids
+    offsets = np.frombuffer(payloads.buffers()[1], np.int32)[payloads.offset : payloads.offset + n + 1]
+    raw = np.frombuffer(data, np.uint8)
+    rows = np.flatnonzero(np.diff(offsets) >= ID_SIZE)
+    begins = offsets[:-1][rows].astype(np.int64)
+    rows, begins = rows[raw[begins] == 0], begins[raw[begins] == 0]
+    found = np.zeros(len(rows), np.int64)
+    for at in range(1, ID_SIZE):
+        found = found << 8 | raw[begins + at]
+    ids[rows] = np.where(found >> 31 == 0, found, -1)
+    return ids
+
+
+def unframed(payloads: pa.BinaryArray) -> np.ndarray:
+    """bool[n]: the payloads that are not null nor empty, and that no framing begins like."""
+    first = np.full(len(payloads), -1, np.int64)
+    sizes = pc.fill_null(pc.binary_length(payloads), 0).to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(sizes)
+    if len(rows):
+        heads = pc.binary_slice(payloads.take(pa.array(rows)), 0, 1)
+        first[rows] = np.frombuffer(heads.cast(pa.binary()).buffers()[2], np.uint8)[: len(rows)]
+    is_short = (sizes > 0) & (sizes < ID_SIZE) & (first != _CONTAINER)
+    return is_short | ((first >= 0) & ~np.isin(first, _FRAMINGS))
+
+
+def equal_rows(numbers: np.ndarray) -> Iterator[np.ndarray]:
+    """The rows of each number, rising: one sort, however many numbers there are."""
+    order = np.argsort(numbers, kind="stable")
+    ends = np.flatnonzero(np.diff(numbers[order])) + 1
+    yield from np.split(order, ends) if len(order) else ()
+
+
+def with_schema_header(headers: pa.Array | None, side: str, rows: int) -> np.ndarray:
+    """bool[n]: the records with a header that may name a schema."""
+    found = np.zeros(rows, np.bool_)
+    if headers is None:
+        return found
+    headers = headers.combine_chunks() if isinstance(headers, pa.ChunkedArray) else headers
+    keys = pc.struct_field(pc.list_flatten(headers), "key")
+    names = pc.or_(pc.equal(keys, f"__{side}_schema_id"), pc.starts_with(keys, f"apicurio.{side}."))
+    found[pc.list_parent_indices(headers).filter(names).to_numpy()] = True
+    return found
+
+
+def pairs_at(headers: pa.Array | None, row: int) -> list[tuple[str, bytes | None]]:
+    return pairs_of(None if headers is None else headers[row].as_py())
+
+
+def pairs_of(headers: list[dict[str, Any]] | None) -> list[tuple[str, bytes | None]]:
+    """Headers as pairs of key and value; [] for null."""
+    return [(one["key"], one["value"]) for one in headers or ()]
+
+
+def by_index(
+    schema: Schema, payloads: pa.BinaryArray
+) -> Iterator[tuple[tuple[int, ...], np.ndarray, np.ndarray]]:
+    """Message indexes, the rows that have them, and where their values begin; rows without sound ones are in
+    none.
+
+    A schema of Avro has none: all rows, behind the id.
+    """
+    if schema.type != PROTOBUF:
+        yield (), np.arange(len(payloads)), np.full(len(payloads), ID_SIZE, np.int64)
+        return
+    heads = np.zeros((len(payloads), 2), np.int64)  # the first two bytes of the indexes, -1 past the end
+    for at in range(2):
+        byte = pc.binary_slice(payloads, ID_SIZE + at, ID_SIZE + at + 1)
+        is_there = np.diff(np.frombuffer(byte.buffers()[1], np.int32)[byte.offset :][: len(payloads) + 1]) > 0
+        heads[:, at] = -1
+        heads[is_there, at] = np.frombuffer(byte.buffers()[2], np.uint8) if is_there.any() else ()
+    is_short = (heads[:, 0] == 2) & (heads[:, 1] >= 0) & (heads[:, 1] < 0x80) & (heads[:, 1] & 1 == 0)
+    known = np.where(heads[:, 0] == 0, 0, np.where(is_short, heads[:, 1] + 2, -1))
+    for rows in equal_rows(known):
+        key = int(known[rows[0]])
+        if key >= 0:  # 00 for the first message; 02 and one byte for another that is not nested
+            start = ID_SIZE + (1 if key == 0 else 2)
+            yield (max(key - 2, 0) >> 1,), rows, np.full(len(rows), start, np.int64)
+            continue
+        groups: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+        for row in rows.tolist():
+            with suppress(PayloadError):
+                index, start = message_index(payloads[row].as_py(), ID_SIZE)
+                groups.setdefault(index, []).append((row, start))
+        for index, places in groups.items():
+            both = np.array(places, np.int64)
+            yield index, both[:, 0], both[:, 1]
