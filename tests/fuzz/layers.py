@@ -12,7 +12,7 @@ import json
 import resource
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -186,15 +186,15 @@ def examiner(child: Child) -> Callable[[bytes, Maker, int], None]:
     return examine
 
 
-def findings_layer(child: Child, seed: int, files: Iterable[Path]) -> None:
+def findings_layer(child: Child, seed: int, files: Collection[Path]) -> None:
     """Past findings and other given files: every rule, through every window; of costly ones, the cost."""
+    columns = sorted(filter(payloads.is_payloads, files))
+    for path in columns:  # they read segments of their own, which guarded memory does not hold
+        child.take(path.read_bytes())
+        _examine_payloads(child, path.read_bytes(), f"{path.name}: ")
     examine, maker = examiner(child), Maker(seed)
-    for path in sorted(files):
+    for path in sorted(set(files).difference(columns)):
         data = path.read_bytes()
-        if payloads.is_payloads(path):
-            child.take(data)
-            _examine_payloads(child, data, f"{path.name}: ")
-            continue
         if costs.is_costly(path):
             child.take(data)
             for rule, told in costs.broken_alone(data).items():
