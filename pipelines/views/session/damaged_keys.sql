@@ -23,6 +23,7 @@ WITH read AS (
 ), sound AS (
   SELECT c.topic, c.partition, s.partition_dir, s.file_base_offset, c.batch_position, c.offset, c.key
   FROM committed_records c JOIN log_stretches s ON s.topic = c.topic AND s.partition = c.partition AND s.segment = c.segment
+  WHERE c.key IS NOT NULL -- the engine would join the records without a key first
 )
 SELECT n.topic, n.partition, n.partition_dir, n.segment, n.position, n.offset, n.key, n.is_tombstone,
   count(s.offset) > 0 AS is_known_key,
