@@ -82,6 +82,13 @@ def test_a_wrong_first_base_offset_hides_no_batch_between_garbage(tmp_path: Path
     assert [*in_scan(tmp_path.resolve(), logs)] == []
 
 
+def test_a_wrong_last_base_offset_hides_no_batches_between_garbage(tmp_path: Path) -> None:
+    """The last batch is said to begin where the batches between the garbage do."""
+    batches = [LogBatch(2 * at, 2 * at, 2, 2, is_garbage=at in (1, 5)) for at in range(7)]
+    batches[6] = replace(batches[6], base_offset=12 ^ 8)
+    assert [*in_scan(tmp_path.resolve(), [Log("t", 0, "/logs", (Segment(0, tuple(batches), 0),))])] == []
+
+
 def test_a_segment_that_begins_behind_damage_is_not_compacted() -> None:
     log = log_of((0, [(0, 1, "ok"), (1, 3, "corrupt")]), (4, [(7, 4, "ok")]), (11, []), (14, [(14, 4, "ok")]))
     assert (11, 13, "missing_segment") in [(one.first, one.last, one.cause) for one in OffsetModel(log).lost]

@@ -56,6 +56,11 @@ class Chain:
     crc32c: int
     crc32: int
 
+    @property
+    def is_single(self) -> bool:
+        """Whether it is a single batch."""
+        return self.first == self.second and self.last == self.before_last
+
 
 class Headers:
     """The headers of a segment from ``origin`` to ``length``, and the chains that they make."""

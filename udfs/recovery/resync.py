@@ -204,13 +204,17 @@ class Resynchronizer:
     def _choose(self, damaged: int, above: int, measure: Chain) -> int:
         """The first chain that belongs to the log: ``measure``, or what fits before it.
 
-        Offsets of batches within values seldom rise with those of the log.
+        Offsets of batches within values seldom rise with those of the log. A single batch as ``measure`` may
+        have a wrong base offset: it limits no chain of several that goes on from the damage.
         """
-        limits = [offset for offset in (measure.first, measure.second) if offset > above]
+        limit = min((offset for offset in (measure.first, measure.second) if offset > above), default=None)
         for chain in reversed(self._ahead):
             room = (chain.begin - damaged) // f.MIN_RECORD_SIZE
-            if chain.begin >= measure.begin or _fits(chain, above, min(limits, default=None), room):
+            if chain.begin >= measure.begin or _fits(chain, above, limit, room):
                 return min(chain.begin, measure.begin)
+            goes_on = above < chain.first and _fits(chain, above, None, room)
+            if goes_on and measure.is_single and not chain.is_single:
+                return chain.begin
         return measure.begin
 
     def _next_if_cut(self, host: _Host) -> int:
