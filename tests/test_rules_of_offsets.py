@@ -89,6 +89,13 @@ def test_a_wrong_last_base_offset_hides_no_batches_between_garbage(tmp_path: Pat
     assert [*in_scan(tmp_path.resolve(), [Log("t", 0, "/logs", (Segment(0, tuple(batches), 0),))])] == []
 
 
+def test_two_batches_at_the_end_confirm_each_other(tmp_path: Path) -> None:
+    """The offsets missing in front of them, in their segment, are the log cleaner's."""
+    batches = LogBatch(3, 3, 3, 3), LogBatch(6, 6, 2, 2)
+    log = Log("t", 0, "/logs", (Segment(0, (), 0), Segment(1, batches, 0)))
+    assert [*in_scan(tmp_path.resolve(), [log])] == []
+
+
 def test_a_segment_that_begins_behind_damage_is_not_compacted() -> None:
     log = log_of((0, [(0, 1, "ok"), (1, 3, "corrupt")]), (4, [(7, 4, "ok")]), (11, []), (14, [(14, 4, "ok")]))
     assert (11, 13, "missing_segment") in [(one.first, one.last, one.cause) for one in OffsetModel(log).lost]

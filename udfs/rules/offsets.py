@@ -130,7 +130,7 @@ def order(runs: np.ndarray, damages: int, files: tuple[int, int], is_compacted: 
     skipped = skipped + np.maximum(number - number_before - 1, 0)
     is_hole = sorted_["first"] - 1 > before
     is_clear = (hurt == 0) & (skipped == 0) & (number > number_before)
-    confirmed = sorted_["file_base"] != files[1]
+    confirmed = (sorted_["file_base"] != files[1]) | (sorted_["batches"] > 1)
     confirmed[:-1] = True
     inside = is_hole & (sorted_["first"] > sorted_["file_base"]) & is_clear & confirmed
     is_compacted = is_compacted or bool(inside.any() or runs["is_cleaned"].any())
@@ -158,7 +158,7 @@ def order(runs: np.ndarray, damages: int, files: tuple[int, int], is_compacted: 
     lowest, highest = (int(own["first"].min()), int(own["last"].max())) if len(own) else (None, None)
     unconfirmed = None
     if len(kept) and not is_compacted:
-        is_last = is_hole & is_clear & ~confirmed & (sorted_["batches"] == 1)
+        is_last = is_hole & is_clear & ~confirmed & (sorted_["batches"] > 0)
         if is_last[-1] and sorted_["first"][-1] > sorted_["file_base"][-1]:
             begin = max(int(before[-1]) + 1, int(sorted_["file_base"][-1]))
             unconfirmed = begin, int(sorted_["first"][-1])
