@@ -68,6 +68,18 @@ GOALS = (
         "startup",
         "two large segments, cold, by its --json",
     ),
+    ("`register` in a warm session: 5 s", "views", "register, a warm session"),
+    *(
+        (f"{what}, {engine}", "views", f"{view}, {engine}")
+        for engine in ("Spark", "DuckDB")
+        for what, view in (
+            ("offset_gaps over 4 million records: 3 s", "offset_gaps"),
+            (
+                "committed_records of a partition: at most 1.3x the time of its records",
+                "committed_records of a partition",
+            ),
+        )
+    ),
     (
         "find, uncompressed, on 2 cores: half the time of `cat FILES` to `wc`",
         "find",
