@@ -31,10 +31,10 @@ def _named(word: str) -> Command:
     return found[word]
 
 
-def _main_of(command: Command) -> Callable[[Sequence[str]], int]:
+def _main_of(command: Command) -> Callable[[Sequence[str] | None], int]:
     """The command's ``main``. Raises a UserError if the packages that it needs are not installed."""
     try:
-        found: Callable[[Sequence[str]], int] = import_module(f"pipelines.{command.module}").main
+        found: Callable[[Sequence[str] | None], int] = import_module(f"pipelines.{command.module}").main
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in _OF_EXTRAS:
             raise
@@ -62,13 +62,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif words[0] == "--version":
             print(f"kafka-log-lake {kafka_log_lake.__version__}")
         else:
-            command = _named(words[0])
-            run = _main_of(command)
-            if argv is None and not command.extra:
-                from udfs.no_pandas import without_pandas
-
-                without_pandas()
-            code = run(words[1:])
+            run = _main_of(_named(words[0]))
+            if argv is None:  # the command is the process, as under python -m
+                sys.argv[1:] = words[1:]
+            code = run(None if argv is None else words[1:])
 
     return exit_code_of(job) or code
 

@@ -21,7 +21,6 @@ from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.status import say
 from pipelines.command.terminal import printable
-from udfs.no_pandas import without_pandas
 
 LOG = ".log"
 LOGS = (LOG, ".checkpoint")  # record batches
@@ -216,5 +215,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    without_pandas()
     sys.exit(main())

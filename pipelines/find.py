@@ -37,7 +37,6 @@ from pipelines.finding.table import Table
 from pipelines.plan.headers import end_of_batches
 from pipelines.source.listing import TopicFilter, list_segments, no_segments_error
 from udfs.files import DamageWarning
-from udfs.no_pandas import without_pandas
 
 log = logging.getLogger("pipelines.find")  # also where Python runs it as a script
 _SHOWN = 20
@@ -271,5 +270,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    without_pandas()
     sys.exit(main())

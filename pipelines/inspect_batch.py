@@ -19,7 +19,6 @@ from pipelines.command.errors import UserError
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.status import say
-from udfs.no_pandas import without_pandas
 
 
 def run(settings: Settings, file: str, **options: Any) -> None:
@@ -111,5 +110,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    without_pandas()
     sys.exit(main())

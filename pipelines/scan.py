@@ -33,7 +33,6 @@ from pipelines.scanning.pool import scan_segments
 from pipelines.scanning.slice_scan import scan_slice
 from pipelines.source.listing import TopicFilter, list_segments, no_segments_error
 from pipelines.source.uris import is_named, parse_source
-from udfs.no_pandas import without_pandas
 from udfs.values.typed_records import schema_segments
 
 log = logging.getLogger("pipelines.scan")  # also where Python runs it as a script
@@ -126,5 +125,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    without_pandas()
     sys.exit(main())

@@ -17,9 +17,9 @@ from databricks.bundles.jobs import Job
 
 import kafka_log_lake
 from kafka_log_lake import __main__ as console
+from pipelines.command.checked import option
 from pipelines.command.commands import COMMANDS, DECODE, INGEST
 from pipelines.command.declaration import Command
-from pipelines.command.setting import option
 from pipelines.command.settings import RARE
 
 ROOT = Path(__file__).parent.parent

@@ -17,9 +17,9 @@ from packaging.requirements import Requirement
 
 import pipelines
 from pipelines import decode_batches, format_report, ingest_raw, quality_report, query, sql_shell
+from pipelines.command.checked import option
 from pipelines.command.commands import COMMANDS as ALL_COMMANDS
 from pipelines.command.commands import DECODE, INGEST, QUALITY_REPORT
-from pipelines.command.setting import option
 from pipelines.command.settings import COST_NAMES, FIELDS
 from pipelines.command.values import byte_count
 from pipelines.report.quality.check import CHECKS

@@ -15,10 +15,10 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from pipelines.command.checked import option
 from pipelines.command.commands import COMMANDS
 from pipelines.command.declaration import Argument, Command
 from pipelines.command.errors import JobError, UserError, one_line
-from pipelines.command.setting import option
 from pipelines.command.settings import (
     FIELDS,
     GROUPS,
@@ -263,6 +263,10 @@ def run_command(
             return
         settings, others = parsed
         if not with_spark:
+            if argv is None and not command.extra:  # the process runs this command and nothing else
+                from udfs.no_pandas import without_pandas
+
+                without_pandas()
             run(settings, **others)
             return
         from pipelines.command.on_demand import (

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
+from pipelines.command.checked import Checked, setting
 from pipelines.command.errors import UserError
-from pipelines.command.setting import Checked, setting
 from pipelines.command.values import (
     MIB,
     amount,

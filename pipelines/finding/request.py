@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from pipelines.command.checked import option
 from pipelines.command.errors import UserError
-from pipelines.command.setting import option
 from pipelines.command.settings import nearest
 from pipelines.command.values import moment, one_of
 from udfs.committed import ABORTED, COMMITTED, OPEN

@@ -78,19 +78,19 @@ def beside_gaps(copy: Copy, wrong: np.ndarray, whole: np.ndarray) -> np.ndarray:
     found[1:] = gap & ~agrees_behind[1:] & ~agrees_before[1:]
     found[:-1] |= gap & ~agrees_before[:-1] & agrees_behind[1:]
     found |= whole & is_first & (entries["base"] > entries["file_base"]) & ~agrees_behind
-    claimed, is_exact = claimed_before(copy, wrong)
+    claimed, is_exact = claimed_before(entries, wrong)
     differs = np.where(whole & is_exact, entries["base"] != claimed, entries["base"] < claimed)
     found |= kept & ~agrees_behind & differs
     return found
 
 
-def claimed_before(copy: Copy, wrong: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def claimed_before(entries: np.ndarray, wrong: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(int64[n], bool[n]): the offset behind a damaged batch before an entry, by its header; is it exact.
 
-    -1 without one. The damage is that batch and nothing else, its header follows the batch before or the
-    segment's name. Where the count of its records contradicts its last offset, it has one offset at least.
+    entries: ENTRY[n], neighbours in one copy. -1 without one. The damage is that batch and nothing else, its
+    header follows the batch before or the segment's name. Where the count of its records
+    contradicts its last offset, it has one offset at least.
     """
-    entries = copy.entries
     found, is_exact = np.full(len(entries), -1, dtype=np.int64), np.zeros(len(entries), dtype=bool)
     if len(entries) < 2 or entries["is_sound"].all():
         return found, is_exact
@@ -197,7 +197,8 @@ class Bases:
         is_compacted: bool,
     ) -> None:
         self._copies, self._ids, self._wrong = copies, ids, wrong
-        self._doubtful, self._whole = doubtful, whole
+        self._doubtful = doubtful
+        self._whole = {number: np.append(one, False) for number, one in whole.items()}
         self._places = self._find_places()
         self._bounds = _firm_bounds(copies, wrong) if is_compacted else np.zeros(0, dtype=_BOUNDS)
 
@@ -305,12 +306,13 @@ class Bases:
         next_one = around.before + 1
         previous = next_one if around.behind is None else around.behind - delta - 1
         candidates = [base for base, _ in others.most_common()]
-        whole = np.append(self._whole[copy.number], False)
+        whole = self._whole[copy.number]
         candidates += [next_one] * bool(around.touches and whole[at])
         candidates += [previous] * bool(around.is_touched and whole[at + 1])
         if whole[at] and copy.hurts:
-            claimed, is_exact = claimed_before(copy, wrong)
-            candidates += [int(claimed[at])] * bool(is_exact[at])
+            near = slice(max(0, at - 2), at + 1)  # the damaged batch, and the one before
+            claimed, is_exact = claimed_before(entries[near], wrong[near])
+            candidates += [int(claimed[-1])] * bool(is_exact[-1])
         if around.behind is not None and previous == next_one:
             candidates.append(next_one)
         alike = self._bounds[self._bounds["epoch"] == entries["epoch"][at]]

@@ -45,8 +45,6 @@ SLICE_SCHEMA = pa.schema(
         ("chunk_position", pa.int64()),
     ]
 )
-_SQL_NAMES = {"int32": "int", "int64": "bigint", "bool": "boolean"}
-SLICE_DDL = ", ".join(f"{f.name} {_SQL_NAMES.get(str(f.type), str(f.type))}" for f in SLICE_SCHEMA)
 
 # What the stage gives: a report of a slice, or a data file, as JSON
 REPORT_DDL = "group_id int, kind string, payload string"

@@ -54,7 +54,6 @@ class AvroType:
     scale: int = 0
     size: int = 0
     symbols: tuple[str, ...] = ()
-    default_symbol: str | None = None
     fields: list[AvroField] = field(default_factory=list)
     items: AvroType | None = None
     branches: list[AvroType] = field(default_factory=list)
@@ -184,7 +183,6 @@ def _record(declared: dict[str, Any], space: str, names: dict[str, AvroType]) ->
 def _enum(declared: dict[str, Any], space: str, names: dict[str, AvroType]) -> AvroType:
     found, _ = _named("enum", declared, space, names)
     found.symbols = tuple(map(str, declared["symbols"]))
-    found.default_symbol = declared.get("default")
     return found
 
 

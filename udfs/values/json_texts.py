@@ -22,6 +22,7 @@ from udfs.values.avro_schema import AvroField, AvroType
 from udfs.values.defaults import Columns
 from udfs.values.json_columns import text
 from udfs.values.payload import PayloadError, canonical_float
+from udfs.values.payload_arrays import offsets_of
 from udfs.values.protobuf import BYTES, ENUM, Field, MessageReader
 from udfs.values.protobuf_columns import ProtobufColumns
 
@@ -128,14 +129,14 @@ def _whole(values: pa.Array) -> pa.Array:
 
 def _lists(values: pa.ListArray, items: pa.Array, begin: str, end: str) -> pa.Array:
     """The items of each list between brackets. items: texts of ``values.values``, from its offset on."""
-    offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
+    offsets = offsets_of(values)
     lists = pa.ListArray.from_arrays(pa.array(offsets), items)
     return _joined(begin, pc.binary_join(lists, ","), end)
 
 
 def _maps(values: pa.MapArray, keys: pa.Array, items: pa.Array) -> pa.Array:
     """keys, items: texts of ``values.keys`` and ``values.items``."""
-    offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
+    offsets = offsets_of(values)
     held = keys.slice(int(offsets[0]), int(offsets[-1]) - int(offsets[0]))
     codes = held.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
     of = np.repeat(np.arange(len(values), dtype=np.int64), np.diff(offsets))

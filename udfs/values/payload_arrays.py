@@ -7,13 +7,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 
+def offsets_of(array: pa.Array) -> np.ndarray:
+    """int32[n + 1]: where the bytes or items of a binary, list or map column begin, and the end."""
+    return np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
+
+
 def payload_spans(payloads: pa.BinaryArray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The bytes of a column for a kernel: (uint8[], int64[n] begins, int64[n] ends); a begin of null is -1.
 
     payloads: binary[n]. starts: int64[n], the byte of a payload at which its encoding begins.
     """
-    n = len(payloads)
-    offsets = np.frombuffer(payloads.buffers()[1], np.int32)[payloads.offset : payloads.offset + n + 1]
+    offsets = offsets_of(payloads)
     data = payloads.buffers()[2]
     raw = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
     valid = payloads.is_valid().to_numpy(zero_copy_only=False)

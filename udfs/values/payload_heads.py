@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from udfs.values.payload import PayloadError
+from udfs.values.payload_arrays import offsets_of
 from udfs.values.registry import PROTOBUF, Schema
 from udfs.values.wire_formats import message_index
 
@@ -27,7 +28,7 @@ def confluent_ids(payloads: pa.BinaryArray) -> np.ndarray:
     data = payloads.buffers()[2]
     if not n or data is None or data.size < ID_SIZE:
         return ids
-    offsets = np.frombuffer(payloads.buffers()[1], np.int32)[payloads.offset : payloads.offset + n + 1]
+    offsets = offsets_of(payloads)
     raw = np.frombuffer(data, np.uint8)
     rows = np.flatnonzero(np.diff(offsets) >= ID_SIZE)
     begins = offsets[:-1][rows].astype(np.int64)
@@ -93,7 +94,7 @@ def by_index(
     heads = np.zeros((len(payloads), 2), np.int64)  # the first two bytes of the indexes, -1 past the end
     for at in range(2):
         byte = pc.binary_slice(payloads, ID_SIZE + at, ID_SIZE + at + 1)
-        is_there = np.diff(np.frombuffer(byte.buffers()[1], np.int32)[byte.offset :][: len(payloads) + 1]) > 0
+        is_there = np.diff(offsets_of(byte)) > 0
         heads[:, at] = -1
         heads[is_there, at] = np.frombuffer(byte.buffers()[2], np.uint8) if is_there.any() else ()
     is_short = (heads[:, 0] == 2) & (heads[:, 1] >= 0) & (heads[:, 1] < 0x80) & (heads[:, 1] & 1 == 0)

@@ -19,7 +19,7 @@ from udfs.values.defaults import Columns
 from udfs.values.internal_topics import TOPICS
 from udfs.values.json_columns import text
 from udfs.values.payload import PayloadError
-from udfs.values.payload_heads import equal_rows
+from udfs.values.payload_heads import confluent_ids, equal_rows
 from udfs.values.payloads import VALUE, PayloadReader
 from udfs.values.registry import AVRO, Registry, Schema
 from udfs.values.typed_columns import TEXT, SideDecoder, TextDecoder, TypedSide
@@ -34,8 +34,7 @@ class TypedFunctions:
 
     def __init__(self, registry: Registry) -> None:
         self._registry, self._reader = registry, PayloadReader(registry)
-        self._decoders: dict[tuple[str, str], SideDecoder] = {}
-        self._texts: dict[tuple[str, str], TextDecoder] = {}
+        self._decoders: dict[tuple[type[SideDecoder], str, str], SideDecoder] = {}
         self._avro: dict[int, Columns | None] = {}
 
     def kafka_value(self, values: pa.Array, topics: pa.Array) -> pa.Array:
@@ -51,7 +50,7 @@ class TypedFunctions:
         parts: list[tuple[np.ndarray, pa.Array]] = []
         for (side, topic), rows in _places(sides, topics):
             at = pa.array(rows)
-            decoder = self._texts.setdefault((topic, side), TextDecoder(self._reader, topic, side, ""))
+            decoder = self._decoder(TextDecoder, topic, side)
             found = decoder.decode(payloads.take(at), None if headers is None else headers.take(at))
             parts.append((rows, found.column({TEXT: pa.string()})))
         return _put_together(parts, len(payloads))
@@ -59,10 +58,11 @@ class TypedFunctions:
     def avro_to_json(self, payloads: pa.Array, ids: pa.Array) -> pa.Array:
         """Avro's bytes, with or without Confluent's framing, by the schema of an id; null where it fails."""
         payloads, ids = _whole(payloads).cast(pa.binary()), _whole(ids)
+        held = np.flatnonzero(ids.is_valid().to_numpy(zero_copy_only=False))
         parts = []
-        for id_ in pc.unique(ids.drop_null()).to_pylist():
-            rows = np.flatnonzero(pc.fill_null(pc.equal(ids, id_), False).to_numpy(zero_copy_only=False))
-            parts.append((rows, self._avro_of(id_, payloads.take(pa.array(rows)))))
+        for some in equal_rows(ids.drop_null().to_numpy(zero_copy_only=False)):
+            rows = held[some]
+            parts.append((rows, self._avro_of(ids[rows[0]].as_py(), payloads.take(pa.array(rows)))))
         return _put_together(parts, len(payloads))
 
     def schema_of(self, ids: pa.Array) -> pa.Array:
@@ -91,13 +91,15 @@ class TypedFunctions:
                 held = np.flatnonzero(some.is_valid().to_numpy(zero_copy_only=False))
                 looks.put(looks.formats, rows, held, "internal")
             else:
-                looks.add(rows, some, self._decoder(topic, side).decode(some, headers.take(at)))
+                decoder = self._decoder(SideDecoder, topic, side)
+                looks.add(rows, some, decoder.decode(some, headers.take(at)))
         return looks.array()
 
-    def _decoder(self, topic: str, side: str) -> SideDecoder:
-        if (topic, side) not in self._decoders:
-            self._decoders[topic, side] = SideDecoder(self._reader, topic, side, "")
-        return self._decoders[topic, side]
+    def _decoder(self, kind: type[SideDecoder], topic: str, side: str) -> SideDecoder:
+        place = (kind, topic, side)
+        if place not in self._decoders:
+            self._decoders[place] = kind(self._reader, topic, side, "")
+        return self._decoders[place]
 
     def _candidates(self, id_: int) -> list[Any]:
         found = self._reader.candidates("", VALUE, Framing(CONFLUENT, 5, id=id_))
@@ -105,7 +107,7 @@ class TypedFunctions:
 
     def _avro_of(self, id_: int, payloads: pa.BinaryArray) -> pa.Array:
         """Texts of payloads by the schemas of an id; null for those that none consumes."""
-        framed = np.array([_framed_id(one or b"") == id_ for one in payloads.to_pylist()], np.bool_)
+        framed = (confluent_ids(payloads) == id_) & (id_ >= 0)
         texts = pa.nulls(len(payloads), pa.string())
         for schema in self._candidates(id_):
             if schema.type != AVRO:

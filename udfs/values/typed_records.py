@@ -17,7 +17,7 @@ from udfs.source.store import open_store
 from udfs.values.payload_heads import pairs_of
 from udfs.values.payloads import KEY, VALUE, PayloadReader, plain_of
 from udfs.values.registry import SCHEMAS_TOPIC, Registry
-from udfs.values.typed_columns import SideDecoder, column_type
+from udfs.values.typed_columns import SideDecoder
 from udfs.values.typed_files import SIDES, Types
 
 NEEDED = ("key", "value", "headers", "is_control")
@@ -119,10 +119,6 @@ class TypedRecords:
                 reasons[row] = wrong.reason
             columns[f"{side}_error"] = pa.array(reasons, pa.string())
         return pa.RecordBatch.from_pydict(columns)
-
-    def side_types(self) -> dict[str, pa.DataType]:
-        """The Arrow types of key and value."""
-        return {side: column_type(self.types[side]) for side in SIDES}
 
     def _look(self, rows: pa.RecordBatch, side: str) -> str:
         sample = rows.slice(0, _SAMPLE).select([side, "headers"]).to_pylist()
