@@ -108,6 +108,14 @@ def test_many_items_grow_past_the_first_room() -> None:
     assert found[2]["numbers"] == [i & 0x7F for i in range(50_000)]
 
 
+def test_an_entry_of_a_map_without_its_value_has_an_empty_message() -> None:
+    text = 'syntax = "proto3"; message Tree { int32 size = 1; map<string, Tree> parts = 2; }'
+    reader = MessageReader(protobuf_schema.message_at(protobuf_schema.parse(text), (0,)))
+    found, failed = decoded(ProtobufColumns(reader), [b"\x12\x03\x0a\x01a"])
+    assert failed == [False]
+    assert found[0]["parts"] == [("a", '{"size":0,"parts":{}}')]
+
+
 def test_a_type_of_too_many_fields_is_no_table() -> None:
     levels = "".join(
         f"message L{at} {{ {' '.join(f'L{at + 1} f{i} = {i + 1};' for i in range(4))} }}\n"

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from udfs.kernels import protobuf as k
+from udfs.values.json_columns import text
 from udfs.values.payload import MOST_FIELDS, PayloadError
 from udfs.values.payload_arrays import masked, payload_spans, struct_of
 from udfs.values.protobuf import BYTES, ENUM, GROUP, STRING, Field, MessageReader
@@ -292,8 +293,11 @@ class _Assembly:
         if place.message is not None:
             return self.message(place.message, rows, roots)
         of = place.field
-        if of.message is not None:  # no payload that is not refused has one
-            return pa.nulls(rows, pa.string() if of.kind != GROUP else arrow_type(of.message))
+        if of.message is not None:
+            if of.kind == GROUP:  # no payload that is not refused has one
+                return pa.nulls(rows, arrow_type(of.message))
+            # nor one inside itself, except as the value that an entry of a map leaves out: an empty one
+            return pa.repeat(text(of.message.read(b"")), rows)
         numbers = self._numbers(place.value, rows)
         if of.kind in (BYTES, STRING):
             return self._texts(numbers, pa.binary() if of.kind == BYTES else pa.string())
