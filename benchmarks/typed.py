@@ -1,7 +1,8 @@
-"""Values by their schemas: Avro beside fastavro, Protobuf beside Google's reader; the typed job.
+"""Values by their schemas: Avro and Protobuf beside their peers; the typed job.
 
-The peers make Python objects and no columns: a dict, a message. Processor time of one process. The typed job
-is ``decode --typed`` beside ``decode`` over the same segments, each a process as a person starts it.
+fastavro and Google's reader make Python objects and no columns: a dict, a message. Processor time of one
+process, of Spark the clock (``typed_peers``). The typed job is ``decode --typed`` beside ``decode`` over the
+same segments, each a process as a person starts it.
 """
 
 from __future__ import annotations
@@ -14,16 +15,19 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 import fastavro
 import numpy as np
 import pyarrow as pa
+from google.protobuf import message_factory
 
 from benchmarks.harness import Row, Scale, paired, part_main, per_second, say
 from benchmarks.segments import MIB, WORK, repeat, size_of
+from benchmarks.typed_peers import Spark, ptars
 from udfs.format.encode import PlainRecord
 from udfs.kernels.checksums import crc32c
 from udfs.values import protobuf_schema
@@ -33,7 +37,6 @@ from udfs.values.registry import AVRO, PROTOBUF, Registry, Schema
 from udfs.values.typed_columns import SideDecoder
 
 _ROWS, _BATCH = 100_000, 100
-_ITEM = {"type": "record", "name": "Item", "fields": [{"name": "sku", "type": "string"}]}
 _AVRO = {
     "type": "record",
     "name": "Order",
@@ -76,7 +79,7 @@ def _orders() -> Iterator[dict[str, object]]:
             "at": 1_700_000_000_000 + at,
             "tags": ["new", "gift"][: rng.randrange(3)],
             "item": {"sku": f"sku-{rng.randrange(1000)}"},
-            "note": "x" * 16,
+            "note": "x" * 40,
         }
 
 
@@ -97,33 +100,57 @@ def _seconds(run: Callable[[], object]) -> float:
 
 
 def _rows(scale: Scale) -> Iterator[Row]:
-    from google.protobuf import message_factory
+    yield from _avro_rows(scale)
+    yield from _protobuf_rows(scale)
+    yield _job(scale, _avro_payloads())
 
+
+def _avro_rows(scale: Scale) -> Iterator[Row]:
     payloads, schema = _avro_payloads(), fastavro.parse_schema(_AVRO)
 
     def by_fastavro() -> None:
         for one in payloads:
             fastavro.schemaless_reader(io.BytesIO(one[5:]), schema)
 
-    yield _beside(
-        scale, "Avro", Schema("t-value", 1, 1, "", AVRO, json.dumps(_AVRO)), payloads, "fastavro", by_fastavro
-    )
-    kind = message_factory.GetMessageClass(protobuf_schema.message_at(protobuf_schema.parse(_PROTOBUF), (0,)))
+    with Spark("spark-avro") as spark:
+        peers: dict[str, Callable[[], float]] = {
+            "fastavro": partial(_seconds, by_fastavro),
+            "Spark's from_avro": spark.avro([one[5:] for one in payloads], _AVRO),
+        }
+        yield from _beside(
+            scale, "Avro", Schema("t-value", 1, 1, "", AVRO, json.dumps(_AVRO)), payloads, peers
+        )
+
+
+def _protobuf_rows(scale: Scale) -> Iterator[Row]:
+    descriptor = protobuf_schema.message_at(protobuf_schema.parse(_PROTOBUF), (0,))
+    kind = message_factory.GetMessageClass(descriptor)
     messages = [kind(**one).SerializeToString() for one in _orders()]
 
     def by_google() -> None:
         for one in messages:
             kind.FromString(one)
 
+    peers: dict[str, Callable[[], float]] = {
+        "ptars": partial(_seconds, ptars(descriptor, messages)),
+        "protobuf's FromString": partial(_seconds, by_google),
+    }
     framed = [b"\0\0\0\0\1\0" + one for one in messages]
-    of_schema = Schema("t-value", 1, 1, "", PROTOBUF, _PROTOBUF)
-    yield _beside(scale, "Protobuf", of_schema, framed, "protobuf's FromString", by_google)
-    yield _job(scale, payloads)
+    with ExitStack() as stack:
+        try:
+            spark = stack.enter_context(Spark("spark-protobuf"))
+        except RuntimeError as error:
+            say(f"  without Spark's from_protobuf: {str(error).splitlines()[0]}")
+        else:
+            peers["Spark's from_protobuf"] = spark.protobuf(messages, descriptor)
+        of_schema = Schema("t-value", 1, 1, "", PROTOBUF, _PROTOBUF)
+        yield from _beside(scale, "Protobuf", of_schema, framed, peers)
 
 
 def _beside(
-    scale: Scale, name: str, schema: Schema, payloads: list[bytes], peer: str, by_peer: Callable[[], None]
-) -> Row:
+    scale: Scale, name: str, schema: Schema, payloads: list[bytes], peers: Mapping[str, Callable[[], float]]
+) -> Iterator[Row]:
+    """A row for each peer; the first of Avro's has the goal."""
     column, size = pa.array(payloads, pa.binary()), sum(map(len, payloads))
     reader = PayloadReader(Registry([schema]))
 
@@ -135,21 +162,23 @@ def _beside(
 
     say(f"  {name}, {size // len(payloads)} bytes a payload")
     ours()  # compiles the kernels where they are new
-    pairs = paired(scale.rounds, {"ours": partial(_seconds, ours), "peer": partial(_seconds, by_peer)})
-    return Row(
-        f"{name} to columns",
-        "MB/s",
-        pairs.spread("ours", per_second(size)),
-        peer,
-        pairs.spread("peer", per_second(size)),
-        ratio=pairs.ratio("peer", "ours"),
-        goal=_GOAL_OF_FASTAVRO if name == "Avro" else None,
-        note=f"{size // len(payloads)} bytes a payload",
-    )
+    pairs = paired(scale.rounds, {"ours": partial(_seconds, ours), **peers})
+    for peer in peers:
+        is_goal = peer == "fastavro"
+        yield Row(
+            f"{name} to columns" if peer == next(iter(peers)) else f"{name} to columns, {peer}",
+            "MB/s",
+            pairs.spread("ours", per_second(size)),
+            peer,
+            pairs.spread(peer, per_second(size)),
+            ratio=pairs.ratio(peer, "ours"),
+            goal=_GOAL_OF_FASTAVRO if is_goal else None,
+            note=f"{size // len(payloads)} bytes a payload",
+        )
 
 
 def _job(scale: Scale, payloads: list[bytes]) -> Row:
-    logs = _log_directory(payloads, scale.job_bytes)
+    logs = _log_directory(payloads, 2 * scale.job_bytes)
     lake = WORK / "typed-lake"
 
     def decode(*options: str) -> float:
@@ -184,7 +213,7 @@ def _job(scale: Scale, payloads: list[bytes]) -> Row:
 
 def _log_directory(payloads: list[bytes], size: int) -> Path:
     """Two partitions of a topic, and the registry."""
-    root = WORK / "logs" / f"typed-{size}"
+    root = WORK / "logs" / f"typed-100-{size}"
     if root.exists():
         return root
     made = root.with_suffix(".part")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,6 +12,11 @@ import pyarrow.compute as pc
 def offsets_of(array: pa.Array) -> np.ndarray:
     """int32[n + 1]: where the bytes or items of a binary, list or map column begin, and the end."""
     return np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
+
+
+def rows_at(values: Any, rows: np.ndarray) -> Any:
+    """The rows of an array or a table that rise in ``rows``: all of them are itself, without a copy."""
+    return values if len(rows) == len(values) else values.take(pa.array(rows))
 
 
 def payload_spans(payloads: pa.BinaryArray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

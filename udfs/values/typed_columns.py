@@ -24,6 +24,7 @@ from udfs.values.compiled import compiled, compiled_texts
 from udfs.values.defaults import Columns
 from udfs.values.merged_types import conformed, merged, own_name, safe_names, storable
 from udfs.values.payload import PayloadError
+from udfs.values.payload_arrays import rows_at
 from udfs.values.payload_heads import (
     ID_SIZE,
     by_index,
@@ -75,6 +76,8 @@ class TypedSide:
 
     def _scattered(self, label: str, target: pa.DataType) -> pa.Array:
         pieces = [(rows, conformed(values, target)) for name, rows, values in self.parts if name == label]
+        if len(pieces) == 1 and len(pieces[0][0]) == self.rows:
+            return pieces[0][1]
         places = np.full(self.rows, -1, np.int64)
         at = 0
         for rows, _ in pieces:
@@ -148,11 +151,9 @@ class SideDecoder:
         ids = confluent_ids(payloads)
         ids[with_schema_header(headers, self._side, len(payloads))] = -1
         is_new = ~np.isin(ids, list(self._learned))
-        if is_new.all():
-            self.decode(payloads, headers)
-        elif is_new.any():
-            rows = pa.array(np.flatnonzero(is_new))
-            self.decode(payloads.take(rows), None if headers is None else headers.take(rows))
+        if is_new.any():
+            rows = np.flatnonzero(is_new)
+            self.decode(rows_at(payloads, rows), None if headers is None else rows_at(headers, rows))
 
     def decode(self, payloads: pa.Array, headers: pa.Array | None = None) -> TypedSide:
         """payloads: binary[n]. headers: list<struct<key, value>>[n] as in ``records``; None for none."""
@@ -178,7 +179,7 @@ class SideDecoder:
         if self._plain not in (TEXT, BYTES) or self._reader.has_files:
             return
         rows = np.flatnonzero(one_by_one & ~in_headers & unframed(payloads))
-        values = payloads.take(pa.array(rows))
+        values = rows_at(payloads, rows)
         if self._plain == TEXT:
             try:
                 values = values.cast(pa.string())
@@ -195,15 +196,16 @@ class SideDecoder:
         held = [one for one in candidates if not one.is_gone]
         if len({one.text for one in held}) != 1 or held[0].type not in (AVRO, PROTOBUF):
             return False
-        taken = payloads.take(pa.array(rows))
+        taken = rows_at(payloads, rows)
         one_by_one[rows] = True
         for index, some, starts in by_index(held[0], taken):
             compiled = self._compiled(held[0], index)
             if compiled is not None:
                 label, columns = compiled
-                values, failed = columns.decode(taken.take(pa.array(some)), starts)
-                self._add(found, label, held[0], rows[some][~failed], values.filter(pa.array(~failed)))
-                one_by_one[rows[some][~failed]] = False
+                values, failed = columns.decode(rows_at(taken, some), starts)
+                sound = np.flatnonzero(~failed)
+                self._add(found, label, held[0], rows[some][sound], rows_at(values, sound))
+                one_by_one[rows[some][sound]] = False
         if held[0].type == AVRO and not one_by_one[rows].all():
             self._learned.add(id_)
         return True

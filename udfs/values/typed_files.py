@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -21,6 +22,7 @@ from udfs.format.hive import partition_folder
 from udfs.format.schema import HEADER_TYPE
 from udfs.source.store import open_store
 from udfs.values.merged_types import safe_names
+from udfs.values.payload_arrays import rows_at
 from udfs.values.payloads import KEY, VALUE, PayloadReader
 from udfs.values.registry import Registry
 from udfs.values.typed_columns import SideDecoder, TypedSide, add_type, column_type
@@ -230,8 +232,8 @@ class _File:
         with system.open_input_file(f"{folder}/{self._task['file']}") as file:
             for batch in pq.ParquetFile(file).iter_batches(_BATCH_ROWS, columns=columns):
                 rows = pa.Table.from_batches([batch])
-                control = rows.column("is_control")
-                yield rows.filter(pa.compute.invert(control)).drop_columns(["is_control"]).combine_chunks()
+                data = np.flatnonzero(~rows.column("is_control").to_numpy())
+                yield rows_at(rows.drop_columns(["is_control"]), data).combine_chunks()
 
     def _write_errors(self, errors: Sequence[pa.Table], totals: _Totals) -> tuple[str, int]:
         """The file of errors, below its table, and its bytes; none where there are no errors."""
