@@ -327,6 +327,23 @@ def test_landed_bytes_never_take_away_what_files_gave(spark: SparkSession, lake:
     assert offsets(lake) == list(range(18))
 
 
+def test_landed_bytes_that_the_cleaner_merged_since_come_in_no_second_time(
+    spark: SparkSession, lake: str, tmp_path: Path
+) -> None:
+    """Also where retention has taken the merged file, and the topic begins again behind its first offset."""
+    logs = tmp_path / "logs"
+    first, swallowed = put(logs / "a-0", 0, *batches(0, 3)), put(logs / "a-0", 9, *batches(9, 2))
+    as_command.ingest(spark, Settings(lake=lake, source=(str(logs),)))
+    put(logs / "a-0", 0, *batches(0, 5))
+    swallowed.unlink()
+    as_command.decode(spark, Settings(lake=lake, source=(str(logs),)))
+    first.unlink()
+    put(logs / "a-0", 6, *batches(6, 1))
+    as_command.decode(spark, Settings(lake=lake, source=(str(logs),)))
+    as_command.decode(spark, Settings(lake=lake, from_raw=True))
+    assert offsets(lake) == sorted([*range(15), *range(6, 9)])
+
+
 def test_one_copy_goes_to_the_replica_that_overtakes(spark: SparkSession, lake: str, tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     put(logs / "broker 1" / "a-0", 0, *batches(0, 4))

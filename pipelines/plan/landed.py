@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -163,12 +164,18 @@ def outlived(landed: pa.Table, known: pa.Table) -> pa.Array:
         by_folder[row.partition_dir].append(row)
     for rows in by_folder.values():
         rows.sort(key=lambda row: row.file_base_offset)
+    # The furthest that a row and those before it reach: where it does not reach a segment, none of them does
+    reaches = {folder: list(accumulate((r.reach for r in rows), max)) for folder, rows in by_folder.items()}
     newest = {folder: max(rows, key=lambda row: row.decoded_at) for folder, rows in by_folder.items()}
     found = []
     for one in landed.select(["partition_dir", "file_base_offset", "topic_id", "landed_at"]).to_pylist():
         rows, base, landed_at = by_folder[one["partition_dir"]], one["file_base_offset"], one["landed_at"]
         place = bisect_left(rows, base, key=lambda row: row.file_base_offset) - 1
-        is_covered = place >= 0 and rows[place].reach >= base and rows[place].decoded_at >= landed_at
+        is_covered = (
+            place >= 0
+            and reaches[one["partition_dir"]][place] >= base
+            and any(row.reach >= base and row.decoded_at >= landed_at for row in rows[: place + 1])
+        )
         last = newest.get(one["partition_dir"])
         is_recreated = (
             last is not None
