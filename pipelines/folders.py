@@ -43,11 +43,11 @@ def decode_folder(
     folder or file can't be read, and a TypeError for a path that is not a str or PathLike.
     """
     check_path(path)
-    named = Settings(topic=topic, partition=partition)
+    named = Settings(topic=topic, partition=partition, topics=topics, exclude_topics=exclude_topics)
     listing = list_segments(
         os.fspath(path),
-        topics=topics,
-        exclude_topics=exclude_topics,
+        topics=named.topics,
+        exclude_topics=named.exclude_topics,
         topic=named.topic,
         partition=named.partition,
     )

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from pipelines.command.errors import UserError
 from pipelines.command.settings import FIELDS, SETTING_NAMES, Running, shown
 
 
 def read_yaml(path: str, named_by: str = "--config") -> dict[str, Any]:
     """The mapping in a settings file; {} for an empty file. named_by: the option, for messages."""
+    import yaml  # takes 0.01 s, and few commands are given a file
+
     try:
         loaded = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -31,6 +31,8 @@ def read_yaml(path: str, named_by: str = "--config") -> dict[str, Any]:
 
 def to_yaml(settings: Running, names: Iterable[str] = SETTING_NAMES) -> str:
     """The text of a file for ``--config`` with these settings, each below its help text."""
+    import yaml
+
     lines = []
     for name in names:
         value = getattr(settings, name)

@@ -24,6 +24,7 @@ from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.session import configured
 from pipelines.command.settings import CATALOG, Settings
 from pipelines.command.terminal import first_names
+from pipelines.command.values import compiled
 from pipelines.execute import file_checks
 from pipelines.execute.decode import ARROW, Decoded, Runner
 from pipelines.execute.indexes import write_indexes
@@ -44,7 +45,7 @@ from pipelines.plan.obsolete import Obsolete
 from pipelines.plan.runs import Plan, Rules, make_plan
 from pipelines.plan.slices import Segment
 from pipelines.source import hadoop
-from pipelines.source.listing import Listing, compiled, list_segments, no_segments_error
+from pipelines.source.listing import Listing, list_segments, no_segments_error
 from pipelines.source.naming import NO_TABLE_HOLDS, UNREADABLE
 from pipelines.source.uris import local_path
 from pipelines.views.catalog import register_in_catalog
@@ -319,7 +320,7 @@ def _warnings(listing: Listing, settings: Settings) -> list[str]:
     """Warnings about files that no table can hold, and about a ``--redecode`` that matches none."""
     warnings = [f"{listing.skipped[r]} files skipped: {r}" for r in NO_TABLE_HOLDS if r in listing.skipped]
     if settings.redecode:
-        expression = compiled(settings.redecode, "--redecode")
+        expression = compiled(settings.redecode)
         names = listing.segments.column("segment").to_pylist()
         if not any(map(expression.search, names)):
             warnings.append(f"--redecode {settings.redecode!r} matches no segment: {first_names(names, 3)}")
@@ -327,7 +328,7 @@ def _warnings(listing: Listing, settings: Settings) -> list[str]:
 
 
 def _rules(on_demand: SparkOnDemand, settings: Settings, listing: Listing, check: CheckFiles) -> Rules:
-    redecode = compiled(settings.redecode, "--redecode") if settings.redecode else None
+    redecode = compiled(settings.redecode) if settings.redecode else None
     landed = set(listing.segments.column("segment").to_pylist()) if settings.from_raw else set()
     landed |= set(listing.segments.column("partition_dir").to_pylist()) if settings.from_raw else set()
     return Rules(

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import regex
 
 from pipelines.command.errors import UserError
 from pipelines.command.terminal import first_names
-from pipelines.command.values import REGEX_FLAGS
+from pipelines.command.values import compiled
 from pipelines.source.checkpoints import Checkpoint, Checkpoints
 from pipelines.source.folder import File, Folder
 from pipelines.source.local import local_folders
@@ -129,21 +128,13 @@ class TopicFilter:
     """``--topics`` and ``--exclude-topics``: regular expressions for the whole name. True: take the topic."""
 
     def __init__(self, topics: str | None = None, exclude_topics: str | None = None) -> None:
-        self._wanted = topics and compiled(topics, "--topics")
-        self._excluded = exclude_topics and compiled(exclude_topics, "--exclude-topics")
+        self._wanted = topics and compiled(topics)
+        self._excluded = exclude_topics and compiled(exclude_topics)
 
     def __call__(self, topic: str) -> bool:
         if self._wanted and not self._wanted.fullmatch(topic):
             return False
         return not (self._excluded and self._excluded.fullmatch(topic))
-
-
-def compiled(expression: str, option: str) -> regex.Pattern[str]:
-    """A compiled regular expression of the package ``regex``. Raises a UserError if it does not compile."""
-    try:
-        return regex.compile(expression, REGEX_FLAGS)
-    except regex.error as error:
-        raise UserError(f"{option} {expression!r} is not a regular expression: {error}") from None
 
 
 def list_segments(

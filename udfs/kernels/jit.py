@@ -22,7 +22,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, ParamSpec, Protocol, TypeVar
 
 import numba
 import numpy as np
@@ -30,6 +30,7 @@ from llvmlite import ir
 from numba import extending, types
 from numba.core import caching
 from numba.core import config as numba_config
+from numba.core.runtime.nrt import rtsys
 from numba.extending import overload, register_jitable
 
 from udfs.kernels import libraries
@@ -140,23 +141,33 @@ class KernelCache(caching.UserProvidedCacheLocator):
         return cls(py_func, py_file)
 
 
+class _KernelFiles(caching.CompileResultCacheImpl):
+    _locator_classes: ClassVar = [KernelCache]  # type: ignore[misc]
+
+
+class _Kept(caching.FunctionCache):
+    """Loads a compiled kernel without the rules that Numba compiles by.
+
+    They take 0.1 s of each process; a compilation loads them itself.
+    """
+
+    _impl_class = _KernelFiles
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        rtsys.initialize(target_context)  # what compiled code calls of Numba's C functions
+        return self._load_overload(sig, target_context)
+
+
 def _compiled(function: Callable[..., Any], inline: bool) -> Any:
     # Without Numba's runtime no references to arrays are counted, which an inlined kernel would do again and
     # again in a loop. Where a kernel allocates, its compilation fails.
     uncounted: dict[str, Any] = {"_nrt": False}
-    before = config.CACHE_LOCATOR_CLASSES
-    config.CACHE_LOCATOR_CLASSES = f"{__name__}.{KernelCache.__name__}"
-    try:
-        return numba.njit(
-            function,
-            cache=bool(CACHE),
-            nogil=True,
-            **uncounted,
-            error_model="numpy",
-            inline="always" if inline else "never",
-        )
-    finally:
-        config.CACHE_LOCATOR_CLASSES = before
+    compiled: Any = numba.njit(
+        function, nogil=True, **uncounted, error_model="numpy", inline="always" if inline else "never"
+    )
+    if CACHE and not config.DISABLE_JIT:
+        compiled._cache = _Kept(function)
+    return compiled
 
 
 @register_jitable
