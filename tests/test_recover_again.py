@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import base64
-import io
 import json
 import random
 import shutil
 import struct
 import subprocess
 import sys
-from contextlib import redirect_stdout
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
@@ -29,8 +27,8 @@ from tests.support.segment_maker import Batch, Record
 
 def disk(folder: Path, **logs: list[bytes]) -> str:
     """A broker's disk: topic -> batches of its partition 0, which begin with the first one's offset."""
-    for topic, batches in logs.items():
-        put(folder / f"{topic}-0", int.from_bytes(batches[0][:8], "big"), *batches)
+    for topic, made in logs.items():
+        put(folder / f"{topic}-0", int.from_bytes(made[0][:8], "big"), *made)
     return f"--source={folder.name}={folder}"
 
 
@@ -243,101 +241,3 @@ def test_a_transaction_before_the_logs_start_ends_where_its_marker_is(tmp_path: 
         connect(lake).execute('SELECT "offset", why, transaction FROM lost_records ORDER BY ALL').fetchall()
     )
     assert rows == [(offset, "before-log-start", "committed") for offset in range(3)]
-
-
-def log(*records: tuple[int, bytes, bytes | None], hurt: bool = False, **values: Any) -> bytes:
-    """A batch of (offset, key, value)."""
-    base = records[0][0]
-    made = tuple(Record(key, value, offset_delta=offset - base) for offset, key, value in records)
-    found = bytearray(Batch(made, base_offset=base, **values).encode())
-    found[-1] ^= hurt
-    return bytes(found)
-
-
-W, GONE, X, Y = (2, b"w", b"1"), (3, b"k", None), (4, b"x", b"1"), (5, b"y", b"1")
-A, OLD = (0, b"a", b"1"), (1, b"k", b"old")
-CLEANED = {
-    # the copy that leads has the older value, its tombstone is damaged, and the other copy has neither
-    "tombstone": (
-        ([log(A, OLD), log(W), log(GONE, hurt=True), log(X), log(Y)], 0),
-        ([log(A, last_offset_delta=1), log(W), log(X)], 4),
-        [A, W, X, Y],
-    ),
-    # the copy that leads has neither, and is damaged where the other copy has the older value
-    "older value": (
-        ([log(A, last_offset_delta=1, hurt=True), log(W), log(X), log(Y)], 4),
-        ([log(A, OLD), log(W), log(GONE), log(X)], 0),
-        [A, OLD, W, GONE, X, Y],
-    ),
-    # the other copy lacks the value of another key, as a record of a losing history replaced it
-    "losing side": (
-        ([log(A, OLD), log(W), log(GONE, hurt=True), log(X), log(Y, leader_epoch=1)], 0),
-        ([log(OLD), log(W), log(X), log((5, b"a", b"lost"))], 6),
-        [A, OLD, W, X, Y],
-    ),
-}
-
-
-@pytest.mark.parametrize("name", CLEANED)
-def test_copies_that_were_cleaned_differently_bring_back_no_deleted_key(tmp_path: Path, name: str) -> None:
-    *copies, expected = CLEANED[name]
-    lake, _ = recovered(tmp_path, copies)
-    database = connect(str(lake))
-    assert (
-        database.execute('SELECT "offset", key, value FROM healed_records ORDER BY 1').fetchall() == expected
-    )
-    assert database.execute("FROM lost_ranges").fetchall() == []
-
-
-def moved(data: bytes, base: int) -> bytes:
-    """A batch with another base offset: no checksum covers it."""
-    return base.to_bytes(8, "big") + data[8:]
-
-
-BEHIND = {
-    "cleaned part": ([log(A, last_offset_delta=1), log(W), log(GONE), moved(log(X), 9)], [0, 2, 3, 4]),
-    "damaged batch": ([log(A, OLD), log(W, GONE, hurt=True), moved(log(X), 9)], [0, 1, 4]),
-}
-
-
-@pytest.mark.parametrize("name", BEHIND)
-def test_a_last_batch_follows_what_lies_before_it_where_nothing_was_cleaned(
-    tmp_path: Path, name: str
-) -> None:
-    batches, expected = BEHIND[name]
-    lake, doubts = recovered(tmp_path, [(batches, 2)])
-    found = connect(str(lake)).execute('SELECT "offset" FROM healed_records ORDER BY 1').fetchall()
-    assert [offset for (offset,) in found] == expected
-    assert not [one for one in doubts if "nothing confirms" in one]
-
-
-def recovered(folder: Path, copies: list[tuple[list[bytes], int]]) -> tuple[Path, list[str]]:
-    """(lake, doubts) of copies of t-0, each with the offset up to which it was cleaned."""
-    words = ["--lake", str(folder / "lake"), "--cores", "1", "--json"]
-    for number, (batches, cleaned) in enumerate(copies):
-        put(folder / f"b{number}" / "t-0", 0, *batches)
-        (folder / f"b{number}" / "cleaner-offset-checkpoint").write_text(f"0\n1\nt 0 {cleaned}\n")
-        words.append(f"--source=b{number}={folder / f'b{number}'}")
-    said = io.StringIO()
-    with redirect_stdout(said):
-        assert recover.main(words) == 0
-    return folder / "lake", json.loads(said.getvalue().splitlines()[-1])["doubts"]
-
-
-DOUBTFUL = {
-    # the one batch with the offset 3 has gaps around it, and the log is damaged
-    "nothing confirms the base offset of 1 batches": [
-        ([log(A, last_offset_delta=1), log(GONE), log(Y), log((6, b"z", b"1"), hurt=True)], 9)
-    ],
-    # of two copies one has the older value without its tombstone, the other is damaged there
-    "a deleted key may be back": [
-        ([log(A, OLD), log(W), log(GONE, hurt=True), log(X), log(Y)], 0),
-        ([log(A, last_offset_delta=1, hurt=True), log(W), log(X)], 4),
-    ],
-}
-
-
-@pytest.mark.parametrize("doubt", DOUBTFUL)
-def test_what_the_copies_do_not_decide_is_said(tmp_path: Path, doubt: str) -> None:
-    _, doubts = recovered(tmp_path, DOUBTFUL[doubt])
-    assert [one for one in doubts if doubt in one], doubts

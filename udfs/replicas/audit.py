@@ -13,9 +13,12 @@ import numpy as np
 
 from udfs.replicas.base_offsets import Bases, beside_gaps, near_falls, without_gaps, wrong_bases
 from udfs.replicas.entries import ENTRY, Copy, Hurt
+from udfs.replicas.filled_runs import place_filled
 from udfs.replicas.leader_epochs import Witnesses, mend_epochs
 
 _CONTENT = ("crc", "size", "delta", "count")  # what the bytes under the checksum say of a batch
+
+_ROUNDS = 3  # of epochs: one that was corrected in a copy is a witness for the others
 
 
 def mend(copies: Sequence[Copy], is_compacted: bool) -> None:
@@ -24,17 +27,22 @@ def mend(copies: Sequence[Copy], is_compacted: bool) -> None:
         return
     for copy in copies:
         copy.entries["hurt_before"] = _hurt_before(copy)
+        if not is_compacted:
+            place_filled(copy)
     was_sound = {copy.number: copy.entries["is_sound"].copy() for copy in copies}
     ids = _ids(copies)
-    wrong = {copy.number: wrong_bases(copy) for copy in copies}
+    wrong = {copy.number: wrong_bases(copy, ids[copy.number]) for copy in copies}
     whole = {copy.number: without_gaps(copy, wrong[copy.number], is_compacted) for copy in copies}
     beside = {copy.number: beside_gaps(copy, wrong[copy.number], whole[copy.number]) for copy in copies}
     beside_falls = {copy.number: near_falls(copy, wrong[copy.number]) for copy in copies}
     doubtful = _doubtful(copies, ids, [wrong, beside, beside_falls])
     Bases(copies, ids, wrong, doubtful, whole, is_compacted).mend(beside)
-    witnesses = Witnesses(copies, ids)
+    for _ in range(_ROUNDS):
+        witnesses = Witnesses(copies, ids)
+        found = [mend_epochs(copy, ids[copy.number], witnesses) for copy in copies]
+        if not any(found):
+            break
     for copy in copies:
-        mend_epochs(copy, ids[copy.number], witnesses)
         _add_unplaced(copy, copy.entries[was_sound[copy.number] & ~copy.entries["is_sound"]])
 
 

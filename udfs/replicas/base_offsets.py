@@ -12,27 +12,60 @@ from typing import NamedTuple
 import numpy as np
 
 from udfs.replicas.chain import heaviest_chain
-from udfs.replicas.entries import BASE_OFFSET, MOST_RELATIVE, Copy
+from udfs.replicas.entries import BASE_OFFSET, MOST_RELATIVE, UNPLACED, Copy
 from udfs.rules.offsets import NO_LIMIT, RUN, misplaced
 
+_FEW = 3  # batches that damage may have changed by the same number
 _BOUNDS = np.dtype([("epoch", "i4"), ("base", "i8"), ("last", "i8")])
 
 
-def wrong_bases(copy: Copy) -> np.ndarray:
-    """bool[n]: batches whose base offset contradicts the file's name or their neighbours."""
+def wrong_bases(copy: Copy, ids: np.ndarray) -> np.ndarray:
+    """bool[n]: batches whose base offset contradicts the file's name or their neighbours.
+
+    ids: int64[n], the same number for the same content.
+    """
     entries = copy.entries
-    wrong = np.zeros(len(entries), dtype=bool)
     sound = np.flatnonzero(entries["is_sound"])
     kept = entries[sound]
     bases = np.array([one.base for one in copy.files] + [NO_LIMIT], dtype=np.int64)
-    runs = np.zeros(len(kept), dtype=RUN)
-    runs["file_base"], runs["file_limit"] = kept["file_base"], bases[kept["file"] + 1]
-    for name, of in (("position", "position"), ("first", "base"), ("last", "last"), ("last_base", "base")):
-        runs[name] = kept[of]
-    runs["batches"] = 1
+    limits = bases[kept["file"] + 1]
     too_far = kept["last"] - kept["file_base"] > MOST_RELATIVE
-    wrong[sound] = misplaced(runs) | (kept["last"] < kept["base"]) | (kept["base"] < 0) | too_far
+    by_itself = (kept["last"] < kept["base"]) | (kept["base"] < 0) | too_far
+    by_itself |= _without_room(kept, ids[sound], limits)
+    left = kept[~by_itself]
+    runs = np.zeros(len(left), dtype=RUN)
+    runs["file_base"], runs["file_limit"] = left["file_base"], limits[~by_itself]
+    for name, of in (("position", "position"), ("first", "base"), ("last", "last"), ("last_base", "base")):
+        runs[name] = left[of]
+    runs["batches"] = 1
+    wrong = np.zeros(len(entries), dtype=bool)
+    wrong[sound[by_itself]] = True
+    wrong[sound[~by_itself]] = misplaced(runs)
     return wrong
+
+
+def _without_room(kept: np.ndarray, ids: np.ndarray, limits: np.ndarray) -> np.ndarray:
+    """bool[n]: batches that leave no room in their file for those before them, or for those behind them.
+
+    kept: ENTRY[n], sound ones in the order of the files. ids: their contents. limits: base offset in the name
+    of the next file. The log cleaner keeps the offsets of a batch, and a damaged one has one at least. Damage
+    does not change many batches by the same number: where many that touch each other have no room, the file
+    has others that are not its own.
+    """
+    n = len(kept)
+    offsets = np.zeros(n, dtype=np.int64)
+    once = np.unique(ids, return_index=True)[1]
+    offsets[once] = np.where(kept["magic"][once] == 2, kept["delta"][once] + 1, 0)
+    begins, ends = (np.searchsorted(kept["file"], kept["file"], side=side) for side in ("left", "right"))
+    hurt = np.append(0, np.diff(kept["hurt_before"]) > 0)[:n] * (begins < np.arange(n))
+    behind = np.cumsum(offsets + hurt)
+    before = behind - offsets
+    lacks = kept["base"] < kept["file_base"] + before - before[begins]
+    lacks |= kept["base"] > limits - (behind[ends - 1] - before)
+    touches = (kept["file"][1:] == kept["file"][:-1]) & (kept["base"][1:] == kept["last"][:-1] + 1)
+    part = np.concatenate([np.zeros(min(n, 1), dtype=np.int64), np.cumsum(~touches)])
+    result: np.ndarray = lacks & (np.bincount(part)[part] <= _FEW)
+    return result
 
 
 def without_gaps(copy: Copy, wrong: np.ndarray, is_compacted: bool) -> np.ndarray:
@@ -163,18 +196,27 @@ class _Around(NamedTuple):
 
 
 def _around(copy: Copy, wrong: np.ndarray, at: int) -> _Around:
-    """By the nearest sound batches that are not wrong; a segment's name says where its first one begins."""
+    """By the nearest sound batches that are not wrong; a segment's name says where its first one begins.
+
+    What lies between needs room: a batch that is wrong has its offsets, a damaged one an offset at least.
+    """
     entries = copy.entries
     own, hurts = entries[at], entries["hurt_before"]
     before, behind, touches, is_touched = int(own["file_base"]) - 1, None, own["position"] == 0, False
-    for i in range(at - 1, -1, -1) if own["position"] else ():
+    room = 0
+    for i in range(at - 1, -1, -1):
+        if entries["file"][i] != own["file"]:
+            break
         if entries["is_sound"][i] and not wrong[i]:
             before, touches = int(entries["last"][i]), hurts[i] == hurts[at] and i == at - 1
             break
+        room += int(entries["delta"][i]) + 1 if entries["is_sound"][i] else 1
+    before, room = before + room, 0
     for i in range(at + 1, len(entries)):
         if entries["is_sound"][i] and not wrong[i]:
-            behind, is_touched = int(entries["base"][i]), hurts[i] == hurts[at] and i == at + 1
+            behind, is_touched = int(entries["base"][i]) - room, hurts[i] == hurts[at] and i == at + 1
             break
+        room += int(entries["delta"][i]) + 1 if entries["is_sound"][i] else 1
     return _Around(before, behind, bool(touches), bool(is_touched))
 
 
@@ -226,6 +268,7 @@ class Bases:
                 for at in np.flatnonzero(wrong).tolist():
                     self._mend_one(copy, at)
             copy.entries["is_sound"][wrong] = False
+            copy.entries["base"][wrong] = copy.entries["last"][wrong] = UNPLACED
 
     def _find_places(self) -> defaultdict[int, Counter[int]]:
         """A batch that one copy has twice says nothing."""
@@ -250,7 +293,9 @@ class Bases:
         for at in np.flatnonzero(copy.entries["is_sound"] & ~wrong & np.isin(ids, disputed)).tolist():
             around = _around(copy, wrong, at)
             base, delta = int(copy.entries["base"][at]), int(copy.entries["delta"][at])
-            if around.before + 1 == base or around.behind == base + delta + 1:
+            if (around.touches and around.before + 1 == base) or (
+                around.is_touched and around.behind == base + delta + 1
+            ):
                 continue
             fitting = [one for one in self._places[int(ids[at])] if one != base and around.fits(one, delta)]
             wrong[at] = len(fitting) == 1

@@ -17,15 +17,18 @@ def unconfirmed(copies: Sequence[Copy], batches: np.ndarray, is_compacted: bool)
     """A sentence on healed batches (ENTRY[n]) whose base offset may be wrong; none where no copy is damaged.
 
     A base offset is confirmed by a batch that touches it, by the name of the segment that it begins, and by
-    another copy of the batch. One that was corrected in the cleaned part of a log is not.
+    another copy of the batch. One that was corrected in the cleaned part of a log is not; one behind a gap
+    that nothing explains is by another copy alone.
     """
     is_hurt = any(hurt.reason not in TAILS for copy in copies for hurt in copy.hurts)
-    if not is_hurt and not any((copy.entries["mended"] & _CORRECTED).any() for copy in copies):
-        return []
+    is_hurt |= any((copy.entries["mended"] & _CORRECTED).any() for copy in copies)
     count, first = 0, ""
     for copy in copies:
         own = batches[batches["copy"] == copy.number]
-        entries = copy.entries[~_is_confirmed(copy, is_compacted)]
+        is_doubtful = _is_behind_gap(copy, is_compacted)
+        if is_hurt:
+            is_doubtful |= ~_is_confirmed(copy, is_compacted)
+        entries = copy.entries[is_doubtful]
         left = own[np.isin(own[_PLACE], entries[_PLACE])]
         for other in copies if len(left) else ():
             if other is not copy:
@@ -40,6 +43,17 @@ def unconfirmed(copies: Sequence[Copy], batches: np.ndarray, is_compacted: bool)
         f"nothing confirms the base offset of {count} batches beside damage or gaps, the first at {first}: "
         "it lies outside of the checksum"
     ]
+
+
+def _is_behind_gap(copy: Copy, is_compacted: bool) -> np.ndarray:
+    """bool[n] of a copy's entries: offsets before it are missing without damage, where no log cleaner ran."""
+    entries = copy.entries
+    gap = without_gaps(copy, np.zeros(len(entries), dtype=bool), is_compacted)
+    gap &= entries["is_sound"] & (entries["magic"] == 2)
+    gap[1:] &= entries["is_sound"][:-1] & (entries["base"][1:] > entries["last"][:-1] + 1)
+    gap[1:] &= (entries["file"][1:] == entries["file"][:-1]) & (np.diff(entries["hurt_before"]) == 0)
+    gap[:1] = False
+    return gap
 
 
 def _is_confirmed(copy: Copy, is_compacted: bool) -> np.ndarray:

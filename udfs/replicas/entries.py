@@ -20,6 +20,8 @@ MENDED_WORDS = {BASE_OFFSET: "base offset", LEADER_EPOCH: "leader epoch", LENGTH
 # Of an offset in a segment, less the base offset in its name (LogSegment.canConvertToRelativeOffset)
 MOST_RELATIVE = (1 << 31) - 1
 
+UNPLACED = -1  # base and last offset of a batch of which nothing says where it belongs
+
 # A batch of a copy, in the order of the files
 ENTRY = np.dtype(
     [

@@ -78,7 +78,7 @@ def heal(copies: Sequence[Copy], history: History, compacted: bool) -> Healed:
     doubts += unconfirmed(copies, batches, compacted)
     gaps = missing(covered, history.start, history.end)
     lost = [_lost(copies, history, gap, compacted) for gap in gaps]
-    lost += _lost_at_the_end(copies, history)
+    lost += _lost_at_the_end(copies, history, batches, compacted)
     return Healed(batches, lost, known, doubts)
 
 
@@ -294,7 +294,9 @@ def _hurts_in(copy: Copy, gap: Interval) -> list[Hurt]:
     return [hurt for hurt in copy.hurts if low < (hurt.file, hurt.position) < high]
 
 
-def _lost_at_the_end(copies: Sequence[Copy], history: History) -> list[Lost]:
+def _lost_at_the_end(
+    copies: Sequence[Copy], history: History, batches: np.ndarray, compacted: bool
+) -> list[Lost]:
     """Offsets behind the healed log that a copy of its history is known to have had."""
     reach, witnesses = history.end, []
     for copy in copies:
@@ -313,23 +315,31 @@ def _lost_at_the_end(copies: Sequence[Copy], history: History) -> list[Lost]:
                 witnesses.append(f"{copy.name}: {name} {offset}")
                 reach = max(reach, offset)
     if reach == history.end:
-        return _unknown_at_the_end(copies, history)
+        return _unknown_at_the_end(copies, history, batches, compacted)
     count = reach - history.end
     return [Lost(history.end, reach - 1, count, count, "cut off", "; ".join(witnesses))]
 
 
-def _unknown_at_the_end(copies: Sequence[Copy], history: History) -> list[Lost]:
-    """Damaged bytes behind the healed log of which no header says what they were; a torn tail is none."""
+def _unknown_at_the_end(
+    copies: Sequence[Copy], history: History, batches: np.ndarray, compacted: bool
+) -> list[Lost]:
+    """Damaged bytes behind the healed log of which no header says what they were; a torn tail is none.
+
+    Where the log is not compacted, a batch has as many bytes in each copy: more than the healed batches have
+    that follow a copy's sound ones are behind the healed log.
+    """
     found = []
     for copy in copies:
         sound = copy.entries[copy.entries["is_sound"]]
-        if copy.number not in history.holders or log_end(copy) != history.end:
+        end = log_end(copy)
+        if copy.number not in history.holders or (compacted and end != history.end):
             continue
         last = max(((int(e["file"]), int(e["position"])) for e in sound[-1:]), default=(-1, -1))
         size = sum(
             hurt.size for hurt in copy.hurts if (hurt.file, hurt.position) > last and hurt.reason not in TAILS
         )
-        if size:
+        size -= int(batches["size"][batches["base"] >= end].sum())
+        if size > 0:
             found.append(f"{copy.name}: {size} damaged bytes behind it")
     return [Lost(history.end, None, 0, None, "damaged", "; ".join(found))] if found else []
 

@@ -1,0 +1,197 @@
+"""``recover`` of batches whose base offset or leader epoch is wrong, and of copies cleaned differently."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_log_lake import connect
+from pipelines import recover
+from tests.support.logs import batch, batches, put
+from tests.support.segment_maker import Batch, Record
+
+
+def log(*records: tuple[int, bytes, bytes | None], hurt: bool = False, **values: Any) -> bytes:
+    """A batch of (offset, key, value)."""
+    base = records[0][0]
+    made = tuple(Record(key, value, offset_delta=offset - base) for offset, key, value in records)
+    found = bytearray(Batch(made, base_offset=base, **values).encode())
+    found[-1] ^= hurt
+    return bytes(found)
+
+
+W, GONE, X, Y = (2, b"w", b"1"), (3, b"k", None), (4, b"x", b"1"), (5, b"y", b"1")
+A, OLD = (0, b"a", b"1"), (1, b"k", b"old")
+CLEANED = {
+    # the copy that leads has the older value, its tombstone is damaged, and the other copy has neither
+    "tombstone": (
+        ([log(A, OLD), log(W), log(GONE, hurt=True), log(X), log(Y)], 0),
+        ([log(A, last_offset_delta=1), log(W), log(X)], 4),
+        [A, W, X, Y],
+    ),
+    # the copy that leads has neither, and is damaged where the other copy has the older value
+    "older value": (
+        ([log(A, last_offset_delta=1, hurt=True), log(W), log(X), log(Y)], 4),
+        ([log(A, OLD), log(W), log(GONE), log(X)], 0),
+        [A, OLD, W, GONE, X, Y],
+    ),
+    # the other copy lacks the value of another key, as a record of a losing history replaced it
+    "losing side": (
+        ([log(A, OLD), log(W), log(GONE, hurt=True), log(X), log(Y, leader_epoch=1)], 0),
+        ([log(OLD), log(W), log(X), log((5, b"a", b"lost"))], 6),
+        [A, OLD, W, X, Y],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CLEANED)
+def test_copies_that_were_cleaned_differently_bring_back_no_deleted_key(tmp_path: Path, name: str) -> None:
+    *copies, expected = CLEANED[name]
+    lake, _ = recovered(tmp_path, copies)
+    database = connect(str(lake))
+    assert (
+        database.execute('SELECT "offset", key, value FROM healed_records ORDER BY 1').fetchall() == expected
+    )
+    assert database.execute("FROM lost_ranges").fetchall() == []
+
+
+def moved(data: bytes, base: int) -> bytes:
+    """A batch with another base offset: no checksum covers it."""
+    return base.to_bytes(8, "big") + data[8:]
+
+
+BEHIND = {
+    "cleaned part": ([log(A, last_offset_delta=1), log(W), log(GONE), moved(log(X), 9)], [0, 2, 3, 4]),
+    "damaged batch": ([log(A, OLD), log(W, GONE, hurt=True), moved(log(X), 9)], [0, 1, 4]),
+}
+
+
+@pytest.mark.parametrize("name", BEHIND)
+def test_a_last_batch_follows_what_lies_before_it_where_nothing_was_cleaned(
+    tmp_path: Path, name: str
+) -> None:
+    batches, expected = BEHIND[name]
+    lake, doubts = recovered(tmp_path, [(batches, 2)])
+    found = connect(str(lake)).execute('SELECT "offset" FROM healed_records ORDER BY 1').fetchall()
+    assert [offset for (offset,) in found] == expected
+    assert not [one for one in doubts if "nothing confirms" in one]
+
+
+COUNT_POS = 57
+MOVED = {
+    # every base offset of the only copy is wrong, two of them by the same number
+    "all of a file": [[moved(batch(0), 1 << 40), moved(batch(3), 0), moved(batch(6), 3)]],
+    # what lies before and behind them leaves one place for the three
+    "between two that fit": [
+        [batch(0), *(moved(batch(base), base + 4) for base in (3, 6, 9)), *batches(12, 4)]
+    ],
+    # the first one of two that moved by the same number lies behind the last one that did not
+    "in one of two copies": [
+        [batch(0), batch(3), moved(batch(6), 1 << 40), moved(batch(9), 3), moved(batch(12), 6), batch(15)],
+        batches(0, 5),
+    ],
+    # the batches before it, one of them damaged, leave no room at the offset 9
+    "behind damage": [
+        [
+            *batches(0, 2),
+            batch(6)[:COUNT_POS] + bytes(4) + batch(6)[COUNT_POS + 4 :],
+            batch(9),
+            moved(batch(12), 9),
+        ],
+        batches(0, 3),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_batches_that_damage_moved_go_back(tmp_path: Path, name: str) -> None:
+    lake = recovered_as_they_are(tmp_path, MOVED[name])
+    found = connect(str(lake)).execute('SELECT "offset", value FROM records ORDER BY 1').fetchall()
+    assert found == [(offset, b"v%d" % offset) for offset in range(3 * len(MOVED[name][0]))]
+
+
+def test_damaged_bytes_behind_what_another_copy_has_may_have_been_records(tmp_path: Path) -> None:
+    damaged = [batch(0), b"\xff" * len(b"".join(batches(3, 2)))]
+    for copies, found in (([damaged, batches(0, 2)], [(6, None)]), ([damaged, batches(0, 3)], [])):
+        lake = recovered_as_they_are(tmp_path / str(len(found)), copies)
+        rows = connect(str(lake)).execute("SELECT first_offset, last_offset FROM lost_ranges").fetchall()
+        assert rows == found
+
+
+LED = {
+    # the file of the copy whose batch is right begins behind it, that of the other copy does not
+    "by the file of another copy": [
+        ([batch(0), *batches(3, 2, leader_epoch=2)], "2 0"),
+        (batches(0, 2, leader_epoch=2), "2 3"),
+    ],
+    # both have the same wrong epoch, which is out of order in one of them
+    "by the order of another copy": [
+        ([batch(0, leader_epoch=2), batch(3, leader_epoch=77)], "2 0"),
+        ([batch(0, leader_epoch=2), batch(3, leader_epoch=77), batch(6, leader_epoch=2)], "2 0"),
+    ],
+}
+
+
+def recovered_as_they_are(folder: Path, copies: Sequence[list[bytes]], epochs: Sequence[str] = ()) -> Path:
+    """The lake of copies of t-0. epochs: the one entry of each copy's leader-epoch-checkpoint."""
+    words = ["--lake", str(folder / "lake"), "--cores", "1"]
+    for number, made in enumerate(copies):
+        put(folder / f"b{number}" / "t-0", 0, *made)
+        for entry in epochs[number : number + 1]:
+            (folder / f"b{number}" / "t-0" / "leader-epoch-checkpoint").write_text(f"0\n1\n{entry}\n")
+        words.append(f"--source=b{number}={folder / f'b{number}'}")
+    assert recover.main(words) == 0
+    return folder / "lake"
+
+
+@pytest.mark.parametrize("name", LED)
+def test_leader_epochs_that_damage_changed_are_corrected(tmp_path: Path, name: str) -> None:
+    copies, epochs = zip(*LED[name], strict=True)
+    lake = recovered_as_they_are(tmp_path, copies, epochs)
+    database = connect(str(lake))
+    rows = database.execute("SELECT base_offset, leader_epoch FROM batches ORDER BY 1").fetchall()
+    assert rows == [(base, 2) for base in (0, 3, 6)]
+    known = database.execute("SELECT DISTINCT split_part(unnest(epochs), '@', 1) FROM replica_report")
+    assert known.fetchall() == [("2",)]
+
+
+def recovered(folder: Path, copies: list[tuple[list[bytes], int]]) -> tuple[Path, list[str]]:
+    """(lake, doubts) of copies of t-0, each with the offset up to which it was cleaned."""
+    words = ["--lake", str(folder / "lake"), "--cores", "1", "--json"]
+    for number, (made, cleaned) in enumerate(copies):
+        put(folder / f"b{number}" / "t-0", 0, *made)
+        (folder / f"b{number}" / "cleaner-offset-checkpoint").write_text(f"0\n1\nt 0 {cleaned}\n")
+        words.append(f"--source=b{number}={folder / f'b{number}'}")
+    said = io.StringIO()
+    with redirect_stdout(said):
+        assert recover.main(words) == 0
+    return folder / "lake", json.loads(said.getvalue().splitlines()[-1])["doubts"]
+
+
+DOUBTFUL = {
+    # the one batch with the offset 3 has gaps around it, and the log is damaged
+    "nothing confirms the base offset of 1 batches": [
+        ([log(A, last_offset_delta=1), log(GONE), log(Y), log((6, b"z", b"1"), hurt=True)], 9)
+    ],
+    # no log cleaner ran, nothing is damaged, and the offsets 2 and 3 are in no batch
+    "nothing confirms the base offset of 1 batches beside damage or gaps, the first at offset 4": [
+        ([log(A, OLD), log(X), log(Y)], 0)
+    ],
+    # of two copies one has the older value without its tombstone, the other is damaged there
+    "a deleted key may be back": [
+        ([log(A, OLD), log(W), log(GONE, hurt=True), log(X), log(Y)], 0),
+        ([log(A, last_offset_delta=1, hurt=True), log(W), log(X)], 4),
+    ],
+}
+
+
+@pytest.mark.parametrize("doubt", DOUBTFUL)
+def test_what_the_copies_do_not_decide_is_said(tmp_path: Path, doubt: str) -> None:
+    _, doubts = recovered(tmp_path, DOUBTFUL[doubt])
+    assert [one for one in doubts if doubt in one], doubts
