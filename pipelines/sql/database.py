@@ -24,7 +24,7 @@ from pipelines.lake.address import open_lake, open_log, table_path
 from pipelines.source.delta import open_table
 from pipelines.sql.functions import create_functions, create_typed_functions
 from pipelines.sql.snapshot import OpenTable, open_tables
-from pipelines.sql.types import duckdb_type, quoted
+from pipelines.sql.types import duckdb_type, no_rows, quoted
 from pipelines.sql.views import creations
 from pipelines.typed.schemas import registry_of_state
 from pipelines.typed.tables import TypedTable, typed_tables
@@ -70,9 +70,8 @@ def open_database(
         database.execute(macro)
     create_functions(database)
     create_typed_functions(database, lambda: registry_of_state(address, at))
-    for view in SESSION_VIEWS:
-        for creation in creations(view) if view.name in needed else ():
-            database.execute(creation)
+    for creation in creations([view for view in SESSION_VIEWS if view.name in needed]):
+        database.execute(creation)
     database.execute("SET lock_configuration = true")
     return database
 
@@ -113,7 +112,7 @@ def _database(
             database.unregister("rows")
             continue
         if not table.files:
-            rows = _no_rows(table.declared)
+            rows = no_rows(table.declared.columns)
         elif is_object_store(address):
             database.register(f"rows_of_{name}", _dataset(table_path(address, name), table))
             rows = _columns(table.declared, f"rows_of_{name}")
@@ -179,11 +178,6 @@ def _dataset(path: str, table: OpenTable) -> ds.Dataset:
         for named, file in table.files.items()
     ]
     return ds.FileSystemDataset(fragments, schema, form, system)
-
-
-def _no_rows(table: Table) -> str:
-    nulls = ", ".join(f'CAST(NULL AS {duckdb_type(c.sql_type)}) AS "{c.name}"' for c in table.columns)
-    return f"SELECT {nulls} WHERE false"
 
 
 def _columns(table: Table, rows: str) -> str:

@@ -51,9 +51,8 @@ def database_of(logs: Iterable[Log], *views: str) -> duckdb.DuckDBPyConnection:
         database.execute(macro)
     create_functions(database)
     needed = needed_names(" ".join(views), made)
-    for view in SESSION_VIEWS:
-        for statement in creations(view) if view.name in needed else ():
-            database.execute(statement)
+    for statement in creations([view for view in SESSION_VIEWS if view.name in needed]):
+        database.execute(statement)
     return database
 
 

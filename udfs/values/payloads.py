@@ -6,6 +6,7 @@ to it what they can't do.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -381,10 +382,13 @@ def _look(one: Decoded) -> str:
     )
 
 
+# Control characters but blanks
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
+
+
 def _is_text(payload: bytes) -> bool:
     """Whether bytes are UTF-8 without control characters but blanks."""
     try:
-        text = payload.decode()
+        return _CONTROL.search(payload.decode()) is None
     except UnicodeDecodeError:
         return False
-    return all(character.isprintable() or character.isspace() or ord(character) > 0x9F for character in text)

@@ -82,14 +82,17 @@ class TypedFunctions:
         certainty: schema (a schema consumes every byte), framing (only the first bytes, or a header, say so),
         look (no framing: the bytes look like it).
         """
+        if payloads.null_count:  # a log without keys is looked at once, not row by row
+            held = payloads.is_valid()
+            found = self.kafka_payload(*(one.filter(held) for one in (topics, sides, payloads, headers)))
+            return found.take(_places_of(np.flatnonzero(held), len(payloads)))
         payloads, headers = _whole(payloads).cast(pa.binary()), _whole(headers).cast(HEADER_TYPE)
         looks = _Looks(len(payloads))
         for (side, topic), rows in _places(sides, topics):
             at = pa.array(rows)
             some = payloads.take(at)
             if topic in TOPICS:
-                held = np.flatnonzero(some.is_valid().to_numpy(zero_copy_only=False))
-                looks.put(looks.formats, rows, held, "internal")
+                looks.put(looks.formats, rows, np.arange(len(rows)), "internal")
             else:
                 decoder = self._decoder(SideDecoder, topic, side)
                 looks.add(rows, some, decoder.decode(some, headers.take(at)))
@@ -172,13 +175,12 @@ class _Looks:
 
     def array(self) -> pa.Array:
         looks = [
-            None if one is None else "framing" if reason else "look" if one in _LOOKS else "schema"
+            "framing" if reason else "look" if one in _LOOKS else "schema"
             for one, reason in zip(self.formats, self._reasons, strict=True)
         ]
         columns = (self.formats, self._ids, looks, self._reasons)
         arrays = [pa.array(one, field.type) for one, field in zip(columns, PAYLOAD, strict=True)]
-        mask = pa.array([one is None for one in self.formats], pa.bool_())
-        return pa.StructArray.from_arrays(arrays, fields=list(PAYLOAD), mask=mask)
+        return pa.StructArray.from_arrays(arrays, fields=list(PAYLOAD))
 
 
 def _whole(column: Any) -> pa.Array:
@@ -199,9 +201,15 @@ def _put_together(parts: Sequence[tuple[np.ndarray, pa.Array]], n: int) -> pa.Ar
     """Texts of n rows. parts: rows and their texts; others are null."""
     if not parts:
         return pa.nulls(n, pa.string())
-    places, rows = np.full(n, -1, np.int64), np.concatenate([rows for rows, _ in parts])
+    rows = np.concatenate([rows for rows, _ in parts])
+    return pa.concat_arrays([texts for _, texts in parts]).take(_places_of(rows, n))
+
+
+def _places_of(rows: np.ndarray, n: int) -> pa.Array:
+    """What each of n rows takes of an array whose items are those of ``rows``; null for the others."""
+    places = np.full(n, -1, np.int64)
     places[rows] = np.arange(len(rows))
-    return pa.concat_arrays([texts for _, texts in parts]).take(pa.array(places, mask=places < 0))
+    return pa.array(places, mask=places < 0)
 
 
 def _framed_id(payload: bytes) -> int | None:
