@@ -59,7 +59,10 @@ def search(settings: Settings, request: Request, topic: str | None = None) -> Se
             needed = f"--lake needs {error.name}: pip install 'kafka-log-lake[report]'"
             raise UserError(needed) from None
         topics = TopicFilter(settings.topics, settings.exclude_topics)
-        return LakeSearch(settings.lake, request, topics, settings.cores)
+        of_lake = LakeSearch(settings.lake, request, topics, settings.cores)
+        if request.looks_into_values:
+            of_lake.registry = _registry(of_lake, settings)
+        return of_lake
     if not settings.source:
         raise UserError("name what to search: find PATH, or find --lake LAKE")
     listing = list_segments(
@@ -79,12 +82,12 @@ def search(settings: Settings, request: Request, topic: str | None = None) -> Se
     return looked
 
 
-def _registry(looked: Search, settings: Settings) -> Registry:
-    """The schemas beside the logs, and those that options name."""
-    from pipelines.finding.typed import registry_beside  # loads decoders, which other searches do not need
-    from pipelines.typed.sources import read_sources
+def _registry(looked: Search | LakeSearch, settings: Settings) -> Registry:
+    """The schemas of the logs or the lake, and those that options name."""
+    from pipelines.typed.sources import read_sources  # loads decoders, which other searches do not need
+    from udfs.values.registry import Registry
 
-    return registry_beside(looked.listing.segments, read_sources(settings.schemas, settings.registry))
+    return Registry.joined([looked.schemas(), *read_sources(settings.schemas, settings.registry)])
 
 
 def _named_partition(request: Request) -> int:
@@ -230,11 +233,9 @@ def _opened(output: str | None) -> Iterator[IO[bytes]]:
 
 
 def _typed_fields(looked: Search | LakeSearch, settings: Settings) -> MoreFields:
-    if not isinstance(looked, Search):
-        raise UserError("--typed is for log segments: name them in place of --lake")
     from pipelines.finding.typed import TypedValues  # loads decoders, which other searches do not need
 
-    return TypedValues(looked.listing.segments, looked.registry or _registry(looked, settings)).fields
+    return TypedValues(looked.sample, looked.registry or _registry(looked, settings)).fields
 
 
 def _writer(

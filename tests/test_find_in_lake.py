@@ -13,7 +13,7 @@ from pipelines import decode_batches, find
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
 from pipelines.finding.request import make_request
-from tests.support import corpus
+from tests.support import corpus, typed_corpus
 from tests.support.logs import batch, batches, data, marker, put
 from tests.support.plain_search import Condition, read_log, some_conditions
 
@@ -72,12 +72,14 @@ def some(logs: Path) -> list[tuple[list[Condition], dict[str, Any]]]:
         for folder in sorted({path.parent.resolve() for path in logs.glob("*/*/*.log")})
         for record in read_log(folder).records
     ]
-    for _ in range(24):
+    for _ in range(30):
         options: dict[str, Any] = {"committed": chance.random() < 0.2, "superseded": chance.random() < 0.2}
         if chance.random() < 0.3:
             options |= {"only": chance.choice(("first", "last")), "limit": chance.choice((1, 3))}
         elif chance.random() < 0.2:
             options["limit"] = chance.choice((1, 7))
+        if chance.random() < 0.3:
+            options["context"] = chance.choice((1, 2, 5))
         found.append((some_conditions(chance, records), options))
     return found
 
@@ -92,7 +94,7 @@ def test_a_lake_gives_what_its_segments_give(logs: Path, made_lake: str) -> None
         expected = [row for batch in files for row in batch.to_pylist()]
         assert [row for batch in lake for row in batch.to_pylist()] == expected, (conditions, options)
         assert lake.found == files.found
-        if options.get("limit") is None:
+        if options.get("limit") is None and "since" not in dict(conditions):
             named = [[find.text_of(one) for one in each.unsearched] for each in (files, lake)]
             assert named[0] == named[1], (conditions, options)
         many += len(expected)
@@ -105,16 +107,35 @@ def test_the_command_over_a_lake(made_lake: str, capsysbinary: pytest.CaptureFix
     assert find.main(["--lake", made_lake, "--topics", "a", "--key", "none"]) == 5
     assert b"offsets 6 to 8 may be in it" in capsysbinary.readouterr().err
     assert find.main(["--lake", made_lake, "--topics", "a", "--key", "none", "--partition", "1"]) == 4
-    for arguments, said in (
-        (["--context", "2"], b"--context is for log segments"),
-        (["x"], b"give PATH or --lake"),
-        (["--typed", "--format", "json"], b"--typed is for log segments"),
-    ):
+    for arguments, said in ((["x"], b"give PATH or --lake"),):
         capsysbinary.readouterr()
         assert find.main(["--lake", made_lake, *arguments]) == 2
         assert said in capsysbinary.readouterr().err
     assert find.main(["--lake", f"{made_lake}/none"]) == 2
     assert find.main(["--key", "x"]) == 2
+
+
+@pytest.fixture(scope="module")
+def typed_lake(tmp_path_factory: pytest.TempPathFactory) -> str:
+    lake = str(tmp_path_factory.mktemp("typed") / "lake")
+    assert decode_batches.main(["--source", str(typed_corpus.DATA), "--lake", lake, "--cores", "1"]) == 0
+    return lake
+
+
+@pytest.mark.parametrize("topic", ["avro-evolution", "pb-kinds", "plain-json-odd"])
+def test_typed_values_and_conditions_on_them_are_those_of_the_segments(
+    typed_lake: str, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["--topics", topic, "--format", "json", "--typed", "--context", "1"]
+    sent = (line["value"] for line in typed_corpus.oracle(topic) if isinstance(line.get("value"), dict))
+    name, wanted = next(one for value in sent for one in value.items() if type(one[1]) in (str, int))
+    for condition in ([], ["--json", f"$['{name}']={wanted}"]):
+        answers = []
+        for place in ([str(typed_corpus.DATA)], ["--lake", typed_lake]):
+            assert find.main([*place, *argv, *condition]) == 0
+            answers.append(capsys.readouterr().out)
+        assert answers[0] == answers[1]
+        assert '"value_typed": ' in answers[0]
 
 
 def test_what_was_left_out_could_not_be_searched(tmp_path: Path) -> None:

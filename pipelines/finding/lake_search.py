@@ -17,22 +17,28 @@ import pyarrow as pa
 from pipelines.command.errors import UserError
 from pipelines.finding.logs import home_first
 from pipelines.finding.request import Request
-from pipelines.finding.search import SCHEMA, Unsearched
+from pipelines.finding.search import SAMPLE, Unsearched, schema_of
 from pipelines.finding.slice_search import DECIDING, NO_TRANSACTIONS, Transactions, decided
 from pipelines.finding.superseded import LastOffsets, distinct_keys
 from pipelines.scanning.slice_scan import DamagedRange
 from pipelines.source.listing import TopicFilter
 from pipelines.sql.database import open_database
+from pipelines.typed.schemas import registry_of_state
 from udfs.committed import OUTCOMES
 from udfs.rules.transactions import TRANSACTION
 from udfs.search.conditions import Condition, InBounds, IsNull, OneOf, Prefix, matching
 from udfs.search.segment_search import COLUMNS
+from udfs.values.registry import Registry
+from udfs.values.topic_payloads import TopicPayloads
+from udfs.values.typed_records import NEEDED
 
 _TABLES = "published_records published_batches published_quarantine segments current_transactions"
 _MOST_VALUES = 1000  # of a column in a statement
 _ROWS = 1 << 14
 _ORDER = 'file_base_offset, batch_position, "offset"'
 _IN_LOG = "topic = ? AND partition = ? AND partition_dir = ?"
+_PLACE = ["segment", "batch_position", "offset"]  # of a record
+_KEY = ", ".join(f'"{name}"' for name in _PLACE)
 _FIELDS = ("producer_id", "producer_epoch", "first_offset", "last_offset")
 _CONTROLS = {outcome: control for control, outcome in OUTCOMES.items()}
 
@@ -55,26 +61,40 @@ class _Log:
 
 @dataclass
 class LakeSearch:
-    """One search over a lake. Iterate once, as ``Search``."""
+    """One search over a lake. Iterate once, as ``Search``.
+
+    registry: the schemas of values, where conditions look into them.
+    """
 
     lake: str
     request: Request
     topics: TopicFilter
     threads: int | None = None
+    registry: Registry | None = None
     found: int = 0
     passed_over: int = 0
     segments: int = 0
     unsearched: list[Unsearched] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        if self.request.context:
-            raise UserError("--context is for log segments: name them in place of --lake")
         self._database = open_database(self.lake, _TABLES, self.threads)
 
     @property
     def schema(self) -> pa.Schema:
-        more = [pa.field("superseded", pa.bool_())] if self.request.superseded else []
-        return pa.schema([*SCHEMA, *more])
+        return schema_of(self.request)
+
+    def schemas(self) -> Registry:
+        """The schemas that the lake knows."""
+        return registry_of_state(self.lake)
+
+    def sample(self, topic: str) -> list[dict[str, Any]]:
+        """The first data records of a topic."""
+        names = ", ".join(NEEDED)
+        statement = f"SELECT {names} FROM published_records WHERE topic = ? AND NOT is_control"
+        with open_database(self.lake, _TABLES, self.threads) as other:  # this one's answer is still open
+            found = other.sql(f"{statement} ORDER BY partition, {_ORDER} LIMIT {SAMPLE}", params=[topic])
+            rows: list[dict[str, Any]] = found.to_arrow_table().to_pylist()
+            return rows
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Matches, with the columns of ``schema``; none where they are only counted."""
@@ -87,8 +107,11 @@ class LakeSearch:
             left = request.left_of_a_log(self.found)
             matches = limited(self._matches(log, transactions), left, request.only == "last")
             last = self._last_offsets(log, transactions) if request.superseded else None
+            if request.context and not request.count:
+                matches = self._with_context(log, matches)
             for batch in matches:
-                self.found += batch.num_rows
+                is_context = "is_match" in batch.schema.names
+                self.found += batch.column("is_match").true_count if is_context else batch.num_rows
                 if not request.count:
                     yield self._whole(log, transactions, last, batch)
             self._note_unsearched(log)
@@ -109,22 +132,50 @@ class LakeSearch:
         return ordered
 
     def _matches(self, log: _Log, transactions: Transactions) -> Iterator[pa.RecordBatch]:
-        conditions = self.request.search.conditions
+        request = self.request
+        if self.registry is not None:
+            request = request.with_payloads(TopicPayloads(self.registry, log.topic))
+        conditions = request.search.conditions
         for batch in self._records(log, (*COLUMNS, "segment"), *_pushed(conditions)):
             kept = batch.take(pa.array(matching(conditions, batch)))
             kept = decided(kept, self.request, transactions) if self.request.needs_transactions else kept
             if kept.num_rows:
                 yield kept
 
+    def _with_context(self, log: _Log, matches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Matches and the records around them, each once, with is_match."""
+        places = [batch.select(_PLACE) for batch in matches]
+        if not places:
+            return
+        self._database.register("matches", pa.Table.from_batches(places))
+        around = f"ROWS BETWEEN {self.request.context} PRECEDING AND {self.request.context} FOLLOWING"
+        held = f"(FROM published_records WHERE {_IN_LOG})"
+        marked = (
+            f"FROM {held} AS r LEFT JOIN (SELECT DISTINCT *, true AS is_found FROM matches) USING ({_KEY})"
+        )
+        near = f"max(is_match) OVER (ORDER BY {_ORDER} {around})"
+        try:
+            yield from self._read(
+                (*COLUMNS, "segment", "is_match"),
+                f"(SELECT *, is_found IS NOT NULL AS is_match {marked}) QUALIFY {near} ORDER BY {_ORDER}",
+                log.place,
+            )
+        finally:
+            self._database.unregister("matches")
+
     def _records(
         self, log: _Log, columns: Sequence[str], where: str = "true", values: Sequence[Any] = ()
     ) -> Iterator[pa.RecordBatch]:
         """Records of a log for which ``where`` holds, in its order."""
+        of_log = f"published_records WHERE {_IN_LOG} AND ({where}) ORDER BY {_ORDER}"
+        return self._read(columns, of_log, [*log.place, *values])
+
+    def _read(self, columns: Sequence[str], source: str, values: Sequence[Any]) -> Iterator[pa.RecordBatch]:
+        """Columns of what stands behind FROM."""
         names = ", ".join(f'"{name}"' for name in columns)
-        statement = f"SELECT {names} FROM published_records WHERE {_IN_LOG} AND ({where}) ORDER BY {_ORDER}"
-        schema = pa.schema([SCHEMA.field(name) for name in columns])
+        schema = pa.schema([schema_of(self.request).field(name) for name in columns])
         try:
-            answer = self._database.sql(statement, params=[*log.place, *values])
+            answer = self._database.sql(f"SELECT {names} FROM {source}", params=list(values))
             for batch in answer.to_arrow_reader(_ROWS):
                 yield batch.cast(schema)
         except duckdb.Error as error:
@@ -141,6 +192,8 @@ class LakeSearch:
         }
         if last is not None:
             columns["superseded"] = last.of(batch)
+        if self.request.context:
+            columns["is_match"] = batch.column("is_match")
         return pa.RecordBatch.from_pydict(columns, self.schema)
 
     def _transactions(self, log: _Log) -> Transactions:

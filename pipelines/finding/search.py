@@ -38,6 +38,7 @@ from udfs.search.segment_search import COLUMNS
 if TYPE_CHECKING:
     from udfs.values.registry import Registry
 
+SAMPLE = 200  # records of a topic that say what payloads without a schema are
 ALONE_BYTES = 1 << 20  # of segments that one process searches before another has started
 SCHEMA = pa.schema(
     [
@@ -48,6 +49,12 @@ SCHEMA = pa.schema(
         ("outcome", pa.string()),
     ]
 )
+
+
+def schema_of(request: Request) -> pa.Schema:
+    """SCHEMA, with superseded and is_match where they are wanted."""
+    more = {"superseded": request.superseded, "is_match": bool(request.context)}
+    return pa.schema([*SCHEMA, *(pa.field(name, pa.bool_()) for name, wanted in more.items() if wanted)])
 
 
 @dataclass(frozen=True)
@@ -94,6 +101,21 @@ class Search:
                 yield from self._of_log(pool, log, results)
                 if self._is_enough:
                     return
+
+    def schemas(self) -> Registry:
+        """The schemas among the segments, or beside their folders."""
+        from udfs.values.typed_records import (  # decoders, which few searches need
+            registry_of,
+            schema_segments,
+        )
+
+        return registry_of(schema_segments(self.listing.segments))
+
+    def sample(self, topic: str) -> list[dict[str, Any]]:
+        """The first data records of a topic."""
+        from pipelines.finding.typed import first_records
+
+        return first_records(self.listing.segments, topic, SAMPLE)
 
     @property
     def _is_enough(self) -> bool:
@@ -198,9 +220,7 @@ class Search:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the matches: SCHEMA; superseded and is_match where they are wanted."""
-        more = {"superseded": self.request.superseded, "is_match": bool(self.request.context)}
-        return pa.schema([*SCHEMA, *(pa.field(name, pa.bool_()) for name, wanted in more.items() if wanted)])
+        return schema_of(self.request)
 
     def _outcomes(self, pool: Workers, log: Log, batch: pa.RecordBatch) -> Outcomes:
         """The outcomes of a log's transactions; of none, where no record of the batch is of one."""

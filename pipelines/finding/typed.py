@@ -1,45 +1,43 @@
 """``find --typed``, and conditions on values: the schema registry that lies beside the logs.
 
 The registry is the topic ``_schemas`` of the sources, else the folder ``_schemas-0`` beside their partition
-folders. What a topic's payloads without a schema are says a sample of its first segments.
+folders; of a lake what it knows. What a topic's payloads without a schema are says a sample of its first
+records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from udfs.values.payload_heads import pairs_of
 from udfs.values.payloads import KEY, VALUE, PayloadReader, plain_of
 from udfs.values.registry import Registry
-from udfs.values.typed_records import records_of, registry_of, schema_segments
+from udfs.values.typed_records import records_of
 
 # Added to the fields of a match
 TYPED_FIELDS = (
     *("key_typed", "value_typed", "key_schema_id", "value_schema_id"),
     *("key_error", "value_error", "key_format", "value_format"),
 )
-_SAMPLE = 200
 
 
-def registry_beside(segments: pa.Table, others: Sequence[Registry] = ()) -> Registry:
-    """The registry that lies among segments (LISTING_SCHEMA) or beside their folders, and further schemas."""
-    found = registry_of(schema_segments(segments))
-    return Registry.joined([found, *others]) if others else found
+def first_records(segments: pa.Table, topic: str, most: int) -> list[dict[str, Any]]:
+    """The first data records of a topic. segments: LISTING_SCHEMA."""
+    own = segments.filter(pc.equal(segments.column("topic"), topic))
+    ordered = own.sort_by([("partition", "ascending"), ("file_base_offset", "ascending")])
+    return list(islice(records_of(ordered.column("segment").to_pylist()), most))
 
 
 class TypedValues:
-    """Decodes keys and values of matches. segments: LISTING_SCHEMA, all that the sources have."""
+    """Decodes keys and values of matches. sample: gives the first data records of a topic."""
 
-    def __init__(self, segments: pa.Table, registry: Registry) -> None:
-        self._by_topic: dict[str, list[str]] = {}
-        ordered = segments.sort_by([("partition", "ascending"), ("file_base_offset", "ascending")])
-        for topic, uri in zip(*(ordered.column(n).to_pylist() for n in ("topic", "segment")), strict=True):
-            self._by_topic.setdefault(topic, []).append(uri)
-        self._reader = PayloadReader(registry)
+    def __init__(self, sample: Callable[[str], Sequence[Mapping[str, Any]]], registry: Registry) -> None:
+        self._sample, self._reader = sample, PayloadReader(registry)
         self._plain: dict[tuple[str, str], str] = {}
 
     def fields(self, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,7 +61,7 @@ class TypedValues:
 
     def _plain_of(self, topic: str, side: str) -> str:
         if (topic, side) not in self._plain:
-            sample = list(islice(records_of(self._by_topic.get(topic, ())), _SAMPLE))
+            sample = self._sample(topic)
             for one in (KEY, VALUE):
                 decoded = (
                     self._reader.read(topic, one, row[one], pairs_of(row["headers"])) for row in sample

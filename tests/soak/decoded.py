@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
 from tests.support import reference_decoder
@@ -119,6 +120,15 @@ class Decoding:
     base: int
     log_start: int
     rows: Rows
+
+
+def holds_a_merged_segment(log: Sequence[Decoding]) -> bool:
+    """Whether a segment that the cleaner merged into one before it is there still: two hold its batches."""
+    ordered = sorted(log, key=lambda one: one.base)
+    reaches = (one.base - 1 if one.rows.reach is None else one.rows.reach for one in ordered)
+    return any(
+        reach >= later.base for reach, later in zip(accumulate(reaches, max), ordered[1:], strict=False)
+    )
 
 
 @dataclass

@@ -12,10 +12,22 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from pipelines.lake.published import published_tables
-from tests.soak.decoded import BATCH, DAMAGE, LEDGER, RECORD, Row, committed, pick, rows_of, transactions
+from tests.soak.decoded import (
+    BATCH,
+    DAMAGE,
+    LEDGER,
+    RECORD,
+    Row,
+    committed,
+    holds_a_merged_segment,
+    pick,
+    rows_of,
+    transactions,
+)
 from tests.soak.policy import Known, Tables
 from tests.support.logs import TABLES
 
@@ -146,6 +158,10 @@ class Versions:
             newest = DeltaTable(str(self.lake / name)).version()
             for version in range(self.seen.get(name, -1) + 1, newest + 1):
                 rows = DeltaTable(str(self.lake / name), version=version).to_pyarrow_table()
+                if name == "transactions":
+                    logs = [*before.logs().items(), *after.logs().items()]
+                    merged = [place[2] for place, log in logs if holds_a_merged_segment(log)]
+                    rows = rows.filter(~pc.field("partition_dir").isin(pa.array(merged, pa.string())))
                 told = _doubled(rows, identity)
                 told += _torn(name, rows, before, after) if name in _ROWS else []
                 found += [f"version {version} of {name}: {line}" for line in told]
@@ -199,6 +215,8 @@ def _of_logs(held: Held, tables: Tables) -> list[str]:
     found: list[str] = []
     logs = tables.logs()
     for log in sorted(logs.keys() | held.transactions.keys()):
+        if holds_a_merged_segment(logs.get(log, [])):
+            continue  # markers and data are there twice, until the other file goes
         want = transactions(logs.get(log, []))
         found += _compare(f"transactions of {log[2]}", held.transactions.get(log, []), want)
         uris = {one.base: uri for uri, one in tables.known.items() if one.folder == log[2]}
