@@ -1,6 +1,6 @@
 """Values by their schemas: Avro and Protobuf beside their peers; the typed job.
 
-fastavro and Google's reader make Python objects and no columns: a dict, a message. Processor time of one
+fastavro, Google's reader and ``json`` make Python objects and no columns. Processor time of one
 process, of Spark the clock (``typed_peers``). The typed job is ``decode --typed`` beside ``decode`` over the
 same segments, each a process as a person starts it.
 """
@@ -33,7 +33,7 @@ from udfs.kernels.checksums import crc32c
 from udfs.values import protobuf_schema
 from udfs.values.encode import record_batch
 from udfs.values.payloads import PayloadReader
-from udfs.values.registry import AVRO, PROTOBUF, Registry, Schema
+from udfs.values.registry import AVRO, JSON_SCHEMA, PROTOBUF, Registry, Schema
 from udfs.values.typed_columns import SideDecoder
 
 _ROWS, _BATCH = 100_000, 100
@@ -102,6 +102,7 @@ def _seconds(run: Callable[[], object]) -> float:
 def _rows(scale: Scale) -> Iterator[Row]:
     yield from _avro_rows(scale)
     yield from _protobuf_rows(scale)
+    yield from _json_rows(scale)
     yield _job(scale, _avro_payloads())
 
 
@@ -118,7 +119,7 @@ def _avro_rows(scale: Scale) -> Iterator[Row]:
             "Spark's from_avro": spark.avro([one[5:] for one in payloads], _AVRO),
         }
         yield from _beside(
-            scale, "Avro", Schema("t-value", 1, 1, "", AVRO, json.dumps(_AVRO)), payloads, peers
+            scale, "Avro to columns", Schema("t-value", 1, 1, "", AVRO, json.dumps(_AVRO)), payloads, peers
         )
 
 
@@ -144,19 +145,40 @@ def _protobuf_rows(scale: Scale) -> Iterator[Row]:
         else:
             peers["Spark's from_protobuf"] = spark.protobuf(messages, descriptor)
         of_schema = Schema("t-value", 1, 1, "", PROTOBUF, _PROTOBUF)
-        yield from _beside(scale, "Protobuf", of_schema, framed, peers)
+        yield from _beside(scale, "Protobuf to columns", of_schema, framed, peers)
+
+
+def _json_rows(scale: Scale) -> Iterator[Row]:
+    texts = [json.dumps(one).encode() for one in _orders()]
+
+    def by_python() -> None:
+        for one in texts:
+            json.loads(one)
+
+    schema = Schema("t-value", 1, 1, "", JSON_SCHEMA, "{}")
+    for infers, name in ((True, "JSON to structs"), (False, "JSON to texts")):
+        framed = [b"\0\0\0\0\1" + one for one in texts]
+        peers = {"json.loads": partial(_seconds, by_python)}
+        yield from _beside(scale, name, schema, framed, peers, infers)
 
 
 def _beside(
-    scale: Scale, name: str, schema: Schema, payloads: list[bytes], peers: Mapping[str, Callable[[], float]]
+    scale: Scale,
+    name: str,
+    schema: Schema,
+    payloads: list[bytes],
+    peers: Mapping[str, Callable[[], float]],
+    infers: bool = False,
 ) -> Iterator[Row]:
-    """A row for each peer; the first of Avro's has the goal."""
+    """A row for each peer; the first of Avro's has the goal. Types are known, as behind the first file."""
     column, size = pa.array(payloads, pa.binary()), sum(map(len, payloads))
     reader = PayloadReader(Registry([schema]))
+    types: dict[str, pa.DataType] = {}
 
     def ours() -> None:
-        decoder = SideDecoder(reader, "t", "value")
+        decoder = SideDecoder(reader, "t", "value", "", types, infers)
         found = decoder.decode(column)
+        types.update(decoder.types)
         if found.wrong or len(found.column(decoder.types)) != len(column):
             raise RuntimeError("not every payload was decoded")
 
@@ -166,7 +188,7 @@ def _beside(
     for peer in peers:
         is_goal = peer == "fastavro"
         yield Row(
-            f"{name} to columns" if peer == next(iter(peers)) else f"{name} to columns, {peer}",
+            name if peer == next(iter(peers)) else f"{name}, {peer}",
             "MB/s",
             pairs.spread("ours", per_second(size)),
             peer,

@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 from pipelines import decode_batches, decode_values
 from tests.support import logs
 from tests.support.segment_maker import Batch, Record
-from udfs.values.json_columns import REST, column, inferred
+from udfs.values.json_arrays import structs, texts
+from udfs.values.json_columns import REST, column, inferred, text
+from udfs.values.json_text import parse_json
+from udfs.values.payloads import plain_payload
 
 SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(-(1 << 70), 1 << 70), st.floats(allow_nan=False), st.text()
@@ -60,6 +63,114 @@ def test_columns_and_rest_together_hold_each_value(first: list[Any], later: list
             assert left == sent
             continue
         assert without_nulls(joined(row, left)) == without_nulls(sent)
+
+
+NUMBERS = (
+    "0",
+    "-0",
+    "-0.0",
+    "1",
+    "0.1",
+    "1e2",
+    "1e400",
+    "1e-400",
+    "9007199254740993",
+    "9223372036854775808",
+    "01",
+)
+TEXTS = (
+    '"x"',
+    r'"\u0041"',
+    r'"\ud83d\ude00"',
+    r'"\ud800"',
+    r'"\udc00"',
+    r'"\u0000"',
+    '"\x01"',
+    '"\x7f"',
+    r'"\q"',
+)
+OTHERS = (
+    "null",
+    "true",
+    "NaN",
+    "[]",
+    "[0.5, null]",
+    "{}",
+    '{"b":1}',
+    '{"b":1,"b":2}',
+    '{"b":{"c":[1]}}',
+    "",
+    '"',
+)
+ODD = (
+    *(
+        b"null",
+        b"{",
+        b"}",
+        b"{}",
+        b"",
+        b'{"a":1}{"a":2}',
+        b'{"a":1',
+        b',"a":2}',
+        b'{"a":1,"a":2}',
+        b'{"A":1}',
+    ),
+    *(
+        b'{"a":1}\n',
+        b' {"a":1}',
+        b'{"a":1}\r',
+        b'{"a":\n1}',
+        b'{"a":1}\0',
+        b'{"a":1}\0{}',
+        b'{"\xff":1}',
+        b'{"a":"\xff"}',
+    ),
+    *(
+        b'\xef\xbb\xbf{"a":1}',
+        b'{"schema":1,"payload":2}',
+        b'{"_rest":1}',
+        b'{"\\u0061":1}',
+        b'{"a":"\xed\xa0\x80"}',
+    ),
+)
+
+
+@pytest.mark.parametrize("first", [0.5, 1, "x", True, [0.5], {"b": 1}, {"b": {"c": [1]}}])
+def test_what_is_taken_at_once_is_what_the_exact_way_makes_of_it(first: Any) -> None:
+    type_ = inferred([{"a": first}])
+    assert type_ is not None
+    values = [f'{{"a":{one}}}'.encode() for one in (*NUMBERS, *TEXTS, *OTHERS)]
+    alone = [[one] for one in (*ODD, *values)]
+    for sent in (*alone, *([one, b"{}"] for one in ODD), [b'{"a":1}{"a":2}', b"{}{}"], [*ODD, *values]):
+        made, rows = structs(pa.array(sent, pa.binary()), type_)
+        exact = column([parse_json(sent[row]) for row in rows], type_)
+        assert repr(made.to_pylist()) == repr(exact.to_pylist())  # -0.0 is not 0.0
+        for payload, taken in zip(sent, texts(pa.array(sent, pa.binary()), False), strict=True):
+            one = plain_payload(payload, "json")
+            assert taken is None or (one.format, one.reason, text(one.value)) == ("json", None, taken)
+
+
+def test_ordinary_objects_are_taken_at_once_and_an_odd_one_leaves_few_others() -> None:
+    sent = [b'{"id":%d,"name":"n","price":0.5,"tags":["a"],"at":{\n"x":null}}' % at for at in range(5000)]
+    type_ = inferred([json.loads(one) for one in sent[:2]])
+    assert type_ is not None
+    sent[700] = b'{"id":1,"id":2}'
+    _, rows = structs(pa.array(sent, pa.binary()), type_)
+    assert rows.tolist() == [*range(512), *range(1024, 5000)]
+    assert [one is None for one in texts(pa.array([*sent, b"{", None], pa.binary()), False)][-3:] == [0, 1, 1]
+
+
+def test_an_envelope_of_kafka_connect_is_left() -> None:
+    type_ = inferred([{"schema": 1, "payload": 2, "id": 3}])
+    assert type_ is not None
+    sent = pa.array([b'{"schema":1,"payload":2}'], pa.binary())
+    assert not len(structs(sent, type_)[1])
+    assert list(texts(sent, False)) == [None]
+
+
+def test_a_member_with_the_name_of_the_rest_is_in_the_rest() -> None:
+    type_ = inferred([{"a": 1}])
+    assert column([{"a": 1, REST: "x"}], type_).to_pylist() == [{"a": 1, REST: '{"_rest":"x"}'}]
 
 
 @pytest.mark.parametrize(

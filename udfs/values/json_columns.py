@@ -17,7 +17,8 @@ import pyarrow as pa
 REST = "_rest"
 _MOST_FIELDS = 1000  # of all objects of a value together: one with more is a map, and stays text
 _MOST_LEVELS = 32
-_EXACT = 1 << 53  # a double holds every integer up to it
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+EXACT = 1 << 53  # a double holds every integer up to it
 
 
 def inferred(values: Sequence[Any]) -> pa.DataType | None:
@@ -67,12 +68,13 @@ def _struct(held: Sequence[dict[str, Any]], level: int, count: list[int]) -> pa.
 
 def column(values: Sequence[Any], type_: pa.StructType) -> pa.Array:
     """Values as a type of ``inferred``."""
-    rest = type_[type_.num_fields - 1].name
+    *fields, rest = type_
+    members = pa.struct(fields)  # a member with the name of the rest is one of others
     rows = []
     for value in values:
-        held, left = _fitted(value, type_) if isinstance(value, dict) else ({}, value)
+        held, left = _fitted(value, members) if isinstance(value, dict) else ({}, value)
         is_left = left is not None or not isinstance(value, dict)
-        rows.append({**held, rest: text(left) if is_left else None})
+        rows.append({**held, rest.name: text(left) if is_left else None})
     return pa.array(rows, type_)
 
 
@@ -109,10 +111,10 @@ def _fitted_leaf(value: Any, type_: pa.DataType) -> tuple[Any, Any]:
         return None, value
     is_held = pa.types.is_boolean(type_)
     is_held |= pa.types.is_int64(type_) and isinstance(value, int) and -(1 << 63) <= value < 1 << 63
-    is_held |= pa.types.is_float64(type_) and (isinstance(value, float) or abs(value) <= _EXACT)
+    is_held |= pa.types.is_float64(type_) and (isinstance(value, float) or abs(value) <= EXACT)
     return (float(value) if pa.types.is_float64(type_) else value, None) if is_held else (None, value)
 
 
 def text(value: Any) -> str:
     """A value of canonical JSON as text."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _ENCODER.encode(value)

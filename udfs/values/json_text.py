@@ -12,11 +12,11 @@ from udfs.values.payload import MAX_DEPTH, PayloadError
 def parse_json(payload: bytes) -> Any:
     """JSON of RFC 8259, after a byte order mark or not. Raises a PayloadError."""
     try:
-        text = payload.decode("utf-8-sig")
+        text = payload.decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise PayloadError("invalid_utf8", f"not UTF-8: {error.reason}", error.start) from None
     try:
-        value = json.loads(text, parse_constant=_refuse, parse_float=_float)
+        value = _DECODER.decode(text)
         if text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
             raise RecursionError
         return _no_surrogates(value) if "\\u" in text else value
@@ -42,6 +42,9 @@ def _refuse(constant: str) -> Any:
 def _float(digits: str) -> float | str:
     value = float(digits)
     return value if math.isfinite(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=_float)
 
 
 def _no_surrogates(value: Any) -> Any:

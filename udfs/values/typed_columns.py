@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from udfs.values import json_columns
+from udfs.values import json_arrays, json_columns
 from udfs.values.compiled import compiled, compiled_texts
 from udfs.values.defaults import Columns
 from udfs.values.merged_types import conformed, merged, own_name, safe_names, storable
@@ -40,6 +41,7 @@ from udfs.values.registry import AVRO, JSON_SCHEMA, PROTOBUF, UNKNOWN_ID, Schema
 from udfs.values.wire_formats import CONFLUENT, Framing
 
 TEXT, BYTES, JSON = "text", "bytes", "json"
+_MOST_BYTES = (1 << 31) - 1  # of a payload
 
 
 class Wrong(NamedTuple):
@@ -175,11 +177,14 @@ class SideDecoder:
     def _add_plain(
         self, payloads: pa.BinaryArray, in_headers: np.ndarray, found: TypedSide, one_by_one: np.ndarray
     ) -> None:
-        """Takes texts, or bytes, of a topic's side that has no schema together, where no framing can be."""
-        if self._plain not in (TEXT, BYTES) or self._reader.has_files:
+        """Takes JSON, texts or bytes of a side without a schema together, where no framing can be."""
+        if not self._plain or self._reader.has_files:
             return
         rows = np.flatnonzero(one_by_one & ~in_headers & unframed(payloads))
         values = rows_at(payloads, rows)
+        if self._plain == JSON:
+            self._add_json(found, None, rows, values, one_by_one)
+            return
         if self._plain == TEXT:
             try:
                 values = values.cast(pa.string())
@@ -188,16 +193,40 @@ class SideDecoder:
         self._add(found, self._plain, None, rows, values, self._plain)
         one_by_one[rows] = False
 
+    def _add_json(
+        self,
+        found: TypedSide,
+        schema: Schema | None,
+        rows: np.ndarray,
+        payloads: pa.BinaryArray,
+        one_by_one: np.ndarray,
+    ) -> None:
+        """Takes JSON together, but what is left to the exact way. payloads: of the rows, none null."""
+        if not self._infers:
+            values = pa.array(json_arrays.texts(payloads, schema is not None), pa.string())
+            taken = np.flatnonzero(values.is_valid())
+            values = rows_at(values, taken)
+        elif JSON in self.types:
+            values, taken = json_arrays.structs(payloads, self.types[JSON])
+        else:  # the exact way says what the types are
+            return
+        self._add(found, JSON if self._infers else TEXT, schema, rows[taken], values, JSON)
+        one_by_one[rows[taken]] = False
+
     def _decode_id(
         self, id_: int, rows: np.ndarray, payloads: pa.Array, found: TypedSide, one_by_one: np.ndarray
     ) -> bool:
         """Decodes the payloads of a schema id together. Returns whether that can be done."""
         candidates = self._reader.candidates(self._topic, self._side, Framing(CONFLUENT, ID_SIZE, id=id_))
         held = [one for one in candidates if not one.is_gone]
-        if len({one.text for one in held}) != 1 or held[0].type not in (AVRO, PROTOBUF):
+        if len({one.text for one in held}) != 1 or held[0].type not in FORMATS:
             return False
         taken = rows_at(payloads, rows)
         one_by_one[rows] = True
+        if held[0].type == JSON_SCHEMA:
+            if self._reader.payload_rule(held[0]) is None:
+                self._add_json(found, held[0], rows, pc.binary_slice(taken, ID_SIZE, _MOST_BYTES), one_by_one)
+            return True
         for index, some, starts in by_index(held[0], taken):
             compiled = self._compiled(held[0], index)
             if compiled is not None:

@@ -1,0 +1,103 @@
+"""Columns of JSON taken at once, as far as nothing in them is out of the ordinary.
+
+What is left is for the exact way (``json_text``, ``json_columns``), which alone judges it. So what is taken
+here has to be what that makes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import json as arrow_json
+
+from udfs.values.json_columns import EXACT, text
+from udfs.values.json_text import parse_json
+from udfs.values.payload import PayloadError
+
+CONNECT = {"schema", "payload"}  # the members of Kafka Connect's envelope
+_CHUNK = 512  # rows that are left together
+_MOST_BYTES = 1 << 26  # that Arrow's reader gets at a time
+
+
+def texts(payloads: pa.BinaryArray, is_framed: bool) -> Iterator[str | None]:
+    """Each payload as canonical JSON; None for null and for what is left.
+
+    is_framed: whether framing says that it is JSON; an envelope is left otherwise.
+    """
+    for payload in payloads.to_pylist():
+        try:
+            value = parse_json(payload) if payload else None
+        except PayloadError:
+            value = None
+        is_envelope = isinstance(value, dict) and not is_framed and value.keys() == CONNECT
+        yield None if value is None or is_envelope else text(value)
+
+
+def structs(payloads: pa.BinaryArray, type_: pa.StructType) -> tuple[pa.Array, np.ndarray]:
+    """Objects as a type of ``json_columns.inferred``, by Arrow's reader of JSON; and the rows that they have.
+
+    payloads: binary[n], none of them null.
+    """
+    fields = pa.schema(list(type_)[:-1])
+    is_taken = np.zeros(len(payloads), np.bool_)
+    found: list[pa.RecordBatch] = []
+    if not CONNECT.issubset(fields.names):
+        for step in (len(payloads), _CHUNK):
+            for at in range(0, len(payloads) if not found else 0, max(step, 1)):
+                some = payloads.slice(at, step)
+                made = _read(some, fields)
+                if made is not None:
+                    found.append(made)
+                    is_taken[at : at + len(some)] = True
+    columns = pa.Table.from_batches(found, fields).combine_chunks()
+    rest = pa.nulls(len(columns), pa.string())
+    arrays = [*(one.combine_chunks() for one in columns.columns), rest]
+    return pa.StructArray.from_arrays(arrays, fields=list(type_)), np.flatnonzero(is_taken)
+
+
+def _read(payloads: pa.BinaryArray, fields: pa.Schema) -> pa.RecordBatch | None:
+    """One object a payload; None where Arrow's reader does not take all, or not as they are."""
+    if payloads.total_values_length > _MOST_BYTES:
+        return None
+    # each is an object, or several: then the count is wrong
+    if not pc.all(pc.and_(pc.starts_with(payloads, b"{"), pc.ends_with(payloads, b"}"))).as_py():
+        return None
+    data = b"\n".join([*payloads.to_pylist(), b""])
+    if not _is_utf8(data):
+        return None
+    try:
+        table = arrow_json.read_json(
+            pa.BufferReader(data),
+            arrow_json.ReadOptions(use_threads=False, block_size=len(data) + 1),
+            arrow_json.ParseOptions(fields, unexpected_field_behavior="error"),
+        )
+    except pa.ArrowInvalid:
+        return None
+    if len(table) != len(payloads) or not all(map(_is_exact, table.columns)):
+        return None
+    (batch,) = table.combine_chunks().to_batches()
+    return batch
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_exact(column: pa.ChunkedArray) -> bool:
+    """Whether reals hold what was written: not an integer that is rounded, one past them all, or -0."""
+    type_ = column.type
+    if pa.types.is_struct(type_):
+        return all(map(_is_exact, column.flatten()))
+    if pa.types.is_list(type_):
+        return _is_exact(pa.chunked_array([one.flatten() for one in column.chunks], type_.value_type))
+    if not pa.types.is_float64(type_):
+        return True
+    numbers = column.drop_null().to_numpy()
+    return bool(((np.abs(numbers) < EXACT) & ((numbers != 0) | ~np.signbit(numbers))).all())
