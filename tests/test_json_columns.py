@@ -222,3 +222,23 @@ def test_typed_tables_have_structs_and_keep_what_does_not_fit_later(tmp_path: Pa
         {"id": None, "user": None, "ok": None, REST: "[1]"},
         {"id": 9, "user": None, "ok": None, REST: None},
     ]
+
+
+def test_another_choice_makes_the_whole_table_again(tmp_path: Path) -> None:
+    """Text becomes structs, and back with another value beside: never both in one column."""
+    folder, lake = tmp_path / "logs" / "events-0", str(tmp_path / "lake")
+    sent = [{"id": 1}, {"id": 2}]
+    put(folder, 0, [json.dumps(one).encode() for one in sent])
+    job, values = ["--source", str(tmp_path / "logs"), "--lake", lake], ["--lake", lake, "--json-values"]
+    assert decode_batches.main(job) == 0
+    for kind in ("text", "infer"):
+        assert decode_values.main([*values, kind]) == 0
+    table = DeltaTable(f"{lake}/typed/events")
+    assert table.to_pyarrow_table()["value"].to_pylist() == [{**one, REST: None} for one in sent]
+    put(folder, 2, [b'{"id":3}'])
+    assert decode_batches.main(job) == 0
+    assert decode_values.main([*values, "text"]) == 0
+    rows = DeltaTable(f"{lake}/typed/events").to_pyarrow_table().sort_by("offset")
+    assert rows["value"].to_pylist() == ['{"id":1}', '{"id":2}', '{"id":3}']
+    assert decode_values.main([*values, "text"]) == 0
+    assert DeltaTable(f"{lake}/typed/events").version() == table.version() + 1

@@ -6,7 +6,7 @@ happened in between: new files are decoded, those of files that ``records`` no l
 same commit. A run that was killed leaves files that no table names, and the next run does its work.
 
 Where new schemas change the type of a column, all of the topic's files are decoded again, and one commit
-replaces the table with its new columns.
+replaces the table with its new columns; so do choices (``TypedOptions.form``) other than the last run's.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from udfs.values.registry import REGISTRY_TOPICS, Registry
 # Runs a stage over tasks, and gives the answers of each
 RunStage = Callable[[Callable[[], Any], Sequence[pa.Table]], Iterable[pa.Table]]
 _SAMPLE = 500  # payloads of a side that say what those without a schema are
-_KNOWN = "_types.json"  # beside a typed table's log: its types and what its plain payloads are
+_KNOWN = "_types.json"  # beside a typed table's log: its types, their form, and what its plain payloads are
 _COMMENTS = {
     "partition": "Partition",
     "offset": "Offset of the record in its partition",
@@ -122,7 +122,8 @@ class _Topic:
         self._table = _opened(self._path)
         self._errors = _opened(table_path(lake, VALUE_ERRORS.name))
         known = self._read_known() if self._table is not None else {}
-        self._types: str = known.get("types", "")
+        is_same = known.get("form", options.form) == options.form
+        self._types: str = known.get("types", "") if is_same else ""
         self._plain: str = known.get("plain", "")
         self._typed = _by_name(self._table, None)
         self._wrong = _by_name(self._errors, topic)
@@ -216,8 +217,9 @@ class _Topic:
         """Before the commit: a run that dies between both decodes the topic's files again."""
         system, folder = open_store(self._path)
         system.create_dir(folder, recursive=True)
+        known = {"types": self._types, "plain": self._plain, "form": self._options.form}
         with system.open_output_stream(f"{folder}/{_KNOWN}") as file:
-            file.write(json.dumps({"types": self._types, "plain": self._plain}).encode())
+            file.write(json.dumps(known).encode())
 
     def _commit_errors(self, known: Collection[str], done: Sequence[Mapping[str, Any]]) -> None:
         """Errors first:

@@ -82,7 +82,7 @@ class TypedOptions:
     @property
     def form(self) -> str:
         """What makes other rows of the same records and types; in the names of files."""
-        return "flat" * self.is_flat + "filled" * self.fills
+        return "flat" * self.is_flat + "filled" * self.fills + "inferred" * self.infers
 
 
 def typed_schema(types: Mapping[str, Types], is_flat: bool = False) -> pa.Schema:
