@@ -1,25 +1,50 @@
 """Files and commands that write lost records again: of a losing history, committed, and not in the true log.
 
-``kafka-console-producer.sh`` reads a record a line, as text; records that are no such line are listed apart.
+``kafka-console-producer.sh`` reads a record a line, as text. From the first record of a partition on that is
+no such line, all lie as JSON and Base64 for ``restore.py``, so that they are written in their order.
 """
 
 from __future__ import annotations
 
 import json
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import duckdb
 
 from pipelines.recovery.quorum import safe_name
 
 _NULL = "<null>"
-_OPTIONS = f"--property parse.headers=true --property parse.key=true --property null.marker='{_NULL}'"
-# What a line holds for what is written again, what a newer value of its key follows, and what is no line
-AGAIN, OLDER, BINARY = "txt", "older.txt", "jsonl"
+# --sync: without it the producer says that a record can't be written, goes on and ends as if it were
+_OPTIONS = f"--sync --property parse.headers=true --property parse.key=true --property null.marker='{_NULL}'"
+_PRODUCER = """\
+# Writes the records of .jsonl files again, one after the other, each acknowledged before the next one.
+# usage: python3 restore.py HOST:PORT FILE ...; needs confluent-kafka
+import base64, json, sys
+
+from confluent_kafka import KafkaException, Producer
+
+
+def data(text):
+    return None if text is None else base64.b64decode(text)
+
+
+def check(error, record):
+    if error is not None:
+        raise KafkaException(error)
+
+
+producer = Producer({"bootstrap.servers": sys.argv[1], "partitioner": "murmur2_random"})  # as Kafka's own
+for path in sys.argv[2:]:
+    for row in map(json.loads, open(path, encoding="utf-8")):
+        headers = [(name, data(value)) for name, value in row["headers"]]
+        producer.produce(row["topic"], data(row["value"]), data(row["key"]), headers=headers, callback=check)
+        producer.flush()
+"""
 # One row a record, though several copies have it
 _QUERY = """
 SELECT topic, partition, any_value(true_offset) IS NOT NULL AS is_older, "offset",
@@ -32,51 +57,81 @@ ORDER BY topic, partition, "offset", leader_epoch
 """
 
 
-def write_restore(database: duckdb.DuckDBPyConnection, folder: Path) -> None:
-    """Writes ``restore.sh``, and ``restore/<topic>-<partition>.txt`` with its records. Raises OSError.
+class _File(NamedTuple):
+    """Records of one partition, in the order in which files are written to the broker.
 
-    database: with the table lost_records.
+    is_older: the true log has a newer value of their keys. is_json: they are not all lines of text.
+    """
+
+    topic: str
+    partition: int
+    is_older: bool
+    is_json: bool
+
+    @property
+    def path(self) -> str:
+        ends = ("", ".older")[self.is_older] + (".txt", ".jsonl")[self.is_json]
+        return f"restore/{self.topic}-{self.partition}{ends}"
+
+    @property
+    def command(self) -> str:
+        if self.is_json:
+            return f'python3 restore.py "$1" {safe_name(self.path)}'
+        topic = f"--topic {safe_name(self.topic)}"
+        producer = f'kafka-console-producer.sh --bootstrap-server "$1" {topic} {_OPTIONS}'
+        return f"{producer} < {safe_name(self.path)}"
+
+
+def write_restore(database: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    """Writes ``restore.sh``, ``restore.py``, and ``restore/<topic>-<partition>.*`` with records.
+
+    database: with the table lost_records. Raises OSError.
     """
     place = folder / "restore"
     place.mkdir(exist_ok=True)
     for old in place.iterdir():
         old.unlink()
-    counts: dict[tuple[str, str], int] = {}
+    counts: Counter[_File] = Counter()
     rows = database.execute(_QUERY)
     names = [one[0] for one in rows.description or []]
     with ExitStack() as stack:
-        files: dict[str, TextIO] = {}
+        files: dict[_File, TextIO] = {}
         while some := rows.fetchmany(1000):
             for row in (dict(zip(names, one, strict=True)) for one in some):
-                line = _line(row)
-                kind = BINARY if line is None else OLDER if row["is_older"] else AGAIN
-                name = f"{row['topic']}-{row['partition']}.{kind}"
-                if name not in files:
-                    files[name] = stack.enter_context((place / name).open("w", encoding="utf-8", newline=""))
-                files[name].write(f"{_json(row) if line is None else line}\n")
-                counts[row["topic"], name] = counts.get((row["topic"], name), 0) + 1
+                own = _File(row["topic"], row["partition"], row["is_older"], is_json=True)
+                line = None if own in files else _line(row)
+                own = own._replace(is_json=line is None)
+                if own not in files:
+                    path = folder / own.path
+                    files[own] = stack.enter_context(path.open("w", encoding="utf-8", newline=""))
+                files[own].write(f"{_json(row) if line is None else line}\n")
+                counts[own] += 1
+    (folder / "restore.py").write_text(_PRODUCER, encoding="utf-8")
     (folder / "restore.sh").write_text("".join(f"{line}\n" for line in _script(counts)), encoding="utf-8")
 
 
-def _script(counts: dict[tuple[str, str], int]) -> Iterator[str]:
+def _script(counts: Counter[_File]) -> Iterator[str]:
+    """A missing tool ends it before it has written anything."""
     yield from (
         "#!/bin/sh",
-        "# usage: sh restore.sh HOST:PORT, in this folder, with Kafka's bin in PATH",
+        "# usage: sh restore.sh HOST:PORT, with Kafka's bin in PATH. It stops at the first record that can't",
+        "# be written; a second run writes what came before it a second time.",
         "set -e",
+        ': "${1:?usage: sh restore.sh HOST:PORT}"',
+        'cd "$(dirname "$0")"',
     )
-    for (topic, name), count in sorted(counts.items()):
-        command = (
-            f'kafka-console-producer.sh --bootstrap-server "$1" --topic {safe_name(topic)} {_OPTIONS} '
-            f"< {safe_name(f'restore/{name}')}"
-        )
-        if name.endswith(f".{OLDER}"):
+    written = {file.is_json for file in counts if not file.is_older}
+    if False in written:
+        yield "command -v kafka-console-producer.sh"
+    if True in written:
+        yield "python3 -c 'import confluent_kafka'"
+    for file, count in sorted(counts.items()):
+        if file.is_older:
             yield f"# {count} records that would replace a newer value of their key in the true log:"
-            yield f"# {command}"
-        elif name.endswith(f".{BINARY}"):
-            yield f"# {count} records that are no line of text are in restore/{name}, as Base64"
+            yield f"# {file.command}"
         else:
             yield f"# {count} records"
-            yield command
+            yield file.command
 
 
 def _line(row: dict[str, Any]) -> str | None:
@@ -107,5 +162,5 @@ def _json(row: dict[str, Any]) -> str:
         return None if data is None else b64encode(data).decode()
 
     headers = [[one["key"], encoded(one["value"])] for one in row["headers"] or ()]
-    own = {"offset": row["offset"], "key": encoded(row["key"]), "value": encoded(row["value"])}
-    return json.dumps({**own, "headers": headers})
+    own = {name: row[name] for name in ("topic", "offset")}
+    return json.dumps({**own, "key": encoded(row["key"]), "value": encoded(row["value"]), "headers": headers})

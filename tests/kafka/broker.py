@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import base64
 import os
+import shlex
+import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +24,8 @@ from tests.kafka.reader import JANINO, PACKAGE, ROOT, SPARK_HOME, classpath
 from tests.support.java import quick_java
 
 _BROKER = PACKAGE.replace("kafka-clients", "kafka_2.13")
+_TOOLS = PACKAGE.replace("kafka-clients", "kafka-tools")
+_PYTHON_CLIENT = "confluent-kafka==2.16.1"
 _CLIENT = Path(__file__).with_name("KafkaClient.java")
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
 _START_SECONDS = 60
@@ -109,6 +114,27 @@ def broker_classpath() -> str:
     return os.pathsep.join([jars, *map(str, SPARK_HOME.glob("jars/scala-library-*.jar"))])
 
 
+def with_tools(folder: Path) -> dict[str, str]:
+    """The environment of a shell with Kafka's console producer, and a Python that has confluent-kafka.
+
+    folder: a new one.
+    """
+    folder.mkdir()
+    jars = classpath((_TOOLS,), ROOT / "build" / "kafka" / "kafka-tools")
+    producer = [*quick_java(), "-cp", jars, "org.apache.kafka.tools.ConsoleProducer"]
+    for name, words in (("kafka-console-producer.sh", producer), ("python3", [sys.executable])):
+        (folder / name).write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+        (folder / name).chmod(0o755)
+    packages = ROOT / "build" / "kafka" / "python"
+    if not packages.exists():
+        made = folder / "packages"
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(made)]
+        subprocess.run([*pip, _PYTHON_CLIENT], check=True)
+        shutil.move(made, packages)
+    path = os.pathsep.join([str(folder), os.environ["PATH"]])
+    return {**os.environ, "PATH": path, "PYTHONPATH": str(packages)}
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -151,12 +177,19 @@ class Client:
         self, topic: str, partition: int, committed: bool
     ) -> list[tuple[int, bytes | None, bytes | None]]:
         """(offset, key, value) of each record from the beginning to the end."""
+        return [row[:3] for row in self.read_whole(topic, partition, committed)]
+
+    def read_whole(
+        self, topic: str, partition: int, committed: bool
+    ) -> list[tuple[int, bytes | None, bytes | None, list[tuple[bytes | None, bytes | None]]]]:
+        """(offset, key, value, headers) of each record from the beginning to the end."""
         isolation = "read_committed" if committed else "read_uncommitted"
         found = []
         for line in self._ask("read", topic, str(partition), isolation):
             offset, *data = line.split(" ")
-            key, value = (None if one == "-" else base64.b64decode(one[1:]) for one in data)
-            found.append((int(offset), key, value))
+            key, value, *pairs = (None if one == "-" else base64.b64decode(one[1:]) for one in data)
+            headers = list(zip(pairs[::2], pairs[1::2], strict=True))
+            found.append((int(offset), key, value, headers))
         return found
 
     def _ask(self, *words: str) -> list[str]:
