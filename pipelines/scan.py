@@ -106,6 +106,7 @@ def run(settings: Settings, path: Sequence[str] = ()) -> None:
     places = tuple(parse_source(one).path for one in sources)
     findings = scan(dataclasses.replace(settings, source=places))
     if is_named(sources):
+        findings.sources = sources
         findings.replicas = _compared(dataclasses.replace(settings, source=sources))
     for text in findings.warnings:
         log.warning("%s", text)

@@ -161,7 +161,11 @@ def test_a_scan_of_named_disks_compares_the_copies(
     ]
     assert found["records"] == 15
     assert scan.main([one, two, "--cores", "1"]) == 0
-    assert "copies compared" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "copies compared" in shown
+    assert "lost: what 1 of 2 copies have of another history than the true one" in shown
+    (command,) = [line for line in shown.splitlines() if " recover " in line]
+    assert f" recover {one.replace('=', ' ', 1)} {two.replace('=', ' ', 1)} --lake " in command
 
 
 def test_a_producer_snapshot_says_what_was_cut_off(tmp_path: Path) -> None:
@@ -196,9 +200,10 @@ def test_lost_records_are_restored_as_kafkas_console_producer_reads_lines(tmp_pa
         Record(b"old", b"older than the truth"),
         Record(b"n4", b"\xff"),
     ]
-    one = disk(tmp_path / "one", t=[batch(0), Batch(records, base_offset=3).encode()])
+    lost = [batch(0), Batch(records, base_offset=3).encode()]
+    one = disk(tmp_path / "one", t=lost, __consumer_offsets=lost)
     truth = [batch(0), Batch([Record(b"old", b"new")], base_offset=3, leader_epoch=1).encode()]
-    two = disk(tmp_path / "two", t=truth)
+    two = disk(tmp_path / "two", t=truth, __consumer_offsets=truth)
     bill = tmp_path / "bill"
     assert recover.main([one, two, "--cores", "1", "--report", str(bill)]) == 0
     written = read_lines(bill / "restore" / "t-0.txt")

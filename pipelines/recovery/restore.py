@@ -45,13 +45,14 @@ for path in sys.argv[2:]:
         producer.produce(row["topic"], data(row["value"]), data(row["key"]), headers=headers, callback=check)
         producer.flush()
 """
-# One row a record, though several copies have it
+# One row a record, though several copies have it. Brokers write the internal topics by themselves
 _QUERY = """
 SELECT topic, partition, any_value(true_offset) IS NOT NULL AS is_older, "offset",
   any_value(headers) AS headers, any_value(key) AS key, any_value(value) AS value
 FROM lost_records
 WHERE why = 'diverged' AND control_type IS NULL AND coalesce(transaction, 'committed') = 'committed'
   AND also_in_truth IS NULL
+  AND topic NOT IN ('__consumer_offsets', '__transaction_state', '__share_group_state')
 GROUP BY topic, partition, "offset", leader_epoch
 ORDER BY topic, partition, "offset", leader_epoch
 """

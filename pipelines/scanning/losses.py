@@ -78,7 +78,11 @@ def _lost(findings: Findings) -> list[str]:
         log.torn[1] - log.torn[0] + 1 for log in findings.logs if log.torn and log.torn[1] >= log.torn[0]
     )
     unknown = sum(_is_cut(log) and log.torn is None for log in findings.logs)
+    diverged = sum(row["diverged_from"] is not None for row in findings.replicas)
     return [
+        f"what {diverged:,} of {len(findings.replicas):,} copies have of another history than the true one"
+        if diverged
+        else "",
         f"at most {counted_noun(counted, 'offset')} in damage" if counted else "",
         f"the end of {counted_noun(len(open_ended), 'log')}, of unknown length" if open_ended else "",
         f"{counted_noun(torn, 'offset')} in incomplete batches" if torn else "",

@@ -34,7 +34,9 @@ def next_steps(findings: Findings) -> list[str]:
 
 def _decoding(findings: Findings) -> Step:
     sources = [f"--source {shlex.quote(source)}" for source in findings.sources]
-    what = "decode all records, batches and damaged ranges into tables"
+    what, command, lake = "decode all records, batches and damaged ranges into tables", "decode", "lake"
+    if findings.replicas:
+        what, command, lake = "one true log of the copies, and a bill of what is lost", "recover", "recovered"
     if len(sources) > _SOURCES:
         what += f"; --source once more for each of the other {len(sources) - 1} paths"
         sources = sources[:1]
@@ -42,7 +44,7 @@ def _decoding(findings: Findings) -> Step:
         sources.append("--topic {} --partition {}".format(*findings.named))
     if findings.swap_files or SWAP in findings.skipped:
         sources.append("--include-swap")
-    return f"# {what}", f"{invocation()} decode {' '.join(sources)} --lake lake"
+    return f"# {what}", f"{invocation()} {command} {' '.join(sources)} --lake {lake}"
 
 
 def _resumable(findings: Findings) -> list[tuple[Log, DamagedRange]]:
