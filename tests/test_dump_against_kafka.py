@@ -23,6 +23,8 @@ from tests.support.segment_maker import CONTROL, Batch, Record
 from udfs.dump.payloads import TOPIC_OF
 from udfs.format.layout import CONTROL_TYPES
 
+pytestmark = pytest.mark.kafka
+
 _FILLINGS = 4
 _CONTROL = {
     "LEADER_CHANGE": "LeaderChangeMessage",

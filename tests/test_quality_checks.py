@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import Any
 
 import pytest
 
 from tests.support.lake_rows import insert
 from tests.support.logs import batch, data, marker
-from tests.support.quality import LATER, NOW, add_log, measured, over_partitions
+from tests.support.quality import LATER, NOW, add_log, add_logs, measured, over_partitions
 from tests.support.segment_maker import (
     GZIP,
     LOG_APPEND,
@@ -161,18 +162,25 @@ CASES: dict[str, list[tuple[bytes, float | None, bool]]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "value", "passed"),
-    [
-        pytest.param(name, *case, id=f"{name}-{at}")
+@pytest.fixture(scope="module")
+def found(lake_template: str, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Any]:
+    """(value, passed) of each check for each case, which is a topic of one lake."""
+    lake = str(shutil.copytree(lake_template, tmp_path_factory.mktemp("quality") / "lake"))
+    logs = {
+        f"{TOPIC} {name} {at}": {0: content}
         for name, cases in CASES.items()
-        for at, case in enumerate(cases)
-    ],
-)
-def test_a_check_measures(lake: str, name: str, content: bytes, value: float | None, passed: bool) -> None:
-    add_log(lake, TOPIC, {0: content})
-    found, ended = one(lake, name)
-    assert (found, ended) == (value if value is None else pytest.approx(value), passed)
+        for at, (content, _, _) in enumerate(cases)
+    }
+    add_logs(lake, logs)
+    rows = [row for row in measured(lake, *CASES) if row["segment"] is None]
+    return {(row["check"], row["topic"]): (row["value"], row["passed"]) for row in rows}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_check_measures(found: dict[tuple[str, str], Any], name: str) -> None:
+    for at, (_, value, passed) in enumerate(CASES[name]):
+        expected = value if value is None else pytest.approx(value), passed
+        assert found[name, f"{TOPIC} {name} {at}"] == expected, at
 
 
 def test_segments_above_the_threshold_are_named_beside_their_partition(lake: str) -> None:
@@ -232,8 +240,7 @@ def test_largest_offsets_and_timestamps_do_not_overflow(lake: str) -> None:
     add_log(
         lake, TOPIC, {0: stamped((1 << 63) - 10, (1 << 63) - 1) + stamped(0, -(1 << 63)) + batch(-(1 << 63))}
     )
-    for name in CASES:
-        assert measured(lake, name)
+    assert {row["check"] for row in measured(lake, *CASES)} == set(CASES)
 
 
 def sized(topic: str, *lengths: int, folder: str = "/logs") -> list[dict[str, Any]]:
@@ -274,4 +281,4 @@ def test_copies_of_a_partition_are_no_skew(lake: str) -> None:
 
 
 def test_a_lake_without_rows_has_nothing_to_measure(lake: str) -> None:
-    assert [measured(lake, name) for name in (*CASES, "partition_skew")] == [[]] * (len(CASES) + 1)
+    assert measured(lake, *CASES, "partition_skew") == []

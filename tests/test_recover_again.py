@@ -9,6 +9,7 @@ import shutil
 import struct
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
@@ -48,8 +49,9 @@ def test_what_the_true_log_lost_leaves_the_lake(tmp_path: Path) -> None:
     (tmp_path / "two" / "kept-0" / "leader-epoch-checkpoint").write_text("0\n2\n0 3\n1 6\n")
     assert recover.main([one, two, *lake]) == 0
     assert offsets(tmp_path / "lake") == [("kept", i) for i in range(3, 9)]
+    database = connect(str(tmp_path / "lake"))
     for name in ("batches", "segments", "transactions", "healed_batches", "replica_report"):
-        topics = connect(str(tmp_path / "lake")).execute(f"SELECT DISTINCT topic FROM {name}").fetchall()
+        topics = database.execute(f"SELECT DISTINCT topic FROM {name}").fetchall()
         assert topics in ([("kept",)], []), name
 
 
@@ -130,21 +132,21 @@ def test_kills_leave_the_sources_alone_and_the_next_run_completes(tmp_path: Path
         return [int(line) for line in subprocess.run(argv, stdout=PIPE, check=True, cwd=ROOT).stdout.split()]
 
     (steps,) = killed("whole", 0)
-    counts = sorted(random.sample(range(1, steps), 4))
+    counts = sorted(random.sample(range(1, steps), 2))
     assert killed("killed", *counts) == counts, "each died where it should"
     assert recover.main(words("killed")) == 0
     assert fingerprint(tmp_path / "disks") == before
     tables = ("records", "transactions", "replica_report", "divergence", "lost_ranges", "lost_records")
-    for table in tables:
-        found, expected = (rows_of(tmp_path / lake, table) for lake in ("killed", "whole"))
-        assert found == expected, f"{table}: seed {seed}, killed before steps {counts} of {steps}"
+    found, expected = (rows_of(tmp_path / lake, tables) for lake in ("killed", "whole"))
+    assert found == expected, f"seed {seed}, killed before steps {counts} of {steps}"
     assert {path.name for path in (tmp_path / "killed" / "_healed").iterdir()} == {"t-0"}
 
 
-def rows_of(lake: Path, table: str) -> list[str]:
-    """The rows of a table as text, without the name of the lake."""
-    rows = connect(str(lake)).execute(f"FROM {table}").fetchall()
-    return sorted(str(row).replace(str(lake), "") for row in rows)
+def rows_of(lake: Path, tables: Sequence[str]) -> dict[str, list[str]]:
+    """The rows of each table as text, without the name of the lake."""
+    database = connect(str(lake))
+    rows = {table: database.execute(f"FROM {table}").fetchall() for table in tables}
+    return {table: sorted(str(row).replace(str(lake), "") for row in found) for table, found in rows.items()}
 
 
 def test_a_scan_of_named_disks_compares_the_copies(

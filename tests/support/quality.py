@@ -39,47 +39,62 @@ def add_log(
     modified: modification time of the files, ms. starts: log_start_offset by base offset, if it is not the
     first base offset for all.
     """
-    folder = f"file:///logs/{topic}-{partition}"
-    rows = []
-    for base, data in segments.items():
-        name = f"{folder}/{segment_name(base)}"
-        of_segment: dict[str, Any] = {
-            "topic": topic,
-            "partition": partition,
-            "segment": name,
-        }
-        decoded = fast.decode(data, has_successor=base != max(segments))
-        insert(lake, "batches", [row | of_segment for row in decoded.batches])
-        insert(lake, "quarantine", [row | of_segment for row in decoded.quarantine])
-        ends = [row["last_offset"] for row in decoded.batches if row["status"] in ("ok", "suspect")]
-        rows.append(
-            LedgerRow(
-                partition_dir=folder,
-                file_base_offset=base,
-                length=len(data),
-                modified=modified * 1000,
-                decoded_bytes=len(data) - decoded.tail_bytes,
-                batches=len(decoded.batches),
-                records=len(decoded.records),
-                damaged=len(decoded.quarantine),
-                tail=decoded.tail,
-                tail_bytes=decoded.tail_bytes,
-                end_offset=ends[-1] if ends else None,
-                log_start_offset=min(segments) if starts is None else starts[base],
-                **of_segment,
+    add_logs(lake, {topic: segments}, partition=partition, modified=modified, starts=starts)
+
+
+def add_logs(
+    lake: str,
+    logs: Mapping[str, Mapping[int, bytes]],
+    *,
+    partition: int = 0,
+    modified: int = LATER,
+    starts: Mapping[int, int] | None = None,
+) -> None:
+    """``add_log`` of several topics in one run."""
+    ledger_rows: list[LedgerRow] = []
+    batches: list[dict[str, Any]] = []
+    quarantine: list[dict[str, Any]] = []
+    for topic, segments in logs.items():
+        folder = f"file:///logs/{topic}-{partition}"
+        for base, data in segments.items():
+            of_segment: dict[str, Any] = {
+                "topic": topic,
+                "partition": partition,
+                "segment": f"{folder}/{segment_name(base)}",
+            }
+            decoded = fast.decode(data, has_successor=base != max(segments))
+            batches += [row | of_segment for row in decoded.batches]
+            quarantine += [row | of_segment for row in decoded.quarantine]
+            ends = [row["last_offset"] for row in decoded.batches if row["status"] in ("ok", "suspect")]
+            ledger_rows.append(
+                LedgerRow(
+                    partition_dir=folder,
+                    file_base_offset=base,
+                    length=len(data),
+                    modified=modified * 1000,
+                    decoded_bytes=len(data) - decoded.tail_bytes,
+                    batches=len(decoded.batches),
+                    records=len(decoded.records),
+                    damaged=len(decoded.quarantine),
+                    tail=decoded.tail,
+                    tail_bytes=decoded.tail_bytes,
+                    end_offset=ends[-1] if ends else None,
+                    log_start_offset=min(segments) if starts is None else starts[base],
+                    **of_segment,
+                )
             )
-        )
-    table = ledger.to_arrow(rows)
+    insert(lake, "batches", batches)
+    insert(lake, "quarantine", quarantine)
+    table = ledger.to_arrow(ledger_rows)
     write_deltalake(table_path(lake, "segments"), table, mode="append")
-    found = transactions.compute(
-        reader(lake), {(topic, partition)}, table.cast(ledger.SCHEMA)
-    ).rows.to_pylist()
+    places = {(topic, partition) for topic in logs}
+    found = transactions.compute(reader(lake), places, table.cast(ledger.SCHEMA)).rows.to_pylist()
     insert(lake, TRANSACTIONS.name, found)
 
 
-def measured(lake: str, name: str) -> list[dict[str, Any]]:
-    """The rows of one check."""
-    checks = [check for check in CHECKS if check.name == name]
+def measured(lake: str, *names: str) -> list[dict[str, Any]]:
+    """The rows of these checks."""
+    checks = [check for check in CHECKS if check.name in names]
     with metrics.opened(published_tables(lake)) as database:
         table: pa.Table = metrics.measure(database, checks, "run", datetime.now(UTC))
     return table.to_pylist()
