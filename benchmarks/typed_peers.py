@@ -66,6 +66,7 @@ class Spark:
         return self._run("protobuf", payloads, decode)
 
     def _run(self, name: str, payloads: Sequence[bytes], decode: Column) -> Callable[[], float]:
+        WORK.mkdir(parents=True, exist_ok=True)
         path = WORK / f"typed-{name}.parquet"
         pq.write_table(pa.table({"payload": pa.array([*payloads] * TIMES, pa.binary())}), path)
         frame = self._spark.read.parquet(str(path)).cache()

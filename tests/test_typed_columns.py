@@ -13,7 +13,7 @@ from tests.support import typed_corpus as corpus
 from udfs.format.schema import HEADER_TYPE
 from udfs.values.merged_types import conformed, merged, storable
 from udfs.values.payloads import KEY, VALUE, PayloadReader
-from udfs.values.registry import AVRO, Registry, Schema
+from udfs.values.registry import AVRO, PROTOBUF, Registry, Schema
 from udfs.values.typed_columns import SideDecoder
 
 SIDES = [(topic, side) for topic in corpus.TOPICS for side in (KEY, VALUE)]
@@ -84,6 +84,44 @@ def test_versions_of_a_record_are_one_struct() -> None:
     ]
     assert conformed(second, target).to_pylist() == [
         {"id": 1 << 40, "name": None, "tags": None, "name_int32": 7, "more": None}
+    ]
+
+
+def test_a_record_without_fields_inside_another_is_true_where_it_is_there() -> None:
+    both = merged(pa.struct([("a", pa.struct([])), ("b", pa.int32())]), pa.struct([("b", pa.int64())]))
+    assert both is not None
+    rows = pa.array(
+        [{"a": {}, "b": 1}, {"a": None, "b": 2}], pa.struct([("a", pa.struct([])), ("b", pa.int32())])
+    )
+    assert conformed(rows, storable(both)).to_pylist() == [{"a": True, "b": 1}, {"a": None, "b": 2}]
+
+
+def test_types_whose_names_differ_in_their_namespace_alone_are_fields_of_their_own() -> None:
+    records = [
+        {"type": "record", "name": "A", "namespace": space, "fields": [{"name": "x", "type": "int"}]}
+        for space in ("com.a", "com.b")
+    ]
+    nested = "message M { message In { int32 x = 1; } } message N { message In { string y = 1; } }"
+    registry = Registry(
+        [
+            *(
+                Schema(f"com.{n}.A", 1, i, "", AVRO, json.dumps(one))
+                for i, (n, one) in enumerate(zip("ab", records, strict=True))
+            ),
+            Schema("t-value", 1, 2, "", PROTOBUF, f'syntax = "proto3"; package p; {nested}'),
+        ]
+    )
+    payloads = [b"\0\0\0\0\0\2", b"\0\0\0\0\1\4", b"\0\0\0\0\2\4\0\0\x08\5", b"\0\0\0\0\2\4\2\0\x0a\1z"]
+    decoder = SideDecoder(PayloadReader(registry), "t", VALUE)
+    found = decoder.decode(pa.array(payloads, pa.binary()))
+    assert not found.wrong
+    rows = found.column(decoder.types).to_pylist()
+    held = [{name: one for name, one in row.items() if one is not None} for row in rows]
+    assert held == [
+        {"com_a_A": {"x": 1}},
+        {"com_b_A": {"x": 2}},
+        {"p_M_In": {"x": 5}},
+        {"p_N_In": {"y": "z"}},
     ]
 
 

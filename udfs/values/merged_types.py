@@ -158,5 +158,6 @@ def _conformed_struct(array: pa.StructArray, target: pa.StructType) -> pa.Array:
 
 
 def _is_held(one: pa.DataType, target: pa.DataType) -> bool:
-    both = merged(one, target)
-    return both is not None and storable(both).equals(storable(target))
+    # what is stored of a struct without fields is a boolean
+    both = (merged(one, target), merged(storable(one), target))
+    return any(type_ is not None and storable(type_).equals(storable(target)) for type_ in both)

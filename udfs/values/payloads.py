@@ -234,6 +234,15 @@ class PayloadReader:
         is_other = found is not None and found.text != schema.text and found.type == schema.type
         return found if is_other else None
 
+    def has_namesake(self, schema: Schema, name: str, topic: str) -> bool:
+        """Whether another type differs in its namespace alone: a message of the same schema or, with a topic,
+        what a subject is named after (RecordNameStrategy, TopicRecordNameStrategy)."""
+        own = name.rpartition(".")[2]
+        if schema.type == PROTOBUF and len(re.findall(rf"\bmessage\s+{re.escape(own)}\b", schema.text)) > 1:
+            return True
+        others = (one.name.removeprefix(f"{topic}-") for one in self._registry.schemas if topic)
+        return any(one.rpartition(".")[2] == own and one != name and "-" not in one for one in others)
+
     def index_of(self, side: str, payload: bytes, headers: Headers = ()) -> tuple[int, ...]:
         """The message indexes of a payload of Protobuf that was read."""
         framing = framing_of(side, payload, headers)

@@ -264,10 +264,13 @@ class SideDecoder:
 
     def _label(self, schema: Schema, name: str) -> str:
         """The label of a schema's type: one for the versions of a subject, and for a record's name."""
-        own = schema.name in (f"{self._topic}-{self._side}", f"{self._topic}-{name}", name)
+        own_topic = schema.name == f"{self._topic}-{self._side}"
+        own = own_topic or schema.name in (f"{self._topic}-{name}", name)
         place = (schema.name, name if schema.type == PROTOBUF or not own else "")
         if place not in self._labels:
-            self._labels[place] = name.rpartition(".")[2] or schema.type.lower()
+            is_shared = self._reader.has_namesake(schema, name, "" if own_topic else self._topic)
+            short = name.replace(".", "_") if is_shared else name.rpartition(".")[2]
+            self._labels[place] = short or schema.type.lower()
         return self._labels[place]
 
     def _add(
