@@ -112,8 +112,10 @@ class Copy:
     @property
     def sound(self) -> np.ndarray:
         """ENTRY[m]: batches that are whole, by offset."""
-        kept = self.entries[self.entries["is_sound"]]
-        return kept[np.argsort(kept["base"], kind="stable")]
+        is_sound = self.entries["is_sound"]
+        kept = self.entries if is_sound.all() else self.entries[is_sound]
+        bases = kept["base"]
+        return kept if (bases[1:] >= bases[:-1]).all() else kept[np.argsort(bases, kind="stable")]
 
     @property
     def first_file(self) -> int | None:

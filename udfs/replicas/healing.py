@@ -50,8 +50,9 @@ class Healed:
 def is_compacted(copies: Sequence[Copy]) -> bool:
     """Whether the log cleaner ran over a copy: by its checkpoint, or by batches that lack records."""
     for copy in copies:
-        kept = copy.entries[copy.entries["is_sound"] & (copy.entries["magic"] == 2)]
-        lacks = (kept["count"] <= kept["delta"]) | (kept["attributes"] & (1 << 6) != 0)
+        entries = copy.entries
+        lacks = (entries["count"] <= entries["delta"]) | (entries["attributes"] & (1 << 6) != 0)
+        lacks &= entries["is_sound"] & (entries["magic"] == 2)
         if copy.cleaned_before is not None or bool(lacks.any()):
             return True
     return False

@@ -14,7 +14,6 @@ from udfs.replicas.chain import heaviest_chain
 from udfs.replicas.entries import LEADER_EPOCH, Copy
 
 _NONE = -2  # no entry of leader-epoch-checkpoint
-_PLACE = ("id", "base")
 
 
 class Witnesses:
@@ -23,43 +22,48 @@ class Witnesses:
     def __init__(self, copies: Sequence[Copy], ids: Mapping[int, np.ndarray]) -> None:
         kept = [copy.entries["is_sound"] for copy in copies]
         entries = [copy.entries[is_kept] for copy, is_kept in zip(copies, kept, strict=True)]
-        numbers = np.concatenate([ids[copy.number][one] for copy, one in zip(copies, kept, strict=True)])
-        places = np.concatenate(entries)
         by_file = [epochs_by_file(copy, own) for copy, own in zip(copies, entries, strict=True)]
-        self._rows = _rows(numbers, places, places["epoch"])
-        self._noted = _rows(numbers, places, np.concatenate(by_file))
+        columns = (
+            np.concatenate([ids[copy.number][one] for copy, one in zip(copies, kept, strict=True)]),
+            *(np.concatenate([own[name] for own in entries]) for name in ("base", "epoch")),
+        )
+        order = np.lexsort(columns[::-1])
+        self._ids, self._bases, self._epochs = (column[order] for column in columns)
+        self._by_file = np.concatenate(by_file)[order]
+        places = [self._ids, self._bases]
+        counts = []
+        for equal in (places, [*places, self._epochs]):
+            group = np.cumsum(_differs(equal))
+            count = np.zeros(len(order), dtype=np.int64)
+            count[order] = np.bincount(group)[group]
+            counts.append(count)
+        ends = np.cumsum([len(own) for own in entries])[:-1]
+        parts = zip(*(np.split(count, ends) for count in counts), strict=True)
+        self._counts = {copy.number: part for copy, part in zip(copies, parts, strict=True)}
 
-    def count(self, ids: np.ndarray, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(int64[n], int64[n]): copies with the batch at its offset; those of them with the same epoch."""
-        every, same = (_range(self._rows, names, ids, entries)[1] for names in (_PLACE, (*_PLACE, "epoch")))
-        return every, same
+    def counts(self, copy: Copy) -> tuple[np.ndarray, np.ndarray]:
+        """(int64[n], int64[n]) of a copy's sound batches: copies with the batch at its offset; those of them
+        with the same epoch.
+        """
+        return self._counts[copy.number]
 
     def votes(self, number: int, entry: np.void) -> Counter[int]:
         """The epochs of a batch at its offset: a file says more than one copy, less than two."""
+        begin, end = (np.searchsorted(self._ids, number, side=side) for side in ("left", "right"))
         found: Counter[int] = Counter()
-        for rows, weight in ((self._rows, 2), (self._noted, 3)):
-            begin, count = _range(rows, _PLACE, np.array([number]), np.array([entry]))
-            for epoch in rows["epoch"][begin[0] : begin[0] + count[0]].tolist():
-                found[epoch] += weight
+        for at in (np.flatnonzero(self._bases[begin:end] == entry["base"]) + begin).tolist():
+            found[int(self._epochs[at])] += 2
+            found[int(self._by_file[at])] += 3
         found.pop(_NONE, None)
         return found
 
 
-def _rows(numbers: np.ndarray, entries: np.ndarray, epochs: np.ndarray) -> np.ndarray:
-    rows = np.zeros(len(numbers), dtype=[("id", "i8"), ("base", "i8"), ("epoch", "i4")])
-    rows["id"], rows["base"], rows["epoch"] = numbers, entries["base"], epochs
-    return np.sort(rows)
-
-
-def _range(
-    rows: np.ndarray, names: Sequence[str], ids: np.ndarray, entries: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """(first row, number of rows) that equal each entry in these columns."""
-    wanted = np.zeros(len(entries), dtype=rows.dtype)
-    wanted["id"], wanted["base"], wanted["epoch"] = ids, entries["base"], entries["epoch"]
-    own, found = rows[list(names)], wanted[list(names)]
-    begin = np.searchsorted(own, found, side="left")
-    return begin, np.searchsorted(own, found, side="right") - begin
+def _differs(columns: Sequence[np.ndarray]) -> np.ndarray:
+    """bool[n]: rows that differ from the one before."""
+    found = np.zeros(len(columns[0]), dtype=bool)
+    for column in columns:
+        found[1:] |= column[1:] != column[:-1]
+    return found
 
 
 def rising(epochs: np.ndarray) -> np.ndarray:
@@ -93,10 +97,12 @@ def epochs_by_file(copy: Copy, sound: np.ndarray) -> np.ndarray:
 def mend_epochs(copy: Copy, ids: np.ndarray, witnesses: Witnesses) -> bool:
     """Corrects the epochs of a copy's batches; whether any was wrong."""
     entries = copy.entries
-    placed = np.flatnonzero(entries["is_sound"] & (entries["magic"] == 2))
-    placed = placed[np.argsort(entries["base"][placed], kind="stable")]
+    sound = np.flatnonzero(entries["is_sound"])
+    order = np.argsort(entries["base"][sound], kind="stable")
+    order = order[entries["magic"][sound[order]] == 2]
+    placed = sound[order]
     own = entries[placed]
-    all_, same = witnesses.count(ids[placed], own)
+    all_, same = (count[order] for count in witnesses.counts(copy))
     agree, against = same - 1, all_ - same
     by_file = epochs_by_file(copy, own)
     is_doubtful = np.where(by_file == own["epoch"], against > agree + 1, agree == 0)
