@@ -80,17 +80,20 @@ def _doubtful(
 ) -> np.ndarray:
     """bool[m] by id: batches of which it matters where other copies have them.
 
-    They are flagged in a copy, or copies have them at different offsets.
+    They are flagged in a copy, or copies have them at different offsets. One that a copy has twice says
+    nothing.
     """
     every = np.concatenate([copy.entries for copy in copies])
     numbers = np.concatenate([ids[copy.number] for copy in copies])
     found = np.zeros(int(numbers.max(initial=-1)) + 1, dtype=bool)
-    for flagged in flags:
-        found[numbers[np.concatenate([flagged[copy.number] for copy in copies])]] = True
     order = np.lexsort([every["base"], numbers])
     order = order[every["is_sound"][order]]
     same = numbers[order][1:] == numbers[order][:-1]
     found[numbers[order][1:][same & (np.diff(every["base"][order]) != 0)]] = True
+    for copy in copies:
+        found[np.bincount(ids[copy.number], minlength=len(found)) > 1] = False
+    for flagged in flags:
+        found[numbers[np.concatenate([flagged[copy.number] for copy in copies])]] = True
     return found
 
 
