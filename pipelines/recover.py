@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import os
 import re
 import sys
@@ -33,6 +34,8 @@ from pipelines.recovery.compare import Reading
 from pipelines.recovery.sources import METADATA_TOPIC, find_copies
 from pipelines.scanning.spark_map import spark_map
 
+log = logging.getLogger("pipelines.recover")  # also where Python runs it as a script
+
 
 def run(
     on_demand: SparkOnDemand,
@@ -51,6 +54,8 @@ def run(
     """
     if not settings.source:
         raise UserError("--source is missing: name the disks, such as --source broker1=/mnt/broker1")
+    if report is not None:
+        job.refuse_in_source("--report", report, settings.source)
     if metadata:
         _recover_metadata(settings, report, write, _node(node_id), at)
         return
@@ -71,6 +76,8 @@ def run(
         if made is not None:
             broker_disk.write_recovered(made, done, number)
     seconds = time.monotonic() - began
+    for one in done.inventory.warnings:
+        log.warning("%s", printable(one))
     if settings.json:
         print(json.dumps({**text.to_json(done), "seconds": round(seconds, 3)}))
         return
@@ -86,6 +93,8 @@ def _recover_metadata(
     if at is not None and not re.fullmatch(r"[0-9]{1,18}", at):
         raise UserError(f"--at must be an offset, not {at!r}")
     inventory = find_copies(settings.source, METADATA_TOPIC.__eq__)
+    for one in inventory.warnings:
+        log.warning("%s", printable(one))
     reading = Reading(settings.processes, settings.slice_bytes, settings.max_batch_uncompressed)
     found = quorum.compare_quorum(inventory, reading)
     with ExitStack() as stack:

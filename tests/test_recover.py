@@ -184,6 +184,8 @@ def test_a_disk_without_a_name_is_called_by_its_broker(corpus: Path, tmp_path: P
         ("b1=/no/such/disk", "no such path"),
         ("b1=nosuch://bucket/logs", "can't be opened"),
         ("b1=", "no such path"),
+        ("b1=/etc/hosts", "is not a segment"),
+        ("healed=/etc", "no source can be called healed"),
     ],
 )
 def test_a_source_that_is_none_is_one_line(
@@ -193,6 +195,22 @@ def test_a_source_that_is_none_is_one_line(
     error = capsys.readouterr().err.strip()
     assert words in error
     assert "Traceback" not in error
+
+
+def test_a_segment_alone_is_no_copy(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (segment, *_) = (corpus / "s02-behind" / "broker-1" / "orders-idem-0").glob("*.log")
+    assert run([f"b1={segment}"], "--lake", str(tmp_path / "lake")) == 2
+    assert "is a file: name a disk, or a partition folder" in capsys.readouterr().err
+
+
+def test_a_disk_without_a_partition_is_named(
+    corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Most likely its path is wrong: fewer copies are compared than the user thinks."""
+    (tmp_path / "empty").mkdir()
+    disks = [f"b1={corpus / 's02-behind' / 'broker-1'}", f"b2={tmp_path / 'empty'}"]
+    assert run(disks, "--lake", str(tmp_path / "lake"), "--topics", "orders-idem") == 0
+    assert f"no partition folder (<topic>-<partition>) in {tmp_path / 'empty'}" in caplog.text
 
 
 def test_commands_of_the_runbook_run(
@@ -224,6 +242,8 @@ def test_a_disk_is_written_into_no_source_and_over_nothing(
         (target / "file").write_text("mine")
     assert run([f"a={disk}"], "--write", str(target)) == 2
     assert "--write" in capsys.readouterr().err
+    assert run([f"a={disk}"], "--report", str(disk / "new")) == 2
+    assert "the sources are only read" in capsys.readouterr().err
     assert {path.name for path in tmp_path.iterdir()} <= {"disk", "full"}
     assert not (disk / "new").exists()
 

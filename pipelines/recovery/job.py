@@ -272,17 +272,22 @@ def replace_table(address: str, table: Table, data: pa.Table | pa.RecordBatchRea
     write_deltalake(open_table(table_path(address, table.name)), data, mode="overwrite")
 
 
+def refuse_in_source(option: str, path: str, sources: tuple[str, ...]) -> None:
+    """Raises a UserError for a folder to write that lies in a source."""
+    for source in sources:
+        root = os.path.realpath(parse_source(source).path)
+        if os.path.commonpath([root, os.path.realpath(path)]) == root:
+            raise UserError(f"{option} {path} lies in --source {source}: the sources are only read")
+
+
 @contextmanager
 def folder_to_write(path: str, sources: tuple[str, ...]) -> Iterator[Path]:
     """A new folder that what is written replaces as a whole once it is complete.
 
     Raises a UserError for one that is not empty, or lies in a source.
     """
+    refuse_in_source("--write", path, sources)
     target = Path(path).absolute()
-    for source in sources:
-        root = os.path.realpath(parse_source(source).path)
-        if os.path.commonpath([root, os.path.realpath(target)]) == root:
-            raise UserError(f"--write {path} lies in --source {source}: the sources are only read")
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UserError(f"--write {path} is not an empty folder: name a new one")
     made = target.with_name(f".{target.name}.unfinished")

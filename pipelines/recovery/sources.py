@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pipelines.command.errors import UserError
+from pipelines.lake.address import HEALED_LOG
 from pipelines.plan.headers import end_of_batches
 from pipelines.recovery.remote import mirrored, original
 from pipelines.source.folder import File, Folder
@@ -92,15 +93,22 @@ def find_copies(sources: Sequence[str], is_meant: TopicTest) -> Inventory:
     inventory = Inventory()
     seen: set[str] = set()
     for source in map(parse_source, sources):
+        if source.name == HEALED_LOG:
+            raise UserError(f"no source can be called {HEALED_LOG}: that is the log that all of them give")
         is_remote = local_path(source.path) is None
         if any(c in source.path for c in GLOB_CHARACTERS) and not os.path.lexists(source.path):
             raise UserError(f"no such path: {source.path}: name a disk, not a pattern")
         disk = mirrored(canonical_uri(source.path)) if is_remote else source.path
-        for root in resolve([disk]).folders:
-            for folder in _partition_folders(root, inventory):
-                if folder not in seen:
-                    seen.add(folder)
-                    _add(folder, source, inventory, is_meant)
+        resolved = resolve([disk])
+        if resolved.files:
+            raise UserError(f"{source.path} is a file: name a disk, or a partition folder")
+        folders = [one for root in resolved.folders for one in _partition_folders(root, inventory)]
+        if not folders:
+            inventory.warnings.append(f"no partition folder (<topic>-<partition>) in {source.path}")
+        for folder in dict.fromkeys(folders):
+            if folder not in seen:
+                seen.add(folder)
+                _add(folder, source, inventory, is_meant)
     _check_clusters(inventory)
     if not inventory.copies and not inventory.log_dirs:
         raise UserError(f"no partition folders (<topic>-<partition>) in {', '.join(sources)}")
