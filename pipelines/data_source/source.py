@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from pipelines.data_source.options import Options
     from pipelines.data_source.stream import KafkaLogStreamReader
+    from pipelines.data_source.typed import TypedPlan
     from udfs.spark.protocol import TableRead
 
 
@@ -40,6 +41,8 @@ def one_line(method: Callable[..., Any]) -> Callable[..., Any]:
 class KafkaLogSource(DataSource):
     """Kafka's log segments as rows of ``records``, ``batches`` or ``quarantine``."""
 
+    _plan: TypedPlan | None = None
+
     @classmethod
     def name(cls) -> str:
         return "kafka_log"
@@ -53,21 +56,27 @@ class KafkaLogSource(DataSource):
 
         options = parse_options(self.options)
         resolve(options.path)
-        return self._typed_schema(options) if options.typed else ddl(options.table)
-
-    def _typed_schema(self, options: Options) -> StructType:
+        if not options.typed:
+            return ddl(options.table)
         from pyspark.sql.pandas.types import from_arrow_schema
 
+        return from_arrow_schema(self._planned(options).schema)
+
+    def _planned(self, options: Options) -> TypedPlan:
+        """What planning learns of a topic, once: Spark pickles this source behind ``schema``."""
         from pipelines.data_source.typed import plan_typed
 
-        return from_arrow_schema(plan_typed(options).schema)
+        if self._plan is None:
+            self._plan = plan_typed(options)
+        return self._plan
 
     @one_line
     def reader(self, schema: StructType) -> KafkaLogReader:
         from pipelines.data_source.options import parse_options
 
         if parse_options(self.options).typed:
-            return TypedReader(*requested(self.options, None))
+            options, read = requested(self.options, None)
+            return TypedReader(options, read, self._planned(options))
         return KafkaLogReader(*requested(self.options, schema))
 
     @one_line
@@ -123,11 +132,11 @@ class KafkaLogReader(DataSourceReader):
 class TypedReader(KafkaLogReader):
     """The same with option ``typed``."""
 
-    def __init__(self, options: Options, read: TableRead) -> None:
-        from pipelines.data_source.typed import plan_typed, records_read
+    def __init__(self, options: Options, read: TableRead, plan: TypedPlan) -> None:
+        from pipelines.data_source.typed import records_read
 
         super().__init__(options, records_read(read))
-        self._plan = plan_typed(options)
+        self._plan = plan
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from pipelines.data_source.typed import typed_rows

@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable, Schema
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -34,12 +35,12 @@ from udfs.format.schema import RECORDS
 from udfs.source.store import deltalake_options, open_store
 from udfs.values import typed_files
 from udfs.values.internal_topics import TOPICS
-from udfs.values.payloads import PayloadReader, plain_of
 from udfs.values.registry import REGISTRY_TOPICS, Registry
+from udfs.values.typed_records import TypedRecords
 
 # Runs a stage over tasks, and gives the answers of each
 RunStage = Callable[[Callable[[], Any], Sequence[pa.Table]], Iterable[pa.Table]]
-_SAMPLE = 500  # payloads of a side that say what those without a schema are
+_SAMPLE = 500  # rows that say what payloads without a schema are, and which types most have
 _KNOWN = "_types.json"  # beside a typed table's log: its types, their form, and what its plain payloads are
 _COMMENTS = {
     "partition": "Partition",
@@ -134,7 +135,8 @@ class _Topic:
         gone = [path for name, path in self._typed.items() if name not in known]
         if not gone and all(map(self._is_fresh, self._files)):
             return None
-        self._plain = self._plain or self._look(self._files[0]) if self._files else ""
+        if self._files and not self._types:
+            self._look(self._files[0])
         done = self._decode_all()
         self._write_known()
         self._commit_errors(known, done)
@@ -173,38 +175,27 @@ class _Topic:
         return list(done.values())
 
     def _decode(self, files: Sequence[RecordsFile]) -> Iterator[dict[str, Any]]:
-        """One pass.
-
-        The first file goes alone where no types are known, as the others mostly have the same.
-        """
-        first = [] if self._types else [files[:1]]
-        for some in (*first, files[len(first) :]):
-            tasks = [
-                pa.table(
-                    [[self._topic], [f.partition], [f.path], [self._types], [self._plain]],
-                    schema=typed_files.TASK,
-                )
-                for f in some
-            ]
-            for answer in self._run_stage(partial(typed_files.decode_files, self._options), tasks):
-                for one in answer.to_pylist():
-                    self._types = self._types or one["types"]
-                    yield one
-
-    def _look(self, file: RecordsFile) -> str:
-        """What the payloads of keys and of values without a schema are: two words of ``plain_of``."""
-        reader = PayloadReader(self._options.registry)
-        sample = first_rows(self._lake, file, _SAMPLE, (*typed_files.SIDES, "headers")).to_pylist()
-        found = []
-        for side in typed_files.SIDES:
-            decoded = (
-                reader.read(
-                    self._topic, side, row[side], [(h["key"], h["value"]) for h in row["headers"] or ()]
-                )
-                for row in sample
+        """One pass."""
+        tasks = [
+            pa.table(
+                [[self._topic], [f.partition], [f.path], [self._types], [self._plain]],
+                schema=typed_files.TASK,
             )
-            found.append(plain_of(decoded))
-        return ",".join(found)
+            for f in files
+        ]
+        for answer in self._run_stage(partial(typed_files.decode_files, self._options), tasks):
+            yield from answer.to_pylist()
+
+    def _look(self, file: RecordsFile) -> None:
+        """Learns from the first rows what payloads without a schema are, and types that most files have."""
+        many = typed_files.BATCH_ROWS if self._options.infers else _SAMPLE
+        rows = first_rows(self._lake, file, many, (*typed_files.SIDES, "headers", "is_control"))
+        found = TypedRecords(
+            self._options.registry, self._topic, None, self._plain, self._options.infers, self._options.fills
+        )
+        for batch in rows.filter(pc.invert(rows.column("is_control"))).combine_chunks().to_batches():
+            found.learn(batch)
+        self._plain, self._types = found.plain, typed_files.types_text(found.types)
 
     def _read_known(self) -> dict[str, str]:
         system, folder = open_store(self._path)

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +30,9 @@ from udfs.values.typed_columns import SideDecoder, TypedSide, add_type, column_t
 
 SIDES = (KEY, VALUE)
 # Rows of ``records`` that are decoded together
-_BATCH_ROWS = 32_768
+BATCH_ROWS = 32_768
+# A row group has so many rows, or bytes, and those of a batch more at most
+_GROUP_ROWS, _GROUP_BYTES = 131_072, 64 << 20
 _TIMESTAMP = pa.timestamp("us", "UTC")
 RETRY = "retry"  # in the name of a file of errors: another registry may know better
 _OF_REGISTRY = ("unknown_id", "unknown_guid", "deleted_id", "unreadable_schema", "ambiguous_id")
@@ -200,7 +203,7 @@ class _File:
         system.create_dir(f"{folder}/{os.path.dirname(path)}", recursive=True)
         with (
             system.open_output_stream(f"{folder}/{path}") as out,
-            pq.ParquetWriter(out, schema, compression="zstd", compression_level=1) as writer,
+            closing(_Writer(out, schema)) as writer,
         ):
             for rows in self._batches():
                 typed = {
@@ -209,7 +212,7 @@ class _File:
                 self._types = {side: dict(decoders[side].types) for side in SIDES}
                 if types_text(self._types) != types:
                     raise _TypesGrew
-                writer.write_table(_typed_rows(rows, typed, self._types, schema))
+                writer.add(_typed_rows(rows, typed, self._types, schema))
                 totals.add(rows.num_rows, typed)
                 errors += [_error_rows(rows, side, typed[side], self._task) for side in SIDES]
         error_path, error_bytes = self._write_errors(errors, totals)
@@ -230,7 +233,7 @@ class _File:
         system, folder = open_store(f"{self._options.lake}/records")
         columns = ["offset", "timestamp", "headers", "segment", KEY, VALUE, "is_control"]
         with system.open_input_file(f"{folder}/{self._task['file']}") as file:
-            for batch in pq.ParquetFile(file).iter_batches(_BATCH_ROWS, columns=columns):
+            for batch in pq.ParquetFile(file).iter_batches(BATCH_ROWS, columns=columns):
                 rows = pa.Table.from_batches([batch])
                 data = np.flatnonzero(~rows.column("is_control").to_numpy())
                 yield rows_at(rows.drop_columns(["is_control"]), data).combine_chunks()
@@ -247,6 +250,35 @@ class _File:
         with system.open_output_stream(f"{folder}/{path}") as out:
             pq.write_table(pa.concat_tables(errors), out, compression="zstd", compression_level=1)
         return path, int(system.get_file_info(f"{folder}/{path}").size)
+
+
+class _Writer:
+    """Writes rows as row groups: most columns have too many values for a dictionary."""
+
+    def __init__(self, out: Any, schema: pa.Schema) -> None:
+        self._writer = pq.ParquetWriter(
+            out,
+            schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=["segment"],
+            column_encoding=dict.fromkeys(("offset", "timestamp"), "DELTA_BINARY_PACKED"),
+        )
+        self._held: list[pa.Table] = []
+
+    def add(self, rows: pa.Table) -> None:
+        self._held.append(rows)
+        if sum(map(len, self._held)) >= _GROUP_ROWS or sum(one.nbytes for one in self._held) >= _GROUP_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        if self._held:
+            self._writer.write_table(pa.concat_tables(self._held))
+        self._held = []
+
+    def close(self) -> None:
+        self._write()
+        self._writer.close()
 
 
 def file_name(records_file: str, types: str, form: str) -> str:

@@ -72,9 +72,16 @@ class TypedRecords:
     """
 
     def __init__(
-        self, registry: Registry, topic: str, types: Mapping[str, Types] | None = None, plain: str = ""
+        self,
+        registry: Registry,
+        topic: str,
+        types: Mapping[str, Types] | None = None,
+        plain: str = "",
+        infers: bool = False,
+        fills: bool = False,
     ) -> None:
-        """types, plain: what another one learned."""
+        """types, plain: what another one learned. infers, fills: see ``SideDecoder``."""
+        self._infers, self._fills = infers, fills
         self._reader, self._topic, self.plain = PayloadReader(registry), topic, plain
         self._decoders: dict[str, SideDecoder] = {}
         self._known: dict[str, Types] = {side: (types or {}).get(side, {}) for side in SIDES}
@@ -95,7 +102,9 @@ class TypedRecords:
             self.plain = ",".join(plain)
             for side, of_side in zip(SIDES, plain, strict=True):
                 types = self._known[side]
-                self._decoders[side] = SideDecoder(self._reader, self._topic, side, of_side, types)
+                self._decoders[side] = SideDecoder(
+                    self._reader, self._topic, side, of_side, types, self._infers, self._fills
+                )
         return self._decoders
 
     def convert(self, rows: pa.RecordBatch) -> pa.RecordBatch:
