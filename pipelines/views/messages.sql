@@ -19,16 +19,20 @@
 --   producer_id bigint: Producer id; -1 none
 --   size_bytes int: Size of the record
 --   segment string: Canonical URI of its segment file
+WITH looked AS (
+  -- null payloads are not passed to Python
+  SELECT r.*, CASE WHEN r.key IS NOT NULL THEN kafka_payload(r.topic, 'key', r.key, r.headers) END AS of_key,
+    CASE WHEN r.value IS NOT NULL THEN kafka_payload(r.topic, 'value', r.value, r.headers) END AS of_value
+  FROM committed_records r
+)
 SELECT topic, partition, offset, timestamp,
   try_validate_utf8(key) AS key_text, try_validate_utf8(value) AS value_text,
-  kafka_payload(topic, 'key', key, headers).format AS key_format,
-  kafka_payload(topic, 'value', value, headers).format AS value_format,
-  kafka_payload(topic, 'key', key, headers).schema_id AS key_schema_id,
-  kafka_payload(topic, 'value', value, headers).schema_id AS value_schema_id,
+  of_key.format AS key_format, of_value.format AS value_format,
+  of_key.schema_id AS key_schema_id, of_value.schema_id AS value_schema_id,
   map_from_arrays(
     sort_array(array_distinct(transform(headers, h -> h.key))),
     transform(sort_array(array_distinct(transform(headers, h -> h.key))), name ->
       try_validate_utf8(try_element_at(filter(headers, h -> h.key = name), -1).value))
   ) AS headers_text,
   key, value, headers, timestampType, producer_id, size_bytes, segment
-FROM committed_records
+FROM looked

@@ -55,8 +55,8 @@ def make_views(spark: SparkSession, schema: str) -> None:
 
 
 def _without_python(select: str) -> str:
-    types = {one.name: from_arrow_type(one.type).simpleString() for one in PAYLOAD}
-    return re.sub(r"kafka_payload\([^()]*\)\.(\w+)", lambda found: f"CAST(NULL AS {types[found[1]]})", select)
+    null = f"CAST(NULL AS {from_arrow_type(PAYLOAD).simpleString()})"
+    return re.sub(r"kafka_payload\([^()]*\)", null, select)
 
 
 def _no_rows(columns: Iterable[Column]) -> str:

@@ -22,27 +22,25 @@ WITH looked AS (
     kafka_payload(topic, 'value', value, headers) AS d
   FROM published_records WHERE NOT is_control AND value IS NOT NULL
 ),
-numbered AS (
-  SELECT topic, side, partition, offset, payload, headers, d.format AS format, d.certainty AS certainty,
-    d.schema_id AS schema_id, d.reason AS reason,
-    row_number() OVER (
-      PARTITION BY topic, side, d.format
-      ORDER BY CASE WHEN d.reason IS NULL THEN 0 ELSE 1 END, partition, offset
-    ) AS number,
-    count(*) OVER (PARTITION BY topic, side) AS of_side
+placed AS (
+  SELECT topic, side, partition, offset, d.format AS format, d.certainty AS certainty, d.schema_id AS schema_id,
+    d.reason AS reason, CASE WHEN d.reason IS NULL THEN payload END AS payload,
+    struct(CASE WHEN d.reason IS NULL THEN 0 ELSE 1 END, struct(partition, offset)) AS place,
+    transform(sequence(1, 1), one -> headers) AS headers -- min_by of DuckDB leaves out nulls
   FROM looked
 ),
 counted AS (
   SELECT topic, side, format, max(certainty) AS certainty,
     CASE WHEN count(schema_id) > 0
       THEN sort_array(array_agg(DISTINCT schema_id) FILTER (WHERE schema_id IS NOT NULL)) END AS schema_ids,
-    count(*) AS payloads, max(of_side) AS of_side, count(*) FILTER (WHERE reason IS NULL) AS decoded,
+    count(*) AS payloads, count(*) FILTER (WHERE reason IS NULL) AS decoded,
     CASE WHEN count(reason) > 0
-      THEN sort_array(array_agg(DISTINCT reason) FILTER (WHERE reason IS NOT NULL)) END AS reasons
-  FROM numbered GROUP BY topic, side, format
+      THEN sort_array(array_agg(DISTINCT reason) FILTER (WHERE reason IS NOT NULL)) END AS reasons,
+    min_by(partition, place) AS example_partition, min_by(offset, place) AS example_offset,
+    min_by(payload, place) AS payload, try_element_at(min_by(headers, place), 1) AS headers
+  FROM placed GROUP BY topic, side, format
 )
-SELECT c.topic, c.side, c.format, c.certainty, c.schema_ids, c.payloads, c.payloads / c.of_side AS share, c.decoded,
-  c.decoded / c.payloads AS decoded_share, c.reasons, n.partition AS example_partition, n.offset AS example_offset,
-  kafka_payload_json(n.topic, n.side, n.payload, n.headers) AS example
-FROM counted c JOIN numbered n
-  ON n.topic = c.topic AND n.side = c.side AND n.format = c.format AND n.number = 1
+SELECT topic, side, format, certainty, schema_ids, payloads,
+  payloads / sum(payloads) OVER (PARTITION BY topic, side) AS share, decoded, decoded / payloads AS decoded_share,
+  reasons, example_partition, example_offset, kafka_payload_json(topic, side, payload, headers) AS example
+FROM counted
