@@ -34,8 +34,8 @@ from pipelines.finding.output import Lines, MoreFields, Writer, open_writer
 from pipelines.finding.request import Request, make_request
 from pipelines.finding.search import Search, Unsearched
 from pipelines.finding.table import Table
-from pipelines.plan.headers import end_of_batches
-from pipelines.source.listing import TopicFilter, list_segments, no_segments_error
+from pipelines.plan.listed import list_sources
+from pipelines.source.listing import TopicFilter, no_segments_error
 from udfs.files import DamageWarning
 
 log = logging.getLogger("pipelines.find")  # also where Python runs it as a script
@@ -65,15 +65,8 @@ def search(settings: Settings, request: Request, topic: str | None = None) -> Se
         return of_lake
     if not settings.source:
         raise UserError("name what to search: find PATH, or find --lake LAKE")
-    listing = list_segments(
-        settings.source,
-        follow_symlinks=settings.follow_symlinks,
-        read_end=end_of_batches if settings.include_swap else None,
-        topics=settings.topics,
-        exclude_topics=settings.exclude_topics,
-        topic=topic,
-        partition=_named_partition(request) if topic is not None else None,
-    )
+    partition = _named_partition(request) if topic is not None else None
+    listing = list_sources(settings, topic=topic, partition=partition)
     if not listing.segments.num_rows and not listing.unreadable:
         raise no_segments_error(settings.source, listing)
     looked = Search(listing, request, settings.processes, settings.max_batch_uncompressed)

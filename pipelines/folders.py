@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
-from pipelines.source.listing import list_segments, no_segments_error
+from pipelines.plan.listed import list_sources
+from pipelines.source.listing import no_segments_error
 from pipelines.source.uris import local_path
 from udfs import files
 from udfs.committed import delivery_of
@@ -43,19 +44,19 @@ def decode_folder(
     folder or file can't be read, and a TypeError for a path that is not a str or PathLike.
     """
     check_path(path)
-    named = Settings(topic=topic, partition=partition, topics=topics, exclude_topics=exclude_topics)
-    listing = list_segments(
-        os.fspath(path),
-        topics=named.topics,
-        exclude_topics=named.exclude_topics,
-        topic=named.topic,
-        partition=named.partition,
+    named = Settings(
+        source=(os.fspath(path),),
+        topic=topic,
+        partition=partition,
+        topics=topics,
+        exclude_topics=exclude_topics,
     )
+    listing = list_sources(named)
     for name, why in listing.unreadable.items():
         raise UserError(f"{name} can't be read: {why}")
     wanted = listing.segments.filter(listing.segments.column("wanted"))
     if not wanted.num_rows:
-        raise no_segments_error([os.fspath(path)], listing)
+        raise no_segments_error(named.source, listing)
     chosen = wanted.select(["topic", "partition", "partition_dir", "segment"]).to_pylist()
     if not typed:
         yield from _batches(chosen, columns, committed, on_damage)

@@ -24,14 +24,14 @@ from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.status import say, show
 from pipelines.command.tables import size_text
-from pipelines.plan.headers import end_of_batches
+from pipelines.plan.listed import list_sources
 from pipelines.plan.slices import Segment
 from pipelines.scanning import losses, report
 from pipelines.scanning.findings import Findings, collect
 from pipelines.scanning.payloads import SchemaSegments
 from pipelines.scanning.pool import scan_segments
 from pipelines.scanning.slice_scan import scan_slice
-from pipelines.source.listing import TopicFilter, list_segments, no_segments_error
+from pipelines.source.listing import TopicFilter, no_segments_error
 from pipelines.source.uris import is_named, parse_source
 from udfs.values.typed_records import schema_segments
 
@@ -42,15 +42,7 @@ _STEP = 1.0  # seconds between two lines of progress
 def scan(settings: Settings) -> Findings:
     """Findings over all segments of ``settings.source``. Raises a UserError if there is no segment."""
     began = time.monotonic()
-    listing = list_segments(
-        settings.source,
-        follow_symlinks=settings.follow_symlinks,
-        read_end=end_of_batches if settings.include_swap else None,
-        topics=settings.topics,
-        exclude_topics=settings.exclude_topics,
-        topic=settings.topic,
-        partition=settings.partition,
-    )
+    listing = list_sources(settings)
     wanted = listing.segments.filter(listing.segments.column("wanted")).drop_columns(["wanted"])
     segments = [Segment(**row) for row in wanted.to_pylist()]
     if not segments and not listing.unreadable:

@@ -40,12 +40,12 @@ from pipelines.lake.create import check_place, create_tables
 from pipelines.lake.intents import Intent, Intents
 from pipelines.lake.stages import stage_options
 from pipelines.plan import ledger
-from pipelines.plan.headers import end_of_batches
+from pipelines.plan.listed import list_sources
 from pipelines.plan.obsolete import Obsolete
 from pipelines.plan.runs import Plan, Rules, make_plan
 from pipelines.plan.slices import Segment
 from pipelines.source import hadoop
-from pipelines.source.listing import Listing, list_segments, no_segments_error
+from pipelines.source.listing import Listing, no_segments_error
 from pipelines.source.naming import NO_TABLE_HOLDS, UNREADABLE
 from pipelines.source.uris import local_path
 from pipelines.views.catalog import register_in_catalog
@@ -296,18 +296,8 @@ def _list(
     if not settings.source:
         raise UserError("--source is missing: name a log directory, partition folder, .log file or glob")
     with progress.phase("listing"):
-        return list_segments(
-            settings.source,
-            on_demand=on_demand,
-            follow_symlinks=settings.follow_symlinks,
-            read_end=end_of_batches if settings.include_swap else None,
-            topics=settings.topics,
-            exclude_topics=settings.exclude_topics,
-            topic=settings.topic,
-            partition=settings.partition,
-            null_topic=settings.sink == "arrow",
-            may_be_empty=may_be_empty,
-        )
+        null_topic = settings.sink == "arrow"
+        return list_sources(settings, on_demand=on_demand, null_topic=null_topic, may_be_empty=may_be_empty)
 
 
 def _nothing_found(settings: Settings, listing: Listing) -> UserError:

@@ -47,10 +47,10 @@ class OpenTransaction:
 class Log:
     """The log in one partition folder. Offsets and timestamps (ms since 1970 UTC) of batches, or None.
 
-    tail_segment: segment of the tail. torn: see ``SliceScan``. zeroed: bytes of each segment of zeros
-    alone that others follow, in a log with batches. unconfirmed: first offset in front of a last batch that
-    no batch has, though nothing shows that the log cleaner ran, and the base offset of that batch. looks: of
-    the payloads of the first records of each segment.
+    torn: see ``SliceScan``. zeroed: bytes of each segment of zeros alone that others follow, in a log with
+    batches. unconfirmed: first offset in front of a last batch that no batch has, though nothing shows that
+    the log cleaner ran, and the base offset of that batch. looks: of the payloads of the first records of
+    each segment.
     """
 
     topic: str
@@ -67,7 +67,6 @@ class Log:
     last_timestamp: int | None = None
     tail: str = "none"
     tail_bytes: int = 0
-    tail_segment: str | None = None
     torn: tuple[int, int] | None = None
     zeroed: list[int] = field(default_factory=list)
     offset_regressions: int = 0
@@ -274,7 +273,7 @@ def _add_segment(log: Log, segment: Segment, slices: list[SliceScan]) -> None:
         log.looks += scan.looks
         if totals.tail_bytes:
             log.tail, log.tail_bytes = totals.tail, log.tail_bytes + totals.tail_bytes
-            log.tail_segment, log.torn = segment.uri, scan.torn
+            log.torn = scan.torn
         for key, count in scan.formats.items():
             log.formats.setdefault(key, FormatCount()).add(count)
 
