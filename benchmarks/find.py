@@ -1,4 +1,5 @@
-"""``find`` beside ``cat | wc -c`` and ripgrep over the same files, and ``dump`` beside Kafka's own tool.
+"""``find`` compared with ``cat | wc -c`` and ripgrep over the same files, and with a consumer and grep;
+``dump`` compared with Kafka's own tool.
 
 Each is a process as a person starts it; Python keeps bytecode. ``find`` looks for a text that no record
 holds: all is read. cat and ripgrep check nothing; ``find`` checks every checksum, and knows records.
@@ -19,15 +20,19 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Pairs, Row, Scale, paired, part_main, say
+from benchmarks.kafka import resolve
 from benchmarks.segments import MIB, PLAIN, WORK, Kind, batches, partition_dir, segment, size_of
 from pipelines.command.java import java_command
-from tests.kafka.broker import broker_classpath
+from tests.kafka.broker import broker, broker_classpath, client
 from udfs.decoded import Range
 from udfs.segment_decoder import SegmentDecoder
 from udfs.source.byte_source import FileSource
 
 _ABSENT = "no record holds this text"
 _PARTITIONS = 8
+_TOOLS = "org.apache.kafka:kafka-tools:4.1.0"
+_PACKAGE = "org.apache.kafka.tools"
+_GREP = ("sh", "-c", 'key="$1"; shift; "$@" | grep -a -m1 "$key"', "sh")
 _COMMAND = (sys.executable, "-m", "pipelines.find")
 
 
@@ -66,6 +71,7 @@ def _rows(scale: Scale) -> Iterator[Row]:
     yield from _plain(scale, tiny)
     yield _compressed(scale, tiny)
     shutil.rmtree(tiny)
+    yield from _hit(scale)
     yield _dump(scale, PLAIN, scale.job_bytes, "dump")
     yield _dump(scale, replace(PLAIN, codec="zstd"), scale.job_bytes // 4, "dump, zstd")
 
@@ -151,6 +157,54 @@ def _keys(paths: list[Path]) -> float:
             pass
         source.close()
     return time.process_time() - began
+
+
+def _hit(scale: Scale) -> Iterator[Row]:
+    """The last record of a topic by its key: in files, from a live broker, and in Kafka's dump of files."""
+    folder = WORK / "find-broker"
+    shutil.rmtree(folder, ignore_errors=True)
+    tools = os.pathsep.join([*map(str, resolve(_TOOLS)), broker_classpath()])
+    java = (java_command() or "java", "-cp", tools)
+    records, key = scale.topic_bytes * 4 // 1024, "the-key"
+    say(f"  filling a topic with {records:,} records of 1 KiB")
+    with broker(folder, {"num.partitions": str(_PARTITIONS), "log.retention.ms": "-1"}) as running:
+        to = ("--bootstrap-server", running.address, "--topic", "t")
+        with client(running.address) as admin:
+            admin.create("t", _PARTITIONS)
+        fill = ("--topic", "t", "--num-records", records, "--record-size", 1024, "--throughput", -1)
+        _run(
+            *java,
+            f"{_PACKAGE}.ProducerPerformance",
+            *fill,
+            "--producer-props",
+            f"bootstrap.servers={running.address}",
+        )
+        one = f"{key}\tfound\n"
+        _run(*java, f"{_PACKAGE}.ConsoleProducer", *to, "--property", "parse.key=true", content=one)
+        files = ",".join(map(str, sorted(running.logs.glob("t-*/*.log"))))
+        all_ = ("--from-beginning", "--max-messages", records + 1, "--property", "print.key=true")
+        consume = (*java, f"{_PACKAGE}.consumer.ConsoleConsumer", *to, *all_)
+        dump = (*java, "kafka.tools.DumpLogSegments", "--print-data-log", "--files", files)
+        pairs = paired(
+            scale.job_rounds,
+            {
+                "find": partial(_wall, *_COMMAND, running.logs, "--topics", "t", "--key", key, "--limit", 1),
+                "consumer": partial(_wall, *_GREP, key, *consume),
+                "dump": partial(_wall, *_GREP, key, *dump),
+            },
+        )
+    shutil.rmtree(folder)
+    for peer, name in (("consumer", "console consumer | grep"), ("dump", "DumpLogSegments | grep")):
+        yield Row(
+            *(f"find a key, {peer}", "s", pairs.spread("find"), name, pairs.spread(peer)),
+            ratio=pairs.ratio(peer, "find"),
+            goal=20.0,
+            note=f"{_PARTITIONS} partitions, {records / 1024:,.0f} MiB, with start",
+        )
+
+
+def _run(*command: Any, content: str = "") -> None:
+    subprocess.run(list(map(str, command)), input=content, capture_output=True, text=True, check=True)
 
 
 def _dump(scale: Scale, kind: Kind, size: int, name: str) -> Row:
