@@ -31,23 +31,24 @@ WITH held_logs AS (
   GROUP BY t.topic, t.partition, t.partition_dir, t.producer_id, t.producer_epoch, t.first_offset, t.last_offset, t.records,
     t.outcome_uncertain
 ), places AS (
-  SELECT m.topic, m.partition, m.partition_dir, m.base_offset AS place, 0 AS is_start, CAST(NULL AS BIGINT) AS producer_id,
-    m.credible_newest_ms AS marker_ms
+  SELECT topic, partition, partition_dir, first_offset AS place, 1 AS is_start, CAST(NULL AS BIGINT) AS marker_ms, producer_id,
+    producer_epoch, last_offset, records, outcome_uncertain, first_ms, appended_ms
+  FROM first_batches
+  UNION ALL
+  SELECT m.topic, m.partition, m.partition_dir, m.base_offset, 0, m.credible_newest_ms, NULL, NULL, NULL, NULL, NULL, NULL, NULL
   FROM batch_times m JOIN held_logs h ON h.topic = m.topic AND h.partition = m.partition AND h.partition_dir = m.partition_dir
   WHERE m.is_marker
-  UNION ALL
-  SELECT topic, partition, partition_dir, first_offset, 1, producer_id, NULL FROM first_batches
 ), between_markers AS (
   SELECT *,
     max(marker_ms) OVER (PARTITION BY topic, partition, partition_dir ORDER BY place, is_start
       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_ms,
     min(marker_ms) OVER (PARTITION BY topic, partition, partition_dir ORDER BY place, is_start
-      ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS behind_ms
+      ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS following_ms
   FROM places
 ), bounded AS (
-  SELECT f.*, m.before_ms, coalesce(f.appended_ms, m.behind_ms) AS behind_ms
-  FROM first_batches f JOIN between_markers m ON m.topic = f.topic AND m.partition = f.partition
-    AND m.partition_dir = f.partition_dir AND m.producer_id = f.producer_id AND m.place = f.first_offset AND m.is_start = 1
+  SELECT topic, partition, partition_dir, producer_id, producer_epoch, place AS first_offset, last_offset, records,
+    outcome_uncertain, first_ms, before_ms, coalesce(appended_ms, following_ms) AS behind_ms
+  FROM between_markers WHERE is_start = 1
 ), aged AS (
   SELECT b.*, c.broker_ms, c.now_ms, c.witness, c.certainty AS clock_certainty,
     CASE WHEN b.first_ms IS NOT NULL THEN least(greatest(b.first_ms, coalesce(b.before_ms, b.first_ms)),

@@ -83,9 +83,10 @@ class View:
                 f"CREATE OR REPLACE {keyword} FUNCTION {name}({listed}) RETURNS TABLE({columns}) "
                 f"COMMENT {sql_string(self.comment)} RETURN {select}"
             )
-            select = f"SELECT * FROM {name}()"
         if not self.has_defaults:
             return
+        for one in self.parameters:  # not FROM name(): Spark takes twice as long to analyze a function
+            select = re.sub(rf"\b{one.name}\b", f"CAST({one.default} AS {one.sql_type})", select)
         commented = ", ".join(f"{sql_name(c.name)} COMMENT {sql_string(c.comment)}" for c in self.columns)
         yield (
             f"CREATE OR REPLACE {keyword} VIEW {name} ({commented}) COMMENT {sql_string(self.comment)} "

@@ -41,14 +41,16 @@ WITH edges AS (
   WHERE damaged_ranges > 0 OR (NOT goes_back
     AND (misplaced_batches > 0 OR (NOT is_compacted AND NOT follows_retention AND first_offset < file_base_offset)))
   UNION ALL
-  SELECT topic, partition, partition_dir, log_start_offset, log_start, 'missing_start', false, 0, 0, log_start
-  FROM noted WHERE log_start_offset < log_start
-  UNION ALL
-  SELECT topic, partition, partition_dir, log_end, high_watermark, 'missing_end', true, 0, 0, NULL
-  FROM noted WHERE has_end AND high_watermark > log_end
-  UNION ALL
-  SELECT topic, partition, partition_dir, known_end, recovery_point, 'missing_end', false, 0, 0, NULL
-  FROM noted WHERE has_end AND recovery_point > known_end
+  -- of each log three edges, so that what is known of it is worked out once
+  SELECT n.topic, n.partition, n.partition_dir,
+    CASE e.edge WHEN 'start' THEN n.log_start_offset WHEN 'high watermark' THEN n.log_end ELSE n.known_end END,
+    CASE e.edge WHEN 'start' THEN n.log_start WHEN 'high watermark' THEN n.high_watermark ELSE n.recovery_point END,
+    CASE e.edge WHEN 'start' THEN 'missing_start' ELSE 'missing_end' END, e.edge = 'high watermark', 0, 0,
+    CASE e.edge WHEN 'start' THEN n.log_start END
+  FROM noted n CROSS JOIN (SELECT 'start' AS edge UNION ALL SELECT 'high watermark' UNION ALL SELECT 'recovery point') e
+  WHERE CASE e.edge WHEN 'start' THEN n.log_start_offset < n.log_start
+    WHEN 'high watermark' THEN n.has_end AND n.high_watermark > n.log_end
+    ELSE n.has_end AND n.recovery_point > n.known_end END
 )
 SELECT topic, partition, partition_dir, first_lost, end_offset - 1 AS last_lost,
   CAST(CAST(end_offset AS DECIMAL(20, 0)) - first_lost AS DECIMAL(20, 0)) AS max_records,

@@ -28,25 +28,24 @@ WITH commits AS (
 ), files AS (
   SELECT topic, partition, partition_dir, max(file_base_offset) AS last_file FROM segments
   GROUP BY topic, partition, partition_dir
-), wrong AS (
-  SELECT topic, partition, partition_dir, min(next_offset) AS next_offset FROM lost_offsets
-  WHERE cause = 'wrong_base_offset' GROUP BY topic, partition, partition_dir
-), ends AS (
-  SELECT o.topic, o.partition, o.partition_dir, greatest(o.first_offset, f.last_file) AS end_offset, w.next_offset
+), losses AS (
+  SELECT topic, partition, partition_dir, cause, first_lost, last_lost, is_certain, next_offset FROM lost_offsets
+  UNION ALL
+  SELECT o.topic, o.partition, o.partition_dir, 'past_the_end', greatest(o.first_offset, f.last_file), NULL, NULL, NULL
   FROM ordered_batches o
   JOIN files f ON f.topic = o.topic AND f.partition = o.partition AND f.partition_dir = o.partition_dir
-  LEFT JOIN wrong w ON w.topic = o.topic AND w.partition = o.partition AND w.partition_dir = o.partition_dir
   WHERE o.is_end
+), explained AS (
+  SELECT *, min(CASE WHEN cause = 'wrong_base_offset' THEN next_offset END)
+    OVER (PARTITION BY topic, partition, partition_dir) AS behind_wrong
+  FROM losses
 ), sought AS (
   SELECT h.cluster, h.`group`, h.topic, h.partition, h.partition_dir, h.committed_offset, d.cause, d.first_lost, d.last_lost,
-    d.is_certain, d.next_offset AS seek_to
-  FROM held h JOIN lost_offsets d ON d.topic = h.topic AND d.partition = h.partition AND d.partition_dir = h.partition_dir
-  WHERE d.last_lost IS NULL OR h.committed_offset <= d.last_lost
-  UNION ALL
-  SELECT h.cluster, h.`group`, h.topic, h.partition, h.partition_dir, h.committed_offset, 'past_the_end', e.end_offset, NULL,
-    e.next_offset IS NOT NULL, coalesce(e.next_offset, e.end_offset)
-  FROM held h JOIN ends e ON e.topic = h.topic AND e.partition = h.partition AND e.partition_dir = h.partition_dir
-  WHERE h.committed_offset > e.end_offset
+    CASE WHEN d.cause = 'past_the_end' THEN d.behind_wrong IS NOT NULL ELSE d.is_certain END AS is_certain,
+    CASE WHEN d.cause = 'past_the_end' THEN coalesce(d.behind_wrong, d.first_lost) ELSE d.next_offset END AS seek_to
+  FROM held h JOIN explained d ON d.topic = h.topic AND d.partition = h.partition AND d.partition_dir = h.partition_dir
+  WHERE CASE WHEN d.cause = 'past_the_end' THEN h.committed_offset > d.first_lost
+    ELSE d.last_lost IS NULL OR h.committed_offset <= d.last_lost END
 )
 SELECT `group`, topic, partition, partition_dir, committed_offset, cause, first_lost, last_lost,
   CAST(CAST(last_lost AS DECIMAL(20, 0)) + 1 - greatest(first_lost, committed_offset) AS DECIMAL(20, 0)) AS records_lost,
