@@ -37,6 +37,8 @@ from pipelines.source.uris import resolve
 from udfs.source.store import is_object_store
 
 if TYPE_CHECKING:
+    import regex
+
     from pipelines.command.on_demand import SparkOnDemand
 
 LISTING_SCHEMA = pa.schema(
@@ -128,13 +130,20 @@ class TopicFilter:
     """``--topics`` and ``--exclude-topics``: regular expressions for the whole name. True: take the topic."""
 
     def __init__(self, topics: str | None = None, exclude_topics: str | None = None) -> None:
-        self._wanted = topics and compiled(topics)
-        self._excluded = exclude_topics and compiled(exclude_topics)
+        self._wanted = topics and _compiled(topics, "--topics")
+        self._excluded = exclude_topics and _compiled(exclude_topics, "--exclude-topics")
 
     def __call__(self, topic: str) -> bool:
         if self._wanted and not self._wanted.fullmatch(topic):
             return False
         return not (self._excluded and self._excluded.fullmatch(topic))
+
+
+def _compiled(expression: str, option: str) -> regex.Pattern[str]:
+    try:
+        return compiled(expression)
+    except ValueError as error:
+        raise UserError(f"{option} {error}") from None
 
 
 def list_segments(
