@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
@@ -252,17 +253,39 @@ def test_schemas_that_come_later_mend_errors_and_no_row_is_doubled(tmp_path: Pat
     payloads = len(corpus.records("avro-evolution"))
     assert {row["reason"] for row in rows(tmp_path, "value_errors")} == {"unknown_id"}
     export = tmp_path / "export.json"
-    listed = [
-        {"subject": s.subject, "version": s.version, "id": s.id, "schemaType": s.type, "schema": s.text}
-        for s in corpus.registry().schemas
-        if s.subject == "avro-evolution-value"
-    ]
+    listed = listed_schemas("avro-evolution-value")
     export.write_text(json.dumps(listed))
     assert typed(tmp_path, "--schemas", str(export)) == 0
     found = rows(tmp_path, "typed/avro-evolution")
     assert len(found) == payloads
     assert all(row["value"] is not None for row in found)
     assert rows(tmp_path, "value_errors") == []
+
+
+def listed_schemas(subject: str) -> list[dict[str, Any]]:
+    return [
+        {"subject": s.subject, "version": s.version, "id": s.id, "schemaType": s.type, "schema": s.text}
+        for s in corpus.registry().schemas
+        if s.subject == subject
+    ]
+
+
+def test_versions_stay_as_they_were_where_a_schema_comes_later(tmp_path: Path) -> None:
+    """Also where the new values need no new column."""
+    for folder in folders("avro-evolution"):
+        shutil.copytree(folder, tmp_path / "logs" / folder.name)
+    decode(tmp_path)
+    export = tmp_path / "export.json"
+    listed = listed_schemas("avro-evolution-value")
+    nulls = []
+    for known in (listed[1:], listed):
+        export.write_text(json.dumps(known))
+        assert typed(tmp_path, "--schemas", str(export)) == 0
+        path = tmp_path / "lake/typed/avro-evolution"
+        for version in range(1, DeltaTable(path).version() + 1):
+            table = DeltaTable(path, version=version).to_pyarrow_table()
+            nulls.append(table.filter(~pc.field("is_tombstone"))["value"].null_count)
+    assert nulls[0] == nulls[1] > nulls[2] == 0
 
 
 def test_every_version_is_right_where_columns_change(tmp_path: Path) -> None:

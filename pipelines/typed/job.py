@@ -213,19 +213,10 @@ class _Topic:
             file.write(json.dumps(known).encode())
 
     def _commit_errors(self, known: Collection[str], done: Sequence[Mapping[str, Any]]) -> None:
-        """Errors first:
-
-        a run that dies before the typed table's commit does both again, under the same names.
-        """
+        """Errors first: a run that dies before the typed table's commit does both again."""
         again = {typed_files.signature(one["file"]) for one in done}
-        added = {typed_files.signature(one["file"]): one for one in done if one["error_path"]}
-        removed = [
-            path
-            for name, path in self._wrong.items()
-            if (name not in known or name in again)
-            and path not in [one["error_path"] for one in added.values()]
-        ]
-        new = [one for one in added.values() if one["error_path"] not in self._wrong.values()]
+        removed = [path for name, path in self._wrong.items() if name not in known or name in again]
+        new = [one for one in done if one["error_path"]]
         if not new and not removed:
             return
         create_table(self._lake, VALUE_ERRORS)
@@ -253,10 +244,7 @@ class _Topic:
         old = [
             self._typed[name] for one in done if (name := typed_files.signature(one["file"])) in self._typed
         ]
-        new_paths = {one["path"] for one in done}
-        removes = [
-            _remove(path, {"partition": _partition(path)}) for path in (*gone, *old) if path not in new_paths
-        ]
+        removes = [_remove(path, {"partition": _partition(path)}) for path in (*gone, *old)]
         # Where columns change, all files are new: one commit takes the old ones and brings the schema
         is_same = str(self._table.schema().to_json()) == str(schema.to_json())
         mode = "append" if is_same else "overwrite"

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 import os
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -197,9 +198,8 @@ class _File:
         totals = _Totals()
         errors: list[pa.Table] = []
         system, folder = open_store(f"{self._options.lake}/{table_folder(self._task['topic'])}")
-        path = (
-            f"partition={self._task['partition']}/{file_name(self._task['file'], types, self._options.form)}"
-        )
+        name = file_name(self._task["file"], signature(types + self._options.form))
+        path = f"partition={self._task['partition']}/{name}"
         system.create_dir(f"{folder}/{os.path.dirname(path)}", recursive=True)
         with (
             system.open_output_stream(f"{folder}/{path}") as out,
@@ -243,9 +243,8 @@ class _File:
         if not totals.errors:
             return "", 0
         system, folder = open_store(f"{self._options.lake}/value_errors")
-        kind = RETRY if totals.retriable else "final"
-        name = f"{signature(self._task['file'])}-{self._options.registry_name}-{kind}.parquet"
-        path = f"{partition_folder({'topic': self._task['topic']})}/{name}"
+        kind = f"{self._options.registry_name}-{RETRY if totals.retriable else 'final'}"
+        path = f"{partition_folder({'topic': self._task['topic']})}/{file_name(self._task['file'], kind)}"
         system.create_dir(f"{folder}/{os.path.dirname(path)}", recursive=True)
         with system.open_output_stream(f"{folder}/{path}") as out:
             pq.write_table(pa.concat_tables(errors), out, compression="zstd", compression_level=1)
@@ -281,9 +280,12 @@ class _Writer:
         self._writer.close()
 
 
-def file_name(records_file: str, types: str, form: str) -> str:
-    """Of which file of ``records`` a typed one is, and with which types. form: of ``TypedOptions``."""
-    return f"{signature(records_file)}-{signature(types + form)}.parquet"
+def file_name(records_file: str, kind: str) -> str:
+    """A new name at each call, as a file that a version of a table names is never written again.
+
+    It begins with ``signature(records_file)``. kind: what else the next run asks of it.
+    """
+    return f"{signature(records_file)}-{kind}-{uuid.uuid4().hex}.parquet"
 
 
 def table_folder(topic: str) -> str:
