@@ -13,7 +13,7 @@ A name is loaded at its first use, so that importing this package is fast.
 
 from __future__ import annotations
 
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pipelines  # noqa: F401  # says so where the packages are missing
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pipelines.scan import scan
     from pipelines.sql.database import connect
     from udfs.files import DamageError, DamageWarning, decode_segment
+
+__version__ = "0.1.0"  # the wheel's version too
 
 __all__ = [
     "CostSettings",
@@ -70,11 +72,6 @@ _EXPORTS = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        try:
-            return metadata.version("kafka-log-lake")
-        except metadata.PackageNotFoundError:  # a checkout that is not installed
-            return "0"
     if name in _EXPORTS:
         module, attribute = _EXPORTS[name]
         return getattr(import_module(module), attribute)

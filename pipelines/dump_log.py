@@ -81,20 +81,20 @@ class _Dump:
 
         name = os.path.basename(path)
         if not self._json:
-            _write(f"Dumping {path}\n".encode())
+            _write(f"Dumping {path}\n".encode(errors="surrogateescape"))
         if name.endswith(LOGS):
             self._log(path)
         elif name.endswith(_INDEXES) or broker_file(name):
             for line in self._entries(path):
-                _write(line.encode() + b"\n")
+                _write(line + b"\n")
         else:
             say(f"Ignoring unknown file {printable(path)}")
             return False
         return True
 
-    def _entries(self, path: str) -> Iterator[str]:
+    def _entries(self, path: str) -> Iterator[bytes]:
         if not self._json:
-            return self._index_text.lines(path)
+            return (line.encode(errors="surrogateescape") for line in self._index_text.lines(path))
         from udfs.dump.objects import entry_objects
 
         return (_object(path, one) for one in entry_objects(path))
@@ -111,7 +111,7 @@ class _Dump:
                 from udfs.dump.objects import log_objects
 
                 for one in log_objects(source, length, self._prints):
-                    _write(_object(path, one).encode() + b"\n")
+                    _write(_object(path, one) + b"\n")
                 return
             try:
                 _write(_heading(path).encode() + b"\n")
@@ -166,8 +166,9 @@ def _heading(path: str) -> str:
     return f"Snapshot end offset: {found.end_offset}, epoch: {found.epoch}"
 
 
-def _object(path: str, fields: dict[str, Any]) -> str:
-    return json.dumps({"file": path, **fields}, ensure_ascii=False)
+def _object(path: str, fields: dict[str, Any]) -> bytes:
+    """A line of JSON. Bytes of a path that are no UTF-8 become the escapes of lone surrogates."""
+    return json.dumps({"file": path, **fields}, ensure_ascii=False).encode(errors="backslashreplace")
 
 
 def _write(piece: Any) -> None:

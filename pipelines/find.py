@@ -50,9 +50,7 @@ def search(settings: Settings, request: Request, topic: str | None = None) -> Se
     """
     if settings.lake is not None:
         if settings.source or topic is not None:
-            raise UserError(
-                "find reads log segments or a lake: give PATH or --lake, and --topic with PATH alone"
-            )
+            raise UserError("find reads log segments or a lake: PATH and --topic do not go with --lake")
         try:
             from pipelines.finding.lake_search import LakeSearch  # loads DuckDB, which segments do not need
         except ModuleNotFoundError as error:

@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 if __package__ in (None, ""):  # Python puts pipelines/ on sys.path; the imports need its parent
@@ -19,6 +20,7 @@ from pipelines.command.errors import UserError
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.status import say
+from pipelines.command.tables import open_console
 
 
 def run(settings: Settings, file: str, **options: Any) -> None:
@@ -82,19 +84,19 @@ def _inspect(
     if options["html"]:
         from pipelines.inspection.page import page
 
-        with open(options["html"], "w", encoding="utf-8") as out:
-            out.write(page(file, found))
+        try:
+            Path(options["html"]).write_text(page(file, found), "utf-8", "backslashreplace")
+        except OSError as error:
+            raise UserError(f"--html: cannot write {options['html']}: {error.strerror}") from None
         say(f"written: {options['html']}")
     if options["json"]:
         from pipelines.inspection.objects import to_json
 
         print(json.dumps(to_json(file, found), ensure_ascii=False))
     elif not options["html"]:
-        from rich.console import Console
-
         from pipelines.inspection.text import print_inspection
 
-        print_inspection(Console(), file, found)
+        print_inspection(open_console(), file, found)
 
 
 def _number(option: str, text: str | None) -> int | None:

@@ -23,6 +23,7 @@ from pipelines.command.declaration import Command
 from pipelines.command.settings import RARE
 
 ROOT = Path(__file__).parent.parent
+SEGMENT = str(ROOT / "tests/data/corpus/v2-headers/headers.v1-0/00000000000000000000.log")
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
@@ -106,7 +107,7 @@ def test_a_shell_completes_commands_and_options(tmp_path: Path) -> None:
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert console.main(["--version"]) == 0
-    assert re.fullmatch(r"kafka-log-lake \d[\w.]*\n", capsys.readouterr().out)
+    assert re.fullmatch(r"kafka-log-lake \d+\.\d+\.\d+\n", capsys.readouterr().out)
 
 
 def test_help_names_every_command() -> None:
@@ -124,6 +125,9 @@ def test_help_names_every_command() -> None:
         (["query", "--lake", "x"], "the following arguments are required: STATEMENT; see --help"),
         (["query", "--lake", "x", "--format", "xml", "SELECT 1"], "argument --format: invalid choice: 'xml'"),
         (["scan"], "PATH is missing: name a log directory"),
+        (["scan", ""], "PATH is empty"),
+        (["find", "x", "--not", "--limit", "3"], "--not goes before a condition of find, as in --not --key"),
+        (["inspect", SEGMENT, "--html", "/none/page.html"], "--html: cannot write /none/page.html: No such"),
     ],
 )
 def test_wrong_arguments_are_one_line(

@@ -30,6 +30,7 @@ from pipelines.command.settings import (
 )
 from pipelines.command.settings_file import read_yaml, to_yaml
 from pipelines.command.status import say
+from pipelines.command.streams import drop_output, set_up_streams
 from pipelines.command.terminal import COMMAND, invocation, printable
 from pipelines.command.values import flag, texts
 
@@ -64,6 +65,8 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             options = [name for action in self._actions for name in action.option_strings]
             hint = nearest(unknown[0].split("=")[0], options) if unknown[0].startswith("-") else ""
+            if unknown[0] == "--not" or (unknown[0].startswith("--not-") and "--not-" not in hint):
+                raise UserError("--not goes before a condition of find, as in --not --key user-17")
             raise UserError(f"unknown argument {unknown[0]!r}{hint or '; see --help'}")
         return vars(given)
 
@@ -215,6 +218,9 @@ def parse_arguments(command: Command, argv: Sequence[str] | None) -> tuple[Any, 
     words = with_not(sys.argv[1:] if argv is None else argv)
     values = parser_of(command, "--help-all" in words).values(words)
     others = {argument.name: values.pop(argument.name) for argument in command.arguments}
+    for argument in command.arguments:
+        if not argument.is_option and "" in (others[argument.name], *(others[argument.name] or ())):
+            raise UserError(f"{argument.name.upper()} is empty")
     config, print_config = values.pop("config", None), values.pop("print_config", False)
     given = {**(read_yaml(config) if config else {}), **values}
     settings = make_settings(given, command.settings, command.kind)
@@ -226,6 +232,7 @@ def parse_arguments(command: Command, argv: Sequence[str] | None) -> tuple[Any, 
 
 def exit_code_of(job: Callable[[], object]) -> int:
     """Runs a job and returns its exit code. Prints at most one line on standard error."""
+    set_up_streams()
     try:
         job()
         sys.stdout.flush()
@@ -238,8 +245,7 @@ def exit_code_of(job: Callable[[], object]) -> int:
         print("interrupted; start the same command again to continue", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # The reader of standard output closed it (``| head``); without this Python reports an error at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()  # its reader closed it (``| head``)
     except Exception as error:
         if os.environ.get(DEBUG):
             traceback.print_exc()

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from pipelines.command.terminal import aligned, width_of
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, JustifyMethod
 
 SHOWN = 20
+_NAME_WIDTH, _OF_BOX = 20, 3  # of a name before it is broken; of a column's borders and blanks
 
 
 @dataclass(frozen=True)
@@ -48,19 +49,43 @@ def text_lines(section: Section, rest: str = "") -> Iterator[str]:
         yield f"  and {section.more:,} more{rest}"
 
 
+def open_console() -> Console:
+    """A terminal as ``rich`` sees it. Its reader going away is a BrokenPipeError, as of ``print``."""
+    from rich import console
+
+    class Console(console.Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    return Console()
+
+
 def print_table(console: Console, section: Section, rest: str = "") -> None:
-    """Prints a section on a terminal."""
+    """Prints a section on a terminal: in a box, where that breaks no word but those of the first column."""
     from rich.table import Table
     from rich.text import Text
 
+    columns = list(zip(section.columns, *section.rows, strict=True))
+    widths = [max(_word_width(cell) for cell in column) for column in columns]
+    if min(widths[0], _NAME_WIDTH) + sum(widths[1:]) + _OF_BOX * len(widths) + 1 > console.width:
+        for line in text_lines(section, rest):
+            console.print(Text(line), soft_wrap=True)
+        return
     table = Table(title_justify="left", title_style="bold", caption_justify="left")
     table.title = section.title or None
     table.caption = f"and {section.more:,} more{rest}" if section.more else None
     for at, column in enumerate(section.columns):
-        table.add_column(column, justify="right" if at in section.right else "left", overflow="fold")
+        is_number = at in section.right
+        justify: JustifyMethod = "right" if is_number else "left"
+        table.add_column(column, justify=justify, overflow="fold", no_wrap=is_number)
     for row in section.rows:
         table.add_row(*map(Text, row))
     console.print(table)
+
+
+def _word_width(cell: str) -> int:
+    """The columns of the longest word."""
+    return max(map(width_of, cell.split()), default=0)
 
 
 def size_text(size: float) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipelines.command.tables import Section, print_table, shortened, size_text, text_lines
+from pipelines.command.tables import Section, open_console, print_table, shortened, size_text, text_lines
 from pipelines.command.terminal import counted_noun, first_names, invocation, printable
 from pipelines.command.verdict import Tails, Verdict, segments_text
 from pipelines.plan.ledger import rows_to_arrow
@@ -365,10 +365,9 @@ def print_round(summary: Summary) -> None:
 
 
 def _print_rich(summary: Summary) -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console()
+    console = open_console()
     console.print(Text(summary.headline(), style="bold"))
     for section in summary.sections():
         print_table(console, section)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from pipelines.command.terminal import counted_noun
 from pipelines.finding.context import Context
 from pipelines.finding.logs import Log, logs_to_search, tasks_of
 from pipelines.finding.ordered import Workers, workers
@@ -27,7 +28,7 @@ from pipelines.plan.slices import Segment, Slice
 from pipelines.scanning.findings import damages_of, with_files
 from pipelines.scanning.slice_scan import DamagedRange, SliceScan
 from pipelines.source.listing import Listing
-from pipelines.source.naming import NOT_LOOKED_AT
+from pipelines.source.naming import LINKS, NOT_LOOKED_AT
 from udfs.committed import Outcomes
 from udfs.files import SCHEMA as SEGMENT_SCHEMA
 from udfs.rules.transactions import of_one_log
@@ -93,8 +94,10 @@ class Search:
         """Matches, with the columns of ``schema``; none where they are only counted."""
         logs, self.passed_over = logs_to_search(self.listing, self.request)
         self.unsearched += [Unsearched(uri, why) for uri, why in sorted(self.listing.unreadable.items())]
-        left = [(reason, self.listing.skipped[reason]) for reason in NOT_LOOKED_AT]
-        self.unsearched += [Unsearched(f"{n} of the source", reason) for reason, n in left if n]
+        for reason in NOT_LOOKED_AT:
+            if count := self.listing.skipped[reason]:
+                name = counted_noun(count, "link" if reason in LINKS else "file")
+                self.unsearched.append(Unsearched(name, reason))
         size = sum(segment.length for log in logs for segment in log.segments)
         with workers(1 if size < ALONE_BYTES else self.processes) as pool:
             for log, results in self._by_log(pool, logs):

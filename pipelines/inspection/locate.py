@@ -207,7 +207,8 @@ def segment_of(folder: str, offset: int | None) -> str:
             f"{folder} has no segment: give a partition's folder, such as logs/orders-0, or a .log file"
         )
     if offset is None:
-        raise UserError(f"{folder} is a folder: give --offset N, or one of its {len(names)} segments")
+        first = os.path.join(folder, names[0])
+        raise UserError(f"{folder} is a folder: give --offset N, or one of its segments, such as {first}")
     able = [name for name in names if int(name[:20]) <= offset]
     if not able:
         raise UserError(

@@ -81,7 +81,7 @@ def open_lake(lake: str, default_scheme: str = "file") -> str:
     """The address of an existing lake. Raises a UserError if there is none."""
     address = lake_address(lake, default_scheme)
     if not is_lake(address):
-        raise UserError(f"there is no lake at {lake}: name a folder that decode_batches wrote")
+        raise UserError(f"there is no lake at {lake}: name a folder that decode made")
     return address
 
 

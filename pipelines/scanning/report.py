@@ -8,7 +8,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from pipelines.command.tables import Section, print_table, shortened, size_text, text_lines
+from pipelines.command.tables import Section, open_console, print_table, shortened, size_text, text_lines
 from pipelines.command.terminal import counted_noun, printable
 from pipelines.scanning import losses
 from pipelines.scanning.findings import Findings, Log, OpenTransaction
@@ -277,10 +277,9 @@ def to_text(findings: Findings) -> Iterator[str]:
 
 def print_rich(findings: Findings) -> None:
     """Prints the findings on a terminal, with ``rich``."""
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console()
+    console = open_console()
     console.print(Text(headline(findings), style="bold"))
     for section in sections(findings):
         print_table(console, section, _REST)

@@ -18,7 +18,7 @@ SEGMENT_SUFFIX = ".log"
 # Reasons to skip a folder or a file. A broker leaves folders of the first three kinds behind.
 DELETED, STRAY, FUTURE = "folder -delete", "folder -stray", "folder -future"
 NO_PARTITION = "folder is not a partition"
-PARTITION_TOO_BIG = "partition number above int"
+PARTITION_TOO_BIG = "partition number above 2147483647"
 TOPIC_TOO_LONG = "topic name too long for a folder of the lake"
 NOT_TEXT = "folder path is not UTF-8"
 NO_SEGMENT = "file is not a segment"
@@ -31,7 +31,7 @@ TO_DELETE = "file .log.deleted: a segment that the broker is about to delete"
 # Kafka's suffixes of files that stand beside segments for a while (``LogFileUtils``), and why each is skipped
 SWAP_SUFFIX, CLEANED_SUFFIX = ".log.swap", ".cleaned"
 LEFT_BEHIND = {SWAP_SUFFIX: SWAP, ".log.cleaned": CLEANED, ".log.deleted": TO_DELETE}
-OFFSET_TOO_BIG = "base offset above bigint"
+OFFSET_TOO_BIG = "base offset above 9223372036854775807"
 LINK = "link that is not followed (--follow-symlinks)"
 BROKEN_LINK = "link that leads nowhere"
 UNREADABLE = "file can't be read"

@@ -1,0 +1,61 @@
+"""Standard output and standard error of a command: UTF-8 whatever the locale, and errors that name them."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import Any
+
+from pipelines.command.errors import JobError
+
+_NUMBERS = {"stdin": 0, "stdout": 1, "stderr": 2}
+
+
+class _Output(io.FileIO):
+    """Standard output. A write that fails is a JobError: a bare OSError could be about any other file."""
+
+    def write(self, content: Any, /) -> int:
+        try:
+            return super().write(content)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            drop_output()
+            raise JobError(f"cannot write to standard output: {error.strerror}") from None
+
+
+class _Messages(io.FileIO):
+    """Standard error. What it does not take is dropped: no job fails for its messages."""
+
+    def write(self, content: Any, /) -> int:
+        try:
+            return super().write(content)
+        except OSError:
+            return len(content)
+
+
+def set_up_streams() -> None:
+    """Makes the streams of this process fit for a command. A second call changes nothing.
+
+    A stream that the caller closed leads nowhere, and its number is taken: the next file that is opened would
+    get it, and with it what is printed. Streams that a notebook or a test put in place stay.
+    """
+    for name, number in _NUMBERS.items():
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)
+            os.set_inheritable(opened, True)
+            setattr(sys, name, os.fdopen(opened, "w" if number else "r", encoding="utf-8"))
+    for name, kind in (("stdout", _Output), ("stderr", _Messages)):
+        stream = getattr(sys, name)
+        if stream is getattr(sys, f"__{name}__") and isinstance(stream, io.TextIOWrapper):
+            stream.flush()
+            buffered = io.BufferedWriter(kind(_NUMBERS[name], "w", closefd=False))
+            is_by_line = stream.line_buffering
+            text = io.TextIOWrapper(buffered, "utf-8", "backslashreplace", line_buffering=is_by_line)
+            setattr(sys, name, text)
+
+
+def drop_output() -> None:
+    """Drops what is still buffered for standard output, which nobody reads: Python would fail at its exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
