@@ -1,0 +1,50 @@
+"""The records of a typed table that READ_COMMITTED consumers get, as the table ``events``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import duckdb
+
+from pipelines.sql.types import quoted
+from pipelines.typed.tables import TypedTable
+from udfs.values.typed_files import SIDES
+
+# Once where several copies have a record; raw_key: the key's bytes
+_EVENTS = """
+    CREATE TEMP TABLE events AS
+    SELECT t.*, {structs} r.key AS raw_key FROM typed.{table} t JOIN committed_records r
+    ON r.topic = {topic} AND r.partition = t.partition AND r."offset" = t."offset" AND r.segment = t.segment
+    {condition}
+    QUALIFY row_number() OVER (PARTITION BY t.partition, t."offset" ORDER BY t.segment) = 1
+"""
+
+
+def create_events(database: duckdb.DuckDBPyConnection, table: TypedTable, condition: str = "") -> None:
+    """condition: WHERE or a join, of the typed table ``t``."""
+    structs = "".join(f"{one} AS {side}, " for side, one in side_structs(table).items())
+    database.execute(
+        _EVENTS.format(
+            table=quoted(table.name), topic=topic_literal(table), structs=structs, condition=condition
+        )
+    )
+
+
+def topic_literal(table: TypedTable) -> str:
+    return "'" + table.topic.replace("'", "''") + "'"
+
+
+def side_structs(table: TypedTable) -> Mapping[str, str]:
+    """Sides whose fields are columns of the table (``--value-columns flat``), and their structs in SQL.
+
+    ``t`` is the table there.
+    """
+    found = {}
+    for side in SIDES:
+        names = [n for n in table.schema.names if n.startswith(f"{side}_") and n != f"{side}_schema_id"]
+        if side in table.schema.names or not names:
+            continue
+        is_held = " OR ".join(f"t.{quoted(name)} IS NOT NULL" for name in names)
+        fields = ", ".join(f"{quoted(name.removeprefix(f'{side}_'))} := t.{quoted(name)}" for name in names)
+        found[side] = f"CASE WHEN {is_held} THEN struct_pack({fields}) END"
+    return found
