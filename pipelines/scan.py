@@ -24,8 +24,7 @@ from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.status import say, show
 from pipelines.command.tables import size_text
-from pipelines.plan.listed import list_sources
-from pipelines.plan.slices import Segment
+from pipelines.plan.listed import list_sources, listed_segments
 from pipelines.scanning import losses, report
 from pipelines.scanning.findings import Findings, collect
 from pipelines.scanning.payloads import SchemaSegments
@@ -43,8 +42,7 @@ def scan(settings: Settings) -> Findings:
     """Findings over all segments of ``settings.source``. Raises a UserError if there is no segment."""
     began = time.monotonic()
     listing = list_sources(settings)
-    wanted = listing.segments.filter(listing.segments.column("wanted")).drop_columns(["wanted"])
-    segments = [Segment(**row) for row in wanted.to_pylist()]
+    segments = [segment for segment, wanted in listed_segments(listing) if wanted]
     if not segments and not listing.unreadable:
         raise no_segments_error(settings.source, listing)
     progress = _Progress(sum(segment.length for segment in segments))

@@ -229,11 +229,20 @@ def test_internal_compacted_topics_have_no_gaps(lake: str) -> None:
     assert one(lake, "offset_gaps") == (0, True)
 
 
-def test_a_batch_below_the_name_of_its_file_contradicts_it(lake: str) -> None:
-    add_log(lake, TOPIC, {100: batch(90) + batch(103)})
+@pytest.mark.parametrize(
+    ("before", "base", "what"),
+    [
+        (b"", 90, "base offset 90 is below that of the file, 100"),
+        (batch(100), 100, "base offset 100 is that of the file, but another batch is the first"),
+    ],
+)
+def test_a_batch_that_the_name_of_its_file_contradicts_is_named(
+    lake: str, before: bytes, base: int, what: str
+) -> None:
+    add_log(lake, TOPIC, {100: before + batch(base) + batch(106)})
     assert one(lake, "metadata_contradictions") == (1, False)
     (row,) = [row for row in measured(lake, "metadata_contradictions") if row["segment"]]
-    assert row["detail"] == "position 0: base offset 90 is below that of the file, 100"
+    assert row["detail"] == f"position {len(before)}: {what}"
 
 
 def test_largest_offsets_and_timestamps_do_not_overflow(lake: str) -> None:

@@ -89,6 +89,32 @@ def test_a_wrong_last_base_offset_hides_no_batches_between_garbage(tmp_path: Pat
     assert [*in_scan(tmp_path.resolve(), [Log("t", 0, "/logs", (Segment(0, tuple(batches), 0),))])] == []
 
 
+def test_the_offset_of_a_file_s_name_is_that_of_its_first_batch_alone(tmp_path: Path) -> None:
+    """Bit 3 of the offsets 11 and 15 is wrong: one batch is below the file's name, the other repeats it."""
+    wrong = LogBatch(11, 3, 4, 4), LogBatch(15, 7, 1, 1)
+    batches = LogBatch(7, 7, 1, 1), LogBatch(8, 8, 0, 3, status="corrupt"), *wrong, LogBatch(16, 16, 3, 3)
+    log = Log("t", 0, "/logs", (Segment(7, batches, 7),))
+    assert [(one.first, one.last, one.cause) for one in OffsetModel(log).lost] == [(8, 15, "damage")]
+    assert [*in_sql([log]), *in_python([log]), *in_scan(tmp_path.resolve(), [log])] == []
+
+
+def test_a_batch_that_reaches_into_the_next_file_is_judged_apart_from_the_one_that_it_continues(
+    tmp_path: Path,
+) -> None:
+    log = log_of((16, [(16, 2, "ok"), (19, 4, "ok"), (23, 2, "ok")]), (24, [(24, 1, "ok"), (25, 1, "ok")]))
+    assert [(one.first, one.last, one.cause) for one in OffsetModel(log).lost] == [
+        (23, 23, "wrong_base_offset")
+    ]
+    assert [*in_scan(tmp_path.resolve(), [log])] == []
+
+
+def test_a_wrong_base_offset_below_the_file_s_name_hides_no_batch_between_garbage(tmp_path: Path) -> None:
+    batches = [LogBatch(1000 + 2 * at, 1000 + 2 * at, 2, 2, is_garbage=at in (0, 2)) for at in range(5)]
+    batches[3] = replace(batches[3], base_offset=1006 ^ 32)
+    log = Log("t", 0, "/logs", (Segment(1000, tuple(batches), 1000),))
+    assert [*in_scan(tmp_path.resolve(), [log])] == []
+
+
 def test_two_batches_at_the_end_confirm_each_other(tmp_path: Path) -> None:
     """The offsets missing in front of them, in their segment, are the log cleaner's."""
     batches = LogBatch(3, 3, 3, 3), LogBatch(6, 6, 2, 2)

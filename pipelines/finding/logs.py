@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from pipelines.finding.request import Request
+from pipelines.plan.listed import listed_segments
 from pipelines.plan.scope import outside_by_name
 from pipelines.plan.slices import Segment, Slice, cut
 from pipelines.source.listing import Listing
@@ -39,15 +38,6 @@ class Log:
     def name(self) -> str:
         return f"{self.topic}-{self.partition}"
 
-    def following(self, segment: Segment) -> int | None:
-        """The base offset of the next segment in the folder."""
-        at = bisect_right(self._bases, segment.file_base_offset)
-        return self._bases[at] if at < len(self._bases) else None
-
-    @cached_property
-    def _bases(self) -> list[int]:
-        return [segment.file_base_offset for segment in self.all_segments]
-
 
 def logs_to_search(listing: Listing, request: Request) -> tuple[list[Log], int]:
     """The logs that may hold a match, in the order in which they are searched; how many others there are.
@@ -55,15 +45,13 @@ def logs_to_search(listing: Listing, request: Request) -> tuple[list[Log], int]:
     First come those that Kafka's default partitioner gives the keys to, among as many partitions as the
     highest number of the topic says. The others follow, unless the partitioner is trusted.
     """
-    rows = listing.segments.to_pylist()
+    segments = list(listed_segments(listing))
     partitions: dict[str, int] = defaultdict(int)
-    for row in rows:
-        partitions[row["topic"]] = max(partitions[row["topic"]], row["partition"] + 1)
+    for segment, _ in segments:
+        partitions[segment.topic] = max(partitions[segment.topic], segment.partition + 1)
     outside = _outside(listing.segments, request.offsets)
     logs: dict[str, Log] = {}
-    for row, is_outside in zip(rows, outside.tolist(), strict=True):
-        wanted = row.pop("wanted")
-        segment = Segment(**row)
+    for (segment, wanted), is_outside in zip(segments, outside.tolist(), strict=True):
         log = logs.setdefault(
             segment.partition_dir, Log(segment.topic, segment.partition, segment.partition_dir)
         )

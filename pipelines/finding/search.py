@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from pipelines.command.terminal import counted_noun
@@ -25,7 +26,7 @@ from pipelines.finding.slice_search import (
 )
 from pipelines.finding.superseded import LastOffsets, distinct_keys
 from pipelines.plan.slices import Segment, Slice
-from pipelines.scanning.findings import damages_of, with_files
+from pipelines.scanning.findings import damages_of
 from pipelines.scanning.slice_scan import DamagedRange, SliceScan
 from pipelines.source.listing import Listing
 from pipelines.source.naming import LINKS, NOT_LOOKED_AT
@@ -248,7 +249,7 @@ class Search:
                 scans[one.slice_.segment].append(one.scan)
                 for batch in one.batches:
                     known.add(batch, self._outcomes(pool, log, batch))
-            for damage in _damages(log, scans):
+            for damage in _damages(scans):
                 known.damaged_until(damage.last_lost)
             self._last_offsets[log.partition_dir] = known
         return known
@@ -262,8 +263,7 @@ class Search:
         known = self._transactions.get(log.partition_dir)
         if known is None:
             read = self._read(pool, log.all_segments, ReadTransactions(self.max_batch_uncompressed))
-            scanned = [(found.slice_.segment, [found.scan]) for found in read]
-            known = Transactions.of(of_one_log(with_files(scanned, "transactional")))
+            known = Transactions.of(of_one_log(np.concatenate([found.scan.transactional for found in read])))
             self._transactions[log.partition_dir] = known
         return known
 
@@ -273,16 +273,16 @@ class Search:
             problem = next((scan.report.detail for scan in of_segment if scan.report.problem), None)
             if problem is not None:
                 self.unsearched.append(Unsearched(segment.uri, problem))
-        for damage in _damages(log, scans):
+        for damage in _damages(scans):
             if self.request.may_hide(damage.first_lost, damage.last_lost):
                 self.unsearched.append(Unsearched(log.name, damage.detail, damage))
 
 
-def _damages(log: Log, scans: dict[Segment, list[SliceScan]]) -> Iterator[DamagedRange]:
+def _damages(scans: dict[Segment, list[SliceScan]]) -> Iterator[DamagedRange]:
     """The damaged ranges of a log, in its order."""
     for segment in sorted(scans, key=lambda one: one.file_base_offset):
         if not any(scan.report.problem for scan in scans[segment]):
-            yield from damages_of(segment, scans[segment], log.following(segment))
+            yield from damages_of(segment, scans[segment])
 
 
 def _rows(held: Sequence[tuple[Segment, pa.RecordBatch]]) -> int:

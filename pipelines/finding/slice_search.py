@@ -89,7 +89,7 @@ class Work:
         found.scan.report = replace(found.scan.report, totals=search.decoder.totals)
         end = max((-1 if b.high is None else b.high for b in request.offsets), default=-1)
         has_end = bool(request.offsets) and all(b.high is not None for b in request.offsets)
-        placing, held, beyond = Placing(found.scan), 0, 0
+        placing, held, beyond = Placing(found.scan, slice_.segment), 0, 0
         for group, matches in search:
             placing.add(group)
             if matches is not None:
@@ -146,7 +146,7 @@ class ReadTransactions:
 
     def _read(self, slice_: Slice, source: ByteSource, found: Found) -> None:
         limit = self.max_batch_uncompressed
-        noting = Noting(found.scan, slice_.segment.modified // 1000)
+        noting = Noting(found.scan, slice_.segment)
         decoder = SegmentDecoder(
             source,
             slice_.range,

@@ -1,11 +1,14 @@
-"""The listing of the sources that a command's settings name."""
+"""The listing of the sources that a command's settings name, and its segments."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Any
 
 from pipelines.command.settings import Reading
 from pipelines.plan.headers import end_of_batches
+from pipelines.plan.slices import Segment
 from pipelines.source.listing import Listing, list_segments
 
 
@@ -17,3 +20,13 @@ def list_sources(settings: Reading, **others: Any) -> Listing:
     }
     read_end = end_of_batches if settings.include_swap else None
     return list_segments(settings.source, read_end=read_end, **{**named, **others})
+
+
+def listed_segments(listing: Listing) -> Iterator[tuple[Segment, bool]]:
+    """All segments of a listing by folder and base offset, with their file_limit; is each one wanted."""
+    rows = listing.segments.to_pylist()
+    for row, following in zip_longest(rows, rows[1:]):
+        wanted = row.pop("wanted")
+        if following is not None and following["partition_dir"] == row["partition_dir"]:
+            row["file_limit"] = following["file_base_offset"]
+        yield Segment(**row), wanted

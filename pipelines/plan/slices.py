@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from pipelines.plan.ledger import LedgerRow
 from pipelines.plan.segment_actions import Action
 from udfs.decoded import ALL, Range, Scope
+from udfs.rules.offsets import NO_LIMIT
 
 # The cost of opening a segment, in decoded bytes: keeps many empty segments from filling one task
 SEGMENT_COST = 256 * 1024
@@ -38,6 +39,8 @@ class Segment:
     action: NEW, GO_ON (continue at the ledger's decoded_bytes) or REPLACE.
     was: its ledger row, to which GO_ON adds; None if the ledger does not know it.
     scope: the records of it that are requested.
+    file_limit: base offset in the name of the folder's next file; NO_LIMIT for the last, and where it is not
+    set (``listed_segments`` does).
     """
 
     topic: str
@@ -55,6 +58,7 @@ class Segment:
     action: Action = Action.NEW
     was: LedgerRow | None = field(default=None, compare=False)
     scope: Scope = ALL
+    file_limit: int = NO_LIMIT
 
     @property
     def uri(self) -> str:

@@ -36,7 +36,7 @@
 --   damaged_ranges bigint: Damaged ranges of the log before it: between two batches with the same number nothing is damaged
 --   last_before bigint: Last offset of the batch before; null for the first of the log
 --   base_after bigint: Base offset of the batch after; null for the last
---   is_misplaced boolean: The base offset is wrong: outside those of its file's name and the next file's; or, unless the file's name has it, not between the batches before and after, though they leave room; or, in the last batch, not after the one before
+--   is_misplaced boolean: The base offset is wrong: outside those of its file's name and the next file's; that of its file's name, behind another batch of the file; or, unless the file's name has it, not between the batches before and after, though they leave room; or, in the last batch, not after the one before
 WITH events AS (
   SELECT topic, partition, partition_dir, segment, file_base_offset, position, magic, size_bytes, base_offset,
     last_offset, record_count, compression, timestampType, base_timestamp_ms, max_timestamp_ms, first_timestamp_ms,
@@ -55,13 +55,15 @@ WITH events AS (
 ), neighbours AS (
   SELECT *, lag(last_offset) OVER log AS last_before, lead(base_offset) OVER log AS base_after,
     coalesce(lag(last_offset) OVER log, file_base_offset - 1) AS end_before,
+    coalesce(lag(file_base_offset) OVER log = file_base_offset, false) AS is_later,
     -- offsets of its records less one; both may be of any size
     CASE WHEN base_offset >= 0 OR last_offset < 0 THEN last_offset - base_offset ELSE 0 END AS span
   FROM counted WHERE status IS NOT NULL
   WINDOW log AS (PARTITION BY topic, partition, partition_dir ORDER BY file_base_offset, position)
 ), judged AS (
   SELECT /*+ BROADCAST(s) */ n.*, s.stretch,
-    n.base_offset < n.file_base_offset OR coalesce(n.last_offset >= s.next_file_base_offset, false) AS is_outside_file,
+    n.base_offset < n.file_base_offset OR (n.is_later AND n.base_offset = n.file_base_offset)
+      OR coalesce(n.last_offset >= s.next_file_base_offset, false) AS is_outside_file,
     coalesce(CASE WHEN end_before < -1 OR base_after <= end_before OR base_offset = n.file_base_offset THEN false
       WHEN base_offset > end_before AND last_offset < base_after THEN false
       ELSE base_after - 1 - end_before > span END, false) AS is_outside_neighbours

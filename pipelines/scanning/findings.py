@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -198,23 +197,23 @@ def _log(scanned: list[_Scanned], unread: list[int]) -> Log:
     log.unconfirmed = found.unconfirmed
     log.contradictions = contradictions(
         [(segment.uri, segment.file_base_offset) for segment, _ in scanned],
-        with_files(scanned, "runs", unread),
+        _joined(scanned, "runs"),
         [np.concatenate([scan.epochs for scan in slices]) for _, slices in scanned],
     )
-    rows = with_files(scanned, "transactional", unread)
+    rows = _joined(scanned, "transactional")
     log.open_transactions = _open_transactions(rows, _places(scanned), log.clock)
     return log
 
 
-def damages_of(segment: Segment, slices: list[SliceScan], following: int | None) -> list[DamagedRange]:
-    """The damaged ranges of a segment, with the offsets around them. following: the next base offset."""
-    return _placed([(segment, slices)], [] if following is None else [following])[1]
+def damages_of(segment: Segment, slices: list[SliceScan]) -> list[DamagedRange]:
+    """The damaged ranges of a segment, with the offsets around them."""
+    return _placed([(segment, slices)], [segment.file_limit] if segment.file_limit != NO_LIMIT else [])[1]
 
 
 def _placed(scanned: list[_Scanned], unread: list[int]) -> tuple[Order, list[DamagedRange]]:
     """The order of a log's offsets, and its damaged ranges with the offsets around them."""
     files, places = _files(scanned, unread), _places(scanned)
-    runs = with_undecoded(with_files(scanned, "runs", unread), unread, files)
+    runs = with_undecoded(_joined(scanned, "runs"), unread, files)
     runs["damages"] = ranges_before(runs, places)
     is_compacted = scanned[0][0].topic in COMPACTED_TOPICS
     found = order(runs, len(places), (files[0], files[-1]), is_compacted)
@@ -246,16 +245,9 @@ def _places(scanned: list[_Scanned]) -> np.ndarray:
     return np.array(places, dtype=np.int64).reshape(-1, 2)
 
 
-def with_files(scanned: Sequence[_Scanned], name: str, unread: Sequence[int] = ()) -> np.ndarray:
-    """The arrays of all slices (``name``: runs or transactional), with what the names of the files tell."""
-    limits = dict(pairwise(_files(scanned, unread)))
-    arrays = []
-    for segment, slices in scanned:
-        whole = np.concatenate([getattr(scan, name) for scan in slices])
-        whole["file_base"] = segment.file_base_offset
-        whole["file_limit"] = limits.get(segment.file_base_offset, NO_LIMIT)
-        arrays.append(whole)
-    return np.concatenate(arrays)
+def _joined(scanned: Sequence[_Scanned], name: str) -> np.ndarray:
+    """The arrays of all slices (``name``: runs or transactional)."""
+    return np.concatenate([getattr(scan, name) for _, slices in scanned for scan in slices])
 
 
 def _add_segment(log: Log, segment: Segment, slices: list[SliceScan]) -> None:

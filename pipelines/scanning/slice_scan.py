@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from pipelines.plan.slices import Slice
+from pipelines.plan.slices import Segment, Slice
 from pipelines.scanning.contradictions import EPOCHS, epochs_of
 from pipelines.scanning.payloads import SchemaSegments, first_looks
 from udfs.decoded import Group
@@ -88,10 +88,10 @@ class SliceScan:
 
     report: as a job's workers give it. statuses: status -> number of batches; only ``suspect`` is counted.
     first_timestamp, last_timestamp: ms since 1970 UTC, None without any.
-    runs: RUN[n], its sound batches, and transactional: rows of TRANSACTIONAL; what the file's name and the
-    rest of the log tell is not set. epochs: EPOCHS, of its sound batches of magic 2. torn: first and last
-    offset that the header of a torn last batch claims; None without one, or where its header is cut. clock:
-    its own. looks: what the payloads of its first records are.
+    runs: RUN[n], its sound batches, and transactional: rows of TRANSACTIONAL; what the rest of the log tells
+    is not set. epochs: EPOCHS, of its sound batches of magic 2. torn: first and last offset that the header
+    of a torn last batch claims; None without one, or where its header is cut. clock: its own. looks: what the
+    payloads of its first records are.
     """
 
     report: SliceReport
@@ -135,7 +135,7 @@ def scan_slice(slice_: Slice, max_batch_uncompressed: int, schemas: SchemaSegmen
         )
         length, totals = slice_.segment.length, decoder.totals
         scan = SliceScan(replace(report, totals=totals))
-        counting = Counting(scan, slice_.segment.modified // 1000)
+        counting = Counting(scan, slice_.segment)
         for group in decoder:
             counting.add(group)
         counting.close()
@@ -176,8 +176,8 @@ def _max(values: np.ndarray) -> int | None:
 class Placing:
     """Adds the damaged ranges among groups of batches, in the order of the segment, to a SliceScan."""
 
-    def __init__(self, scan: SliceScan) -> None:
-        self._scan = scan
+    def __init__(self, scan: SliceScan, segment: Segment) -> None:
+        self._scan, self._segment = scan, segment
         self._runs: list[np.ndarray] = []
         self._sound: list[np.ndarray] = []  # of these the runs are not known yet
         self._rows = 0
@@ -200,16 +200,16 @@ class Placing:
             self._scan.runs = np.concatenate(self._runs)
 
     def _note_runs(self) -> None:
-        self._runs.append(_runs(np.concatenate(self._sound).view(BATCH)))
+        self._runs.append(_runs(np.concatenate(self._sound).view(BATCH), self._segment))
         self._sound, self._rows = [], 0
 
 
 class Noting(Placing):
     """Adds the batches of transactions too."""
 
-    def __init__(self, scan: SliceScan, modified_ms: int) -> None:
-        super().__init__(scan)
-        self._modified_ms = modified_ms
+    def __init__(self, scan: SliceScan, segment: Segment) -> None:
+        super().__init__(scan, segment)
+        self._modified_ms = segment.modified // 1000
         self._transactional: list[np.ndarray] = []
 
     def add(self, group: Group) -> None:
@@ -227,6 +227,7 @@ class Noting(Placing):
             return
         rows = events_of(kept, TRANSACTIONAL)
         rows["position"] = kept["position"]
+        rows["file_base"], rows["file_limit"] = self._segment.file_base_offset, self._segment.file_limit
         is_data = kept["control_type"] == f.NO_CONTROL
         rows["timestamp"] = np.where(is_data, clocks.first_times(kept), kept["max_timestamp"])
         rows["by_broker"] = clocks.are_by_broker(kept)
@@ -237,10 +238,10 @@ class Noting(Placing):
 class Counting(Noting):
     """Adds counts, times and leader epochs too."""
 
-    def __init__(self, scan: SliceScan, modified_ms: int) -> None:
-        super().__init__(scan, modified_ms)
+    def __init__(self, scan: SliceScan, segment: Segment) -> None:
+        super().__init__(scan, segment)
         self._epochs: list[np.ndarray] = []
-        scan.clock = clocks.Clock(modified_ms=clocks.witness_ms(modified_ms))
+        scan.clock = clocks.Clock(modified_ms=clocks.witness_ms(self._modified_ms))
 
     def add(self, group: Group) -> None:
         sound = group.batches[group.batches["fault"] == 0]
@@ -281,20 +282,31 @@ class Counting(Noting):
         )
 
 
-def _runs(batches: np.ndarray) -> np.ndarray:
-    """RUN[n] of sound batches (BATCH) of one file in its order; what the file's name tells is not set."""
+def _begins(first: np.ndarray, last: np.ndarray, low: Any, limit: Any) -> np.ndarray:
+    """bool[n]: batches of one file that do not continue the one before, or are judged apart from it.
+
+    first, last: their offsets. low, limit: base offsets in the names of the file and of the next one.
+    """
+    begins = np.ones(len(first), dtype=bool)
+    begins[1:] = first[1:] - 1 != last[:-1]
+    for is_apart in (first < low, first == low, last >= limit):
+        begins[1:] |= is_apart[1:] != is_apart[:-1]
+    return begins
+
+
+def _runs(batches: np.ndarray, segment: Segment) -> np.ndarray:
+    """RUN[n] of sound batches (BATCH) of a segment in its order."""
     first, last = batches["base_offset"], batches["last_offset"]
     first = np.where(base_unknown(batches), last, first)
     last = np.maximum(first, last)
-    begins = np.ones(len(batches), dtype=bool)
-    begins[1:] = (first[1:] - 1 != last[:-1]) | (
-        batches["position"][1:] != batches["position"][:-1] + batches["size"][:-1]
-    )
+    begins = _begins(first, last, segment.file_base_offset, segment.file_limit)
+    begins[1:] |= batches["position"][1:] != batches["position"][:-1] + batches["size"][:-1]
     has_horizon = (batches["magic"] == f.MAGIC_V2) & (batches["attributes"] & f.DELETE_HORIZON_MASK != 0)
     span = np.where(first >= 0, last - first, -1)
     is_cleaned = (batches["marks"] == 0) & (has_horizon | (span >= batches["record_count"]))
     at = np.flatnonzero(begins)
     runs = np.zeros(len(at), dtype=RUN)
+    runs["file_base"], runs["file_limit"] = segment.file_base_offset, segment.file_limit
     if len(at):
         runs["position"], runs["first"] = batches["position"][at], first[at]
         runs["first_last"] = last[at]
@@ -307,8 +319,7 @@ def _runs(batches: np.ndarray) -> np.ndarray:
 
 def _joined(rows: np.ndarray) -> np.ndarray:
     """Rows with data batches of one producer and epoch whose offsets follow each other joined into one."""
-    differs = np.ones(len(rows), dtype=bool)
-    differs[1:] = rows["first_offset"][1:] - 1 != rows["last_offset"][:-1]
+    differs = _begins(*(rows[name] for name in ("first_offset", "last_offset", "file_base", "file_limit")))
     for name in ("producer_id", "producer_epoch", "control_type"):
         differs[1:] |= rows[name][1:] != rows[name][:-1]
     begins = np.flatnonzero(differs | (rows["control_type"] != f.NO_CONTROL))

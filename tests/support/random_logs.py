@@ -81,8 +81,8 @@ class LogBatch:
             records = [make.Record(key=key, value=struct.pack(">hi", 0, 1))]
         else:
             places = [*range(self.count - 1), self.span - 1] if self.count else []
-            # deltas are rebuilt against a delete horizon (KIP-534)
-            delta = self.max_timestamp_ms - self.base_timestamp_ms if self.has_horizon else 0
+            # deltas are rebuilt against a delete horizon (KIP-534), in 64 bits that wrap
+            delta = wrapped(self.max_timestamp_ms - self.base_timestamp_ms) if self.has_horizon else 0
             records = [
                 make.Record(key=b"k%d" % (at % 7), value=b"v", offset_delta=at, timestamp_delta=delta)
                 for at in places

@@ -240,7 +240,8 @@ def find_misplaced(found: list[Place]) -> None:
     for at, one in enumerate(found):
         low = one.segment.file_base_offset
         assert one.last is not None
-        is_out = one.first < low or (one.file_limit is not None and one.last >= one.file_limit)
+        is_later = at > 0 and found[at - 1].segment is one.segment  # a file is named by its first batch
+        is_out = one.first < low + is_later or (one.file_limit is not None and one.last >= one.file_limit)
         outside_file.append(is_out)
         before = found[at - 1].last if at else low - 1
         after = found[at + 1].first if at + 1 < len(found) else None

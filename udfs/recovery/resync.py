@@ -64,16 +64,18 @@ class Known:
 class LastOffset:
     """The last offset of a log where its batches are read one group after another.
 
-    above: of the last batch; of the one before, where that is lower and the two do not follow each other.
-    confirmed: the last one that the batch before, or the name of the file, confirms; None: above is.
+    above: of the last batch; of the one before, where that is lower and the two do not follow each other;
+    before the first batch as the name of the file says. confirmed: the last one that the batch before, or the
+    name of the file, confirms; None: above is.
     """
 
     def __init__(self, before: int | None, start: int, file_base: int | None = None) -> None:
         """before: the last offset before the byte ``start``, None unknown. file_base: in the file's name."""
+        is_named = before is None and start == 0 and file_base is not None
+        before = file_base - 1 if is_named else before
         self.above = -1 if before is None else before
-        if before is None and start == 0 and file_base is not None:
-            before = file_base - 1
-        self.confirmed = self._last = None if before is None else Known(before, start)
+        self._last = None if before is None else Known(before, start)
+        self.confirmed = Known(-1, start) if is_named else self._last  # no batch confirms the name
 
     def add(self, total: dict[str, int], last: np.void) -> None:
         """total: SUMS of a group with batches that count. last: its last one (BATCH)."""

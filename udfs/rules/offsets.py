@@ -74,10 +74,11 @@ class Order(NamedTuple):
 def misplaced(runs: np.ndarray, log: np.ndarray | None = None) -> np.ndarray:
     """bool[n]: runs of one batch whose base offset is wrong.
 
-    A file's name contradicts it; or its neighbours do, and leave room for it between them; or it is the last
-    batch of the log and does not begin behind the base offset of the one before. A neighbour that is wrong by
-    itself, or contradicts its own neighbours, proves nothing. runs: RUN[n] in the order of the files. log:
-    int[n], the log of each; None if all are of one.
+    A file's name contradicts it, or has it although another batch is the first of the file; or its neighbours
+    contradict it, and leave room for it between them; or it is the last batch of the log and does not begin
+    behind the base offset of the one before. A neighbour that is wrong by itself, or contradicts its own
+    neighbours, proves nothing. runs: RUN[n] in the order of the files. log: int[n], the log of each; None if
+    all are of one.
     """
     n = len(runs)
     if not n:
@@ -90,7 +91,8 @@ def misplaced(runs: np.ndarray, log: np.ndarray | None = None) -> np.ndarray:
     after = np.roll(first, -1)
     span = np.where((first >= 0) | (last < 0), last - first, 0)  # a difference past int64 is wrapped
     limited = runs["file_limit"] != NO_LIMIT
-    outside_file = (first < base) | (limited & (last >= runs["file_limit"]))
+    is_later = has_before & (np.roll(base, 1) == base)  # a file is named by its first batch
+    outside_file = (first < base) | (is_later & (first == base)) | (limited & (last >= runs["file_limit"]))
     is_between = (before < first) & (last < after)
     comparable = has_after & (before >= -1) & (before < after) & (first != base)
     # batches that follow each other confirm each other
