@@ -115,6 +115,21 @@ def test_a_wrong_base_offset_below_the_file_s_name_hides_no_batch_between_garbag
     assert [*in_scan(tmp_path.resolve(), [log])] == []
 
 
+def test_wrong_base_offsets_around_garbage_hide_no_batches(tmp_path: Path) -> None:
+    """Of a first batch that seems to be behind what follows; and at the end of one chain and in the next."""
+
+    def log(topic: str, wrong: dict[int, int]) -> Log:
+        """Of batches with two offsets. wrong: number -> the bits of its base offset that are wrong."""
+        made = [
+            LogBatch(base, base ^ wrong.get(at, 0), 2, 2, is_garbage=at in (1, 5))
+            for at, base in enumerate(range(16, 40, 2))
+        ]
+        return Log(topic, 0, "/logs", (Segment(16, tuple(made), 16),))
+
+    logs = [log("first", {0: 8}), log("end-and-next", {3: 1 << 62, 7: 8})]
+    assert [*in_scan(tmp_path.resolve(), logs)] == []
+
+
 def test_two_batches_at_the_end_confirm_each_other(tmp_path: Path) -> None:
     """The offsets missing in front of them, in their segment, are the log cleaner's."""
     batches = LogBatch(3, 3, 3, 3), LogBatch(6, 6, 2, 2)

@@ -64,23 +64,23 @@ class Known:
 class LastOffset:
     """The last offset of a log where its batches are read one group after another.
 
-    above: of the last batch; of the one before, where that is lower and the two do not follow each other;
-    before the first batch as the name of the file says. confirmed: the last one that the batch before, or the
-    name of the file, confirms; None: above is.
+    above: of the last batch; of the one before, where that is lower and the two do not follow each other.
+    is_named: above is what the name of the file says, as no batch was read. confirmed: the last one that the
+    batch before, or the name of the file, confirms; None: above is.
     """
 
     def __init__(self, before: int | None, start: int, file_base: int | None = None) -> None:
         """before: the last offset before the byte ``start``, None unknown. file_base: in the file's name."""
-        is_named = before is None and start == 0 and file_base is not None
-        before = file_base - 1 if is_named else before
+        self.is_named = False
+        if before is None and start == 0 and file_base is not None:
+            before, self.is_named = file_base - 1, True
         self.above = -1 if before is None else before
-        self._last = None if before is None else Known(before, start)
-        self.confirmed = Known(-1, start) if is_named else self._last  # no batch confirms the name
+        self.confirmed = self._last = None if before is None else Known(before, start)
 
     def add(self, total: dict[str, int], last: np.void) -> None:
         """total: SUMS of a group with batches that count. last: its last one (BATCH)."""
         position, end = int(last["position"]), int(last["position"] + last["size"])
-        self.above = total["sure_offset"]
+        self.above, self.is_named = total["sure_offset"], False
         self.confirmed, before = Known(self.above, end), self._last
         is_alone = total["counted"] == 1
         if is_alone and before is not None and not before.goes_on(total["first_offset"], position):
@@ -147,7 +147,7 @@ class Resynchronizer:
     def next_batch(self, position: int, before: LastOffset) -> int:
         """Where the log continues after damage at ``position``, or -1."""
         self._look_ahead(position)
-        above, confirmed = before.above, before.confirmed
+        above, confirmed, is_named = before.above, before.confirmed, before.is_named
         host = self._host(position, above)
         if host is not None:
             end = self._end_of(host, self._length)
@@ -156,19 +156,21 @@ class Resynchronizer:
             if end >= 0:
                 return end if end < self._length else -1
             if host.last != above:
-                above, confirmed = host.last, None
+                above, confirmed, is_named = host.last, None, False
             if host.is_cut:
                 return self._next_if_cut(host)
         if not self._ahead:
             return -1
         measure = self._measure_above(above)
+        if is_named and (measure is None or max(measure.first, measure.second) <= above):
+            above, measure = -1, self._measure_above(-1)  # the file has another name
         if confirmed is not None and confirmed.offset < above:  # whose base offset no checksum covers
             if measure is not None and max(measure.first, measure.second) <= above:
                 above = confirmed.offset
             elif measure is None:
                 going_on = (c for c in reversed(self._ahead) if confirmed.goes_on(c.first, c.begin))
                 return next((c.begin for c in going_on), -1)
-        return -1 if measure is None else self._choose(position, above, measure)
+        return -1 if measure is None else self._choose(position, above, confirmed, measure)
 
     def _look_ahead(self, position: int) -> None:
         """Brings the chains behind ``position`` into view, each once over the whole segment.
@@ -203,19 +205,25 @@ class Resynchronizer:
         longest = (c for c in self._longest if c.begin >= position and above < max(c.first, c.second))
         return next(longest, None)
 
-    def _choose(self, damaged: int, above: int, measure: Chain) -> int:
+    def _choose(self, damaged: int, above: int, confirmed: Known | None, measure: Chain) -> int:
         """The first chain that belongs to the log: ``measure``, or what fits before it.
 
-        Offsets of batches within values seldom rise with those of the log. A single batch as ``measure`` may
-        have a wrong base offset: it limits no chain of several that goes on from the damage.
+        Offsets of batches within values seldom rise with those of the log. A single batch as ``measure``, or
+        one whose offsets do not rise, may have a wrong base offset: it limits no chain of several that goes
+        on from the damage. Nor does an offset that nothing confirms keep such a chain from going on.
         """
         limit = min((offset for offset in (measure.first, measure.second) if offset > above), default=None)
+        is_doubtful = measure.is_single or measure.second <= measure.first
         for chain in reversed(self._ahead):
             room = (chain.begin - damaged) // f.MIN_RECORD_SIZE
             if chain.begin >= measure.begin or _fits(chain, above, limit, room):
                 return min(chain.begin, measure.begin)
-            goes_on = above < chain.first and _fits(chain, above, None, room)
-            if goes_on and measure.is_single and not chain.is_single:
+            if chain.is_single:
+                continue
+            if is_doubtful and above < chain.first and _fits(chain, above, None, room):
+                return chain.begin
+            is_below = limit is None or max(chain.before_last, chain.last) < limit
+            if is_below and confirmed is not None and confirmed.goes_on(chain.first, chain.begin):
                 return chain.begin
         return measure.begin
 
