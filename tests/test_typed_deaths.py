@@ -1,4 +1,4 @@
-"""A run that dies while it makes typed and kept tables: no row is doubled, and the next run completes them."""
+"""A run that dies while it makes typed and kept tables: no row is doubled; the next run completes them."""
 
 from __future__ import annotations
 
