@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
 
 from kafka_log_lake import connect
-from pipelines import decode_batches, ingest_raw, maintain, quality_report, scan
+from pipelines import decode_batches, ingest_raw, maintain, quality_report, query, scan
 from pipelines.source.delta import open_table
 from pipelines.views.declared import SESSION_VIEWS
 from tests.support.answers import all_rows
@@ -109,3 +110,20 @@ def test_a_column_that_a_user_added_to_each_table_breaks_no_job(tmp_path: Path) 
             assert database.sql(all_rows(view)).fetchall() is not None, view.name
     for name in tables:
         assert "note" in [field.name for field in open_table(str(lake / name)).schema().fields], name
+
+
+def test_a_lake_that_lost_a_table_is_no_sound_lake(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(tmp_path / "logs" / "t-0", 0, batch(0))
+    assert decode(tmp_path) == 0
+    shutil.rmtree(tmp_path / "lake" / "batches")
+    put(tmp_path / "logs" / "t-0", 3, batch(3))
+    lake = ["--lake", str(tmp_path / "lake")]
+    capsys.readouterr()
+    assert decode(tmp_path) == maintain.main(lake) == query.main([*lake, "SELECT * FROM topics"]) == 2
+    assert quality_report.main([*lake, "--output", str(tmp_path / "report")]) == 2
+    told = capsys.readouterr()
+    assert (
+        told.err.count("has no table batches any more: restore the folder") == len(told.err.splitlines()) == 4
+    )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +16,7 @@ from kafka_log_lake import connect
 from pipelines import query
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
+from pipelines.sql import duck
 from tests.support import as_command
 from tests.support.answers import answer
 from tests.support.docs import ROOT, blocks
@@ -129,3 +133,28 @@ def test_functions_over_many_values(lake: str) -> None:
     ]
     ours = database.sql("SELECT count(crc32c(value)), count(kafka_varint(value)) FROM records").fetchall()
     assert ours == [(4000, 3000)]
+
+
+def test_ctrl_c_ends_a_statement_that_computes() -> None:
+    late = threading.Event()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    with duckdb.connect() as database:
+        database.execute("CREATE TABLE n AS SELECT range AS i FROM range(100000)")
+
+        def give_up() -> None:
+            late.set()
+            database.interrupt()
+
+        timers = [threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)), threading.Timer(30, give_up)]
+        for timer in timers:
+            timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            list(
+                duck.answer(
+                    database, "SELECT count(*) FROM n a, n b, n c WHERE hash(a.i, b.i, c.i) = 5", "csv"
+                )
+            )
+        for timer in timers:
+            timer.cancel()
+    signal.signal(signal.SIGINT, before)
+    assert not late.is_set()

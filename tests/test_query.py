@@ -165,7 +165,8 @@ def test_the_whole_sql_of_duckdb_is_there(lake: str) -> None:
     ("statement", "said"),
     [
         ("selec 1", 'error: SQL: Parser Error: syntax error at or near "selec"'),
-        ("", "error: SQL: there is no statement"),
+        ("", "error: STATEMENT is empty"),
+        (";", "error: SQL: there is no statement"),
         ("SELECT 1; SELECT 2", "error: SQL: one statement at a time"),
         ("SELECT * FROM segmnts", 'Table with name segmnts does not exist! Did you mean "segments"?'),
         ("SELECT kafka_partitio(key, 3) FROM records", 'Did you mean "kafka_partition"?'),
@@ -577,7 +578,7 @@ def test_command_prints_the_answer_alone_and_leaves_nothing(lake: str, tmp_path:
 def test_command_refuses_what_is_no_lake(tmp_path: Path) -> None:
     done = in_process(tmp_path, "pipelines.query", "--lake", "nope", "SELECT 1")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: there is no lake at nope: name a folder that decode_batches wrote\n"
+    assert done.stderr == "error: there is no lake at nope: name a folder that decode made\n"
 
 
 def test_shell_knows_tables_and_views_and_leaves_nothing(lake: str, tmp_path: Path) -> None:

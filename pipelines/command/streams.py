@@ -46,6 +46,8 @@ def set_up_streams() -> None:
             opened = os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)
             os.set_inheritable(opened, True)
             setattr(sys, name, os.fdopen(opened, "w" if number else "r", encoding="utf-8"))
+    if sys.stdin is sys.__stdin__ and isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     for name, kind in (("stdout", _Output), ("stderr", _Messages)):
         stream = getattr(sys, name)
         if stream is getattr(sys, f"__{name}__") and isinstance(stream, io.TextIOWrapper):

@@ -7,6 +7,7 @@ here.
 
 from __future__ import annotations
 
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pipelines.command.errors import UserError, one_line
@@ -22,6 +23,10 @@ SCHEMA_VERSION = 4
 VERSION_PROPERTY = "kafkaLogLake.schemaVersion"
 # The log that recover makes of several copies; the folder of a lake for each of the copies
 HEALED_LOG, COPIES = "healed", "_copies"
+
+
+class MissingTable(UserError):
+    """A complete lake has a table less than it was created with."""
 
 
 def lake_address(lake: str, default_scheme: str = "file") -> str:
@@ -57,6 +62,18 @@ def table_version(address: str, table: str) -> int | None:
     except (DeltaError, OSError) as error:
         raise UserError(f"cannot read the lake {address}: {one_line(error)}") from None
     return int(configuration[VERSION_PROPERTY]) if VERSION_PROPERTY in configuration else None
+
+
+def lake_table(address: str, table: str) -> DeltaTable:
+    """A table that every complete lake has. Raises a MissingTable where somebody removed it."""
+    path = table_path(address, table)
+    try:
+        return open_table(path)
+    except TableNotFoundError:
+        raise MissingTable(
+            f"the lake {address} has no table {table} any more: restore the folder {path}, or decode into a "
+            "new --lake"
+        ) from None
 
 
 def tables_of(address: str) -> tuple[Table, ...]:

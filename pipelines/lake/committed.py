@@ -20,15 +20,15 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError
 
 from pipelines.command.errors import RunFailed, one_line
-from pipelines.lake.address import table_path
+from pipelines.lake.address import MissingTable, lake_table, table_path
 from pipelines.lake.create import add_rows, replace_rows
 from pipelines.lake.features import check_features
 from pipelines.lake.intents import Intent, Intents
 from pipelines.lake.published import DECODE_APP, INGEST_APP, Commit, History, mark
-from pipelines.source.delta import commit, open_table, patiently
+from pipelines.source.delta import commit, patiently
 from udfs.format import schema
 from udfs.format.schema import Table
 
@@ -60,7 +60,7 @@ class CommittedTables:
         """
         opened = self._opened.get(table)
         if opened is None:
-            opened = self._opened[table] = open_table(self.path(table))
+            opened = self._opened[table] = lake_table(self.address, table)
             check_features(opened, self.path(table))
         elif self._lease is None:
             patiently(opened.update_incremental)
@@ -74,7 +74,7 @@ class CommittedTables:
         """Whether a table is there: those of reports appear with their first rows."""
         try:
             self._open(table.name)
-        except TableNotFoundError:
+        except MissingTable:
             return False
         return True
 

@@ -23,7 +23,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pipelines.command import values
 from pipelines.command.errors import UserError, one_line
-from pipelines.lake.address import table_path
+from pipelines.lake.address import lake_table, table_path
 from pipelines.source.delta import open_table, patiently
 from udfs.format.report_tables import REPORT_TABLES
 from udfs.format.schema import RAW_SEGMENTS, SEGMENTS, TABLES
@@ -80,10 +80,10 @@ def published_tables(address: str, at: str | None = None) -> dict[str, DeltaTabl
     """The tables of ``published_versions``, open at their versions."""
     ledger = open_table(table_path(address, SEGMENTS.name))
     found = {SEGMENTS.name: ledger}
-    for table in (*TABLES, *REPORT_TABLES):
-        if table is not SEGMENTS:
-            with suppress(TableNotFoundError):
-                found[table.name] = open_table(table_path(address, table.name))
+    found |= {table.name: lake_table(address, table.name) for table in TABLES if table is not SEGMENTS}
+    for table in REPORT_TABLES:
+        with suppress(TableNotFoundError):
+            found[table.name] = open_table(table_path(address, table.name))
     state = _now(address, ledger) if at is None else _at(address, ledger, found[RAW_SEGMENTS.name], at)
     chosen: dict[str, DeltaTable] = {}
     for name, delta in found.items():

@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, WriterProperties
 from pyarrow.fs import FileType
 
-from pipelines.lake.address import table_path, tables_of
+from pipelines.lake.address import lake_table, table_path, tables_of
 from pipelines.lake.commit import LakeWriter
 from pipelines.lake.deletion_vectors import may_have_deletion_vectors
 from pipelines.lake.intents import Intent
 from pipelines.plan.ledger import LedgerRow
-from pipelines.source.delta import open_table, patiently
+from pipelines.source.delta import patiently
 from udfs.format import schema
 from udfs.source.store import open_store
 
@@ -48,7 +48,7 @@ def upkeep(address: str, vacuum_hours: int) -> Iterator[Upkept]:
 
     vacuum_hours: a reader that began longer ago than this may lose the files it reads.
     """
-    tables = {table.name: open_table(table_path(address, table.name)) for table in tables_of(address)}
+    tables = {table.name: lake_table(address, table.name) for table in tables_of(address)}
     before = {name: _size(delta)[0] for name, delta in tables.items()}
     for name, delta in tables.items():
         if name not in _NOT_MERGED:

@@ -6,8 +6,10 @@ write or run others, those below are refused by their kind, as DuckDB's own pars
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -61,16 +63,28 @@ def _run(
     database: duckdb.DuckDBPyConnection, statement: str, kinds: frozenset[duckdb.StatementType]
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch], bool]:
     """The schema and the rows of a statement, and whether they are a plan (EXPLAIN)."""
+    thread = ThreadPoolExecutor(1)
+
+    def computed(work: Callable[[], Any]) -> Any:
+        """What DuckDB gives in another thread: in this one Ctrl-C would wait until it is done."""
+        try:
+            return thread.submit(work).result()
+        except KeyboardInterrupt:
+            database.interrupt()
+            thread.shutdown()  # the connection is in use until then
+            raise
+
     with _wrong_statements_in_one_line():
         judged, is_plan = _judged(database, duckdb_text(statement), kinds)
-        relation: duckdb.DuckDBPyRelation | None = database.sql(judged)
+        relation = computed(lambda: database.sql(judged))
         if relation is None:  # what a shell made
             return pa.schema([]), iter(()), False
-        reader = relation.to_arrow_reader(_BATCH_ROWS)
+        reader = computed(lambda: relation.to_arrow_reader(_BATCH_ROWS))
 
     def batches() -> Iterator[pa.RecordBatch]:
         with _wrong_statements_in_one_line():
-            yield from reader
+            while (batch := computed(lambda: next(reader, None))) is not None:
+                yield batch
 
     return reader.schema, batches(), is_plan
 
