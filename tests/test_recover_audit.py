@@ -130,6 +130,15 @@ LED = {
         ([batch(0), *batches(3, 2, leader_epoch=2)], "2 0"),
         (batches(0, 2, leader_epoch=2), "2 3"),
     ],
+    # both have the same wrong epoch, which is in order, and both files have the right one
+    "by the files of both copies": [
+        ([batch(0, leader_epoch=1), batch(3, leader_epoch=2), batch(6, leader_epoch=2)], "2 0"),
+        ([batch(0, leader_epoch=1), batch(3, leader_epoch=2)], "2 0"),
+    ],
+    # those before the file's first entry agree in a higher epoch than it
+    "by a file that begins behind them": [
+        ([batch(0, leader_epoch=3), batch(3, leader_epoch=3), batch(6, leader_epoch=2)], "2 6"),
+    ],
     # both have the same wrong epoch, which is out of order in one of them
     "by the order of another copy": [
         ([batch(0, leader_epoch=2), batch(3, leader_epoch=77)], "2 0"),
@@ -159,6 +168,27 @@ def test_leader_epochs_that_damage_changed_are_corrected(tmp_path: Path, name: s
     assert rows == [(base, 2) for base in (0, 3, 6)]
     known = database.execute("SELECT DISTINCT split_part(unnest(epochs), '@', 1) FROM replica_report")
     assert known.fetchall() == [("2",)]
+
+
+DOUBTED = {
+    "epoch 77 begins at offset 900, which no log of it reaches": ("77 900", [(9, 899, 0, 891)]),
+    "epoch 77 begins at offset 1, which its batches contradict": ("77 1", []),
+}
+
+
+@pytest.mark.parametrize("doubt", DOUBTED)
+def test_a_highest_epoch_that_no_batch_confirms_is_a_doubt(tmp_path: Path, doubt: str) -> None:
+    entry, lost = DOUBTED[doubt]
+    first = batch(0, leader_epoch=1)
+    copies = [[first, *batches(3, 2, leader_epoch=1)], [first, batch(3, text="other", leader_epoch=2)]]
+    database = connect(str(recovered_as_they_are(tmp_path, copies, [entry, "2 3"])))
+    ((sure, why),) = database.execute("SELECT certainty, detail FROM divergence").fetchall()
+    assert sure == "likely"
+    assert doubt in why
+    rows = database.execute(
+        "SELECT first_offset, last_offset, certain_records, possible_records FROM lost_ranges"
+    )
+    assert rows.fetchall() == lost
 
 
 def recovered(folder: Path, copies: list[tuple[list[bytes], int]]) -> tuple[Path, list[str]]:

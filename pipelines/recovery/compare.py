@@ -190,10 +190,11 @@ def compare_copies(place: PartitionFolder, copies: Sequence[Copy], known: Known)
     if all(copy.state == DELETE for copy in own):
         own, others, rule = [], list(copies), "every folder of it is one that a broker was about to delete"
     compacted = is_compacted(own)
-    audit.mend(own, compacted)
+    doubts = audit.mend(own, compacted)
     compacted = is_compacted(own)
     history = true_history(own, _leaders(topic_id, own, known))
     healed = heal(own, history, compacted)
+    healed.doubts += doubts
     if healed.doubts:
         history.doubts += healed.doubts
         history.sure = Sure.LIKELY if history.sure == Sure.CERTAIN else history.sure

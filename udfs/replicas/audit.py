@@ -21,10 +21,10 @@ _CONTENT = ("crc", "size", "delta", "count")  # what the bytes under the checksu
 _ROUNDS = 3  # of epochs: one that was corrected in a copy is a witness for the others
 
 
-def mend(copies: Sequence[Copy], is_compacted: bool) -> None:
-    """Corrects base offsets and epochs in the batches of all copies of a log, in place."""
+def mend(copies: Sequence[Copy], is_compacted: bool) -> list[str]:
+    """Corrects base offsets and epochs in the batches of all copies of a log, in place. What is doubtful."""
     if not copies:
-        return
+        return []
     for copy in copies:
         copy.entries["hurt_before"] = _hurt_before(copy)
         if not is_compacted:
@@ -37,13 +37,19 @@ def mend(copies: Sequence[Copy], is_compacted: bool) -> None:
     beside_falls = {copy.number: near_falls(copy, wrong[copy.number]) for copy in copies}
     doubtful = _doubtful(copies, ids, [wrong, beside, beside_falls])
     Bases(copies, ids, wrong, doubtful, whole, is_compacted).mend(beside)
+    guessed: list[str] = []
     for _ in range(_ROUNDS):
         witnesses = Witnesses(copies, ids)
-        found = [mend_epochs(copy, ids[copy.number], witnesses) for copy in copies]
+        found = [mend_epochs(copy, ids[copy.number], witnesses, guessed) for copy in copies]
         if not any(found):
             break
     for copy in copies:
         _add_unplaced(copy, copy.entries[was_sound[copy.number] & ~copy.entries["is_sound"]])
+    return [
+        f"the leader epochs of {len(guessed)} batches are wrong, and those around them do not say what they "
+        f"were, the first at {first}"
+        for first in guessed[:1]
+    ]
 
 
 def _add_unplaced(copy: Copy, entries: np.ndarray) -> None:

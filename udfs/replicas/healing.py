@@ -15,6 +15,7 @@ from udfs.replicas.history import END, History, log_end
 
 Interval = tuple[int, int]  # first and last offset
 Offer = tuple[int, Sequence[Interval]]  # number of a copy, where batches are taken from it
+_EPOCH = "leader epoch"  # says where a log ended when its leader was elected
 Take = Callable[[Sequence[Offer]], tuple[np.ndarray, list[Interval]]]
 
 
@@ -299,7 +300,7 @@ def _lost_at_the_end(
     copies: Sequence[Copy], history: History, batches: np.ndarray, compacted: bool
 ) -> list[Lost]:
     """Offsets behind the healed log that a copy of its history is known to have had."""
-    reach, witnesses = history.end, []
+    reach, certain, witnesses = history.end, history.end, []
     for copy in copies:
         entries = copy.entries[copy.entries["is_sound"]]
         is_on_it = bool(history.is_true[copy.number][copy.entries["is_sound"]].all())
@@ -310,15 +311,17 @@ def _lost_at_the_end(
             ("recovery point", copy.recovery_point),
             ("producer snapshot", max(copy.snapshots, default=None)),
             *_claimed(copy),
-            ("leader epoch", history.epochs[-1][1] if history.epochs else None),
+            (_EPOCH, history.epochs[-1][1] if history.epochs else None),
         ):
             if offset is not None and offset > history.end:
                 witnesses.append(f"{copy.name}: {name} {offset}")
                 reach = max(reach, offset)
+                if name != _EPOCH:  # a doubt of the history
+                    certain = max(certain, offset)
     if reach == history.end:
         return _unknown_at_the_end(copies, history, batches, compacted)
-    count = reach - history.end
-    return [Lost(history.end, reach - 1, count, count, "cut off", "; ".join(witnesses))]
+    counts = certain - history.end, reach - history.end
+    return [Lost(history.end, reach - 1, *counts, "cut off", "; ".join(witnesses))]
 
 
 def _unknown_at_the_end(

@@ -274,13 +274,34 @@ def _judge(
         f"the history of leader epoch {highest}, the highest that any copy knows ({', '.join(names)}); an "
         "epoch ends where the next one begins (KIP-101, KIP-279)"
     )
-    is_led = any("says that it led" in doubt for doubt in history.doubts)
     loses = any((~history.is_true[copy.number] & copy.entries["is_sound"]).any() for copy in copies)
-    if is_led:
-        history.sure = Sure.LIKELY
-    elif missing:
+    if missing and not history.doubts:
         history.sure = Sure.UNCERTAIN if not loses and len(missing) < len(live) else Sure.LIKELY
         history.doubts.append(
             f"{', '.join(missing)} without a readable leader-epoch-checkpoint: an election after which "
             "nothing was written would be known from it alone"
         )
+    history.doubts += _unreached(history, copies)
+    for copy in copies:
+        higher = [one for one in copy.epochs or [] if one[0] > highest and one not in noted[copy.number]]
+        history.doubts += [
+            f"leader-epoch-checkpoint of {copy.name} says that epoch {epoch} begins at offset {start}, which "
+            "its batches contradict"
+            for epoch, start in higher
+        ]
+    if history.doubts and history.sure == Sure.CERTAIN:
+        history.sure = Sure.LIKELY
+
+
+def _unreached(history: History, copies: Sequence[Copy]) -> list[str]:
+    """A sentence where the log of no copy that knows the highest epoch reaches the offset it begins with.
+
+    A leader notes the end of its log: either the log was cut off since, or the entry is wrong.
+    """
+    epoch, start = history.epochs[-1] if history.epochs else (-1, 0)
+    if any(log_end(copy) >= start for copy in copies if copy.number in history.holders):
+        return []
+    return [
+        f"leader-epoch-checkpoint says that epoch {epoch} begins at offset {start}, which no log of it "
+        "reaches: what lay before that offset is gone, or the entry is wrong and another epoch is the last"
+    ]

@@ -17,44 +17,47 @@ _NONE = -2  # no entry of leader-epoch-checkpoint
 
 
 class Witnesses:
-    """The epochs that copies and their files have for each batch at its offset, before any is corrected."""
+    """What copies and their files say of the epoch of each batch at its offset, before any is corrected.
+
+    A file says more than one copy, less than two.
+    """
 
     def __init__(self, copies: Sequence[Copy], ids: Mapping[int, np.ndarray]) -> None:
         kept = [copy.entries["is_sound"] for copy in copies]
         entries = [copy.entries[is_kept] for copy, is_kept in zip(copies, kept, strict=True)]
-        by_file = [epochs_by_file(copy, own) for copy, own in zip(copies, entries, strict=True)]
-        columns = (
-            np.concatenate([ids[copy.number][one] for copy, one in zip(copies, kept, strict=True)]),
-            *(np.concatenate([own[name] for own in entries]) for name in ("base", "epoch")),
+        numbers = np.concatenate([ids[copy.number][one] for copy, one in zip(copies, kept, strict=True)])
+        bases, epochs = (np.concatenate([own[name] for own in entries]) for name in ("base", "epoch"))
+        shared = Counter(entry for copy in copies for entry in copy.epochs or [])
+        by_file = np.concatenate(
+            [_by_file(copy, own, shared) for copy, own in zip(copies, entries, strict=True)]
         )
+        apart = np.flatnonzero((by_file != epochs) & (by_file != _NONE))  # a file contradicts its copy
+        columns = [np.append(one, one[apart]) for one in (numbers, bases)]
+        columns.append(np.append(epochs, by_file[apart]))
+        weights = np.append(np.where(by_file == epochs, 5, 2), np.full(len(apart), 3))
         order = np.lexsort(columns[::-1])
         self._ids, self._bases, self._epochs = (column[order] for column in columns)
-        self._by_file = np.concatenate(by_file)[order]
-        places = [self._ids, self._bases]
-        counts = []
-        for equal in (places, [*places, self._epochs]):
+        self._weights = weights[order]
+        sums = []
+        for equal in ([self._ids, self._bases, self._epochs], [self._ids, self._bases]):
             group = np.cumsum(_differs(equal))
-            count = np.zeros(len(order), dtype=np.int64)
-            count[order] = np.bincount(group)[group]
-            counts.append(count)
+            votes = np.zeros(len(order), dtype=np.int64)
+            votes[order] = np.bincount(group, self._weights)[group]
+            sums.append(votes[: len(numbers)])
         ends = np.cumsum([len(own) for own in entries])[:-1]
-        parts = zip(*(np.split(count, ends) for count in counts), strict=True)
-        self._counts = {copy.number: part for copy, part in zip(copies, parts, strict=True)}
+        parts = zip(*(np.split(one, ends) for one in sums), strict=True)
+        self._sums = {copy.number: part for copy, part in zip(copies, parts, strict=True)}
 
-    def counts(self, copy: Copy) -> tuple[np.ndarray, np.ndarray]:
-        """(int64[n], int64[n]) of a copy's sound batches: copies with the batch at its offset; those of them
-        with the same epoch.
-        """
-        return self._counts[copy.number]
+    def sums(self, copy: Copy) -> tuple[np.ndarray, np.ndarray]:
+        """(int64[n], int64[n]) of a copy's sound batches: what is said for their epochs, and for any."""
+        return self._sums[copy.number]
 
     def votes(self, number: int, entry: np.void) -> Counter[int]:
-        """The epochs of a batch at its offset: a file says more than one copy, less than two."""
+        """How much is said for each epoch of a batch at its offset."""
         begin, end = (np.searchsorted(self._ids, number, side=side) for side in ("left", "right"))
         found: Counter[int] = Counter()
         for at in (np.flatnonzero(self._bases[begin:end] == entry["base"]) + begin).tolist():
-            found[int(self._epochs[at])] += 2
-            found[int(self._by_file[at])] += 3
-        found.pop(_NONE, None)
+            found[int(self._epochs[at])] += int(self._weights[at])
         return found
 
 
@@ -66,8 +69,8 @@ def _differs(columns: Sequence[np.ndarray]) -> np.ndarray:
     return found
 
 
-def rising(epochs: np.ndarray) -> np.ndarray:
-    """bool[n]: the largest part of the epochs, in their order, that never falls.
+def rising(epochs: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """bool[n]: the heaviest part of the epochs, in their order, that never falls.
 
     Of equal ones that whose epochs more batches have.
     """
@@ -78,15 +81,18 @@ def rising(epochs: np.ndarray) -> np.ndarray:
     sizes = np.diff(np.append(begins, n))
     values = epochs[begins].astype(np.int64)
     _, number, counts = np.unique(epochs, return_inverse=True, return_counts=True)
-    weights = 4 * sizes + (counts[number.reshape(-1)[begins]] > sizes)
+    sums = 2 * np.add.reduceat(weights, begins) + (counts[number.reshape(-1)[begins]] > sizes)
     spans = [(2 * value + 1, 2 * value) for value in values.tolist()]  # equal ones follow each other
-    found: np.ndarray = np.repeat(heaviest_chain(spans, weights.tolist()), sizes)
+    found: np.ndarray = np.repeat(heaviest_chain(spans, sums.tolist()), sizes)
     return found
 
 
-def epochs_by_file(copy: Copy, sound: np.ndarray) -> np.ndarray:
-    """int64[n]: the epochs of batches by the copy's ``leader-epoch-checkpoint``; _NONE where it has none."""
-    epochs = _noted(copy, sound)
+def _by_file(copy: Copy, sound: np.ndarray, shared: Counter[tuple[int, int]]) -> np.ndarray:
+    """int64[n]: the epochs of batches by the copy's ``leader-epoch-checkpoint``; _NONE where it has none.
+
+    shared: how many copies' files have an entry.
+    """
+    epochs = _noted(copy, sound, shared)
     starts = np.array([start for _, start in epochs], dtype=np.int64)
     values = np.array([_NONE, *(epoch for epoch, _ in epochs)], dtype=np.int64)
     # the log's start, and so the first entry, may lie in a batch
@@ -94,20 +100,20 @@ def epochs_by_file(copy: Copy, sound: np.ndarray) -> np.ndarray:
     return found
 
 
-def mend_epochs(copy: Copy, ids: np.ndarray, witnesses: Witnesses) -> bool:
-    """Corrects the epochs of a copy's batches; whether any was wrong."""
+def mend_epochs(copy: Copy, ids: np.ndarray, witnesses: Witnesses, guessed: list[str]) -> bool:
+    """Corrects the epochs of a copy's batches; whether any was wrong.
+
+    guessed: gets the places of batches of which only those around them say something, and not the same.
+    """
     entries = copy.entries
     sound = np.flatnonzero(entries["is_sound"])
     order = np.argsort(entries["base"][sound], kind="stable")
     order = order[entries["magic"][sound[order]] == 2]
     placed = sound[order]
     own = entries[placed]
-    all_, same = (count[order] for count in witnesses.counts(copy))
-    agree, against = same - 1, all_ - same
-    by_file = epochs_by_file(copy, own)
-    is_doubtful = np.where(by_file == own["epoch"], against > agree + 1, agree == 0)
-    is_doubtful[by_file == _NONE] = (against > agree)[by_file == _NONE]
-    kept = rising(own["epoch"]) & ~is_doubtful
+    for_own, for_any = (one[order] for one in witnesses.sums(copy))
+    kept = for_any < 2 * for_own
+    kept[kept] = rising(own["epoch"][kept], for_own[kept])
     epochs = own["epoch"].tolist()
     is_mended = False
     for i in np.flatnonzero(~kept).tolist():
@@ -115,6 +121,9 @@ def mend_epochs(copy: Copy, ids: np.ndarray, witnesses: Witnesses) -> bool:
         low = next((epochs[j] for j in range(i - 1, -1, -1) if kept[j]), None)
         high = next((epochs[j] for j in range(i + 1, len(placed)) if kept[j]), None)
         chosen = _chosen_epoch(low, high, witnesses.votes(int(ids[at]), entries[at]))
+        if chosen is None:
+            chosen = low if low is not None else high
+            guessed += [f"offset {entries['base'][at]} of {copy.name}"] * (chosen is not None)
         if chosen == epochs[i]:
             kept[i] = True
             continue
@@ -127,20 +136,29 @@ def mend_epochs(copy: Copy, ids: np.ndarray, witnesses: Witnesses) -> bool:
     return is_mended
 
 
-def _noted(copy: Copy, sound: np.ndarray) -> list[tuple[int, int]]:
-    """Entries of ``leader-epoch-checkpoint`` without those that no batch has and two or more contradict."""
+def _noted(copy: Copy, sound: np.ndarray, shared: Counter[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Entries of ``leader-epoch-checkpoint`` that a batch or another copy's file has, or that batches let be.
+
+    Two batches behind the begin of an epoch contradict it, which are of the one before or of one in between.
+    """
     noted = copy.epochs or []
     ends = [*(start for _, start in noted[1:]), np.iinfo(np.int64).max][: len(noted)]
-    return [
-        (epoch, start)
-        for (epoch, start), end in zip(noted, ends, strict=True)
-        if (sound["epoch"] == epoch).any()
-        or np.count_nonzero((sound["base"] >= start) & (sound["base"] < end) & (sound["epoch"] < epoch)) < 2
-    ]
+    befores = [0, *(epoch for epoch, _ in noted)]
+    kept = []
+    for entry, end, before in zip(noted, ends, befores, strict=False):
+        epoch, start = entry
+        own = sound["epoch"][(sound["base"] >= start) & (sound["base"] < end)]
+        against = np.count_nonzero((own >= before) & (own < epoch))
+        if against < 2 or shared[entry] > 1 or (sound["epoch"] == epoch).any():
+            kept.append(entry)
+    return kept
 
 
 def _chosen_epoch(low: int | None, high: int | None, votes: Counter[int]) -> int | None:
-    """The epoch of a batch whose own is in doubt; low, high: of the batches around it."""
+    """The epoch of a batch whose own is in doubt; None where nothing says it.
+
+    low, high: of the batches around it.
+    """
     if low is not None and low == high:
         return low
 
@@ -148,6 +166,5 @@ def _chosen_epoch(low: int | None, high: int | None, votes: Counter[int]) -> int
         return epoch >= 0 and (low is None or epoch >= low) and (high is None or epoch <= high)
 
     fitting = [epoch for epoch in votes if is_between(epoch)]
-    if fitting:  # a changed bit most often makes a number larger
-        return min(fitting, key=lambda epoch: (-votes[epoch], epoch not in (low, high), epoch))
-    return low if low is not None else high
+    # a changed bit most often makes a number larger
+    return min(fitting, key=lambda epoch: (-votes[epoch], epoch not in (low, high), epoch), default=None)
