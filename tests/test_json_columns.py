@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines import decode_batches, decode_values
@@ -43,6 +43,11 @@ def joined(held: Any, rest: Any) -> Any:
             if name in left or held[name] is not None
         }
     return rest if held is None else held
+
+
+def texts_of(payloads: Any) -> list[str | None]:
+    found: list[str | None] = texts(pa.array(payloads, pa.binary()), False).to_pylist()
+    return found
 
 
 def without_nulls(value: Any) -> Any:
@@ -145,9 +150,38 @@ def test_what_is_taken_at_once_is_what_the_exact_way_makes_of_it(first: Any) -> 
         made, rows = structs(pa.array(sent, pa.binary()), type_)
         exact = column([parse_json(sent[row]) for row in rows], type_)
         assert repr(made.to_pylist()) == repr(exact.to_pylist())  # -0.0 is not 0.0
-        for payload, taken in zip(sent, texts(pa.array(sent, pa.binary()), False), strict=True):
+        for payload, taken in zip(sent, texts_of(sent), strict=True):
             one = plain_payload(payload, "json")
             assert taken is None or (one.format, one.reason, text(one.value)) == ("json", None, taken)
+
+
+NUMBERS_AS_WRITTEN = st.from_regex(
+    r"-?[0-9]{0,18}(\.[0-9]{0,18})?([eE][0-9])?", fullmatch=True, alphabet="-0159.eE"
+)
+BROKEN = st.tuples(
+    st.integers(0), st.sampled_from([b"", b'"', b"\\", b"\0", b",", b"]", b"\xed\xa0\x80", b"0", b"\n"])
+)
+
+
+@settings(max_examples=2000)
+@given(
+    VALUES,
+    st.lists(NUMBERS_AS_WRITTEN, max_size=3),
+    st.booleans(),
+    st.sampled_from([(",", ":"), (", ", ": "), (" ,\r\n", "\t:")]),
+    st.lists(BROKEN, max_size=1),
+)
+def test_texts_are_what_the_exact_way_makes_of_them(
+    value: Any, numbers: list[str], is_ascii: bool, blanks: tuple[str, str], broken: list[tuple[int, bytes]]
+) -> None:
+    sent = json.dumps(value, ensure_ascii=is_ascii, separators=blanks)
+    payload = f"[{blanks[0].join([sent, *numbers])}]".encode()
+    for place, piece in broken:
+        at = place % len(payload)
+        payload = payload[:at] + piece + payload[at + 1 :]
+    one = plain_payload(payload, "json")
+    is_text = one.format == "json" and one.reason is None and one.value is not None
+    assert texts_of([payload]) == [text(one.value) if is_text else None]
 
 
 def test_ordinary_objects_are_taken_at_once_and_an_odd_one_leaves_few_others() -> None:
@@ -157,7 +191,7 @@ def test_ordinary_objects_are_taken_at_once_and_an_odd_one_leaves_few_others() -
     sent[700] = b'{"id":1,"id":2}'
     _, rows = structs(pa.array(sent, pa.binary()), type_)
     assert rows.tolist() == [*range(512), *range(1024, 5000)]
-    assert [one is None for one in texts(pa.array([*sent, b"{", None], pa.binary()), False)][-3:] == [0, 1, 1]
+    assert [one is None for one in texts_of([*sent, b"{", None])][-3:] == [0, 1, 1]
 
 
 def test_an_envelope_of_kafka_connect_is_left() -> None:
@@ -165,7 +199,7 @@ def test_an_envelope_of_kafka_connect_is_left() -> None:
     assert type_ is not None
     sent = pa.array([b'{"schema":1,"payload":2}'], pa.binary())
     assert not len(structs(sent, type_)[1])
-    assert list(texts(sent, False)) == [None]
+    assert texts_of(sent) == [None]
 
 
 def test_a_member_with_the_name_of_the_rest_is_in_the_rest() -> None:

@@ -6,34 +6,48 @@ here has to be what that makes of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
+from udfs.kernels.json_texts import MOST_LEVELS, MOST_NAMES, canonical_texts
 from udfs.values.json_columns import EXACT, text
 from udfs.values.json_text import parse_json
 from udfs.values.payload import PayloadError
+from udfs.values.payload_arrays import payload_spans
 
 CONNECT = {"schema", "payload"}  # the members of Kafka Connect's envelope
 _CHUNK = 512  # rows that are left together
 _MOST_BYTES = 1 << 26  # that Arrow's reader gets at a time
 
 
-def texts(payloads: pa.BinaryArray, is_framed: bool) -> Iterator[str | None]:
-    """Each payload as canonical JSON; None for null and for what is left.
+def texts(payloads: pa.BinaryArray, is_framed: bool) -> pa.StringArray:
+    """Each payload as canonical JSON; null for null and for what is left.
 
     is_framed: whether framing says that it is JSON; an envelope is left otherwise.
     """
-    for payload in payloads.to_pylist():
-        try:
-            value = parse_json(payload) if payload else None
-        except PayloadError:
-            value = None
-        is_envelope = isinstance(value, dict) and not is_framed and value.keys() == CONNECT
-        yield None if value is None or is_envelope else text(value)
+    data, starts, ends = payload_spans(payloads, np.zeros(len(payloads), np.int64))
+    out = np.empty(max(1, payloads.total_values_length), np.uint8)
+    offsets = np.empty(len(payloads) + 1, np.int32)
+    names, levels = np.empty((MOST_NAMES, 3), np.int64), np.empty(MOST_LEVELS + 1, np.int64)
+    canonical_texts(data, starts, ends, is_framed, out, offsets, names, levels)
+    is_taken = np.diff(offsets) > 0
+    buffers = [pa.array(is_taken).buffers()[1], pa.py_buffer(offsets), pa.py_buffer(out)]
+    made = pa.Array.from_buffers(pa.string(), len(payloads), buffers)
+    if is_taken.all():
+        return made
+    others = pa.array((_text(one, is_framed) for one in payloads.filter(~is_taken).to_pylist()), pa.string())
+    return pc.replace_with_mask(made, pa.array(~is_taken), others)
+
+
+def _text(payload: bytes | None, is_framed: bool) -> str | None:
+    try:
+        value = parse_json(payload) if payload else None
+    except PayloadError:
+        return None
+    is_envelope = isinstance(value, dict) and not is_framed and value.keys() == CONNECT
+    return None if value is None or is_envelope else text(value)
 
 
 def structs(payloads: pa.BinaryArray, type_: pa.StructType) -> tuple[pa.Array, np.ndarray]:

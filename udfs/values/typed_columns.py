@@ -203,7 +203,7 @@ class SideDecoder:
     ) -> None:
         """Takes JSON together, but what is left to the exact way. payloads: of the rows, none null."""
         if not self._infers:
-            values = pa.array(json_arrays.texts(payloads, schema is not None), pa.string())
+            values = json_arrays.texts(payloads, schema is not None)
             taken = np.flatnonzero(values.is_valid())
             values = rows_at(values, taken)
         elif JSON in self.types:

@@ -1,0 +1,240 @@
+"""JSON as it was written -> canonical JSON, where that is the same but for blanks between tokens and zeros
+behind a fraction.
+
+What may come out otherwise is left to the exact way (``udfs.values.json_text``), and so is what is no JSON of
+RFC 8259: escapes that Python writes otherwise, exponents, reals of more digits than a double holds for sure,
+members of one name, too many levels. So no number is ever read, and what is written here is never longer than
+what was read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from udfs.kernels.avro import is_utf8
+from udfs.kernels.jit import copy_bytes, inlined, int64, kernel, load_u64
+
+LEFT = -1
+# Arrays and objects within each other, and names of the open objects together
+MOST_LEVELS, MOST_NAMES = 256, 512
+# Decimal digits that a double tells apart always; zeros behind the point before Python writes an exponent
+_EXACT_DIGITS, _MOST_ZEROS = 15, 3
+_MOST_DIGITS = 1000  # of an integer: Python reads 4,300
+_BACKSLASH, _QUOTE, _COMMA, _MINUS, _POINT, _ZERO, _NINE, _COLON = 92, 34, 44, 45, 46, 48, 57, 58
+_OPEN_LIST, _CLOSE_LIST, _OPEN, _CLOSE = 91, 93, 123, 125
+_VALUE, _NAME, _AFTER = range(3)
+_IN_LIST = -1
+
+_ESCAPED = np.zeros(256, np.bool_)
+_ESCAPED[list(b'"\\bfnrt')] = True
+_WORDS = np.frombuffer(b"true false null schema payload", np.uint8)
+_TRUE, _FALSE, _NULL, _SCHEMA, _PAYLOAD = (0, 4), (5, 5), (11, 4), (16, 6), (23, 7)
+_ONES, _HIGH = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
+_QUOTES, _BACKSLASHES, _BLANKS = (np.uint64(c) * _ONES for c in (_QUOTE, _BACKSLASH, 0x20))
+
+
+@kernel
+def canonical_texts(
+    data: Any, starts: Any, ends: Any, is_framed: bool, out: Any, offsets: Any, names: Any, levels: Any
+) -> None:
+    """Write ``data[starts[i]:ends[i]]`` behind each other into ``out``; nothing for what is left.
+
+    starts, ends: int64[n]; a start below 0 is a null. is_framed: whether an envelope of Kafka Connect is kept
+    as it is. out: uint8, at least all bytes. offsets: int32[n + 1], where each text begins, and the end.
+    names: int64[MOST_NAMES, 3]. levels: int64[MOST_LEVELS + 1].
+    """
+    size = int64(0)
+    offsets[0] = 0
+    for row in range(len(starts)):
+        if starts[row] >= 0:
+            end = _text(data, starts[row], ends[row], is_framed, out, size, names, levels)
+            if end != LEFT:
+                size = end
+        offsets[row + 1] = size
+
+
+@kernel
+def _text(data: Any, at: int, end: int, is_framed: bool, out: Any, to: int, names: Any, levels: Any) -> int:
+    """One payload. Returns the position behind it in ``out``, or LEFT."""
+    depth, held, expected, envelope = int64(0), int64(0), _VALUE, int64(0)
+    at = _past_blanks(data, at, end)
+    if at < end and data[at] == _WORDS[_NULL[0]]:
+        return LEFT
+    while True:
+        at = _past_blanks(data, at, end)
+        if expected == _AFTER and depth == 0:
+            is_envelope = not is_framed and envelope == 3
+            return LEFT if at < end or is_envelope else to
+        if at >= end:
+            return LEFT
+        byte = int64(data[at])
+        begin = to
+        if expected == _AFTER:
+            out[to] = byte
+            at, to = at + 1, to + 1
+            is_list = levels[depth] == _IN_LIST
+            if byte == _COMMA:
+                expected = _VALUE if is_list else _NAME
+            elif byte == (_CLOSE_LIST if is_list else _CLOSE):
+                held = held if is_list else levels[depth]
+                depth -= 1
+            else:
+                return LEFT
+        elif byte == _QUOTE:
+            at, to = _string(data, at, end, out, to)
+            if at == LEFT:
+                return LEFT
+            if expected == _NAME:
+                if held == MOST_NAMES or _is_held(out, begin, to, names, levels[depth], held):
+                    return LEFT
+                held += 1
+                if depth == 1:
+                    envelope = _envelope(out, begin + 1, to - 1, envelope)
+                at = _past_blanks(data, at, end)
+                if at >= end or data[at] != _COLON:
+                    return LEFT
+                out[to] = _COLON
+                at, to, expected = at + 1, to + 1, _VALUE
+            else:
+                expected = _AFTER
+        elif expected == _NAME:
+            return LEFT
+        elif byte in (_OPEN, _OPEN_LIST):
+            if depth == MOST_LEVELS:
+                return LEFT
+            out[to] = byte
+            to, depth = to + 1, depth + 1
+            levels[depth] = held if byte == _OPEN else _IN_LIST
+            at = _past_blanks(data, at + 1, end)
+            is_empty = at < end and data[at] == byte + 2  # the closing one
+            expected = _AFTER if is_empty else _NAME if byte == _OPEN else _VALUE
+        else:
+            at, to = _scalar(data, at, end, out, to)
+            if at == LEFT:
+                return LEFT
+            expected = _AFTER
+
+
+@inlined
+def _past_blanks(data: Any, at: int, end: int) -> int:
+    while at < end and (data[at] == 32 or data[at] == 10 or data[at] == 13 or data[at] == 9):
+        at += 1
+    return at
+
+
+@kernel
+def _string(data: Any, at: int, end: int, out: Any, to: int) -> tuple[int, int]:
+    """A string with its quotes: the positions behind it, or LEFT."""
+    begin, is_ascii = at, True
+    at += 1
+    while True:
+        while at + 8 <= end:
+            word = load_u64(data, at)
+            quotes, slashes = word ^ _QUOTES, word ^ _BACKSLASHES
+            found = (quotes - _ONES) & ~quotes | (slashes - _ONES) & ~slashes | (word - _BLANKS) & ~word
+            if (found | word) & _HIGH != 0:
+                break
+            at += 8
+        if at >= end:
+            return LEFT, to
+        byte = int64(data[at])
+        if byte == _QUOTE:
+            break
+        if byte < 0x20:
+            return LEFT, to
+        if byte == _BACKSLASH:
+            at += 1
+            if at >= end or not _ESCAPED[data[at]]:
+                return LEFT, to
+        is_ascii = is_ascii and byte < 0x80
+        at += 1
+    at += 1
+    if not is_ascii and not is_utf8(data, begin, at):
+        return LEFT, to
+    copy_bytes(out, to, data, begin, at - begin)
+    return at, to + at - begin
+
+
+@inlined
+def _is_held(out: Any, begin: int, end: int, names: Any, first: int, held: int) -> bool:
+    """Whether the object has a member of this name; else it is kept, behind the others."""
+    digest = int64(end - begin)
+    for k in range(begin, end):
+        digest = digest * 31 + int64(out[k])
+    for one in range(first, held):
+        if names[one, 0] == digest and names[one, 2] == end - begin:
+            same = True
+            for k in range(end - begin):
+                same = same and out[begin + k] == out[names[one, 1] + k]
+            if same:
+                return True
+    names[held, 0], names[held, 1], names[held, 2] = digest, begin, end - begin
+    return False
+
+
+@inlined
+def _envelope(out: Any, begin: int, end: int, envelope: int) -> int:
+    """Bits of the members that an object has: 1 schema, 2 payload, 4 another."""
+    if _is_word(out, begin, end, _SCHEMA):
+        return envelope | 1
+    return envelope | (2 if _is_word(out, begin, end, _PAYLOAD) else 4)
+
+
+@inlined
+def _is_word(data: Any, at: int, end: int, word: Any) -> bool:
+    begin, size = word
+    same = end - at == size
+    for k in range(size if same else 0):
+        same = same and data[at + k] == _WORDS[begin + k]
+    return same
+
+
+@kernel
+def _scalar(data: Any, at: int, end: int, out: Any, to: int) -> tuple[int, int]:
+    """A number, true, false or null: the positions behind it, or LEFT."""
+    for word in (_TRUE, _FALSE, _NULL):
+        size = word[1]
+        if at + size <= end and _is_word(data, at, at + size, word):
+            copy_bytes(out, to, data, at, size)
+            return at + size, to + size
+    begin = at
+    is_negative = data[at] == _MINUS
+    first = at + 1 if is_negative else at
+    point = _past_digits(data, first, end)
+    digits = point - first
+    is_zero = digits == 1 and data[first] == _ZERO
+    if digits == 0 or digits > _MOST_DIGITS or (data[first] == _ZERO and not is_zero):
+        return LEFT, to
+    at = point
+    if point < end and data[point] == _POINT:
+        at = _past_digits(data, point + 1, end)
+        if at == point + 1:
+            return LEFT, to
+        last = at
+        while last > point + 2 and data[last - 1] == _ZERO:
+            last -= 1
+        zeros = int64(0)
+        while is_zero and point + 1 + zeros < last and data[point + 1 + zeros] == _ZERO:
+            zeros += 1
+        is_tiny = zeros > _MOST_ZEROS
+        fraction = last - point - 1
+        if is_tiny or (fraction - zeros if is_zero else digits + fraction) > _EXACT_DIGITS:
+            return LEFT, to
+        size = last - begin
+    else:
+        if is_zero and is_negative:
+            return LEFT, to
+        size = point - begin
+    if at < end and (data[at] | 32) == 101:  # an exponent
+        return LEFT, to
+    copy_bytes(out, to, data, begin, size)
+    return at, to + size
+
+
+@inlined
+def _past_digits(data: Any, at: int, end: int) -> int:
+    while at < end and _ZERO <= data[at] <= _NINE:
+        at += 1
+    return at
