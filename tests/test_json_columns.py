@@ -19,6 +19,8 @@ from udfs.values.json_arrays import structs, texts
 from udfs.values.json_columns import REST, column, inferred, text
 from udfs.values.json_text import parse_json
 from udfs.values.payloads import plain_payload
+from udfs.values.registry import Registry
+from udfs.values.typed_functions import TypedFunctions
 
 SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(-(1 << 70), 1 << 70), st.floats(allow_nan=False), st.text()
@@ -182,6 +184,9 @@ def test_texts_are_what_the_exact_way_makes_of_them(
     one = plain_payload(payload, "json")
     is_text = one.format == "json" and one.reason is None and one.value is not None
     assert texts_of([payload]) == [text(one.value) if is_text else None]
+    looked = plain_payload(payload, "")
+    found = TypedFunctions(Registry([])).kafka_value(pa.array([payload], pa.binary()), pa.array(["t"]))
+    assert payload[:1] != b"[" or found.to_pylist() == [text(looked.value)]  # else it may be framed
 
 
 def test_ordinary_objects_are_taken_at_once_and_an_odd_one_leaves_few_others() -> None:

@@ -178,11 +178,14 @@ class SideDecoder:
         self, payloads: pa.BinaryArray, in_headers: np.ndarray, found: TypedSide, one_by_one: np.ndarray
     ) -> None:
         """Takes JSON, texts or bytes of a side without a schema together, where no framing can be."""
-        if not self._plain or self._reader.has_files:
+        if self._reader.has_files or (self._infers and not self._plain):
             return
         rows = np.flatnonzero(one_by_one & ~in_headers & unframed(payloads))
         values = rows_at(payloads, rows)
-        if self._plain == JSON:
+        if not self._plain:  # by the look of each: objects and arrays are JSON
+            alike = pc.or_(pc.starts_with(values, b"{"), pc.starts_with(values, b"["))
+            rows, values = rows[alike.to_numpy(zero_copy_only=False)], values.filter(alike)
+        if self._plain in (JSON, ""):
             self._add_json(found, None, rows, values, one_by_one)
             return
         if self._plain == TEXT:
