@@ -180,7 +180,10 @@ class SideDecoder:
         """Takes JSON, texts or bytes of a side without a schema together, where no framing can be."""
         if self._reader.has_files or (self._infers and not self._plain):
             return
-        rows = np.flatnonzero(one_by_one & ~in_headers & unframed(payloads))
+        rows = np.flatnonzero(one_by_one & ~in_headers)
+        if not len(rows):
+            return
+        rows = rows[unframed(rows_at(payloads, rows))]
         values = rows_at(payloads, rows)
         if not self._plain:  # by the look of each: objects and arrays are JSON
             alike = pc.or_(pc.starts_with(values, b"{"), pc.starts_with(values, b"["))
