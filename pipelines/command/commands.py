@@ -41,7 +41,7 @@ _ONLY_FOR_DECODING = (
 SCAN = Command(
     "scan",
     "scan",
-    "Show what a log directory holds: formats, damage, open transactions. Needs no Java, writes nothing.",
+    "Show what is in a log directory: formats, damage, open transactions. Needs no Java and no lake.",
     (
         *(
             "source",
@@ -59,21 +59,21 @@ SCAN = Command(
     (Argument("path", "log directory, partition folder, .log file or glob", many=True, is_optional=True),),
     extra="",
     screen="""\
-Usage: {command} PATH... [OPTIONS]
+Usage: kafka-log-lake scan PATH... [OPTIONS]
 
-Show what a log directory holds: topics, formats, damage with the offsets it cost, open transactions, and
-what to do next. Needs no Java and no lake, writes nothing.
+Show what is in a log directory: topics, formats, damage and the offsets lost by it, open transactions, and
+what to do next. Needs no Java and no lake; the directory is only read.
 
 PATH                 log directory, partition folder, .log file or glob
 --source NAME=PATH   a broker's disk: copies of partitions on several are compared, as recover does
 --topics REGEX       only topics whose whole name matches; --exclude-topics REGEX skips topics
---topic NAME         topic of the segments in a folder of another name; with --partition N
+--topic NAME         topic of the segments if the folder is not named TOPIC-N; with --partition N
 --fail-on-damage     exit with code 3 if damage was found
 --json               print one JSON object
 --include-swap       use .log.swap files instead of the segments that they replace
 --follow-symlinks    follow links inside a source
 --cores N            processes (default: all cores)
---help-all           show the options for tuning too
+--help-all           also show the options for tuning
 
 Examples:
   {command} /var/lib/kafka/data
@@ -103,7 +103,7 @@ _CONDITIONS = (
 FIND = Command(
     "find",
     "find",
-    "Find records in log segments. Needs no Java and no lake, writes nothing.",
+    "Find records in log segments. Needs no Java and no lake.",
     (
         *("lake", "topics", "exclude_topics", "follow_symlinks", "include_swap", "max_batch_uncompressed"),
         *("cores", "schemas", "registry"),
@@ -113,16 +113,16 @@ FIND = Command(
         *_CONDITIONS,
         *(replace(one, name=NEGATED + one.name, is_hidden=True) for one in _CONDITIONS),
         Argument("committed", "only what a READ_COMMITTED consumer gets", is_switch=True),
-        Argument("limit", "records, at most; with --first and --last of each partition", metavar="N"),
+        Argument("limit", "at most this many records; with --first and --last per partition", metavar="N"),
         Argument("first", "the first of each partition", is_switch=True),
         Argument("last", "the last of each partition; searches from the end", is_switch=True),
         Argument("context", "records before and after each one", metavar="N"),
-        Argument("superseded", "tell whether a later record of the key follows", is_switch=True),
-        Argument("count", "print the number of records alone", is_switch=True),
-        Argument("topic", "topic of the segments, where their folder does not tell it", metavar="NAME"),
+        Argument("superseded", "add a column: whether a later record of the key follows", is_switch=True),
+        Argument("count", "print only the number of records", is_switch=True),
+        Argument("topic", "topic of the segments if the folder is not named TOPIC-N", metavar="NAME"),
         Argument(
             "trust_partitioner",
-            "search for keys only in the partition that Kafka's default partitioner gives them to",
+            "search for a key only in the partition that Kafka's default partitioner chooses for it",
             is_switch=True,
         ),
         Argument("format", "how records are printed", choices=("table", "json", "csv", "arrow", "raw")),
@@ -131,9 +131,9 @@ FIND = Command(
     ),
     extra="",
     screen="""\
-Usage: {command} PATH... | --lake LAKE [CONDITIONS] [OPTIONS]
+Usage: kafka-log-lake find PATH... | --lake LAKE [CONDITIONS] [OPTIONS]
 
-Find records in log segments: all conditions hold. Needs no Java, writes nothing.
+Find the records that meet all conditions, in log segments or in a lake. Needs no Java.
 
 Key      --key TEXT|0xHEX|@FILE   --key-prefix TEXT   --key-regex REGEX
 Value    --value-contains TEXT   --value-regex REGEX   --json PATH=VALUE   --tombstones
@@ -141,9 +141,10 @@ Header   --header NAME[=VALUE]
 Place    --topics REGEX   --exclude-topics REGEX   --partition N   --offset N|FROM:TO
 Time     --since TIME   --until TIME
 Producer --producer ID   --transaction open|aborted|committed   --committed
-Not      --not before a condition: it does not hold
-How many --first   --last   --limit N   --context N   --count
+Not      --not CONDITION: records that do not meet it, as in --not --key user-17
+Number   --first   --last   --limit N   --context N   --count
 Output   --format table|json|csv|arrow|raw   --output FILE   --typed   --superseded
+Schemas  --schemas PATH   --registry URL   for --typed and --json
 Search   --trust-partitioner   --cores N   --max-batch-uncompressed BYTES
          --topic NAME   --follow-symlinks   --include-swap
 
@@ -152,7 +153,7 @@ Examples:
   {command} backup/orders-3 --json 'order.state=FAILED' --since 2026-01-31 --format json
   {command} data --topics payments --header trace-id=4711 --not --transaction aborted
 
-Exit code: 0 found, 4 not found, 5 not found and not all could be searched.
+Exit code: 0 found, 4 not found, 5 not found, but some bytes could not be searched.
 More: docs/commands.md""",
 )
 DECODE = Command(
@@ -175,11 +176,13 @@ _ENGINE = Argument(
     choices=("auto", "duckdb", "spark"),
 )
 _AT = Argument(
-    "at", "an earlier state: the id of a run (table runs), or a time in UTC; DuckDB alone", metavar="RUN|TIME"
+    "at",
+    "an earlier state: the id of a run (table runs), or a time in UTC; DuckDB only",
+    metavar="RUN|TIME",
 )
 _LOG = Argument(
     "log",
-    "of several copies: healed (default), or the name of a copy, where --with-copies decoded it",
+    "in a lake of several copies: healed (default), or the name of a copy decoded by --with-copies",
     metavar="NAME",
 )
 QUERY = Command(
@@ -190,9 +193,9 @@ QUERY = Command(
     (
         Argument("statement", "one SQL statement, in quotes"),
         Argument("format", "how rows are printed", choices=("table", "json", "csv")),
-        Argument("full", "print long values whole", is_switch=True),
+        Argument("full", "do not cut long values", is_switch=True),
         Argument("output", "write the rows to a file, .csv or .parquet, and print none", metavar="FILE"),
-        Argument("writes", "a statement that changes tables", choices=("refuse", "allow")),
+        Argument("writes", "whether a statement may change tables", choices=("refuse", "allow")),
         _ENGINE,
         _AT,
         _LOG,
@@ -214,12 +217,15 @@ QUALITY_REPORT = Command(
     ("lake", "cores", "json"),
     (
         Argument(
-            "output", "folder of the page and its other forms", metavar="FOLDER", default="quality-report"
+            "output",
+            "folder of the page, as HTML, Markdown and JSON",
+            metavar="FOLDER",
+            default="quality-report",
         ),
-        Argument("thresholds", "YAML file: check to threshold and severity", metavar="FILE.yml"),
+        Argument("thresholds", "YAML file: threshold and severity of each check", metavar="FILE.yml"),
         Argument(
             "at",
-            "an earlier state: the id of a run (table runs), or a time in UTC; adds nothing to the lake",
+            "an earlier state: the id of a run (table runs), or a time in UTC; the lake is not changed",
             metavar="RUN|TIME",
         ),
         Argument(
@@ -234,14 +240,14 @@ QUALITY_REPORT = Command(
 FORMAT_REPORT = Command(
     "format-report",
     "format_report",
-    "Measure what the records of a lake take in each message format and codec, and what that costs.",
+    "Measure the size and the cost of a lake's records in each message format and codec.",
     COST_NAMES,
     kind=CostSettings,
 )
 MAINTAIN = Command(
     "maintain",
     "maintain",
-    "Keep the tables of a lake small: merge small files, delete files and old rows that are not needed.",
+    "Compact the tables of a lake: merge small files, delete files and old rows that are not needed.",
     ("lake", "cores", "driver_memory", "json"),
     (
         Argument(
@@ -267,7 +273,7 @@ DECODE_VALUES = Command(
 DUMP = Command(
     "dump",
     "dump_log",
-    "Print segments, indexes and snapshots as kafka-dump-log.sh does, the same lines. Needs no Java.",
+    "Print segments, indexes and snapshots: the same lines as kafka-dump-log.sh. Needs no Java.",
     ("max_batch_uncompressed",),
     (
         Argument("file", "a .log, an index, a snapshot or a checkpoint file of a broker", many=True),
@@ -290,9 +296,9 @@ DUMP = Command(
     ),
     extra="",
     screen="""\
-Usage: {command} FILE... [OPTIONS]
+Usage: kafka-log-lake dump FILE... [OPTIONS]
 
-Print the lines of kafka-dump-log.sh (Kafka 4.1) for the same files and flags. Needs no Java, writes nothing.
+Print the same lines as kafka-dump-log.sh (Kafka 4.1) for the same files and flags. Needs no Java.
 
 Files    .log   .index   .timeindex   .txnindex   .snapshot   .checkpoint   leader-epoch-checkpoint
 Records  --print-data-log   --deep-iteration   --skip-record-metadata
@@ -301,46 +307,46 @@ Decoders --key-decoder-class NAME   --value-decoder-class NAME   (string, long, 
          --remote-log-metadata-decoder   --share-group-state-decoder
 Indexes  --index-sanity-check   --verify-index-only   --max-message-size BYTES
 Bounds   --max-bytes BYTES   --max-batch-uncompressed BYTES
-More     --more    header values and damage too, and what follows the damage
-         --json    one JSON object a batch, a record, a damaged range, an entry
+More     --more    also print header values, damage, and what follows the damage
+         --json    one JSON object per batch, record, damaged range or index entry
 
 Examples:
   {command} --print-data-log orders-0/00000000000000000000.log
   {command} --offsets-decoder --more __consumer_offsets-7/00000000000000000000.log
   {command} --verify-index-only orders-0/*.index orders-0/*.timeindex
 
-Exit code: 0 printed, 1 where the tool fails too, 2 a file that is not there or not known.
+Exit code: 0 printed, 1 where kafka-dump-log.sh fails too, 2 no such file, or not a file of Kafka.
 More: docs/dump.md""",
 )
 INSPECT = Command(
     "inspect",
     "inspect_batch",
-    "Show one batch byte by byte, what is wrong with it, and what most likely happened. Needs no Java.",
+    "Show one batch byte by byte: what is damaged, and the most likely cause. Needs no Java.",
     ("max_batch_uncompressed",),
     (
         Argument("file", "a .log file, with --offset a partition folder, with --browse any folder of logs"),
         Argument("position", "byte of the file where the batch begins", metavar="BYTE"),
         Argument("offset", "an offset that the batch has", metavar="N"),
         Argument("records", "records that are shown field by field", metavar="N", default="20"),
-        Argument("html", "write a page to send to a colleague, and print nothing", metavar="FILE"),
+        Argument("html", "write an HTML page instead of printing", metavar="FILE"),
         Argument("json", "print one JSON object", is_switch=True),
-        Argument("browse", "walk topics, segments, batches and fields with the keys", is_switch=True),
+        Argument("browse", "interactive: topics, segments, batches and fields", is_switch=True),
     ),
     extra="",
     screen="""\
-Usage: {command} FILE [--position BYTE | --offset N | --browse] [OPTIONS]
+Usage: kafka-log-lake inspect FILE [--position BYTE | --offset N | --browse] [OPTIONS]
 
 Show one batch byte by byte: each field with its position, bytes, value and meaning; its checksum; what is
-wrong, and what most likely happened (a flipped bit, zeros, a cut, bytes of another file). Without a place:
-the first damage of the file, or its first batch. Needs no Java and no lake.
+damaged, and the most likely cause (a flipped bit, zeros, a cut, bytes of another file). Without --position
+and --offset: the first damage of the file, or its first batch. Needs no Java and no lake.
 
 FILE               a .log file; with --offset a partition folder; with --browse any folder of logs
---position BYTE    where the batch begins; inside of one, the answer says where it begins
---offset N         an offset that the batch has
+--position BYTE    first byte of the batch; for a byte inside a batch, prints where that batch begins
+--offset N         an offset in the batch
 --records N        records that are shown field by field (default 20)
---html FILE        write a page to send to a colleague or to attach to a ticket, and print nothing
+--html FILE        write an HTML page instead of printing
 --json             print one JSON object
---browse           walk topics, segments, batches and fields with the keys; needs the extra browse
+--browse           interactive: topics, segments, batches and fields; needs the extra browse
 --max-batch-uncompressed BYTES    a batch that decompresses to more is not expanded (default 256MiB)
 
 Examples:
@@ -348,37 +354,37 @@ Examples:
   {command} /var/lib/kafka/data/orders-0 --offset 4711
   {command} orders-0/00000000000000000000.log --position 1048576 --html batch.html
 
-Exit code: 0 shown, 2 a file, a position or an offset that is not there.
+Exit code: 0 shown, 2 no such file, position or offset.
 More: docs/commands.md""",
 )
 RECOVER = Command(
     "recover",
     "recover",
-    "Make one log out of the copies on the disks of brokers, and a bill of what is lost. Needs no Java.",
+    "Merge the copies on the disks of brokers into one log, and list what is lost. Needs no Java.",
     (
         *("source", "lake", "topics", "exclude_topics", "with_copies", "cores", "json"),
         *("slice_bytes", "max_batch_uncompressed"),
     ),
     (
-        Argument("report", "folder for the bill as a page and as CSV", metavar="DIR"),
-        Argument("write", "new folder for a log directory that a broker starts from", metavar="DIR"),
+        Argument("report", "folder for the list of losses as a page and as CSV", metavar="DIR"),
+        Argument("write", "new folder: a log directory for a broker to start from", metavar="DIR"),
         Argument("node_id", "node.id of that broker, or controller", metavar="N", default="1"),
         Argument("metadata", "compare the metadata logs of controllers instead", is_switch=True),
         Argument("at", "with --metadata: the state before this offset of the log", metavar="OFFSET"),
     ),
     screen="""\
-Usage: {command} --source NAME=PATH... --lake LAKE [OPTIONS]
+Usage: kafka-log-lake recover --source NAME=PATH... --lake LAKE [OPTIONS]
 
-Compare the copies of partitions on the disks of brokers: find the true history, take each batch from a copy
-in which it is sound, decode that one log into a lake, and bill what is lost. The sources are only read.
-Needs no Java.
+Compare the copies of partitions on the disks of brokers: find the history that was committed, take each
+batch from a copy in which it is sound, decode this merged log into a lake, and list what is lost. The
+sources are only read. Needs no Java.
 
 --source NAME=PATH    a broker's disk, or a part of it; several disks of a broker have the same name. Without
-                      NAME: broker-N, by meta.properties
+                      NAME it is broker-N, by the node.id in meta.properties
 --lake LAKE           folder of the lake; created if missing
 --report DIR          write recovery.html, lost_records.csv, and restore.sh, which writes these records again
 --with-copies         decode each copy by itself too, which query --log NAME reads
---write DIR           write a log directory that one broker, with --node-id N, starts from
+--write DIR           write a log directory for one broker to start from, with --node-id N
 --metadata            compare the __cluster_metadata of controllers: the state of the cluster, as tables,
                       commands and YAML with --report DIR; for one controller with --write DIR; --at OFFSET
 --topics REGEX        only topics whose whole name matches; --exclude-topics REGEX skips topics
@@ -389,7 +395,7 @@ Examples:
   {command} --source broker1=/mnt/b1 --source broker2=/mnt/b2 --source broker3=/mnt/b3 --lake lake
   {command} --source a=/mnt/a --source b=/mnt/b --lake lake --report bill
 
-Exit code: 0 recovered, 2 a source or a folder that can't be used.
+Exit code: 0 recovered, 2 a source or a folder can't be used.
 More: docs/recovery.md""",
 )
 COMMANDS = (

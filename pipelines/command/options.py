@@ -184,9 +184,9 @@ def program_parser(complete: Sequence[Command] = ()) -> argparse.ArgumentParser:
 
 def parser_of(command: Command, shows_rare: bool = True, below: Any = None) -> Parser:
     """The parser of a command, by either of its names. below: subparsers to which it is added."""
-    names = f"by two names: kafka-log-lake {command.name}, python -m pipelines.{command.module}"
+    names = f"The same command: python -m pipelines.{command.module}"
     rare = any(name in RARE for name in command.settings)
-    more = "; --help-all shows the options for tuning too" if rare and not shows_rare else ""
+    more = ". --help-all also shows the options for tuning." if rare and not shows_rare else ""
     places = [one.name.upper() + "..." * one.many for one in command.arguments if not one.is_option]
     usage = " ".join([COMMAND, command.name, *places, "[OPTIONS]"])
     texts_of = {

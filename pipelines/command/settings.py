@@ -57,7 +57,7 @@ class Selection(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class Running(Checked):
-    """How a command runs, and what it prints."""
+    """Running and output."""
 
     cores: int | None = setting(None, count, "parallel tasks (default: all cores)", "N")
     driver_memory: str = setting(
@@ -93,21 +93,21 @@ class Reading(Selection):
         (), texts, "log directory, partition folder, .log file or glob; may be given several times", "PATH"
     )
     topic: str | None = setting(
-        None, topic_name, "topic of the segments, where the name of their folder does not tell it", "NAME"
+        None, topic_name, "topic of the segments, if their folder is not named TOPIC-N", "NAME"
     )
-    partition: int | None = setting(None, number_from_0, "their partition; given together with --topic", "N")
+    partition: int | None = setting(None, number_from_0, "their partition; only together with --topic", "N")
     follow_symlinks: bool = setting(False, flag, "follow links inside a source")
     include_swap: bool = setting(
         False, flag, "use .log.swap files instead of the segments that they replace when a broker starts"
     )
     with_indexes: bool = setting(
-        False, flag, "put the indexes, producer snapshots and epoch files beside segments into tables, too"
+        False, flag, "also load the indexes, producer snapshots and epoch files into tables"
     )
     one_copy: bool = setting(
         False, flag, "of several copies of a partition, keep only the one that reaches the highest offset"
     )
     with_copies: bool = setting(
-        False, flag, "with --source NAME=PATH: decode each copy by itself too, for the option --log of query"
+        False, flag, "with --source NAME=PATH: also decode each copy separately, for query --log NAME"
     )
     read: str = setting(
         "auto", one_of("auto", "direct", "binary"), "how bytes reach the workers: auto, direct or binary"
@@ -122,15 +122,15 @@ class Reading(Selection):
 
 @dataclass(frozen=True, kw_only=True)
 class Decoding(Checked):
-    """Which records, and what damage is."""
+    """Which records, and damage."""
 
-    from_raw: bool = setting(False, flag, "decode the bytes that ingest_raw landed in the lake, not files")
+    from_raw: bool = setting(False, flag, "decode the bytes that ingest landed in the lake, not files")
     since: int | None = setting(
         None, moment, "decode only records with this timestamp or a later one: a date, a time or ms", "TIME"
     )
     until: int | None = setting(None, moment, "decode only records with an earlier timestamp", "TIME")
     offsets: str | None = setting(
-        None, offset_range, "decode only records with offsets from FROM up to, not with, TO", "FROM:TO"
+        None, offset_range, "decode only records with offsets from FROM to TO - 1", "FROM:TO"
     )
     redecode: str | None = setting(None, pattern, "decode known segments again whose URI matches", "REGEX")
     verify_content: bool = setting(
@@ -152,7 +152,7 @@ class Writing(Checked):
     sink: str = setting(
         "arrow",
         one_of("arrow", "spark", CATALOG),
-        "who writes the tables: arrow (the workers), spark (files), or catalog (Spark, tables by name)",
+        "what writes the tables: arrow (the workers), spark (Spark, by path), catalog (Spark, by name)",
     )
     catalog_schema: str | None = setting(
         None, identifier, "also register tables and views under this schema of the catalog", "NAME"
@@ -169,7 +169,7 @@ class Writing(Checked):
 class Watching(Checked):
     """Following a log while it grows."""
 
-    watch: bool = setting(False, flag, "do it again and again, until SIGTERM or Ctrl-C")
+    watch: bool = setting(False, flag, "repeat until SIGTERM or Ctrl-C")
     interval: float = setting(
         10.0, amount, "seconds from the end of a run to the next, with --watch", "SECONDS"
     )
@@ -191,7 +191,7 @@ class Watching(Checked):
 class Typing(Checked):
     """Keys and values by their schemas."""
 
-    typed: bool = setting(False, flag, "also bring the typed tables up to date, as decode-values does")
+    typed: bool = setting(False, flag, "also update the typed tables, as decode-values does")
     schemas: tuple[str, ...] = setting(
         (),
         texts,
@@ -200,7 +200,7 @@ class Typing(Checked):
         "PATH",
     )
     registry: str | None = setting(
-        None, text, "further schemas: those of a registry that runs, by its REST API", "URL"
+        None, text, "further schemas: those of a running registry, by its REST API", "URL"
     )
     json_values: str = setting(
         "text",
@@ -216,18 +216,18 @@ class Typing(Checked):
     fill_defaults: bool = setting(
         False,
         flag,
-        "what the version of a value does not have gets the default of the latest version, not null",
+        "a field that a value's version lacks gets the default of the latest version, not null",
     )
     mode: str = setting(
         "append",
         one_of("append", "latest", "cdc"),
-        "append: every record; latest: also a row a key; cdc: also the tables that Debezium followed",
+        "append: every record; latest: also one row per key; cdc: also the tables that Debezium captured",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Monitoring(Checked):
-    """What other systems see of the runs."""
+    """Monitoring."""
 
     metrics: str | None = setting(
         None, text, "write counters and the lag of --watch to this file after each run (OpenMetrics)", "FILE"
@@ -294,7 +294,7 @@ class Settings(Typing, Monitoring, Watching, Writing, Decoding, Reading, LakeSet
 
 @dataclass(frozen=True, kw_only=True)
 class CostSettings(Selection, LakeSettings):
-    """What bytes cost."""
+    """Costs."""
 
     codec_levels: str = setting(
         "gzip:1,gzip:6,gzip:9,snappy,lz4:9,lz4:12,zstd:1,zstd:3,zstd:9",
@@ -306,7 +306,7 @@ class CostSettings(Selection, LakeSettings):
         200, count, "batches of each topic, partition and magic that are compressed to try a codec", "N"
     )
     price_per_gb_month: float = setting(0.08, amount, "price of 10^9 stored bytes for a month", "PRICE")
-    currency: str = setting("USD", currency, "currency of the price, with which costs are printed", "CODE")
+    currency: str = setting("USD", currency, "currency of the price and of the printed costs", "CODE")
     replication_factor: int = setting(3, count, "copies that the cluster keeps", "N")
     retention_days: float = setting(7.0, amount, "days until retention deletes a record", "DAYS")
 
