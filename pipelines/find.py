@@ -167,9 +167,9 @@ def run(
 ) -> None:
     """Prints or writes the matches. Raises NotFound without any; NotAllSearched if damage may hide some."""
     if first and last:
-        raise UserError("--first and --last exclude each other")
+        raise UserError("give --first or --last, not both")
     if typed and format != "json":
-        raise UserError("--typed adds fields to the lines of --format json: give both")
+        raise UserError("--typed needs --format json")
     request = make_request(
         conditions,
         committed=committed,
@@ -207,7 +207,7 @@ def _number(name: str, text: str) -> int:
 def _check_output(output: str, looked: Search) -> None:
     """Raises a UserError for a file that is a segment."""
     if f"file://{os.path.realpath(output)}" in looked.listing.segments.column("segment").to_pylist():
-        raise UserError(f"--output: {output} is a segment, which is not written over")
+        raise UserError(f"--output: {output} is a segment, and is not overwritten")
 
 
 @contextmanager
@@ -244,13 +244,13 @@ def _report(looked: Search | LakeSearch) -> None:
     for one in looked.unsearched[:_SHOWN]:
         log.warning("%s", text_of(one))
     if len(looked.unsearched) > _SHOWN:
-        log.warning("and %s ranges more could not be searched", len(looked.unsearched) - _SHOWN)
+        log.warning("and %s more ranges could not be searched", len(looked.unsearched) - _SHOWN)
     if looked.found:
         return
     searched = f"{counted_noun(looked.segments, 'segment')} searched"
     if looked.passed_over:
         others = counted_noun(looked.passed_over, "partition")
-        searched += f", {others} passed over as the partitioner is trusted"
+        searched += f", {others} skipped because of --trust-partitioner"
     if looked.unsearched:
         ranges = counted_noun(len(looked.unsearched), "range")
         raise NotAllSearched(f"not found, and {ranges} could not be searched; {searched}")

@@ -60,7 +60,7 @@ def run(
         _recover_metadata(settings, report, write, _node(node_id), at)
         return
     if at is not None:
-        raise UserError("--at is for --metadata")
+        raise UserError("--at needs --metadata")
     if settings.lake is None and report is None and write is None:
         raise UserError("--lake is missing: name the folder of the lake, such as --lake ./lake")
     began = time.monotonic()

@@ -90,5 +90,5 @@ def test_a_loose_file_says_what_to_type_and_is_one_topic_s_alone(
     capsys.readouterr()
     assert decode_batches.main([*asked, "--topic", "order", "--partition", "3"]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
-    assert "is in this lake as topic orders, partition 3: name it so, or decode it into another lake" in line
+    assert "is in this lake as topic orders, partition 3: pass these as --topic and --partition, or" in line
     assert decode_batches.main([*asked, "--topic", "orders", "--partition", "3"]) == 0

@@ -105,7 +105,7 @@ def test_a_lake_of_other_logs_is_refused(tmp_path: Path, capsys: pytest.CaptureF
     assert decode_batches.main(["--source", str(tmp_path / "one"), *lake]) == 0
     capsys.readouterr()
     assert recover.main([one, *lake]) == 2
-    assert "which is no healed log: name a lake by itself" in capsys.readouterr().err
+    assert "not a healed log: choose another lake" in capsys.readouterr().err
     assert len(offsets(tmp_path / "lake")) == 3
 
 

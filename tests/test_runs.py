@@ -175,7 +175,7 @@ def test_every_copy_is_kept_with_a_warning() -> None:
     made = plan([listed(A, 0), listed(B, 0)], [])
     assert made.planned == 2
     assert made.warnings == [
-        "every copy of what is in several folders is kept (--one-copy takes one): t-0 (2)"
+        "these partitions are in several folders, and all copies are kept (--one-copy keeps one): t-0 (2)"
     ]
 
 

@@ -378,7 +378,7 @@ def test_a_segment_of_zeros_has_a_loss_and_a_next_step(tmp_path: Path) -> None:
     put(tmp_path / "a-0", 0, bytes(5000))
     step, verdict = last_lines(tmp_path)
     assert "0% of the bytes are sound; 1 log of nothing but zeros; lost: an unknown number" in verdict
-    assert "has nothing sound from offset 0" in step.replace("this copy ", "")
+    assert "has no sound batch from offset 0" in step.replace("this copy ", "")
     assert "scan REPLICA/a-0" in step
 
 

@@ -202,8 +202,8 @@ def _walk(segment: Segment, place: Place, limit: int | None) -> tuple[Place, boo
 def _note_damage(segment: str, position: int) -> None:
     """Logs once a process and place that a stream waits there."""
     log.warning(
-        "kafka_log: %s is damaged at byte %s: the stream waits there, and goes on behind the damage once the "
-        "folder has a later segment",
+        "kafka_log: %s is damaged at byte %s: the stream waits there, and continues after the damage once "
+        "the folder has a later segment",
         segment,
         f"{position:,}",
     )

@@ -90,7 +90,7 @@ def _warn_if_wide(spans: Sequence[Span], options: Options) -> None:
     size = sum(span.stop for span in spans)
     if size >= _WIDE and not any(getattr(options, name) is not None for name in PRUNING):
         log.warning(
-            "kafka_log reads all %s of %s: a WHERE leaves out no file; the options %s do",
+            "kafka_log reads all %s of %s: WHERE skips no files; the options %s do",
             size_text(size),
             counted_noun(len(spans), "segment"),
             ", ".join(map(option_name, PRUNING)),

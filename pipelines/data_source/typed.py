@@ -46,7 +46,7 @@ def plan_typed(options: Options) -> TypedPlan:
     segments = list_asked(options)
     topics = sorted({one.topic for one in segments})
     if len(topics) > 1:
-        raise UserError(f"typed is for one topic, and these are {len(topics)}: add option topics")
+        raise UserError(f"typed is for one topic, not several: {len(topics)}: add option topics")
     registry = registry_of(schemas_beside({one.segment.rpartition("/")[0] for one in segments}))
     found = TypedRecords(registry, topics[0])
     for one in segments:

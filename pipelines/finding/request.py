@@ -191,7 +191,7 @@ def _bytes(text: Any, is_hex: bool = False) -> bytes:
         try:
             return bytes.fromhex(text[2:])
         except ValueError:
-            raise ValueError(f"{text}: after 0x come pairs of hexadecimal digits") from None
+            raise ValueError(f"{text}: 0x must be followed by pairs of hexadecimal digits") from None
     return text.encode("utf-8", "surrogateescape")
 
 

@@ -105,9 +105,7 @@ class Browser(App[None]):
         with Horizontal():
             yield Tree(Text(printable(self._path)), self._logs)
             with Vertical():
-                yield Static(
-                    "the arrows move, Enter opens: a topic's partition, a segment, a batch", id="batch"
-                )
+                yield Static("arrow keys move, Enter opens a partition, a segment or a batch", id="batch")
                 yield DataTable(cursor_type="row")
                 yield Static(id="bytes")
         yield Footer()

@@ -84,7 +84,7 @@ def _rows(found: Inspection, fields: list[Field], spans: list[tuple[int, int]]) 
     for i, one in enumerate(fields):
         if one.place != place:
             place = one.place
-            yield f'<tr class="place"><th colspan="6">{_PAYLOAD}; positions count from its begin</th></tr>\n'
+            yield f'<tr class="place"><th colspan="6">{_PAYLOAD}; positions count from its start</th></tr>\n'
         yield _row(found, i, one, spans[i])
 
 

@@ -38,7 +38,7 @@ def lines(path: str, found: Inspection) -> Iterator[Text]:
             yield from _payload(found)
         yield _line(found, one)
     if found.left_out:
-        yield Text(f"{found.left_out} records more are not shown: --records N shows N of them", "dim")
+        yield Text(f"{found.left_out} more records are not shown (--records N shows N)", "dim")
 
 
 def summary(found: Inspection) -> Iterator[Text]:
@@ -51,9 +51,9 @@ def summary(found: Inspection) -> Iterator[Text]:
         words = "most likely" if i == 0 else "or"
         yield Text(f"{words} ({cause.certainty}): {printable(cause.text)}", "yellow")
     if found.mended >= 0:
-        yield Text(f"with that mended {found.mended} records can be read", "green")
+        yield Text(f"with that corrected {found.mended} records can be read", "green")
     elif found.causes and found.status != "ok":
-        yield Text("it can't be read by mending that", "red")
+        yield Text("it is not readable even with that corrected", "red")
 
 
 def title(found: Inspection) -> str:
@@ -76,8 +76,8 @@ def facts(found: Inspection) -> Iterator[str]:
             yield "not covered: baseOffset, batchLength, partitionLeaderEpoch, magic"
         else:
             yield "not covered: offset, messageSize"
-    yield f"before: {_neighbour(found.before, 'nothing: it is the first')}"
-    yield f"behind: {_neighbour(found.after, 'nothing: the segment ends')}"
+    yield f"before: {_neighbour(found.before, 'nothing, it is the first batch')}"
+    yield f"after: {_neighbour(found.after, 'nothing, the segment ends')}"
 
 
 def _neighbour(one: Neighbour | None, nothing: str) -> str:
@@ -121,4 +121,4 @@ def _cell(text: str, width: int) -> str:
 def _payload(found: Inspection) -> Iterator[Text]:
     payload = found.payload or b""
     yield Text("")
-    yield Text(f"the payload, expanded: {len(payload)} bytes; positions below count from its begin", "bold")
+    yield Text(f"the payload, expanded: {len(payload)} bytes; positions below count from its start", "bold")

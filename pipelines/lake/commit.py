@@ -162,7 +162,7 @@ class LakeWriter(ReplacingTables):
         if not why:
             try:
                 self.finish(intent)
-                log.info("finished the commits of run %s, which had been cut short", intent.run_id)
+                log.info("finished the commits of run %s, which was interrupted", intent.run_id)
                 return
             except JobError:
                 raise
@@ -170,7 +170,7 @@ class LakeWriter(ReplacingTables):
                 why = one_line(error)
         self._take_back(intent)
         log.warning(
-            "took back run %s, which had been cut short and can't be finished (%s): what it was to decode is "
+            "rolled back run %s, which was interrupted and can't be finished (%s): its segments are "
             "decoded again",
             intent.run_id,
             why,

@@ -178,7 +178,7 @@ def _at(address: str, ledger: DeltaTable, landed: DeltaTable, at: str) -> _Publi
     if not known:
         first = datetime.fromtimestamp(commits[-1].at / 1000, UTC).isoformat() if commits else "now"
         raise UserError(
-            f"the lake has no state of {at!r}: name a run as the table runs does, or a time from {first} on"
+            f"the lake has no state of {at!r}: name a run_id of the table runs, or a time from {first} on"
         )
     said = next((one.said for one in known if one.said), {})
     return _Published(known[0].version, said, until)

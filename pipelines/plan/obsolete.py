@@ -176,7 +176,7 @@ class Copies:
         if several:
             more = f" and {len(several) - _SHOWN:,} more" if len(several) > _SHOWN else ""
             self.warnings.append(
-                "every copy of what is in several folders is kept (--one-copy takes one): "
+                "these partitions are in several folders, and all copies are kept (--one-copy keeps one): "
                 f"{', '.join(several[:_SHOWN])}{more}"
             )
 

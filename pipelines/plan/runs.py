@@ -238,7 +238,7 @@ def _check_partitions(wanted: pa.Table, known: pa.Table, places: np.ndarray) -> 
         row = known.slice(place, 1).to_pylist()[0]
         raise UserError(
             f"{row['segment']} is in this lake as topic {row['topic']}, partition {row['partition']}: "
-            "name it so, or decode it into another lake"
+            "pass these as --topic and --partition, or decode it into another lake"
         )
 
 

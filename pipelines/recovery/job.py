@@ -203,7 +203,7 @@ def _refuse_other_logs(address: str) -> None:
         folders = ledger.column(0).to_pylist()
         other = next((folder for folder in folders if not folder.startswith(own)), None)
         if other is not None:
-            raise UserError(f"--lake {address} holds {other}, which is no healed log: name a lake by itself")
+            raise UserError(f"--lake {address} holds {other}, not a healed log: choose another lake")
 
 
 def _of_healed(settings: Settings, folder: str) -> Settings:

@@ -94,7 +94,7 @@ def find_copies(sources: Sequence[str], is_meant: TopicTest) -> Inventory:
     seen: set[str] = set()
     for source in map(parse_source, sources):
         if source.name == HEALED_LOG:
-            raise UserError(f"no source can be called {HEALED_LOG}: that is the log that all of them give")
+            raise UserError(f"no source can be named {HEALED_LOG}: it is the name of the merged log")
         is_remote = local_path(source.path) is None
         if any(c in source.path for c in GLOB_CHARACTERS) and not os.path.lexists(source.path):
             raise UserError(f"no such path: {source.path}: name a disk, not a pattern")

@@ -88,7 +88,7 @@ def _lost(findings: Findings) -> list[str]:
         f"{counted_noun(torn, 'offset')} in incomplete batches" if torn else "",
         Tails.lost(unknown),
         *lost_texts(one for _, one in findings.missing),
-        "what these offsets held, if that base offset is right" if _unconfirmed(findings.logs) else "",
+        "the records at these offsets, if that base offset is right" if _unconfirmed(findings.logs) else "",
     ]
 
 

@@ -36,7 +36,7 @@ def _decoding(findings: Findings) -> Step:
     sources = [f"--source {shlex.quote(source)}" for source in findings.sources]
     what, command, lake = "decode all records, batches and damaged ranges into tables", "decode", "lake"
     if findings.replicas:
-        what, command, lake = "one true log of the copies, and a bill of what is lost", "recover", "recovered"
+        what, command, lake = "merge the copies into one log, and list what is lost", "recover", "recovered"
     if len(sources) > _SOURCES:
         what += f"; --source once more for each of the other {len(sources) - 1} paths"
         sources = sources[:1]
@@ -99,7 +99,7 @@ def _replacing(log: Log) -> Step:
     name = f"{log.topic}-{log.partition}"
     after = 0 if log.last_offset is None else log.last_offset + 1
     return (
-        f"# this copy has nothing sound from offset {after} of {name} on: scan the folder of a replica. "
+        f"# this copy has no sound batch from offset {after} of {name} on: scan the folder of a replica. "
         "A broker that starts on this copy cuts the log there, and fetches the rest from the leader",
         f"{invocation()} scan REPLICA/{shlex.quote(name)}",
     )
