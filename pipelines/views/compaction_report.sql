@@ -49,54 +49,54 @@ WITH stable AS (
       WHEN young_offset < active_offset THEN 'min.compaction.lag.ms' ELSE 'active segment' END AS held_by
   FROM limits
 ), cleanable AS (
-  SELECT s.topic, s.partition, s.partition_dir, s.segment,
+  SELECT s.topic, s.partition, s.partition_dir, s.segment, u.cleanup_policy, u.first_uncleanable_offset, u.held_by,
     coalesce(s.file_base_offset < u.first_uncleanable_offset, false) AS is_cleanable
   FROM segments s
   JOIN uncleanable u ON u.topic = s.topic AND u.partition = s.partition AND u.partition_dir = s.partition_dir
 ), slim AS (
-  -- No value goes on from here, and long keys as their SHA-256: only whether keys are equal counts
-  SELECT topic, partition, segment, batch_position, offset, size_bytes, value IS NULL AS is_tombstone,
+  -- No value goes on from here, and long keys as their SHA-256: only whether keys are equal counts. Records without
+  -- a key are counted by segment
+  SELECT topic, partition, segment, batch_position, offset, size_bytes, 1 AS records, value IS NULL AS is_tombstone,
     CASE WHEN octet_length(key) < 32 THEN key ELSE unhex(sha2(key, 256)) END AS key
   FROM committed_records WHERE key IS NOT NULL
+  UNION ALL
+  SELECT topic, partition, segment, NULL, NULL, sum(size_bytes), count(*), false, NULL
+  FROM committed_records WHERE key IS NULL GROUP BY topic, partition, segment
 ), narrow AS (
   -- place: the order of a key's versions
-  SELECT /*+ BROADCAST(s) */ c.*, s.partition_dir, s.is_cleanable, struct(c.offset, c.segment) AS place
+  SELECT /*+ BROADCAST(s) */ c.*, s.partition_dir, s.cleanup_policy, s.first_uncleanable_offset, s.held_by,
+    s.is_cleanable, struct(c.offset, c.segment) AS place
   FROM slim c JOIN cleanable s ON s.topic = c.topic AND s.partition = c.partition AND s.segment = c.segment
 ), keys AS (
-  SELECT topic, partition, partition_dir, count(*) AS versions, sum(size_bytes) AS bytes,
-    count_if(is_cleanable) AS cleanable, coalesce(sum(CASE WHEN is_cleanable THEN size_bytes END), 0) AS cleanable_bytes,
+  SELECT topic, partition, partition_dir, key IS NOT NULL AS has_key, max(cleanup_policy) AS cleanup_policy,
+    max(first_uncleanable_offset) AS first_uncleanable_offset, max(held_by) AS held_by, sum(records) AS records,
+    sum(size_bytes) AS bytes, count_if(is_cleanable) AS cleanable,
+    coalesce(sum(CASE WHEN is_cleanable THEN size_bytes END), 0) AS cleanable_bytes,
     max_by(size_bytes, place) AS newest_bytes,
     coalesce(max_by(size_bytes, CASE WHEN is_cleanable THEN place END), 0) AS newest_cleanable_bytes,
     max_by(is_tombstone, place) AS is_tombstone, max_by(is_cleanable, place) AS is_cleanable,
     max_by(segment, place) AS segment, max_by(batch_position, place) AS batch_position,
     try_element_at(min_by(offset, place, 2), 2) AS second_offset
   FROM narrow GROUP BY topic, partition, partition_dir, key
-), keyless AS (
-  SELECT topic, partition, segment, count(*) AS records, sum(size_bytes) AS bytes
-  FROM committed_records WHERE key IS NULL GROUP BY topic, partition, segment
 ), expired AS (
   SELECT topic, partition, segment, position
   FROM published_batches WHERE delete_horizon_ms <= coalesce(at_ms, unix_millis(current_timestamp))
 ), judged AS (
-  SELECT v.topic, v.partition, v.partition_dir, v.versions AS records, v.bytes, v.versions, v.is_tombstone, v.versions - 1 AS superseded,
-    v.bytes - v.newest_bytes AS superseded_bytes, CASE WHEN v.cleanable > 0 THEN v.cleanable - 1 ELSE 0 END AS freed_now,
-    v.cleanable_bytes - v.newest_cleanable_bytes AS freed_now_bytes,
-    v.is_tombstone AND v.is_cleanable AND e.position IS NOT NULL AS is_expired, v.second_offset
+  SELECT v.*, v.is_tombstone AND v.is_cleanable AND e.position IS NOT NULL AS is_expired,
+    CASE WHEN v.has_key THEN v.records END AS versions, CASE WHEN v.has_key THEN v.records - 1 ELSE 0 END AS superseded,
+    CASE WHEN v.has_key THEN v.bytes - v.newest_bytes ELSE 0 END AS superseded_bytes,
+    CASE WHEN v.has_key AND v.cleanable > 0 THEN v.cleanable - 1 ELSE 0 END AS freed_now,
+    CASE WHEN v.has_key THEN v.cleanable_bytes - v.newest_cleanable_bytes ELSE 0 END AS freed_now_bytes
   FROM keys v LEFT JOIN expired e ON e.topic = v.topic AND e.partition = v.partition AND e.segment = v.segment
     AND e.position = v.batch_position
-  UNION ALL
-  SELECT c.topic, c.partition, s.partition_dir, c.records, c.bytes, NULL, false, 0, 0, 0, 0, false, NULL
-  FROM keyless c JOIN cleanable s ON s.topic = c.topic AND s.partition = c.partition AND s.segment = c.segment
 )
-SELECT v.topic, v.partition, v.partition_dir, u.cleanup_policy, sum(v.records) AS records, sum(v.bytes) AS record_bytes,
-  sum(v.records) - coalesce(sum(v.versions), 0) AS null_key_records, count(v.versions) AS keys,
-  sum(v.versions) / nullif(CAST(count(v.versions) AS DOUBLE), 0) AS versions_per_key,
-  coalesce(max(v.versions), 0) AS most_versions,
-  sum(v.superseded) AS superseded_records, sum(v.superseded_bytes) AS superseded_bytes,
-  sum(v.freed_now) AS freed_now_records, sum(v.freed_now_bytes) AS freed_now_bytes,
-  sum(v.superseded_bytes - v.freed_now_bytes) AS freed_later_bytes,
-  u.first_uncleanable_offset, u.held_by, count_if(v.is_tombstone) AS tombstones,
-  count_if(v.is_expired) AS expired_tombstones, min(v.second_offset) AS first_dirty_offset
-FROM judged v
-JOIN uncleanable u ON u.topic = v.topic AND u.partition = v.partition AND u.partition_dir = v.partition_dir
-GROUP BY v.topic, v.partition, v.partition_dir, u.cleanup_policy, u.first_uncleanable_offset, u.held_by
+SELECT topic, partition, partition_dir, max(cleanup_policy) AS cleanup_policy, sum(records) AS records, sum(bytes) AS record_bytes,
+  sum(records) - coalesce(sum(versions), 0) AS null_key_records, count(versions) AS keys,
+  sum(versions) / nullif(CAST(count(versions) AS DOUBLE), 0) AS versions_per_key,
+  coalesce(max(versions), 0) AS most_versions,
+  sum(superseded) AS superseded_records, sum(superseded_bytes) AS superseded_bytes,
+  sum(freed_now) AS freed_now_records, sum(freed_now_bytes) AS freed_now_bytes,
+  sum(superseded_bytes - freed_now_bytes) AS freed_later_bytes,
+  max(first_uncleanable_offset) AS first_uncleanable_offset, max(held_by) AS held_by, count_if(is_tombstone) AS tombstones,
+  count_if(is_expired) AS expired_tombstones, min(CASE WHEN has_key THEN second_offset END) AS first_dirty_offset
+FROM judged GROUP BY topic, partition, partition_dir
