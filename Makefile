@@ -41,16 +41,16 @@ $(READY): $(PACKAGES) tools/spark_ready.py udfs/compile_kernels.py conf/log4j2.p
 	    $(PY) -m tools.spark_ready; wait $$kernels
 	@touch $@
 
-run: setup  ## scans the bundled real segments, decodes them into ./lake and asks one question
+run: setup  ## scans the bundled real segments, decodes them into ./lake and runs one query
 	@$(COMMAND) scan $(SOURCES:--source=)
 	@$(COMMAND) decode $(SOURCES) --lake $(LAKE)
 	@$(COMMAND) query --lake $(LAKE) "SELECT magic, compression, status, count(*) AS batches, \
 	    sum(record_count) AS records FROM batches GROUP BY ALL ORDER BY ALL"
-	@echo "a topic of Avro keys and Protobuf values, by the schema registry that lies beside it:"
+	@echo "a topic of Avro keys and Protobuf values, by the schema registry in the same folder:"
 	@$(COMMAND) find tests/data/typed/data --topics kv-avro-pb --limit 2 --typed --format json
 
 spark: LAKE := lake-spark
-spark: setup  ## the flow in Spark, by spark-submit: raw bytes into the lake (LAKE=folder), decoded from there, one question
+spark: setup  ## the flow in Spark, by spark-submit: raw bytes into the lake (LAKE=folder), decoded from there, one query
 	@$(SUBMIT) pipelines/ingest_raw.py --read binary $(SOURCES) --lake $(LAKE)
 	@$(SUBMIT) pipelines/decode_batches.py --from-raw --lake $(LAKE)
 	@$(SUBMIT) pipelines/query.py --engine spark --lake $(LAKE) "SELECT magic, compression, status, count(*) AS batches, sum(record_count) AS records FROM batches GROUP BY ALL ORDER BY ALL"
@@ -61,10 +61,10 @@ check: setup  ## lint, types, and the tests that need no Spark: an answer within
 	@$(VENV)/bin/mypy --no-error-summary & types=$$!; \
 	    $(PY) -m pytest -q --quick $(SIDE_BY_SIDE); wait $$types
 
-test: setup  ## every test, two files at a time; of those with servers, clusters and wheels what a change touches
+test: setup  ## every test, two files at a time; those with servers, clusters and wheels only where a change affects them
 	@$(PY) -m pytest $(SIDE_BY_SIDE)
 
-test-plain: setup  ## the tests that start no broker and no server, and of Spark those of landing and decoding alone
+test-plain: setup  ## the tests without a broker or a server; of Spark only landing and decoding
 	@$(PY) -m pytest -m "flow or not (spark or cluster or kafka or slow)" $(SIDE_BY_SIDE)
 
 test-all: setup  ## every test
@@ -92,7 +92,7 @@ soak: setup  ## logs change and jobs die at random, tables are compared (SOAK_ST
 	@SOAK_STEPS='$(SOAK_STEPS)' SOAK_SEED='$(SOAK_SEED)' $(PY) -m tests.soak.life
 	@SOAK_KILLS='$(SOAK_KILLS)' SOAK_SEED='$(SOAK_SEED)' $(PY) -m tests.soak
 
-bench: setup  ## the benchmarks, as ratios against peers run beside them
+bench: setup  ## the benchmarks, as ratios against peers on the same machine
 	@$(PY) -m benchmarks.bench
 
 bench-full: setup  ## the same over larger segments

@@ -23,16 +23,16 @@ def main() -> None:
     parser.add_argument(
         "parts", nargs="*", help=f"some of {', '.join(FULL_PARTS)}; those of the size without"
     )
-    asked = parser.parse_args()
-    unknown = set(asked.parts) - set(FULL_PARTS)
+    requested = parser.parse_args()
+    unknown = set(requested.parts) - set(FULL_PARTS)
     if unknown:
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
     began = time.monotonic()
-    parts = asked.parts or (FULL_PARTS if asked.size == "full" else PARTS)
+    parts = requested.parts or (FULL_PARTS if requested.size == "full" else PARTS)
     for part in parts:
         measure = importlib.import_module(f"benchmarks.{part}").measure
-        report.run_part(part, measure, SCALES[asked.size])
-    stored = report.store(asked.size)
+        report.run_part(part, measure, SCALES[requested.size])
+    stored = report.store(requested.size)
     results = report.load(stored)
     report.print_table(results, parts)
     report.draw(results, stored.with_suffix(".png"))

@@ -41,7 +41,7 @@ def source_jars() -> str:
 
 
 class KafkaReader:
-    """Spark with its Kafka source, in its own process; fills the topic first, then reads it when asked."""
+    """Spark with its Kafka source, in its own process; fills the topic first, then reads it on request."""
 
     def __init__(self, address: str, records: Path, cores: int) -> None:
         pipe = subprocess.PIPE

@@ -1,4 +1,4 @@
-"""``spark.read.format("kafka_log")`` beside ``decode_segments`` and the job, over the same segments.
+"""``spark.read.format("kafka_log")`` compared with ``decode_segments`` and the job, over the same segments.
 
     python -m benchmarks.data_source [rounds]
 

@@ -127,7 +127,7 @@ def _without_start(pairs: Pairs) -> None:
 
 
 def _compressed(scale: Scale, tiny: Path) -> Row:
-    """Beside a decoder that builds the keys alone."""
+    """Next to a decoder that builds the keys alone."""
     logs = partition_dir("find", replace(PLAIN, codec="zstd"), _PARTITIONS, scale.kernel_bytes // 4)
     say(f"  find in {size_of(logs) // MIB} MiB of zstd")
     pairs = paired(
@@ -208,7 +208,7 @@ def _run(*command: Any, content: str = "") -> None:
 
 
 def _dump(scale: Scale, kind: Kind, size: int, name: str) -> Row:
-    """Beside a JVM without options, as the tool's script starts it but for the size of the heap."""
+    """Next to a JVM without options, as the tool's script starts it but for the size of the heap."""
     path = segment(kind, size)
     named = path.with_suffix("") / f"{0:020d}.log"
     named.parent.mkdir(exist_ok=True)

@@ -55,15 +55,15 @@ def measure(scale: Scale) -> list[Row]:
         warm = _warm_rows(scale, session)
     ours, size = pairs.spread("ours"), size_of(source)
 
-    def beside_pyarrow(name: str, who: str) -> Row:
+    def next_to_pyarrow(name: str, who: str) -> Row:
         figures = (pairs.spread(who), "pyarrow writes", pairs.spread("pyarrow"), pairs.ratio(who, "pyarrow"))
         goal = _GOAL_OF_A_GIB if scale.job_bytes >= GIB else _GOAL
         note = f"{size / 1e6:,.0f} MB, {cores} processes"
         return Row(name, "s", *figures, goal, at_least=False, note=note)
 
     rows = [
-        beside_pyarrow("job, pyarrow alone", "processes"),
-        beside_pyarrow("job in Spark, pyarrow alone", "ours"),
+        next_to_pyarrow("job, pyarrow alone", "processes"),
+        next_to_pyarrow("job in Spark, pyarrow alone", "ours"),
         Row(
             "job, --sink spark",
             "s",

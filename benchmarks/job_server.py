@@ -1,4 +1,4 @@
-"""A warm session in a process of its own, which runs the main job as often as it is asked to.
+"""A warm session in a separate process, which runs the main job once per request.
 
 The number of cores and the heap belong to a session, so runs that are to differ in them take turns between
 two such processes; one that waits uses no CPU. Only the job is timed: Java has started, and the lake's tables
@@ -135,10 +135,10 @@ def _serve() -> None:
         if in_spark:
             _ = on_demand.spark
         for line in sys.stdin:
-            asked = json.loads(line)
+            requested = json.loads(line)
             answer = {}
-            if asked:
-                settings = make_settings({"sink": started.sink, **asked})
+            if requested:
+                settings = make_settings({"sink": started.sink, **requested})
                 create_tables(settings.require_lake())
                 began = time.perf_counter()
                 summary = run(on_demand.spark, settings) if in_spark else decode_into(on_demand, settings)

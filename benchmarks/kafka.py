@@ -47,7 +47,7 @@ def resolve(package: str, exclude: str = "") -> list[Path]:
 
 
 class Iterating:
-    """A JVM that iterates one segment as often as it is asked to; its compiled code stays warm."""
+    """A JVM that iterates one segment once per request; its compiled code stays warm."""
 
     def __init__(self, path: Path) -> None:
         pipe = subprocess.PIPE

@@ -33,7 +33,7 @@ def _decode(uri: str) -> float:
     return time.perf_counter() - began
 
 
-def _told(requests: Counter[str]) -> str:
+def _reported(requests: Counter[str]) -> str:
     return ", ".join(f"{count} {method}" for method, count in sorted(requests.items()))
 
 
@@ -48,7 +48,7 @@ def main() -> None:
         began = time.perf_counter()
         found = list_segments(f"s3://{BUCKET}/many").segments.num_rows
         seconds = time.perf_counter() - began
-        print(f"listing {found:,} segments: {seconds:.1f} s, {_told(store.seen)}")
+        print(f"listing {found:,} segments: {seconds:.1f} s, {_reported(store.seen)}")
         shutil.copy(path, store.folder / "one.log")
         _decode(str(path))  # kernels are loaded
         local = _decode(str(path))
@@ -56,7 +56,7 @@ def main() -> None:
         remote = _decode(f"s3://{BUCKET}/one.log")
         size = path.stat().st_size / 1e6
         times = f"local {local:.1f} s, from the store {remote:.1f} s"
-        print(f"decoding {size:,.0f} MB: {times}, {_told(store.seen)}")
+        print(f"decoding {size:,.0f} MB: {times}, {_reported(store.seen)}")
 
 
 if __name__ == "__main__":

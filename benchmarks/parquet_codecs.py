@@ -49,9 +49,14 @@ def _lines() -> Iterator[Pair]:
 def _files() -> Iterator[Pair]:
     for package in metadata.distributions():
         for file in package.files or ():
-            told = {"package": package.name, "version": package.version, "path": str(file), "size": file.size}
-            told["hash"] = file.hash.value if file.hash else None
-            yield package.name.encode(), json.dumps(told).encode()
+            printed = {
+                "package": package.name,
+                "version": package.version,
+                "path": str(file),
+                "size": file.size,
+            }
+            printed["hash"] = file.hash.value if file.hash else None
+            yield package.name.encode(), json.dumps(printed).encode()
 
 
 def _pieces() -> Iterator[Pair]:
@@ -126,10 +131,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--mib", type=int, default=64, help="bytes of each kind, at most")
     parser.add_argument("--rounds", type=int, default=5)
-    asked = parser.parse_args()
+    requested = parser.parse_args()
     for kind in KINDS:
-        segment = _segment(kind, asked.mib * MIB)
-        pairs, sizes = _measure(segment, asked.rounds)
+        segment = _segment(kind, requested.mib * MIB)
+        pairs, sizes = _measure(segment, requested.rounds)
         say(f"{kind}, {segment.stat().st_size / 1e6:,.0f} MB")
         for name, written in sizes.items():
             time_, least = pairs.ratio(name, "zstd:1"), pairs.spread(name).low

@@ -21,7 +21,7 @@ _STATISTICS = ["offset", "timestamp", "timestamp_ms", "batch_position"]
 
 
 class ParquetWriters:
-    """Processes that hold the rows of ``files`` (Parquet) and write them to ``folder`` when asked."""
+    """Processes that hold the rows of ``files`` (Parquet) and write them to ``folder`` on request."""
 
     def __init__(self, files: list[Path], folder: Path, processes: int) -> None:
         context = multiprocessing.get_context("spawn")

@@ -27,8 +27,8 @@ def _planning(scale: Scale) -> list[Row]:
     driver = Spread.of([mib["Python"] + mib["Java"]])
     memory = f"driver's memory, {count:,} segments"
 
-    def row(name: str, step: str, told: str) -> Row:
-        return Row(name, "s", Spread.of(took["seconds"][step]), note=told)
+    def row(name: str, step: str, printed: str) -> Row:
+        return Row(name, "s", Spread.of(took["seconds"][step]), note=printed)
 
     return [
         row(

@@ -1,6 +1,6 @@
-"""What people ask of ``records`` afterwards, beside the same rows as Spark's own writer lays them out.
+"""Typical queries of ``records``, compared with the same rows as Spark's own writer lays them out.
 
-Both tables are Delta, partitioned alike, and asked by one Spark session in turn. A table's files that a query
+Both tables are Delta, partitioned alike, and queried by one Spark session in turn. The files that a query
 reads are those that are left after Delta compared its condition with the statistics of each file; the bytes
 are those that Java read in one run of it, as Linux counts them.
 """
@@ -62,11 +62,11 @@ def _questions(records: DataFrame) -> list[Question]:
 
 def _seconds(records: DataFrame, question: Question) -> float:
     began = time.perf_counter()
-    asked = records.where(question.where)
+    requested = records.where(question.where)
     if question.what.startswith("topic"):
-        asked.groupBy("topic").count().collect()
+        requested.groupBy("topic").count().collect()
     else:
-        asked.selectExpr(*question.what.split(", ")).collect()
+        requested.selectExpr(*question.what.split(", ")).collect()
     return time.perf_counter() - began
 
 
@@ -103,12 +103,14 @@ def measure(scale: Scale) -> list[Row]:
         register(spark, str(LAKES / "reads"))
         for question in _questions(tables["ours"]):
             say(f"  {question.name}")
-            asked = {**tables, "ours": spark.table(question.view)}
-            ways = {name: partial(_seconds, table, question) for name, table in asked.items()}
+            requested = {**tables, "ours": spark.table(question.view)}
+            ways = {name: partial(_seconds, table, question) for name, table in requested.items()}
             for way in ways.values():
                 way()
             pairs = paired(scale.job_rounds, ways)
-            note = f"reads {_read(asked['ours'], question)}; Spark's {_read(asked['spark'], question)}"
+            note = (
+                f"reads {_read(requested['ours'], question)}; Spark's {_read(requested['spark'], question)}"
+            )
             ours, theirs = pairs.spread("ours"), pairs.spread("spark")
             ratio = pairs.ratio("ours", "spark")
             rows.append(

@@ -1,4 +1,4 @@
-"""``recover`` of three copies beside ``decode`` of one, and the comparison of copies beside ``scan``.
+"""``recover`` of three copies against ``decode`` of one, and the comparison of copies against ``scan``.
 
 One copy has a damaged batch in each partition, another one lost its end. Commands run as processes, with all
 that they start; comparing and scanning are timed within this one.

@@ -76,10 +76,10 @@ def _again(source: Path) -> float:
 def _decode_large(source: Path) -> tuple[float, float]:
     """Seconds of a decode as a whole process, and by its own ``--json``."""
     shutil.rmtree(LAKES / "startup", ignore_errors=True)
-    asked = ("--source", str(source), "--lake", str(LAKES / "startup"), "--json")
-    seconds, printed = _answered("-m", "pipelines.decode_batches", *asked)
-    told = json.loads(printed)
-    return seconds, told["seconds"]
+    requested = ("--source", str(source), "--lake", str(LAKES / "startup"), "--json")
+    seconds, printed = _answered("-m", "pipelines.decode_batches", *requested)
+    reported = json.loads(printed)
+    return seconds, reported["seconds"]
 
 
 def _query() -> tuple[str, ...]:
@@ -93,11 +93,11 @@ def _command_rows(rounds: int) -> list[Row]:
     pairs = paired(rounds, {"ours": lambda: timed(*query), "spark": lambda: timed(*spark)})
     figures = (pairs.spread("ours"), "--engine spark", pairs.spread("spark"), pairs.ratio("ours", "spark"))
     large = partition_dir("large", PLAIN, 2, _LARGE_BYTES)
-    whole, told = zip(*[_decode_large(large) for _ in range(rounds)], strict=True)
+    whole, reported = zip(*[_decode_large(large) for _ in range(rounds)], strict=True)
     note = f"{size_of(large) / 1e6:,.0f} MB in two segments"
     names = {
         "two large segments, cold": whole,
-        "two large segments, cold, by its --json": told,
+        "two large segments, cold, by its --json": reported,
     }
     return [
         Row("query, cold", "s", *figures),

@@ -1,7 +1,7 @@
-"""Values by their schemas: Avro and Protobuf beside their peers; the typed job.
+"""Values by their schemas: Avro and Protobuf compared with their peers; the typed job.
 
 fastavro, Google's reader and ``json`` make Python objects and no columns. Processor time of one
-process, of Spark the clock (``typed_peers``). The typed job is ``decode --typed`` beside ``decode`` over the
+process, of Spark the clock (``typed_peers``). The typed job is ``decode --typed`` against ``decode`` over the
 same segments, each a process as a person starts it.
 """
 
@@ -118,7 +118,7 @@ def _avro_rows(scale: Scale) -> Iterator[Row]:
             "fastavro": partial(_seconds, by_fastavro),
             "Spark's from_avro": spark.avro([one[5:] for one in payloads], _AVRO),
         }
-        yield from _beside(
+        yield from _next_to(
             scale, "Avro to columns", Schema("t-value", 1, 1, "", AVRO, json.dumps(_AVRO)), payloads, peers
         )
 
@@ -145,7 +145,7 @@ def _protobuf_rows(scale: Scale) -> Iterator[Row]:
         else:
             peers["Spark's from_protobuf"] = spark.protobuf(messages, descriptor)
         of_schema = Schema("t-value", 1, 1, "", PROTOBUF, _PROTOBUF)
-        yield from _beside(scale, "Protobuf to columns", of_schema, framed, peers)
+        yield from _next_to(scale, "Protobuf to columns", of_schema, framed, peers)
 
 
 def _json_rows(scale: Scale) -> Iterator[Row]:
@@ -159,10 +159,10 @@ def _json_rows(scale: Scale) -> Iterator[Row]:
     for infers, name in ((True, "JSON to structs"), (False, "JSON to texts")):
         framed = [b"\0\0\0\0\1" + one for one in texts]
         peers = {"json.loads": partial(_seconds, by_python)}
-        yield from _beside(scale, name, schema, framed, peers, infers)
+        yield from _next_to(scale, name, schema, framed, peers, infers)
 
 
-def _beside(
+def _next_to(
     scale: Scale,
     name: str,
     schema: Schema,

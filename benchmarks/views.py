@@ -103,7 +103,7 @@ def measure(scale: Scale) -> list[Row]:
 
 
 def _plain(scale: Scale) -> Iterator[Row]:
-    """Views of records beside the table itself, in both engines, and what ``register`` takes once more."""
+    """Views of records against the table itself, in both engines, and what ``register`` takes once more."""
     lake = str(LAKES / "views-plain")
     shutil.rmtree(lake, ignore_errors=True)
     source = partition_dir("views", PLAIN, _PARTITIONS, 2 * scale.job_bytes // _PARTITIONS)

@@ -19,7 +19,7 @@ from udfs.committed import delivery_of
 from udfs.files import OnDamage, check_path, decode_segment
 from udfs.segment_decoder import MAX_BATCH_UNCOMPRESSED, WINDOW_BYTES
 from udfs.values.registry import Registry
-from udfs.values.typed_records import ADDED, NEEDED, TypedRecords, registry_of, schemas_beside
+from udfs.values.typed_records import ADDED, NEEDED, TypedRecords, registry_of, schemas_next_to
 
 
 def decode_folder(
@@ -108,7 +108,7 @@ def read_segment(
     """All records of one segment file as one table, without Spark.
 
     start, window_bytes, max_batch_uncompressed, columns, committed, on_damage, and what is raised: see
-    ``decode_segment``. typed: key and value by the schemas in ``_schemas-0`` beside the partition's
+    ``decode_segment``. typed: key and value by the schemas in ``_schemas-0`` next to the partition's
     folder, and the columns is_tombstone, key_schema_id, value_schema_id, key_error, value_error (a reason of
     ``value_errors``; then the key or value is null); control records are left out. topic: for typed, where
     the name of the folder does not tell it.
@@ -137,6 +137,6 @@ def _wanted(names: list[str], columns: Collection[str]) -> list[str]:
 
 
 def _registry(segments: list[str]) -> Registry:
-    """The schemas beside the folders of segments."""
+    """The schemas next to the folders of segments."""
     folders = {os.path.dirname(os.path.realpath(one)) for one in segments}
-    return registry_of(schemas_beside("file://" + folder for folder in folders))
+    return registry_of(schemas_next_to("file://" + folder for folder in folders))

@@ -1,6 +1,6 @@
 """``python -m pipelines.quality_report --lake L``: checks the data quality of a lake.
 
-Adds a run to the table ``quality_metrics`` and writes one HTML page, with Markdown and JSON beside it. Works
+Adds a run to the table ``quality_metrics`` and writes one HTML page, with Markdown and JSON next to it. Works
 on the tables of a lake with deltalake and DuckDB in this process: no Spark, no Java, seconds.
 """
 

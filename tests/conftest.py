@@ -55,12 +55,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         is_long = any(item.get_closest_marker(mark) for mark in _LONG)
         if is_long:
             long_ones.add(item.path)
-        (kept if _is_asked(config, item, is_long) else others).append(item)
+        (kept if _is_requested(config, item, is_long) else others).append(item)
     config.hook.pytest_deselected(items=others)
     items[:] = sorted(kept, key=lambda item: item.path not in long_ones)
 
 
-def _is_asked(config: pytest.Config, item: pytest.Item, is_long: bool) -> bool:
+def _is_requested(config: pytest.Config, item: pytest.Item, is_long: bool) -> bool:
     if config.getoption("quick"):
         sampled = item.get_closest_marker("sampled") is not None
         return not is_long and (not sampled or zlib.crc32(item.nodeid.encode()) % _SAMPLE == 0)

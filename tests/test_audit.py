@@ -21,7 +21,7 @@ def test_none_known_is_success() -> None:
     assert verdict([SOUND, SKIPPED]) == (0, lines)
 
 
-def test_where_nobody_could_be_asked_nothing_is_called_sound() -> None:
+def test_where_nobody_could_be_queried_nothing_is_called_sound() -> None:
     for packages in ([], [SKIPPED]):
         code, (line,) = verdict(packages)
         assert code == 2

@@ -1,4 +1,4 @@
-"""The broker's checkpoint files beside the logs: what is lost at the edges of a log, and what is not."""
+"""The broker's checkpoint files next to the logs: what is lost at the edges of a log, and what is not."""
 
 from __future__ import annotations
 
@@ -124,14 +124,14 @@ EXPECTED = [
 
 
 @pytest.mark.parametrize("below", ["", "cut-0"])
-def test_a_scan_tells_what_is_missing_at_the_edges(tmp_path: Path, below: str) -> None:
+def test_a_scan_reports_what_is_missing_at_the_edges(tmp_path: Path, below: str) -> None:
     logs_with_edges(tmp_path)
     expected = [row for row in EXPECTED if not below or below.startswith(row[0])]
     findings = found(tmp_path / below)
     assert missing(findings) == expected
     text = "\n".join(report.to_text(findings))
     assert "the checkpoint's high watermark is 21: the end of the log is lost, or the checkpoint file" in text
-    told = [one for log in report.to_json(findings)["logs"] for one in log["missing"]]
+    printed = [one for log in report.to_json(findings)["logs"] for one in log["missing"]]
     assert {
         "first": 18,
         "last": 20,
@@ -139,10 +139,10 @@ def test_a_scan_tells_what_is_missing_at_the_edges(tmp_path: Path, below: str) -
         "cause": "missing_end",
         "is_certain": True,
         "seek_to": None,
-    } in told
+    } in printed
 
 
-def test_what_was_not_asked_for_is_not_missing(tmp_path: Path) -> None:
+def test_what_was_not_requested_is_not_missing(tmp_path: Path) -> None:
     logs_with_edges(tmp_path)
     first, last = (tmp_path / "cut-0" / f"{base:020d}.log" for base in (6, 12))
     assert missing(found(first)) == []
@@ -181,7 +181,7 @@ def in_order(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return sorted(rows, key=lambda row: (row[0], row[1], row[3]))
 
 
-def test_the_lake_tells_what_is_missing_at_the_edges(spark: SparkSession, lake: str, tmp_path: Path) -> None:
+def test_the_lake_shows_what_is_missing_at_the_edges(spark: SparkSession, lake: str, tmp_path: Path) -> None:
     held = Lake(spark, lake, tmp_path / "logs")
     logs_with_edges(held.logs)
     for name in (START, FLUSHED, VISIBLE):
@@ -203,10 +203,10 @@ def test_the_lake_tells_what_is_missing_at_the_edges(spark: SparkSession, lake: 
     assert [(log, one.first, one.last) for log, one in summary.missing] == [
         (f"{topic}-0", first, last) for topic, first, last, _, _ in EXPECTED
     ]
-    told = json.loads(summary.to_json())
-    assert told["missing_offsets"] == sum(last - first + 1 for _, first, last, _, _ in EXPECTED)
+    printed = json.loads(summary.to_json())
+    assert printed["missing_offsets"] == sum(last - first + 1 for _, first, last, _, _ in EXPECTED)
     cut = {"first": 18, "last": 20, "empty": 0, "cause": "missing_end", "is_certain": True, "seek_to": None}
-    assert told["missing"][3] == {"log": "cut-0", **cut}
+    assert printed["missing"][3] == {"log": "cut-0", **cut}
     assert "the checkpoint's high watermark is 21" in summary.to_text()
     held.run()
     assert held.rows() == 7  # one of each log, once

@@ -44,7 +44,7 @@ def decompress(*rows: tuple[object, bytes | None]) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("partitions", [1, 7, 12, 2**31 - 1])
-def test_partition_is_that_of_the_java_producer(partitions: int) -> None:
+def test_partition_equals_that_of_the_java_producer(partitions: int) -> None:
     keys = pa.array(list(MURMUR2))
     found = scalars.kafka_partition(keys, pa.array([partitions] * len(keys), pa.int32()))
     assert found.type == pa.int32()

@@ -69,7 +69,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def remote(expected: dict[str, Any], url: str) -> Iterator[SparkSession]:
-    """A user's session. With ``builder.remote`` of PySpark itself no classic session may run beside it."""
+    """A user's session. With ``builder.remote`` of PySpark itself no classic session may run then."""
     from pyspark.sql.connect.session import SparkSession as RemoteSession
 
     with pytest.MonkeyPatch.context() as environment:
@@ -119,7 +119,7 @@ def test_landed_bytes_decode_to_the_same_rows(remote: SparkSession, tmp_path: Pa
     assert sorted(row["offset"] for row in rows(lake, "records")) == list(range(9))
 
 
-def test_a_file_that_went_away_is_told(remote: SparkSession, tmp_path: Path) -> None:
+def test_a_file_that_went_away_is_reported(remote: SparkSession, tmp_path: Path) -> None:
     """An analysis error of Spark Connect comes when a schema is requested, not from ``load``."""
     path = put(tmp_path / "logs" / "a-0", 0, *batches(0, 3))
     put(tmp_path / "logs" / "b-0", 0, *batches(0, 2))
@@ -180,21 +180,21 @@ def test_commands_join_the_service_that_spark_remote_names(url: str, tmp_path: P
     source = ("--source", str(tmp_path / "logs"))
     decoded = run(url, "-m", "kafka_log_lake", "decode", *source, *lake, "--json")
     assert json.loads(decoded.stdout)["records"] == 9, decoded.stderr
-    asked = run(url, "-m", "kafka_log_lake", "query", LEDGER, *lake, "--format", "csv")
-    assert asked.stdout.split() == ["n", "1"], asked.stderr
+    requested = run(url, "-m", "kafka_log_lake", "query", LEDGER, *lake, "--format", "csv")
+    assert requested.stdout.split() == ["n", "1"], requested.stderr
 
 
 def test_the_job_for_databricks(remote: SparkSession, url: str, tmp_path: Path) -> None:
     """The tasks of the bundle, with their arguments, against a local server and Spark's own catalog."""
     put(tmp_path / "logs" / "a-0", 0, *batches(0, 3), batch(9)[:-9] + b"\xff" * 9, batch(12))
     bundle = yaml.safe_load((ROOT / "databricks" / "databricks.yml").read_text())
-    asked = {"${var.source}": str(tmp_path / "logs"), "${var.lake}": "spark_catalog.kafka"}
+    requested = {"${var.source}": str(tmp_path / "logs"), "${var.lake}": "spark_catalog.kafka"}
     jobs = [target["resources"]["jobs"]["kafka_log"] for target in bundle["targets"].values()]
     assert all(job["max_concurrent_runs"] == 1 for job in jobs)
     done = []
     for task in jobs[0]["tasks"]:
         wheel, script = task.get("python_wheel_task"), task.get("spark_python_task")
-        parameters = [asked.get(value, value) for value in (wheel or script)["parameters"]]
+        parameters = [requested.get(value, value) for value in (wheel or script)["parameters"]]
         program = ["-m", "kafka_log_lake"] if wheel else [f"databricks/{script['python_file']}"]
         done.append(run(url, *program, *parameters))
     ingested, decoded, judged = done

@@ -91,13 +91,13 @@ def test_a_command_is_known_by_the_name_of_its_module(capsys: pytest.CaptureFixt
 def test_a_shell_completes_commands_and_options(tmp_path: Path) -> None:
     def completed(line: str) -> set[str]:
         answer = tmp_path / "answer"
-        asked = {
+        requested = {
             "_ARGCOMPLETE": "1",
             "COMP_LINE": line,
             "COMP_POINT": str(len(line)),
             "_ARGCOMPLETE_STDOUT_FILENAME": str(answer),
         }
-        environment = {**os.environ, **asked, "_ARGCOMPLETE_IFS": "\n"}
+        environment = {**os.environ, **requested, "_ARGCOMPLETE_IFS": "\n"}
         subprocess.run([sys.executable, "-m", "kafka_log_lake"], cwd=ROOT, env=environment, timeout=60)
         return {word.strip() for word in answer.read_text().splitlines()}
 
@@ -134,11 +134,11 @@ def test_wrong_arguments_are_one_line(
     argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert console.main(argv) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith("error: ")
-    assert message in told.err
-    assert told.err.count("\n") == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("error: ")
+    assert message in printed.err
+    assert printed.err.count("\n") == 1
 
 
 def test_the_entry_point_raises_where_it_failed_and_returns_where_it_did_not(

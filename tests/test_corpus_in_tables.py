@@ -66,8 +66,8 @@ def made(
 def _decode(spark: SparkSession, made: str, sources: list[str], how: str) -> None:
     sink, way = how.split()
     if way == "processes":
-        told = command("decode_batches", made, sources)
-        assert (told["damaged"], "starting Spark" in told["phases"]) == (0, False)
+        printed = command("decode_batches", made, sources)
+        assert (printed["damaged"], "starting Spark" in printed["phases"]) == (0, False)
         return
     if way in ("raw", "landed"):
         if way == "landed":
@@ -84,8 +84,8 @@ def command(name: str, lake: str, sources: Sequence[str]) -> dict[str, Any]:
     """Runs a command in a process of its own; what it tells of itself."""
     words = ["-m", f"pipelines.{name}", "--json", "--lake", lake, *(f"--source={one}" for one in sources)]
     done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, check=True)
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    printed: dict[str, Any] = json.loads(done.stdout)
+    return printed
 
 
 def by_segment(lake: str, table: str) -> Rows:
@@ -94,10 +94,10 @@ def by_segment(lake: str, table: str) -> Rows:
     for at, field in enumerate(found.schema):
         if pa.types.is_timestamp(field.type):
             found = found.set_column(at, field.name, found.column(at).cast(pa.int64()))
-    told: Rows = defaultdict(list)
+    printed: Rows = defaultdict(list)
     for row in found.to_pylist():
-        told[row["segment"]].append(row)
-    return told
+        printed[row["segment"]].append(row)
+    return printed
 
 
 def compared(row: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:
@@ -109,10 +109,12 @@ def test_batches_equal_kafka_s_reading(made: Made) -> None:
     assert set(found) == {f"file://{path}" for path in made.paths}
     for path in made.paths:
         topic, partition = corpus.topic_partition(path)
-        told = sorted(found[f"file://{path}"], key=lambda row: row["position"])
+        printed = sorted(found[f"file://{path}"], key=lambda row: row["position"])
         expected = [corpus.batch_columns(line) for line in corpus.oracle_batches(path)]
-        assert [compared(row, want) for row, want in zip(told, expected, strict=True)] == expected, path
-        assert {(row["topic"], row["partition"], row["status"]) for row in told} == {(topic, partition, "ok")}
+        assert [compared(row, want) for row, want in zip(printed, expected, strict=True)] == expected, path
+        assert {(row["topic"], row["partition"], row["status"]) for row in printed} == {
+            (topic, partition, "ok")
+        }
 
 
 def test_records_equal_kafka_s_reading(made: Made) -> None:
@@ -120,13 +122,13 @@ def test_records_equal_kafka_s_reading(made: Made) -> None:
     for path in made.paths:
         place = dict(zip(("topic", "partition"), corpus.topic_partition(path), strict=True))
         expected = [row | place for row in corpus.expected_records(path)]
-        told = sorted(found[f"file://{path}"], key=lambda row: (row["batch_position"], row["offset"]))
-        told = [
+        printed = sorted(found[f"file://{path}"], key=lambda row: (row["batch_position"], row["offset"]))
+        printed = [
             row | {"headers": row["headers"] and [(h["key"], h["value"]) for h in row["headers"]]}
-            for row in told
+            for row in printed
         ]
-        told = corpus.like_the_oracle(told, path)
-        assert [compared(row, want) for row, want in zip(told, expected, strict=True)] == expected, path
+        printed = corpus.like_the_oracle(printed, path)
+        assert [compared(row, want) for row, want in zip(printed, expected, strict=True)] == expected, path
     assert sum(map(len, found.values())) == sum(len(corpus.oracle_records(path)) for path in made.paths)
 
 
@@ -157,5 +159,5 @@ def test_committed_records_are_what_consumers_got(spark: SparkSession, made: Mad
     partitions = [one for one in consumed() if is_whole or one[0] in there]  # some have no record
     assert len(partitions) == (143 if is_whole else 17)
     for folder, start, offsets in partitions:
-        # A broker hides records before the log start offset, which it keeps beside the segments
+        # A broker hides records before the log start offset, which it keeps next to the segments
         assert sorted(offset for offset in found[folder] if offset >= start) == offsets, folder

@@ -149,8 +149,8 @@ def test_ctrl_c_while_tasks_write_is_answered_in_one_line(
     send(below, signal.SIGINT)
     send([writer], signal.SIGCONT)
     assert job.wait() == 130
-    told = [line for line in job.said().splitlines() if not PROGRESS.match(line)]
-    assert told == ["interrupted; start the same command again to continue"]
+    printed = [line for line in job.said().splitlines() if not PROGRESS.match(line)]
+    assert printed == ["interrupted; start the same command again to continue"]
     assert not any(Path(f"/proc/{pid}").exists() for pid in below[1:])
     assert versions(str(lake)) == before
     world.decode(spark, lake)
@@ -222,7 +222,7 @@ def full_disk(pids: list[int], room: int) -> Iterator[None]:
 
 
 def error_line(capsys: pytest.CaptureFixture[str]) -> str:
-    """The one line that tells the error, beside lines of progress."""
+    """The one line that tells the error, among lines of progress."""
     lines = [line for line in capsys.readouterr().err.splitlines() if not PROGRESS.match(line)]
     assert len(lines) == 1, lines
     assert lines[0].startswith("error: ")
@@ -230,7 +230,7 @@ def error_line(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.parametrize("sink", ["arrow", "spark"])
-def test_a_disk_that_is_full_while_tasks_write_is_told_in_one_line(
+def test_a_disk_that_is_full_while_tasks_write_is_reported_in_one_line(
     spark: SparkSession, world: World, lake: Path, capsys: pytest.CaptureFixture[str], sink: str
 ) -> None:
     before = versions(str(lake))
@@ -274,7 +274,7 @@ def test_a_disk_that_is_full_at_a_commit_leaves_what_the_next_run_finishes(
     world.is_reached(lake)
 
 
-def test_a_read_only_lake_is_told_in_one_line(spark: SparkSession, world: World, lake: Path) -> None:
+def test_a_read_only_lake_is_reported_in_one_line(spark: SparkSession, world: World, lake: Path) -> None:
     before = versions(str(lake))
     folders = [lake, *(p for p in lake.rglob("*") if p.is_dir())]
     modes = {folder: stat.S_IMODE(folder.stat().st_mode) for folder in folders}

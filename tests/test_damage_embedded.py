@@ -124,7 +124,7 @@ def test_one_is_decoded_too_where_the_base_offset_behind_it_is_wrong(first: int,
 @pytest.mark.parametrize("wrong", [1 << 40, -5, 1])
 @pytest.mark.parametrize("at", [0, 3])
 @pytest.mark.parametrize("count", [2, 4])
-def test_one_wrong_base_offset_hides_no_batch_beside_it(count: int, at: int, wrong: int) -> None:
+def test_one_wrong_base_offset_hides_no_batch_next_to_it(count: int, at: int, wrong: int) -> None:
     offsets = [100 + 3 * n for n in range(count)]
     offsets[min(at, count - 1)] = wrong
     garbage = b"\xff" * 200

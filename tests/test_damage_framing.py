@@ -100,7 +100,7 @@ def test_zeros_between_batches_are_damage(size: int) -> None:
     assert sum(row["size_bytes"] for row in verdict.quarantine) == size
 
 
-def test_neighbours_that_are_both_corrupt_are_told_apart() -> None:
+def test_neighbours_that_are_both_corrupt_are_distinguished() -> None:
     decoded = decode(START + flip(sound(100), -1) + flip(sound(103), -1) + b"".join(AFTER))
     at = len(START)
     assert _ranges(decoded) == [(at, len(V2)), (at + len(V2), len(V2))]

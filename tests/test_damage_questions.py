@@ -50,8 +50,10 @@ def test_the_history_of_a_key_has_writers_outcomes_and_what_superseded_it(tmp_pa
     put(tmp_path / "logs" / "t-0", 0, *log)
     lake = lake_of(tmp_path, tmp_path / "logs")
     found = rows(lake, "SELECT * FROM key_history('t', CAST('k0' AS BLOB)) h ORDER BY h.offset")
-    told = [(r["offset"], r["producer_id"], r["outcome"], r["is_visible"], r["superseded_by"]) for r in found]
-    assert told == [
+    printed = [
+        (r["offset"], r["producer_id"], r["outcome"], r["is_visible"], r["superseded_by"]) for r in found
+    ]
+    assert printed == [
         (0, -1, None, True, 3),
         (1, 7, "aborted", False, None),
         (3, 7, "committed", True, None),

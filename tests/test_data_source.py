@@ -26,7 +26,7 @@ from pipelines.command.errors import UserError
 from pipelines.command.session import configured
 from pipelines.command.settings import Settings
 from pipelines.data_source.options import Options, option_name
-from pipelines.data_source.slices import list_asked, plan_read
+from pipelines.data_source.slices import list_requested, plan_read
 from pipelines.data_source.source import requested
 from tests.support import corpus
 from tests.support.java import QUICK_ENVIRONMENT
@@ -173,7 +173,7 @@ def test_segments_of_older_timestamps_are_not_read(spark: SparkSession, logs: Pa
     assert "crc_mismatch" in message(lambda: load(spark, logs, mode="failfast").collect())
 
 
-def test_a_file_that_cannot_be_read_is_told_with_a_starting_timestamp_too(
+def test_a_file_that_cannot_be_read_is_reported_with_a_starting_timestamp_too(
     logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refusing(*given: Any) -> int:
@@ -291,7 +291,7 @@ def test_wrong_options_and_schemas_give_one_line(
     assert message(lambda: load(spark, logs, schema, **options).collect()).startswith(said)
 
 
-def test_a_folder_that_cannot_be_listed_is_told(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_listed_is_reported(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scandir = os.scandir
 
     def refusing(path: str) -> Any:
@@ -301,8 +301,8 @@ def test_a_folder_that_cannot_be_listed_is_told(logs: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(os, "scandir", refusing)
     with pytest.raises(UserError, match=r"/a-0 can't be read: Permission denied"):
-        list_asked(Options(path=(str(logs),)))
-    assert len(list_asked(Options(path=(str(logs),), topics="b"))) == 1
+        list_requested(Options(path=(str(logs),)))
+    assert len(list_requested(Options(path=(str(logs),), topics="b"))) == 1
 
 
 def test_paths_that_hold_nothing_give_one_line(spark: SparkSession, logs: Path, tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ def test_paths_that_hold_nothing_give_one_line(spark: SparkSession, logs: Path, 
     assert message(lambda: spark.read.format("kafka_log").load()).startswith("no path: ")
 
 
-def test_a_segment_that_changed_since_it_was_planned_is_told(spark: SparkSession, logs: Path) -> None:
+def test_a_segment_that_changed_since_it_was_planned_is_reported(spark: SparkSession, logs: Path) -> None:
     frame = load(spark, logs / "b-3")
     assert frame.count() == 6
     segment = logs / "b-3" / f"{0:020d}.log"
@@ -324,7 +324,7 @@ def test_a_segment_that_changed_since_it_was_planned_is_told(spark: SparkSession
     assert message(frame.collect).startswith(f"file://{segment} can't be read as it was planned: it has ")
 
 
-def test_a_file_that_took_the_name_between_two_tasks_is_told(logs: Path) -> None:
+def test_a_file_that_took_the_name_between_two_tasks_is_reported(logs: Path) -> None:
     segment = logs / "a-0" / f"{60:020d}.log"
     options, read = requested(
         {"path": str(segment), "sliceBytes": "1000"}, StructType([StructField("offset", LongType())])
@@ -343,7 +343,7 @@ def test_a_file_that_took_the_name_between_two_tasks_is_told(logs: Path) -> None
         list(read_table(read, one))
 
 
-def test_a_slice_that_ends_elsewhere_than_planned_is_told(logs: Path) -> None:
+def test_a_slice_that_ends_elsewhere_than_planned_is_reported(logs: Path) -> None:
     schema = StructType([StructField("offset", LongType())])
     options, read = requested({"path": str(logs / "b-3")}, schema)
     (slices,) = plan_read(options)

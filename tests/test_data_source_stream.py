@@ -21,7 +21,7 @@ from pipelines.command.errors import UserError
 from pipelines.data_source.follow import Place, advance, spans
 from pipelines.data_source.options import Options
 from pipelines.data_source.sent import sent_source
-from pipelines.data_source.slices import Span, list_asked
+from pipelines.data_source.slices import Span, list_requested
 from tests.support.logs import put
 from tests.support.segment_maker import Batch, Record
 
@@ -146,7 +146,7 @@ def test_a_micro_batch_that_was_not_committed_is_read_again_as_it_was_planned(
     assert stream.rows() == expected(a_0=69, b_3=6)
 
 
-def test_a_rewritten_segment_is_told_and_its_rows_stay(
+def test_a_rewritten_segment_is_reported_and_its_rows_stay(
     spark: SparkSession, logs: Path, tmp_path: Path
 ) -> None:
     stream = Stream(spark, logs, tmp_path)
@@ -163,7 +163,7 @@ def test_a_rewritten_segment_is_told_and_its_rows_stay(
 
 
 def folder(logs: Path, name: str = "a-0") -> list[Any]:
-    return list_asked(Options(path=(str(logs / name),)))
+    return list_requested(Options(path=(str(logs / name),)))
 
 
 def read(logs: Path, before: Place | None, after: Place) -> list[tuple[int, int, int]]:

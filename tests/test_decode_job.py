@@ -319,14 +319,14 @@ def test_the_last_line_is_one_json_object(
 ) -> None:
     mixed_logs(logs)
     assert decode_batches.main(["--source", str(logs), "--lake", lake, "--json", "--fail-on-damage"]) == 3
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert told["lake"] == lake
-    assert (told["segments"], told["damaged"] > 0, told["bytes"] > 0) == (5, True, True)
-    assert {"run_id", "batches", "records", "seconds"} <= told.keys()
-    # What a first run told, a second one tells again: the damage is still there
+    printed = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert printed["lake"] == lake
+    assert (printed["segments"], printed["damaged"] > 0, printed["bytes"] > 0) == (5, True, True)
+    assert {"run_id", "batches", "records", "seconds"} <= printed.keys()
+    # A second run reports the same as the first: the damage is still there
     assert decode_batches.main(["--source", str(logs), "--lake", lake, "--json", "--fail-on-damage"]) == 3
     again = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (again["segments"], again["damaged"], again["damaged_before"]) == (0, 0, told["damaged"])
+    assert (again["segments"], again["damaged"], again["damaged_before"]) == (0, 0, printed["damaged"])
     assert decode_batches.main(["--source", str(logs), "--lake", lake, "--fail-on-damage"]) == 3
     shown = capsys.readouterr()
     assert "damaged ranges found by earlier runs" in shown.err

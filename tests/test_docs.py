@@ -207,7 +207,7 @@ def test_the_page_of_quality_has_every_column() -> None:
     assert written == [(c.name, c.sql_type, c.comment) for c in QUALITY_METRICS.columns]
 
 
-def test_what_operations_quotes_stands_in_the_code() -> None:
+def test_what_operations_quotes_is_in_the_code() -> None:
     """Quoted warnings, with ... for what differs: each piece is in a string of the sources."""
     strings = [
         node.value

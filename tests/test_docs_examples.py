@@ -178,9 +178,9 @@ def test_python_alone_needs_no_spark() -> None:
 def test_statements_of_operations_run(spark: SparkSession, tmp_path: Path) -> None:
     """Upkeep of the tables: the same rows afterwards, and the next runs go on as if nothing had been."""
     lake = str(tmp_path / "lake")
-    asked = Settings(source=(str(CORPUS / "v2-txn-open"),), lake=lake)
-    again = dataclasses.replace(asked, redecode="tx-open")
-    decode_batches.run(spark, asked)
+    requested = Settings(source=(str(CORPUS / "v2-txn-open"),), lake=lake)
+    again = dataclasses.replace(requested, redecode="tx-open")
+    decode_batches.run(spark, requested)
     decode_batches.run(spark, again)
     before = {table.name: rows(lake, table.name) for table in TABLES}
     statements = [s for block in blocks(OPERATIONS, "sql") for s in block.split(";") if s.strip()]
@@ -188,7 +188,7 @@ def test_statements_of_operations_run(spark: SparkSession, tmp_path: Path) -> No
     for statement in statements:
         spark.sql(statement.replace("/data/lake", lake)).collect()
     assert {table.name: rows(lake, table.name) for table in TABLES} == before
-    assert decode_batches.run(spark, asked).segments == 0
+    assert decode_batches.run(spark, requested).segments == 0
     assert decode_batches.run(spark, again).segments == 1
     assert len(rows(lake, "records")) == len(before["records"])
 

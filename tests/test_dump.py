@@ -177,7 +177,7 @@ def test_keys_and_values_as_numbers(tmp_path: Path, capsysbinary: Any) -> None:
     assert "long: expected 8 bytes or more, found 4, in the batch at position 0" in err[0]
 
 
-def test_gaps_are_told_at_the_end(tmp_path: Path, capsysbinary: Any) -> None:
+def test_gaps_are_reported_at_the_end(tmp_path: Path, capsysbinary: Any) -> None:
     batches = [Batch((Record(value=b"v"),), base_offset=offset).encode() for offset in (0, 1, 5, 9)]
     path = put(tmp_path, b"".join(batches))
     _, _, err = lines(capsysbinary, path, "--deep-iteration")
@@ -220,7 +220,7 @@ def test_entries_that_agree_with_the_log(tmp_path: Path, capsysbinary: Any) -> N
     )
 
 
-def test_entries_that_disagree_are_told_at_the_end(tmp_path: Path, capsysbinary: Any) -> None:
+def test_entries_that_disagree_are_reported_at_the_end(tmp_path: Path, capsysbinary: Any) -> None:
     folder = index_folder(tmp_path, offset=1)
     index, times = str(folder / f"{0:020d}.index"), str(folder / f"{0:020d}.timeindex")
     code, out, err = lines(capsysbinary, index, times, "--verify-index-only")

@@ -38,13 +38,13 @@ _CONTROL = {
 def _stored(file: str) -> list[tuple[Any, Filled, bytes]]:
     """Messages of a file of definitions, filled at random, as Kafka writes them."""
     random = Random(file)
-    asked = [
+    requested = [
         (message, Filled(file, message.name, version, fields))
         for message, version in versioned(file)
         for fields in [None, *_fillings(message, version, random)]
     ]
-    answers = kafka.written(one for _, one in asked)
-    return [(message, one, data) for (message, one), (data, _) in zip(asked, answers, strict=True)]
+    answers = kafka.written(one for _, one in requested)
+    return [(message, one, data) for (message, one), (data, _) in zip(requested, answers, strict=True)]
 
 
 def _fillings(message: Any, version: int, random: Random) -> list[dict[str, Any]]:

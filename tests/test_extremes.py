@@ -1,6 +1,6 @@
 """No stored value, however mad, takes an answer away or changes the rows of another log.
 
-A lake of sound and damaged logs, and the same lake with mad logs beside them: every view, check and report
+A lake of sound and damaged logs, and the same lake with mad logs next to them: every view, check and report
 answers on both, and says the same of the logs that are not mad.
 """
 

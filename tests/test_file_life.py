@@ -1,7 +1,7 @@
 """What happens to segment files between runs, and what the tables hold then: the rules of ``pipelines.plan``
 on real files, jobs and tables.
 
-A life is told step by step: it changes the files, and gives the offsets that the tables must hold after the
+A life is a list of steps: each changes the files, and gives the offsets that the tables must hold after the
 next run. Unless it says otherwise they are those of a fresh decode, and so is every other column.
 """
 
@@ -292,7 +292,7 @@ def test_the_tables_hold_what_the_files_hold(
         assert (again.segments, offsets(lake)) == (0, then.offsets)
 
 
-# What was landed stays when its file or folder goes; and what the cleaner emptied is told by a file's time
+# What was landed stays when its file or folder goes; and what the cleaner emptied is known by a file's time
 _OF_FILES = (
     moved_to_another_disk,
     moved_to_a_folder_with_other_boundaries,

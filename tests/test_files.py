@@ -74,13 +74,13 @@ def test_a_file_that_is_no_segment_says_so(tmp_path: Path) -> None:
     assert read_segment(torn).num_rows == 0, "the first batch of a segment that is being written"
     sound = tmp_path / "sound.log"
     sound.write_bytes(batch(0) + b"\xff" * 100 + batch(3))
-    with pytest.warns(DamageWarning) as told:
+    with pytest.warns(DamageWarning) as printed:
         read_segment(sound)
-    assert "is no Kafka log segment" not in str(told[0].message)
+    assert "is no Kafka log segment" not in str(printed[0].message)
 
 
 @pytest.mark.parametrize(("path", "hint"), [(5, "not 5"), (b"a.log", r"os.fsdecode\(\) makes a str of it")])
-def test_what_is_no_path_is_refused(path: Any, hint: str) -> None:
+def test_a_wrong_type_of_path_is_refused(path: Any, hint: str) -> None:
     for read in (read_segment, kafka_log_lake.read_segment, lambda path: list(decode_folder(path))):
         with pytest.raises(TypeError, match=rf"path must be a str or an os.PathLike, not .*{hint}|{hint}"):
             read(path)
@@ -117,9 +117,9 @@ def test_keyword_arguments_are_declared() -> None:
     ],
 )
 def test_a_warning_shows_the_line_of_the_caller(read: Any) -> None:
-    with pytest.warns(DamageWarning) as told:
+    with pytest.warns(DamageWarning) as printed:
         read()
-    assert told[0].filename == __file__
+    assert printed[0].filename == __file__
 
 
 def test_another_word_for_on_damage_is_refused() -> None:

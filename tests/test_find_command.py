@@ -29,8 +29,8 @@ NOW = 1_700_000_000_000
 def run(capsysbinary: pytest.CaptureFixture[bytes], *arguments: object) -> tuple[int, str, str]:
     """Exit code, standard output and standard error of the command."""
     code = find.main([*map(str, arguments), "--cores", "1"])
-    told = capsysbinary.readouterr()
-    return code, told.out.decode(), told.err.decode()
+    printed = capsysbinary.readouterr()
+    return code, printed.out.decode(), printed.err.decode()
 
 
 def stored(base: int, *records: Record, **values: Any) -> bytes:
@@ -355,15 +355,15 @@ def test_a_later_record_of_the_key_supersedes(tmp_path: Path) -> None:
     put(tmp_path / "a-0", 0, batch(0), data(3, 7), marker(4, 7, commit=False), stored(5, Record(key=b"k1")))
     put(tmp_path / "a-0", 6, stored(6, Record(key=b"k2")), broken(batch(7)), stored(10, Record(key=None)))
 
-    def told(**conditions: Any) -> dict[int, bool | None]:
+    def printed(**conditions: Any) -> dict[int, bool | None]:
         return {row["offset"]: row["superseded"] for row in rows(tmp_path, superseded=True, **conditions)[0]}
 
     expected = {0: None, 1: True, 2: True, 3: None, 4: None, 5: None, 6: None, 10: None}
-    assert told() == expected  # k0 of offset 3 was aborted; 7 to 9 are in damaged bytes
-    assert told(key="k1") == {1: True, 5: None}
-    assert told(key="k1", offset=":3") == {1: True}
+    assert printed() == expected  # k0 of offset 3 was aborted; 7 to 9 are in damaged bytes
+    assert printed(key="k1") == {1: True, 5: None}
+    assert printed(key="k1", offset=":3") == {1: True}
     put(tmp_path / "a-0", 6, stored(6, Record(key=b"k2")), stored(10, Record(key=None)))
-    assert told() == expected | {0: False, 3: False, 5: False, 6: False}
+    assert printed() == expected | {0: False, 3: False, 5: False, 6: False}
 
 
 def test_a_limit_counts_over_partitions(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""``find --typed``: keys and values of matches by the registry beside the logs."""
+"""``find --typed``: keys and values of matches by the registry next to the logs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_matches_have_their_values_or_their_errors(topic: str, capsys: pytest.Ca
         assert same(line["key_typed"], expected["key"])
 
 
-def test_the_registry_beside_a_partition_folder_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_registry_next_to_a_partition_folder_is_found(capsys: pytest.CaptureFixture[str]) -> None:
     lines = found(capsys, str(corpus.DATA / "avro-unions-0"), "--limit", "1")
     assert lines[0]["value_schema_id"] is not None
     assert set(FIELDS) < lines[0].keys()

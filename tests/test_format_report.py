@@ -36,40 +36,40 @@ def small_lake(
 
 
 def test_bytes_become_money(spark: SparkSession, lake: str, tmp_path: Path) -> None:
-    asked = replace(
+    requested = replace(
         small_lake(spark, lake, tmp_path / "logs"),
         price_per_gb_month=25.0,
         replication_factor=2,
         retention_days=45.0,
     )
     stored = (tmp_path / "logs" / "t-0" / f"{0:020d}.log").stat().st_size
-    for row in format_report.run(spark, asked).rows.to_pylist():
+    for row in format_report.run(spark, requested).rows.to_pylist():
         assert row["monthly_cost"] == pytest.approx(row["bytes"] * 50e-9)
         assert row["retention_cost"] == pytest.approx(row["bytes"] * 75e-9)
         assert row["saved_bytes"] == stored - row["bytes"]
         assert row["saved_ratio"] == pytest.approx(1 - row["bytes"] / stored)
 
 
-def test_runs_stay_beside_each_other_and_the_same_run_writes_nothing(
+def test_runs_stay_next_to_each_other_and_the_same_run_writes_nothing(
     spark: SparkSession, lake: str, tmp_path: Path
 ) -> None:
-    asked = small_lake(spark, lake, tmp_path / "logs")
-    first = format_report.run(spark, asked)
-    again = format_report.run(spark, asked)
+    requested = small_lake(spark, lake, tmp_path / "logs")
+    first = format_report.run(spark, requested)
+    again = format_report.run(spark, requested)
     assert (first.is_new, again.is_new) == (True, False)
     assert again.run_id == first.run_id
     assert sorted(map(repr, again.rows.to_pylist())) == sorted(map(repr, first.rows.to_pylist()))
     assert DeltaTable(f"{lake}/format_savings").version() == 1  # 0 creates the table
-    dearer = format_report.run(spark, replace(asked, price_per_gb_month=1.0))
+    dearer = format_report.run(spark, replace(requested, price_per_gb_month=1.0))
     logs.put(tmp_path / "logs" / "t-0", 40, logs.batch(40, 5))
     as_command.decode(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake))
-    grown = format_report.run(spark, replace(asked, price_per_gb_month=1.0))
+    grown = format_report.run(spark, replace(requested, price_per_gb_month=1.0))
     assert dearer.is_new
     assert grown.is_new
     register(spark, lake, "format_savings")
     latest = "created_at = (SELECT max(created_at) FROM format_savings)"
-    told = spark.sql(f"SELECT DISTINCT run_id, records FROM format_savings WHERE {latest}").collect()
-    assert [tuple(row) for row in told] == [(grown.run_id, 45)]
+    printed = spark.sql(f"SELECT DISTINCT run_id, records FROM format_savings WHERE {latest}").collect()
+    assert [tuple(row) for row in printed] == [(grown.run_id, 45)]
     assert spark.sql("SELECT DISTINCT run_id FROM format_savings").count() == 3
 
 
@@ -84,8 +84,8 @@ def test_a_sample_is_spread_over_all_batches(spark: SparkSession, lake: str, tmp
     as_command.decode(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake))
     sizes = {}
     for batches in (4, 40):
-        asked = CostSettings(lake=lake, codec_levels="gzip", sample_batches=batches)
-        rows = format_report.run(spark, asked).rows.to_pylist()
+        requested = CostSettings(lake=lake, codec_levels="gzip", sample_batches=batches)
+        rows = format_report.run(spark, requested).rows.to_pylist()
         (row,) = [row for row in rows if row["layout"] == "v2" and row["codec"] == "gzip"]
         assert row["sample_batches"] == batches
         sizes[batches] = row["bytes"]
@@ -105,15 +105,17 @@ def test_a_very_large_record_is_in_no_sample(spark: SparkSession, lake: str, tmp
     assert estimated["sample_bytes_in"] < 1000
     exact = {row["topic"]: row["bytes"] for row in rows if row["basis"] == "exact"}
     assert exact == {"both": len(large) + len(logs.batch(1, 3)), "large": len(large)}
-    (told,) = [line.split() for line in to_text(report, 1.0, "EUR").splitlines() if line.startswith("large ")]
-    assert told[8:10] == ["-", "-"]
+    (printed,) = [
+        line.split() for line in to_text(report, 1.0, "EUR").splitlines() if line.startswith("large ")
+    ]
+    assert printed[8:10] == ["-", "-"]
 
 
 def test_the_lake_stays_whole(spark: SparkSession, lake: str, tmp_path: Path) -> None:
     """The report's table has comments like every other, and the next decode takes the lake as it was."""
-    asked = small_lake(spark, lake, tmp_path / "logs")
+    requested = small_lake(spark, lake, tmp_path / "logs")
     before = logs.versions(lake)
-    format_report.run(spark, asked)
+    format_report.run(spark, requested)
     assert logs.versions(lake) == before
     create_tables(lake)
     assert as_command.decode(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake)).segments == 0
@@ -126,8 +128,8 @@ def test_the_lake_stays_whole(spark: SparkSession, lake: str, tmp_path: Path) ->
 
 def test_hostile_names_are_names(spark: SparkSession, lake: str, tmp_path: Path) -> None:
     topic = "a'b `c` {d} \x1b[31m %41 ü\u202e"
-    asked = small_lake(spark, lake, tmp_path / "logs", topic)
-    report = format_report.run(spark, asked)
+    requested = small_lake(spark, lake, tmp_path / "logs", topic)
+    report = format_report.run(spark, requested)
     assert {row["topic"] for row in report.rows.to_pylist()} == {topic}
     shown = to_text(report, 1.0, "EUR")
     assert "EUR a month" in shown
@@ -142,16 +144,16 @@ def test_the_summary_adds_up_partitions(spark: SparkSession, lake: str, tmp_path
         logs.put(tmp_path / "logs" / f"t-{partition}", 0, *logs.batches(0, 5 + partition, records=2))
     as_command.decode(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake))
     report = format_report.run(spark, CostSettings(lake=lake, codec_levels="gzip:9,snappy", topics="t"))
-    (told,) = by_topic(report)
+    (printed,) = by_topic(report)
     size = sum(path.stat().st_size for path in tmp_path.glob("logs/t-*/*.log"))
-    assert (told["records"], told["stored"], told["v2"]) == (22, size, size)
+    assert (printed["records"], printed["stored"], printed["v2"]) == (22, size, size)
     both = [
         sum(
             row["bytes"] for row in report.rows.to_pylist() if row["layout"] == "v2" and row["codec"] == codec
         )
         for codec in ("gzip", "snappy")
     ]
-    assert told["best"] == min(*both, size)  # what would be larger is not recommended
+    assert printed["best"] == min(*both, size)  # what would be larger is not recommended
 
 
 @pytest.mark.parametrize(
@@ -172,17 +174,17 @@ def test_wrong_settings_are_one_line(
     spark: SparkSession, argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert format_report.main(argv) == 2
-    told = capsys.readouterr().err
-    assert message in told
-    assert told.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert message in printed
+    assert printed.count("\n") == 1
 
 
 def test_nothing_to_report_on_is_one_line(spark: SparkSession, lake: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no segments to report on"):
         format_report.run(spark, CostSettings(lake=lake))
-    asked = small_lake(spark, lake, tmp_path / "logs")
+    requested = small_lake(spark, lake, tmp_path / "logs")
     with pytest.raises(UserError, match="no segments to report on"):
-        format_report.run(spark, replace(asked, topics="other"))
+        format_report.run(spark, replace(requested, topics="other"))
     with pytest.raises(UserError, match="there is no lake"):
         format_report.run(spark, CostSettings(lake=str(tmp_path / "nowhere")))
     assert not Path(lake, "format_savings").exists()
@@ -194,9 +196,9 @@ def test_the_command_prints_one_object(
     small_lake(spark, lake, tmp_path / "logs")
     given = ["--lake", lake, "--codec-levels", "zstd:19,gzip", "--json"]
     assert format_report.main(given) == 0
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert told["topics"][0]["records"] == 40
-    assert told["written"] is True
+    printed = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert printed["topics"][0]["records"] == 40
+    assert printed["written"] is True
     assert format_report.main(given) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["written"] is False
 
@@ -215,8 +217,8 @@ def test_a_codec_that_makes_a_topic_larger_is_not_the_best() -> None:
         rows.append(row | zstd | {"topic": topic})
     found = by_topic(Report("lake", "run", True, pa.Table.from_pylist(rows, FORMAT_SAVINGS.arrow_schema())))
     names = ("codec", "level", "best", "best_monthly_cost")
-    told = {each["topic"]: tuple(each[name] for name in names) for each in found}
-    assert told == {
+    printed = {each["topic"]: tuple(each[name] for name in names) for each in found}
+    assert printed == {
         "random": ("keep", None, 100, 1.0),
         "text": ("zstd", 3, 99, 0.5),
         "untried": (None, None, None, None),

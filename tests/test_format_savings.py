@@ -202,8 +202,8 @@ def test_the_proposal_is_sized_by_its_own_list_of_fields(made: tuple[str, Report
     records = mixed_records(1234)
     for batch_records in (*BATCHINGS, 7):
         batches = [records[i : i + batch_records] for i in range(0, len(records), batch_records)]
-        asked = None if batch_records == 7 else batch_records
-        row = found["full", 2, "v3_proposal", asked, "none", None]
+        requested = None if batch_records == 7 else batch_records
+        row = found["full", 2, "v3_proposal", requested, "none", None]
         assert row["bytes"] == sum(map(proposed_size, batches)), batch_records
 
 

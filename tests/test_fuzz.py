@@ -133,7 +133,7 @@ def test_another_process_makes_the_same_inputs() -> None:
         "from tests.fuzz.segments import Maker; import zlib; maker = Maker(1);"
         "print(zlib.crc32(b''.join(maker.segment() for _ in range(200))))"
     )
-    told = {
+    printed = {
         subprocess.run(
             [sys.executable, "-c", script],
             env=os.environ | {"PYTHONHASHSEED": number},
@@ -144,7 +144,7 @@ def test_another_process_makes_the_same_inputs() -> None:
         ).stdout
         for number in ("1", "2")
     }
-    assert len(told) == 1
+    assert len(printed) == 1
 
 
 def test_without_atheris_its_layer_says_so_in_a_line(

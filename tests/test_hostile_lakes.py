@@ -123,7 +123,9 @@ def test_a_lake_that_lost_a_table_is_no_sound_lake(
     capsys.readouterr()
     assert decode(tmp_path) == maintain.main(lake) == query.main([*lake, "SELECT * FROM topics"]) == 2
     assert quality_report.main([*lake, "--output", str(tmp_path / "report")]) == 2
-    told = capsys.readouterr()
+    printed = capsys.readouterr()
     assert (
-        told.err.count("has no table batches any more: restore the folder") == len(told.err.splitlines()) == 4
+        printed.err.count("has no table batches any more: restore the folder")
+        == len(printed.err.splitlines())
+        == 4
     )

@@ -34,7 +34,7 @@ ROOT = Path(__file__).parent.parent
 MIB = 1 << 20
 BOMB = 300 * MIB
 LIMIT = 64 * MIB
-# What expanding may take beside the limit: the libraries' windows, and a buffer that moves as it grows
+# What expanding may take besides the limit: the libraries' windows, and a buffer that moves as it grows
 BESIDE = 48
 
 
@@ -86,7 +86,7 @@ def decoded(path: Path, limit: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("kind", "magic"), [*((kind, 2) for kind in BOMBS), ("gzip", 1), ("snappy", 1), ("lz4", 0)]
 )
-def test_a_bomb_costs_the_limit_and_is_told(tmp_path: Path, kind: str, magic: int) -> None:
+def test_a_bomb_costs_the_limit_and_is_reported(tmp_path: Path, kind: str, magic: int) -> None:
     codec, make = BOMBS[kind]
     payload = make()
     bomb = Batch(codec=codec, stored=payload, count=1).encode()

@@ -1,4 +1,4 @@
-"""``decode --with-indexes``: what is beside segments, in tables, and what the batches say against it."""
+"""``decode --with-indexes``: what is next to segments, in tables, and what the batches say against it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEGMENTED, ABORTED = "v2-segments/segmented-0", "v2-txn-abort/tx-aborted-0"
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two partitions with all files that a broker left beside their segments."""
+    """Two partitions with all files that a broker left next to their segments."""
     root = tmp_path_factory.mktemp("logs")
     for name in (SEGMENTED, ABORTED):
         folder = ROOT / name
@@ -137,7 +137,7 @@ def test_the_report_names_what_is_wrong(logs: Path, tmp_path: Path) -> None:
     assert rows(lake, "SELECT * FROM index_report") == []
 
 
-def test_landed_bytes_have_no_files_beside(lake: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_landed_bytes_have_no_files_next_to_them(lake: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert decode_batches.main(["--from-raw", "--lake", lake, "--with-indexes"]) == 2
     assert "--with-indexes is for files" in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""The files beside segments, as rows: what a broker wrote, and files that are not what their name says."""
+"""The files next to segments, as rows: what a broker wrote, and files that are not what their name says."""
 
 from __future__ import annotations
 

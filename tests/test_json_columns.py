@@ -264,7 +264,7 @@ def test_typed_tables_have_structs_and_keep_what_does_not_fit_later(tmp_path: Pa
 
 
 def test_another_choice_makes_the_whole_table_again(tmp_path: Path) -> None:
-    """Text becomes structs, and back with another value beside: never both in one column."""
+    """Text becomes structs, and back with another value: never both in one column."""
     folder, lake = tmp_path / "logs" / "events-0", str(tmp_path / "lake")
     sent = [{"id": 1}, {"id": 2}]
     put(folder, 0, [json.dumps(one).encode() for one in sent])

@@ -26,11 +26,11 @@ def rows_of(function: ListsOf, values: list[bytes | None]) -> list[Rows | None]:
     found = pa.concat_arrays(arrays)
     kinds = {f.name: pa.int64() if pa.types.is_timestamp(f.type) else f.type for f in found.type.value_type}
     fields = [pa.field(name, kind) for name, kind in kinds.items()]
-    told: list[Rows | None] = found.cast(pa.list_(pa.struct(fields))).to_pylist()
-    for row in (row for rows in told for row in rows or []):
+    printed: list[Rows | None] = found.cast(pa.list_(pa.struct(fields))).to_pylist()
+    for row in (row for rows in printed for row in rows or []):
         if row.get("headers"):
             row["headers"] = [(header["key"], header["value"]) for header in row["headers"]]
-    return told
+    return printed
 
 
 def batches_in(*values: bytes | None) -> list[Rows | None]:
@@ -139,8 +139,8 @@ def test_results_are_cut_where_they_grow_large(monkeypatch: pytest.MonkeyPatch) 
     values = [batch(3 * i) if i % 9 else None for i in range(100)]
     parts = list(lists.kafka_records_array(iter([pa.array(values, pa.binary())])))
     assert len(parts) > 5
-    told = [row for part in parts for row in part.to_pylist()]
-    assert [None if rows is None else [row["offset"] for row in rows] for rows in told] == [
+    printed = [row for part in parts for row in part.to_pylist()]
+    assert [None if rows is None else [row["offset"] for row in rows] for rows in printed] == [
         None if value is None else [3 * i, 3 * i + 1, 3 * i + 2] for i, value in enumerate(values)
     ]
 

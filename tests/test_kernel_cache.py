@@ -64,7 +64,7 @@ def files(folder: Path) -> list[str]:
     return sorted(path.suffix for path in folder.rglob("*.nb?"))
 
 
-def test_beside_the_sources_where_they_are_ours(code: Path) -> None:
+def test_next_to_the_sources_where_they_are_ours(code: Path) -> None:
     folder = Path(run(code))
     assert folder.parent == code / "udfs" / "kernels" / "__pycache__"
     assert folder.stat().st_mode & 0o777 == 0o700

@@ -34,7 +34,7 @@ UDFS = (
         "spark",
     ),
 )
-# The driver's side: from arguments to commits. The commands beside these rooms import what they need
+# The driver's side: from arguments to commits. The commands next to these packages import what they need
 PIPELINES = (
     *("rules", "command", "source", "plan", "data_source", "lake", "typed", "functions", "views", "sql"),
     *("kept", "inspection", "report", "execute", "scanning", "finding", "recovery"),

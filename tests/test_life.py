@@ -33,10 +33,10 @@ DAMAGED_END = {"damaged": 1, "ends_in_damage": True}
 
 
 def action(
-    seen: dict[str, Any], was: dict[str, Any], marks: Marks = Marks.SAME, asked: bool = False
+    seen: dict[str, Any], was: dict[str, Any], marks: Marks = Marks.SAME, requested: bool = False
 ) -> Action:
     listed = Seen(**{"length": 100, "modified": 7, "has_successor": False} | seen)
-    return next_action(listed, replace(KNOWN, **was), marks, asked)
+    return next_action(listed, replace(KNOWN, **was), marks, requested)
 
 
 @pytest.mark.parametrize(
@@ -76,11 +76,11 @@ def test_what_a_known_segment_needs(
 
 
 def test_redecode_replaces_what_it_names() -> None:
-    assert action({}, {}, asked=True) is Action.REPLACE
+    assert action({}, {}, requested=True) is Action.REPLACE
 
 
 @pytest.mark.parametrize(
-    ("seen", "asked", "expected"),
+    ("seen", "requested", "expected"),
     [
         ({"landed_at": 51, "length": 150}, False, Action.GO_ON),
         ({"landed_at": 51, "length": 50}, False, Action.REPLACE),
@@ -92,9 +92,9 @@ def test_redecode_replaces_what_it_names() -> None:
     ],
 )
 def test_landed_bytes_never_take_away_what_files_gave(
-    seen: dict[str, Any], asked: bool, expected: Action
+    seen: dict[str, Any], requested: bool, expected: Action
 ) -> None:
-    assert action(seen, {}, asked=asked) is expected
+    assert action(seen, {}, requested=requested) is expected
 
 
 @pytest.mark.parametrize(

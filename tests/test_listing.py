@@ -94,7 +94,7 @@ def test_columns_of_a_segment(root: Path) -> None:
     assert (row["has_successor"], row["log_start_offset"], row["topic_id"]) == (False, 100, None)
 
 
-def test_a_folder_tells_its_topic_id_and_where_its_log_starts(root: Path) -> None:
+def test_a_folder_knows_its_topic_id_and_where_its_log_starts(root: Path) -> None:
     put(root / "a-0", FIRST)
     put(root / "a-0", SECOND)
     (root / "a-0" / "partition.metadata").write_text("version: 0\ntopic_id: 8hB4dKVURQ6jZBfXPsHqMQ")
@@ -118,7 +118,7 @@ def test_a_file_named_alone_knows_its_successor(root: Path) -> None:
     assert row["has_successor"]
 
 
-def test_files_that_the_broker_left_beside_segments_are_counted(root: Path) -> None:
+def test_files_that_the_broker_left_next_to_segments_are_counted(root: Path) -> None:
     put(root / "a-0")
     for name in (
         "00000000000000000000.log.swap",
@@ -154,7 +154,7 @@ def test_globs_match_folders_and_files(root: Path) -> None:
     assert segments(at + f"/*/{SECOND}") == [str(second)]
 
 
-def test_sources_may_lie_beside_each_other(root: Path) -> None:
+def test_sources_may_lie_next_to_each_other(root: Path) -> None:
     first, second = put(root / "one" / "a-0"), put(root / "two" / "a-0")
     put(root / "three" / "a-0")
     assert segments(root / "one", root / "two") == [str(first), str(second)]
@@ -180,7 +180,7 @@ SKIPPED = {
 
 
 @pytest.mark.parametrize(("place", "reason"), SKIPPED.items(), ids=repr)
-def test_what_is_no_segment_is_counted_by_its_reason(
+def test_a_file_that_is_not_a_segment_is_counted_by_its_reason(
     root: Path, place: tuple[str, str], reason: str | None
 ) -> None:
     put(root / place[0], place[1])
@@ -193,7 +193,7 @@ def test_a_topic_that_spark_would_write_as_null_is_skipped_for_its_sink(root: Pa
     assert listing_of(root, null_topic=False).skipped == {naming.NULL_TO_SPARK: 1}
 
 
-def test_what_lies_beside_segments_is_not_listed(root: Path) -> None:
+def test_what_lies_next_to_segments_is_not_listed(root: Path) -> None:
     path = put(root / "a-0")
     for suffix in (".index", ".timeindex", ".log.deleted", ".log.cleaned", ".log.swap", ".snapshot"):
         put(root / "a-0", "0" * 20 + suffix)
@@ -209,7 +209,7 @@ def test_what_lies_beside_segments_is_not_listed(root: Path) -> None:
         ({"topics": "a.*", "exclude_topics": "ab"}, ["a"]),
     ],
 )
-def test_topics_are_asked_for_by_their_whole_name(
+def test_topics_are_requested_by_their_whole_name(
     root: Path, options: dict[str, str], topics: list[str]
 ) -> None:
     for topic in ("a", "ab", "b"):
@@ -217,7 +217,7 @@ def test_topics_are_asked_for_by_their_whole_name(
     assert sorted(r["topic"] for r in listed(root, **options)) == topics
 
 
-def test_links_inside_a_source_are_followed_only_where_asked(root: Path) -> None:
+def test_links_inside_a_source_are_followed_only_where_requested(root: Path) -> None:
     path, outside = put(root / "a-0"), put(root.parent / "outside" / "b-0")
     (root / "b-0").symlink_to(outside.parent)
     (root / "a-0" / SECOND).symlink_to(put(root.parent / "outside", "any.log"))
@@ -276,8 +276,8 @@ def test_a_folder_and_a_file_that_are_closed_to_us_stop_no_other(root: Path) -> 
         done = subprocess.run(as_anybody("-c", look, str(root)), cwd=ROOT, capture_output=True, text=True)
     finally:
         closed.chmod(0o755)
-    told = [f"file://{path}"], {naming.UNREADABLE_FOLDER: 1}, {f"file://{closed}": "Permission denied"}
-    assert json.loads(done.stdout) == list(told)
+    printed = [f"file://{path}"], {naming.UNREADABLE_FOLDER: 1}, {f"file://{closed}": "Permission denied"}
+    assert json.loads(done.stdout) == list(printed)
 
 
 def test_a_file_that_vanishes_while_it_is_listed_is_left_out(
@@ -312,7 +312,7 @@ def test_a_source_that_leads_nowhere(root: Path, source: str, said: str) -> None
         list_segments(source.replace("{root}", str(root)))
 
 
-def test_a_uri_that_spark_cannot_open_is_told(spark: SparkSession) -> None:
+def test_a_uri_that_spark_cannot_open_is_reported(spark: SparkSession) -> None:
     with pytest.raises(UserError, match="can't be opened"):
         list_segments("nosuch://host/logs", on_demand=SparkOnDemand(Settings(), given=spark))
 
@@ -334,6 +334,6 @@ def test_topics_may_be_named_as_java_and_perl_do(root: Path, topics: str) -> Non
     assert segments(root, topics=topics) == [str(p) for p in paths]
 
 
-def test_a_bad_regular_expression_is_told_before_anything_is_listed(root: Path) -> None:
+def test_a_bad_regular_expression_is_reported_before_anything_is_listed(root: Path) -> None:
     with pytest.raises(UserError, match="--topics"):
         list_segments(str(root), topics="(")

@@ -28,7 +28,7 @@ def logs(tmp_path: Path) -> Path:
     return tmp_path / "logs"
 
 
-def told(capsys: pytest.CaptureFixture[str], lake: str, *options: str) -> dict[str, dict[str, int]]:
+def reported(capsys: pytest.CaptureFixture[str], lake: str, *options: str) -> dict[str, dict[str, int]]:
     """The tables of ``maintain --json``, by name; and the number of dropped segments."""
     capsys.readouterr()
     assert maintain.main(["--lake", lake, "--json", *options]) == 0
@@ -47,24 +47,24 @@ def test_small_files_are_merged_and_the_rows_stay(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked = Settings(source=(str(logs),), lake=lake)
+    requested = Settings(source=(str(logs),), lake=lake)
     for offset in range(0, 12, 3):
         put(logs / "a-0", offset, batch(offset))
-        as_command.decode(spark, asked)
+        as_command.decode(spark, requested)
     before = contents(lake)
     synced: list[int] = []
     monkeypatch.setattr(os, "sync", lambda: synced.append(data_files(lake, "records")))
-    found = told(capsys, lake, "--vacuum-hours", "0")
+    found = reported(capsys, lake, "--vacuum-hours", "0")
     assert synced == [5]  # merged and old files: a power cut finds the ones or the others
     assert (found["records"]["files_before"], found["records"]["files"]) == (4, 1)
     assert found["records"]["deleted"] == 4
     assert data_files(lake, "records") == data_files(lake, "batches") == 1
     assert contents(lake) == before
-    assert as_command.decode(spark, asked).segments == 0
+    assert as_command.decode(spark, requested).segments == 0
     put(logs / "a-0", 12, batch(12))
-    assert as_command.decode(spark, asked).records == 3
+    assert as_command.decode(spark, requested).records == 3
     # Files that a reader of the last week may need are kept
-    told(capsys, lake)
+    reported(capsys, lake)
     assert (len(DeltaTable(f"{lake}/records").file_uris()), data_files(lake, "records")) == (1, 3)
 
 
@@ -74,12 +74,12 @@ def test_old_rows_are_dropped_where_no_file_brings_them_back(
     old = put(logs / "a-0", 0, batch(0, base_timestamp=OLD_MS))
     put(logs / "a-0", 3, batch(3, base_timestamp=OLD_MS))
     new = put(logs / "b-0", 0, batch(0, base_timestamp=NEW_MS))
-    asked = Settings(source=(str(logs),), lake=lake)
-    as_command.decode(spark, asked)
-    as_command.ingest(spark, asked)
+    requested = Settings(source=(str(logs),), lake=lake)
+    as_command.decode(spark, requested)
+    as_command.ingest(spark, requested)
     old.unlink()
     new.unlink()
-    assert told(capsys, lake, "--keep-days", "30")["dropped"] == 1
+    assert reported(capsys, lake, "--keep-days", "30")["dropped"] == 1
     assert sorted((row["topic"], row["offset"]) for row in rows(lake, "records")) == [
         *(("a", offset) for offset in (3, 4, 5)),
         *(("b", offset) for offset in (0, 1, 2)),
@@ -87,9 +87,9 @@ def test_old_rows_are_dropped_where_no_file_brings_them_back(
     for table in ("batches", "segments", "raw_segments"):
         assert {(row["topic"], row["segment"][-5]) for row in rows(lake, table)} == {("a", "3"), ("b", "0")}
     # Neither the folder nor the landed bytes bring them back
-    assert as_command.decode(spark, asked).segments == 0
+    assert as_command.decode(spark, requested).segments == 0
     assert as_command.decode(spark, Settings(lake=lake, from_raw=True)).segments == 0
-    assert told(capsys, lake, "--keep-days", "30")["dropped"] == 0
+    assert reported(capsys, lake, "--keep-days", "30")["dropped"] == 0
 
 
 def test_a_lake_that_a_job_writes_to_is_left_alone(lake: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,4 +109,4 @@ def test_a_wrong_number_is_one_line(
 
 
 def test_every_table_is_maintained(lake: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert set(told(capsys, lake)) == {*TABLES, "dropped"}
+    assert set(reported(capsys, lake)) == {*TABLES, "dropped"}

@@ -50,27 +50,27 @@ def known(fields: Any) -> Any:
 def test_what_kafka_writes_is_read_field_by_field(file: str) -> None:
     fillings = _fillings(file)
     answers = kafka.written(message for _, message in fillings)
-    for (message, asked), (stored, fields) in zip(fillings, answers, strict=True):
-        read = message_reader(message, asked.version)(stored, 0)
-        assert read == (fields, len(stored)), f"{asked.name} version {asked.version}: {stored.hex()}"
+    for (message, requested), (stored, fields) in zip(fillings, answers, strict=True):
+        read = message_reader(message, requested.version)(stored, 0)
+        assert read == (fields, len(stored)), f"{requested.name} version {requested.version}: {stored.hex()}"
 
 
 def _records(file: str) -> list[tuple[bytes | None, bytes | None]]:
     """Records of a topic: each value, with a key of its type and what stands before both."""
     fillings = _fillings(file)
-    stored = [data for data, _ in kafka.written(asked for _, asked in fillings)]
+    stored = [data for data, _ in kafka.written(requested for _, requested in fillings)]
     keys: dict[int, list[bytes]] = {}
     for (message, _), data in zip(fillings, stored, strict=True):
         if message.kind == "coordinator-key":
             keys.setdefault(message.api_key, []).append(message.api_key.to_bytes(2, "big") + data)
     records: list[tuple[bytes | None, bytes | None]] = []
-    for index, ((message, asked), data) in enumerate(zip(fillings, stored, strict=True)):
+    for index, ((message, requested), data) in enumerate(zip(fillings, stored, strict=True)):
         if message.kind == "coordinator-value":
             of_type = keys[message.api_key]
-            records.append((of_type[index % len(of_type)], asked.version.to_bytes(2, "big") + data))
+            records.append((of_type[index % len(of_type)], requested.version.to_bytes(2, "big") + data))
             records.append((of_type[index % len(of_type)], None))
         elif message.kind == "metadata":
-            records.append((None, bytes([1, message.api_key, asked.version]) + data))
+            records.append((None, bytes([1, message.api_key, requested.version]) + data))
     return records
 
 

@@ -70,25 +70,25 @@ def test_a_lake_in_its_own_source_is_refused(
 
 def test_a_redecode_that_matches_nothing_says_so(spark: SparkSession, lake: str, logs: Path) -> None:
     path = put(logs / "a-0", 0, batch(0))
-    asked = Settings(source=(str(logs),), lake=lake)
-    as_command.decode(spark, asked)
-    summary = as_command.decode(spark, replace(asked, redecode="nothing"))
+    requested = Settings(source=(str(logs),), lake=lake)
+    as_command.decode(spark, requested)
+    summary = as_command.decode(spark, replace(requested, redecode="nothing"))
     assert summary.warnings == [f"--redecode 'nothing' matches no segment: file://{path}"]
-    assert as_command.decode(spark, replace(asked, redecode="a-0")).warnings == []
+    assert as_command.decode(spark, replace(requested, redecode="a-0")).warnings == []
 
 
 def test_a_loose_file_says_what_to_type_and_is_one_topic_s_alone(
     spark: SparkSession, lake: str, logs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ["--source", str(put(logs, 0, batch(0))), "--lake", lake]
-    assert decode_batches.main(asked) == 2
+    requested = ["--source", str(put(logs, 0, batch(0))), "--lake", lake]
+    assert decode_batches.main(requested) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert line.endswith("for a folder with another name pass --topic NAME --partition NUMBER")
-    assert decode_batches.main([*asked, "--topic", "orders", "--partition", "3"]) == 0
+    assert decode_batches.main([*requested, "--topic", "orders", "--partition", "3"]) == 0
     found = {(row["topic"], row["partition"], row["offset"]) for row in rows(lake, "records")}
     assert found == {("orders", 3, 0), ("orders", 3, 1), ("orders", 3, 2)}
     capsys.readouterr()
-    assert decode_batches.main([*asked, "--topic", "order", "--partition", "3"]) == 2
+    assert decode_batches.main([*requested, "--topic", "order", "--partition", "3"]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert "is in this lake as topic orders, partition 3: pass these as --topic and --partition, or" in line
-    assert decode_batches.main([*asked, "--topic", "orders", "--partition", "3"]) == 0
+    assert decode_batches.main([*requested, "--topic", "orders", "--partition", "3"]) == 0

@@ -44,12 +44,14 @@ def test_a_run_writes_its_metrics(tmp_path: Path, logs: Path, capsys: pytest.Cap
     argv = ["--source", str(logs), "--lake", str(tmp_path / "lake"), "--metrics", str(tmp_path / "m.prom")]
     assert decode_batches.main([*argv, "--json"]) == 0
     found = measured(tmp_path / "m.prom")
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    printed = json.loads(capsys.readouterr().out.splitlines()[-1])
     for name in ("segments", "records", "bytes", "batches"):
-        assert found[f"{name}_total"] == told[name] > 0
-    assert found["damaged_ranges_total"] == told["damaged"] == 1
+        assert found[f"{name}_total"] == printed[name] > 0
+    assert found["damaged_ranges_total"] == printed["damaged"] == 1
     assert found["damaged_bytes_total"] == 70
-    assert found["phase_seconds_total committing"] == pytest.approx(told["phases"]["committing"], abs=0.001)
+    assert found["phase_seconds_total committing"] == pytest.approx(
+        printed["phases"]["committing"], abs=0.001
+    )
     assert (found["runs_total done"], found["runs_total failed"], found["lag_bytes"]) == (1, 0, 0)
     assert ingest_raw.main(argv) == 0
     assert measured(tmp_path / "m.prom")["bytes_total"] == sum(f.stat().st_size for f in logs.rglob("*.log"))

@@ -120,7 +120,7 @@ def test_a_second_ingest_finds_nothing_new(run: Any, logs: Path, lake: str) -> N
     assert run(INGEST, dbutils=Widgets(source=str(logs), lake=lake))["decoded"].segments == 0
 
 
-def test_explore_tells_records_from_committed_ones(run: Any, lake: str) -> None:
+def test_explore_distinguishes_records_from_committed_ones(run: Any, lake: str) -> None:
     shown: list[Any] = []
     seen = run(
         EXPLORE, dbutils=Widgets(lake=lake, json_topic="bitflip-payload-v2-none"), display=shown.append

@@ -178,7 +178,7 @@ def test_without_an_environment_the_settings_of_the_session_open_the_store(
     use_settings_of(lambda name: None)
 
 
-def test_a_listing_that_breaks_off_is_told_in_one_line(
+def test_a_listing_that_breaks_off_is_reported_in_one_line(
     store: Store, local: Rows, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store.meet = lambda number, method, path: object_store.BREAK if "list-type" in path else object_store.PASS
@@ -238,7 +238,7 @@ def test_every_byte_of_a_large_object_is_read_once(store: Store, lake: str) -> N
     assert sum(size for path, size in store.sent.items() if path.endswith(".log")) <= 1.05 * len(whole)
 
 
-def test_lakes_and_logs_in_a_store_are_asked_and_kept_without_java(
+def test_lakes_and_logs_in_a_store_are_queried_and_kept_without_java(
     spark: SparkSession, store: Store, local: Rows, capsys: pytest.CaptureFixture[str]
 ) -> None:
     decode(spark, uri("kafka"), uri("asked"))
@@ -276,7 +276,7 @@ def test_values_of_partitions_may_be_null(store: Store, lake: str) -> None:
         (["--from-raw"], "--packages org.apache.hadoop:hadoop-aws:"),
     ],
 )
-def test_what_needs_spark_on_s3_is_told_in_one_line(
+def test_what_needs_spark_on_s3_is_reported_in_one_line(
     spark: SparkSession, local: Rows, capsys: pytest.CaptureFixture[str], options: list[str], said: str
 ) -> None:
     ingest_raw.run(spark, Settings(source=(uri("kafka/v2-headers"),), lake=uri("raw")))
@@ -287,17 +287,17 @@ def test_what_needs_spark_on_s3_is_told_in_one_line(
 
 
 def test_of_many_jobs_one_gets_the_lease(store: Store) -> None:
-    told: list[str] = []
+    printed: list[str] = []
     everybody = threading.Event()
 
     def take() -> None:
         try:
             with Intents(uri("leased")).lock():
-                told.append("held")
+                printed.append("held")
                 everybody.wait(60)
         except UserError as error:
-            told.append(str(error))
-            if len(told) == len(jobs):
+            printed.append(str(error))
+            if len(printed) == len(jobs):
                 everybody.set()
 
     jobs = [threading.Thread(target=take) for _ in range(6)]
@@ -305,8 +305,8 @@ def test_of_many_jobs_one_gets_the_lease(store: Store) -> None:
         job.start()
     for job in jobs:
         job.join()
-    assert told.count("held") == 1
-    assert all("another run is writing to s3://" in line for line in told if line != "held")
+    assert printed.count("held") == 1
+    assert all("another run is writing to s3://" in line for line in printed if line != "held")
     with Intents(uri("leased")).lock():
         pass  # it was given back
 
@@ -352,7 +352,7 @@ def standing(how: str, point: str, lake: str) -> Iterator[subprocess.Popen[str]]
         job.communicate()
 
 
-def test_a_second_job_is_told_and_takes_over_when_the_first_was_killed(
+def test_a_second_job_is_reported_and_takes_over_when_the_first_was_killed(
     spark: SparkSession, local: Rows, capsys: pytest.CaptureFixture[str]
 ) -> None:
     set_up_logging()
@@ -371,7 +371,7 @@ def test_a_second_job_is_told_and_takes_over_when_the_first_was_killed(
 
 
 @pytest.mark.parametrize("point", ["before the intent", "after the intent"])
-def test_a_job_that_stood_still_past_its_lease_neither_doubles_rows_nor_reports_success(
+def test_a_job_that_paused_past_its_lease_neither_doubles_rows_nor_reports_success(
     spark: SparkSession, local: Rows, point: str
 ) -> None:
     lake = uri("stood", point.partition(" ")[0])

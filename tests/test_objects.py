@@ -1,4 +1,4 @@
-"""Segments that are objects in a real S3 server: what is asked of it, and what changes meanwhile."""
+"""Segments that are objects in a real S3 server: which requests it gets, and what changes meanwhile."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def test_an_object_that_was_written_again_is_not_taken_for_the_one_that_was_list
     source.close()
 
 
-def test_an_error_of_a_store_that_says_nothing_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_a_store_that_says_nothing_is_reported_by_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def refuse(_: str) -> None:
         raise OSError
 
@@ -106,7 +108,7 @@ def test_the_data_source_cuts_an_object_by_a_few_of_its_bytes(store: Store, larg
     assert sum(rows.num_rows for rows in read_table(read, tasks[0])) == 400
 
 
-def test_the_data_source_tells_that_an_object_was_written_again(large: Path) -> None:
+def test_the_data_source_shows_that_an_object_was_written_again(large: Path) -> None:
     large.with_suffix(".index").unlink()
     read, (task,) = planned()
     os.utime(large, (2_000_000_000, 2_000_000_000))

@@ -43,8 +43,8 @@ def data_files(lake: Path, table: str = "records") -> list[str]:
 
 def codecs(lake: Path) -> set[str]:
     """The codec of each column of the data files of ``records``, by the names of the Parquet format."""
-    asked = "SELECT DISTINCT compression FROM parquet_metadata($1)"
-    return {codec for (codec,) in duckdb.execute(asked, [data_files(lake)]).fetchall()}
+    requested = "SELECT DISTINCT compression FROM parquet_metadata($1)"
+    return {codec for (codec,) in duckdb.execute(requested, [data_files(lake)]).fetchall()}
 
 
 @pytest.mark.parametrize("sink", ["arrow", "spark"])
@@ -62,8 +62,8 @@ def test_every_reader_reads_every_codec(
     columns = ["segment", "offset", "key", "value"]
     by_delta = DeltaTable(str(lake / "records")).to_pyarrow_table(columns=columns).to_pylist()
     by_spark = spark.read.format("delta").load(str(lake / "records")).select(columns).toArrow().to_pylist()
-    asked = 'SELECT segment, "offset", key, value FROM read_parquet($1)'
-    by_duckdb = sorted(duckdb.execute(asked, [data_files(lake)]).fetchall())
+    requested = 'SELECT segment, "offset", key, value FROM read_parquet($1)'
+    by_duckdb = sorted(duckdb.execute(requested, [data_files(lake)]).fetchall())
     assert len(by_duckdb) == 2 * 64 * 3
     assert sorted(tuple(row.values()) for row in by_delta) == by_duckdb
     assert sorted(tuple(map(row.get, columns)) for row in by_spark) == by_duckdb
@@ -131,14 +131,14 @@ os.fsync = fsync
 
 def flushed(tmp_path: Path, job: str, *arguments: str) -> list[tuple[str, int]]:
     """Path and size of what a job and its workers flush to the disk, in order."""
-    told, spy = tmp_path / "flushed", tmp_path / "spy"
+    printed, spy = tmp_path / "flushed", tmp_path / "spy"
     spy.mkdir()
     (spy / "sitecustomize.py").write_text(SPY)
-    found = {**os.environ, "PYTHONPATH": f"{spy}{os.pathsep}{ROOT}", "FLUSHED": str(told)}
+    found = {**os.environ, "PYTHONPATH": f"{spy}{os.pathsep}{ROOT}", "FLUSHED": str(printed)}
     command = [sys.executable, "-m", f"pipelines.{job}", *arguments]
     done = subprocess.run(command, cwd=ROOT, env=found, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    return [(path, size) for path, size in map(json.loads, told.read_text().splitlines())]
+    return [(path, size) for path, size in map(json.loads, printed.read_text().splitlines())]
 
 
 def first(order: list[tuple[str, int]], text: str) -> int:
@@ -187,7 +187,7 @@ def test_commits_are_on_the_disk_before_the_ledger_and_the_end_rely_on_them(
 
 
 @pytest.mark.parametrize("is_rewritten", [False, True])
-def test_a_file_tells_by_its_indexes_where_a_key_and_an_offset_may_be(
+def test_a_file_shows_by_its_indexes_where_a_key_and_an_offset_may_be(
     tmp_path: Path, is_rewritten: bool
 ) -> None:
     lake, logs = tmp_path / "lake", tmp_path / "logs"

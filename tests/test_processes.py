@@ -59,8 +59,8 @@ def test_one_task_starts_one_worker(processes: Processes) -> None:
 
 def test_what_a_library_prints_is_no_answer(processes: Processes, capfd: pytest.CaptureFixture[str]) -> None:
     assert found(processes.run(partial(stages.doubled, "a warning"), tasks(1, 2))) == [2, 4]
-    told = capfd.readouterr()
-    assert (told.out, "a warning" in told.err) == ("", True)
+    printed = capfd.readouterr()
+    assert (printed.out, "a warning" in printed.err) == ("", True)
 
 
 def test_no_module_of_the_current_folder_is_taken_for_ours(
@@ -72,7 +72,7 @@ def test_no_module_of_the_current_folder_is_taken_for_ours(
     assert found(processes.run(stages.doubled, tasks(1))) == [2]
 
 
-def test_an_error_of_a_stage_is_told_in_one_line(processes: Processes) -> None:
+def test_an_error_of_a_stage_is_reported_in_one_line(processes: Processes) -> None:
     with pytest.raises(StageFailed) as failed:
         processes.run(stages.refused, tasks(7))
     assert one_line(failed.value) == "ValueError: nothing can be done with [7]"
@@ -96,7 +96,7 @@ def test_where_no_worker_starts_the_task_fails(processes: Processes, monkeypatch
         processes.run(stages.doubled, tasks(1))
 
 
-def test_a_failed_task_ends_those_that_run_beside_it(processes: Processes) -> None:
+def test_a_failed_task_ends_those_that_run_next_to_it(processes: Processes) -> None:
     with pytest.raises(StageFailed):
         processes.run(stages.failing_or_stuck, tasks(0, 1, 0, 0))
     assert local_workers(os.getpid()) == []

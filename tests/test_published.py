@@ -1,4 +1,4 @@
-"""Which versions of the tables belong together: beside a run that died, at an earlier run, at a time."""
+"""Which versions of the tables belong together: after a run that died, at an earlier run, at a time."""
 
 from __future__ import annotations
 

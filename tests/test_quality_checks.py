@@ -183,7 +183,7 @@ def test_a_check_measures(found: dict[tuple[str, str], Any], name: str) -> None:
         assert found[name, f"{TOPIC} {name} {at}"] == expected, at
 
 
-def test_segments_above_the_threshold_are_named_beside_their_partition(lake: str) -> None:
+def test_segments_above_the_threshold_are_named_next_to_their_partition(lake: str) -> None:
     add_log(lake, TOPIC, {0: SOUND, 6: FLIPPED + batch(9), 12: batch(12) + b"\xff" * 50 + batch(15)})
     found = [(row["segment"], row["value"], row["passed"]) for row in measured(lake, "damaged_bytes")]
     folder = f"file:///logs/{TOPIC}-0"

@@ -81,7 +81,7 @@ def test_page_of_a_damaged_lake(damaged: str, tmp_path: Path) -> None:
     assert len(page.of("svg")) >= 3
 
 
-def test_page_shows_the_damaged_header_beside_what_was_expected(lake: str, tmp_path: Path) -> None:
+def test_page_shows_the_damaged_header_next_to_what_was_expected(lake: str, tmp_path: Path) -> None:
     sound = batch(200, leader_epoch=3)
     add_log(lake, "orders", {0: SOUND + flip(sound, -1) + batch(203)})
     page, found, _ = report(lake, tmp_path)
@@ -231,7 +231,7 @@ def test_exit_codes(damaged: str, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "error    damaged_bytes" in said.out
 
 
-def test_a_warning_fails_only_where_it_is_asked_for(lake: str, tmp_path: Path) -> None:
+def test_a_warning_fails_only_where_it_is_requested(lake: str, tmp_path: Path) -> None:
     add_log(lake, "orders", {0: SOUND + batch(200)[:40]})
     arguments = ("--lake", lake, "--output", tmp_path)
     assert [main(*arguments, "--fail-on", how) for how in ("none", "error", "warning")] == [0, 0, 3]

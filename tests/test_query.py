@@ -79,7 +79,7 @@ def test_json_is_one_object_a_row(either: Callable[[str, str], list[str]]) -> No
     assert '"at":"2020-01-01T00:00:00.123000' in line
 
 
-def test_csv_tells_null_from_empty(either: Callable[[str, str], list[str]]) -> None:
+def test_csv_distinguishes_null_from_empty(either: Callable[[str, str], list[str]]) -> None:
     head, row = either("SELECT x'00ff' AS a, '' AS b, NULL AS c, 1.50 AS d, 'a,\"b' AS e", "csv")
     assert (head, row) == ("a,b,c,d,e", 'AP8=,"",,1.50,"a,""b"')
 
@@ -369,7 +369,7 @@ def test_wrong_statements_are_one_line_in_spark(
     assert "\n" not in str(caught.value)
 
 
-def test_upkeep_is_possible_where_it_is_asked_for(
+def test_upkeep_is_possible_where_it_is_requested(
     spark: SparkSession, lake: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     insert(lake, "records", [{"topic": "t", "partition": 0, "magic": 2, "offset": n} for n in range(3)])
@@ -444,14 +444,14 @@ def test_an_answer_is_saved_whole_or_not_at_all(
     lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "answer.csv"
-    asked = ["--lake", lake, "--engine", "duckdb", "--output", str(path)]
-    assert query.main([*asked, "SELECT 1 AS a, '' AS b UNION ALL SELECT 2, NULL ORDER BY a"]) == 0
+    requested = ["--lake", lake, "--engine", "duckdb", "--output", str(path)]
+    assert query.main([*requested, "SELECT 1 AS a, '' AS b UNION ALL SELECT 2, NULL ORDER BY a"]) == 0
     said = capsys.readouterr()
     assert (said.out, said.err.splitlines()[-1]) == ("", f"2 rows written to {path}")
     assert path.read_text() == 'a,b\n1,""\n2,\n'
-    assert query.main([*asked, "SELECT error(i::VARCHAR) AS a FROM range(3) t(i)"]) == 2
+    assert query.main([*requested, "SELECT error(i::VARCHAR) AS a FROM range(3) t(i)"]) == 2
     assert path.read_text() == 'a,b\n1,""\n2,\n'
-    assert query.main([*asked, "SELECT 3 AS a"]) == 0
+    assert query.main([*requested, "SELECT 3 AS a"]) == 0
     assert path.read_text() == "a\n3\n"
     assert [one.name for one in tmp_path.glob("answer*")] == ["answer.csv"]
 
@@ -512,7 +512,7 @@ SCHEMA = pa.schema([("a", pa.int32())])
     ],
     ids=["csv", "parquet"],
 )
-def test_an_output_that_fails_is_told_apart_from_a_query_that_fails(
+def test_an_output_that_fails_is_distinguished_from_a_query_that_fails(
     tmp_path: Path, write: Callable[[str, Iterable[Any]], int], row: Any
 ) -> None:
     def rows(is_whole: bool) -> Iterator[Any]:
@@ -533,12 +533,12 @@ def test_an_output_that_fails_is_told_apart_from_a_query_that_fails(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_file_beside_the_output_is_left_alone(tmp_path: Path) -> None:
-    beside = tmp_path / f"answer.csv.{os.getpid()}.tmp"
-    beside.write_text("of a process that was killed")
+def test_a_file_next_to_the_output_is_left_alone(tmp_path: Path) -> None:
+    leftover = tmp_path / f"answer.csv.{os.getpid()}.tmp"
+    leftover.write_text("of a process that was killed")
     assert write_csv(str(tmp_path / "answer.csv"), ["a", "1"]) == 1
     assert (tmp_path / "answer.csv").read_text() == "a\n1\n"
-    assert beside.read_text() == "of a process that was killed"
+    assert leftover.read_text() == "of a process that was killed"
 
 
 def test_the_shell_s_banner_names_what_is_there_and_queries_that_run(lake: str) -> None:
@@ -575,7 +575,7 @@ def test_command_prints_the_answer_alone_and_leaves_nothing(lake: str, tmp_path:
     assert list(folder.iterdir()) == []
 
 
-def test_command_refuses_what_is_no_lake(tmp_path: Path) -> None:
+def test_command_refuses_a_folder_without_a_lake(tmp_path: Path) -> None:
     done = in_process(tmp_path, "pipelines.query", "--lake", "nope", "SELECT 1")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: there is no lake at nope: name a folder that decode made\n"

@@ -50,7 +50,7 @@ def test_columns_come_in_the_order_of_the_table(mixed: Path) -> None:
     assert read_segment(mixed, columns=names).schema.names == ["key", "headers", "segment", "size_bytes"]
 
 
-def test_a_segment_without_records_has_the_columns_that_were_asked_for(tmp_path: Path) -> None:
+def test_a_segment_without_records_has_the_columns_that_were_requested(tmp_path: Path) -> None:
     path = tmp_path / "empty.log"
     path.touch()
     assert read_segment(path, columns=["offset"]).schema == pa.schema([("offset", pa.int64())])
@@ -62,7 +62,7 @@ def test_other_columns_are_refused(mixed: Path, columns: list[str]) -> None:
         read_segment(mixed, columns=columns)
 
 
-def test_a_column_that_nobody_asks_for_takes_no_memory() -> None:
+def test_a_column_that_nobody_requests_takes_no_memory() -> None:
     data = Batch([Record(value=bytes(1000))] * 1000).encode()
     before = pa.total_allocated_bytes()
     decoder = SegmentDecoder(BytesSource(data), Range(len(data)), columns=["offset"])

@@ -210,7 +210,7 @@ DOUBTFUL = {
         ([log(A, last_offset_delta=1), log(GONE), log(Y), log((6, b"z", b"1"), hurt=True)], 9)
     ],
     # no log cleaner ran, nothing is damaged, and the offsets 2 and 3 are in no batch
-    "nothing confirms the base offset of 1 batches beside damage or gaps, the first at offset 4": [
+    "nothing confirms the base offset of 1 batches next to damage or gaps, the first at offset 4": [
         ([log(A, OLD), log(X), log(Y)], 0)
     ],
     # of two copies one has the older value without its tombstone, the other is damaged there

@@ -104,7 +104,7 @@ def test_copies_know_what_they_lack(corpus: Path) -> None:
         assert not one.healed.lost
 
 
-def test_folders_that_brokers_left_are_told_apart(corpus: Path) -> None:
+def test_folders_that_brokers_left_are_distinguished(corpus: Path) -> None:
     inventory, partitions = replicas.compared(corpus, "s07-leftovers")
     found = {(one.topic, one.partition): one for one in partitions}
     states = {copy.state for one in found.values() for copy in (*one.copies, *one.others)}

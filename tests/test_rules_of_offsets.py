@@ -1,4 +1,4 @@
-"""Every place that a rule of offsets, sequences or transactions is asked in gives the model's answer.
+"""Every place that applies a rule of offsets, sequences or transactions gives the model's answer.
 
 The long run is ``python -m tests.support.rules_held 10000``.
 """
@@ -89,7 +89,7 @@ def test_a_wrong_last_base_offset_hides_no_batches_between_garbage(tmp_path: Pat
     assert [*in_scan(tmp_path.resolve(), [Log("t", 0, "/logs", (Segment(0, tuple(batches), 0),))])] == []
 
 
-def test_the_offset_of_a_file_s_name_is_that_of_its_first_batch_alone(tmp_path: Path) -> None:
+def test_the_offset_of_a_file_s_name_equals_that_of_its_first_batch_alone(tmp_path: Path) -> None:
     """Bit 3 of the offsets 11 and 15 is wrong: one batch is below the file's name, the other repeats it."""
     wrong = LogBatch(11, 3, 4, 4), LogBatch(15, 7, 1, 1)
     batches = LogBatch(7, 7, 1, 1), LogBatch(8, 8, 0, 3, status="corrupt"), *wrong, LogBatch(16, 16, 3, 3)

@@ -172,8 +172,8 @@ def test_which_transactions_hang(ask: Ask, opened: list[Open], timeout: int) -> 
     assert len(found) == len(rows)
     for log, one, lost in opened:
         row = found.pop((log.topic, log.partition_dir, one.producer_id), None)
-        told = None if row is None else (row["open_ms"], row["certainty"])
-        assert told == model.age(log, one.producer_id, one.base_offset, lost, timeout), (log, one)
+        printed = None if row is None else (row["open_ms"], row["certainty"])
+        assert printed == model.age(log, one.producer_id, one.base_offset, lost, timeout), (log, one)
         assert row is None or (row["abort_command"] is not None) == (row["certainty"] == "certain")
     assert not found
 
@@ -198,8 +198,8 @@ def test_what_retention_deletes(ask: Ask, logs: list[Log], ms: int, size: int, n
     for log in logs:
         rows = found[log.topic, log.partition_dir]
         lengths = {one.file_base_offset: SIZE * len(one.batches) for one in log.segments}
-        told = {r["file_base_offset"]: r["freed_by"] for r in rows if r["can_go"]}
-        assert told == model.deleted(log, lengths, ms, size, now), log
+        printed = {r["file_base_offset"]: r["freed_by"] for r in rows if r["can_go"]}
+        assert printed == model.deleted(log, lengths, ms, size, now), log
         assert all((row["held_by"] is None) == row["can_go"] for row in rows)
         largest = {one.file_base_offset: model.largest_timestamp(one) for one in log.segments}
         assert {r["file_base_offset"]: r["largest_timestamp_ms"] for r in rows} == largest
@@ -211,7 +211,7 @@ def test_anomalies_of_timestamps(ask: Ask, logs: list[Log], future: int, disorde
     found = by_log(ask(f"SELECT * FROM {call}"))
     for log in logs:
         bases = {log.uri(one): one.file_base_offset for one in log.segments}
-        told = {
+        printed = {
             (bases[row["segment"]], row["anomaly"]): model.Anomaly(
                 row["records"],
                 row["lowest_ms"],
@@ -221,7 +221,7 @@ def test_anomalies_of_timestamps(ask: Ask, logs: list[Log], future: int, disorde
             )
             for row in found.get((log.topic, log.partition_dir), [])
         }
-        assert told == model.anomalies(log, future, disorder), log
+        assert printed == model.anomalies(log, future, disorder), log
 
 
 @pytest.mark.parametrize("view", [view.name for view in SESSION_VIEWS if view.has_defaults])
@@ -321,7 +321,7 @@ def test_a_scan_has_the_same_clocks_and_ages(tmp_path: Path, logs: list[Log]) ->
             expected = model.age(
                 log, one.producer_id, one.first_offset, one.is_uncertain, clocks.TRANSACTION_TIMEOUT_MS
             )
-            told = (one.age.open_ms, one.age.certainty) if one.age.is_hanging else None
-            assert told == expected, log
+            printed = (one.age.open_ms, one.age.certainty) if one.age.is_hanging else None
+            assert printed == expected, log
             ages += 1
     assert ages > 3

@@ -1,4 +1,4 @@
-"""A listing beside the ledger: what a job plans, which rows go, and in what portions. No Spark, no files."""
+"""A listing against the ledger: what a job plans, which rows go, and in what portions. No Spark, no files."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_every_copy_is_kept_with_a_warning() -> None:
     ]
 
 
-def test_a_copy_that_only_the_lake_knows_is_told_too() -> None:
+def test_a_copy_that_only_the_lake_knows_is_reported_too() -> None:
     made = plan([listed(B, 0)], [known(A, 0, 8)])
     assert made.warnings[0].endswith("t-0 (2)")
     assert going(made) == set()

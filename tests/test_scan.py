@@ -62,9 +62,9 @@ def test_counts_are_those_of_kafka_s_own_library() -> None:
         counts[2] += len([line for line in corpus.oracle_records(path) if "offset" in line])
     findings = found(corpus.ROOT, cores=2)
     hostile = f"file://{corpus.ROOT}/hostile/"
-    told = {log.partition_dir: log for log in findings.logs if not log.partition_dir.startswith(hostile)}
+    printed = {log.partition_dir: log for log in findings.logs if not log.partition_dir.startswith(hostile)}
     for folder, counts in expected.items():
-        log = told[folder]
+        log = printed[folder]
         assert [log.bytes, log.batches, log.records] == counts, folder
         assert not log.damages
 
@@ -104,12 +104,12 @@ def test_keys_and_values_are_named_with_their_schemas_and_the_share_that_decodes
     assert {(one["topic"], one["side"], one["format"]) for one in listed} == formats.keys()
 
 
-def test_damage_tells_the_lost_offsets_and_where_to_go_on(tmp_path: Path) -> None:
+def test_damage_reports_the_lost_offsets_and_where_to_go_on(tmp_path: Path) -> None:
     put(tmp_path / "a-0", 0, batch(0), broken(batch(3)), batch(6), broken(batch(9)))
     put(tmp_path / "a-0", 12, batch(12))
     log = log_of(tmp_path)
-    told = [(d.reason, d.first_lost, d.last_lost, d.next_offset) for d in log.damages]
-    assert told == [("crc_mismatch", 3, 5, 6), ("crc_mismatch", 9, 11, 12)]
+    printed = [(d.reason, d.first_lost, d.last_lost, d.next_offset) for d in log.damages]
+    assert printed == [("crc_mismatch", 3, 5, 6), ("crc_mismatch", 9, 11, 12)]
     steps = "\n".join(next_steps(found(tmp_path)))
     assert "--topic a:0 --reset-offsets --to-offset 6 --execute" in steps
     assert "--topic a:0 --reset-offsets --to-offset 12 --execute" in steps
@@ -139,8 +139,8 @@ def test_open_and_hanging_transactions(tmp_path: Path) -> None:
     put(tmp_path / "a-0", 4, data(4, 7), marker(5, 7, commit=False), data(6, 9, base_timestamp=NOW + HOUR))
     findings = found(tmp_path)
     (log,) = findings.logs
-    told = [(t.producer_id, t.producer_epoch, t.first_offset) for t in log.open_transactions]
-    assert told == [(8, 5, 3), (9, 0, 6)]
+    printed = [(t.producer_id, t.producer_epoch, t.first_offset) for t in log.open_transactions]
+    assert printed == [(8, 5, 3), (9, 0, 6)]
     assert log.last_stable_offset == 3
     (hanging,) = log.hanging
     assert (hanging.producer_id, hanging.age.open_ms, hanging.age.certainty) == (8, HOUR, "unknown")
@@ -277,7 +277,7 @@ def test_a_large_batch_is_counted_whole(tmp_path: Path) -> None:
     assert log_of(tmp_path).records == 200_000
 
 
-def test_nothing_is_written_and_no_java_is_asked_for(tmp_path: Path) -> None:
+def test_nothing_is_written_and_no_java_is_needed(tmp_path: Path) -> None:
     logs, here = tmp_path / "logs", tmp_path / "here"
     put(logs / "a-0", 0, *batches(0, 3))
     here.mkdir()
@@ -298,9 +298,9 @@ def test_text_for_a_pipe_and_one_object_for_a_program(tmp_path: Path) -> None:
     assert verdict.startswith("verdict: not sound: 1 segment (")
     assert verdict.endswith("1 damaged range (94 bytes); lost: at most 3 offsets in damage")
     assert done.stderr == f"{verdict}\n"
-    told = json.loads(run(str(tmp_path), "--json").stdout)
-    assert (told["segments"], told["records"], told["damaged"]) == (1, 6, 1)
-    assert told["logs"][0]["damages"][0]["next_offset"] == 6
+    printed = json.loads(run(str(tmp_path), "--json").stdout)
+    assert (printed["segments"], printed["records"], printed["damaged"]) == (1, 6, 1)
+    assert printed["logs"][0]["damages"][0]["next_offset"] == 6
 
 
 def test_a_table_on_a_terminal_holds_the_same(tmp_path: Path) -> None:
@@ -327,14 +327,14 @@ def test_no_segment_is_one_line(tmp_path: Path) -> None:
     assert done.stderr == f"error: no such path: {tmp_path}/nothing\n"
 
 
-def test_offsets_of_a_segment_that_is_there_and_was_not_asked_for_are_not_missing(tmp_path: Path) -> None:
+def test_offsets_of_a_segment_that_is_there_and_was_not_requested_are_not_missing(tmp_path: Path) -> None:
     first, _, last, later = (put(tmp_path / "a-0", base, batch(base)) for base in (0, 3, 6, 12))
     assert scan(Settings(source=(str(first), str(last)), cores=1)).missing == []
     ((_, one),) = scan(Settings(source=(str(first), str(last), str(later)), cores=1)).missing
     assert (one.first, one.last) == (9, 11)
 
 
-def test_offsets_that_no_segment_has_are_told(tmp_path: Path) -> None:
+def test_offsets_that_no_segment_has_are_reported(tmp_path: Path) -> None:
     put(tmp_path / "a-0", 0, batch(0))
     put(tmp_path / "a-0", 3)  # lost its bytes
     put(tmp_path / "a-0", 9, batch(9))

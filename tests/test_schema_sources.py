@@ -55,7 +55,7 @@ def test_a_folder_of_schemas_decodes_by_the_names_of_its_files(tmp_path: Path) -
         assert_decodes(registry, topic)
 
 
-def test_a_schema_without_an_id_is_that_of_its_topic_s_unknown_ids(tmp_path: Path) -> None:
+def test_a_schema_without_an_id_equals_that_of_its_topic_s_unknown_ids(tmp_path: Path) -> None:
     (one,) = (one for one in LISTED if one["subject"] == "avro-nested-value")
     tmp_path.joinpath("avro-nested.avsc").write_text(one["schema"])
     (registry,) = read_sources([str(tmp_path)])

@@ -229,18 +229,18 @@ WAYS: dict[str, tuple[dict[str, Any], dict[str, Any], Callable[[dict[str, Any]],
 def test_a_part_is_decoded_exactly_and_a_full_run_completes_it(
     spark: SparkSession, lake: str, whole: dict[str, list[dict[str, Any]]], way: str
 ) -> None:
-    how, scope, is_asked = WAYS[way]
+    how, scope, is_requested = WAYS[way]
     if "from_raw" in how:
         as_command.ingest(spark, Settings(lake=lake, source=SOURCES))
     summary = run(spark, lake, **how, **scope)
-    assert rows(lake, "records") == [row for row in whole["records"] if is_asked(row)]
+    assert rows(lake, "records") == [row for row in whole["records"] if is_requested(row)]
     ledger = rows(lake, "segments")
     decoded = {row["segment"] for row in ledger if row["left_out"] >= 0}
     assert len(ledger) == len(whole["segments"])
     assert rows(lake, "batches") == [row for row in whole["batches"] if row["segment"] in decoded]
     assert 0 < sum(row["left_out"] > 0 for row in ledger) == summary.in_part
     assert len(ledger) - len(decoded) == summary.undecoded
-    assert (summary.undecoded > 0) == (way != "slices")  # no segment is told to be too new
+    assert (summary.undecoded > 0) == (way != "slices")  # no segment is known to be too new
     assert any("decoded in part" in text and "--since" in text for text in summary.warnings)
     before = versions(lake)
     again = run(spark, lake, **how, **scope)
@@ -260,8 +260,8 @@ def test_another_part_is_added_to_the_first(
     run(spark, lake, since=SINCE + 20_000, until=UNTIL)
     found = rows(lake, "records")
     assert all(found.count(row) == 1 for row in found)
-    for asked in (in_time(SINCE, SINCE + 5_000), in_time(SINCE + 20_000, UNTIL)):
-        assert all(row in found for row in whole["records"] if asked(row))
+    for requested in (in_time(SINCE, SINCE + 5_000), in_time(SINCE + 20_000, UNTIL)):
+        assert all(row in found for row in whole["records"] if requested(row))
     assert all(row in whole["records"] for row in found)
     assert run(spark, lake, since=SINCE, until=SINCE + 5_000).segments == 0
 

@@ -57,8 +57,8 @@ def test_workers_run_this_python_and_find_the_packages(spark: SparkSession) -> N
         for _ in batches:
             yield pyarrow.record_batch({"told": [sys.executable, str(udfs.__file__)]})
 
-    told = [row["told"] for row in spark.range(1).mapInArrow(tell, "told string").collect()]
-    assert told == [sys.executable, str(ROOT / "udfs" / "__init__.py")]
+    printed = [row["told"] for row in spark.range(1).mapInArrow(tell, "told string").collect()]
+    assert printed == [sys.executable, str(ROOT / "udfs" / "__init__.py")]
 
 
 def test_a_worker_starts_with_the_decoder_and_collects_no_garbage_in_it(spark: SparkSession) -> None:
@@ -73,9 +73,9 @@ def test_a_worker_starts_with_the_decoder_and_collects_no_garbage_in_it(spark: S
         for _ in batches:
             yield pyarrow.record_batch({"loaded": [decoder is not None], "collected": [collected]})
 
-    told = spark.range(1).mapInArrow(tell, "loaded boolean, collected boolean").first()
-    assert told is not None
-    assert tuple(told) == (True, False)
+    printed = spark.range(1).mapInArrow(tell, "loaded boolean, collected boolean").first()
+    assert printed is not None
+    assert tuple(printed) == (True, False)
 
 
 def test_what_the_first_task_of_a_worker_loads_is_no_garbage() -> None:
@@ -156,7 +156,7 @@ def test_unfit_java_is_one_line_that_says_what_to_install(
     assert "install a Java 17 or 21" in problem
 
 
-def test_missing_java_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_java_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert java_problem() == (
         "JAVA_HOME has no bin/java: install a Java 17 or 21 runtime (for example openjdk-17-jre-headless) "
@@ -252,7 +252,7 @@ def test_pyspark_s_own_shell_runs_the_python_of_the_environment(tmp_path: Path) 
     assert Path(done.stdout.strip()).samefile(sys.prefix)
 
 
-def test_spark_without_delta_is_told_which_package_to_add(tmp_path: Path) -> None:
+def test_spark_without_delta_is_reported_which_package_to_add(tmp_path: Path) -> None:
     home = Path(sys.executable).parent / "spark-distribution"
     jars = tmp_path / "jars"
     jars.mkdir()

@@ -189,9 +189,9 @@ def test_exit_codes(capsys: pytest.CaptureFixture[str], error: BaseException, co
         raise error
 
     assert exit_code_of(job) == code
-    told = capsys.readouterr().err
-    assert told.startswith(line)
-    assert told.count("\n") == 1
+    reported = capsys.readouterr().err
+    assert reported.startswith(line)
+    assert reported.count("\n") == 1
 
 
 def test_a_workers_error_is_the_end_of_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:

@@ -76,7 +76,7 @@ def test_nothing_is_split_where_it_may_not_be() -> None:
     assert [(s.start, s.stop) for s in slices] == [(0, 1000), (0, 10)]
 
 
-def test_group_numbers_go_on_where_asked() -> None:
+def test_group_numbers_go_on_where_requested() -> None:
     segments = [segment(), segment("1")]
     assert [s.group_id for s in whole(segments, 7)] == [7, 8]
     assert [s.group_id for s in make_slices(segments, 100, first_group=7)] == [7, 8]

@@ -40,10 +40,10 @@ def steps_of(place: Path) -> list[str]:
     world = World(place / "logs", draw)
     changes = Changes(world)
     changes.start(2, with_links=True)
-    told: list[str] = []
-    while len(told) < 80:
+    printed: list[str] = []
+    while len(printed) < 80:
         done = getattr(changes, draw.choice(KINDS))()
-        told += [done] if done else []
+        printed += [done] if done else []
         world.write()
     files = {str(p.relative_to(place)): p.read_bytes() for p in place.rglob("*.log") if p.is_file()}
-    return [*told, *map(repr, sorted(files.items()))]
+    return [*printed, *map(repr, sorted(files.items()))]

@@ -33,7 +33,7 @@ def registered(spark: SparkSession) -> SparkSession:
     return spark
 
 
-def test_spark_s_own_crc32_is_that_of_kafka_s_old_messages(registered: SparkSession) -> None:
+def test_spark_s_own_crc32_equals_that_of_kafka_s_old_messages(registered: SparkSession) -> None:
     (path,) = (corpus.ROOT / "v1-single").rglob("*0.log")
     message = path.read_bytes()
     size = 12 + int.from_bytes(message[8:12], "big")
@@ -42,7 +42,7 @@ def test_spark_s_own_crc32_is_that_of_kafka_s_old_messages(registered: SparkSess
     assert row.crc == zlib.crc32(message[16:size]) == corpus.oracle_batches(path)[0]["crc"]
 
 
-def test_a_column_of_values_beside_the_others(registered: SparkSession) -> None:
+def test_a_column_of_values_next_to_the_others(registered: SparkSession) -> None:
     rows = [(0, batch(0)), (1, None), (2, b""), (3, b"junk"), (4, batch(7) + batch(10))]
     frame = registered.createDataFrame(rows, "id int, value binary").repartition(2)
     frame.createOrReplaceTempView("mirrored")
@@ -68,7 +68,7 @@ def test_a_column_of_values_beside_the_others(registered: SparkSession) -> None:
 
 def test_scalar_functions_mix_with_streams_and_large_types(registered: SparkSession) -> None:
     packed = zlib.compress(b"123456789", wbits=31).hex()
-    asked = registered.range(3).select(
+    requested = registered.range(3).select(
         F.expr(f"crc32c(kafka_decompress('gzip', x'{packed}'))"),
         F.expr("kafka_partition('foobar', int(id))"),
         F.expr("confluent_payload(x'0000000007616263')"),
@@ -77,7 +77,7 @@ def test_scalar_functions_mix_with_streams_and_large_types(registered: SparkSess
     for large in ("false", "true"):
         registered.conf.set("spark.sql.execution.arrow.useLargeVarTypes", large)
         try:
-            found = [tuple(map(_plain, row)) for row in asked.collect()]
+            found = [tuple(map(_plain, row)) for row in requested.collect()]
         finally:
             registered.conf.unset("spark.sql.execution.arrow.useLargeVarTypes")
         assert found == expected  # murmur2 of foobar, made positive, is even
@@ -104,7 +104,7 @@ def test_landed_chunks_and_quarantined_bytes_decode(spark: SparkSession, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("statement", "told"),
+    ("statement", "printed"),
     [
         ("SELECT * FROM recods", "; did you mean records?"),
         ("SELECT * FROM comitted_records", "; did you mean committed_records?"),
@@ -117,11 +117,11 @@ def test_landed_chunks_and_quarantined_bytes_decode(spark: SparkSession, tmp_pat
     ],
 )
 def test_wrong_names_and_arguments_are_one_line(
-    spark: SparkSession, lake: str, statement: str, told: str
+    spark: SparkSession, lake: str, statement: str, printed: str
 ) -> None:
     with pytest.raises(UserError) as caught:
         list(answer(spark, lake, statement, "table"))
-    assert told in str(caught.value)
+    assert printed in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -32,7 +32,7 @@ pytestmark = [
     pytest.mark.full("pipelines/command/", "tools/package.py", "udfs/spark/", "udfs/package_files.py"),
 ]
 
-# Both workers have to be there before the executors are asked
+# Both workers have to be there before the executors are checked
 TWO_EXECUTORS = {"spark.cores.max": "2", "spark.scheduler.minRegisteredResourcesRatio": "1.0"}
 PYTHON = "spark.pyspark.python"
 DRIVER = {"spark.pyspark.driver.python": sys.executable}
@@ -73,8 +73,8 @@ def test_executors_that_have_the_archive_alone_decode_as_this_machine_does(
     submitted = cluster.submit(job, arguments, here, conf, ["--archives", f"{archive}#environment"])
     said = submitted.communicate(timeout=300)[0].decode()
     assert submitted.returncode == 0, said
-    told = json.loads(said.splitlines()[-1])
-    assert (told["segments"], told["records"], told["damaged"]) == (3, 21, 1)
+    printed = json.loads(said.splitlines()[-1])
+    assert (printed["segments"], printed["records"], printed["damaged"]) == (3, 21, 1)
     assert list(here.iterdir()) == []
 
     (line,) = re.findall(r"^\d+ executors? on .*", said, re.MULTILINE)
@@ -94,7 +94,7 @@ def test_executors_that_have_the_archive_alone_decode_as_this_machine_does(
     assert contents(str(lake)) == contents(str(embedded))
 
 
-def test_executors_without_the_packages_are_told_in_one_line(
+def test_executors_without_the_packages_are_reported_in_one_line(
     cluster: Cluster, wheel: Path, logs: Path, tmp_path: Path
 ) -> None:
     bare = tmp_path / "python"

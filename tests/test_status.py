@@ -36,10 +36,10 @@ class Terminal(io.StringIO):
 
 
 def test_a_terminal_shows_one_line_that_is_rewritten_and_erased(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = iter(["", "1 of 2 segments", "2 of 2 segments"])
+    printed = iter(["", "1 of 2 segments", "2 of 2 segments"])
     terminal = Terminal("2 of 2")
     monkeypatch.setattr(sys, "stderr", terminal)
-    with status.phase("decoding", lambda: next(told)):
+    with status.phase("decoding", lambda: next(printed)):
         assert terminal.seen.wait(10)
         status.say("warning: a line that stays")
     assert "decoding: 0 s" in terminal.getvalue()
@@ -85,11 +85,11 @@ def test_a_pipe_gets_nothing_of_a_short_phase(capsys: pytest.CaptureFixture[str]
         (2.5e15, "2,500.0 TB"),
     ],
 )
-def test_sizes_are_told_in_fitting_units(size: float, text: str) -> None:
+def test_sizes_are_reported_in_fitting_units(size: float, text: str) -> None:
     assert size_text(size) == text
 
 
-def test_a_summary_tells_of_each_topic_and_of_damage_first() -> None:
+def test_a_summary_shows_each_topic_and_of_damage_first() -> None:
     summary = Summary("run", "/lake", seconds=2.0, unchanged=3, skipped={"file is not a segment": 2})
     summary.add("a", 0, TopicTotals(batches=1, records=10, bytes=1_000_000))
     summary.add("a", 1, TopicTotals(batches=1, records=1_000, bytes=1_000_000))

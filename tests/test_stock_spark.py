@@ -50,7 +50,7 @@ def test_make_spark_runs_the_flow_by_spark_submit(tmp_path: Path) -> None:
     assert [Path(re.findall(r"\S+\.py", line)[0]).name for line in commands] == [
         *("ingest_raw.py", "decode_batches.py", "query.py"),
     ]
-    landed, decoded, asked = (run("bash", "-c", line) for line in commands)
+    landed, decoded, requested = (run("bash", "-c", line) for line in commands)
     assert "2 segments (17.1 kB) landed" in landed
     assert "decoded 2 segments" in decoded
-    assert re.search(r"^ *2 +zstd +ok +\d+ +\d+$", asked, re.MULTILINE), asked
+    assert re.search(r"^ *2 +zstd +ok +\d+ +\d+$", requested, re.MULTILINE), requested

@@ -19,7 +19,7 @@ from pipelines.source import hadoop, naming, stores
 from pipelines.source.listing import Listing, list_segments
 from tests.support import as_command, swap_cases
 from tests.support.logs import batch, batches, contents, put, rows
-from tests.support.swap_cases import beside, finish
+from tests.support.swap_cases import put_leftover, finish
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +55,7 @@ def name(base: int, suffix: str = "") -> str:
         (swap_cases.index_alone, {}, 0),
     ],
 )
-def test_every_file_is_told(tmp_path: Path, case: Any, skipped: dict[str, int], swap_files: int) -> None:
+def test_every_file_is_reported(tmp_path: Path, case: Any, skipped: dict[str, int], swap_files: int) -> None:
     case(tmp_path / "a-0")
     listing = listing_of(tmp_path)
     assert (listing.skipped, listing.swap_files) == (skipped, swap_files)
@@ -65,7 +65,7 @@ def test_every_file_is_told(tmp_path: Path, case: Any, skipped: dict[str, int], 
 
 def test_a_damaged_swap_file_waits_as_long_as_the_old_segments_are_there(tmp_path: Path) -> None:
     folder = tmp_path / "a-0"
-    beside(folder, 0, ".swap", *TORN)
+    put_leftover(folder, 0, ".swap", *TORN)
     put(folder, 0, *batches(0, 3))
     put(folder, 9, *batches(9, 2))
     listing = listing_of(tmp_path)
@@ -85,7 +85,7 @@ def test_a_file_that_is_named_alone_is_read_where_its_bytes_are(tmp_path: Path) 
         scan(Settings(source=(str(tmp_path / "a-0" / name(9)),), include_swap=True))
 
 
-def test_topics_that_are_not_asked_for_are_left_alone(tmp_path: Path) -> None:
+def test_topics_that_are_not_requested_are_left_alone(tmp_path: Path) -> None:
     swap_cases.old_segments_there(tmp_path / "a-0")
     swap_cases.only_copy(tmp_path / "b-0")
     listing = list_segments(str(tmp_path), topics="b", read_end=end_of_batches)
@@ -117,15 +117,20 @@ def test_file_systems_list_swap_files_alike(spark: SparkSession, tmp_path: Path)
 # scan
 
 
-def test_a_scan_tells_what_it_took(tmp_path: Path) -> None:
+def test_a_scan_reports_what_it_took(tmp_path: Path) -> None:
     swap_cases.old_segments_there(tmp_path / "a-0")
     swap_cases.split_not_finished(tmp_path / "b-0")
     findings = scan(Settings(source=(str(tmp_path),), include_swap=True, cores=1))
     assert [(log.topic, log.segments, log.records) for log in findings.logs] == [("a", 2, 19), ("b", 2, 21)]
     swap = f"file://{tmp_path}/a-0/{name(0, '.swap')}"
     text = "\n".join(report.to_text(findings))
-    for told in (swap, naming.REPLACED, naming.SWAP_UNFINISHED, f"--source {tmp_path} --include-swap --lake"):
-        assert told in text
+    for printed in (
+        swap,
+        naming.REPLACED,
+        naming.SWAP_UNFINISHED,
+        f"--source {tmp_path} --include-swap --lake",
+    ):
+        assert printed in text
     assert report.to_json(findings)["swap_files"] == [swap]
 
 
@@ -137,8 +142,8 @@ def test_a_scan_without_the_option_names_it(tmp_path: Path) -> None:
     assert "--include-swap --lake" in "\n".join(next_steps(findings))
 
 
-def test_damage_is_told_by_the_file_that_has_it(tmp_path: Path) -> None:
-    swap = beside(tmp_path / "a-0", 0, ".swap", *TORN)
+def test_damage_is_reported_by_the_file_that_has_it(tmp_path: Path) -> None:
+    swap = put_leftover(tmp_path / "a-0", 0, ".swap", *TORN)
     put(tmp_path / "a-0", 9, batch(9))
     findings = scan(Settings(source=(str(tmp_path),), include_swap=True, cores=1))
     ((_, damage),) = findings.damages

@@ -101,7 +101,7 @@ def test_a_lake_of_another_release_is_refused(spark: SparkSession, lake: str, ve
         create_tables(lake)
 
 
-def test_register_refuses_what_is_no_lake(spark: SparkSession, tmp_path: Path) -> None:
+def test_register_refuses_a_folder_without_a_lake(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no lake"):
         pipelines.register(spark, str(tmp_path))
 

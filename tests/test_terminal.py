@@ -48,7 +48,7 @@ def test_commands_to_paste_name_the_interpreter_that_works(
     assert invocation() == "python -m kafka_log_lake"
     command = folder / "kafka-log-lake"
     command.touch(0o755)
-    assert invocation() == "kafka-log-lake", "python -m, beside the installed command"
+    assert invocation() == "kafka-log-lake", "python -m, next to the installed command"
     monkeypatch.setattr(sys, "argv", [str(command), "scan"])
     assert invocation() == "kafka-log-lake"
     monkeypatch.setenv("PATH", "/nonexistent")

@@ -143,7 +143,7 @@ def test_open_transaction(lake: str) -> None:
     assert rows(lake) == [(7, 0, 3, 5, 3, None, None, *OPEN)]
 
 
-def test_what_is_no_sound_transactional_batch_does_not_count(lake: str) -> None:
+def test_an_unsound_transactional_batch_does_not_count(lake: str) -> None:
     found = [batch(0, is_transactional=False), batch(1, status="corrupt"), batch(2, status="suspect")]
     found += [marker(3, "LEADER_CHANGE"), marker(4, "UNKNOWN"), batch(5, topic="another")]
     insert(lake, "batches", found)
@@ -186,7 +186,7 @@ def test_a_marker_behind_damage_may_not_be_the_first(lake: str) -> None:
     assert outcomes(lake) == [("committed", True, False)]
 
 
-def test_uncertain_is_told_only_where_it_holds_the_last_stable_offset(lake: str) -> None:
+def test_uncertain_is_reported_only_where_it_holds_the_last_stable_offset(lake: str) -> None:
     insert(lake, "batches", [batch(0, position=50, segment=SECOND, producer_id=8), batch(1)])
     insert(lake, "quarantine", [damage(30)])
     made = computed(lake)
@@ -221,7 +221,7 @@ def test_where_nothing_is_missing_a_transaction_goes_on(lake: str, second: Ledge
     assert rows(lake, BEFORE_GAP, second) == [(7, 0, 0, 100, 2, 101, 3, *COMMITTED)]
 
 
-def test_the_next_epoch_of_a_producer_tells_that_the_one_before_is_over(lake: str) -> None:
+def test_the_next_epoch_of_a_producer_shows_that_the_one_before_is_over(lake: str) -> None:
     insert(lake, "batches", [batch(0), batch(1, producer_epoch=1), marker(2, "COMMIT", producer_epoch=1)])
     assert outcomes(lake) == [UNKNOWN, COMMITTED]
 
@@ -234,10 +234,10 @@ def test_only_logs_whose_transactions_changed_are_written(lake: str) -> None:
     first = computed(lake, segment(), segment(REPLICA))
     assert first.changed == {(*PARTITION, PARTITION_DIR), (*PARTITION, REPLICA.rpartition("/")[0])}
     insert(lake, "transactions", first.rows.to_pylist())
-    told = [segment(), segment(REPLICA)]
-    assert computed(lake, *told).changed == set()
+    printed = [segment(), segment(REPLICA)]
+    assert computed(lake, *printed).changed == set()
     insert(lake, "batches", [marker(2, "ABORT", segment=REPLICA)])
-    again = computed(lake, *told)
+    again = computed(lake, *printed)
     assert again.changed == {(*PARTITION, REPLICA.rpartition("/")[0])}
     assert [row["outcome"] for row in again.rows.to_pylist()] == ["aborted"]
 

@@ -25,7 +25,7 @@ def test_a_folder_s_topic_has_one_type_for_all_its_versions() -> None:
         assert found[place]["value_schema_id"] == line["value_schema"]["id"]
 
 
-def test_errors_are_beside_the_values() -> None:
+def test_errors_are_next_to_the_values() -> None:
     columns = ["offset", "value"]
     batches = list(decode_folder(corpus.DATA, topics="err-avro", typed=True, columns=columns))
     found = by_place(pa.Table.from_batches(batches).to_pylist())

@@ -1,4 +1,4 @@
-"""What the storage does not give: a sector, a file, a folder. It is told, and stops nothing else."""
+"""What the storage does not give: a sector, a file, a folder. It is reported, and stops nothing else."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_sector_that_cannot_be_read_is_damage_of_its_own_kind(
     assert len([row for row in rows(lake, "records") if row["topic"] == "b"]) == 9
 
 
-def test_landed_zeros_for_a_sector_are_told(served: Jobs, lake: str, tmp_path: Path) -> None:
+def test_landed_zeros_for_a_sector_are_reported(served: Jobs, lake: str, tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     path = put(logs / f"{TOPIC}-0", 0, *[batch(offset, 1, text="x" * 1000) for offset in range(40)])
     done = served.run("pipelines.ingest_raw", "--lake", lake, "--source", str(logs))
@@ -118,7 +118,7 @@ def test_a_file_and_a_folder_that_are_closed_to_us_stop_no_other(
     assert len(rows(lake, "records")) == 27
 
 
-def test_offsets_of_a_file_that_cannot_be_read_are_not_told_as_missing(
+def test_offsets_of_a_file_that_cannot_be_read_are_not_reported_as_missing(
     served: Jobs, lake: str, tmp_path: Path
 ) -> None:
     logs = tmp_path / "logs"

@@ -137,7 +137,7 @@ def test_a_position_outside_the_buffer_is_refused(reader: Reader, position: int)
 
 @pytest.mark.parametrize("size", VARINT_SIZE)
 @pytest.mark.parametrize(("value", "encoded"), VARINTS)
-def test_size_is_that_of_the_shortest_form(size: Callable[[int], int], value: int, encoded: str) -> None:
+def test_size_equals_that_of_the_shortest_form(size: Callable[[int], int], value: int, encoded: str) -> None:
     assert size(value) == len(encoded) // 2
 
 

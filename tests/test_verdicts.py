@@ -148,7 +148,7 @@ def test_a_rewritten_segment_that_reaches_no_further_was_cut() -> None:
 
 
 @given(cuts=st.lists(st.integers(1, 99), max_size=5, unique=True))
-def test_the_checksum_of_the_content_is_that_of_the_whole(cuts: list[int]) -> None:
+def test_the_checksum_of_the_content_equals_that_of_the_whole(cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), 100]
     reports = [report(a, a, b) for a, b in itertools.pairwise(edges)]
     assert row(*reports).content_crc32c == crc32c.crc32c(DATA)

@@ -102,7 +102,7 @@ def test_compaction_is_the_cause_where_the_cleaner_ran_and_nowhere_else(ask: Any
     assert {name for name in cases - compacted - internal if not name.startswith("lib-")} == set()
 
 
-def test_a_missing_segment_is_told_with_its_offsets(ask: Any) -> None:
+def test_a_missing_segment_is_reported_with_its_offsets(ask: Any) -> None:
     (gap,) = ask("SELECT * FROM offset_gaps WHERE topic = 'holed' AND place = 'between batches'")
     assert (gap["first_offset"], gap["last_offset"], gap["offsets"]) == (65, 122, 58)
     assert gap["cause"] == "missing_segment"
@@ -121,8 +121,8 @@ def test_scan_and_summary_tell_the_missing_offsets_of_the_view(ask: Any, lake: s
     assert {(log, one.first, one.last) for log, one in found} == expected == {("holed-0", 65, 122)}
     folders = ask("SELECT DISTINCT partition_dir FROM segments")
     scanned = scan(Settings(source=tuple(row["partition_dir"] for row in folders), cores=1))
-    told = {(f"{log.topic}-{log.partition}", one.first, one.last) for log, one in scanned.missing}
-    assert told == expected
+    printed = {(f"{log.topic}-{log.partition}", one.first, one.last) for log, one in scanned.missing}
+    assert printed == expected
 
 
 @pytest.mark.parametrize("name", DAMAGED[:4])

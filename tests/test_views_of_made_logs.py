@@ -1,7 +1,7 @@
 """The views over logs that a test makes, where it knows every fact.
 
 Each test has topics of its own, and all of them one lake. DuckDB answers where it can, as it does for users;
-that Spark gives the same rows is asked once of each view.
+that Spark gives the same rows is tested once for each view.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ def segments_of_known_size(folder: Path) -> None:
         put(folder / "sized-0", base, written(base, NOW))
 
 
-def test_retention_by_size_keeps_at_least_so_many_bytes(ask: Ask, folder: Path) -> None:
+def test_retention_by_size_keeps_at_least_that_many_bytes(ask: Ask, folder: Path) -> None:
     lengths = sizes(folder / "sized-0")
     for keep in (0, 1, lengths[3], lengths[3] + 1, sum(lengths)):
         call = f"retention_report(retention_ms => -1, retention_bytes => {keep})"
@@ -461,10 +461,10 @@ def test_views_see_nothing_that_the_ledger_does_not_name(spark: SparkSession, tm
         arguments = ", ".join(f"{p.name} => {given[p.name]}" for p in view.parameters if p.name in given)
         return f"SELECT * FROM {view.name}" + (f"({arguments})" if view.parameters else "")
 
-    asked = {view.name: relation(view) for view in VIEWS}
-    before = {name: sorted(map(repr, ask(statement))) for name, statement in asked.items()}
+    requested = {view.name: relation(view) for view in VIEWS}
+    before = {name: sorted(map(repr, ask(statement))) for name, statement in requested.items()}
     without_rows = {name for name in before if not before[name]}
     elsewhere = {"log_clusters", "index_report", "healed_records", "encryption_keys", "schema_encoders"}
     assert without_rows == elsewhere  # of other tables and topics
     add_unpublished(lake)
-    assert {name: sorted(map(repr, ask(statement))) for name, statement in asked.items()} == before
+    assert {name: sorted(map(repr, ask(statement))) for name, statement in requested.items()} == before

@@ -1,4 +1,4 @@
-"""``--watch``: a process that follows logs while they grow, and ends when it is told to."""
+"""``--watch``: a process that follows logs while they grow, and ends on a signal."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def watching(logs: Path, lake: str) -> Iterator[subprocess.Popen[str]]:
                 process.kill()
 
 
-def told(process: subprocess.Popen[str]) -> tuple[int, int]:
+def printed(process: subprocess.Popen[str]) -> tuple[int, int]:
     """Segments and records of the next run that decoded something."""
     assert process.stdout is not None
     line = json.loads(process.stdout.readline())
@@ -59,16 +59,16 @@ def test_every_record_that_is_written_meanwhile_arrives_once(lake: str, tmp_path
     path = put(logs / "a-0", 0, batch(0))
     whole = batch(6)
     with watching(logs, lake) as process:
-        assert told(process) == (1, 3)
+        assert printed(process) == (1, 3)
         with path.open("ab") as file:
             file.write(batch(3) + whole[:40])  # the broker is in the middle of a batch
-        assert told(process) == (1, 3)
+        assert printed(process) == (1, 3)
         with path.open("ab") as file:
             file.write(whole[40:])
         put(logs / "b-0", 0, batch(0, 1))
-        found = [told(process)]
+        found = [printed(process)]
         if found == [(1, 3)] or found == [(1, 1)]:  # a run between the two
-            found.append(told(process))
+            found.append(printed(process))
         assert sum(records for _, records in found) == 4
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
@@ -218,9 +218,9 @@ def test_changes_wait_until_they_are_many_or_old(
         add(path, batch(15))
         assert (yield 66) is None
 
-    code, told = follow(script, "--commit-bytes", str(three), "--commit-lag", "60")
+    code, printed = follow(script, "--commit-bytes", str(three), "--commit-lag", "60")
     assert code == 0
-    (line,) = told.splitlines()
+    (line,) = printed.splitlines()
     size = len(batch(15))
     assert line == f"not decoded yet: {size} B of new bytes in 1 segment; the next start decodes them at once"
     assert offsets(lake) == sorted([*range(15), 0, 1, 2])
@@ -229,8 +229,8 @@ def test_changes_wait_until_they_are_many_or_old(
         assert offsets(lake) == sorted([*range(18), 0, 1, 2])
         assert (yield 1) is None
 
-    code, told = follow(nothing_more, "--commit-lag", "60")
-    assert (code, told) == (0, "")
+    code, printed = follow(nothing_more, "--commit-lag", "60")
+    assert (code, printed) == (0, "")
 
 
 def test_changes_that_are_no_growth_wait_no_longer_than_others(

@@ -51,7 +51,7 @@ COMPACTED = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01"}
 
 @dataclass
 class World:
-    """A broker and what its producer was told: of each topic the offset -> key and value."""
+    """A broker and what its producer received: for each topic the offset -> key and value."""
 
     running: Broker
     producer: Client
@@ -63,8 +63,8 @@ class World:
         """A round of records for both topics."""
         for topic in ("deleted", "compacted"):
             sent = [(f"k{n % 20}", f"{n}{VALUE}") for n in itertools.islice(self.numbers, ROUND)]
-            told = zip(self.producer.send(topic, 0, sent), sent, strict=True)
-            self.acknowledged.setdefault(topic, {}).update(told)
+            printed = zip(self.producer.send(topic, 0, sent), sent, strict=True)
+            self.acknowledged.setdefault(topic, {}).update(printed)
 
     def folder(self, topic: str) -> Path:
         return self.running.logs / f"{topic}-0"

@@ -95,16 +95,18 @@ class Browser:
         return found
 
     def requests(self, url: str) -> list[str]:
-        """Addresses that the page asked for beside itself, and what it wrote to the console."""
+        """Addresses that the page requested besides its own, and what it wrote to the console."""
         log = self._folder / "net.json"
         done = self.run(url, f"--log-net-log={log}", "--enable-logging=stderr", "--dump-dom")
-        asked = set(
+        requested = set(
             re.findall(r'"url":"((?:https?|wss?|ftp|file)://[^"]*)"', log.read_text(errors="replace"))
         )
         # Chromium itself asks for updates of its components, whatever it shows
         own = re.compile(r"https?://([\w-]+\.)*(google|googleapis|gvt1|gstatic)\.com[/:]")
         said = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-        return [f"requests {name}" for name in sorted(asked) if name != url and not own.match(name)] + said
+        return [
+            f"requests {name}" for name in sorted(requested) if name != url and not own.match(name)
+        ] + said
 
     def pictures(self, page: Path, folder: Path) -> None:
         """Screenshots of the top in light, dark and narrow, and the whole as it prints."""

@@ -61,12 +61,12 @@ def make_wheel(folder: Path) -> Path:
 
 
 def make_zip(wheel: Path) -> Path:
-    """A copy of the wheel, beside it, under a name that ``--py-files`` takes."""
+    """A copy of the wheel, next to it, under a name that ``--py-files`` takes."""
     return Path(shutil.copyfile(wheel, wheel.with_name(ZIP)))
 
 
 def make_archive(wheel: Path) -> Path:
-    """The environment for executors, beside the wheel."""
+    """The environment for executors, next to the wheel."""
     with tempfile.TemporaryDirectory() as scratch:  # a folder of this user's alone: the kernels' have to be
         environment = Path(scratch)
         python = _copy_python(environment)
@@ -119,8 +119,8 @@ def _needed_by(info: Path) -> Iterator[metadata.Distribution]:
     while left:
         for text in left.pop().requires or ():
             requirement = Requirement(text)
-            asked = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
-            if asked and requirement.name not in seen:
+            requested = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+            if requested and requirement.name not in seen:
                 seen.add(requirement.name)
                 found = metadata.distribution(requirement.name)
                 left.append(found)

@@ -64,11 +64,11 @@ def session(folder: Path) -> list[tuple[str, str]]:
         shutil.copytree(ROOT / "tests" / "data" / "corpus" / sample, logs / name)
     scanned = on_a_terminal(folder, "scan", logs.name)
     on_a_terminal(folder, "decode", "--source", logs.name, "--lake", "lake")
-    asked = on_a_terminal(folder, "query", "--lake", "lake", QUERY)
+    requested = on_a_terminal(folder, "query", "--lake", "lake", QUERY)
     return [
         (f"kafka-log-lake scan {logs.name}", re.split(r"\n\S*next:", scanned)[0] + "\n"),
         (f"kafka-log-lake decode --source {logs.name} --lake lake", "...\n"),
-        (f'kafka-log-lake query --lake lake "{QUERY}"', asked),
+        (f'kafka-log-lake query --lake lake "{QUERY}"', requested),
     ]
 
 

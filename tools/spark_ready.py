@@ -9,7 +9,7 @@
   PATH.
 * ``pyspark/conf`` names this environment's Python for driver and workers, and has the project's log4j
   settings.
-* Python workers import ``pyspark.zip``, which ships sources alone: the compiled modules lie beside them, so
+* Python workers import ``pyspark.zip``, which ships sources alone: the compiled modules lie next to them, so
   that a process that Spark starts does not compile all that it imports, for 0.4 s.
 """
 
@@ -113,7 +113,7 @@ def write_conf(home: Path, project: Path) -> None:
 
 
 def link_distribution(home: Path) -> None:
-    """Links ``spark-distribution``, beside ``find_spark_home.py``, where that script looks first."""
+    """Links ``spark-distribution``, next to ``find_spark_home.py``, where that script looks first."""
     link = Path(sys.executable).parent / "spark-distribution"
     link.unlink(missing_ok=True)
     link.symlink_to(os.path.relpath(home, link.parent))

@@ -68,7 +68,7 @@ VIEWS_HEAD = """\
 ## Views
 
 Temporary in `pipelines.query`, in `make sql` and after `pipelines.register(spark, lake)`;
-permanent beside the registered tables with `--catalog-schema`. Each is one file in `pipelines/views`.
+permanent next to the registered tables with `--catalog-schema`. Each is one file in `pipelines/views`.
 [views.md](views.md) has an example of each, with its result.
 
 In `pipelines.query`, with `connect` and after `register` all views give one consistent answer: that of the

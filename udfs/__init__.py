@@ -20,7 +20,7 @@ The way of a byte, one module a station::
     worker           a process that runs these tasks where no Spark does
 
 ``values`` reads what the records of Kafka's internal topics hold: keys and values -> Arrow columns.
-``indexes`` reads the files that a broker keeps beside its segments; ``dump`` prints these and segments as
+``indexes`` reads the files that a broker keeps next to its segments; ``dump`` prints these and segments as
 Kafka's own tool does.
 ``layout`` names the positions, ``schema`` declares the tables, ``jit`` holds the one decorator.
 """

@@ -1,4 +1,4 @@
-"""What jobs ask of Spark's driver beside SQL and DataFrames, which are the same in both kinds of session.
+"""What jobs need of Spark's driver besides SQL and DataFrames, which are the same in both kinds of session.
 
 A classic session has its driver's JVM at hand. A session of Spark Connect has none: no ``_jvm``, no
 ``sparkContext``, no RDD, and an analysis that happens when a result or a schema is requested. Nothing here

@@ -61,7 +61,7 @@ def first_names(names: Sequence[str], shown: int = 10) -> str:
 def invocation() -> str:
     """How this project's commands are called from here: works when it is pasted with a command's name.
 
-    The way this command was called; after ``python -m`` the installed command beside this interpreter.
+    The way this command was called; after ``python -m`` the installed command next to this interpreter.
     """
     called = sys.argv[0] if os.path.basename(sys.argv[0]) == COMMAND else None
     command = called or os.path.join(os.path.dirname(sys.executable), COMMAND)

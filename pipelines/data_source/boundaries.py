@@ -1,6 +1,6 @@
 """Where batches begin in a segment, read from their headers alone: a slice starts and ends there.
 
-A header is a few bytes, and its length leads to the next one. The ``.index`` beside a segment (Kafka's
+A header is a few bytes, and its length leads to the next one. The ``.index`` next to a segment (Kafka's
 ``OffsetIndex``: pairs of a relative offset and a position, big-endian int32, ascending; zeros behind them
 while the segment is active) saves most of that walk. It may be of another file: headers at its positions have
 to agree with it, else all headers are followed. Nothing here computes a checksum, so a task that reads a

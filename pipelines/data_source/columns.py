@@ -27,7 +27,7 @@ def ddl(table: str) -> str:
     return ", ".join(f"`{column.name}` {column.sql_type}" for column in TABLE_COLUMNS[table])
 
 
-def asked_columns(table: str, schema: StructType) -> tuple[tuple[str, ...], pa.Schema]:
+def requested_columns(table: str, schema: StructType) -> tuple[tuple[str, ...], pa.Schema]:
     """Names of a table's columns, and the Arrow schema of the rows: both in the order of the user's schema.
 
     Raises a UserError for a column that the table has not, another type, or a NOT NULL.

@@ -84,7 +84,7 @@ class Options:
     slice_bytes: int = _option(128 * MIB, byte_count, "a larger segment is read by several tasks")
     follow_symlinks: bool = _option(False, flag, "follow links inside the path")
     typed: bool = _option(
-        False, flag, "keys and values of one topic by the schemas in `_schemas-0` beside its folders"
+        False, flag, "keys and values of one topic by the schemas in `_schemas-0` next to its folders"
     )
     max_bytes_per_trigger: int | None = _option(
         None, byte_count, "stream: bytes of segments that a micro-batch reads, at least one batch of each log"

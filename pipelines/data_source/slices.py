@@ -47,7 +47,7 @@ class Span(NamedTuple):
     stop: int
 
 
-def list_asked(options: Options) -> list[Segment]:
+def list_requested(options: Options) -> list[Segment]:
     """The segments of the topics and partitions that are requested, by folder and base offset.
 
     Raises a UserError where the path holds no segment, and where one of them, or its folder, can't be listed.
@@ -77,7 +77,7 @@ def _refuse_unreadable(listing: Listing, options: Options) -> None:
 
 def plan_read(options: Options) -> list[pa.RecordBatch]:
     """What each task of a read decodes. Raises a UserError where no segment is requested."""
-    segments = list_asked(options)
+    segments = list_requested(options)
     if not segments:
         raise UserError(f"no segment in {', '.join(options.path)} is of the topics and partitions requested")
     spans = [Span(segment, 0, segment.length) for segment in _pruned(segments, options)]

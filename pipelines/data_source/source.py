@@ -94,12 +94,12 @@ def requested(given: Mapping[str, str], schema: StructType | None) -> tuple[Opti
     import pyarrow as pa
 
     from pipelines.command.settings import Settings
-    from pipelines.data_source.columns import asked_columns
+    from pipelines.data_source.columns import requested_columns
     from pipelines.data_source.options import FAILFAST, parse_options
     from udfs.spark.protocol import StageOptions, TableRead
 
     options, defaults = parse_options(given), Settings()
-    columns = asked_columns(options.table, schema) if schema is not None else ((), pa.schema([]))
+    columns = requested_columns(options.table, schema) if schema is not None else ((), pa.schema([]))
     stage = StageOptions(
         run_id="",
         began_us=0,

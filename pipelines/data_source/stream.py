@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
 from pipelines.command.errors import UserError
 from pipelines.data_source.follow import Place, advance, may_have_more, spans
 from pipelines.data_source.options import FAILFAST, Options
-from pipelines.data_source.slices import list_asked, make_tasks
+from pipelines.data_source.slices import list_requested, make_tasks
 from pipelines.data_source.source import one_line, read_slices
 from pipelines.plan.slices import Segment
 from udfs.source.store import canonical, is_object_store
@@ -88,7 +88,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_slices(self._read, partition)
 
     def _list(self) -> Folders:
-        by_folder = itertools.groupby(list_asked(self._options), lambda segment: segment.partition_dir)
+        by_folder = itertools.groupby(list_requested(self._options), lambda segment: segment.partition_dir)
         return {name: list(segments) for name, segments in by_folder}
 
     def _up_to_target(self, folders: Folders) -> Folders:

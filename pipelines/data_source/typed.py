@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.command.errors import UserError
-from pipelines.data_source.slices import list_asked
+from pipelines.data_source.slices import list_requested
 from udfs.decoded import Range
 from udfs.format.schema import RECORDS
 from udfs.segment_decoder import SegmentDecoder
 from udfs.source.byte_source import open_source
 from udfs.values.registry import Registry
 from udfs.values.typed_files import types_of, types_text
-from udfs.values.typed_records import NEEDED, TypedRecords, registry_of, schemas_beside
+from udfs.values.typed_records import NEEDED, TypedRecords, registry_of, schemas_next_to
 
 if TYPE_CHECKING:
     from pipelines.data_source.options import Options
@@ -43,11 +43,11 @@ class TypedPlan:
 
 def plan_typed(options: Options) -> TypedPlan:
     """Decodes the topic once, to know its columns. Raises a UserError for several topics."""
-    segments = list_asked(options)
+    segments = list_requested(options)
     topics = sorted({one.topic for one in segments})
     if len(topics) > 1:
         raise UserError(f"typed is for one topic, not several: {len(topics)}: add option topics")
-    registry = registry_of(schemas_beside({one.segment.rpartition("/")[0] for one in segments}))
+    registry = registry_of(schemas_next_to({one.segment.rpartition("/")[0] for one in segments}))
     found = TypedRecords(registry, topics[0])
     for one in segments:
         with closing(open_source(one.segment)) as source:

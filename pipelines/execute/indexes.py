@@ -1,4 +1,4 @@
-"""``decode --with-indexes``: what the files beside the segments of a source say, in tables.
+"""``decode --with-indexes``: what the files next to the segments of a source say, in tables.
 
 The files of a partition's folder are read as a whole, and replace the folder's rows where they differ: a
 second run over the same files writes nothing.
@@ -53,7 +53,7 @@ class Folder(NamedTuple):
 
 
 def write_indexes(lake: LakeWriter, segments: pa.Table, run_id: str) -> None:
-    """Puts what is beside segments (columns of a listing) into the tables of INDEX_TABLES."""
+    """Puts what is next to segments (columns of a listing) into the tables of INDEX_TABLES."""
     folders = list(_folders(segments))
     for begin in range(0, len(folders), _FOLDERS):
         some = folders[begin : begin + _FOLDERS]

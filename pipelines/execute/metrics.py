@@ -99,9 +99,9 @@ class Metrics:
         """Writes the file; a run does not fail where that can't be done."""
         from prometheus_client.openmetrics.exposition import generate_latest
 
-        beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
-            beside.write_bytes(generate_latest(self._registry))
-            os.replace(beside, path)
+            temporary.write_bytes(generate_latest(self._registry))
+            os.replace(temporary, path)
         except OSError as error:
             log.warning("--metrics %s can't be written: %s", path, error.strerror or error)

@@ -107,7 +107,7 @@ class Search:
                     return
 
     def schemas(self) -> Registry:
-        """The schemas among the segments, or beside their folders."""
+        """The schemas among the segments, or next to their folders."""
         from udfs.values.typed_records import (  # decoders, which few searches need
             registry_of,
             schema_segments,

@@ -1,6 +1,6 @@
-"""``find --typed``, and conditions on values: the schema registry that lies beside the logs.
+"""``find --typed``, and conditions on values: the schema registry that lies next to the logs.
 
-The registry is the topic ``_schemas`` of the sources, else the folder ``_schemas-0`` beside their partition
+The registry is the topic ``_schemas`` of the sources, else the folder ``_schemas-0`` next to their partition
 folders; of a lake what it knows. What a topic's payloads without a schema are says a sample of its first
 records.
 """

@@ -184,7 +184,7 @@ class Locator:
 
 
 def _epochs(path: str) -> list[tuple[int, int]]:
-    """(epoch, start offset) of the epoch file beside a segment; none where it is not as it should be."""
+    """(epoch, start offset) of the epoch file next to a segment; none where it is not as it should be."""
     try:
         with open(path, "rb") as file:
             rows = leader_epochs(file.read()).to_pylist()

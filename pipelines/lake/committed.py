@@ -1,7 +1,7 @@
 """The tables of a lake as one job commits to them, alone or not at all.
 
 On a local lake the operating system keeps a second job out. On another the lock is a lease
-(``pipelines.lake.lease``), and a job that stood still may wake up beside its successor. There it holds that
+(``pipelines.lake.lease``), and a job that paused may wake up while its successor runs. There it holds that
 
 * a version, which names a run, is of one job alone: it begins with the number of the lease;
 * every commit is made onto the version of the table that this job opened or wrote, by a conditional put, or
@@ -97,7 +97,7 @@ class CommittedTables:
         return self._open(table).transaction_version(self.app_id) or 0
 
     def next_version(self) -> int:
-        """The version of the next run. Raises a RunFailed beside another job."""
+        """The version of the next run. Raises a RunFailed if another job runs."""
         version = self.free_version()
         self._check_alone()
         return version
@@ -110,7 +110,7 @@ class CommittedTables:
         return version if self._lease is None else max(version, self._lease.number * _RUNS_PER_LEASE + 1)
 
     def fenced(self, intent: Intent) -> Intent:
-        """The intent, with the version it will be published onto. Raises a RunFailed beside another job."""
+        """The intent, with the version it will be published onto. Raises a RunFailed if another job runs."""
         if self._lease is None:
             return intent
         self._check_alone()

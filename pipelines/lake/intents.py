@@ -46,7 +46,7 @@ class Intent:
     put: ledger rows to write. only_new: whether the ledger has none of their segments yet.
     drop: ledger rows to remove, together with all rows of their segments.
     goes_on: segment of ``put`` -> the byte from which on its rows are new; others are new as a whole.
-    cut: rows that go beside those of ``put`` and ``drop``; of landed bytes all that go.
+    cut: rows that go in addition to those of ``put`` and ``drop``; of landed bytes all that go.
     transactional: topic-partitions that got transactional batches.
     staged: where Spark keeps rows of batches and quarantine, "" for none; dropped_groups: groups of which
     none is committed. rows_by_spark: whether Spark makes the rows of the first table. A lake of files has

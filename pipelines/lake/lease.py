@@ -2,12 +2,12 @@
 
 Leases are numbered. Number n is taken by creating an empty Delta table of that number below ``_runs``, so by
 the same conditional put as every commit to the lake: of several jobs one gets it. The job then writes a file
-beside it again and again. A job that finds a lease waits until that file changes, so that the other job is
+next to it again and again. A job that finds a lease waits until that file changes, so that the other job is
 alive and it leaves, or until the lease has ended, so that it may take the next number. Where it runs on the
 same machine it sees at once that the other job was killed.
 
 Nothing rests on the clocks of two machines: times are those that the store gives to what is written. A job
-that stood still longer than its lease may go on beside another one: what keeps them apart then is in
+that paused longer than its lease may go on while another one runs: what keeps them apart then is in
 ``pipelines.lake.commit``.
 """
 
@@ -196,7 +196,7 @@ class Lease:
         if has_ended(Process(**said.get("process", {}))):
             log.info("%s was killed while it wrote to the lake: taking its place", owner)
             return
-        began, is_told = time.monotonic(), False
+        began, is_reported = time.monotonic(), False
         ends = began + seconds - ((self._now() - renewed) / 1e9 if renewed else 0)
         while time.monotonic() < ends:
             time.sleep(min(1.0, seconds / _RENEWALS))
@@ -205,8 +205,8 @@ class Lease:
                 return
             if again != renewed:
                 raise LakeBusy(self._lake, owner)
-            if not is_told and time.monotonic() > began + 1.5 * seconds / _RENEWALS:
-                is_told = True
+            if not is_reported and time.monotonic() > began + 1.5 * seconds / _RENEWALS:
+                is_reported = True
                 log.info(
                     "no sign of %s, which may be writing to the lake: waiting until its lease ends", owner
                 )

@@ -1,4 +1,4 @@
-"""Data files that Spark writes (``--sink spark``): into a folder beside the tables, then moved into place.
+"""Data files that Spark writes (``--sink spark``): into a folder next to the tables, then moved into place.
 
 Spark names the Hive folders as ``udfs.format.hive`` does. Until a commit names a file, readers of Delta do
 not see it, and VACUUM takes it.

@@ -1,4 +1,4 @@
-"""What the headers of a segment's batches tell without a look at its records, and the indexes beside it.
+"""What the headers of a segment's batches tell without a look at its records, and the indexes next to it.
 
 A header is a few bytes, and its length leads to the next one. Nothing here computes a checksum. An index may
 be of another file, or damaged: what it says counts only where headers agree.
@@ -141,7 +141,7 @@ def start_for(
 ) -> int:
     """Where the first batch may begin with ``offset`` or a higher one, and ``timestamp``, ms, or a later one.
 
-    None: any. As the indexes beside the segment say, where headers agree with them; else 0. base: the offset
+    None: any. As the indexes next to the segment say, where headers agree with them; else 0. base: the offset
     in the segment's name.
     """
     starts, index = [0], read_index(segment) if (offset, timestamp) != (None, None) else NO_INDEX
@@ -179,7 +179,7 @@ def _are_older(found: Iterable[Header], length: int, timestamp: int) -> bool:
 
 
 def read_index(segment: str) -> np.ndarray:
-    """The entries of the ``.index`` beside a segment: int64[n, 2] of relative offset and position.
+    """The entries of the ``.index`` next to a segment: int64[n, 2] of relative offset and position.
 
     Without a readable one there is none: n is 0.
     """
@@ -187,7 +187,7 @@ def read_index(segment: str) -> np.ndarray:
 
 
 def read_time_index(segment: str) -> np.ndarray:
-    """The entries of the ``.timeindex`` beside a segment: int64[n, 2] of timestamp, ms, and relative offset.
+    """The entries of the ``.timeindex`` next to a segment: int64[n, 2] of timestamp, ms, and relative offset.
 
     Without a readable one there is none: n is 0.
     """

@@ -1,6 +1,6 @@
 """Landed bytes seen as segments: what ``raw_segments`` offers to decode, and how far each file was landed.
 
-All of it from the columns beside ``content``: the bytes of a lake's worth of segments are never read to plan.
+Without the column ``content``: the bytes of a lake's worth of segments are never read to plan.
 """
 
 from __future__ import annotations

@@ -235,7 +235,7 @@ class Obsolete:
         self._left_out, self._made_again = copies.left_out, copies.made_again
         self._committed = _Covered(stay)
         self._cut: dict[str, int] = {}
-        self._told: Counter[tuple[str, int, str]] = Counter()
+        self._reported: Counter[tuple[str, int, str]] = Counter()
 
     def with_run(self, put: list[LedgerRow], cut: list[LedgerRow]) -> list[LedgerRow]:
         """What goes with a run that puts these rows. cut: those that were rewritten and reach no further.
@@ -273,7 +273,7 @@ class Obsolete:
             self._cut[folder] = min(base_offset, self._cut.get(folder, base_offset))
         self._committed.add(put)
         for row in drop:
-            self._told[row.topic, row.partition, self._why(row)] += 1
+            self._reported[row.topic, row.partition, self._why(row)] += 1
             self._gone.pop(row.segment, None)
             self._leaving.pop(row.segment, None)
 
@@ -281,7 +281,7 @@ class Obsolete:
         """What a person should know of rows that went, or stay without a file. Merges are not reported."""
         warnings = [
             f"{topic}-{partition}: the rows of {counted_noun(count, 'segment')} were removed: {why}"
-            for (topic, partition, why), count in sorted(self._told.items())
+            for (topic, partition, why), count in sorted(self._reported.items())
             if why
         ]
         missing = Counter(

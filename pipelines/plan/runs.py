@@ -79,7 +79,7 @@ class Plan:
     """What a job has to do.
 
     segments: the wanted rows of the listing, columns ``action`` (a place in Action) and ``known`` (a row of
-    the ledger, -1 for none) beside. left_out: the same, those that hold nothing of ``scope``. moving: where
+    the ledger, -1 for none). left_out: the same, those that hold nothing of ``scope``. moving: where
     rows of gone segments may go, and nothing is left out of what takes their place. unreadable: URI -> why.
     """
 
@@ -303,7 +303,7 @@ def _decide(
             marks[i] = mark
     for place, one, row, mark in zip(rest, files, rows, marks, strict=True):
         requested = ALL if row.log[:2] in moving else rules.scope
-        is_wanted = bool(is_requested[place]) or _asks_more(row, requested)
+        is_wanted = bool(is_requested[place]) or _requests_more(row, requested)
         actions[place] = _ACTIONS.index(next_action(one, row, mark, is_wanted))
     return actions, [row.segment for row, mark in zip(rows, marks, strict=True) if mark is Marks.UNREADABLE]
 
@@ -313,7 +313,7 @@ def _scope(was: LedgerRow | None, requested: Scope) -> Scope:
     return requested if was is None or was.is_left_out else Scope.parse(was.scope).hull(requested)
 
 
-def _asks_more(was: LedgerRow, requested: Scope) -> bool:
+def _requests_more(was: LedgerRow, requested: Scope) -> bool:
     """Whether records may be requested that were left out when the segment was decoded."""
     return was.left_out > 0 and _scope(was, requested) != Scope.parse(was.scope)
 

@@ -63,7 +63,7 @@ def write_recovered(folder: Path, done: Recovered, node_id: int) -> None:
 def write_disk(
     folder: Path, logs: Mapping[tuple[str, int], HealedLog], disk: Disk, state: ClusterState | None
 ) -> None:
-    """Writes the logs, and what a broker and its controller need beside them, into a folder.
+    """Writes the logs, and what a broker and its controller need besides them, into a folder.
 
     state: what the brokers' metadata says; None where there is none.
     """

@@ -1,4 +1,4 @@
-"""Writes a healed log: segments of unchanged batches, their indexes, and the files beside them.
+"""Writes a healed log: segments of unchanged batches, their indexes, and the files next to them.
 
 Only what no checksum covers is written anew in a batch, where it was corrected. A file is written under
 another name first, so that a run that dies leaves no half of one behind a segment's name.

@@ -1,6 +1,6 @@
 """Disks that were copied into an object store: a folder of this machine that looks like one of them.
 
-Files beside segments are fetched whole. A segment is an empty file of its size and time: its bytes are read
+Files next to segments are fetched whole. A segment is an empty file of its size and time: its bytes are read
 where they are. The metadata log of a controller is fetched too.
 """
 

@@ -44,7 +44,7 @@ from udfs.source.store import canonical as canonical_uri
 META = "meta.properties"
 LIVE, FUTURE, DELETE, STRAY = "live", "future", "delete", "stray"
 METADATA_TOPIC = "__cluster_metadata"
-_OWN = {LEADER_EPOCH_FILE, "partition.metadata"}  # beside the segments of a partition
+_OWN = {LEADER_EPOCH_FILE, "partition.metadata"}  # next to the segments of a partition
 TopicTest = Callable[[str], bool]
 
 

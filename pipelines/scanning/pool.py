@@ -78,7 +78,7 @@ def process_pool(number: int) -> ProcessPoolExecutor:
 
 
 def _end_with_parent() -> None:
-    """Makes Linux end this worker when its parent is killed: it would go on writing beside the next run."""
+    """Makes Linux end this worker when its parent is killed: it would write during the next run."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

@@ -1,4 +1,4 @@
-"""Reads a broker's checkpoint files: how far each log reached, by what the broker noted beside it.
+"""Reads a broker's checkpoint files: how far each log reached, by what the broker noted next to it.
 
 Three files in the log directory, above the partition folders (``udfs.indexes.checkpoint_files``). The broker
 writes them anew every few seconds to a minute, and when it stops. Offsets in them are the first that is not

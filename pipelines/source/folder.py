@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class File(NamedTuple):
-    """A file of a partition folder: a segment, or one that the log cleaner left beside segments.
+    """A file of a partition folder: a segment, or one that the log cleaner left next to segments.
 
     modified: microseconds since 1970 UTC. wanted: False if no source names the file, and it was listed only
     because another file of its folder was named.

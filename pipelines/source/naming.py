@@ -28,7 +28,7 @@ SWAP_NOT_WHOLE = "file .log.swap that is damaged, and the segments that it was m
 REPLACED = "file .log that a file .log.swap takes the place of"
 CLEANED = "file .log.cleaned: a result of the log cleaner that was not finished"
 TO_DELETE = "file .log.deleted: a segment that the broker is about to delete"
-# Kafka's suffixes of files that stand beside segments for a while (``LogFileUtils``), and why each is skipped
+# Kafka's suffixes of files that are next to segments for a time (``LogFileUtils``), and why each is skipped
 SWAP_SUFFIX, CLEANED_SUFFIX = ".log.swap", ".cleaned"
 LEFT_BEHIND = {SWAP_SUFFIX: SWAP, ".log.cleaned": CLEANED, ".log.deleted": TO_DELETE}
 OFFSET_TOO_BIG = "base offset above 9223372036854775807"
@@ -103,7 +103,7 @@ def is_log(name: str) -> bool:
 
 
 def left_behind(name: str) -> str | None:
-    """Why a file beside the segments is skipped; None for any other file."""
+    """Why a file next to the segments is skipped; None for any other file."""
     match = _FILE_LEFT_BEHIND.fullmatch(name)
     return LEFT_BEHIND[match.group(1)] if match else None
 

@@ -24,7 +24,7 @@ _BATCH_ROWS = 2048
 _KIND = duckdb.StatementType
 # Every form of a query: FROM, WITH, VALUES, TABLE, DESCRIBE, SHOW, SUMMARIZE are SELECT
 READS = frozenset({_KIND.SELECT})
-# What a shell may make beside, in memory: it ends with the shell. The tables of the lake are views there
+# What a shell may make besides, in memory: it ends with the shell. The tables of the lake are views there
 IN_MEMORY = READS | {_KIND.CREATE, _KIND.DROP, _KIND.INSERT, _KIND.UPDATE, _KIND.DELETE, _KIND.SET}
 
 

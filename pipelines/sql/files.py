@@ -75,22 +75,22 @@ def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]
 
 @contextmanager
 def _replaced(path: str) -> Iterator[BinaryIO]:
-    """A file of another name beside ``path``, which takes its place at the end, unless writing fails."""
+    """A file of another name next to ``path``, which takes its place at the end, unless writing fails."""
     place = os.path.realpath(path)
-    beside = f"{place}.{token_hex(4)}.tmp"
-    with _told(path):
-        made = _Output(beside, path)
+    temporary = f"{place}.{token_hex(4)}.tmp"
+    with _as_user_errors(path):
+        made = _Output(temporary, path)
     try:
         with BufferedWriter(made) as file:
             yield file
             file.flush()
-            with _told(path):
+            with _as_user_errors(path):
                 os.fsync(made.fileno())
-        with _told(path):
-            os.replace(beside, place)
+        with _as_user_errors(path):
+            os.replace(temporary, place)
     finally:
-        if os.path.exists(beside):
-            os.remove(beside)
+        if os.path.exists(temporary):
+            os.remove(temporary)
 
 
 class _Output(FileIO):
@@ -101,12 +101,12 @@ class _Output(FileIO):
         self._path = path
 
     def write(self, content: Any, /) -> int:
-        with _told(self._path):
+        with _as_user_errors(self._path):
             return super().write(content)
 
 
 @contextmanager
-def _told(path: str) -> Iterator[None]:
+def _as_user_errors(path: str) -> Iterator[None]:
     """Raises a UserError for what an output file does not take."""
     try:
         yield

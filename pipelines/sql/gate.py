@@ -85,7 +85,7 @@ def refuse_changes_on_s3(spark: SparkSession, lake: str, statement: str) -> None
 
 
 def _not_reading(spark: SparkSession, statement: str, also: Iterable[str] = ()) -> str:
-    """What a statement does beside reading, as the name of a plan's node or function; "" for nothing."""
+    """What a statement does besides reading, as the name of a plan's node or function; "" for nothing."""
     allowed = _QUERIES | _SHOWING | frozenset(also)
     for node in driver_of(spark).parsed_plan(statement):
         if node.is_plan and node.kind not in allowed:

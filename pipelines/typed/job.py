@@ -41,7 +41,7 @@ from udfs.values.typed_records import TypedRecords
 # Runs a stage over tasks, and gives the answers of each
 RunStage = Callable[[Callable[[], Any], Sequence[pa.Table]], Iterable[pa.Table]]
 _SAMPLE = 500  # rows that say what payloads without a schema are, and which types most have
-_KNOWN = "_types.json"  # beside a typed table's log: its types, their form, and what its plain payloads are
+_KNOWN = "_types.json"  # next to a typed table's log: its types, their form, and what its plain payloads are
 _COMMENTS = {
     "partition": "Partition",
     "offset": "Offset of the record in its partition",
@@ -77,7 +77,7 @@ class TypedJob:
     def __init__(
         self, lake: str, run_stage: RunStage, others: Sequence[Registry] = (), **choices: bool
     ) -> None:
-        """others: schemas beside those in the lake. choices: infers, fills, is_flat of ``TypedOptions``."""
+        """others: schemas besides those in the lake. choices: infers, fills, is_flat of ``TypedOptions``."""
         self._lake, self._run_stage, self._others, self._choices = lake, run_stage, others, choices
 
     def run(self, is_meant: Callable[[str], bool]) -> list[TypedTopic]:

@@ -1,4 +1,4 @@
-"""The views of a lake: one ``.sql`` file each, beside this module and in ``pipelines.rules``.
+"""The views of a lake: one ``.sql`` file each, next to this module and in ``pipelines.rules``.
 
 The comment on top of a file says what the view gives, and names its parameters and columns. The SELECT below
 uses the plain names of tables and of other views, so that a file can be read, run and linted by itself.

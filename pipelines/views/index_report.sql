@@ -1,4 +1,4 @@
--- What is wrong with the files beside segments, as decode --with-indexes read them: files that are missing or can't be
+-- What is wrong with the files next to segments, as decode --with-indexes read them: files that are missing or can't be
 -- read, entries that point nowhere, entries that disagree with the batches, and entries that are missing. Segments of which
 -- no batch is in the lake are not compared. An entry that no lookup is led astray by is right, whatever its offset is
 -- Columns:

@@ -1,4 +1,4 @@
--- Committed records with key, value and headers as text where their bytes are UTF-8, beside the exact bytes. Records of
+-- Committed records with key, value and headers as text where their bytes are UTF-8, in addition to the exact bytes. Records of
 -- aborted transactions, and from the first open one on, are not here: topics.uncommitted_records counts those of transactions
 -- Columns:
 --   topic string: Topic

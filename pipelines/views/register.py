@@ -23,7 +23,7 @@ from udfs.functions.typed import PAYLOAD
 
 
 def permanent_views(schema: str, there: Collection[str] = ()) -> Iterator[str]:
-    """SQL statements that create the views in a schema of a catalog, beside the tables.
+    """SQL statements that create the views in a schema of a catalog, next to the tables.
 
     schema: a quoted name. there: names of views that are left out. The statements qualify all names, because
     temporary views may have the same names. A view of sessions alone has no rows there, and what a function

@@ -1,4 +1,4 @@
-"""What must hold for an input, whatever its bytes: asked of the whole decoder.
+"""What must hold for an input, whatever its bytes: checked of the whole decoder.
 
 No exception. Every byte lies in a sound batch, a damaged range or the tail, and nothing overlaps. Arrow finds
 its columns valid. Every batch with a right checksum is what the plain reference decoder says of it.
@@ -79,7 +79,7 @@ def check_slice(data: bytes, start: int, stop: int, window: int) -> None:
 
 
 def check_columns(found: Outcome) -> None:
-    """The record batches are valid Arrow and as long as counted; every row can be told in words."""
+    """The record batches are valid Arrow and as long as counted; every row can be described in words."""
     for batch in found.records:
         batch.validate(full=True)
     rows = sum(batch.num_rows for batch in found.records)

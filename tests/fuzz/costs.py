@@ -56,7 +56,7 @@ _GROWTH = 20
 
 
 # Headers are followed in blocks of so many bytes, not in the decoder's 64 KiB: what is read for each damaged
-# range has to be little beside an input
+# range has to be little compared with an input
 BLOCK = 1 << 12
 
 
@@ -282,7 +282,7 @@ class Finding(NamedTuple):
     """A rule that an input breaks."""
 
     rule: str
-    told: str
+    printed: str
     data: bytes
 
 
@@ -339,7 +339,7 @@ class Search:
             data = build(recipe, LARGE)
             take(data)
             rules = broken_by_growth(small, cost(data))
-        return {rule: (told, data) for rule, told in rules.items()}
+        return {rule: (printed, data) for rule, printed in rules.items()}
 
     def _remember(self, found: Cost, recipe: Recipe) -> None:
         if all(recipe != known for _, known in self.best):

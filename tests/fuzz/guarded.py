@@ -56,7 +56,7 @@ class Guarded:
 class GuardedDecoder(SegmentDecoder):
     """The decoder with each buffer that a kernel reads payloads from ending at a guard page.
 
-    The window is as large as the segment, or as small as asked for; expanded payloads are moved to
+    The window is as large as the segment, or as small as requested; expanded payloads are moved to
     the end of a buffer of their own before they are read.
     """
 

@@ -73,14 +73,14 @@ class Child:
         self.numbers[BEGIN] = 0
         self.numbers[INPUTS] += 1
 
-    def keep(self, data: bytes, rule: str, told: str) -> None:
+    def keep(self, data: bytes, rule: str, printed: str) -> None:
         """Write a finding down, one for each rule that was broken."""
         if rule in self.kept:
             return
         name = f"{self.layer}-{hashlib.sha256(data).hexdigest()[:10]}"
         self.kept[rule] = name
         (self.findings / f"{name}.log").write_bytes(data)
-        (self.findings / f"{name}.txt").write_text(f"{rule}\n\n{told}")
+        (self.findings / f"{name}.txt").write_text(f"{rule}\n\n{printed}")
         (self.folder / "kept.json").write_text(json.dumps(self.kept))
 
 
@@ -197,8 +197,8 @@ def findings_layer(child: Child, seed: int, files: Collection[Path]) -> None:
         data = path.read_bytes()
         if costs.is_costly(path):
             child.take(data)
-            for rule, told in costs.broken_alone(data).items():
-                child.keep(data, f"{path.name}: {rule}", told)
+            for rule, printed in costs.broken_alone(data).items():
+                child.keep(data, f"{path.name}: {rule}", printed)
             continue
         for _ in range(_PASSES):
             child.take(data)
@@ -239,7 +239,7 @@ def costs_layer(child: Child, seed: int) -> None:
     while child.goes_on():
         try:
             for found in search.examine(search.recipe(), child.take):
-                child.keep(found.data, found.rule, found.told)
+                child.keep(found.data, found.rule, found.printed)
         except Exception as error:
             begin, size = int(child.numbers[BEGIN]), int(child.numbers[SIZE])
             data = child.input.data[begin : begin + size].tobytes()
@@ -265,8 +265,8 @@ def kafka_layer(child: Child, seed: int) -> None:
         child.numbers[INPUTS] += sum(verdicts.values()) + len(differing)
         child.numbers[SOUND] += verdicts["read"]
         child.numbers[COMPARED] += sum(verdicts.values()) - verdicts["unframed"]
-        for data, told in differing:
-            child.keep(data, f"Kafka differs: {told[:200]}", told)
+        for data, printed in differing:
+            child.keep(data, f"Kafka differs: {printed[:200]}", printed)
         seed += 1
 
 

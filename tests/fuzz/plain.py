@@ -1,6 +1,6 @@
 """A second copy of ``udfs`` whose kernels are not compiled: the same source, run by the interpreter.
 
-``load()`` imports it beside the compiled one, so that both stand in one process. ``StrictDecoder`` holds it
+``load()`` imports it next to the compiled one, so that both are in one process. ``StrictDecoder`` holds it
 to its arrays: where compiled code would read past an array, and where Python would count a negative index
 from the end, it raises IndexError.
 """

@@ -37,18 +37,18 @@ def past_findings() -> list[Path]:
 
 
 def _line(report: Report, what: str) -> str:
-    told = f"{report.layer:<11} {report.inputs:>12,} {what}; {report.seconds:.0f} s"
+    printed = f"{report.layer:<11} {report.inputs:>12,} {what}; {report.seconds:.0f} s"
     if report.sound:
-        told += f"; {report.sound:,} sound"
+        printed += f"; {report.sound:,} sound"
     if report.records:
-        told += f"; {report.records:,} records of {report.with_records:,}"
+        printed += f"; {report.records:,} records of {report.with_records:,}"
     if report.compared:
-        told += f"; {report.compared:,} batches compared"
+        printed += f"; {report.compared:,} batches compared"
     if report.edges:
-        told += f"; {report.edges:,} edges of the code"
+        printed += f"; {report.edges:,} edges of the code"
     if report.peak_kb:
-        told += f"; peak {report.peak_kb // 1024} MiB"
-    return f"{told}; {len(report.findings)} findings"
+        printed += f"; peak {report.peak_kb // 1024} MiB"
+    return f"{printed}; {len(report.findings)} findings"
 
 
 def run_layer(name: str, seconds: float, seed: int, findings: Path) -> Report | None:

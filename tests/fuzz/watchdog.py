@@ -101,19 +101,19 @@ def _one(report: Report, arguments: list[str], findings: Path, hang: float) -> b
         child = subprocess.Popen(command, cwd=ROOT, text=True, stdout=said, stderr=said)
         end = _watch(child, folder, hang)
         said.seek(0)
-        told = said.read()
+        printed = said.read()
         report.add(_numbers(folder))
-        report.edges = max([report.edges, *(int(n) for n in re.findall(r" cov: (\d+)", told))])
+        report.edges = max([report.edges, *(int(n) for n in re.findall(r" cov: (\d+)", printed))])
         kept = folder / "kept.json"
         report.findings |= json.loads(kept.read_text()) if kept.exists() else {}
         if not end:
             return True
         data = _last_input(folder)
         if not data:
-            raise RuntimeError(f"the {report.layer} layer does not start: {end}\n{told[-4000:]}")
+            raise RuntimeError(f"the {report.layer} layer does not start: {end}\n{printed[-4000:]}")
         stem = f"{report.layer}-{hashlib.sha256(data).hexdigest()[:10]}"
         (findings / f"{stem}.log").write_bytes(data)
-        (findings / f"{stem}.txt").write_text(f"{end}\n\n{told[-4000:]}")
+        (findings / f"{stem}.txt").write_text(f"{end}\n\n{printed[-4000:]}")
         report.findings[f"{end}, {stem}"] = stem
         return False
 

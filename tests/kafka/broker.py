@@ -94,7 +94,7 @@ def format_storage(properties: Path, cluster: str, *options: str) -> None:
 
 
 def start_node(properties: Path, port: int, logs: Path, heap: str) -> Broker:
-    """Starts a broker or a controller, and waits until its port answers. Its log is beside its properties."""
+    """Starts a broker or a controller, and waits until its port answers. Its log lies by its properties."""
     log = properties.with_name("broker.log")
     with log.open("a") as out:
         command = [*quick_java(), "-cp", broker_classpath(), f"-Xmx{heap}", "kafka.Kafka", str(properties)]

@@ -52,10 +52,10 @@ def jars() -> Path:
 
 def _ask(questions: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     java = [*quick_java(), "-cp", classpath(_PACKAGES, _FOLDER), JANINO]
-    asked = [json.dumps(question) for question in questions]
+    requested = [json.dumps(question) for question in questions]
     done = subprocess.run(
         [*java, str(_SOURCE), "KafkaMessages"],
-        input="\n".join(asked) + "\n",
+        input="\n".join(requested) + "\n",
         env={**os.environ, "JAVA_TOOL_OPTIONS": ""},
         capture_output=True,
         text=True,
@@ -65,7 +65,7 @@ def _ask(questions: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         raise RuntimeError(f"KafkaMessages failed:\n{done.stderr}")
     # Not splitlines: a text may hold other characters that end a line
     answers = [json.loads(line) for line in done.stdout.split("\n") if line]
-    assert len(answers) == len(asked), done.stderr
+    assert len(answers) == len(requested), done.stderr
     return answers
 
 

@@ -89,12 +89,12 @@ class Life:
     def step(self) -> None:
         """One change of the world, or one run and what it left."""
         if self.draw.random() >= _RUNS:
-            told = ""
-            while not told:
+            printed = ""
+            while not printed:
                 kind = self.draw.choice(self.kinds)
-                told = getattr(self.changes, kind)()
+                printed = getattr(self.changes, kind)()
             self.did[kind] += 1
-            self._note("".join(self.changes.asides) + told)
+            self._note("".join(self.changes.asides) + printed)
             self.changes.asides.clear()
             self.world.write()
             return
@@ -269,8 +269,8 @@ class Life:
             one = new or old
             assert one is not None
             mixed.known[uri] = look.either(one, old, new)
-        told = look.differences(held, mixed, is_healthy=False)
-        self.wrong += [f"between two runs: {line}" for line in told]
+        printed = look.differences(held, mixed, is_healthy=False)
+        self.wrong += [f"between two runs: {line}" for line in printed]
 
     def report(self) -> str:
         lines = [f"DIFFERENCE in life {self.name}, step {len(self.steps)}", *self.steps[-_SHOWN_STEPS:]]

@@ -162,9 +162,9 @@ class Versions:
                     logs = [*before.logs().items(), *after.logs().items()]
                     merged = [place[2] for place, log in logs if holds_a_merged_segment(log)]
                     rows = rows.filter(~pc.field("partition_dir").isin(pa.array(merged, pa.string())))
-                told = _doubled(rows, identity)
-                told += _torn(name, rows, before, after) if name in _ROWS else []
-                found += [f"version {version} of {name}: {line}" for line in told]
+                printed = _doubled(rows, identity)
+                printed += _torn(name, rows, before, after) if name in _ROWS else []
+                found += [f"version {version} of {name}: {line}" for line in printed]
             self.seen[name] = newest
         return found
 
@@ -199,15 +199,15 @@ def _of_segment(one: Known, held: Held) -> list[str]:
     found: list[str] = []
     for content in one.may_be:
         want = rows_of(content)
-        told = []
+        printed = []
         for name in _ROWS:
-            told += _compare(f"{name} of {one.uri}", held.rows[name].get(one.uri, []), getattr(want, name))
+            printed += _compare(f"{name} of {one.uri}", held.rows[name].get(one.uri, []), getattr(want, name))
         row = held.ledger[one.uri]
-        told += _compare(f"segments, {one.uri}", [tuple(row[n] for n in LEDGER)], [want.ledger(one.base)])
-        if not told:
+        printed += _compare(f"segments, {one.uri}", [tuple(row[n] for n in LEDGER)], [want.ledger(one.base)])
+        if not printed:
             one.may_be, one.may_go = [content], False
             return []
-        found = found or told
+        found = found or printed
     return found
 
 

@@ -1,7 +1,7 @@
 """What the tables must hold after each run: a fresh decode of the files that are there, and of gone ones what
 the policy keeps.
 
-The rules of ``pipelines.plan`` told once more, from whole bytes where the planner has marks alone::
+The rules of ``pipelines.plan`` again, from whole files where the planner has only fingerprints::
 
     gone from the front of its folder          stays: retention
     an earlier segment covers it               goes: merged
@@ -158,8 +158,8 @@ class Tables:
         """A known segment at another look."""
         may_be = [content]
         is_recreated = None not in (topic_id, was.topic_id) and topic_id != was.topic_id
-        is_asked = bool(how.redecode) and re.search(how.redecode, was.uri) is not None
-        if not (is_recreated or is_asked or how.compare_all):
+        is_requested = bool(how.redecode) and re.search(how.redecode, was.uri) is not None
+        if not (is_recreated or is_requested or how.compare_all):
             unseen = self._unseen(was, content, mtime, touched)
             may_be += [unseen] if unseen else []
         is_same = content.data == was.content.data or len(may_be) > 1

@@ -144,8 +144,8 @@ def start(
             process = cluster.submit(job, arguments, ROOT, settings, ["--py-files", str(code)], out)
         else:
             run = [sys.executable, "-m", "pipelines.decode_batches", *arguments]
-            asked = {"PYSPARK_SUBMIT_ARGS": f"--driver-java-options '{QUICK_JAVA}' pyspark-shell"}
-            environment = os.environ | (asked if embedded else {})
+            requested = {"PYSPARK_SUBMIT_ARGS": f"--driver-java-options '{QUICK_JAVA}' pyspark-shell"}
+            environment = os.environ | (requested if embedded else {})
             process = subprocess.Popen(run, cwd=ROOT, env=environment, stdout=out, stderr=out)
     return Job(lake, process, cluster, log, known)
 
@@ -162,7 +162,7 @@ def kill(pids: Sequence[int], draw: random.Random) -> int | None:
 
 
 def reaches(job: Job, phase: str) -> Callable[[], bool]:
-    """Whether a job has come to a phase, or past it: cheap enough to be asked all the time."""
+    """Whether a job has come to a phase, or past it: cheap enough to be called all the time."""
 
     def intent() -> bool:
         return any((job.lake / "_runs").glob("*.json"))

@@ -32,7 +32,7 @@ class Listed:
 
 @dataclass
 class World:
-    """Folders on disks below ``root``; links lead to folders beside it."""
+    """Folders on disks below ``root``; links lead to folders next to it."""
 
     root: Path
     draw: random.Random

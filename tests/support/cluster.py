@@ -25,7 +25,7 @@ appender.console.name = console
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %m%n
 """
-# Small enough for a machine that does other things beside
+# Small enough for a machine that does other things at the same time
 _OF_EVERY_JOB = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -83,17 +83,17 @@ def standalone(folder: Path, hosts: Sequence[str] = ("127.0.0.1",), cores: int =
     (conf / "log4j2.properties").write_text(_LOG)
     with ExitStack() as stack:
         log = folder / "master.log"
-        asked = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
-        master = stack.enter_context(_daemon("master.Master", asked, conf, log))
+        requested = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+        master = stack.enter_context(_daemon("master.Master", requested, conf, log))
         found = wait_for(lambda: re.search(r"spark://[\d.:]+", _read(log)), lambda: master.poll() is None)
         url = found.group() if found else ""
         pids, work = [master.pid], []
         for i, host in enumerate(hosts):
             log = folder / f"worker-{i}.log"
-            asked = ["--host", host, "--port", "0", "--webui-port", "0", "--cores", str(cores)]
+            requested = ["--host", host, "--port", "0", "--webui-port", "0", "--cores", str(cores)]
             work.append(folder / f"work-{i}")
-            asked += ["--memory", "4g", "--work-dir", str(work[-1]), url]
-            worker = stack.enter_context(_daemon("worker.Worker", asked, conf, log))
+            requested += ["--memory", "4g", "--work-dir", str(work[-1]), url]
+            worker = stack.enter_context(_daemon("worker.Worker", requested, conf, log))
             wait_for(
                 lambda log=log: "Successfully registered" in _read(log),  # type: ignore[misc]
                 lambda worker=worker: worker.poll() is None,  # type: ignore[misc]

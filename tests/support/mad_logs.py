@@ -1,7 +1,7 @@
 """Logs whose stored values are mad, one field of one batch each: what bits, disks and clients can leave.
 
 All of them are of topics, groups, ids and settings whose names begin with ``mad``, so that a test can tell
-their rows from those of the logs beside them. A checksum covers what the format lets it cover, and is right.
+their rows from those of the logs next to them. A checksum covers what the format lets it cover, and is right.
 """
 
 from __future__ import annotations

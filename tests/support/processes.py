@@ -101,7 +101,7 @@ def has_open(pid: int, folder: Path) -> bool:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether somebody holds a flock on the file; asked of /proc, as trying it would take it."""
+    """Whether somebody holds a flock on the file; read from /proc, as trying it would take it."""
     try:
         inode = path.stat().st_ino
     except FileNotFoundError:

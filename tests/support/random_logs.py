@@ -106,7 +106,7 @@ class LogBatch:
 class Segment:
     """A segment file. log_start_offset: base offset of the folder's first segment when it was first decoded.
 
-    left_out: -1 where nothing of it was decoded, as ``--offsets`` asked; else 0.
+    left_out: -1 where nothing of it was decoded, as ``--offsets`` requested; else 0.
     """
 
     file_base_offset: int

@@ -1,4 +1,4 @@
-"""Holds every place where a rule of offsets, sequences or transactions is asked to the model of it.
+"""Compares every place that applies a rule of offsets, sequences or transactions with the model of it.
 
 ``python -m tests.support.rules_held 10000`` runs over that many random logs, and prints the contradictions.
 """

@@ -23,20 +23,20 @@ ROOT = Path(__file__).parent.parent.parent
 class Jobs:
     """The calling side."""
 
-    def __init__(self, asked: IO[str], told: IO[str]) -> None:
-        self._asked, self._told = asked, told
+    def __init__(self, requested: IO[str], reported: IO[str]) -> None:
+        self._requested, self._reported = requested, reported
 
     def run(self, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Runs ``python -m module arguments...``."""
-        self._asked.write(json.dumps([module, *arguments]) + "\n")
-        self._asked.flush()
-        code, printed, said = json.loads(self._told.readline())
+        self._requested.write(json.dumps([module, *arguments]) + "\n")
+        self._requested.flush()
+        code, printed, said = json.loads(self._reported.readline())
         return subprocess.CompletedProcess([module, *arguments], code, printed, said)
 
 
 @contextmanager
 def jobs(command: Sequence[str], **environment: str) -> Iterator[Jobs]:
-    """command: a Python that takes ``-m``, in words; environment: variables that it has beside ours."""
+    """command: a Python that takes ``-m``, in words; environment: variables that it has besides ours."""
     pipe = subprocess.PIPE
     with subprocess.Popen(
         [*command, "-m", "tests.support.served"],
@@ -57,7 +57,7 @@ def main() -> None:
     from pipelines.command.session import session
     from pipelines.command.settings import Settings
 
-    told = os.fdopen(os.dup(1), "w")
+    reported = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what else is printed is no answer
     with session(Settings(cores=2), only_plans=True):
         for line in sys.stdin:
@@ -65,8 +65,8 @@ def main() -> None:
             printed, said = io.StringIO(), io.StringIO()
             with redirect_stdout(printed), redirect_stderr(said):
                 code = importlib.import_module(module).main(arguments)
-            told.write(json.dumps([code, printed.getvalue(), said.getvalue()]) + "\n")
-            told.flush()
+            reported.write(json.dumps([code, printed.getvalue(), said.getvalue()]) + "\n")
+            reported.flush()
 
 
 if __name__ == "__main__":

@@ -13,53 +13,53 @@ CLEANED = [batch(0, 1), *batches(3, 4)]
 SPLIT = batches(0, 6)
 
 
-def beside(folder: Path, base: int, suffix: str, *content: bytes) -> Path:
+def put_leftover(folder: Path, base: int, suffix: str, *content: bytes) -> Path:
     """A file that is no segment yet, or none any more."""
     path = put(folder, base, *content)
     return path.rename(path.with_name(path.name + suffix))
 
 
 def old_segments_there(folder: Path) -> None:
-    beside(folder, 0, ".swap", *CLEANED)
+    put_leftover(folder, 0, ".swap", *CLEANED)
     put(folder, 9, *batches(9, 2))
     put(folder, 15, *batches(15, 2))
     put(folder, 0, *batches(0, 3))
 
 
 def only_copy(folder: Path) -> None:
-    beside(folder, 0, ".swap", *CLEANED)
+    put_leftover(folder, 0, ".swap", *CLEANED)
     put(folder, 15, *batches(15, 2))
 
 
 def half_of_the_old_deleted(folder: Path) -> None:
-    beside(folder, 0, ".deleted", *batches(0, 3))
-    beside(folder, 0, ".swap", *CLEANED)
+    put_leftover(folder, 0, ".deleted", *batches(0, 3))
+    put_leftover(folder, 0, ".swap", *CLEANED)
     put(folder, 9, *batches(9, 2))
     put(folder, 15, *batches(15, 2))
 
 
 def split_in_two(folder: Path) -> None:
-    beside(folder, 0, ".swap", *SPLIT[:3])
-    beside(folder, 9, ".swap", *SPLIT[3:])
+    put_leftover(folder, 0, ".swap", *SPLIT[:3])
+    put_leftover(folder, 9, ".swap", *SPLIT[3:])
     put(folder, 0, *SPLIT)
     put(folder, 18, batch(18))
 
 
 def split_that_was_half_renamed(folder: Path) -> None:
     put(folder, 0, *SPLIT[:3])
-    beside(folder, 9, ".swap", *SPLIT[3:])
+    put_leftover(folder, 9, ".swap", *SPLIT[3:])
     put(folder, 18, batch(18))
 
 
 def split_not_finished(folder: Path) -> None:
-    beside(folder, 0, ".cleaned", *SPLIT[:3])
-    beside(folder, 9, ".swap", *SPLIT[3:])
+    put_leftover(folder, 0, ".cleaned", *SPLIT[:3])
+    put_leftover(folder, 9, ".swap", *SPLIT[3:])
     put(folder, 0, *SPLIT)
     put(folder, 18, batch(18))
 
 
 def index_not_finished(folder: Path) -> None:
-    beside(folder, 9, ".swap", *SPLIT[3:])
+    put_leftover(folder, 9, ".swap", *SPLIT[3:])
     put(folder, 0, *SPLIT)
     put(folder, 18, batch(18))
     (folder / f"{0:020d}.timeindex.cleaned").write_bytes(b"")
@@ -67,14 +67,14 @@ def index_not_finished(folder: Path) -> None:
 
 def cleaned_behind_it(folder: Path) -> None:
     """The next group was being cleaned already."""
-    beside(folder, 0, ".swap", *CLEANED)
-    beside(folder, 15, ".cleaned", batch(15))
+    put_leftover(folder, 0, ".swap", *CLEANED)
+    put_leftover(folder, 15, ".cleaned", batch(15))
     put(folder, 15, *batches(15, 2))
     put(folder, 21, batch(21))
 
 
 def emptied(folder: Path) -> None:
-    beside(folder, 0, ".swap")
+    put_leftover(folder, 0, ".swap")
     put(folder, 0, *batches(0, 3))
     put(folder, 9, *batches(9, 2))
 

@@ -178,7 +178,7 @@ def base_of(path: str) -> int:
 
 
 def log_of(path: str) -> str:
-    """The segment beside an index."""
+    """The segment next to an index."""
     return os.path.join(os.path.dirname(path), f"{_stem(path)}.log")
 
 
@@ -242,7 +242,7 @@ class _Batch(NamedTuple):
 
 
 class _Log:
-    """The segment beside an index, read by its headers."""
+    """The segment next to an index, read by its headers."""
 
     def __init__(self, path: str) -> None:
         self._source = FileSource(path)

@@ -41,7 +41,7 @@ class Prints:
     """What is printed.
 
     records: those of batches, too. contents: keys and values, decoded by key_kind and value_kind, or as
-    records of an internal topic. metadata: what is known of a record beside them. more: what the tool does
+    records of an internal topic. metadata: what is known of a record besides them. more: what the tool does
     not print: values of headers, damage, and what follows it.
     """
 

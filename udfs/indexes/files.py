@@ -44,7 +44,7 @@ def broker_file(name: str) -> BrokerFile | None:
 
 
 def decode_broker_file(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of a file that a broker keeps beside its segments, in the schema of its kind.
+    """The rows of a file that a broker keeps next to its segments, in the schema of its kind.
 
     Raises ValueError for a file of another name, and OSError where it can't be opened.
     """

@@ -78,7 +78,7 @@ class Place:
     """Where to look. end: where a damaged range ends, as far as headers tell.
 
     first_offset: of the segment, by its name; -1 unknown. epoch_at: the leader's epoch at an offset, by the
-    epoch file beside the segment; -1 unknown.
+    epoch file next to the segment; -1 unknown.
     """
 
     position: int
@@ -294,7 +294,7 @@ def _inner_batch(source: ByteSource, length: int, place: Place, size: int) -> Ca
 
 
 def _contradictions(content: np.ndarray, place: Place, records: int) -> list[Cause]:
-    """Flipped bits outside the checksum, in the base offset or the epoch, by what is beside the batch."""
+    """Flipped bits outside the checksum, in the base offset or the epoch, by what is next to the batch."""
     row = np.zeros(1, dtype=BATCH)
     e = row[0]
     read_header(content, 0, len(content), place.position, e)
@@ -340,7 +340,7 @@ def _offset_flip(content: np.ndarray, stored: int, place: Place, span: int, v2: 
 
 
 def _is_misplaced(place: Place, first: int, last: int) -> bool:
-    """Whether the offsets of the batch are wrong, by the batches beside it and the file's name."""
+    """Whether the offsets of the batch are wrong, by the batches next to it and the file's name."""
     before, after = (
         [] if one is None else [(one.base_offset, one.last_offset)] for one in (place.before, place.after)
     )
@@ -370,7 +370,7 @@ def _epoch_flip(content: np.ndarray, e: np.void, place: Place) -> Cause | None:
     if value is None:
         return None
     why = (
-        f"the epoch file beside the segment has {noted} here"
+        f"the epoch file next to the segment has {noted} here"
         if noted >= 0
         else "neighbours have " + " and ".join(map(str, known))
     )

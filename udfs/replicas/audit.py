@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from udfs.replicas.base_offsets import Bases, beside_gaps, near_falls, without_gaps, wrong_bases
+from udfs.replicas.base_offsets import Bases, at_gaps, near_falls, without_gaps, wrong_bases
 from udfs.replicas.entries import ENTRY, Copy, Hurt
 from udfs.replicas.filled_runs import place_filled
 from udfs.replicas.leader_epochs import Witnesses, mend_epochs
@@ -33,10 +33,10 @@ def mend(copies: Sequence[Copy], is_compacted: bool) -> list[str]:
     ids = _ids(copies)
     wrong = {copy.number: wrong_bases(copy, ids[copy.number]) for copy in copies}
     whole = {copy.number: without_gaps(copy, wrong[copy.number], is_compacted) for copy in copies}
-    beside = {copy.number: beside_gaps(copy, wrong[copy.number], whole[copy.number]) for copy in copies}
-    beside_falls = {copy.number: near_falls(copy, wrong[copy.number]) for copy in copies}
-    doubtful = _doubtful(copies, ids, [wrong, beside, beside_falls])
-    Bases(copies, ids, wrong, doubtful, whole, is_compacted).mend(beside)
+    at_edges = {copy.number: at_gaps(copy, wrong[copy.number], whole[copy.number]) for copy in copies}
+    at_falls = {copy.number: near_falls(copy, wrong[copy.number]) for copy in copies}
+    doubtful = _doubtful(copies, ids, [wrong, at_edges, at_falls])
+    Bases(copies, ids, wrong, doubtful, whole, is_compacted).mend(at_edges)
     guessed: list[str] = []
     for _ in range(_ROUNDS):
         witnesses = Witnesses(copies, ids)

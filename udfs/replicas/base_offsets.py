@@ -89,8 +89,8 @@ def without_gaps(copy: Copy, wrong: np.ndarray, is_compacted: bool) -> np.ndarra
     return result
 
 
-def beside_gaps(copy: Copy, wrong: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """bool[n]: batches beside a gap without damage, on the side that no further batch agrees with.
+def at_gaps(copy: Copy, wrong: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """bool[n]: batches next to a gap without damage, on the side that no further batch agrees with.
 
     whole: of ``without_gaps``; a segment begins with the offset of its name there.
     """

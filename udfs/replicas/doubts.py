@@ -40,7 +40,7 @@ def unconfirmed(copies: Sequence[Copy], batches: np.ndarray, is_compacted: bool)
     if not count:
         return []
     return [
-        f"nothing confirms the base offset of {count} batches beside damage or gaps, the first at {first}: "
+        f"nothing confirms the base offset of {count} batches next to damage or gaps, the first at {first}: "
         "it lies outside of the checksum"
     ]
 

@@ -80,7 +80,7 @@ class SegmentFile(NamedTuple):
 
 @dataclass
 class Copy:
-    """One copy of a partition: its batches and what the broker wrote beside them.
+    """One copy of a partition: its batches and what the broker wrote next to them.
 
     name: of the source, with the folder's suffix where it is not a live log. state: live, future, delete,
     stray. epochs: entries of leader-epoch-checkpoint (epoch, start offset), None without a readable file.

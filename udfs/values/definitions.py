@@ -77,7 +77,7 @@ def _field(source: Mapping[str, Any], structs: Mapping[str, Any]) -> Field:
         name=name[0].lower() + name[1:],
         type=kind,
         is_array=source["type"].startswith("[]"),
-        # As Kafka's generator does: versions may be left out beside taggedVersions
+        # As Kafka's generator does: versions may be left out where taggedVersions is given
         versions=Versions.parse(source.get("versions", tagged)),
         nullable=Versions.parse(source.get("nullableVersions", "none")),
         tagged=Versions.parse(tagged),

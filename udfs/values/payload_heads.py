@@ -1,4 +1,4 @@
-"""What the first bytes of a column of payloads, and the headers beside it, say of its schemas."""
+"""What the first bytes of a column of payloads, and the headers next to it, say of its schemas."""
 
 from __future__ import annotations
 

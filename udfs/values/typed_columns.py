@@ -4,7 +4,7 @@ Most payloads of a topic have one of a few schema ids: those of an id are decode
 reader (``avro_columns``, ``protobuf_columns``). All else goes the exact way, payload by payload
 (``payloads``), and so does each payload that a compiled reader refuses, to learn why.
 
-A topic may hold several types (RecordNameStrategy), or text beside them: then the column is a struct with a
+A topic may hold several types (RecordNameStrategy), or text besides them: then the column is a struct with a
 field a type, of which one is not null. Versions of one subject, and schemas of one record name, are one type
 (``merged_types``).
 """

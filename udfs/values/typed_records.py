@@ -48,14 +48,14 @@ def registry_of(segments: Iterable[str]) -> Registry:
 
 
 def schema_segments(segments: pa.Table) -> list[str]:
-    """The segments of ``_schemas`` among segments (LISTING_SCHEMA), else those beside their folders."""
+    """The segments of ``_schemas`` among segments (LISTING_SCHEMA), else those next to their folders."""
     is_own = pc.equal(segments.column("topic"), SCHEMAS_TOPIC)
     own: list[str] = segments.filter(is_own).sort_by("file_base_offset").column("segment").to_pylist()
-    return own or schemas_beside(set(segments.column("partition_dir").to_pylist()))
+    return own or schemas_next_to(set(segments.column("partition_dir").to_pylist()))
 
 
-def schemas_beside(folders: Iterable[str]) -> list[str]:
-    """The segments of ``_schemas-0`` beside partition folders."""
+def schemas_next_to(folders: Iterable[str]) -> list[str]:
+    """The segments of ``_schemas-0`` next to partition folders."""
     found: set[str] = set()
     for parent in {folder.rpartition("/")[0] for folder in folders}:
         system, path = open_store(parent)

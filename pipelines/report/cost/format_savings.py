@@ -1,7 +1,7 @@
 """The table ``format_savings``: what the records take in each format and codec, and what that costs.
 
 ``pipelines.report.cost.measure`` has the sums; here they become rows, with costs, and one commit. A run is
-kept beside the earlier ones. If the latest run had the same ledger rows and settings, nothing is written.
+kept, as the earlier ones are. If the latest run had the same ledger rows and settings, nothing is written.
 """
 
 from __future__ import annotations

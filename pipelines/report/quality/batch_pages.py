@@ -1,4 +1,4 @@
-"""Beside the report: for each of its worst segments the page that ``inspect`` makes of the damaged range."""
+"""Next to the report: for each of its worst segments the page that ``inspect`` makes of the damaged range."""
 
 from __future__ import annotations
 

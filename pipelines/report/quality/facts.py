@@ -1,4 +1,4 @@
-"""What the page shows beside the checks: the SQL lies in ``facts/``, one dataclass here for each.
+"""What the page shows besides the checks: the SQL lies in ``facts/``, one dataclass here for each.
 
 Byte counts are bytes on disk. Names of topics, details and contents are as they were found: whoever prints
 them escapes them.
@@ -89,7 +89,7 @@ class Failure:
 class Worst:
     """A segment with damage, and one of its damaged ranges: the fields of its header, else a dump.
 
-    page: the file beside the report in which ``inspect`` shows the range; None where there is none.
+    page: the file next to the report in which ``inspect`` shows the range; None where there is none.
     """
 
     topic: str

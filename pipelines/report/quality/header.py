@@ -137,7 +137,7 @@ def _judged(name: str, value: int, values: dict[str, int], expected: Expected) -
         case "magic":
             if expected.magic is None:
                 return "0, 1 or 2", value in _PARTS
-            return f"{expected.magic}, as the batches beside it", value == expected.magic
+            return f"{expected.magic}, as in the neighbouring batches", value == expected.magic
         case "checksum":
             if expected.crc is None:
                 return "not computed", True

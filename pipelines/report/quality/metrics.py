@@ -96,7 +96,7 @@ def opened(
     """A database with the rows of published tables, as ``logs.sql`` makes them. threads: 2 by default.
 
     DuckDB keeps to _MEMORY and goes on in a temporary folder; the columns of ``batches`` that it reads take
-    some 250 bytes a batch beside.
+    some 250 bytes a batch besides.
     """
     with (
         TemporaryDirectory(prefix="kafka-log-lake-") as scratch,
