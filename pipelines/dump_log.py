@@ -180,17 +180,22 @@ def _write(piece: Any) -> None:
         sys.stdout.buffer.write(piece)
 
 
-def run(settings: Settings, file: Sequence[str], **options: Any) -> None:
-    """Prints the files. Raises a UserError for a file that is not there or not known, a JobError where the
-    tool fails."""
+def run(settings: Settings, file: Sequence[str], files: str | None = None, **options: Any) -> None:
+    """Prints the files. files: more of them, separated by commas.
+
+    Raises a UserError for a file that is not there or not known, a JobError where the tool fails.
+    """
     from udfs.dump.kafka_reader import Refused
     from udfs.source.byte_source import SourceError
 
+    file = (*file, *files.split(",")) if files else file
+    if not file:
+        raise UserError("FILE is missing: name a .log file, an index, a snapshot or a checkpoint file")
     for path in file:
         if os.path.isdir(path):
             raise UserError(f"{path} is a folder: name files in it, such as {os.path.join(path, '*.log')}")
         if not os.path.exists(path):
-            raise UserError(f"{path} is not there")
+            raise UserError(f"no such file: {path}")
     dump = _Dump(settings, options)
     known = 0
     try:

@@ -184,6 +184,18 @@ def test_gaps_are_reported_at_the_end(tmp_path: Path, capsysbinary: Any) -> None
     assert err == [f"Non-consecutive offsets in {path}", "  5 is followed by 9", "  1 is followed by 5"]
 
 
+def test_files_are_taken_as_the_tool_takes_them(tmp_path: Path, capsysbinary: Any) -> None:
+    """``--files a,b``, which is how kafka-dump-log.sh names its files."""
+    first, second = (
+        put(tmp_path, Batch((Record(b"k", b"v"),), base_offset=n).encode(), f"{n:020d}.log") for n in (0, 3)
+    )
+    assert lines(capsysbinary, "--files", f"{first},{second}") == lines(capsysbinary, first, second)
+    assert lines(capsysbinary)[::2] == (
+        2,
+        ["error: FILE is missing: name a .log file, an index, a snapshot or a checkpoint file"],
+    )
+
+
 def test_the_first_bytes_alone(tmp_path: Path, capsysbinary: Any) -> None:
     batch = Batch((Record(value=b"v"),)).encode()
     path = put(tmp_path, batch * 3)
@@ -345,7 +357,7 @@ def test_one_line_says_what_to_do(tmp_path: Path, capsysbinary: Any) -> None:
         f"error: {tmp_path} is a folder: name files in it, such as {tmp_path}/*.log"
     ]
     missing = str(tmp_path / "x.log")
-    assert lines(capsysbinary, missing)[::2] == (2, [f"error: {missing} is not there"])
+    assert lines(capsysbinary, missing)[::2] == (2, [f"error: no such file: {missing}"])
     odd = put(tmp_path, b"", "orders.log")
     assert "its name begins with 'orders', not with a base offset" in lines(capsysbinary, odd)[2][0]
     assert lines(capsysbinary, odd, "--more")[0] == 0

@@ -19,7 +19,7 @@ from pipelines.source import hadoop, naming, stores
 from pipelines.source.listing import Listing, list_segments
 from tests.support import as_command, swap_cases
 from tests.support.logs import batch, batches, contents, put, rows
-from tests.support.swap_cases import put_leftover, finish
+from tests.support.swap_cases import finish, put_leftover
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

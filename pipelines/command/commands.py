@@ -276,7 +276,8 @@ DUMP = Command(
     "Print segments, indexes and snapshots: the same lines as kafka-dump-log.sh. Needs no Java.",
     ("max_batch_uncompressed",),
     (
-        Argument("file", "a .log, an index, a snapshot or a checkpoint file of a broker", many=True),
+        Argument("file", "a .log, an index, a snapshot or a checkpoint file", many=True, is_optional=True),
+        Argument("files", "files separated by commas, as kafka-dump-log.sh takes them", metavar="LIST"),
         Argument("print_data_log", "print keys and values of records", is_switch=True),
         Argument("deep_iteration", "print records, without keys and values", is_switch=True),
         Argument("skip_record_metadata", "print only keys and values", is_switch=True),
@@ -300,7 +301,8 @@ Usage: kafka-log-lake dump FILE... [OPTIONS]
 
 Print the same lines as kafka-dump-log.sh (Kafka 4.1) for the same files and flags. Needs no Java.
 
-Files    .log   .index   .timeindex   .txnindex   .snapshot   .checkpoint   leader-epoch-checkpoint
+Files    FILE... or --files LIST, separated by commas:
+         .log   .index   .timeindex   .txnindex   .snapshot   .checkpoint   leader-epoch-checkpoint
 Records  --print-data-log   --deep-iteration   --skip-record-metadata
 Decoders --key-decoder-class NAME   --value-decoder-class NAME   (string, long, integer, bytes)
          --offsets-decoder   --transaction-log-decoder   --cluster-metadata-decoder
