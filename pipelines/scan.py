@@ -22,7 +22,7 @@ from pipelines.command.commands import SCAN
 from pipelines.command.errors import DamageFound, UserError
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
-from pipelines.command.status import say, show
+from pipelines.command.status import rewrites, say, show
 from pipelines.command.tables import size_text
 from pipelines.plan.listed import list_sources, listed_segments
 from pipelines.scanning import losses, report
@@ -74,7 +74,7 @@ class _Progress:
 
     def __init__(self, total: int) -> None:
         self._total, self._done = total, 0
-        self._shown = sys.stderr.isatty()
+        self._shown = rewrites()
         self._next = time.monotonic() + _STEP
 
     def add(self, size: int) -> None:

@@ -199,7 +199,7 @@ def test_a_wide_read_without_an_option_that_prunes_warns(
     plan_read(Options(path=(str(tmp_path),)))
     (said,) = caplog.messages
     assert said.startswith(
-        "kafka_log reads all 1.3 GB of 2 segments: a WHERE leaves out no file; the options topics, "
+        "kafka_log reads all 1.3 GB of 2 segments: WHERE skips no files; the options topics, "
     )
 
 

@@ -107,7 +107,7 @@ def test_the_command_over_a_lake(made_lake: str, capsysbinary: pytest.CaptureFix
     assert find.main(["--lake", made_lake, "--topics", "a", "--key", "none"]) == 5
     assert b"offsets 6 to 8 may be in it" in capsysbinary.readouterr().err
     assert find.main(["--lake", made_lake, "--topics", "a", "--key", "none", "--partition", "1"]) == 4
-    for arguments, said in ((["x"], b"give PATH or --lake"),):
+    for arguments, said in ((["x"], b"PATH and --topic do not go with --lake"),):
         capsysbinary.readouterr()
         assert find.main(["--lake", made_lake, *arguments]) == 2
         assert said in capsysbinary.readouterr().err

@@ -185,7 +185,7 @@ def test_a_disk_without_a_name_is_called_by_its_broker(corpus: Path, tmp_path: P
         ("b1=nosuch://bucket/logs", "can't be opened"),
         ("b1=", "no such path"),
         ("b1=/etc/hosts", "is not a segment"),
-        ("healed=/etc", "no source can be called healed"),
+        ("healed=/etc", "no source can be named healed"),
     ],
 )
 def test_a_source_that_is_none_is_one_line(

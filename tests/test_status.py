@@ -39,6 +39,7 @@ def test_a_terminal_shows_one_line_that_is_rewritten_and_erased(monkeypatch: pyt
     printed = iter(["", "1 of 2 segments", "2 of 2 segments"])
     terminal = Terminal("2 of 2")
     monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
     with status.phase("decoding", lambda: next(printed)):
         assert terminal.seen.wait(10)
         status.say("warning: a line that stays")
@@ -51,10 +52,17 @@ def test_a_long_status_line_stays_one_line(monkeypatch: pytest.MonkeyPatch) -> N
     terminal = Terminal("xx")
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("TERM", "xterm")
     with status.phase("x" * 100 + "\x1b[31m\n"):
         assert terminal.seen.wait(10)
     assert max(map(len, terminal.getvalue().replace("\r\x1b[K", "\n").split("\n"))) == 39
     assert "\n" not in terminal.getvalue()
+
+
+def test_a_terminal_without_escapes_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal(""))
+    monkeypatch.setenv("TERM", "dumb")
+    assert not status.rewrites()
 
 
 def test_a_detail_that_fails_does_not_disturb_the_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,7 +97,7 @@ def test_sizes_are_reported_in_fitting_units(size: float, text: str) -> None:
     assert size_text(size) == text
 
 
-def test_a_summary_shows_each_topic_and_of_damage_first() -> None:
+def test_a_summary_shows_each_topic_and_damage_first() -> None:
     summary = Summary("run", "/lake", seconds=2.0, unchanged=3, skipped={"file is not a segment": 2})
     summary.add("a", 0, TopicTotals(batches=1, records=10, bytes=1_000_000))
     summary.add("a", 1, TopicTotals(batches=1, records=1_000, bytes=1_000_000))

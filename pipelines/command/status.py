@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import threading
@@ -17,6 +18,11 @@ _ERASE = "\r\x1b[K"
 
 _lock = threading.Lock()
 _is_shown = False
+
+
+def rewrites() -> bool:
+    """Whether standard error is a terminal on which a line can be rewritten."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def show(text: str) -> None:
@@ -58,16 +64,16 @@ def phase(name: str, detail: Callable[[], str] = lambda: "") -> Iterator[None]:
 
 def _repeat(stop: threading.Event, name: str, detail: Callable[[], str]) -> None:
     began = time.monotonic()
-    rewrites = sys.stderr.isatty()
-    wait = 0.0 if rewrites else _FIRST_AFTER
+    is_rewritten = rewrites()
+    wait = 0.0 if is_rewritten else _FIRST_AFTER
     while not stop.wait(wait):
         try:
             shown = detail()
         except Exception:  # what is queried may have ended: the block itself says why
             return
         text = f"{name}: {shown or f'{time.monotonic() - began:.0f} s'}"
-        if rewrites:
+        if is_rewritten:
             show(text)
         else:
             say(printable(text))
-        wait = _REWRITTEN_EVERY if rewrites else _EVERY
+        wait = _REWRITTEN_EVERY if is_rewritten else _EVERY
