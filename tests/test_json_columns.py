@@ -18,7 +18,7 @@ from tests.support.segment_maker import Batch, Record
 from udfs.values.json_arrays import structs, texts
 from udfs.values.json_columns import REST, column, inferred, text
 from udfs.values.json_text import parse_json
-from udfs.values.payloads import plain_payload
+from udfs.values.plain_payloads import plain_payload
 from udfs.values.registry import Registry
 from udfs.values.typed_functions import TypedFunctions
 

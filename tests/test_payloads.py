@@ -11,7 +11,9 @@ import pytest
 
 from tests.support import typed_corpus as corpus
 from udfs.values import payload
-from udfs.values.payloads import KEY, VALUE, Decoded, PayloadReader, plain_of
+from udfs.values.payload import Decoded
+from udfs.values.payloads import KEY, VALUE, PayloadReader
+from udfs.values.plain_payloads import plain_of
 from udfs.values.registry import HARD, REPLACED, SOFT, Registry, Schema, guid_of
 
 # The corpus has no value for a surrogate without its other half; it is U+FFFD here

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from udfs.values.payload_heads import pairs_of
-from udfs.values.payloads import KEY, VALUE, PayloadReader, plain_of
+from udfs.values.payloads import KEY, VALUE, PayloadReader
+from udfs.values.plain_payloads import plain_of
 from udfs.values.registry import Registry
 from udfs.values.typed_records import records_of
 

@@ -29,10 +29,10 @@ SELECT topic, partition, offset, timestamp,
   try_validate_utf8(key) AS key_text, try_validate_utf8(value) AS value_text,
   of_key.format AS key_format, of_value.format AS value_format,
   of_key.schema_id AS key_schema_id, of_value.schema_id AS value_schema_id,
-  map_from_arrays(
+  CASE WHEN headers IS NOT NULL THEN map_from_arrays(
     sort_array(array_distinct(transform(headers, h -> h.key))),
     transform(sort_array(array_distinct(transform(headers, h -> h.key))), name ->
       try_validate_utf8(try_element_at(filter(headers, h -> h.key = name), -1).value))
-  ) AS headers_text,
+  ) END AS headers_text,
   key, value, headers, timestampType, producer_id, size_bytes, segment
 FROM looked

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from kafka_log_lake import read_segment
-from udfs.values.payloads import KEY, VALUE, PayloadReader, plain_of
+from udfs.values.payloads import KEY, VALUE, PayloadReader
+from udfs.values.plain_payloads import plain_of
 from udfs.values.registry import SCHEMAS_TOPIC, Registry
 
 ROOT = Path(__file__).parent.parent / "data" / "typed"

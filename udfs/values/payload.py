@@ -1,4 +1,4 @@
-"""What decoders of payloads share: the error with its class, and values in canonical JSON.
+"""What decoders of payloads share: what a payload came to, errors with their classes, values in canonical JSON.
 
 The canonical form keeps what JSON alone would lose: bytes are ``{"bytes": Base64}``, a float that is no
 number is a text, an instant names its unit. Members keep the order of the schema.
@@ -9,7 +9,11 @@ from __future__ import annotations
 import base64
 import math
 import struct
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from udfs.values.registry import Schema
 
 # The deepest nesting of records, arrays and maps that is decoded; a deeper value is valid, and an error here
 MAX_DEPTH = 256
@@ -57,6 +61,32 @@ class PayloadError(ValueError):
 
 def canonical_bytes(value: bytes) -> dict[str, str]:
     return {"bytes": base64.b64encode(value).decode()}
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What a payload came to.
+
+    format: avro, avro-container (a list of its values), protobuf, jsonschema, json, json-connect, text,
+    bytes, empty, null, or the framing of what is not at hand. content: canonical JSON; bytes of a payload
+    that stays as it is, with an error too. reason: one of ``payload.ERROR_CLASSES``, None without an error.
+    """
+
+    format: str
+    content: Any
+    schema: Schema | None = None
+    reason: str | None = None
+    detail: str | None = None
+
+    @property
+    def value(self) -> Any:
+        """Canonical JSON; made when it is wanted, as Base64 of a large payload takes time."""
+        return canonical_bytes(self.content) if isinstance(self.content, bytes) else self.content
+
+
+def failed(format_: str, payload: bytes, error: PayloadError, schema: Schema | None = None) -> Decoded:
+    """A payload that can't be decoded."""
+    return Decoded(format_, payload, schema, error.reason, str(error))
 
 
 def canonical_float(value: float) -> float | str:

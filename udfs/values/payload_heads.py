@@ -65,7 +65,7 @@ def equal_rows(numbers: np.ndarray) -> Iterator[np.ndarray]:
 def with_schema_header(headers: pa.Array | None, side: str, rows: int) -> np.ndarray:
     """bool[n]: the records with a header that may name a schema."""
     found = np.zeros(rows, np.bool_)
-    if headers is None:
+    if headers is None or headers.null_count == rows:
         return found
     headers = headers.combine_chunks() if isinstance(headers, pa.ChunkedArray) else headers
     keys = pc.struct_field(pc.list_flatten(headers), "key")

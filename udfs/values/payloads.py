@@ -7,15 +7,14 @@ to it what they can't do.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from udfs.values import avro, avro_files, avro_schema, encryption, protobuf_schema, wire_formats
 from udfs.values.json_text import parse_json
-from udfs.values.payload import PayloadError, canonical_bytes
+from udfs.values.payload import Decoded, PayloadError, failed
+from udfs.values.plain_payloads import is_text, plain_payload
 from udfs.values.protobuf import MessageReader
 from udfs.values.registry import (
     AVRO,
@@ -33,22 +32,6 @@ KEY, VALUE = "key", "value"
 FORMATS = {AVRO: "avro", PROTOBUF: "protobuf", JSON_SCHEMA: "jsonschema"}
 # An id that Apicurio would give: its global ids count up from 1
 _MOST_GLOBAL_ID = 1 << 24
-
-
-@dataclass(frozen=True)
-class Decoded:
-    """What a payload came to.
-
-    format: avro, avro-container (a list of its values), protobuf, jsonschema, json, json-connect, text,
-    bytes, empty, null, or the framing of what is not at hand. value: canonical JSON; of a payload with an
-    error its bytes. reason: one of ``payload.ERROR_CLASSES``, None without an error.
-    """
-
-    format: str
-    value: Any
-    schema: Schema | None = None
-    reason: str | None = None
-    detail: str | None = None
 
 
 class PayloadReader:
@@ -75,7 +58,7 @@ class PayloadReader:
         try:
             framing = framing_of(side, payload, headers)
         except PayloadError as error:
-            return _failed("bytes", payload or b"", error)
+            return failed("bytes", payload or b"", error)
         if payload is None:
             return Decoded("null", None)
         if framing.kind == wire_formats.EMPTY:
@@ -94,19 +77,17 @@ class PayloadReader:
                 return plain_payload(payload, plain)
             return self._of_registry(topic, side, payload, framing)
         detail = f"written with the registry of {framing.kind}, whose schemas are not at hand"
-        return Decoded(framing.kind, canonical_bytes(payload), None, "no_registry", detail)
+        return Decoded(framing.kind, payload, None, "no_registry", detail)
 
     def _single_object(self, payload: bytes, framing: Framing) -> Decoded:
         """A payload that begins with the fingerprint of its schema."""
         schema = self._by_fingerprint().get(framing.id or 0)
         if schema is None:
             detail = f"no schema of Avro has the fingerprint {payload[2:10].hex()}"
-            return Decoded(framing.kind, canonical_bytes(payload), None, "no_registry", detail)
+            return Decoded(framing.kind, payload, None, "no_registry", detail)
         value, error = self._try(schema, payload, framing)
         return (
-            Decoded(FORMATS[AVRO], value, schema)
-            if error is None
-            else _failed("avro", payload, error, schema)
+            Decoded(FORMATS[AVRO], value, schema) if error is None else failed("avro", payload, error, schema)
         )
 
     def _by_fingerprint(self) -> dict[int, Schema]:
@@ -126,7 +107,7 @@ class PayloadReader:
             return self._unknown(payload, framing)
         held = [one for one in candidates if not one.is_gone] or candidates
         if held[0].is_gone:
-            return _failed(
+            return failed(
                 FORMATS.get(held[0].type, "bytes"),
                 payload,
                 PayloadError(
@@ -139,12 +120,12 @@ class PayloadReader:
         if not sound:
             schema, _, error = results[0]
             assert error is not None
-            return _failed(FORMATS.get(schema.type, "bytes"), payload, error, schema)
+            return failed(FORMATS.get(schema.type, "bytes"), payload, error, schema)
         schema, value = sound[0]
         if len(sound) > 1 and _rank(schema, topic, side) == _rank(sound[1][0], topic, side):
             both = " and ".join(f"{one.subject} version {one.version}" for one, _ in sound)
             error = PayloadError("ambiguous_id", f"the id is that of {both}, and each consumes every byte")
-            return _failed(FORMATS.get(schema.type, "bytes"), payload, error, schema)
+            return failed(FORMATS.get(schema.type, "bytes"), payload, error, schema)
         return Decoded(FORMATS[schema.type], value, schema)
 
     def candidates(self, topic: str, side: str, framing: Framing) -> list[Schema]:
@@ -160,9 +141,9 @@ class PayloadReader:
 
     def _unknown(self, payload: bytes, framing: Framing) -> Decoded:
         if framing.kind == wire_formats.GUID:
-            if framing.start and _is_text(payload):  # an ordinary text may begin with 01
+            if framing.start and is_text(payload):  # an ordinary text may begin with 01
                 return plain_payload(payload, "")
-            return _failed(
+            return failed(
                 "bytes", payload, PayloadError("unknown_guid", f"no schema has GUID {framing.guid}")
             )
         if framing.start and len(payload) > 9 and 0 < int.from_bytes(payload[1:9], "big") < _MOST_GLOBAL_ID:
@@ -170,8 +151,8 @@ class PayloadReader:
             detail = (
                 f"written with Apicurio's registry (global id {global_id}), whose schemas are not at hand"
             )
-            return Decoded("apicurio8", canonical_bytes(payload), None, "no_registry", detail)
-        return _failed("bytes", payload, PayloadError("unknown_id", f"no schema has id {framing.id}"))
+            return Decoded("apicurio8", payload, None, "no_registry", detail)
+        return failed("bytes", payload, PayloadError("unknown_id", f"no schema has id {framing.id}"))
 
     def _try(self, schema: Schema, payload: bytes, framing: Framing) -> tuple[Any, PayloadError | None]:
         try:
@@ -325,79 +306,4 @@ def _container(payload: bytes) -> Decoded:
     try:
         return Decoded(wire_formats.CONTAINER, avro_files.read_container(payload))
     except PayloadError as error:
-        return _failed(wire_formats.CONTAINER, payload, error)
-
-
-def _failed(format_: str, payload: bytes, error: PayloadError, schema: Schema | None = None) -> Decoded:
-    return Decoded(format_, canonical_bytes(payload), schema, error.reason, str(error))
-
-
-def plain_payload(payload: bytes, plain: str) -> Decoded:
-    """An unframed payload.
-
-    plain: json, text or bytes; "" for a look: an object or array of JSON, text, bytes.
-    """
-    if plain == "bytes":
-        return Decoded("bytes", canonical_bytes(payload))
-    try:
-        text = payload.decode()
-    except UnicodeDecodeError as error:
-        problem = PayloadError("invalid_utf8", f"not UTF-8: {error.reason}", error.start)
-        return _failed("bytes", payload, problem) if plain else Decoded("bytes", canonical_bytes(payload))
-    if plain == "json" or (not plain and text.lstrip("\ufeff \t\r\n")[:1] in ("{", "[")):
-        try:
-            value = parse_json(payload)
-        except PayloadError as error:
-            return Decoded("text", text, None, error.reason, str(error)) if plain else Decoded("text", text)
-        if isinstance(value, dict) and value.keys() == {"schema", "payload"}:
-            return Decoded("json-connect", value["payload"])
-        return Decoded("json", value)
-    return Decoded("text", text) if plain or _is_text(payload) else Decoded("bytes", canonical_bytes(payload))
-
-
-_LIKE_JSON = frozenset("{[\"'+-./0123456789")
-_JSON_WORDS = ("true", "false", "null")
-
-
-def plain_of(sample: Iterable[Decoded]) -> str:
-    """What the payloads of a topic's side are that have no schema: json, text, bytes, or "" where it is
-    mixed.
-
-    sample: of the side's payloads, read with ``plain`` "". Broken JSON is text there, so that objects and
-    arrays need not be most; one text or another may look like JSON, and bytes like text.
-    """
-    count = Counter(_look(one) for one in sample)
-    objects, alike, texts, others = (count[kind] for kind in ("object", "like", "text", "bytes"))
-    unframed = objects + alike + texts + others
-    if not unframed or count["framed"] > unframed:
-        return ""
-    if objects * 5 >= unframed and texts * 10 <= unframed:
-        return "json"
-    if (alike + texts) > 9 * (others + objects):
-        return "text"
-    return "bytes" if others > 9 * (objects + alike + texts) else ""
-
-
-def _look(one: Decoded) -> str:
-    if one.reason is not None:
-        return "framed"  # by a schema that is not known
-    if one.format in ("json", "json-connect"):
-        return "object"
-    if one.format == "text":
-        text = one.value.strip()
-        return "like" if text[:1] in _LIKE_JSON or any(w.startswith(text) for w in _JSON_WORDS) else "text"
-    return (
-        "" if one.value is None or one.format == "empty" else "bytes" if one.format == "bytes" else "framed"
-    )
-
-
-# Control characters but blanks
-_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
-
-
-def _is_text(payload: bytes) -> bool:
-    """Whether bytes are UTF-8 without control characters but blanks."""
-    try:
-        return _CONTROL.search(payload.decode()) is None
-    except UnicodeDecodeError:
-        return False
+        return failed(wire_formats.CONTAINER, payload, error)

@@ -24,7 +24,7 @@ from udfs.values import json_arrays, json_columns
 from udfs.values.compiled import compiled, compiled_texts
 from udfs.values.defaults import Columns
 from udfs.values.merged_types import conformed, merged, own_name, safe_names, storable
-from udfs.values.payload import PayloadError
+from udfs.values.payload import Decoded, PayloadError
 from udfs.values.payload_arrays import rows_at
 from udfs.values.payload_heads import (
     ID_SIZE,
@@ -35,7 +35,7 @@ from udfs.values.payload_heads import (
     unframed,
     with_schema_header,
 )
-from udfs.values.payloads import FORMATS, Decoded, PayloadReader
+from udfs.values.payloads import FORMATS, PayloadReader
 from udfs.values.protobuf import MessageReader
 from udfs.values.registry import AVRO, JSON_SCHEMA, PROTOBUF, UNKNOWN_ID, Schema
 from udfs.values.wire_formats import CONFLUENT, Framing
@@ -342,6 +342,15 @@ class SideDecoder:
         if self._infers and one.format in ("json", "json-connect", FORMATS[JSON_SCHEMA]):
             return JSON, pa.string(), one.value
         return TEXT, pa.string(), json_columns.text(one.value)
+
+
+class LookDecoder(SideDecoder):
+    """Says what payloads are: of those that are decoded exactly no value is kept."""
+
+    def _plain_value(
+        self, one: Decoded, payload: bytes, headers: list[tuple[str, bytes | None]]
+    ) -> tuple[str, pa.DataType, Any]:
+        return TEXT, pa.string(), None
 
 
 class TextDecoder(SideDecoder):

@@ -19,13 +19,15 @@ from udfs.values.defaults import Columns
 from udfs.values.internal_topics import TOPICS
 from udfs.values.json_columns import text
 from udfs.values.payload import PayloadError
+from udfs.values.payload_arrays import rows_at
 from udfs.values.payload_heads import confluent_ids, equal_rows
 from udfs.values.payloads import VALUE, PayloadReader
 from udfs.values.registry import AVRO, Registry, Schema
-from udfs.values.typed_columns import TEXT, SideDecoder, TextDecoder, TypedSide
+from udfs.values.typed_columns import TEXT, LookDecoder, SideDecoder, TextDecoder, TypedSide
 from udfs.values.wire_formats import CONFLUENT, PLAIN, Framing
 
 _NUMBER_BYTES = (4, 8)
+_HEAD = 9  # bytes that tell a number, or the id of a framing
 _LOOKS = ("json", "json-connect", "text", "bytes", "empty", "number", "internal")
 
 
@@ -49,9 +51,9 @@ class TypedFunctions:
         headers = None if headers is None else _whole(headers).cast(HEADER_TYPE)
         parts: list[tuple[np.ndarray, pa.Array]] = []
         for (side, topic), rows in _places(sides, topics):
-            at = pa.array(rows)
             decoder = self._decoder(TextDecoder, topic, side)
-            found = decoder.decode(payloads.take(at), None if headers is None else headers.take(at))
+            own = None if headers is None else rows_at(headers, rows)
+            found = decoder.decode(rows_at(payloads, rows), own)
             parts.append((rows, found.column({TEXT: pa.string()})))
         return _put_together(parts, len(payloads))
 
@@ -89,13 +91,11 @@ class TypedFunctions:
         payloads, headers = _whole(payloads).cast(pa.binary()), _whole(headers).cast(HEADER_TYPE)
         looks = _Looks(len(payloads))
         for (side, topic), rows in _places(sides, topics):
-            at = pa.array(rows)
-            some = payloads.take(at)
             if topic in TOPICS:
                 looks.put(looks.formats, rows, np.arange(len(rows)), "internal")
             else:
-                decoder = self._decoder(SideDecoder, topic, side)
-                looks.add(rows, some, decoder.decode(some, headers.take(at)))
+                some, decoder = rows_at(payloads, rows), self._decoder(LookDecoder, topic, side)
+                looks.add(rows, some, decoder.decode(some, rows_at(headers, rows)))
         return looks.array()
 
     def _decoder(self, kind: type[SideDecoder], topic: str, side: str) -> SideDecoder:
@@ -161,17 +161,18 @@ class _Looks:
             column[row] = value
 
     def add(self, rows: np.ndarray, payloads: pa.Array, found: TypedSide) -> None:
+        heads = pc.binary_slice(payloads, 0, _HEAD)  # no copy of a large payload
         for some, format_ in found.formats:
             self.put(self.formats, rows, some, format_)
             if format_ == "bytes":
-                numbers = [at for at in some.tolist() if _is_number(payloads[at].as_py())]
+                numbers = [at for at in some.tolist() if _is_number(heads[at].as_py())]
                 self.put(self.formats, rows, np.array(numbers, np.int64), "number")
         for some, id_ in found.schema_ids:
             self.put(self._ids, rows, some, id_)
         for at, wrong in found.wrong:
             row = int(rows[at])
             self.formats[row], self._reasons[row] = wrong.format, wrong.reason
-            self._ids[row] = wrong.schema.id if wrong.schema is not None else _framed_id(payloads[at].as_py())
+            self._ids[row] = wrong.schema.id if wrong.schema is not None else _framed_id(heads[at].as_py())
 
     def array(self) -> pa.Array:
         looks = [
@@ -212,13 +213,13 @@ def _places_of(rows: np.ndarray, n: int) -> pa.Array:
     return pa.array(places, mask=places < 0)
 
 
-def _framed_id(payload: bytes) -> int | None:
+def _framed_id(head: bytes) -> int | None:
     """The id that Confluent's framing has; null without it."""
-    if len(payload) < 5 or payload[0]:
+    if len(head) < 5 or head[0]:
         return None
-    return int.from_bytes(payload[1:5], "big", signed=True)
+    return int.from_bytes(head[1:5], "big", signed=True)
 
 
-def _is_number(payload: bytes) -> bool:
-    """Whether bytes look like an integer of 4 or 8 bytes, big-endian, that is not large."""
-    return len(payload) in _NUMBER_BYTES and payload[0] in (0, 0xFF)
+def _is_number(head: bytes) -> bool:
+    """Whether a payload looks like an integer of 4 or 8 bytes, big-endian, that is not large."""
+    return len(head) in _NUMBER_BYTES and head[0] in (0, 0xFF)

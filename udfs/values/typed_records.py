@@ -15,7 +15,8 @@ from udfs.segment_decoder import SegmentDecoder
 from udfs.source.byte_source import SourceError, open_source
 from udfs.source.store import open_store
 from udfs.values.payload_heads import pairs_of
-from udfs.values.payloads import KEY, VALUE, PayloadReader, plain_of
+from udfs.values.payloads import KEY, VALUE, PayloadReader
+from udfs.values.plain_payloads import plain_of
 from udfs.values.registry import SCHEMAS_TOPIC, Registry
 from udfs.values.typed_columns import SideDecoder
 from udfs.values.typed_files import SIDES, Types
