@@ -39,28 +39,22 @@ WITH stuck AS (
     AND h.partition_dir = b.partition_dir
   WHERE b.status IN ('ok', 'suspect')
   GROUP BY b.topic, b.partition, b.partition_dir, h.last_stable_offset
-), to_end AS (
-  SELECT DISTINCT cluster, producer_id, topic, partition FROM (
-    SELECT cluster, producer_id, topic, explode(partitions) AS partition FROM (
-      SELECT cluster, producer_id, p.topic AS topic, p.partitions AS partitions FROM (
-        SELECT cluster, producer_id, explode(partitions) AS p FROM producer_states
-        WHERE state IN ('Ongoing', 'PrepareCommit', 'PrepareAbort', 'PrepareEpochFence')
-      ) AS exploded
-    ) AS named
-  ) AS numbered
-), compared AS (
+), noted AS (
   SELECT a.*, k.transactional_id, k.state AS coordinator_state, k.start_timestamp AS coordinator_start, k.own_timeout_ms,
-    p.topic IS NOT NULL AS is_pending,
-    CASE WHEN p.topic IS NOT NULL THEN unix_millis(k.start_timestamp) ELSE a.began_ms END AS start_ms,
-    -- it was ended before the log's end, and what the coordinator noted is newer than its start
-    coalesce(k.updated_ms <= a.broker_ms AND k.noted_until_ms >= coalesce(a.broker_ms - a.proven_open_ms, a.now_ms), false) AS is_ended,
-    coalesce(k.updated_ms <= a.now_ms AND k.noted_until_ms >= a.began_ms, false) AS is_likely_ended,
-    coalesce(k.updated_ms > a.now_ms, false) AS is_ended_later
+    k.updated_ms, k.noted_until_ms,
+    coalesce(k.state IN ('Ongoing', 'PrepareCommit', 'PrepareAbort', 'PrepareEpochFence') AND try_element_at(
+      filter(k.partitions, p -> p.topic = a.topic AND array_contains(p.partitions, a.partition)), 1) IS NOT NULL, false) AS is_pending
   FROM transaction_ages a
   LEFT JOIN log_clusters l ON l.topic = a.topic AND l.partition = a.partition AND l.partition_dir = a.partition_dir
     AND l.internal_topic = '__transaction_state'
   LEFT JOIN producer_states k ON k.cluster = l.cluster AND k.producer_id = a.producer_id
-  LEFT JOIN to_end p ON p.cluster = l.cluster AND p.producer_id = a.producer_id AND p.topic = a.topic AND p.partition = a.partition
+), compared AS (
+  SELECT *, CASE WHEN is_pending THEN unix_millis(coordinator_start) ELSE began_ms END AS start_ms,
+    -- it was ended before the log's end, and what the coordinator noted is newer than its start
+    coalesce(updated_ms <= broker_ms AND noted_until_ms >= coalesce(broker_ms - proven_open_ms, now_ms), false) AS is_ended,
+    coalesce(updated_ms <= now_ms AND noted_until_ms >= began_ms, false) AS is_likely_ended,
+    coalesce(updated_ms > now_ms, false) AS is_ended_later
+  FROM noted
 ), judged AS (
   SELECT *, now_ms - start_ms AS age_ms,
     CASE WHEN outcome_uncertain THEN 'its marker may lie in damaged bytes'

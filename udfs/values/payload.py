@@ -1,4 +1,4 @@
-"""What decoders of payloads share: what a payload came to, errors with their classes, values in canonical JSON.
+"""What decoders of payloads share: results, errors with their classes, values in canonical JSON.
 
 The canonical form keeps what JSON alone would lose: bytes are ``{"bytes": Base64}``, a float that is no
 number is a text, an instant names its unit. Members keep the order of the schema.
