@@ -12,7 +12,7 @@
 --   log_start_offset bigint: Base offset of the first segment in the folder when the newest one was first decoded: the segments before it were deleted since
 WITH newest AS (
   SELECT topic, partition, segment, max(max_timestamp_ms) AS newest_ms
-  FROM published_batches WHERE status IN ('ok', 'suspect') GROUP BY topic, partition, segment
+  FROM counted_batches GROUP BY topic, partition, segment
 )
 SELECT s.topic, s.partition, s.partition_dir, s.segment, s.file_base_offset,
   lead(s.file_base_offset) OVER (PARTITION BY s.topic, s.partition, s.partition_dir ORDER BY s.file_base_offset)

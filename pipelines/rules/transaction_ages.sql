@@ -18,9 +18,7 @@
 --   now_ms bigint: The time of the log
 --   witness string: Which clock gave it: broker, producer or file
 --   clock_certainty string: How certain it is: certain, likely or unknown
-WITH held_logs AS (
-  SELECT DISTINCT topic, partition, partition_dir FROM current_transactions WHERE holds_last_stable_offset
-), first_batches AS (
+WITH first_batches AS (
   SELECT t.topic, t.partition, t.partition_dir, t.producer_id, t.producer_epoch, t.first_offset, t.last_offset, t.records,
     t.outcome_uncertain, min(b.credible_first_ms) AS first_ms,
     min(CASE WHEN b.is_by_broker THEN b.credible_first_ms END) AS appended_ms
@@ -36,7 +34,7 @@ WITH held_logs AS (
   FROM first_batches
   UNION ALL
   SELECT m.topic, m.partition, m.partition_dir, m.base_offset, 0, m.credible_newest_ms, NULL, NULL, NULL, NULL, NULL, NULL, NULL
-  FROM batch_times m JOIN held_logs h ON h.topic = m.topic AND h.partition = m.partition AND h.partition_dir = m.partition_dir
+  FROM batch_times m JOIN last_stable_offsets h ON h.topic = m.topic AND h.partition = m.partition AND h.partition_dir = m.partition_dir
   WHERE m.is_marker
 ), between_markers AS (
   SELECT *,

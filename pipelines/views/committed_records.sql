@@ -1,10 +1,7 @@
 -- The records that a READ_COMMITTED consumer reads: no control records, no records of transactions that were
 -- aborted or whose outcome can't be known, none at or after the last stable offset of the log
 -- Columns: those of records
-WITH held AS (
-  SELECT topic, partition, partition_dir, min(first_offset) AS last_stable_offset
-  FROM current_transactions WHERE holds_last_stable_offset GROUP BY topic, partition, partition_dir
-), short AS (
+WITH short AS (
   SELECT * FROM undelivered_offsets WHERE slot_bits = 8
 ), long AS (
   SELECT * FROM undelivered_offsets WHERE slot_bits = 20
@@ -25,6 +22,6 @@ ANTI JOIN endless ON endless.topic = r.topic AND endless.partition = r.partition
   AND endless.partition_dir = substring(r.segment, 1, length(r.segment) - 25) AND endless.producer_id = r.producer_id
   AND r.is_transactional AND endless.slot = shiftright(r.offset, 62)
   AND r.offset BETWEEN endless.first_offset AND endless.last_offset
-ANTI JOIN held ON held.topic = r.topic AND held.partition = r.partition
+ANTI JOIN last_stable_offsets held ON held.topic = r.topic AND held.partition = r.partition
   AND held.partition_dir = substring(r.segment, 1, length(r.segment) - 25) AND r.offset >= held.last_stable_offset
 WHERE NOT r.is_control

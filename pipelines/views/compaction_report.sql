@@ -26,10 +26,7 @@
 --   tombstones bigint: Keys whose last record is a tombstone
 --   expired_tombstones bigint: Those before first_uncleanable_offset whose batch has a delete horizon that is reached: the next cleaning removes them
 --   first_dirty_offset bigint: The first offset whose key came before: the cleaner has not cleaned past it; null where no key repeats
-WITH stable AS (
-  SELECT topic, partition, partition_dir, min(first_offset) AS last_stable_offset
-  FROM current_transactions WHERE holds_last_stable_offset GROUP BY topic, partition, partition_dir
-), aged AS (
+WITH aged AS (
   SELECT t.*, s.cleanup_policy, coalesce(min_compaction_lag_ms, s.topic_compaction_lag_ms, 0) > 0
       AND CAST(t.largest_timestamp_ms AS DECIMAL(38, 0)) > CAST(coalesce(at_ms, unix_millis(current_timestamp)) AS DECIMAL(38, 0))
         - coalesce(min_compaction_lag_ms, s.topic_compaction_lag_ms, 0) AS is_young
@@ -41,7 +38,7 @@ WITH stable AS (
     coalesce(max(CASE WHEN s.file_base_offset <= t.last_stable_offset THEN s.file_base_offset END),
       CASE WHEN max(t.last_stable_offset) IS NOT NULL THEN min(s.file_base_offset) END) AS open_offset,
     min(CASE WHEN s.is_young AND NOT s.is_active THEN s.file_base_offset END) AS young_offset
-  FROM aged s LEFT JOIN stable t ON t.topic = s.topic AND t.partition = s.partition AND t.partition_dir = s.partition_dir
+  FROM aged s LEFT JOIN last_stable_offsets t ON t.topic = s.topic AND t.partition = s.partition AND t.partition_dir = s.partition_dir
   GROUP BY s.topic, s.partition, s.partition_dir
 ), uncleanable AS (
   SELECT *, least(active_offset, open_offset, young_offset) AS first_uncleanable_offset,

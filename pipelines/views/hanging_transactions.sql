@@ -28,16 +28,12 @@
 --   outcome_uncertain boolean: The marker may lie in damaged bytes: look there before you abort
 --   check_command string: The command that queries the brokers: run it before an abort
 --   abort_command string: The command that aborts the transaction; null unless it is certain
-WITH stuck AS (
-  SELECT topic, partition, partition_dir, min(first_offset) AS last_stable_offset
-  FROM current_transactions WHERE holds_last_stable_offset GROUP BY topic, partition, partition_dir
-), totals AS (
+WITH totals AS (
   SELECT b.topic, b.partition, b.partition_dir, h.last_stable_offset,
     sum(CASE WHEN b.last_offset >= h.last_stable_offset AND NOT b.is_control THEN b.record_count ELSE 0 END) AS held_records,
     sum(CASE WHEN b.last_offset >= h.last_stable_offset THEN b.size_bytes ELSE 0 END) AS held_bytes
-  FROM published_batches b JOIN stuck h ON h.topic = b.topic AND h.partition = b.partition
+  FROM counted_batches b JOIN last_stable_offsets h ON h.topic = b.topic AND h.partition = b.partition
     AND h.partition_dir = b.partition_dir
-  WHERE b.status IN ('ok', 'suspect')
   GROUP BY b.topic, b.partition, b.partition_dir, h.last_stable_offset
 ), noted AS (
   SELECT a.*, k.transactional_id, k.state AS coordinator_state, k.start_timestamp AS coordinator_start, k.own_timeout_ms,

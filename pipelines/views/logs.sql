@@ -17,10 +17,7 @@
 --   damaged_bytes bigint: Their bytes
 --   tail_bytes bigint: Bytes of torn or zeroed tails
 --   segments_in_part bigint: Segments of which records, or all, are left out, as --since, --until or --offsets request
-WITH held AS (
-  SELECT topic, partition, partition_dir, min(first_offset) AS last_stable_offset
-  FROM current_transactions WHERE holds_last_stable_offset GROUP BY topic, partition, partition_dir
-), damage AS (
+WITH damage AS (
   SELECT topic, partition, partition_dir, sum(size_bytes) AS damaged_bytes
   FROM published_quarantine GROUP BY topic, partition, partition_dir
 ), listed AS (
@@ -34,5 +31,5 @@ SELECT s.topic, s.partition, s.partition_dir, s.segments, s.bytes, s.batches, s.
   h.last_stable_offset, s.first_timestamp, s.last_timestamp, s.damaged_ranges, coalesce(d.damaged_bytes, 0) AS damaged_bytes,
   s.tail_bytes, s.segments_in_part
 FROM listed s
-LEFT JOIN held h ON h.topic = s.topic AND h.partition = s.partition AND h.partition_dir = s.partition_dir
+LEFT JOIN last_stable_offsets h ON h.topic = s.topic AND h.partition = s.partition AND h.partition_dir = s.partition_dir
 LEFT JOIN damage d ON d.topic = s.topic AND d.partition = s.partition AND d.partition_dir = s.partition_dir

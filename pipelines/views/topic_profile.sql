@@ -45,7 +45,7 @@ WITH sized AS (
 ), written AS (
   -- what batches tell of their records needs no look at the records
   SELECT topic, partition, magic, timestampType, compression, size_bytes, record_count, payload_bytes, uncompressed_bytes
-  FROM published_batches WHERE status IN ('ok', 'suspect') AND NOT is_control
+  FROM counted_batches WHERE NOT is_control
 ), partitions AS (
   SELECT topic, count(*) AS partitions, max(records) / avg(records) AS skew
   FROM (SELECT topic, partition, sum(record_count) AS records FROM written GROUP BY topic, partition)

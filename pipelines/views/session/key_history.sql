@@ -24,10 +24,7 @@
 --   superseded_by bigint: Offset of the next visible record of the key in the log: the log cleaner keeps that one; null for the latest, and for what is not visible
 --   segment string: Canonical URI of the segment file
 --   batch_position bigint: Byte where its batch starts
-WITH held AS (
-  SELECT topic, partition, partition_dir, min(first_offset) AS last_stable_offset
-  FROM current_transactions WHERE holds_last_stable_offset GROUP BY topic, partition, partition_dir
-), found AS (
+WITH found AS (
   SELECT r.topic, r.partition, r.partition_dir, r.offset, r.timestamp, r.value, r.producer_id, r.producer_epoch, r.sequence,
     r.leader_epoch, r.is_transactional, r.segment, r.file_base_offset, r.batch_position, t.first_offset, t.marker_offset,
     t.outcome_uncertain, CASE WHEN NOT r.is_transactional THEN NULL
@@ -37,7 +34,7 @@ WITH held AS (
   LEFT JOIN current_transactions t ON t.topic = r.topic AND t.partition = r.partition AND t.partition_dir = r.partition_dir
     AND t.producer_id = r.producer_id AND t.producer_epoch = r.producer_epoch AND r.is_transactional
     AND r.offset BETWEEN t.first_offset AND t.last_offset
-  LEFT JOIN held h ON h.topic = r.topic AND h.partition = r.partition AND h.partition_dir = r.partition_dir
+  LEFT JOIN last_stable_offsets h ON h.topic = r.topic AND h.partition = r.partition AND h.partition_dir = r.partition_dir
   WHERE r.topic = wanted_topic AND r.key = wanted_key AND NOT r.is_control
 ), judged AS (
   SELECT *, NOT is_held AND coalesce(outcome, 'committed') = 'committed' AS is_visible FROM found
