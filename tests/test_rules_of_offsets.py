@@ -116,17 +116,18 @@ def test_a_wrong_base_offset_below_the_file_s_name_hides_no_batch_between_garbag
 
 
 def test_wrong_base_offsets_around_garbage_hide_no_batches(tmp_path: Path) -> None:
-    """Of a first batch that seems to be behind what follows; and at the end of one chain and in the next."""
+    """Of first batches that seem to be behind what follows; and at the end of one chain and in the next."""
 
-    def log(topic: str, wrong: dict[int, int]) -> Log:
+    def log(topic: str, wrong: dict[int, int], garbage: tuple[int, ...] = (1, 5)) -> Log:
         """Of batches with two offsets. wrong: number -> the bits of its base offset that are wrong."""
         made = [
-            LogBatch(base, base ^ wrong.get(at, 0), 2, 2, is_garbage=at in (1, 5))
+            LogBatch(base, base ^ wrong.get(at, 0), 2, 2, is_garbage=at in garbage)
             for at, base in enumerate(range(16, 40, 2))
         ]
         return Log(topic, 0, "/logs", (Segment(16, tuple(made), 16),))
 
-    logs = [log("first", {0: 8}), log("end-and-next", {3: 1 << 62, 7: 8})]
+    both = log("first-two", {0: 1 << 62, 1: 8}, garbage=(2, 6))
+    logs = [log("first", {0: 8}), log("end-and-next", {3: 1 << 62, 7: 8}), both]
     assert [*in_scan(tmp_path.resolve(), logs)] == []
 
 

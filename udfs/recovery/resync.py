@@ -82,8 +82,9 @@ class LastOffset:
         position, end = int(last["position"]), int(last["position"] + last["size"])
         self.above, self.is_named = total["sure_offset"], False
         self.confirmed, before = Known(self.above, end), self._last
-        is_alone = total["counted"] == 1
-        if is_alone and before is not None and not before.goes_on(total["first_offset"], position):
+        # a single batch, or several whose offsets fall, do not confirm each other
+        is_doubtful = total["counted"] == 1 or total["first_offset"] > total["last_offset"]
+        if is_doubtful and before is not None and not before.goes_on(total["first_offset"], position):
             self.confirmed = min(before, self.confirmed)
         self._last = Known(total["last_offset"], end)
 
