@@ -3,7 +3,7 @@
 A test is marked by what it needs: ``spark`` by the fixture of that name, ``cluster`` alike; in its file
 (``pytestmark``) where it starts Spark itself in other processes, ``kafka`` (Kafka's own library, in Java),
 ``slow``, and ``sampled`` where every eighth is enough for a quick answer. ``flow`` is landing and decoding in
-Spark, which ``make test-plain`` runs too.
+Spark, and some views with its own settings, which ``make test-plain`` runs too.
 
 ``make check`` runs what has none of the first four, and a sample. ``make test`` runs all but those marked
 ``full``: they start a server, a cluster or an environment, and run where something below a path that the mark

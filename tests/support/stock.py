@@ -1,7 +1,7 @@
 """Spark with its own settings, as a notebook or another program has it: a job, then every view.
 
-``python -m tests.support.stock LAKE SOURCE...`` prints which settings there were, once every view gave
-the rows that DuckDB gives. Only what Delta needs is set.
+``python -m tests.support.stock --views=NAME,... LAKE SOURCE...`` prints which settings there were, once each
+view (all, if no name is given) gave the rows that DuckDB gives. Only what Delta needs is set.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ OF_DELTA = ("spark.sql.extensions", "spark.sql.catalog.spark_catalog")
 SHOWN = ("spark.sql.codegen.wholeStage", "spark.sql.adaptive.enabled", "spark.sql.shuffle.partitions")
 
 
-def main(lake: str, *sources: str) -> None:
+def main(option: str, lake: str, *sources: str) -> None:
+    named = option.removeprefix("--views=").split(",")
+    chosen = [view for view in SESSION_VIEWS if view.name in named or named == [""]]
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     for name in OF_DELTA:
@@ -29,7 +31,7 @@ def main(lake: str, *sources: str) -> None:
     decoded = decode(spark, Settings(source=sources, lake=lake))
     register(spark, lake)
     database = connect(lake)
-    views = {view.name: same_in_both(spark, database, all_rows(view)) for view in SESSION_VIEWS}
+    views = {view.name: same_in_both(spark, database, all_rows(view)) for view in chosen}
     shown = {name: spark.conf.get(name) for name in SHOWN}
     print(json.dumps({"records": decoded.records, "settings": shown, "views": views}))
     spark.stop()
