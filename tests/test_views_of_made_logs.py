@@ -6,7 +6,6 @@ that Spark gives the same rows is tested once for each view.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -17,21 +16,14 @@ import pytest
 from kafka_log_lake import connect
 from pipelines.command.settings import Settings
 from pipelines.sql.tokens import duckdb_text
-from pipelines.views.declared import VIEWS, View
 from tests.support import as_command
-from tests.support.answers import answer, prepare_in_memory, same_in_both
-from tests.support.lake_rows import add_unpublished
+from tests.support.answers import prepare_in_memory, same_in_both
 from tests.support.logs import batch, data, marker, put
-from tests.support.segment_maker import DELETE_HORIZON, LOG_APPEND, TRANSACTIONAL, Batch, Record
+from tests.support.made_views import HOUR, NOW, Ask, sent, sizes, written
+from tests.support.segment_maker import DELETE_HORIZON, Batch, Record
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-Rows = list[dict[str, Any]]
-Ask = Callable[[str], Rows]
-
-NOW = 1_700_000_000_000  # 2023-11-14
-HOUR = 3_600_000
 
 
 WRITERS: list[Callable[[Path], Any]] = []
@@ -41,20 +33,6 @@ def logs(write: Callable[[Path], Any]) -> Callable[[Path], Any]:
     """Marks a function that writes logs into the folder that all of them are decoded from."""
     WRITERS.append(write)
     return write
-
-
-def rows_of(lines: Any) -> Rows:
-    return [json.loads(line) for line in lines]
-
-
-def asking(lake: str) -> Ask:
-    """What answers statements about a lake."""
-    return lambda statement: rows_of(answer(lake, statement))
-
-
-def sizes(partition_dir: Path) -> list[int]:
-    """Bytes of the segments of a log, in their order."""
-    return [path.stat().st_size for path in sorted(partition_dir.glob("*.log"))]
 
 
 @pytest.fixture(scope="module")
@@ -101,16 +79,6 @@ def ask(made_lake: str) -> Ask:
 )
 def test_spark_gives_the_same_rows(spark: SparkSession, in_memory: str, relation: str) -> None:
     assert same_in_both(spark, connect(in_memory), f"SELECT * FROM {relation}")
-
-
-def written(base: int, at: int, *after: int, **values: Any) -> bytes:
-    """A batch whose first record has the timestamp at, the others at + after."""
-    records = tuple(Record(key=b"k", value=b"v", timestamp_delta=delta) for delta in (0, *after))
-    return Batch(records=records, base_offset=base, base_timestamp=at, **values).encode()
-
-
-def sent(base: int, sequence: int, records: int = 2, epoch: int = 0) -> bytes:
-    return batch(base, records, producer_id=9, producer_epoch=epoch, base_sequence=sequence)
 
 
 @logs
@@ -426,45 +394,3 @@ def test_keys_in_another_partition_than_murmur2_gives(ask: Ask) -> None:
     (row,) = ask("SELECT * FROM key_partitions WHERE topic = 'keyed'")
     assert (row["partitions"], row["keyed_records"], row["elsewhere_records"]) == (3, 3, 2)
     assert (row["first_partition"], row["first_offset"]) == (1, 0)
-
-
-def test_commands_quote_a_hostile_topic(spark: SparkSession, tmp_path: Path) -> None:
-    bad, lake = batch(0, 1), str(tmp_path / "lake")
-    flags, open_ = LOG_APPEND | TRANSACTIONAL, (Record(value=b"v"),)
-    start = Batch(open_, base_offset=0, flags=flags, producer_id=7).encode()
-    later = Batch(open_, base_offset=1, flags=LOG_APPEND, max_timestamp=NOW + HOUR).encode()
-    put(tmp_path / "src" / "it's; rm-0", 0, start, later)
-    put(tmp_path / "src" / "it's; rm-1", 0, bad[:-1] + bytes([bad[-1] ^ 1]), batch(5, 1))
-    as_command.decode(spark, Settings(source=(str(tmp_path / "src"),), lake=lake))
-    ask = asking(lake)
-    (lost,) = ask("SELECT reset_command FROM lost_offsets")
-    assert "--topic 'it'\\''s; rm:1' --reset-offsets" in lost["reset_command"]
-    (hanging,) = ask("SELECT abort_command, check_command FROM hanging_transactions")
-    assert "abort --topic 'it'\\''s; rm' --partition 0" in hanging["abort_command"]
-    assert "find-hanging --topic 'it'\\''s; rm' --partition 0" in hanging["check_command"]
-
-
-def test_views_see_nothing_that_the_ledger_does_not_name(spark: SparkSession, tmp_path: Path) -> None:
-    """Rows that a run is committing, or left behind when it was killed, change no view.
-
-    The lake of test_engines has such rows too: Spark's views give what DuckDB's give.
-    """
-    bad, lake = batch(9, 2), str(tmp_path / "lake")
-    ended = (data(0, 7, 2), marker(2, 7, commit=False))
-    open_ = (data(20, 8, base_timestamp=NOW), written(21, NOW + HOUR), written(22, -1))
-    put(tmp_path / "src" / "t-0", 0, *ended, sent(3, 0), batch(7, 2), bad[:-1] + b"~", *open_)
-    as_command.decode(spark, Settings(source=(str(tmp_path / "src"),), lake=lake))
-    ask = asking(lake)
-    given = {"at_ms": NOW + 99 * HOUR}  # a default that is the time of asking would differ
-
-    def relation(view: View) -> str:
-        arguments = ", ".join(f"{p.name} => {given[p.name]}" for p in view.parameters if p.name in given)
-        return f"SELECT * FROM {view.name}" + (f"({arguments})" if view.parameters else "")
-
-    requested = {view.name: relation(view) for view in VIEWS}
-    before = {name: sorted(map(repr, ask(statement))) for name, statement in requested.items()}
-    without_rows = {name for name in before if not before[name]}
-    elsewhere = {"log_clusters", "index_report", "healed_records", "encryption_keys", "schema_encoders"}
-    assert without_rows == elsewhere  # of other tables and topics
-    add_unpublished(lake)
-    assert {name: sorted(map(repr, ask(statement))) for name, statement in requested.items()} == before
