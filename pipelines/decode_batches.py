@@ -36,7 +36,7 @@ from pipelines.lake.stages import stage_options
 from pipelines.plan.landed import Landed
 from pipelines.plan.runs import Plan
 from pipelines.plan.slices import make_slices
-from pipelines.scanning.spark_map import spark_map
+from pipelines.scanning.task_map import task_map
 from pipelines.source.hadoop import job_scheme
 from pipelines.source.listing import Listing, TopicFilter
 from pipelines.source.uris import is_named
@@ -149,7 +149,7 @@ def _healed(on_demand: SparkOnDemand, settings: Settings) -> None:
     metrics = Metrics(settings.metrics)
     with metrics.counting_failures():
         decode = partial(decode_into, on_demand, drops_missing=True)
-        done = recover(settings, decode, spark_map(on_demand))
+        done = recover(settings, decode, task_map(on_demand))
         summary = done.summary
         if settings.typed:
             _decode_values(on_demand, settings, summary)

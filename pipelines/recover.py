@@ -31,8 +31,9 @@ from pipelines.command.terminal import printable
 from pipelines.decode_batches import decode_into
 from pipelines.recovery import broker_disk, job, quorum, state_files, text
 from pipelines.recovery.compare import Reading
-from pipelines.recovery.sources import METADATA_TOPIC, find_copies
-from pipelines.scanning.spark_map import spark_map
+from pipelines.recovery.sources import find_copies
+from pipelines.scanning.task_map import task_map
+from udfs.indexes.kraft_snapshot import METADATA_TOPIC
 
 log = logging.getLogger("pipelines.recover")  # also where Python runs it as a script
 
@@ -70,7 +71,7 @@ def run(
         made = stack.enter_context(job.folder_to_write(write, settings.source)) if write else None
         own = dataclasses.replace(settings, lake=settings.lake or f"{temporary}/lake")
         decode = partial(decode_into, on_demand, drops_missing=True)
-        done = job.recover(own, decode, spark_map(on_demand))
+        done = job.recover(own, decode, task_map(on_demand))
         if report is not None:
             text.write_report(done, report)
         if made is not None:

@@ -47,7 +47,7 @@ def test_its_tasks_give_what_worker_processes_give(
     sources: tuple[str, ...], lake: Path, tmp_path: Path
 ) -> None:
     settings = Settings(source=sources, lake=str(tmp_path / "here"), cores=1)
-    job.recover(settings, partial(as_command.decode, None))
+    job.recover(settings, partial(as_command.decode, None), map)
     assert rows(tmp_path / "here") == rows(lake)
 
 

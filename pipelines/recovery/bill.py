@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from pipelines.recovery.losing import LOST
 from pipelines.sql.database import open_database
@@ -22,6 +21,8 @@ def bill(lake: str, files: Sequence[str]) -> pa.RecordBatchReader:
     if not files:
         return pa.RecordBatchReader.from_batches(schema, [])
     database = open_database(lake, "SELECT * FROM committed_records, records")
+    import pyarrow.dataset as ds  # few bills need it
+
     database.register("lost", ds.dataset([os.fspath(one) for one in files], schema=LOST))
     words = " ".join(f"WHEN {i} THEN '{word}'" for i, (word, _) in enumerate(ANSWERS))
     reasons = " ".join(f"WHEN {i} THEN '{why}'" for i, (_, why) in enumerate(ANSWERS))

@@ -11,17 +11,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipelines.plan.slices import Segment
-from pipelines.recovery.slice_headers import read_headers
-from pipelines.recovery.sources import DELETE, LIVE, METADATA_TOPIC, Inventory
+from pipelines.plan.slices import Segment, Slice
+from pipelines.recovery.sources import DELETE, LIVE, Inventory
 from pipelines.scanning.pool import Map, scan_segments
 from pipelines.source.naming import PartitionFolder
 from pipelines.source.uris import local_path
+from udfs.indexes.kraft_snapshot import METADATA_TOPIC
 from udfs.replicas import audit
 from udfs.replicas.cluster_state import ClusterState
-from udfs.replicas.entries import ENTRY, Copy
+from udfs.replicas.entries import ENTRY, Copy, Hurt
 from udfs.replicas.healing import Healed, heal, is_compacted
 from udfs.replicas.history import History, Leader, Sure, true_history
+from udfs.replicas.metadata_log import metadata_records, snapshot_end, snapshots
+from udfs.spark.protocol import SliceReport
 
 _BYTES_AT_A_TIME = 8 << 30  # of partitions whose headers are in memory together
 
@@ -47,6 +49,17 @@ class Compared:
         """The offset behind the last batch of a copy that is of the true history; None without one."""
         kept = copy.entries[copy.entries["is_sound"] & self.history.is_true[copy.number]]
         return int(kept["last"].max()) + 1 if len(kept) else None
+
+
+@dataclass
+class SliceHeaders:
+    """The batches of one slice by header and checksum: a file with ENTRY[n], None for none; and its damaged
+    ranges (of file 0).
+    """
+
+    report: SliceReport
+    path: str | None = None
+    hurts: list[Hurt] = field(default_factory=list)
 
 
 @dataclass
@@ -146,7 +159,7 @@ def store_entries(
                 owners[one.segment] = (place, copy, number)
                 segments.append(one)
     numbers = (reading.processes, reading.slice_bytes)
-    scan = partial(read_headers, max_batch_uncompressed=reading.max_batch_uncompressed, folder=folder)
+    scan = partial(_read_headers, max_batch_uncompressed=reading.max_batch_uncompressed, folder=folder)
     found: dict[PartitionFolder, dict[int, list[tuple[int, str]]]] = {place: {} for place in places}
     for segment, slices in scan_segments(segments, *numbers, lambda _: None, scan, reading.run):
         place, copy, number = owners[segment.segment]
@@ -157,6 +170,12 @@ def store_entries(
             if headers.path is not None:
                 found[place].setdefault(copy.number, []).append((number, headers.path))
     return found
+
+
+def _read_headers(slice_: Slice, max_batch_uncompressed: int, folder: str) -> SliceHeaders:
+    from pipelines.recovery.slice_headers import read_headers  # loads kernels: for those that read
+
+    return read_headers(slice_, max_batch_uncompressed, folder)
 
 
 class Known(NamedTuple):
@@ -243,8 +262,6 @@ def _leaders(topic_id: str | None, copies: Sequence[Copy], known: Known) -> list
 
 def broker_states(inventory: Inventory) -> dict[int, ClusterState]:
     """What each broker's own copy of ``__cluster_metadata`` says, by broker id."""
-    from udfs.replicas.metadata_log import metadata_records, snapshot_end, snapshots  # loads decoders
-
     states: dict[int, ClusterState] = {}
     for place, copies in inventory.copies.items():
         if place != (METADATA_TOPIC, 0):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 from deltalake import write_deltalake
 
 from pipelines.command.errors import UserError
@@ -37,7 +37,7 @@ from pipelines.recovery.compare import Reading, tasks
 from pipelines.recovery.partition import HealedLog, Partition, heal_partition
 from pipelines.recovery.remote import original
 from pipelines.recovery.sources import Inventory, find_copies
-from pipelines.scanning.pool import Map, process_pool
+from pipelines.scanning.pool import Map
 from pipelines.source.delta import open_table, read_rows
 from pipelines.source.listing import TopicFilter
 from pipelines.source.uris import canonical, parse_source
@@ -111,12 +111,11 @@ class Recovered:
 Decode = Callable[[Settings], Summary]
 
 
-def recover(settings: Settings, decode: Decode, run: Map | None = None) -> Recovered:
+def recover(settings: Settings, decode: Decode, run: Map) -> Recovered:
     """Brings a lake to the healed log of the copies in ``settings.source``, and writes ``recovery_tables``.
 
-    decode: the job that decodes a log directory into the lake. run: what compares and heals partitions
-    elsewhere; None for processes of this machine. Raises a UserError for a source or a lake
-    that can't be used.
+    decode: the job that decodes a log directory into the lake. run: where partitions are compared and healed.
+    Raises a UserError for a source or a lake that can't be used.
     """
     address = lake_address(settings.require_lake())
     if "://" in address:
@@ -143,15 +142,15 @@ def recover(settings: Settings, decode: Decode, run: Map | None = None) -> Recov
     return done
 
 
-def _heal(done: Recovered, settings: Settings, folder: str, run: Map | None) -> None:
+def _heal(done: Recovered, settings: Settings, folder: str, run: Map) -> None:
     """Compares, and writes the healed log, a partition in each worker process or task."""
     reading = Reading(settings.processes, settings.slice_bytes, settings.max_batch_uncompressed, run)
     losing = f"{folder}/{_LOSING}"
     shutil.rmtree(losing, ignore_errors=True)
     os.makedirs(losing)
     heal = partial(heal_partition, folder=folder, losing=losing)
-    with phase("comparing copies"), process_pool(settings.processes) as pool:
-        for one in (run or pool.map)(heal, tasks(done.inventory, reading, losing)):
+    with phase("comparing copies"):
+        for one in run(heal, tasks(done.inventory, reading, losing)):
             _note(done, one)
     _remove_others(folder, done)
 
@@ -215,7 +214,7 @@ def _of_healed(settings: Settings, folder: str) -> Settings:
 
 def _write_tables(done: Recovered) -> None:
     schema = HEALED_BATCHES.arrow_schema()
-    healed = ds.dataset(done.healed_files, schema=schema).to_batches() if done.healed_files else ()
+    healed = (batch for file in done.healed_files for batch in pq.ParquetFile(file).iter_batches())
     replace_table(done.lake, HEALED_BATCHES, pa.RecordBatchReader.from_batches(schema, healed))
     for table, found in (
         (REPLICA_REPORT, done.replicas),

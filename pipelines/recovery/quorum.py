@@ -18,10 +18,10 @@ from pipelines.command.errors import UserError
 from pipelines.recovery.broker_disk import Disk, meta_properties
 from pipelines.recovery.compare import Compared, Known, Reading, Task, compare_task, store_entries
 from pipelines.recovery.log_writer import log_to_write, write_log
-from pipelines.recovery.sources import META, METADATA_TOPIC, Inventory
+from pipelines.recovery.sources import META, Inventory
 from pipelines.source.naming import PartitionFolder
 from pipelines.source.uris import local_path
-from udfs.indexes.kraft_snapshot import BOOTSTRAP, snapshot_id
+from udfs.indexes.kraft_snapshot import BOOTSTRAP, METADATA_TOPIC, snapshot_id
 from udfs.replicas.cluster_state import ClusterState
 from udfs.replicas.entries import Copy
 from udfs.replicas.history import epochs_of_batches

@@ -17,7 +17,7 @@ from pipelines.command.errors import UserError
 from pipelines.source.naming import SEGMENT_SUFFIX, parse_folder
 from pipelines.source.stores import list_files
 from udfs.indexes.files import OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
-from udfs.replicas.metadata_log import TOPIC
+from udfs.indexes.kraft_snapshot import METADATA_TOPIC
 from udfs.source.store import open_store, reason_of
 
 _NAMES_ALONE = (SEGMENT_SUFFIX, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, ".deleted")
@@ -61,7 +61,7 @@ def _make(uri: str, length: int, modified: int) -> None:
     """modified: microseconds since 1970 UTC."""
     path = _local(uri)
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    is_name_alone = path.endswith(_NAMES_ALONE) and f"/{TOPIC}-" not in path
+    is_name_alone = path.endswith(_NAMES_ALONE) and f"/{METADATA_TOPIC}-" not in path
     try:
         with open(path, "wb") as out:
             if is_name_alone:

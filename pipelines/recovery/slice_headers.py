@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
 from pipelines.plan.slices import Slice
-from pipelines.scanning.slice_scan import claimed_by_torn, read_slice
+from pipelines.recovery.compare import SliceHeaders
+from pipelines.scanning.open_slice import claimed_by_torn, read_slice
 from udfs.decoded import Damage, Totals
 from udfs.replicas.entries import LENGTH, TORN, ZEROS, Hurt, entries_of
 from udfs.replicas.whole_batches import MOST_BYTES, whole_batches
@@ -17,17 +18,6 @@ from udfs.source.byte_source import ByteSource
 from udfs.spark.protocol import SliceReport
 
 _FEW = 64  # bytes of a damaged range that are kept
-
-
-@dataclass
-class SliceHeaders:
-    """The batches of one slice by header and checksum: a file with ENTRY[n], None for none; and its damaged
-    ranges (of file 0).
-    """
-
-    report: SliceReport
-    path: str | None = None
-    hurts: list[Hurt] = field(default_factory=list)
 
 
 def read_headers(slice_: Slice, max_batch_uncompressed: int, folder: str) -> SliceHeaders:

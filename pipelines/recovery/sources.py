@@ -36,6 +36,7 @@ from udfs.indexes.checkpoint_files import (
     offset_entries,
 )
 from udfs.indexes.files import OFFSET_INDEX, PRODUCER_SNAPSHOT, TIME_INDEX, broker_file
+from udfs.indexes.kraft_snapshot import METADATA_TOPIC
 from udfs.indexes.producer_snapshot import ENTRY as PRODUCER
 from udfs.indexes.producer_snapshot import Snapshot, read_producer_snapshot
 from udfs.replicas.entries import Copy, SegmentFile
@@ -43,7 +44,6 @@ from udfs.source.store import canonical as canonical_uri
 
 META = "meta.properties"
 LIVE, FUTURE, DELETE, STRAY = "live", "future", "delete", "stray"
-METADATA_TOPIC = "__cluster_metadata"
 _OWN = {LEADER_EPOCH_FILE, "partition.metadata"}  # next to the segments of a partition
 TopicTest = Callable[[str], bool]
 

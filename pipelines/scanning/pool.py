@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import multiprocessing
+import pickle
 import signal
 import sys
 from collections import defaultdict
@@ -11,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol, TypeVar
+
+import pyarrow as pa
 
 from pipelines.execute.verdicts import chain_break
 from pipelines.plan.slices import Segment, Slice, make_slices, whole
@@ -69,6 +72,22 @@ def _workers(number: int) -> Iterator[Map]:
             return executor.map(function, given, chunksize=_chunk(len(given)))
 
         yield run
+
+
+def stage_of(
+    function: Callable[[Any], Any],
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function as a stage of Spark or of a worker: rows (number, item) -> (number, result), pickled."""
+
+    def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number, item in zip(*batch.to_pydict().values(), strict=True):
+                result = pickle.dumps(function(pickle.loads(item)))
+                yield pa.RecordBatch.from_pydict(
+                    {"number": pa.array([number], pa.int32()), "result": pa.array([result], pa.binary())}
+                )
+
+    return stage
 
 
 def process_pool(number: int) -> ProcessPoolExecutor:

@@ -18,7 +18,7 @@ from udfs.indexes.rows import row_schema, rows_of
 
 SUFFIX = ".checkpoint"
 BOOTSTRAP = "bootstrap.checkpoint"  # the records with which a cluster begins
-_TOPIC = "__cluster_metadata"
+METADATA_TOPIC = "__cluster_metadata"
 _NAME = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 _COLUMNS = ("offset", "timestamp_ms", "control_type", "key", "value")
 
@@ -56,7 +56,8 @@ def kraft_snapshot(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
     damages: list[Damage] = []
     for batch in decode_segment(path, columns=_COLUMNS, on_damage=damages.append):
         rows = batch.to_pydict()
-        topics = pa.array([_TOPIC if kind is None else None for kind in rows["control_type"]], pa.string())
+        own = [METADATA_TOPIC if kind is None else None for kind in rows["control_type"]]
+        topics = pa.array(own, pa.string())
         found = internal_records(topics, batch.column("key"), batch.column("value")).to_pylist()
         read = [row or {"name": None, "version": None, "value": None, "error": None} for row in found]
         columns = {name: rows[name] for name in ("offset", "timestamp_ms", "control_type")}

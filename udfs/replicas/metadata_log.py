@@ -8,11 +8,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from udfs.files import decode_segment
-from udfs.indexes.kraft_snapshot import snapshot_id
+from udfs.indexes.kraft_snapshot import METADATA_TOPIC, snapshot_id
 from udfs.values.columns import internal_records
 
-TOPIC = "__cluster_metadata"
 _COLUMNS = ("offset", "timestamp_ms", "leader_epoch", "control_type", "key", "value", "batch_position")
 
 
@@ -29,9 +27,12 @@ class MetadataRecord(NamedTuple):
 
 def metadata_records(path: str) -> Iterator[MetadataRecord]:
     """The records of one file, in its order, as far as they are whole. Raises OSError."""
+    from udfs.files import decode_segment  # loads kernels
+
     for batch in decode_segment(path, columns=_COLUMNS, on_damage="ignore"):
         rows = batch.to_pydict()
-        topics = pa.array([TOPIC if kind is None else None for kind in rows["control_type"]], pa.string())
+        own = [METADATA_TOPIC if kind is None else None for kind in rows["control_type"]]
+        topics = pa.array(own, pa.string())
         found = internal_records(topics, batch.column("key"), batch.column("value")).to_pylist()
         names = ("offset", "leader_epoch", "timestamp_ms", "batch_position")
         places = zip(*(rows[name] for name in names), strict=True)
