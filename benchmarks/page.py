@@ -1,6 +1,6 @@
 """Puts the figures of ``latest.json`` into docs/performance.md: ``python -m benchmarks.page``.
 
-The page names a place for each table by a comment, ``<!-- figures: goals -->``; what stands between it and
+The page names a place for each table by a comment, ``<!-- figures: goals -->``; what is between it and
 the next ``<!-- end -->`` is made here and replaced each time. What was not measured says so.
 """
 
@@ -17,7 +17,7 @@ PAGE = ROOT / "docs" / "performance.md"
 MISSING = "not measured yet"
 _BETWEEN = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
-# Goal in words, part, row. The number of the goal stands in the row itself.
+# Goal in words, part, row. The number of the goal is in the row itself.
 GOALS = (
     ("V2 uncompressed, 100 B records: 1.8x kafka-clients or more", "kernels", "V2 none 100 B"),
     ("V2 uncompressed, 1 KiB records: 1.5x or more", "kernels", "V2 none 1 KiB"),

@@ -44,7 +44,7 @@ def _planning(scale: Scale) -> list[Row]:
 
 
 def _found(module: str, count: int) -> dict[str, float]:
-    """What a script prints that measures itself in a process of its own."""
+    """What a script prints that measures itself in a separate process."""
     script = [sys.executable, "-m", f"benchmarks.{module}", str(count)]
     done = subprocess.run(script, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])

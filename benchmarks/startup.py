@@ -87,7 +87,7 @@ def _query() -> tuple[str, ...]:
 
 
 def _command_rows(rounds: int) -> list[Row]:
-    """What a person types, in a process of its own: a query without Java, a job over two large segments."""
+    """What a person types, in a separate process: a query without Java, a job over two large segments."""
     query = _query()
     spark = (*query, "--engine", "spark")
     pairs = paired(rounds, {"ours": lambda: timed(*query), "spark": lambda: timed(*spark)})

@@ -2,7 +2,7 @@
 
 A round with nothing new and one in which a single partition of many grew, in a warm session, as the loop of
 ``--watch`` runs them. Then the lag: from the producer's acknowledgement, when the record is in the broker's
-file, to the ledger's commit that publishes its row, with ``--watch`` in a process of its own.
+file, to the ledger's commit that publishes its row, with ``--watch`` in a separate process.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def write_first_cluster(logs: Path) -> None:
 
 
 def write_group(logs: Path, records: int, *committed: int, cluster: str = "") -> None:
-    """Topic t of so many records, and what group g committed; cluster: the topic id of __consumer_offsets."""
+    """Topic t, and what group g committed; cluster: the topic id of __consumer_offsets."""
     put(logs / "t-0", 0, batch(0, records))
     path = put(logs / "__consumer_offsets-3", 0, *noted(*((NOW, commit(one)) for one in committed)))
     if cluster:

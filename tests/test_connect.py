@@ -167,7 +167,7 @@ def test_what_cannot_work_is_said_in_one_line(remote: SparkSession, tmp_path: Pa
 
 
 def run(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A command in a process of its own, which finds no Java."""
+    """A command in a separate process, which finds no Java."""
     environment = {**os.environ, "SPARK_REMOTE": url, "JAVA_HOME": "/nonexistent", "PYTHONPATH": str(ROOT)}
     environment.pop("SPARK_CONNECT_MODE_ENABLED", None)
     command = [sys.executable, *arguments]

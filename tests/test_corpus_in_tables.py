@@ -81,7 +81,7 @@ def _decode(spark: SparkSession, made: str, sources: list[str], how: str) -> Non
 
 
 def command(name: str, lake: str, sources: Sequence[str]) -> dict[str, Any]:
-    """Runs a command in a process of its own; what it tells of itself."""
+    """Runs a command in a separate process; what it prints."""
     words = ["-m", f"pipelines.{name}", "--json", "--lake", lake, *(f"--source={one}" for one in sources)]
     done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, check=True)
     printed: dict[str, Any] = json.loads(done.stdout)

@@ -1,6 +1,6 @@
 """Crafted input costs in proportion to its bytes: what is read, expanded and kept, counted.
 
-Time is for ``make bench`` and ``make fuzz``; here stands what makes it, and what can be counted exactly.
+Time is for ``make bench`` and ``make fuzz``; here is what causes it, and what can be counted exactly.
 """
 
 from __future__ import annotations

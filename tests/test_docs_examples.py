@@ -155,7 +155,7 @@ def test_every_answer_on_the_page_of_questions_runs(
         assert console.main(command[1:]) == 0, command
     names: dict[str, Any] = {}
     for block in blocks(page, "python"):
-        if "sys.argv" not in block:  # a file of its own: test_recipe runs it
+        if "sys.argv" not in block:  # a separate file: test_recipe runs it
             exec(block, names)
     in_lake = names["frame"][names["frame"]["topic"] == "tx-aborted"]
     assert len(names["committed"]) == len(in_lake) > 0

@@ -39,7 +39,7 @@ PIPELINES = (
     *("rules", "command", "source", "plan", "data_source", "lake", "typed", "functions", "views", "sql"),
     *("kept", "inspection", "report", "execute", "scanning", "finding", "recovery"),
 )
-# vectorized_varint is a kernel that has a module of its own: users know it by that name
+# vectorized_varint is a kernel with a separate module: users know it by that name
 WITH_KERNELS = {"vectorized_varint": "kernels"}
 SPARK = {"pyspark", "delta", "py4j", "deltalake", "duckdb"}
 JVM = {"pyspark", "delta", "py4j"}

@@ -56,7 +56,7 @@ def test_what_kafka_writes_is_read_field_by_field(file: str) -> None:
 
 
 def _records(file: str) -> list[tuple[bytes | None, bytes | None]]:
-    """Records of a topic: each value, with a key of its type and what stands before both."""
+    """Records of a topic: each value, with a key of its type and what precedes both."""
     fillings = _fillings(file)
     stored = [data for data, _ in kafka.written(requested for _, requested in fillings)]
     keys: dict[int, list[bytes]] = {}

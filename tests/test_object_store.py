@@ -334,7 +334,7 @@ sys.exit(decode_batches.main(sys.argv[4:]))
 
 @contextmanager
 def standing(how: str, point: str, lake: str) -> Iterator[subprocess.Popen[str]]:
-    """A job in a process of its own that stands at a point: asleep, or stopped as a machine may be."""
+    """A job in a separate process that waits at a point: asleep, or stopped as a machine may be."""
     arguments = [how, point, str(LEASE_SECONDS), "--source", uri("kafka"), "--lake", lake]
     job = subprocess.Popen(
         [sys.executable, "-c", _STANDING, *arguments],

@@ -233,7 +233,7 @@ def test_internal_compacted_topics_have_no_gaps(lake: str) -> None:
     ("before", "base", "what"),
     [
         (b"", 90, "base offset 90 is below that of the file, 100"),
-        (batch(100), 100, "base offset 100 is that of the file, but another batch is the first"),
+        (batch(100), 100, "base offset 100 matches the file name, but another batch is first"),
     ],
 )
 def test_a_batch_that_the_name_of_its_file_contradicts_is_named(
@@ -253,7 +253,7 @@ def test_largest_offsets_and_timestamps_do_not_overflow(lake: str) -> None:
 
 
 def sized(topic: str, *lengths: int, folder: str = "/logs") -> list[dict[str, Any]]:
-    """Ledger rows of a topic with a segment of each length, in a partition of its own."""
+    """Ledger rows of a topic with a segment of each length, in a separate partition."""
     return [
         {
             "topic": topic,

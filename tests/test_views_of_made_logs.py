@@ -1,6 +1,6 @@
 """The views over logs that a test makes, where it knows every fact.
 
-Each test has topics of its own, and all of them one lake. DuckDB answers where it can, as it does for users;
+Each test has its topics, and all of them one lake. DuckDB answers where it can, as it does for users;
 that Spark gives the same rows is tested once for each view.
 """
 

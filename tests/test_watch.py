@@ -208,7 +208,7 @@ def test_changes_wait_until_they_are_many_or_old(
         assert (yield 2) is None
         assert offsets(lake) == [0, 1, 2]
         put(tmp_path / "logs" / "b-0", 0, batch(0))
-        assert (yield 3) == (2, 9)  # so many bytes, of both logs
+        assert (yield 3) == (2, 9)  # bytes, of both logs
         assert (yield 4) is None
         add(path, batch(9))
         assert (yield 5) is None

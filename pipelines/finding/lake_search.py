@@ -171,7 +171,7 @@ class LakeSearch:
         return self._read(columns, of_log, [*log.place, *values])
 
     def _read(self, columns: Sequence[str], source: str, values: Sequence[Any]) -> Iterator[pa.RecordBatch]:
-        """Columns of what stands behind FROM."""
+        """Columns of what follows FROM."""
         names = ", ".join(f'"{name}"' for name in columns)
         schema = pa.schema([schema_of(self.request).field(name) for name in columns])
         try:

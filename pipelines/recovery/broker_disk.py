@@ -30,7 +30,7 @@ from udfs.indexes.kraft_snapshot import BOOTSTRAP
 from udfs.replicas.cluster_state import NO_LEADER, ClusterState
 from udfs.values.encode import metadata_record, new_uuid, record_batch
 
-# What a controller without metadata of its own cluster begins with: the features of Kafka 4.1
+# What a controller starts with where there is no metadata of its cluster: the features of Kafka 4.1
 FEATURES = {
     "metadata.version": 27,
     "group.version": 1,

@@ -79,7 +79,7 @@ def _offsets_text(runs: np.ndarray, at: int) -> str:
     if one["first"] < one["file_base"]:
         return f"base offset {one['first']} is below that of the file's name, {one['file_base']}"
     if at and one["first"] == one["file_base"] == runs["file_base"][at - 1]:
-        return f"base offset {one['first']} is that of the file's name, but another batch is the first"
+        return f"base offset {one['first']} matches the file name, but another batch is first"
     if one["file_limit"] != NO_LIMIT and one["last"] >= one["file_limit"]:
         return f"offsets {one['first']} to {one['last']} reach into the next file, {one['file_limit']}"
     before = f" behind {runs['last'][at - 1]}" if at else " at the start of the log"

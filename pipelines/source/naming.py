@@ -98,7 +98,7 @@ def parse_file(name: str) -> int | str:
 
 
 def is_log(name: str) -> bool:
-    """Whether a name is that of a segment or of a partition folder."""
+    """Whether a name is a segment's or a partition folder's."""
     return isinstance(parse_file(name), int) or not isinstance(parse_folder(name), str)
 
 

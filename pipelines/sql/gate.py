@@ -31,7 +31,7 @@ _QUERIES = _words(
     UnresolvedOrdinal UnresolvedSubqueryAlias Unpivot Window WithWindowDefinition UnresolvedQualify
     """
 )
-# Commands that show or describe, and what stands in them for a name
+# Commands that show or describe, and what they have in place of a name
 _SHOWING = _words(
     """
     DescribeColumn DescribeColumnCommand DescribeDatabaseCommand DescribeDeltaDetailCommand

@@ -118,7 +118,7 @@ def check_reference(found: Outcome, data: bytes, limit: int = LIMIT) -> int:
 
 
 def own(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A copy of the record batch in memory of its own."""
+    """A copy of the record batch in separate memory."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)

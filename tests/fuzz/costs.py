@@ -44,18 +44,18 @@ _WINDOW = 1 << 16
 _POOL = 8  # recipes that are changed
 _MOST_PIECES = 6
 _FEW = 8  # batches of an input that expand to the limit
-_THOROUGH = 4  # one input of so many is looked at for memory and growth too
+_THOROUGH = 4  # every how many inputs one is checked for memory and growth too
 
 # What an input may cost. An adversary's bytes take up to 1.3 us each on an idle machine, tiny records take
 # 12 bytes of columns each; for a damaged range a few blocks are read, of headers and of running checksums.
 _READ_A_BYTE, _READ_A_DAMAGE, _READ = 64, 64 << 10, 1 << 20
 _SECONDS_A_BYTE, _SECONDS = 10e-6, 0.2
 _HELD_A_BYTE, _HELD = 20, 4 << 20
-# Eight times the bytes may take so many times the seconds: between 8 (linear) and 64 (quadratic)
+# Eight times the bytes may take this many times the seconds: between 8 (linear) and 64 (quadratic)
 _GROWTH = 20
 
 
-# Headers are followed in blocks of so many bytes, not in the decoder's 64 KiB: what is read for each damaged
+# Headers are followed in blocks of this size, not in the decoder's 64 KiB: what is read for each damaged
 # range has to be little compared with an input
 BLOCK = 1 << 12
 

@@ -30,7 +30,7 @@ MODES = 5
 AS_IT_IS, MENDED, RECORDS, WRAPPER, PAYLOAD = range(MODES)
 _MOST = 1 << 11  # bytes of an input
 _LIMIT = 1 << 16  # bytes that a payload may expand to
-# libFuzzer's own limits fail by chance: its time is that of the clock, and its memory (exit code 71) begins
+# libFuzzer's own limits fail by chance: its time is wall-clock time, and its memory (exit code 71) begins
 # with the peak of the process that started this one. The watchdog and a limit on the address space take their
 # place.
 _NO_LIMITS = ("-timeout=0", "-rss_limit_mb=0")

@@ -32,7 +32,7 @@ from udfs.kernels.record_cursor import CURSOR, FILLED, new_lines
 _BLOCK = 256  # inputs of a compiled loop
 _ADDRESS_SPACE = 1 << 30  # bytes that all inputs together may add to the process
 _MOST_FINDINGS = 20
-_PASSES = 6  # over a past finding, each with a window of its own
+_PASSES = 6  # over a past finding, each with a separate window
 
 
 @dataclass

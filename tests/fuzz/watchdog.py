@@ -25,7 +25,7 @@ from tests.fuzz.kernels import BEGIN, COMPARED, INPUTS, NUMBERS, PEAK, RECORDS, 
 ROOT = Path(__file__).resolve().parents[2]
 _START = 300  # seconds until the first input: the kernels may have to be compiled
 HANG = 60  # seconds of CPU time that one input, or one block of them, may take
-_WAITING = 5  # so many times as long by the clock: a hang need not use the CPU, and a busy machine is slow
+_WAITING = 5  # times as long by the clock: a hang need not use the CPU, and a busy machine is slow
 _MOST_DEATHS = 10
 
 
@@ -128,7 +128,7 @@ def run(
     files: list[Path] | None = None,
     hang: float = HANG,
 ) -> Report:
-    """Run a layer for so many seconds, or inputs, or over those files."""
+    """Run a layer for some seconds or inputs, or over those files."""
     findings.mkdir(parents=True, exist_ok=True)
     report, began = Report(layer), time.monotonic()
     for life in range(_MOST_DEATHS):

@@ -1,6 +1,6 @@
 """The lives of logs between runs: a small world changes at random, jobs run, and the tables are compared.
 
-A life is one world with a lake of its own; a step is a change of the world or a run of a job. After each run
+A life is one world with a separate lake; a step is a change of the world or a run of a job. After each run
 the tables hold what ``tests.soak.policy`` says, and so does each version that the run made, read plainly,
 or the life ends with a report.
 The dice depend on the seed alone: SOAK_SEED=n repeats all lives, ``--life n/m`` one of them.

@@ -131,7 +131,7 @@ def start(
 ) -> Job:
     """Starts the job: by ``python -m``, on a cluster by spark-submit.
 
-    embedded: whether its tasks run in a Spark of its own. code: a zip of the project for the cluster's
+    embedded: whether its tasks run in a separate Spark. code: a zip of the project for the cluster's
     executors, which find its kernels compiled; conf: settings of Spark there.
     """
     arguments = ["--source", str(logs), "--lake", str(lake), *options]

@@ -150,7 +150,7 @@ _ZSTD_READ = (1 << 17) + 3  # bytes that Kafka's zstd reads at a time
 
 
 def _zstd_frame_of(size: int) -> Batch:
-    """One record in a frame of so many bytes: it can't be made smaller."""
+    """One record in a frame of this size: it can't be made smaller."""
     random = Random(size)
     for value_size in range(size - 60, size):
         records = [Record(value=random.randbytes(value_size))]

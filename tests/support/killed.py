@@ -1,7 +1,7 @@
 """Kills a command at a chosen one of the steps in which it changes files, as SIGKILL does.
 
 As a script: ``python -m tests.support.killed COUNT... -- module arguments...`` runs the command once for each
-COUNT in a process of its own, which ends before its COUNTth step, and prints how many steps each one took.
+COUNT in a separate process, which ends before its COUNTth step, and prints how many steps each one took.
 Imports are done once, before the processes are forked.
 """
 

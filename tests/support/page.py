@@ -17,7 +17,7 @@ Attributes = dict[str, str | None]
 
 
 class Page(HTMLParser):
-    """The elements of a page in order, with their text and what they stand in. Fails if they do not nest."""
+    """The elements of a page in order, with their text and their parents. Fails if they do not nest."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

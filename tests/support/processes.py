@@ -129,7 +129,7 @@ def wait_for(look: Callable[[], _Found], alive: Callable[[], bool], every: float
 def stop_a_holder(processes: Callable[[], Sequence[int]], folder: Path, alive: Callable[[], bool]) -> int:
     """Stops one of the processes while it has a file below the folder open; its pid, for the caller to end.
 
-    They run for a moment and stand while they are looked at, so a file is seen that is open for
+    They run for a moment and are stopped while they are looked at, so a file is seen that is open for
     milliseconds only, however busy the machine is.
     """
     known: Sequence[int] = ()
@@ -150,7 +150,7 @@ def stop_a_holder(processes: Callable[[], Sequence[int]], folder: Path, alive: C
 
 
 def _stop(pids: Sequence[int]) -> None:
-    """Returns when all of them stand or have ended: a process takes a signal when it gets its turn."""
+    """Returns when all of them are stopped or have ended: a process takes a signal when it gets its turn."""
     send(pids, signal.SIGSTOP)
     for pid in pids:
         wait_for(lambda pid=pid: _state_and_parent(pid)[0] in ("T", *_ENDED), lambda: True, A_MOMENT)  # type: ignore[misc]

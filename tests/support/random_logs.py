@@ -366,7 +366,7 @@ def _wrong_base(pick: random.Random, segments: list[Segment]) -> list[Segment]:
 
 
 def copy_of(pick: random.Random, log: Log, odds: Odds | None = None) -> Log:
-    """Another replica of a log: it may be shorter, and has damage of its own."""
+    """Another replica of a log: it may be shorter, and has other damage."""
     kept = log.segments[: pick.randint(1, len(log.segments))]
     segments = tuple(_mishaps(pick, odds or Odds(), one) for one in kept)
     return replace(log, folder="/copy", segments=segments, checkpoint=None)

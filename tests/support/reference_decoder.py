@@ -241,7 +241,7 @@ def _leads_on(data: bytes, position: int) -> bool:
 
 
 def _next_batch(data: bytes, position: int, above: int) -> int | None:
-    """Where decoding goes on after what is no batch: the target of its length, else what a search finds.
+    """Where decoding continues after damage: the target of its length, else what a search finds.
 
     above: the last offset so far.
     """

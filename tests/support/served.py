@@ -1,7 +1,7 @@
 """Jobs in a process of their own, one after the other in one session of Spark.
 
 For what has to be arranged before a process starts: the rights it has, the modules it finds. A job's exit
-code and what it prints are those of a command of its own.
+code and what it prints are those of a separate command.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def refused() -> Stage:
 
 
 def killed(mark: str, times: int) -> Stage:
-    """Kills its process so many times, counted in the file ``mark``; then it is ``doubled``."""
+    """Kills its process a number of times, counted in the file ``mark``; then it is ``doubled``."""
 
     def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with Path(mark).open("ab") as file:

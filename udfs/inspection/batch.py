@@ -300,7 +300,7 @@ def _contradictions(content: np.ndarray, place: Place, records: int) -> list[Cau
     read_header(content, 0, len(content), place.position, e)
     v2 = e["magic"] == f.MAGIC_V2
     found = []
-    # in a log without gaps; of a wrapper the offset is that of its last message
+    # in a log without gaps; a wrapper's offset is its last message's
     span = int(e["last_offset_delta"]) if v2 else max(records, 1) - 1
     offset = _offset_flip(content, int(e["base_offset" if v2 else "last_offset"]), place, span, bool(v2))
     if offset is not None:

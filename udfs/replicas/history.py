@@ -101,7 +101,7 @@ def believed_epochs(copy: Copy) -> Epochs:
 def check_snapshots(copy: Copy) -> None:
     """Removes the producer snapshots of a copy that its batches contradict.
 
-    A producer's last offset is that of a batch; where the copy has it, the batch is of the same producer.
+    A producer's last offset belongs to a batch; where the copy has it, the batch is of the same producer.
     """
     sound = copy.sound
     for base, producers in list(copy.snapshots.items()):

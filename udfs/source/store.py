@@ -20,7 +20,7 @@ _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 # What the other libraries read of the environment; a driver passes it on to its workers
 S3_VARIABLES = (*_ENDPOINTS, *_REGIONS, *_CREDENTIALS)
-# Of them those that the configuration of a Spark session stands in for
+# Of them those that the configuration of a Spark session may replace
 _OF_SESSION: dict[str, str] = {}
 # URI schemes of object stores, where nothing is renamed and a file appears when it is closed
 _OBJECT_STORES = ("s3", "gs", "gcs", "abfs", "abfss")

@@ -21,7 +21,7 @@ Reader = Callable[[bytes, int, int], tuple[Any, int]]
 
 _FLOAT, _DOUBLE, _DURATION = struct.Struct("<f"), struct.Struct("<d"), struct.Struct("<III")
 _INT_BITS, _LONG_BITS = 32, 64
-# Items that take no bytes (null, an empty record) may claim any count: so many may a payload have in all
+# Items that take no bytes (null, an empty record) may claim any count: this is the limit for a payload
 MOST_EMPTY_ITEMS = 1 << 12
 
 
@@ -228,7 +228,7 @@ def check_depth(depth: int, at: int) -> None:
 
 
 def _count(data: bytes, at: int, least: int) -> tuple[int, int]:
-    """The items of a block, which take at least so many bytes each.
+    """The items of a block, each of at least a number of bytes.
 
     A negative count precedes a size in bytes.
     """

@@ -231,5 +231,5 @@ def _int(value: object) -> int:
 
 
 def _most_digits(size: int) -> int:
-    """The decimal digits that any number of so many bytes, with a sign, can hold."""
+    """The decimal digits that any signed number of this many bytes can hold."""
     return math.floor(math.log10(2) * (8 * size - 1)) if size else 0

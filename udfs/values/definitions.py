@@ -1,4 +1,4 @@
-"""Kafka's message definitions, as they stand in ``messages/*.json``.
+"""Kafka's message definitions, from ``messages/*.json``.
 
 A message has fields; a field has a type, and the versions of the message in which it is there. In a flexible
 version lengths are unsigned varints ("compact"), and a message ends with tagged fields. Read more in

@@ -1,7 +1,7 @@
 """What rules of a schema encrypt, by Confluent's client-side field level encryption, as far as it is known.
 
 A rule ENCRYPT encrypts the texts and bytes of fields that have one of its tags, ENCRYPT_PAYLOAD whole
-payloads. The data encryption key (DEK) is that of the subject under the rule's key encryption key (KEK). A
+payloads. The data encryption key (DEK) is the subject's under the rule's key encryption key (KEK). A
 rule that lets DEKs expire writes the version of the DEK before what is encrypted: ``00`` and an int32;
 without that its version is 1. A text is the Base64 of these bytes. Nothing here decrypts.
 """

@@ -124,7 +124,7 @@ class PayloadReader:
         schema, value = sound[0]
         if len(sound) > 1 and _rank(schema, topic, side) == _rank(sound[1][0], topic, side):
             both = " and ".join(f"{one.subject} version {one.version}" for one, _ in sound)
-            error = PayloadError("ambiguous_id", f"the id is that of {both}, and each consumes every byte")
+            error = PayloadError("ambiguous_id", f"the id belongs to {both}, and each consumes every byte")
             return failed(FORMATS.get(schema.type, "bytes"), payload, error, schema)
         return Decoded(FORMATS[schema.type], value, schema)
 

@@ -240,7 +240,7 @@ def _siblings(descriptor: Any) -> tuple[int, ...]:
 def _is_entry(field_: Any, message: Any) -> bool:
     """Whether a message is the entry of a map.
 
-    Karapace writes the entry of a serialized descriptor out as a message of its own, without its mark; no
+    Karapace writes the entry of a serialized descriptor out as a separate message, without its mark; no
     other message may have this name and these fields.
     """
     if message.GetOptions().map_entry:

@@ -32,7 +32,7 @@ from udfs.values.typed_columns import SideDecoder, TypedSide, add_type, column_t
 SIDES = (KEY, VALUE)
 # Rows of ``records`` that are decoded together
 BATCH_ROWS = 32_768
-# A row group has so many rows, or bytes, and those of a batch more at most
+# Rows or bytes of a row group; a batch may exceed them
 _GROUP_ROWS, _GROUP_BYTES = 131_072, 64 << 20
 _TIMESTAMP = pa.timestamp("us", "UTC")
 RETRY = "retry"  # in the name of a file of errors: another registry may know better

@@ -6,7 +6,7 @@ WITH judged AS (
       WHEN misplaced AND b.base_offset < s.file_base_offset
         THEN 'base offset ' || b.base_offset || ' is below that of the file, ' || s.file_base_offset
       WHEN misplaced AND b.base_offset = s.file_base_offset
-        THEN 'base offset ' || b.base_offset || ' is that of the file, but another batch is the first'
+        THEN 'base offset ' || b.base_offset || ' matches the file name, but another batch is first'
       WHEN misplaced AND b.last_offset >= s.next_file_base_offset
         THEN 'offsets ' || b.base_offset || ' to ' || b.last_offset || ' are not below that of the next file, '
           || s.next_file_base_offset
