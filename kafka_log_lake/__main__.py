@@ -57,6 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             import argcomplete
 
             argcomplete.autocomplete(program_parser(COMMANDS))
+        if words[0:1] == ["help"] and len(words) > 1:
+            words[:] = [words[1], "--help"]
         if not words or words[0] in ("-h", "--help", "help"):
             print(program_parser().format_help(), end="")
         elif words[0] == "--version":

@@ -83,6 +83,12 @@ def test_alone_it_prints_help(argv: list[str], capsys: pytest.CaptureFixture[str
     assert shown.err == ""
 
 
+def test_help_takes_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        console.main(["help", "scan"])
+    assert capsys.readouterr().out.startswith("Usage: kafka-log-lake scan")
+
+
 def test_a_command_is_known_by_the_name_of_its_module(capsys: pytest.CaptureFixture[str]) -> None:
     assert console.main(["decode_batches", "--topics", "x", "--print-config"]) == 0
     assert "topics: x" in capsys.readouterr().out

@@ -12,7 +12,7 @@ from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
 
 from kafka_log_lake import connect
-from pipelines import decode_batches, ingest_raw, maintain, quality_report, query, scan
+from pipelines import decode_batches, decode_values, ingest_raw, maintain, quality_report, query, scan
 from pipelines.source.delta import open_table
 from pipelines.views.declared import SESSION_VIEWS
 from tests.support.answers import all_rows
@@ -110,6 +110,21 @@ def test_a_column_that_a_user_added_to_each_table_breaks_no_job(tmp_path: Path) 
             assert database.sql(all_rows(view)).fetchall() is not None, view.name
     for name in tables:
         assert "note" in [field.name for field in open_table(str(lake / name)).schema().fields], name
+
+
+def test_a_folder_with_an_illegal_name_costs_no_other_topic_its_typed_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Delta escapes the topic's name in paths of data files, and deltalake opens no table of such a name."""
+    for topic in ("sound", "a\nb"):
+        put(tmp_path / "logs" / f"{topic}-0", 0, batch(0))
+    lake = str(tmp_path / "lake")
+    assert decode(tmp_path) == decode_values.main(["--lake", lake]) == 0
+    assert "a\\nb gets no typed table" in capsys.readouterr().err
+    assert len(open_table(f"{lake}/typed/sound").to_pyarrow_table()) == 3
+    (run,) = connect(lake).sql("SELECT run_id FROM runs WHERE job = 'decode'").fetchall()
+    assert decode(tmp_path, "lake", "--redecode", ".") == 0
+    assert connect(lake, at=run[0]).sql("SELECT count(*) FROM records").fetchall() == [(6,)]
 
 
 def test_a_lake_that_lost_a_table_is_no_sound_lake(

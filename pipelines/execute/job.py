@@ -23,7 +23,7 @@ from pipelines.command.errors import UserError
 from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.session import configured
 from pipelines.command.settings import CATALOG, Settings
-from pipelines.command.terminal import first_names
+from pipelines.command.terminal import counted_noun, first_names
 from pipelines.command.values import compiled
 from pipelines.execute import file_checks
 from pipelines.execute.decode import ARROW, Decoded, Runner
@@ -308,7 +308,11 @@ def _nothing_found(settings: Settings, listing: Listing) -> UserError:
 
 def _warnings(listing: Listing, settings: Settings) -> list[str]:
     """Warnings about files that no table can hold, and about a ``--redecode`` that matches none."""
-    warnings = [f"{listing.skipped[r]} files skipped: {r}" for r in NO_TABLE_HOLDS if r in listing.skipped]
+    warnings = [
+        f"{counted_noun(listing.skipped[r], 'file')} skipped: {r}"
+        for r in NO_TABLE_HOLDS
+        if r in listing.skipped
+    ]
     if settings.redecode:
         expression = compiled(settings.redecode)
         names = listing.segments.column("segment").to_pylist()

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -115,7 +116,7 @@ def _loaded(address: str, name: str, table: DeltaTable, version: int, at: str | 
         system, folder = open_store(table_path(address, name))
         paths = pa.table(table.get_add_actions(flatten=True)).column("path").to_pylist()
         old = [p for p, uri in zip(paths, table.file_uris(), strict=True) if uri not in now]
-        infos = system.get_file_info([f"{folder}/{path}" for path in old])
+        infos = system.get_file_info([f"{folder}/{unquote(path)}" for path in old])  # as Delta escapes them
         if any(not info.is_file for info in infos):
             raise UserError(f"the state {at} can't be read any more: VACUUM deleted files of {name}")
     return table

@@ -12,6 +12,7 @@ replaces the table with its new columns; so do choices (``TypedOptions.form``) o
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -37,6 +38,8 @@ from udfs.values import typed_files
 from udfs.values.internal_topics import TOPICS
 from udfs.values.registry import REGISTRY_TOPICS, Registry
 from udfs.values.typed_records import TypedRecords
+
+log = logging.getLogger(__name__)
 
 # Runs a stage over tasks, and gives the answers of each
 RunStage = Callable[[Callable[[], Any], Sequence[pa.Table]], Iterable[pa.Table]]
@@ -89,6 +92,11 @@ class TypedJob:
         by_topic = {topic: files for topic, files in files_by_topic(records).items() if is_typed(topic)}
         changed = []
         for topic in sorted(filter(is_meant, by_topic)):
+            if "%" in typed_files.table_folder(topic):  # no legal name of Kafka's: deltalake decodes the path
+                log.warning(
+                    "%s gets no typed table: its name has characters that Kafka does not allow", topic
+                )
+                continue
             one = _Topic(self._lake, topic, by_topic[topic], options, self._run_stage).update()
             if one is not None:
                 changed.append(one)

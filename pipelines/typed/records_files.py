@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,7 +41,7 @@ def files_by_topic(records: DeltaTable) -> dict[str, list[RecordsFile]]:
     found: dict[str, list[RecordsFile]] = defaultdict(list)
     names = ("path", "partition.topic", "partition.partition")
     for path, topic, partition in zip(*(actions.column(name).to_pylist() for name in names), strict=True):
-        found[topic].append(RecordsFile(path, str(partition)))
+        found[topic].append(RecordsFile(unquote(path), str(partition)))  # as Delta escapes it
     return found
 
 
