@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-ROOT = Path(__file__).resolve().parent.parent
-
 OF_BOTH = (
     "SELECT x'00ff' AS bytes, x'6869' AS word, x'' AS empty, CAST(NULL AS BINARY) AS nothing, "
     "TIMESTAMP '2020-01-01 00:00:00.123Z' AS at, 9007199254740993 AS big, 1.50 AS exact, true AS yes, "

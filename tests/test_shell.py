@@ -20,6 +20,8 @@ from pipelines.sql.statements import split_statements
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.spark
+
 ROOT = Path(__file__).resolve().parent.parent
 
 

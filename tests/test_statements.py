@@ -19,6 +19,8 @@ from tests.support.lake_rows import insert
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.spark
+
 
 @pytest.fixture(scope="module")
 def prepared(spark: SparkSession, lake_template: str) -> Callable[[str, str], list[str]]:
