@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import duckdb
+import pyarrow.dataset as ds
 from deltalake.exceptions import DeltaError
 
 from pipelines.kept.events import create_events, side_structs, topic_literal
@@ -109,11 +110,12 @@ def select_latest(
         "left_out": ", ".join(left_out),
     }
     now, is_unchanged = _look(database, table, seen)
-    if is_unchanged and not seen.is_spread and _only_grew(lake, table, int(made["typed_version"])):
-        database.register("kept", open_table(table_path(lake, path)).to_pyarrow_dataset())
-        first = (
-            min((end for end, *_ in seen.parts.values()), default=0) if now.keys() == seen.parts.keys() else 0
-        )
+    kept = (
+        _kept(lake, path, table, int(made["typed_version"])) if is_unchanged and not seen.is_spread else None
+    )
+    if kept is not None:
+        database.register("kept", kept)
+        first = min((seen.parts.get(partition, (0,))[0] for partition in now), default=0)
         create_events(database, table, _NEW.format(first=first))
         database.execute(_NEWEST)
         if not database.execute(_ODD.format(**names)).fetchall():
@@ -141,12 +143,13 @@ def _look(
     return now, before == {partition: one[1:] for partition, one in seen.parts.items()}
 
 
-def _only_grew(lake: str, table: TypedTable, version: int) -> bool:
-    """Whether the typed table has all files of a version, and its columns."""
+def _kept(lake: str, path: str, table: TypedTable, version: int) -> ds.Dataset | None:
+    """The rows of the table; None where the typed table has not all files of a version, or other columns."""
     delta = open_table(table_path(lake, table.table))
     files, schema = set(delta.file_uris()), delta.schema().to_json()
     try:
         delta.load_as_version(version)
-    except DeltaError:  # its log was cleaned
-        return False
-    return files.issuperset(delta.file_uris()) and delta.schema().to_json() == schema
+        only_grew = files.issuperset(delta.file_uris()) and delta.schema().to_json() == schema
+        return open_table(table_path(lake, path)).to_pyarrow_dataset() if only_grew else None
+    except DeltaError:  # its log was cleaned, or another tool gave the table a feature that is not read here
+        return None
