@@ -57,6 +57,13 @@ def test_messages_that_find_no_room_stop_no_command() -> None:
     assert len(done.stdout.splitlines()) == 2
 
 
+def test_a_program_that_has_read_its_input_may_call_a_command() -> None:
+    call = f"from pipelines import find; sys.exit(find.main(['{LOGS}', '--count']))"
+    code = f"import sys; sys.stdin.readline(); {call}"
+    done = shell(f'printf "1\\n2\\n" | "$PYTHON" -c "{code}"')
+    assert (done.returncode, done.stdout) == (0, "56\n")
+
+
 def test_a_reader_that_leaves_is_no_failure() -> None:
     assert shell(f"run inspect {SEGMENT} | head -1").returncode == 0
 

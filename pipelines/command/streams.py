@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from contextlib import suppress
 from typing import Any
 
 from pipelines.command.errors import JobError
@@ -47,7 +48,8 @@ def set_up_streams() -> None:
             os.set_inheritable(opened, True)
             setattr(sys, name, os.fdopen(opened, "w" if number else "r", encoding="utf-8"))
     if sys.stdin is sys.__stdin__ and isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
+        with suppress(io.UnsupportedOperation):  # who has read from it calls a command as a function
+            sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     for name, kind in (("stdout", _Output), ("stderr", _Messages)):
         stream = getattr(sys, name)
         if stream is getattr(sys, f"__{name}__") and isinstance(stream, io.TextIOWrapper):
