@@ -64,13 +64,17 @@ def _add_unplaced(copy: Copy, entries: np.ndarray) -> None:
 
 def _ids(copies: Sequence[Copy]) -> dict[int, np.ndarray]:
     """Number of a copy -> int64[n]: numbers of its batches, the same where copies have the same content."""
-    every = np.concatenate([copy.entries for copy in copies])
-    order = np.lexsort([every[name] for name in _CONTENT])
-    found = np.zeros(len(every), dtype=np.int64)
-    found[order] = _groups(*(every[name][order] for name in _CONTENT))
+    columns = [_column(copies, name) for name in _CONTENT]
+    order = np.lexsort(columns)
+    found = np.zeros(len(order), dtype=np.int64)
+    found[order] = _groups(*(column[order] for column in columns))
     ends = np.cumsum([len(copy.entries) for copy in copies])
     parts = np.split(found, ends[:-1])
     return {copy.number: part for copy, part in zip(copies, parts, strict=True)}
+
+
+def _column(copies: Sequence[Copy], name: str) -> np.ndarray:
+    return np.concatenate([copy.entries[name] for copy in copies])
 
 
 def _groups(*columns: np.ndarray) -> np.ndarray:
@@ -89,13 +93,12 @@ def _doubtful(
     They are flagged in a copy, or copies have them at different offsets. One that a copy has twice says
     nothing.
     """
-    every = np.concatenate([copy.entries for copy in copies])
-    numbers = np.concatenate([ids[copy.number] for copy in copies])
+    bases, numbers = _column(copies, "base"), np.concatenate([ids[copy.number] for copy in copies])
     found = np.zeros(int(numbers.max(initial=-1)) + 1, dtype=bool)
-    order = np.lexsort([every["base"], numbers])
-    order = order[every["is_sound"][order]]
+    order = np.lexsort([bases, numbers])
+    order = order[_column(copies, "is_sound")[order]]
     same = numbers[order][1:] == numbers[order][:-1]
-    found[numbers[order][1:][same & (np.diff(every["base"][order]) != 0)]] = True
+    found[numbers[order][1:][same & (np.diff(bases[order]) != 0)]] = True
     for copy in copies:
         found[np.bincount(ids[copy.number], minlength=len(found)) > 1] = False
     for flagged in flags:

@@ -112,10 +112,7 @@ class Copy:
     @property
     def sound(self) -> np.ndarray:
         """ENTRY[m]: batches that are whole, by offset."""
-        is_sound = self.entries["is_sound"]
-        kept = self.entries if is_sound.all() else self.entries[is_sound]
-        bases = kept["base"]
-        return kept if (bases[1:] >= bases[:-1]).all() else kept[np.argsort(bases, kind="stable")]
+        return by_offset(rows_where(self.entries, self.entries["is_sound"]))
 
     @property
     def first_file(self) -> int | None:
@@ -139,6 +136,21 @@ def entries_of(batches: np.ndarray, is_sound: bool = True) -> np.ndarray:
     found["base"] = np.where(is_v2, batches["base_offset"], batches["last_offset"] - found["delta"])
     found["last"] = found["base"] + found["delta"]  # past int64 it wraps, as the offset of no real batch
     found["is_sound"] = is_sound
+    return found
+
+
+def rows_where(entries: np.ndarray, is_chosen: np.ndarray) -> np.ndarray:
+    """The entries (ENTRY[n]) that are chosen (bool[n]); not copied where all are."""
+    found: np.ndarray = entries if is_chosen.all() else entries[is_chosen]
+    return found
+
+
+def by_offset(entries: np.ndarray) -> np.ndarray:
+    """ENTRY[n] by base offset; not copied where they are so."""
+    bases = entries["base"]
+    found: np.ndarray = entries
+    if not (bases[1:] >= bases[:-1]).all():
+        found = entries[np.argsort(bases, kind="stable")]
     return found
 
 

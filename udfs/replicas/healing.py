@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from udfs.replicas.doubts import unconfirmed
-from udfs.replicas.entries import ENTRY, TAILS, Copy, Hurt
+from udfs.replicas.entries import ENTRY, TAILS, Copy, Hurt, by_offset, rows_where
 from udfs.replicas.history import END, History, log_end
 
 Interval = tuple[int, int]  # first and last offset
@@ -63,8 +63,8 @@ def heal(copies: Sequence[Copy], history: History, compacted: bool) -> Healed:
     """The batches of the true history from ``history.start`` on, each from one copy."""
     known, true = {}, {}
     for copy in copies:
-        kept = copy.entries[history.is_true[copy.number] & copy.entries["is_sound"]]
-        true[copy.number] = kept[np.argsort(kept["base"], kind="stable")]
+        kept = rows_where(copy.entries, history.is_true[copy.number] & copy.entries["is_sound"])
+        true[copy.number] = by_offset(kept)
         known[copy.number] = _known(copy, true[copy.number], compacted)
     take = partial(_taken, true, known)
     whole: list[Offer] = [(copy.number, [(history.start, END)]) for copy in _by_preference(copies, history)]
@@ -88,14 +88,13 @@ def _taken(
     true: Mapping[int, np.ndarray], known: Mapping[int, Sequence[Interval]], offers: Sequence[Offer]
 ) -> tuple[np.ndarray, list[Interval]]:
     """(ENTRY[n] by offset, what is known of the log): each place is of the first offer that knows it."""
-    chosen, covered = [np.zeros(0, dtype=ENTRY)], list[Interval]()
+    taken, covered = [np.zeros(0, dtype=ENTRY)], list[Interval]()
     for number, places in offers:
         own = true[number]
-        own = own[_overlaps(own, places)]
-        chosen.append(own[~_overlaps(own, covered)])
+        own = rows_where(own, _overlaps(own, places))
+        taken.append(rows_where(own, ~_overlaps(own, covered)))
         covered = joined([*covered, *_common(known[number], places)])
-    batches = np.concatenate(chosen)
-    return _each_once(batches[np.argsort(batches["base"], kind="stable")]), covered
+    return _each_once(by_offset(np.concatenate(taken))), covered
 
 
 def _without_deleted(
@@ -238,8 +237,7 @@ def _each_once(batches: np.ndarray) -> np.ndarray:
     if not len(batches):
         return batches
     reached = np.maximum.accumulate(batches["last"])
-    clear = np.concatenate([[True], batches["base"][1:] > reached[:-1]])
-    return batches[clear]
+    return rows_where(batches, np.concatenate([[True], batches["base"][1:] > reached[:-1]]))
 
 
 def _common(one: Sequence[Interval], other: Sequence[Interval]) -> Iterator[Interval]:

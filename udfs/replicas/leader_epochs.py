@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from udfs.replicas.chain import heaviest_chain
-from udfs.replicas.entries import LEADER_EPOCH, Copy
+from udfs.replicas.entries import LEADER_EPOCH, Copy, rows_where
 
 _NONE = -2  # no entry of leader-epoch-checkpoint
 
@@ -24,7 +24,7 @@ class Witnesses:
 
     def __init__(self, copies: Sequence[Copy], ids: Mapping[int, np.ndarray]) -> None:
         kept = [copy.entries["is_sound"] for copy in copies]
-        entries = [copy.entries[is_kept] for copy, is_kept in zip(copies, kept, strict=True)]
+        entries = [rows_where(copy.entries, is_kept) for copy, is_kept in zip(copies, kept, strict=True)]
         numbers = np.concatenate([ids[copy.number][one] for copy, one in zip(copies, kept, strict=True)])
         bases, epochs = (np.concatenate([own[name] for own in entries]) for name in ("base", "epoch"))
         shared = Counter(entry for copy in copies for entry in copy.epochs or [])
