@@ -228,6 +228,7 @@ def test_a_torn_tail_hides_nothing(tmp_path: Path, capsysbinary: pytest.CaptureF
         (["--header", "=x"], "--header must be NAME"),
         (["--offset", "x"], "--offset must be a whole number"),
         (["--offset", "7:7"], "--offset must be N, or FROM:TO"),
+        (["--offset=-3"], "--offset must be N, or FROM:TO"),
         (["--since", "yesterday"], "--since must be a date"),
         (["--until", "9223372036854775808"], "--until must be a date"),
         (["--producer", "x"], "--producer must be a whole number"),

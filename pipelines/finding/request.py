@@ -256,9 +256,10 @@ def _offset(parts: _Parts, texts: list[Any], wanted: bool) -> None:
 def _bounds(text: str) -> Bounds:
     low, colon, high = text.partition(":")
     first, end = (_number(one) if one else None for one in (low, high))
-    if not colon and first is not None:
+    if not colon and first is not None and first >= 0:
         return Bounds(first, first + 1)
-    if (first is None and end is None) or (first is not None and end is not None and first >= end):
+    is_range = (first is not None or end is not None) and (first is None or end is None or first < end)
+    if not is_range or min(first or 0, end or 0) < 0:
         raise ValueError(f"must be N, or FROM:TO such as 100:200 for 100 to 199, 100: or :200, not {text!r}")
     return Bounds(first, end)
 
