@@ -213,6 +213,10 @@ DOUBTFUL = {
     "nothing confirms the base offset of 1 batches next to damage or gaps, the first at offset 4": [
         ([log(A, OLD), log(X), log(Y)], 0)
     ],
+    # the log cleaner ran up to the offset 3 alone, and the offsets 3 and 4 are in no batch
+    "nothing confirms the base offset of 1 batches next to damage or gaps, the first at offset 5": [
+        ([log(A, last_offset_delta=1), log(Y), log((6, b"z", b"1"))], 3)
+    ],
     # of two copies one has the older value without its tombstone, the other is damaged there
     "a deleted key may be back": [
         ([log(A, OLD), log(W), log(GONE, hurt=True), log(X), log(Y)], 0),

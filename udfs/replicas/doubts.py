@@ -49,6 +49,8 @@ def _is_behind_gap(copy: Copy, is_compacted: bool) -> np.ndarray:
     """bool[n] of a copy's entries: offsets before it are missing without damage, where no log cleaner ran."""
     entries = copy.entries
     gap = without_gaps(copy, np.zeros(len(entries), dtype=bool), is_compacted)
+    if copy.cleaned_before is not None:  # the log cleaner leaves no gap across where it ended
+        gap[1:] |= (entries["last"][:-1] < copy.cleaned_before) & (copy.cleaned_before < entries["base"][1:])
     gap &= entries["is_sound"] & (entries["magic"] == 2)
     gap[1:] &= entries["is_sound"][:-1] & (entries["base"][1:] > entries["last"][:-1] + 1)
     gap[1:] &= (entries["file"][1:] == entries["file"][:-1]) & (np.diff(entries["hurt_before"]) == 0)
