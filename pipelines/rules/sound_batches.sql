@@ -36,7 +36,7 @@
 --   damaged_ranges bigint: Damaged ranges of the log before it: between two batches with the same number nothing is damaged
 --   last_before bigint: Last offset of the batch before; null for the first of the log
 --   base_after bigint: Base offset of the batch after; null for the last
---   is_misplaced boolean: The base offset is wrong: outside those of its file's name and the next file's; that of its file's name, behind another batch of the file; or, unless the file's name has it, not between the batches before and after, though they leave room; or, in the last batch, not after the one before
+--   is_misplaced boolean: The base offset is wrong: outside those of its file's name and the next file's; that of the file's name, but not in its first batch; not between the batches before and after, though they leave room; or, in the last batch, not after the one before
 WITH events AS (
   SELECT topic, partition, partition_dir, segment, file_base_offset, position, magic, size_bytes, base_offset,
     last_offset, record_count, compression, timestampType, base_timestamp_ms, max_timestamp_ms, first_timestamp_ms,
