@@ -217,6 +217,11 @@ DOUBTFUL = {
     "nothing confirms the base offset of 1 batches next to damage or gaps, the first at offset 5": [
         ([log(A, last_offset_delta=1), log(Y), log((6, b"z", b"1"))], 3)
     ],
+    # a record of a losing history replaced the older value, which is damaged in the copy that leads
+    "records of offsets 0 to 1 may be gone": [
+        ([log(A, OLD, hurt=True), log(W), log(Y, leader_epoch=1)], 0),
+        ([log(A, last_offset_delta=1), log(W), log((5, b"k", b"lost"))], 6),
+    ],
     # of two copies one has the older value without its tombstone, the other is damaged there
     "a deleted key may be back": [
         ([log(A, OLD), log(W), log(GONE, hurt=True), log(X), log(Y)], 0),

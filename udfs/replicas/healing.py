@@ -77,6 +77,12 @@ def heal(copies: Sequence[Copy], history: History, compacted: bool) -> Healed:
         if at_risk:
             batches, covered_then = _without_deleted(take, at_risk, whole, cleaned, fit)
             doubts += _may_be_back(_at_risk(batches, covered_then, cleaned))
+        unfit = ~np.isin(batches["copy"], fit) & (batches["count"] <= batches["delta"])
+        doubts += [
+            f"records of offsets {batch['base']} to {batch['last']} may be gone: their copy was cleaned by "
+            "records of a losing history"
+            for batch in batches[unfit & (batches["magic"] == 2)][:1]
+        ]
     doubts += unconfirmed(copies, batches, compacted)
     gaps = missing(covered, history.start, history.end)
     lost = [_lost(copies, history, gap, compacted) for gap in gaps]
