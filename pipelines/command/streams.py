@@ -54,10 +54,14 @@ def set_up_streams() -> None:
         stream = getattr(sys, name)
         if stream is getattr(sys, f"__{name}__") and isinstance(stream, io.TextIOWrapper):
             stream.flush()
-            buffered = io.BufferedWriter(kind(_NUMBERS[name], "w", closefd=False))
-            is_by_line = stream.line_buffering
-            text = io.TextIOWrapper(buffered, "utf-8", "backslashreplace", line_buffering=is_by_line)
-            setattr(sys, name, text)
+            raw = kind(_NUMBERS[name], "w", closefd=False)
+            kept: dict[str, Any] = {
+                "line_buffering": stream.line_buffering,
+                "write_through": stream.write_through,
+            }
+            # with PYTHONUNBUFFERED, as spark-submit sets it, lines of both streams stay in their order
+            buffered: Any = raw if stream.write_through else io.BufferedWriter(raw)
+            setattr(sys, name, io.TextIOWrapper(buffered, "utf-8", "backslashreplace", **kept))
 
 
 def drop_output() -> None:
