@@ -2,9 +2,9 @@
 behind a fraction.
 
 What may come out otherwise is left to the exact way (``udfs.values.json_text``), and so is what is no JSON of
-RFC 8259: escapes that Python writes otherwise, exponents, reals of more digits than a double holds for sure,
-members of one name, too many levels. So no number is ever read, and what is written here is never longer than
-what was read.
+RFC 8259: escapes that Python writes otherwise, exponents, members of one name, too many levels. No number is
+read: a real with more digits than a double holds for sure is for the caller to compare (``reals``). What is
+written here is never longer than what was read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ LEFT = -1
 # Arrays and objects within each other, and names of the open objects together
 MOST_LEVELS, MOST_NAMES = 256, 512
 # Decimal digits that a double tells apart always; zeros behind the point before Python writes an exponent
-_EXACT_DIGITS, _MOST_ZEROS = 15, 3
+# (it does for 10^16 and more too); what a double needs at most
+_EXACT_DIGITS, _MOST_ZEROS, _MOST_WHOLE, _ALL_DIGITS = 15, 3, 16, 17
+# Bytes of the shortest real that is compared
+LEAST_REAL = _EXACT_DIGITS + 2
 _MOST_DIGITS = 1000  # of an integer: Python reads 4,300
 _BACKSLASH, _QUOTE, _COMMA, _MINUS, _POINT, _ZERO, _NINE, _COLON = 92, 34, 44, 45, 46, 48, 57, 58
 _OPEN_LIST, _CLOSE_LIST, _OPEN, _CLOSE = 91, 93, 123, 125
@@ -37,26 +40,42 @@ _QUOTES, _BACKSLASHES, _BLANKS = (np.uint64(c) * _ONES for c in (_QUOTE, _BACKSL
 
 @kernel
 def canonical_texts(
-    data: Any, starts: Any, ends: Any, is_framed: bool, out: Any, offsets: Any, names: Any, levels: Any
-) -> None:
+    data: Any,
+    starts: Any,
+    ends: Any,
+    is_framed: bool,
+    out: Any,
+    offsets: Any,
+    names: Any,
+    levels: Any,
+    reals: Any,
+) -> int:
     """Write ``data[starts[i]:ends[i]]`` behind each other into ``out``; nothing for what is left.
 
     starts, ends: int64[n]; a start below 0 is a null. is_framed: whether an envelope of Kafka Connect is kept
     as it is. out: uint8, at least all bytes. offsets: int32[n + 1], where each text begins, and the end.
-    names: int64[MOST_NAMES, 3]. levels: int64[MOST_LEVELS + 1].
+    names: int64[MOST_NAMES, 3]. levels: int64[MOST_LEVELS + 1]. reals: int64[m + 1, 2], where reals begin and
+    end in ``out`` that are right if they are the shortest ones of their doubles; m: bytes / LEAST_REAL at
+    least. Its last row counts them. Returns their number.
     """
-    size = int64(0)
-    offsets[0] = 0
+    size, count = int64(0), reals[len(reals) - 1]
+    offsets[0] = count[0] = 0
     for row in range(len(starts)):
         if starts[row] >= 0:
-            end = _text(data, starts[row], ends[row], is_framed, out, size, names, levels)
+            before = count[0]
+            end = _text(data, starts[row], ends[row], is_framed, out, size, names, levels, reals)
             if end != LEFT:
                 size = end
+            else:
+                count[0] = before
         offsets[row + 1] = size
+    return int64(count[0])
 
 
 @kernel
-def _text(data: Any, at: int, end: int, is_framed: bool, out: Any, to: int, names: Any, levels: Any) -> int:
+def _text(
+    data: Any, at: int, end: int, is_framed: bool, out: Any, to: int, names: Any, levels: Any, reals: Any
+) -> int:
     """One payload. Returns the position behind it in ``out``, or LEFT."""
     depth, held, expected, envelope = int64(0), int64(0), _VALUE, int64(0)
     at = _past_blanks(data, at, end)
@@ -111,7 +130,7 @@ def _text(data: Any, at: int, end: int, is_framed: bool, out: Any, to: int, name
             is_empty = at < end and data[at] == byte + 2  # the closing one
             expected = _AFTER if is_empty else _NAME if byte == _OPEN else _VALUE
         else:
-            at, to = _scalar(data, at, end, out, to)
+            at, to = _scalar(data, at, end, out, to, reals)
             if at == LEFT:
                 return LEFT
             expected = _AFTER
@@ -192,7 +211,7 @@ def _is_word(data: Any, at: int, end: int, word: Any) -> bool:
 
 
 @kernel
-def _scalar(data: Any, at: int, end: int, out: Any, to: int) -> tuple[int, int]:
+def _scalar(data: Any, at: int, end: int, out: Any, to: int, reals: Any) -> tuple[int, int]:
     """A number, true, false or null: the positions behind it, or LEFT."""
     for word in (_TRUE, _FALSE, _NULL):
         size = word[1]
@@ -218,11 +237,15 @@ def _scalar(data: Any, at: int, end: int, out: Any, to: int) -> tuple[int, int]:
         zeros = int64(0)
         while is_zero and point + 1 + zeros < last and data[point + 1 + zeros] == _ZERO:
             zeros += 1
-        is_tiny = zeros > _MOST_ZEROS
         fraction = last - point - 1
-        if is_tiny or (fraction - zeros if is_zero else digits + fraction) > _EXACT_DIGITS:
+        exact = fraction - zeros if is_zero else digits + fraction
+        if zeros > _MOST_ZEROS or digits > _MOST_WHOLE or exact > _ALL_DIGITS:
             return LEFT, to
         size = last - begin
+        if exact > _EXACT_DIGITS:
+            count = reals[len(reals) - 1]
+            reals[count[0], 0], reals[count[0], 1] = to, to + size
+            count[0] += 1
     else:
         if is_zero and is_negative:
             return LEFT, to

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
-from udfs.kernels.json_texts import MOST_LEVELS, MOST_NAMES, canonical_texts
+from udfs.kernels.json_texts import LEAST_REAL, MOST_LEVELS, MOST_NAMES, canonical_texts
 from udfs.values.json_columns import EXACT, text
 from udfs.values.json_text import parse_json
 from udfs.values.payload import PayloadError
@@ -31,14 +31,29 @@ def texts(payloads: pa.BinaryArray, is_framed: bool) -> pa.StringArray:
     out = np.empty(max(1, payloads.total_values_length), np.uint8)
     offsets = np.empty(len(payloads) + 1, np.int32)
     names, levels = np.empty((MOST_NAMES, 3), np.int64), np.empty(MOST_LEVELS + 1, np.int64)
-    canonical_texts(data, starts, ends, is_framed, out, offsets, names, levels)
+    reals = np.empty((len(out) // LEAST_REAL + 2, 2), np.int64)
+    count = canonical_texts(data, starts, ends, is_framed, out, offsets, names, levels, reals)
     is_taken = np.diff(offsets) > 0
+    if count:
+        begins = reals[:count][~_are_shortest(out, reals[:count]), 0]
+        is_taken[np.searchsorted(offsets, begins, side="right") - 1] = False
     buffers = [pa.array(is_taken).buffers()[1], pa.py_buffer(offsets), pa.py_buffer(out)]
     made = pa.Array.from_buffers(pa.string(), len(payloads), buffers)
     if is_taken.all():
         return made
     others = pa.array((_text(one, is_framed) for one in payloads.filter(~is_taken).to_pylist()), pa.string())
     return pc.replace_with_mask(made, pa.array(~is_taken), others)
+
+
+def _are_shortest(out: np.ndarray, reals: np.ndarray) -> np.ndarray:
+    """bool[n]: whether no shorter text is the same double. reals: int64[n, 2], begin and end in ``out``."""
+    sizes = reals[:, 1] - reals[:, 0]
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    digits = out[np.arange(offsets[-1]) + np.repeat(reals[:, 0] - offsets[:-1], sizes)]
+    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(digits)]
+    texts = pa.Array.from_buffers(pa.string(), len(reals), buffers)
+    same: np.ndarray = pc.equal(texts.cast(pa.float64()).cast(pa.string()), texts).to_numpy(False)
+    return same
 
 
 def _text(payload: bytes | None, is_framed: bool) -> str | None:
