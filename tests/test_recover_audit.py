@@ -106,6 +106,11 @@ MOVED = {
         ],
         batches(0, 3),
     ],
+    # the header of the damaged batch before says that the last one moved, not the one before it
+    "the last behind damage": [
+        [batch(0), batch(3)[:-1] + b"\1", batch(6), moved(batch(9), 8)],
+        batches(0, 2),
+    ],
 }
 
 

@@ -39,8 +39,10 @@ def wrong_bases(copy: Copy, ids: np.ndarray) -> np.ndarray:
         runs[name] = left[of]
     runs["batches"] = 1
     wrong = np.zeros(len(entries), dtype=bool)
-    wrong[sound[by_itself]] = True
     wrong[sound[~by_itself]] = misplaced(runs)
+    claimed, is_exact = claimed_before(entries, wrong)
+    wrong &= ~is_exact | (entries["base"] != claimed)  # not the one that contradicts its neighbours
+    wrong[sound[by_itself]] = True
     return wrong
 
 
@@ -330,7 +332,10 @@ class Bases:
             wrong[part] |= not is_chosen
 
     def _weight(self, copy: Copy, part: np.ndarray) -> int:
-        """Batches of a part; more where another copy has one at the same offset, or a neighbour touches."""
+        """Batches of a part; more where another copy has one at the same offset, or a neighbour touches.
+
+        The header of a damaged batch before counts as a neighbour.
+        """
         if len(part) > 1:
             return 4 * len(part)
         at = int(part[0])
@@ -340,7 +345,15 @@ class Bases:
         touching = (around.touches and around.before + 1 == base) + (
             around.is_touched and around.behind == int(copy.entries["last"][at]) + 1
         )
-        return 4 + 8 * max(0, confirmed) + touching
+        return 4 + 8 * max(0, confirmed) + touching + (self._claimed(copy, at) == base)
+
+    def _claimed(self, copy: Copy, at: int) -> int | None:
+        """The base offset that the header of a damaged batch before leaves to a batch; None without one."""
+        if not (self._whole[copy.number][at] and copy.hurts):
+            return None
+        near = slice(max(0, at - 2), at + 1)  # the damaged batch, and the one before
+        claimed, is_exact = claimed_before(copy.entries[near], self._wrong[copy.number][near])
+        return int(claimed[-1]) if is_exact[-1] else None
 
     def _mend_one(self, copy: Copy, at: int) -> None:
         """Gives a batch the base offset that another copy, or the batches around it, say."""
@@ -354,10 +367,8 @@ class Bases:
         whole = self._whole[copy.number]
         candidates += [next_one] * bool(around.touches and whole[at])
         candidates += [previous] * bool(around.is_touched and whole[at + 1])
-        if whole[at] and copy.hurts:
-            near = slice(max(0, at - 2), at + 1)  # the damaged batch, and the one before
-            claimed, is_exact = claimed_before(entries[near], wrong[near])
-            candidates += [int(claimed[-1])] * bool(is_exact[-1])
+        claimed = self._claimed(copy, at)
+        candidates += [claimed] if claimed is not None else []
         if around.behind is not None and previous == next_one:
             candidates.append(next_one)
         alike = self._bounds[self._bounds["epoch"] == entries["epoch"][at]]
