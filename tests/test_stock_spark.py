@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.views.declared import SESSION_VIEWS
 from tests.support import corpus
 from tests.support.java import QUICK_JAVA
 
@@ -22,6 +23,7 @@ LOGS = (
     *("v0-codec-gzip", "v1-codec-snappy", "v2-codec-zstd", "v2-txn-open", "v2-txn-abort", "v2-compacted"),
     *("v2-internal", "hostile/bitflip-payload-v2-zstd-0", "hostile/trunc-mid-batch-v2-none-0"),
 )
+_PARTS = 3
 
 
 def run(*command: str) -> str:
@@ -34,7 +36,7 @@ def run(*command: str) -> str:
 
 
 def job_and_views(lake: Path, *views: str) -> dict[str, int]:
-    """Decodes LOGS and compares views with DuckDB's, all for no name. Whether each has rows."""
+    """Decodes LOGS and compares views with DuckDB's. Whether each has rows."""
     sources = [str(corpus.ROOT / name) for name in LOGS]
     options = [f"--views={','.join(views)}", str(lake), *sources]
     said = json.loads(run(sys.executable, "-m", "tests.support.stock", *options))
@@ -50,8 +52,11 @@ def test_a_job_and_first_views_with_the_settings_that_spark_has_by_itself(tmp_pa
     assert job_and_views(tmp_path / "lake", *views) == dict.fromkeys(views, True)
 
 
-def test_a_job_and_every_view_with_the_settings_that_spark_has_by_itself(tmp_path: Path) -> None:
-    assert sum(job_and_views(tmp_path / "lake").values()) > 20  # the others have no rows here
+@pytest.mark.parametrize("part", range(_PARTS))
+def test_a_job_and_every_view_with_the_settings_that_spark_has_by_itself(tmp_path: Path, part: int) -> None:
+    """In parts: a driver of 1 GiB, Spark's default, is nearly full after about fifty of the views."""
+    views = [view.name for view in SESSION_VIEWS][part::_PARTS]
+    assert sum(job_and_views(tmp_path / "lake", *views).values()) > 7  # the others have no rows here
 
 
 @pytest.mark.full("Makefile", "pipelines/command/", "pipelines/execute/", "udfs/spark/")

@@ -1,7 +1,7 @@
-"""Spark with its own settings, as a notebook or another program has it: a job, then every view.
+"""Spark with its own settings, as a notebook or another program has it: a job, then views.
 
 ``python -m tests.support.stock --views=NAME,... LAKE SOURCE...`` prints which settings there were, once each
-view (all, if no name is given) gave the rows that DuckDB gives. Only what Delta needs is set.
+view gave the rows that DuckDB gives. Only what Delta needs is set.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SHOWN = ("spark.sql.codegen.wholeStage", "spark.sql.adaptive.enabled", "spark.sq
 
 def main(option: str, lake: str, *sources: str) -> None:
     named = option.removeprefix("--views=").split(",")
-    chosen = [view for view in SESSION_VIEWS if view.name in named or named == [""]]
+    chosen = [view for view in SESSION_VIEWS if view.name in named]
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     for name in OF_DELTA:
