@@ -233,7 +233,9 @@ class _File:
         system, folder = open_store(f"{self._options.lake}/records")
         columns = ["offset", "timestamp", "headers", "segment", KEY, VALUE, "is_control"]
         with system.open_input_file(f"{folder}/{self._task['file']}") as file:
-            for batch in pq.ParquetFile(file).iter_batches(BATCH_ROWS, columns=columns):
+            for batch in pq.ParquetFile(file, read_dictionary=["segment"]).iter_batches(
+                BATCH_ROWS, columns=columns
+            ):
                 rows = pa.Table.from_batches([batch])
                 data = np.flatnonzero(~rows.column("is_control").to_numpy())
                 yield rows_at(rows.drop_columns(["is_control"]), data).combine_chunks()
@@ -257,7 +259,8 @@ class _Writer:
     def __init__(self, out: Any, schema: pa.Schema) -> None:
         self._writer = pq.ParquetWriter(
             out,
-            schema,
+            _in_memory(schema),
+            store_schema=False,  # readers get texts
             compression="zstd",
             compression_level=1,
             use_dictionary=["segment"],
@@ -331,7 +334,13 @@ def _typed_rows(
         columns += [column] if side in schema.names else column.flatten()
     columns.append(rows.column(VALUE).is_null())
     columns += [typed[side].ids() for side in SIDES]
-    return pa.table(columns, schema=schema)
+    return pa.table(columns, schema=_in_memory(schema))
+
+
+def _in_memory(schema: pa.Schema) -> pa.Schema:
+    """The columns of a data file as they are read and written: a file has few segments."""
+    field = pa.field("segment", pa.dictionary(pa.int32(), pa.string()))
+    return schema.set(schema.get_field_index("segment"), field)
 
 
 def _error_rows(rows: pa.Table, side: str, found: TypedSide, task: Mapping[str, str]) -> pa.Table:
@@ -342,7 +351,7 @@ def _error_rows(rows: pa.Table, side: str, found: TypedSide, task: Mapping[str, 
     columns = [
         pa.repeat(pa.scalar(int(task["partition"]), pa.int32()), n),
         taken.column("offset"),
-        taken.column("segment"),
+        taken.column("segment").cast(pa.string()),
         pa.repeat(side, n),
         pa.array([one.format for one in decoded], pa.string()),
         pa.array([one.schema.id if one.schema else None for one in decoded], pa.int32()),
