@@ -27,7 +27,7 @@ from pipelines.data_source.slices import plan_read
 from pipelines.data_source.source import requested
 from tests.support import corpus
 from tests.support.java import QUICK_ENVIRONMENT
-from tests.support.logs import batch, batches, put
+from tests.support.logs import batch, put, two_topics
 from udfs.spark.table_rows import ReadFailed, read_table
 
 ROOT = Path(__file__).parent.parent
@@ -87,13 +87,7 @@ def test_rows_are_those_of_a_lake(
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
-    """a-0: three segments of 30, 30 and 60 offsets, 3 a batch, one millisecond an offset; b-3: one of 6."""
-    root = tmp_path / "logs"
-    for base, count in ((0, 10), (30, 10), (60, 20)):
-        made = [batch(base + 3 * i, 3, base_timestamp=1000 + base + 3 * i) for i in range(count)]
-        put(root / "a-0", base, *made)
-    put(root / "b-3", 0, *batches(0, 2))
-    return root
+    return two_topics(tmp_path / "logs")
 
 
 def offsets(frame: DataFrame) -> list[int]:

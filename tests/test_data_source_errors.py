@@ -18,7 +18,7 @@ from pipelines.data_source.options import Options
 from pipelines.data_source.slices import list_requested, plan_read
 from pipelines.data_source.source import requested
 from tests.support import corpus
-from tests.support.logs import batch, batches, put
+from tests.support.logs import batch, two_topics
 from udfs.spark.protocol import SLICE_SCHEMA
 from udfs.spark.table_rows import ReadFailed, read_table
 
@@ -41,13 +41,7 @@ def message(frame_or_call: Any) -> str:
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
-    """a-0: three segments of 30, 30 and 60 offsets, 3 a batch, one millisecond an offset; b-3: one of 6."""
-    root = tmp_path / "logs"
-    for base, count in ((0, 10), (30, 10), (60, 20)):
-        made = [batch(base + 3 * i, 3, base_timestamp=1000 + base + 3 * i) for i in range(count)]
-        put(root / "a-0", base, *made)
-    put(root / "b-3", 0, *batches(0, 2))
-    return root
+    return two_topics(tmp_path / "logs")
 
 
 def test_failfast_says_where_and_permissive_reads_the_rest(spark: SparkSession) -> None:

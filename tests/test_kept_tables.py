@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -16,7 +15,6 @@ from kafka_log_lake import connect
 from pipelines import decode_batches, decode_values
 from pipelines.kept import cdc
 from tests.support import typed_corpus as corpus
-from tests.test_typed_tables import folders
 
 TABLES = [topic for topic in corpus.TOPICS if topic.startswith("cdc-") and topic != "cdc-transaction"]
 
@@ -24,9 +22,7 @@ TABLES = [topic for topic in corpus.TOPICS if topic.startswith("cdc-") and topic
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("kept")
-    for topic in (*TABLES, "avro-txn", "_schemas"):
-        for folder in folders(topic):
-            shutil.copytree(folder, root / "logs" / folder.name)
+    corpus.copy((*TABLES, "avro-txn", "_schemas"), root / "logs")
     options = ["--lake", str(root / "lake"), "--typed", "--mode"]
     assert decode_batches.main(["--source", str(root / "logs"), *options, "cdc"]) == 0
     assert decode_values.main(["--lake", str(root / "lake"), "--mode", "latest"]) == 0

@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,25 +15,14 @@ from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
 from pipelines.scan import scan
 from pipelines.scanning import report
-from pipelines.scanning.findings import Findings, Log
 from pipelines.scanning.next_steps import next_steps
 from tests.support import corpus, typed_corpus
 from tests.support.as_command import decode
 from tests.support.logs import batch, batches, data, put
+from tests.support.scanned import HOUR, NOW, found, log_of
 from tools.picture import on_a_terminal
 
 ROOT = Path(__file__).parent.parent
-HOUR = 3_600_000
-NOW = 1_700_000_000_000
-
-
-def found(logs: Path, **settings: Any) -> Findings:
-    return scan(Settings(source=(str(logs),), **{"cores": 1, **settings}))
-
-
-def log_of(logs: Path, **settings: Any) -> Log:
-    (log,) = found(logs, **settings).logs
-    return log
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -10,26 +10,13 @@ from typing import Any
 
 import pytest
 
-from pipelines.command.settings import Settings
-from pipelines.scan import scan
 from pipelines.scanning import report
-from pipelines.scanning.findings import Findings, Log
+from pipelines.scanning.findings import Findings
 from pipelines.scanning.next_steps import next_steps
 from tests.support.logs import batch, data, marker, put
+from tests.support.scanned import HOUR, NOW, found, log_of
 from tests.support.segment_maker import CONTROL, LOG_APPEND, TRANSACTIONAL, Batch, Record
 from udfs.committed import delivery_of
-
-HOUR = 3_600_000
-NOW = 1_700_000_000_000
-
-
-def found(logs: Path, **settings: Any) -> Findings:
-    return scan(Settings(source=(str(logs),), **{"cores": 1, **settings}))
-
-
-def log_of(logs: Path, **settings: Any) -> Log:
-    (log,) = found(logs, **settings).logs
-    return log
 
 
 def broken(batch: bytes) -> bytes:

@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 from pipelines import decode_batches, decode_values
 from pipelines.kept import tables as kept
 from pipelines.typed import job
+from tests.support import typed_corpus
 from tests.support.dying import DiedError, arrange
-from tests.test_typed_tables import folders
 
 TOPICS = ("err-avro", "cdc-avro-orders")
 TABLES = (
@@ -48,9 +48,7 @@ def make(lake: Path) -> None:
 def decoded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake without typed tables."""
     root = tmp_path_factory.mktemp("deaths")
-    for topic in (*TOPICS, "_schemas"):
-        for folder in folders(topic):
-            shutil.copytree(folder, root / "logs" / folder.name)
+    typed_corpus.copy((*TOPICS, "_schemas"), root / "logs")
     assert decode_batches.main(["--source", str(root / "logs"), "--lake", str(root / "lake")]) == 0
     return root / "lake"
 

@@ -20,7 +20,6 @@ from kafka_log_lake import connect
 from pipelines import decode_batches, decode_values
 from tests.support import typed_corpus as corpus
 from tests.test_payloads import same
-from tests.test_typed_tables import folders
 from udfs.values.payloads import VALUE, PayloadReader
 from udfs.values.registry import AVRO, PROTOBUF, Registry, Schema
 from udfs.values.typed_columns import SideDecoder
@@ -153,9 +152,7 @@ def test_protobuf_fields_without_presence_get_what_a_reader_gets() -> None:
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with fields as columns, kept tables too."""
     root = tmp_path_factory.mktemp("flat")
-    for topic in ("avro-key-record", "cdc-avro-orders", "plain-text", "_schemas"):
-        for folder in folders(topic):
-            shutil.copytree(folder, root / "logs" / folder.name)
+    corpus.copy(("avro-key-record", "cdc-avro-orders", "plain-text", "_schemas"), root / "logs")
     lake = str(root / "lake")
     assert decode_batches.main(["--source", str(root / "logs"), "--lake", lake]) == 0
     for mode in ("latest", "cdc"):

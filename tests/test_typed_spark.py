@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,6 @@ from pipelines.decode_batches import run
 from pipelines.views.register import register
 from tests.support import typed_corpus as corpus
 from tests.test_payloads import same
-from tests.test_typed_tables import folders
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,9 +23,7 @@ pytestmark = pytest.mark.spark
 
 
 def test_tables_and_functions_in_spark_give_what_was_sent(spark: SparkSession, tmp_path: Path) -> None:
-    for topic in ("_schemas", "avro-evolution", "err-pb"):
-        for folder in folders(topic):
-            shutil.copytree(folder, tmp_path / "logs" / folder.name)
+    corpus.copy(("_schemas", "avro-evolution", "err-pb"), tmp_path / "logs")
     lake = str(tmp_path / "lake")
     summary = run(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake, typed=True))
     sent = {(line["partition"], line["offset"]): line for line in corpus.oracle("avro-evolution")}

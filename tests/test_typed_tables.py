@@ -37,17 +37,11 @@ TOPICS = (
 )
 
 
-def folders(topic: str) -> list[Path]:
-    return [one for one in corpus.DATA.glob(f"{topic}-*") if one.name.rpartition("-")[0] == topic]
-
-
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake of some topics with their registry, and its typed tables."""
     root = tmp_path_factory.mktemp("typed")
-    for topic in (*TOPICS, "_schemas"):
-        for folder in folders(topic):
-            shutil.copytree(folder, root / "logs" / folder.name)
+    corpus.copy((*TOPICS, "_schemas"), root / "logs")
     decode(root)
     assert typed(root) == 0
     return root
@@ -224,10 +218,10 @@ def test_a_second_run_writes_nothing(lake: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_a_log_that_grows_adds_rows_and_one_that_is_decoded_again_doubles_none(tmp_path: Path) -> None:
-    folder = next(one for one in folders("pb-kinds") if one.name.endswith("-0"))
+    folder = next(one for one in corpus.folders("pb-kinds") if one.name.endswith("-0"))
     segment, target = folder / f"{0:020d}.log", tmp_path / "logs" / folder.name / f"{0:020d}.log"
     target.parent.mkdir(parents=True)
-    for copied in folders("_schemas"):
+    for copied in corpus.folders("_schemas"):
         shutil.copytree(copied, tmp_path / "logs" / copied.name)
     whole = segment.read_bytes()
     first = 12 + int.from_bytes(whole[8:12], "big")  # bytes of its first batch
@@ -246,8 +240,7 @@ def test_a_log_that_grows_adds_rows_and_one_that_is_decoded_again_doubles_none(t
 
 
 def test_schemas_that_come_later_mend_errors_and_no_row_is_doubled(tmp_path: Path) -> None:
-    for folder in folders("avro-evolution"):
-        shutil.copytree(folder, tmp_path / "logs" / folder.name)
+    corpus.copy(("avro-evolution",), tmp_path / "logs")
     decode(tmp_path)
     assert typed(tmp_path) == 0
     payloads = len(corpus.records("avro-evolution"))
@@ -272,8 +265,7 @@ def listed_schemas(subject: str) -> list[dict[str, Any]]:
 
 def test_versions_stay_as_they_were_where_a_schema_comes_later(tmp_path: Path) -> None:
     """Also where the new values need no new column."""
-    for folder in folders("avro-evolution"):
-        shutil.copytree(folder, tmp_path / "logs" / folder.name)
+    corpus.copy(("avro-evolution",), tmp_path / "logs")
     decode(tmp_path)
     export = tmp_path / "export.json"
     listed = listed_schemas("avro-evolution-value")
@@ -290,8 +282,8 @@ def test_versions_stay_as_they_were_where_a_schema_comes_later(tmp_path: Path) -
 
 def test_every_version_is_right_where_columns_change(tmp_path: Path) -> None:
     """A new type of a column comes with all rows in one commit."""
-    parts = sorted(folders("mix-all"))
-    for folder in (*folders("_schemas"), parts[0]):
+    parts = sorted(corpus.folders("mix-all"))
+    for folder in (*corpus.folders("_schemas"), parts[0]):
         shutil.copytree(folder, tmp_path / "logs" / folder.name)
     decode(tmp_path)
     assert typed(tmp_path) == 0

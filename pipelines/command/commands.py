@@ -176,9 +176,7 @@ _ENGINE = Argument(
     choices=("auto", "duckdb", "spark"),
 )
 _AT = Argument(
-    "at",
-    "an earlier state: the id of a run (table runs), or a time in UTC; DuckDB only",
-    metavar="RUN|TIME",
+    "at", "an earlier state: the id of a run (table runs), or a time in UTC; DuckDB only", metavar="RUN|TIME"
 )
 _LOG = Argument(
     "log",
@@ -216,12 +214,7 @@ QUALITY_REPORT = Command(
     "Check the data quality of a lake: a table of metrics and one HTML page. Needs no Java.",
     ("lake", "cores", "json"),
     (
-        Argument(
-            "output",
-            "folder of the page, as HTML, Markdown and JSON",
-            metavar="FOLDER",
-            default="quality-report",
-        ),
+        Argument("output", "folder for HTML, Markdown and JSON", metavar="FOLDER", default="quality-report"),
         Argument("thresholds", "YAML file: threshold and severity of each check", metavar="FILE.yml"),
         Argument(
             "at",

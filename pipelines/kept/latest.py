@@ -103,16 +103,14 @@ def select_latest(
     """
     seen = Seen.of(made["seen"]) if "seen" in made else Seen({}, is_spread=True)
     structs = side_structs(table)
-    left_out = ["raw_key", "is_tombstone", *structs]
     names = {
         "table": quoted(table.name),
         "key": structs.get("key", "t.key"),
-        "left_out": ", ".join(left_out),
+        "left_out": ", ".join(("raw_key", "is_tombstone", *structs)),
     }
     now, is_unchanged = _look(database, table, seen)
-    kept = (
-        _kept(lake, path, table, int(made["typed_version"])) if is_unchanged and not seen.is_spread else None
-    )
+    may_merge = is_unchanged and not seen.is_spread
+    kept = _kept(lake, path, table, int(made["typed_version"])) if may_merge else None
     if kept is not None:
         database.register("kept", kept)
         first = min((seen.parts.get(partition, (0,))[0] for partition in now), default=0)
@@ -133,13 +131,9 @@ def _look(
     database.execute("CREATE TEMP TABLE ends(partition INT, seen_end BIGINT)")
     if seen.parts:
         database.executemany("INSERT INTO ends VALUES (?, ?)", [[p, one[0]] for p, one in seen.parts.items()])
-    now, before = {}, {}
-    for partition, end, count, digest, *old in database.execute(
-        _SEEN.format(topic=topic_literal(table))
-    ).fetchall():
-        now[partition] = (end, count, digest)
-        if old[0]:
-            before[partition] = tuple(old)
+    found = database.execute(_SEEN.format(topic=topic_literal(table))).fetchall()
+    now = {partition: (end, count, digest) for partition, end, count, digest, *_ in found}
+    before = {partition: (count, digest) for partition, *_, count, digest in found if count}
     return now, before == {partition: one[1:] for partition, one in seen.parts.items()}
 
 

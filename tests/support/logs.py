@@ -53,6 +53,15 @@ def put(folder: Path, base: int, *batches: bytes) -> Path:
     return path
 
 
+def two_topics(root: Path) -> Path:
+    """a-0: three segments of 30, 30 and 60 offsets, 3 a batch, one millisecond an offset; b-3: one of 6."""
+    for base, count in ((0, 10), (30, 10), (60, 20)):
+        made = [batch(base + 3 * i, 3, base_timestamp=1000 + base + 3 * i) for i in range(count)]
+        put(root / "a-0", base, *made)
+    put(root / "b-3", 0, *batches(0, 2))
+    return root
+
+
 def versions(lake: str) -> dict[str, int]:
     """The last version of every table: a run that commits nothing leaves them alone."""
     return {name: DeltaTable(f"{lake}/{name}").version() for name in TABLES}

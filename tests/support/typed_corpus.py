@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import shutil
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,18 @@ def oracle(name: str) -> list[dict[str, Any]]:
 
 
 TOPICS = [line["topic"] for line in oracle("_topics")]
+
+
+def copy(topics: Iterable[str], into: Path) -> None:
+    """Copies the partition folders of some topics."""
+    for topic in topics:
+        for folder in folders(topic):
+            shutil.copytree(folder, into / folder.name)
+
+
+def folders(topic: str) -> list[Path]:
+    """The partition folders of a topic."""
+    return [one for one in DATA.glob(f"{topic}-*") if one.name.rpartition("-")[0] == topic]
 
 
 @cache

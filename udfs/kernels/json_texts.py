@@ -17,8 +17,6 @@ from udfs.kernels.avro import is_utf8
 from udfs.kernels.jit import copy_bytes, inlined, int64, kernel, load_u64
 
 LEFT = -1
-# Arrays and objects within each other, and names of the open objects together
-MOST_LEVELS, MOST_NAMES = 256, 512
 # Decimal digits that a double tells apart always; zeros behind the point before Python writes an exponent
 # (it does for 10^16 and more too); what a double needs at most
 _EXACT_DIGITS, _MOST_ZEROS, _MOST_WHOLE, _ALL_DIGITS = 15, 3, 16, 17
@@ -32,8 +30,8 @@ _IN_LIST = -1
 
 _ESCAPED = np.zeros(256, np.bool_)
 _ESCAPED[list(b'"\\bfnrt')] = True
-_WORDS = np.frombuffer(b"true false null schema payload", np.uint8)
-_TRUE, _FALSE, _NULL, _SCHEMA, _PAYLOAD = (0, 4), (5, 5), (11, 4), (16, 6), (23, 7)
+_WORDS = np.frombuffer(b"true false null", np.uint8)
+_TRUE, _FALSE, _NULL = (0, 4), (5, 5), (11, 4)
 _ONES, _HIGH = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 _QUOTES, _BACKSLASHES, _BLANKS = (np.uint64(c) * _ONES for c in (_QUOTE, _BACKSLASH, 0x20))
 
@@ -43,7 +41,6 @@ def canonical_texts(
     data: Any,
     starts: Any,
     ends: Any,
-    is_framed: bool,
     out: Any,
     offsets: Any,
     names: Any,
@@ -52,9 +49,9 @@ def canonical_texts(
 ) -> int:
     """Write ``data[starts[i]:ends[i]]`` behind each other into ``out``; nothing for what is left.
 
-    starts, ends: int64[n]; a start below 0 is a null. is_framed: whether an envelope of Kafka Connect is kept
-    as it is. out: uint8, at least all bytes. offsets: int32[n + 1], where each text begins, and the end.
-    names: int64[MOST_NAMES, 3]. levels: int64[MOST_LEVELS + 1]. reals: int64[m + 1, 2], where reals begin and
+    starts, ends: int64[n]; a start below 0 is a null. out: uint8, at least all bytes. offsets: int32[n + 1],
+    where each text begins, and the end. names: int64[k, 3], for k names of the open objects together. levels:
+    int64[k + 1], for k arrays and objects within each other. reals: int64[m + 1, 2], where reals begin and
     end in ``out`` that are right if they are the shortest ones of their doubles; m: bytes / LEAST_REAL at
     least. Its last row counts them. Returns their number.
     """
@@ -63,7 +60,7 @@ def canonical_texts(
     for row in range(len(starts)):
         if starts[row] >= 0:
             before = count[0]
-            end = _text(data, starts[row], ends[row], is_framed, out, size, names, levels, reals)
+            end = _text(data, starts[row], ends[row], out, size, names, levels, reals)
             if end != LEFT:
                 size = end
             else:
@@ -73,19 +70,16 @@ def canonical_texts(
 
 
 @kernel
-def _text(
-    data: Any, at: int, end: int, is_framed: bool, out: Any, to: int, names: Any, levels: Any, reals: Any
-) -> int:
+def _text(data: Any, at: int, end: int, out: Any, to: int, names: Any, levels: Any, reals: Any) -> int:
     """One payload. Returns the position behind it in ``out``, or LEFT."""
-    depth, held, expected, envelope = int64(0), int64(0), _VALUE, int64(0)
+    depth, held, expected = int64(0), int64(0), _VALUE
     at = _past_blanks(data, at, end)
     if at < end and data[at] == _WORDS[_NULL[0]]:
         return LEFT
     while True:
         at = _past_blanks(data, at, end)
         if expected == _AFTER and depth == 0:
-            is_envelope = not is_framed and envelope == 3
-            return LEFT if at < end or is_envelope else to
+            return LEFT if at < end else to
         if at >= end:
             return LEFT
         byte = int64(data[at])
@@ -106,11 +100,9 @@ def _text(
             if at == LEFT:
                 return LEFT
             if expected == _NAME:
-                if held == MOST_NAMES or _is_held(out, begin, to, names, levels[depth], held):
+                if held == len(names) or _is_held(out, begin, to, names, levels[depth], held):
                     return LEFT
                 held += 1
-                if depth == 1:
-                    envelope = _envelope(out, begin + 1, to - 1, envelope)
                 at = _past_blanks(data, at, end)
                 if at >= end or data[at] != _COLON:
                     return LEFT
@@ -121,7 +113,7 @@ def _text(
         elif expected == _NAME:
             return LEFT
         elif byte in (_OPEN, _OPEN_LIST):
-            if depth == MOST_LEVELS:
+            if depth == len(levels) - 1:
                 return LEFT
             out[to] = byte
             to, depth = to + 1, depth + 1
@@ -194,17 +186,9 @@ def _is_held(out: Any, begin: int, end: int, names: Any, first: int, held: int) 
 
 
 @inlined
-def _envelope(out: Any, begin: int, end: int, envelope: int) -> int:
-    """Bits of the members that an object has: 1 schema, 2 payload, 4 another."""
-    if _is_word(out, begin, end, _SCHEMA):
-        return envelope | 1
-    return envelope | (2 if _is_word(out, begin, end, _PAYLOAD) else 4)
-
-
-@inlined
 def _is_word(data: Any, at: int, end: int, word: Any) -> bool:
     begin, size = word
-    same = end - at == size
+    same = size <= end - at
     for k in range(size if same else 0):
         same = same and data[at + k] == _WORDS[begin + k]
     return same
@@ -215,7 +199,7 @@ def _scalar(data: Any, at: int, end: int, out: Any, to: int, reals: Any) -> tupl
     """A number, true, false or null: the positions behind it, or LEFT."""
     for word in (_TRUE, _FALSE, _NULL):
         size = word[1]
-        if at + size <= end and _is_word(data, at, at + size, word):
+        if _is_word(data, at, end, word):
             copy_bytes(out, to, data, at, size)
             return at + size, to + size
     begin = at

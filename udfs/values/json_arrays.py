@@ -11,13 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
-from udfs.kernels.json_texts import LEAST_REAL, MOST_LEVELS, MOST_NAMES, canonical_texts
+from udfs.kernels.json_texts import LEAST_REAL, canonical_texts
 from udfs.values.json_columns import EXACT, text
 from udfs.values.json_text import parse_json
-from udfs.values.payload import PayloadError
+from udfs.values.payload import MAX_DEPTH, PayloadError
 from udfs.values.payload_arrays import payload_spans
+from udfs.values.plain_payloads import CONNECT
 
-CONNECT = {"schema", "payload"}  # the members of Kafka Connect's envelope
+_MOST_NAMES = 512  # of the open objects of a JSON text together
 _CHUNK = 512  # rows that are left together
 _MOST_BYTES = 1 << 26  # that Arrow's reader gets at a time
 
@@ -30,15 +31,17 @@ def texts(payloads: pa.BinaryArray, is_framed: bool) -> pa.StringArray:
     data, starts, ends = payload_spans(payloads, np.zeros(len(payloads), np.int64))
     out = np.empty(max(1, payloads.total_values_length), np.uint8)
     offsets = np.empty(len(payloads) + 1, np.int32)
-    names, levels = np.empty((MOST_NAMES, 3), np.int64), np.empty(MOST_LEVELS + 1, np.int64)
+    names, levels = np.empty((_MOST_NAMES, 3), np.int64), np.empty(MAX_DEPTH + 1, np.int64)
     reals = np.empty((len(out) // LEAST_REAL + 2, 2), np.int64)
-    count = canonical_texts(data, starts, ends, is_framed, out, offsets, names, levels, reals)
+    count = canonical_texts(data, starts, ends, out, offsets, names, levels, reals)
     is_taken = np.diff(offsets) > 0
     if count:
         begins = reals[:count][~_are_shortest(out, reals[:count]), 0]
         is_taken[np.searchsorted(offsets, begins, side="right") - 1] = False
-    buffers = [pa.array(is_taken).buffers()[1], pa.py_buffer(offsets), pa.py_buffer(out)]
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(out)]
     made = pa.Array.from_buffers(pa.string(), len(payloads), buffers)
+    for name in () if is_framed else CONNECT:  # an envelope begins with one of its members
+        is_taken &= ~pc.starts_with(made, f'{{"{name}":').to_numpy(zero_copy_only=False)
     if is_taken.all():
         return made
     others = pa.array((_text(one, is_framed) for one in payloads.filter(~is_taken).to_pylist()), pa.string())

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from udfs.values.json_text import parse_json
 from udfs.values.payload import Decoded, PayloadError, failed
 
+CONNECT = {"schema", "payload"}  # the members of Kafka Connect's envelope
+
 
 def plain_payload(payload: bytes, plain: str) -> Decoded:
     """An unframed payload.
@@ -27,7 +29,7 @@ def plain_payload(payload: bytes, plain: str) -> Decoded:
             value = parse_json(payload)
         except PayloadError as error:
             return Decoded("text", text, None, error.reason, str(error)) if plain else Decoded("text", text)
-        if isinstance(value, dict) and value.keys() == {"schema", "payload"}:
+        if isinstance(value, dict) and value.keys() == CONNECT:
             return Decoded("json-connect", value["payload"])
         return Decoded("json", value)
     return Decoded("text", text) if plain or is_text(payload) else Decoded("bytes", payload)
