@@ -6,16 +6,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from pipelines.lake.published import published_tables
+from pipelines.sql.database import open_database
 from tests.soak.decoded import (
     BATCH,
     DAMAGE,
@@ -78,33 +77,17 @@ def read(lake: Path) -> Held:
     transactions = {log: pick(own, _TRANSACTION) for log, own in found.items()}
     if len(ledger) != tables["segments"].num_rows:
         left["segments"] = tables["segments"].num_rows - len(ledger)
-    return Held(ledger, rows, transactions, _committed(tables), left)
+    return Held(ledger, rows, transactions, _committed(lake), left)
 
 
-_SHIFT = "shiftright(value, bits) AS value >> bits"
-
-
-def _view(name: str) -> str:
-    return resources.files("pipelines.views").joinpath(f"{name}.sql").read_text()
-
-
-def _committed(tables: dict[str, pa.Table]) -> dict[str, list[int]]:
+def _committed(lake: Path) -> dict[str, list[int]]:
     """Offsets of the view ``committed_records``, by segment."""
-    database = duckdb.connect(config={"threads": "1"})
-    try:
-        for name, table in tables.items():
-            database.register(name, table)
-        for name in ("explode(x) AS unnest(x)", "sequence(a, b) AS generate_series(a, b)", _SHIFT):
-            database.execute(f"CREATE MACRO {name}")  # Spark's names in DuckDB
-        for name in ("current_transactions", "undelivered_offsets"):
-            database.execute(f"CREATE VIEW {name} AS {_view(name)}")
-        view = _view("committed_records")
-        found: dict[str, list[int]] = defaultdict(list)
-        for segment, offset in database.execute(f'SELECT segment, "offset" FROM ({view}\n)').fetchall():
+    statement = 'SELECT segment, "offset" FROM committed_records'
+    found: dict[str, list[int]] = defaultdict(list)
+    with open_database(str(lake), statement, threads=1) as database:
+        for segment, offset in database.execute(statement).fetchall():
             found[segment].append(offset)
-        return found
-    finally:
-        database.close()
+    return found
 
 
 def either(one: Known, old: Known | None, new: Known | None) -> Known:
