@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,10 +124,16 @@ def expected(spark: SparkSession, lake_template: str, logs: Path) -> dict[str, A
 
 
 def change_once(
-    patch: pytest.MonkeyPatch, owner: Any, name: str, logs: Path, *, returned: bool = False
+    patch: pytest.MonkeyPatch,
+    owner: Any,
+    name: str,
+    logs: Path,
+    *,
+    returned: bool = False,
+    how: Callable[[Path], object] = change,
 ) -> None:
     """Changes the files at the first call of a method: before it, or when it has returned."""
-    original, left = getattr(owner, name), [change]
+    original, left = getattr(owner, name), [how]
 
     def changing(*arguments: Any) -> Any:
         if left and not returned:
@@ -163,6 +170,25 @@ def test_what_changes_after_planning_is_read_as_planned_or_left_for_the_next_run
         assert any(f"{logs}/{topic}-0/{base:020d}.log" in w for w in warned)
     decode(spark, lake, logs, read=read)
     assert contents(str(lake)) == expected
+
+
+def test_of_many_segments_that_changed_the_first_are_named_and_the_others_counted(
+    spark: SparkSession, tmp_path: Path, logs: Path
+) -> None:
+    paths = [make(logs / f"t-{n}", 0, *batches(0, 2)) for n in range(13)]
+
+    def cut(_: Path) -> None:
+        for path in paths:
+            os.truncate(path, 100)
+
+    with pytest.MonkeyPatch.context() as patch:
+        change_once(patch, job, "make_plan", logs, returned=True, how=cut)
+        summary = decode(spark, tmp_path / "lake", logs)
+    *named, last = summary.warnings
+    what = "changed while it was read, left for the next run"
+    names = sorted(f"file://{path}" for path in paths)
+    assert [text.partition(": ")[0] for text in named] == [f"{name} {what}" for name in names[:10]]
+    assert last == f"and 3 more {what}"
 
 
 def test_what_changes_between_the_two_reads_of_the_spark_sink_is_read_again(

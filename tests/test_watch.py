@@ -280,11 +280,17 @@ def test_a_change_is_due_until_a_run_has_ended_well() -> None:
     assert not one.is_due(plan)
 
 
-@pytest.mark.parametrize("options", [["--commit-bytes", "1MiB"], ["--commit-lag", "60"]])
+COMMITS = "--commit-bytes and --commit-lag say when a run of --watch decodes: add --watch"
+WAITS = "--interval says how long --watch waits between two runs: add --watch"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "why"),
+    [("--commit-bytes", "1MiB", COMMITS), ("--commit-lag", "60", COMMITS), ("--interval", "5", WAITS)],
+)
 def test_waiting_without_watch_is_refused(
-    lake: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, options: list[str]
+    lake: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, option: str, value: str, why: str
 ) -> None:
     put(tmp_path / "a-0", 0, batch(0))
-    assert decode_batches.main(["--source", str(tmp_path), "--lake", lake, *options]) == 2
-    said = capsys.readouterr().err
-    assert said == "error: --commit-bytes and --commit-lag say when a run of --watch decodes: add --watch\n"
+    assert decode_batches.main(["--source", str(tmp_path), "--lake", lake, option, value]) == 2
+    assert capsys.readouterr().err == f"error: {why}\n"

@@ -170,8 +170,8 @@ class Watching(Checked):
     """Following a log while it grows."""
 
     watch: bool = setting(False, flag, "repeat until SIGTERM or Ctrl-C")
-    interval: float = setting(
-        10.0, amount, "seconds from the end of a run to the next, with --watch", "SECONDS"
+    interval: float | None = setting(
+        None, amount, "with --watch: seconds from the end of a run to the next (default 10)", "SECONDS"
     )
     commit_bytes: int | None = setting(
         None,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -45,13 +45,13 @@ class Decoded:
 
     files: data files of groups without a problem (arrow sink).
     dropped_groups: groups with a problem, whose staged rows must not be committed (spark sink).
-    warnings: text -> how often. unreadable: URI of a segment -> why it can't be read.
+    changed, unreadable: URI of a segment that this run left -> how it changed, or why it can't be read.
     """
 
     verdicts: list[Verdict] = field(default_factory=list)
     files: list[DataFile] = field(default_factory=list)
     dropped_groups: list[int] = field(default_factory=list)
-    warnings: Counter[str] = field(default_factory=Counter)
+    changed: dict[str, str] = field(default_factory=dict)
     unreadable: dict[str, str] = field(default_factory=dict)
     outcome: Outcome = field(default_factory=Outcome)
 
@@ -61,11 +61,9 @@ class Decoded:
         return [v for v in self.verdicts if v.changes_ledger]
 
     def leave(self, segment: Segment, problem: Problem, why: str) -> None:
-        """Adds the reason why this run skips a segment to the warnings or to ``unreadable``."""
-        if problem is Problem.UNREADABLE:
-            self.unreadable[segment.segment] = why
-        else:
-            self.warnings[f"{segment.segment} changed while it was read, left for the next run: {why}"] += 1
+        """Notes the reason why this run skips a segment."""
+        left = self.unreadable if problem is Problem.UNREADABLE else self.changed
+        left[segment.segment] = why
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import os
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
@@ -23,7 +23,7 @@ from pipelines.command.errors import UserError
 from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.session import configured
 from pipelines.command.settings import CATALOG, Settings
-from pipelines.command.terminal import counted_noun, first_names
+from pipelines.command.terminal import counted_noun, first_lines, first_names
 from pipelines.command.values import compiled
 from pipelines.execute import file_checks
 from pipelines.execute.decode import ARROW, Decoded, Runner
@@ -203,7 +203,7 @@ def _run_all(
     warnings = Counter([*_warnings(listing, settings), *listing.checkpoints.warnings])
     if plan.planned:
         warnings.update(plan.warnings)
-    unreadable = {**listing.unreadable, **plan.unreadable}
+    unreadable, changed = {**listing.unreadable, **plan.unreadable}, dict[str, str]()
     progress.planned = plan.planned
     _note_left_out(lake, plan, options, settings.max_files_per_run)
     for segments in plan.runs(settings.max_files_per_run, settings.max_bytes_per_run):
@@ -211,11 +211,12 @@ def _run_all(
             runner = work.runner(lake, reader, settings.sink, options, progress, plan.obsolete)
             decoded = runner.run(segments)
         work.count(summary, decoded, lake)
-        warnings.update(decoded.warnings)
+        changed |= decoded.changed
         unreadable |= decoded.unreadable
     _drop_rest(lake, plan.obsolete, options)
+    warnings.update(_left_segments("changed while it was read, left for the next run", changed))
     warnings.update(plan.obsolete.warnings())
-    warnings.update(f"{name} can't be read: {why}" for name, why in sorted(unreadable.items()))
+    warnings.update(_left_segments("can't be read", unreadable))
     summary.unread = sorted(unreadable)
     summary.known_damage = plan.known_damage()
     summary.regressing |= plan.known_regressions().keys()
@@ -235,6 +236,11 @@ def _run_all(
     if files:
         summary.skipped[UNREADABLE] = summary.skipped.get(UNREADABLE, 0) + files
     summary.warnings = counted(warnings) + summary.own_warnings()
+
+
+def _left_segments(what: str, segments: Mapping[str, str]) -> list[str]:
+    """Warnings about segments that a run left. segments: URI -> why."""
+    return first_lines([f"{name} {what}: {why}" for name, why in sorted(segments.items())], what)
 
 
 def _unread_before(lake: LakeWriter) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.command.tables import Section, open_console, print_table, shortened, size_text, text_lines
-from pipelines.command.terminal import counted_noun, first_names, invocation, printable
+from pipelines.command.terminal import counted_noun, first_lines, first_names, invocation, printable
 from pipelines.command.verdict import Tails, Verdict, segments_text
 from pipelines.plan.ledger import rows_to_arrow
 from pipelines.plan.missing import Missing, lost_texts
@@ -123,15 +123,21 @@ class Summary:
 
     def own_warnings(self) -> list[str]:
         """Warnings about the segments and transactions of this job."""
-        warnings = [
-            f"{size:,} bytes of {segment} could not be read from the storage: see the table quarantine"
-            for segment, size in sorted(self.unreadable.items())
-        ]
-        warnings += [
-            f"not all bytes of {segment} from {position:,} on could be read from the storage: "
-            "zeros were landed for them (raw_segments.crc32c is null)"
-            for segment, position in sorted(self.unreadable_chunks)
-        ]
+        warnings = first_lines(
+            [
+                f"{size:,} bytes of {segment} could not be read from the storage: see the table quarantine"
+                for segment, size in sorted(self.unreadable.items())
+            ],
+            "segments, parts of which could not be read from the storage",
+        )
+        warnings += first_lines(
+            [
+                f"not all bytes of {segment} from {position:,} on could be read from the storage: "
+                "zeros were landed for them (raw_segments.crc32c is null)"
+                for segment, position in sorted(self.unreadable_chunks)
+            ],
+            "chunks with zeros for bytes that could not be read from the storage",
+        )
         if self.in_part or self.undecoded:
             requested = "as --since, --until or --offsets request: a run without them completes the tables"
             parts = [f"{counted_noun(self.in_part, 'segment')} decoded in part"] if self.in_part else []
@@ -150,11 +156,14 @@ class Summary:
                 f"{where} with another modification time: length and fingerprint are the same, the bytes "
                 "between were not compared; --verify-content compares them"
             )
-        warnings += [
-            f"a transaction of uncertain outcome holds the last stable offset of {folder}: "
-            "its marker may lie in damaged bytes"
-            for folder in sorted(self.uncertain)
-        ]
+        warnings += first_lines(
+            [
+                f"a transaction of uncertain outcome holds the last stable offset of {folder}: "
+                "its marker may lie in damaged bytes"
+                for folder in sorted(self.uncertain)
+            ],
+            "last stable offsets that a transaction of uncertain outcome holds",
+        )
         if self.unknown_outcomes:
             warnings.append(
                 f"the outcome of {counted_noun(self.unknown_outcomes, 'transaction')} can't be known: "

@@ -20,6 +20,7 @@ from pipelines.plan.runs import Plan
 log = logging.getLogger(__name__)
 
 _FAILURES_IN_A_ROW = 3
+_INTERVAL = 10.0  # seconds
 _LAG_SECONDS = 60.0  # of --commit-bytes alone: what stays small, or does not grow, is decoded some time too
 
 
@@ -29,6 +30,8 @@ def check_settings(settings: Settings) -> None:
         raise UserError("--watch would repeat --redecode in every run: leave one of them out")
     if not settings.watch and (settings.commit_bytes, settings.commit_lag) != (None, None):
         raise UserError("--commit-bytes and --commit-lag say when a run of --watch decodes: add --watch")
+    if not settings.watch and settings.interval is not None:
+        raise UserError("--interval says how long --watch waits between two runs: add --watch")
 
 
 class Batching:
@@ -87,8 +90,8 @@ class Batching:
             )
 
 
-def watch(run: Callable[[], None], interval: float) -> None:
-    """Calls ``run`` every ``interval`` seconds, until SIGTERM: a call that is running ends first.
+def watch(run: Callable[[], None], interval: float | None) -> None:
+    """Calls ``run`` every ``interval`` seconds (None: 10), until SIGTERM: a call that is running ends first.
 
     An error of the first call is raised: the arguments may be wrong. Later ones are logged, and the job is
     tried again, until several fail in a row. DamageFound is raised at once. While another job holds the lake
@@ -111,7 +114,7 @@ def watch(run: Callable[[], None], interval: float) -> None:
                 if is_first or failures == _FAILURES_IN_A_ROW:
                     raise
                 log.warning("%s; the next run tries again", one_line(error))
-            if stopped.wait(interval):
+            if stopped.wait(_INTERVAL if interval is None else interval):
                 return
 
 
