@@ -6,11 +6,25 @@ functions alone.
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.util import find_spec
+from types import TracebackType
 from typing import TYPE_CHECKING
 
-if sys.argv[:1] == ["-m"] and find_spec("pyarrow") is None:  # Python looks for the module of a command
+
+def _end_quietly_if_interrupted(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        sys.exit(130)
+    sys.__excepthook__(kind, error, trace)
+
+
+_is_module = sys.argv[:1] == ["-m"]  # Python looks for the module of a command
+if _is_module or [os.path.basename(one) for one in sys.argv[:1]] == ["kafka-log-lake"]:
+    sys.excepthook = _end_quietly_if_interrupted  # until ``exit_code_of`` runs the command: while it imports
+if _is_module and find_spec("pyarrow") is None:
     print(
         "error: this Python does not have the packages of kafka-log-lake: run `make setup` and use "
         ".venv/bin/python, or install the wheel",

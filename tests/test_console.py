@@ -206,3 +206,24 @@ def test_a_python_without_the_packages_says_so_in_one_line(module: str) -> None:
     assert done.stderr.startswith(
         "error: this Python does not have the packages of kafka-log-lake: run `make setup`"
     )
+
+
+@pytest.mark.parametrize("name", ["pipelines.scan", "pipelines.decode_batches", "kafka-log-lake"])
+def test_ctrl_c_while_a_command_is_imported_ends_it_without_a_word(tmp_path: Path, name: str) -> None:
+    interrupts = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
+    (tmp_path / "rich.py").write_text(interrupts)  # the first that a command imports of another project
+    called = ["-m", name]
+    if name == "kafka-log-lake":
+        (tmp_path / name).write_text("from kafka_log_lake.__main__ import script\nscript()\n")
+        called = [str(tmp_path / name)]
+    path = os.pathsep.join((str(tmp_path), str(ROOT)))
+    done = subprocess.run(
+        [sys.executable, *called],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
