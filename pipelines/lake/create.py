@@ -14,19 +14,21 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
+from pyarrow.fs import FileSelector
 
 from pipelines.command.errors import UserError, one_line
 from pipelines.lake.address import (
     SCHEMA_VERSION,
     VERSION_PROPERTY,
     is_lake,
+    lake_table,
     table_path,
     table_version,
 )
 from pipelines.source.delta import append_rows, commit, open_table, patiently
 from udfs.format.report_tables import REPORT_TABLES
 from udfs.format.schema import SEGMENTS, TABLES, Table
-from udfs.source.store import deltalake_options
+from udfs.source.store import deltalake_options, open_store
 
 _AMBIGUOUS = re.compile(r"[][\\\x00-\x1f]|%[0-9A-Fa-f]{2}")
 
@@ -34,12 +36,14 @@ LEDGER_LAST = (*(table for table in TABLES if table is not SEGMENTS), SEGMENTS)
 
 
 def create_tables(address: str) -> None:
-    """Creates the missing tables of a lake; commits nothing if it is complete."""
-    if not check_place(address):
-        # On a store each takes some ten requests, one after the other
-        with ThreadPoolExecutor() as threads:
-            list(threads.map(lambda table: create_table(address, table), LEDGER_LAST[:-1]))
-        create_table(address, LEDGER_LAST[-1])
+    """Creates the missing tables of a new lake. Raises a MissingTable where a complete one has lost one."""
+    if check_place(address):
+        _check_tables(address)
+        return
+    # On a store each takes some ten requests, one after the other
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(lambda table: create_table(address, table), LEDGER_LAST[:-1]))
+    create_table(address, LEDGER_LAST[-1])
 
 
 def check_place(address: str) -> bool:
@@ -123,6 +127,15 @@ def properties(table: Table) -> dict[str, str]:
         "delta.dataSkippingStatsColumns": ",".join(table.bounded),
         VERSION_PROPERTY: str(SCHEMA_VERSION),
     }
+
+
+def _check_tables(address: str) -> None:
+    """Raises a MissingTable where the folder of a table is gone. One listing: a job may run every second."""
+    system, folder = open_store(address)
+    there = {info.base_name for info in system.get_file_info(FileSelector(folder))}
+    for table in TABLES:
+        if table.name not in there:
+            lake_table(address, table.name)
 
 
 def _check_folder(folder: Path) -> None:
