@@ -45,6 +45,8 @@ def prepared(spark: SparkSession, lake_template: str) -> Callable[[str, str], li
         ),
         ("SELECT crc32c(1)", "error: SQL: Binder Error: No function matches"),
         ("SELECT 'open", "error: SQL: Parser Error: unterminated string literal"),
+        ("SELECT 1 // 0", "Use TRY(...) to return NULL for this expression.\n"),
+        ("SELECT list_transform([1], x -> x)", "before DuckDB's next release. For more information"),
     ],
 )
 def test_wrong_statements_are_one_line(

@@ -6,6 +6,7 @@ write or run others, those below are refused by their kind, as DuckDB's own pars
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ _KIND = duckdb.StatementType
 READS = frozenset({_KIND.SELECT})
 # What a shell may make besides, in memory: it ends with the shell. The tables of the lake are views there
 IN_MEMORY = READS | {_KIND.CREATE, _KIND.DROP, _KIND.INSERT, _KIND.UPDATE, _KIND.DELETE, _KIND.SET}
+# The advice to change a setting: the configuration is locked
+_SETTING = re.compile(r"(, or|\. Use) SET \w+ ?=[^.]*")
 
 
 class UnknownName(UserError):
@@ -166,7 +169,7 @@ def _wrong_statements_in_one_line() -> Iterator[None]:
     except duckdb.InterruptException:
         raise KeyboardInterrupt from None
     except (duckdb.Error, pa.ArrowException) as error:
-        head = " ".join(str(error).split("\nLINE ")[0].split())
+        head = _SETTING.sub("", " ".join(str(error).split("\nLINE ")[0].split()))
         kind = UnknownName if isinstance(error, duckdb.CatalogException) else UserError
         raise kind(f"SQL: {head}") from None
 
