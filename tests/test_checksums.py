@@ -8,13 +8,13 @@ from functools import cache
 from typing import Any
 
 import crc32c as crc32c_package
-import numba
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.kernels import checksums
+from udfs.kernels.jit import kernel as compiled_kernel
 
 # Around the steps of the kernels: 8 and 16 bytes, and three streams of 512
 SIZES = [0, 1, 7, 8, 9, 15, 16, 17, 31, 511, 512, 513, 1535, 1536, 1537, 3071, 3072, 3073, 10_000]
@@ -31,7 +31,7 @@ CRC32 = [
 
 @cache
 def _compiled(function: Any) -> Any:
-    return numba.njit(lambda a, b: function(a, b))
+    return compiled_kernel(lambda a, b: function(a, b))
 
 
 def _bytes(size: int) -> bytes:

@@ -1,7 +1,7 @@
-"""Where compiled kernels are kept: Numba's index is a pickle, so whoever can write there runs code as us.
+"""Where compiled kernels are kept: whoever can write there runs code as us.
 
 And stale machine code must be impossible: the folder's name is made of the bytes of every module that holds
-a kernel, or what a kernel is compiled from.
+a kernel, or what a kernel is compiled from. A process that finds all machine code does not load Numba.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import sys
 import zipfile
 from pathlib import Path
 
+import crc32c
 import pytest
 
 from tests.support.processes import as_anybody
-from udfs.kernels import jit
+from udfs.kernels import machine_code
 
 pytestmark = pytest.mark.slow
 
@@ -26,9 +27,9 @@ ROOT = Path(__file__).parent.parent
 # A kernel at work, and where its machine code is kept
 RUN = """
 import numpy as np
-from udfs.kernels import framing, jit
+from udfs.kernels import framing, machine_code
 assert framing.batch_size(np.zeros(4, dtype=np.uint8), 0, 4) == framing.TOO_SHORT
-print(jit.CACHE)
+print(machine_code.CACHE)
 """
 
 
@@ -61,14 +62,14 @@ def close(folder: Path) -> None:
 
 
 def files(folder: Path) -> list[str]:
-    return sorted(path.suffix for path in folder.rglob("*.nb?"))
+    return sorted(path.suffix for path in folder.iterdir())
 
 
 def test_next_to_the_sources_where_they_are_ours(code: Path) -> None:
     folder = Path(run(code))
     assert folder.parent == code / "udfs" / "kernels" / "__pycache__"
     assert folder.stat().st_mode & 0o777 == 0o700
-    assert set(files(folder)) == {".nbc", ".nbi"}
+    assert set(files(folder)) == {".nbc", ".nbi", ".o"}
 
 
 def test_in_the_user_s_cache_where_the_sources_cannot_be_written(code: Path, tmp_path: Path) -> None:
@@ -147,7 +148,7 @@ def test_nor_a_link_that_somebody_left(code: Path, tmp_path: Path) -> None:
     assert files(tmp_path / "theirs") == []
 
 
-@pytest.mark.parametrize("room", jit.KERNEL_ROOMS)
+@pytest.mark.parametrize("room", machine_code.KERNEL_ROOMS)
 def test_other_bytes_have_another_folder(code: Path, room: str) -> None:
     before = run(code)
     place = code / "udfs" / room
@@ -161,10 +162,10 @@ def test_every_kernel_lies_where_the_folder_s_name_sees_it() -> None:
     with_kernels = [
         path.relative_to(ROOT / "udfs").parts[0]
         for path in modules
-        if re.search(r"^\s*@(kernel|inlined|intrinsic|register_jitable|overload)\b", path.read_text(), re.M)
+        if re.search(r"^\s*@(kernel|inlined|called_by_kernels|intrinsic|overload)\b", path.read_text(), re.M)
     ]
     assert len(with_kernels) > 5
-    assert set(with_kernels) <= set(jit.KERNEL_ROOMS)
+    assert set(with_kernels) <= set(machine_code.KERNEL_ROOMS)
 
 
 # Two processes that begin at the same time; what would compile only says so
@@ -194,26 +195,84 @@ def test_where_nothing_can_be_kept_a_process_says_that_it_compiles(tmp_path: Pat
     assert "no folder can keep it" in done.stderr
 
 
-def test_setup_left_nothing_to_compile() -> None:
-    """What decodes a real segment, of each magic, is in the folder that ``ensure_compiled`` filled."""
-    listen = """
-from numba.core import event
-compiled = []
-class Listener(event.Listener):
-    def on_start(self, event): pass
-    def on_end(self, event): compiled.append(event.data["dispatcher"].py_func.__name__)
-event.register("numba:compile", Listener())
-from udfs import read_segment
-for case in ("v0-codec-gzip", "v1-codec-lz4", "v2-codec-zstd", "v2-headers"):
-    read_segment(next(Path("tests/data/corpus", case).rglob("*.log")))
-print(sorted(compiled))
-"""
+def answered(code: str, **environment: str) -> str:
+    """What a process prints that runs this in the checkout."""
     done = subprocess.run(
-        [sys.executable, "-c", f"from pathlib import Path{listen}"],
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=200,
         check=True,
     )
-    assert done.stdout == "[]\n"
+    return done.stdout.strip()
+
+
+def test_setup_left_nothing_to_compile() -> None:
+    """What decodes a real segment, of each magic, is in the folder that ``ensure_compiled`` filled."""
+    code = """
+import sys
+from pathlib import Path
+from udfs import read_segment
+for case in ("v0-codec-gzip", "v1-codec-lz4", "v2-codec-zstd", "v2-headers"):
+    read_segment(next(Path("tests/data/corpus", case).rglob("*.log")))
+print("numba" in sys.modules)
+"""
+    assert answered(code) == "False"
+
+
+# The checksum of a text by a kernel, whether Numba was loaded for it, and how many files are kept
+CHECKSUM = """
+import sys, numpy as np
+from pathlib import Path
+from udfs.kernels import checksums, machine_code
+text = np.frombuffer(b"123456789" * 200, dtype=np.uint8)
+found = checksums.crc32c(text, 0, len(text))
+print(found, "numba" in sys.modules, len(list(Path(machine_code.CACHE).glob("*.o"))))
+"""
+
+
+def test_machine_code_that_a_crash_left_torn_is_made_again(tmp_path: Path) -> None:
+    right = crc32c.crc32c(b"123456789" * 200)
+    place = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    assert answered(CHECKSUM, **place) == f"{right} True 1"
+    assert answered(CHECKSUM, **place) == f"{right} False 1"
+    (kept,) = tmp_path.rglob("*.o")
+    whole = kept.read_bytes()
+    for torn in (b"", whole[:5], whole[: len(whole) // 2], whole[:-1] + bytes([whole[-1] ^ 1])):
+        kept.write_bytes(torn)
+        assert answered(CHECKSUM, **place) == f"{right} True 1"
+        assert kept.read_bytes() == whole
+    assert answered(CHECKSUM, **place) == f"{right} False 1"
+
+
+# A kernel as it was compiled, and out of its file: what it is given decides
+OTHER_ARGUMENTS = """
+import numpy as np
+from udfs.kernels import checksums
+text = np.arange(4000, dtype=np.uint8)
+frozen = text.copy()
+frozen.flags.writeable = False
+for given in (text, frozen, text.reshape(2, -1)[1], text[5:]):
+    print(checksums.crc32c_table(given, 0, len(given)), checksums.crc32c_table(given, 3, len(given), 7))
+for wrong in (b"123", [1], "text"):
+    try:
+        checksums.crc32c_table(wrong, 0, 3)
+    except TypeError:
+        print("TypeError")
+try:
+    checksums.crc32c_table(text, 0, 1 << 63)
+except OverflowError:
+    print("OverflowError")
+"""
+
+
+def test_each_kind_of_arguments_has_its_own_machine_code(tmp_path: Path) -> None:
+    place = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    text = bytes(range(256)) * 15 + bytes(range(160))
+    given = (text, text, text[len(text) // 2 :], text[5:])
+    wanted = [f"{crc32c.crc32c(each)} {crc32c.crc32c(each[3:], 7)}" for each in given]
+    wanted += ["TypeError"] * 3 + ["OverflowError"]
+    for _ in ("compiled", "kept"):
+        assert answered(OTHER_ARGUMENTS, **place).splitlines() == wanted

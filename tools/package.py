@@ -22,7 +22,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from udfs.kernels import jit
+from udfs.kernels import machine_code
 
 ROOT = Path(__file__).resolve().parent.parent
 ZIP, ARCHIVE = "kafka_log_lake.zip", "environment.tar.gz"
@@ -138,9 +138,9 @@ def _copy_package(package: metadata.Distribution, folder: Path) -> None:
 
 def _compile_kernels(python: Path, packages: Path) -> None:
     """Compiles the kernels that this checkout has not compiled yet, by decoding with the environment."""
-    name = Path(jit.CACHE).name
+    name = Path(machine_code.CACHE).name
     if name:
-        shutil.copytree(jit.CACHE, packages / "udfs" / "kernels" / "__pycache__" / name)
+        shutil.copytree(machine_code.CACHE, packages / "udfs" / "kernels" / "__pycache__" / name)
     _run(python, "-m", "udfs.compile_kernels")
 
 

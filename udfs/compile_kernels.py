@@ -3,8 +3,8 @@
 Numba compiles a kernel at its first call, one at a time in a process: half a minute of one core for all, in
 each of the processes that start together. ``ensure_compiled`` does it in two processes instead, while the
 others wait, and says so on standard error. ``make setup`` does the same beforehand
-(``python -m udfs.compile_kernels``). Where no folder can keep them (``udfs.kernels.jit``), each process
-compiles what it calls.
+(``python -m udfs.compile_kernels``). Where no folder can keep them (``udfs.kernels.machine_code``), each
+process compiles what it calls.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from udfs.decoded import Range
-from udfs.kernels import jit
+from udfs.kernels import machine_code
 from udfs.source.byte_source import FileSource
 
 _IN_EACH = "compiling the decoder, about half a minute in each process"
@@ -39,13 +39,13 @@ _done = False
 def ensure_compiled() -> None:
     """Returns once all kernels are in their folder; at once in all but the first process."""
     global _done
-    if _done or jit.config.DISABLE_JIT:
+    if _done or not machine_code.COMPILES:
         return
     _done = True
-    if not jit.CACHE:
+    if not machine_code.CACHE:
         _say(f"{_IN_EACH}: no folder can keep it; NUMBA_CACHE_DIR names one")
         return
-    folder = Path(jit.CACHE)
+    folder = Path(machine_code.CACHE)
     if (folder / _MARK).exists():
         return
     try:

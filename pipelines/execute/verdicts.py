@@ -203,7 +203,7 @@ def _content_crc32c(crc: int | None, chain: Sequence[SliceReport]) -> int | None
 
 
 def _combined(crc: int, second: int, size: int) -> int:
-    from udfs.kernels.checksums import crc32c_combine  # loads Numba, which most drivers never need
+    from udfs.kernels.checksums import crc32c_combine  # loads LLVM, which most drivers never need
 
     return int(crc32c_combine(crc, second, size))
 

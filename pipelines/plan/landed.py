@@ -118,7 +118,7 @@ class Landed:
 
     def check(self, to_check: pa.Table) -> list[Marks]:
         """Whether landed bytes begin with what was decoded of each segment, by their chunks' checksums."""
-        from udfs.kernels.checksums import crc32c_combine  # loads Numba, which most planning does not need
+        from udfs.kernels.checksums import crc32c_combine  # loads LLVM, which most planning does not need
 
         if not to_check.num_rows:
             return []

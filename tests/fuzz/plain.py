@@ -8,13 +8,13 @@ from the end, it raises IndexError.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from functools import cache
 from types import ModuleType
 from typing import Any
 
 import numpy as np
-from numba.core import config as numba_config
 
 _NAMES = (
     "segment_decoder",
@@ -63,12 +63,12 @@ def load() -> dict[str, ModuleType]:
     compiled = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "udfs"}
     for name in compiled:
         del sys.modules[name]
-    config: Any = numba_config
-    before, config.DISABLE_JIT = config.DISABLE_JIT, 1
+    before = os.environ.get("NUMBA_DISABLE_JIT", "0")
+    os.environ["NUMBA_DISABLE_JIT"] = "1"
     try:
         modules = {n.rpartition(".")[2]: importlib.import_module(f"udfs.{n}") for n in _NAMES}
     finally:
-        config.DISABLE_JIT = before
+        os.environ["NUMBA_DISABLE_JIT"] = before
         for name in [name for name in sys.modules if name.split(".")[0] == "udfs"]:
             del sys.modules[name]
         sys.modules.update(compiled)

@@ -27,7 +27,7 @@ from tests.support.processes import (
     python_workers,
     stop_a_holder,
 )
-from udfs.kernels import jit
+from udfs.kernels import machine_code
 
 # Where tasks run: in processes without Spark, in the Spark of the command, on a cluster
 PROCESSES, EMBEDDED, STANDALONE = "processes", "embedded", "standalone"
@@ -139,7 +139,7 @@ def start(
     with log.open("wb") as out:
         if cluster is not None:
             job = ROOT / "pipelines" / "decode_batches.py"
-            compiled = {"spark.executorEnv.NUMBA_CACHE_DIR": str(Path(jit.CACHE).parent)}
+            compiled = {"spark.executorEnv.NUMBA_CACHE_DIR": str(Path(machine_code.CACHE).parent)}
             settings = {**compiled, **(conf or {})}
             process = cluster.submit(job, arguments, ROOT, settings, ["--py-files", str(code)], out)
         else:

@@ -14,12 +14,9 @@ from typing import Any
 
 import numpy as np
 from llvmlite import binding as llvm
-from llvmlite import ir
-from numba import types
-from numba.extending import overload, register_jitable
 
 from udfs.kernels import libraries
-from udfs.kernels.jit import int64, intrinsic, kernel, load_u64
+from udfs.kernels.jit import called_by_kernels, int64, kernel, load_u64
 from udfs.kernels.native import crc32_of
 
 CRC32C_POLYNOMIAL = 0x82F63B78
@@ -85,7 +82,7 @@ def crc32_library(buf: Any, start: int, end: int, crc: int = 0) -> int:
 crc32 = crc32_library if libraries.HAS_CRC32 else crc32_table
 
 
-@register_jitable
+@called_by_kernels
 def _shifted(tables: Any, register: Any) -> Any:
     """A register (uint64 below 2^32) after some zero bytes; ``tables``: what its bytes become."""
     low = int64(register)
@@ -99,7 +96,7 @@ _CRC32_BY_FOUR = _CRC32_TABLES[: 4 * 256].reshape(4, 256)[::-1].reshape(-1)
 _EVERY_FOURTH = np.uint64(0x1111111111111111)
 
 
-@register_jitable
+@called_by_kernels
 def spread_product(a: Any, b: Any) -> Any:
     """Product of two polynomials over GF(2) of 32 bits each (uint64), by multiplications of numbers.
 
@@ -120,34 +117,13 @@ def product(a: Any, b: Any) -> Any:
     return spread_product(a, b)
 
 
-def _has_carryless() -> bool:
+def has_carryless() -> bool:
     return platform.machine().lower() in ("x86_64", "amd64") and bool(
         llvm.get_host_cpu_features().get("pclmul")
     )
 
 
-@intrinsic
-def _carryless_product(typingctx: Any, a: Any, b: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        i8, i32, i64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
-        pair = ir.VectorType(i64, 2)
-        kind = ir.FunctionType(pair, [pair, pair, i8])
-        function = builder.module.declare_intrinsic("llvm.x86.pclmulqdq", (), kind)
-        empty, first = ir.Constant(pair, ir.Undefined), ir.Constant(i32, 0)
-        pairs = [builder.insert_element(empty, word, first) for word in args]
-        return builder.extract_element(builder.call(function, [*pairs, i8(0)]), first)
-
-    return types.uint64(types.uint64, types.uint64), codegen
-
-
-@overload(product)
-def _overload_product(a, b):  # type: ignore[no-untyped-def]
-    if _has_carryless():
-        return lambda a, b: _carryless_product(a, b)
-    return lambda a, b: spread_product(a, b)
-
-
-@register_jitable
+@called_by_kernels
 def _multiply(a: Any, b: Any, by_four: Any) -> Any:
     """Product of two polynomials over GF(2), modulo that of ``by_four``; reflected, 32 bits, as uint64."""
     both = product(a, b) << np.uint64(1)
@@ -219,35 +195,15 @@ def _instruction() -> str:
     return ""
 
 
-_INSTRUCTION = _instruction()
+INSTRUCTION = _instruction()
 
 
-def _step(state: Any, word: Any) -> Any:
+def crc32c_step(state: Any, word: Any) -> Any:
     """Fold eight bytes (uint64) into a CRC-32C register (uint64)."""
     value = int(state) ^ int(word)
     for _ in range(64):
         value = (value >> 1) ^ (CRC32C_POLYNOMIAL if value & 1 else 0)
     return np.uint64(value)
-
-
-@intrinsic
-def _crc_word(typingctx: Any, state: Any, word: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        i32, i64 = ir.IntType(32), ir.IntType(64)
-        if "x86" in _INSTRUCTION:
-            kind = ir.FunctionType(i64, [i64, i64])
-            function = builder.module.declare_intrinsic(_INSTRUCTION, (), kind)
-            return builder.call(function, args)
-        kind = ir.FunctionType(i32, [i32, i64])
-        function = builder.module.declare_intrinsic(_INSTRUCTION, (), kind)
-        return builder.zext(builder.call(function, [builder.trunc(args[0], i32), args[1]]), i64)
-
-    return types.uint64(types.uint64, types.uint64), codegen
-
-
-@overload(_step)
-def _overload_step(state, word):  # type: ignore[no-untyped-def]
-    return lambda state, word: _crc_word(state, word)
 
 
 _SHIFT_1 = _shift_tables(_STREAM_LOG2)
@@ -264,14 +220,14 @@ def crc32c_hardware(buf: Any, start: int, end: int, crc: int = 0) -> int:
         third = np.uint64(0)
         stop = i + _STREAM
         while i < stop:
-            state = _step(state, load_u64(buf, i))
-            second = _step(second, load_u64(buf, i + _STREAM))
-            third = _step(third, load_u64(buf, i + 2 * _STREAM))
+            state = crc32c_step(state, load_u64(buf, i))
+            second = crc32c_step(second, load_u64(buf, i + _STREAM))
+            third = crc32c_step(third, load_u64(buf, i + 2 * _STREAM))
             i += 8
         state = _shifted(_SHIFT_2, state) ^ _shifted(_SHIFT_1, second) ^ third
         i += 2 * _STREAM
     while i + 8 <= end:
-        state = _step(state, load_u64(buf, i))
+        state = crc32c_step(state, load_u64(buf, i))
         i += 8
     narrow = np.uint32(state)
     while i < end:
@@ -281,4 +237,4 @@ def crc32c_hardware(buf: Any, start: int, end: int, crc: int = 0) -> int:
     return int64(np.uint32(~narrow))
 
 
-crc32c = crc32c_hardware if _INSTRUCTION else crc32c_table
+crc32c = crc32c_hardware if INSTRUCTION else crc32c_table

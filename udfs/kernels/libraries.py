@@ -36,7 +36,8 @@ def _find(name: str) -> Any:
         return None
 
 
-_FUNCTIONS = {name: _find(name) for name in _EXPORTERS}
+NAMES = tuple(_EXPORTERS)
+_FUNCTIONS = {name: _find(name) for name in NAMES}
 
 
 def has(*names: str) -> bool:

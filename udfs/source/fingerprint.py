@@ -101,7 +101,7 @@ def check(segment: str, decoded_bytes: int, stored: str | None, content_crc32c: 
 
 
 def _content_crc32c(source: ByteSource, end: int) -> int:
-    from udfs.kernels.checksums import crc32c  # loads Numba, which most planning does not need
+    from udfs.kernels.checksums import crc32c  # loads LLVM, which most planning does not need
 
     block, value, at = np.empty(_BLOCK, dtype=np.uint8), 0, 0
     while at < end:

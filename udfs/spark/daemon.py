@@ -1,6 +1,6 @@
 """Spark's process that forks Python workers, with what our stages import loaded in it.
 
-A worker imports pandas, Numba and the decoder before its first row. A fork of this process has them, and
+A worker imports pandas and the decoder before its first row. A fork of this process has them, and
 shares their memory with the others. Spark starts it in place of ``pyspark.daemon`` where
 ``spark.python.daemon.module`` names it.
 """

@@ -1,7 +1,7 @@
 """What driver and workers agree on about the stage: its rows, options and reports, its callables by name.
 
-The driver plans with this alone. Numba and the decoder are loaded where a callable runs, in the worker: they
-would keep the start of every job waiting for a second.
+The driver plans with this alone. The decoder is loaded where a callable runs, in the worker: it would keep
+the start of every job waiting.
 """
 
 from __future__ import annotations

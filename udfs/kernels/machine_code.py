@@ -1,0 +1,189 @@
+"""Where compiled kernels are kept, and how a process takes them from there without Numba.
+
+Numba compiles a kernel (``udfs.kernels.compiling``); its import alone takes longer than a command on a small
+log. So the machine code of a kernel, for each kind of arguments, is kept in a file, and LLVM links it into a
+process. What is called is the wrapper that Numba made: it takes objects of Python and gives them.
+
+Numba's own cache notices a change of a kernel's file, but not of the kernels that it calls. So both lie in a
+folder named after the bytes of all of them, after the C functions they can call, and after whether bounds
+are checked. The folder belongs to this user alone; where there is none that can, kernels are compiled anew in
+each process and nothing is kept. What lies in the folder can be moved with the environment: it is found by
+the names of modules, and used by the same CPU with the same Numba.
+"""
+
+from __future__ import annotations
+
+import builtins
+import ctypes
+import hashlib
+import os
+import stat
+import sys
+import threading
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from importlib import machinery, metadata, resources, util
+from pathlib import Path
+from typing import Any
+
+from llvmlite import binding as llvm
+
+from udfs.kernels import libraries
+from udfs.package_files import package_files
+
+# Numba's own switches: no compilation at all, and checks of array indices
+COMPILES = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
+CHECKS_BOUNDS = os.environ.get("NUMBA_BOUNDSCHECK", "0") not in ("", "0")
+
+# Where kernels lie, and what they are compiled from
+KERNEL_ROOMS = ("format", "kernels", "recovery", "vectorized_varint.py")
+_PACKAGE = "kafka-log-lake"
+_LOCK = threading.Lock()
+
+
+def _cache_name() -> str:
+    """A folder name made of everything that compiled kernels depend on."""
+    digest = hashlib.sha256(metadata.version("numba").encode())
+    for room in KERNEL_ROOMS:
+        for path, source in package_files(resources.files("udfs").joinpath(room), room):
+            if path.endswith(".py"):
+                digest.update(f"\0{path}\0{len(source)}\0".encode() + source)
+    name = f"numba-{sys.version_info[0]}{sys.version_info[1]}-{digest.hexdigest()[:16]}"
+    return f"{name}-{libraries.SIGNATURE}" + ("-checked" if CHECKS_BOUNDS else "")
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether nobody but this user (and root) can put a file there: it would be run as code."""
+    own = folder.lstat()
+    if not stat.S_ISDIR(own.st_mode) or own.st_uid != os.geteuid() or own.st_mode & 0o077:
+        return False
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return False
+    for above in folder.resolve().parents:
+        found = above.stat()
+        open_to_all = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
+        if found.st_uid not in (0, os.geteuid()) or open_to_all:
+            return False
+    return True
+
+
+def _private(folder: Path) -> bool:
+    """Makes the folder where it is missing; whether it may hold the cache."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        return _is_private(folder)
+    except (OSError, RuntimeError):  # RuntimeError: a loop of links, or no home
+        return False
+
+
+def _cache_folder() -> str:
+    """NUMBA_CACHE_DIR, else beside the sources, else the user's cache; "" where none is this user's alone."""
+    wanted = os.environ.get("NUMBA_CACHE_DIR")
+    roots = [Path(wanted)] if wanted else [Path(__file__).parent / "__pycache__"]
+    if not wanted:
+        with suppress(RuntimeError):
+            roots.append(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / _PACKAGE)
+    name = _cache_name()
+    return next((str(root / name) for root in roots if _private(root / name)), "")
+
+
+# The folder of compiled kernels; "" for none
+CACHE = _cache_folder()
+
+
+@cache
+def _cpu() -> str:
+    return f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
+
+
+def code_file(module: str, name: str, kinds: Any) -> Path | None:
+    """The file of a kernel's machine code for arguments of these kinds, on this CPU; None: it is not kept.
+
+    Code that checks bounds is not: it raises exceptions, which Numba makes.
+    """
+    if not CACHE or CHECKS_BOUNDS:
+        return None
+    digest = hashlib.sha256(f"{kinds!r} {_cpu()}".encode()).hexdigest()
+    return Path(CACHE) / f"{module}.{name}-{digest[:24]}.o"
+
+
+def keep(file: Path, wrapper: str, environment: str, code: bytes) -> None:
+    """Writes the machine code (an object file) of which ``wrapper`` is the function that Python calls.
+
+    environment: the variable that holds what Numba's wrappers take from their module.
+    """
+    content = f"{wrapper}\n{environment}\n".encode() + code
+    written = file.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
+    with suppress(OSError):  # a full disk: the next process compiles it
+        try:
+            written.write_bytes(b"%08x\n" % zlib.crc32(content) + content)
+            written.replace(file)
+        finally:
+            written.unlink(missing_ok=True)
+
+
+def load(file: Path) -> Callable[..., Any] | None:
+    """The function that the file holds; None if there is none, or one whose bytes a crash has lost."""
+    try:
+        checksum, _, content = file.read_bytes().partition(b"\n")
+    except OSError:
+        return None
+    if checksum != b"%08x" % zlib.crc32(content):
+        return None
+    wrapper, environment, code = content.split(b"\n", 2)
+    with _LOCK:
+        return _linker().function(file.stem, wrapper.decode(), environment.decode(), code)
+
+
+class _Linker:
+    """LLVM's linker in this process, with the C functions of Numba that its wrappers call."""
+
+    def __init__(self) -> None:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        self._functions = _extension("_dynfunc")
+        for module in (_extension("_helperlib"), self._functions):
+            for name, place in module.c_helpers.items():
+                llvm.add_symbol(f"numba_{name}", place)
+        # Numba's wrappers name these objects themselves, not C's variables that point to them
+        llvm.add_symbol("_Py_NoneStruct", id(None))
+        for value in vars(builtins).values():
+            if isinstance(value, type) and issubclass(value, BaseException):
+                llvm.add_symbol(f"PyExc_{value.__name__}", id(value))
+        target = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine()
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
+
+    def function(self, name: str, wrapper: str, environment: str, code: bytes) -> Callable[..., Any]:
+        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        self._engine.finalize_object()
+        held = self._functions.Environment({})
+        place = ctypes.c_void_p.from_address(self._engine.get_global_value_address(environment))
+        place.value = id(held)
+        start = self._engine.get_function_address(wrapper)
+        made: Callable[..., Any] = self._functions.make_function(
+            sys.modules[__name__], name, "", start, held, self
+        )
+        return made
+
+
+_linker = cache(_Linker)
+
+
+def _extension(name: str) -> Any:
+    """A C extension of Numba's package, without the package: its import is what takes long."""
+    package = util.find_spec("numba")
+    for folder in (package and package.submodule_search_locations) or ():
+        for suffix in machinery.EXTENSION_SUFFIXES:
+            path = Path(folder) / f"{name}{suffix}"
+            if path.is_file():
+                spec = util.spec_from_file_location(f"numba.{name}", path)
+                assert spec is not None
+                assert spec.loader is not None
+                module = util.module_from_spec(spec)
+                spec.loader.exec_module(module)
+                return module
+    raise ImportError(f"Numba has no {name}")
