@@ -125,6 +125,22 @@ def test_types_whose_names_differ_in_their_namespace_alone_are_fields_of_their_o
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("message Order { int32 x = 1; } // message Order had more", "Order"),
+        ('message Order { int32 x = 1 [json_name = "message Order"]; }', "Order"),
+        ("message Order { int32 x = 1; } message Other { message /* nested */ Order { } }", "p_Order"),
+    ],
+)
+def test_a_comment_or_text_is_no_message_of_the_same_name(text: str, label: str) -> None:
+    registry = Registry([Schema("t-value", 1, 2, "", PROTOBUF, f'syntax = "proto3"; package p; {text}')])
+    decoder = SideDecoder(PayloadReader(registry), "t", VALUE)
+    found = decoder.decode(pa.array([b"\0\0\0\0\2\0\x08\5"], pa.binary()))
+    assert not found.wrong
+    assert list(decoder.types) == [label]
+
+
 def test_a_field_that_a_later_version_renamed_has_the_later_name() -> None:
     inner = [
         {"type": "record", "name": "In", "fields": [{"name": one, "type": "int", **more}]}

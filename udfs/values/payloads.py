@@ -6,7 +6,6 @@ to it what they can't do.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -45,6 +44,7 @@ class PayloadReader:
         self.has_files = bool(registry.by_id(UNKNOWN_ID))
         self._compiled: dict[tuple[str, int], Callable[[bytes, Framing], Any]] = {}
         self._messages: dict[int, Callable[[tuple[int, ...]], MessageReader]] = {}
+        self._files: dict[int, Any] = {}
         self._fingerprints: dict[int, Schema] | None = None
 
     def read(
@@ -190,7 +190,7 @@ class PayloadReader:
         Raises a PayloadError (unreadable_schema), and so does what it gives (invalid_index).
         """
         if id(schema) not in self._messages:
-            file = protobuf_schema.parse(schema.text, self.references(schema))
+            file = self._file(schema)
             known: dict[str, MessageReader] = {}
 
             def at(index: tuple[int, ...]) -> MessageReader:
@@ -201,6 +201,12 @@ class PayloadReader:
 
             self._messages[id(schema)] = at
         return self._messages[id(schema)]
+
+    def _file(self, schema: Schema) -> Any:
+        """The descriptor of a schema of Protobuf, which is parsed once."""
+        if id(schema) not in self._files:
+            self._files[id(schema)] = protobuf_schema.parse(schema.text, self.references(schema))
+        return self._files[id(schema)]
 
     def payload_rule(self, schema: Schema) -> Mapping[str, Any] | None:
         """The rule of a schema that encrypts whole payloads; None without one.
@@ -219,8 +225,10 @@ class PayloadReader:
         """Whether another type differs in its namespace alone: a message of the same schema or, with a topic,
         what a subject is named after (RecordNameStrategy, TopicRecordNameStrategy)."""
         own = name.rpartition(".")[2]
-        if schema.type == PROTOBUF and len(re.findall(rf"\bmessage\s+{re.escape(own)}\b", schema.text)) > 1:
-            return True
+        if schema.type == PROTOBUF:
+            messages = protobuf_schema.messages(self._file(schema).message_types_by_name.values())
+            if sum(one.name == own for one in messages) > 1:
+                return True
         others = (one.name.removeprefix(f"{topic}-") for one in self._registry.schemas if topic)
         return any(one.rpartition(".")[2] == own and one != name and "-" not in one for one in others)
 

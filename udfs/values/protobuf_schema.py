@@ -10,7 +10,7 @@ import base64
 import binascii
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +137,14 @@ def _quietly(errors: str, run: Any) -> int:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
+
+
+def messages(among: Iterable[Any]) -> Iterator[Any]:
+    """Messages and all that are nested in them, without the entries of maps."""
+    for one in among:
+        if not one.GetOptions().map_entry:
+            yield one
+            yield from messages(one.nested_types)
 
 
 def message_at(file: Any, index: Iterable[int]) -> Any:
