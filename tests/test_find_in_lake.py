@@ -138,6 +138,23 @@ def test_typed_values_and_conditions_on_them_are_those_of_the_segments(
         assert '"value_typed": ' in answers[0]
 
 
+def test_one_search_answers_from_one_state_of_the_lake(tmp_path: Path) -> None:
+    lake, logs = str(tmp_path / "lake"), tmp_path / "logs"
+    arguments = ["--source", str(logs), "--source", str(typed_corpus.DATA), "--lake", lake, "--cores", "1"]
+    put(logs / "a-1", 0, batch(0))
+    assert decode_batches.main([*arguments, "--topics", "a"]) == 0
+    looked = find.search(Settings(lake=lake), make_request({}))
+    expected = find.search(Settings(lake=lake), make_request({})).sample("a")
+    put(logs / "a-0", 0, batch(0))
+    assert decode_batches.main([*arguments, "--topics", "a|_schemas"]) == 0
+    assert len(expected) == 3
+    assert looked.sample("a") == expected
+    assert looked.schemas().schemas == []
+    assert [batch.column("partition").to_pylist() for batch in looked] == [[1, 1, 1]]
+    later = find.search(Settings(lake=lake, topics="a"), make_request({}))
+    assert (len(later.sample("a")), bool(later.schemas().schemas)) == (6, True)
+
+
 def test_what_was_left_out_could_not_be_searched(tmp_path: Path) -> None:
     put(tmp_path / "logs" / "a-0", 0, batch(0), batch(3))
     lake = str(tmp_path / "lake")

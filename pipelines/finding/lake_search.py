@@ -20,10 +20,12 @@ from pipelines.finding.request import Request
 from pipelines.finding.search import SAMPLE, Unsearched, schema_of
 from pipelines.finding.slice_search import DECIDING, NO_TRANSACTIONS, Transactions, decided
 from pipelines.finding.superseded import LastOffsets, distinct_keys
+from pipelines.lake.address import open_lake
 from pipelines.scanning.slice_scan import DamagedRange
 from pipelines.source.listing import TopicFilter
 from pipelines.sql.database import open_database
-from pipelines.typed.schemas import registry_of_state
+from pipelines.sql.snapshot import snapshot
+from pipelines.typed.schemas import registry_reader
 from udfs.committed import OUTCOMES
 from udfs.rules.transactions import TRANSACTION
 from udfs.search.conditions import Condition, InBounds, IsNull, OneOf, Prefix, matching
@@ -77,7 +79,11 @@ class LakeSearch:
     unsearched: list[Unsearched] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._database = open_database(self.lake, _TABLES, self.threads)
+        self._tables = snapshot(open_lake(self.lake))
+        self._database = self._opened()
+
+    def _opened(self) -> duckdb.DuckDBPyConnection:
+        return open_database(self.lake, _TABLES, self.threads, tables=self._tables)
 
     @property
     def schema(self) -> pa.Schema:
@@ -85,13 +91,13 @@ class LakeSearch:
 
     def schemas(self) -> Registry:
         """The schemas that the lake knows."""
-        return registry_of_state(self.lake)
+        return registry_reader(self._tables)()
 
     def sample(self, topic: str) -> list[dict[str, Any]]:
         """The first data records of a topic."""
         names = ", ".join(NEEDED)
         statement = f"SELECT {names} FROM published_records WHERE topic = ? AND NOT is_control"
-        with open_database(self.lake, _TABLES, self.threads) as other:  # this one's answer is still open
+        with self._opened() as other:  # this one's answer is still open
             found = other.sql(f"{statement} ORDER BY partition, {_ORDER} LIMIT {SAMPLE}", params=[topic])
             rows: list[dict[str, Any]] = found.to_arrow_table().to_pylist()
             return rows

@@ -18,15 +18,16 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
+from deltalake import DeltaTable
 
 from pipelines.command.errors import UserError
 from pipelines.lake.address import open_lake, open_log, table_path
 from pipelines.source.delta import open_table
 from pipelines.sql.functions import create_functions, create_typed_functions
-from pipelines.sql.snapshot import OpenTable, open_tables
+from pipelines.sql.snapshot import OpenTable, open_tables, snapshot
 from pipelines.sql.types import duckdb_type, no_rows, quoted
 from pipelines.sql.views import creations
-from pipelines.typed.schemas import registry_of_state
+from pipelines.typed.schemas import registry_reader
 from pipelines.typed.tables import TypedTable, typed_tables
 from pipelines.views.declared import SESSION_VIEWS, needed_names
 from udfs.format.report_tables import READ_BY_VIEWS, REPORT_TABLES
@@ -56,20 +57,28 @@ def connect(lake: str, at: str | None = None, log: str | None = None) -> duckdb.
 
 
 def open_database(
-    lake: str, statement: str = "", threads: int | None = None, at: str | None = None
+    lake: str,
+    statement: str = "",
+    threads: int | None = None,
+    at: str | None = None,
+    tables: Mapping[str, DeltaTable] | None = None,
 ) -> duckdb.DuckDBPyConnection:
-    """``connect`` for one statement: the tables and views that it names are enough; "" for all."""
+    """``connect`` for one statement: the tables and views that it names are enough; "" for all.
+
+    tables: the ``snapshot`` to open, where another part of an answer came from it.
+    """
     address = open_lake(lake)
     known = {table.name: table for table in (*TABLES, *REPORT_TABLES)}
     needed = needed_names("" if _LISTS.search(statement) else statement, known)
-    opened = open_tables(address, [table for name, table in known.items() if name in needed], at)
+    published = snapshot(address, at) if tables is None else tables
+    opened = open_tables(address, [table for name, table in known.items() if name in needed], published)
     opened |= {one.name: OpenTable(one, {}) for one in READ_BY_VIEWS if one.name in needed - opened.keys()}
     typed = list(typed_tables(address, "" if needed >= known.keys() else statement, at))
     database = _database(address, opened, typed, threads)
     for macro in macros():
         database.execute(macro)
     create_functions(database)
-    create_typed_functions(database, lambda: registry_of_state(address, at))
+    create_typed_functions(database, registry_reader(published))
     for creation in creations([view for view in SESSION_VIEWS if view.name in needed]):
         database.execute(creation)
     database.execute("SET lock_configuration = true")

@@ -6,7 +6,8 @@ mapping. Columns that a user added are left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
@@ -37,14 +38,30 @@ class OpenTable:
     rows: pa.Table | None = None
 
 
-def open_tables(address: str, tables: Iterable[Table], at: str | None) -> dict[str, OpenTable]:
-    """Opens those of some tables that are there, by name. at: see ``published_versions``.
+def snapshot(address: str, at: str | None = None) -> dict[str, DeltaTable]:
+    """The tables of one state of a lake, by name. at: see ``published_versions``.
 
-    Raises a UserError for a state that is not there, and for a table that only Spark reads.
+    Raises a UserError for a state that is not there.
     """
-    try:
-        published = published_tables(address, at)
+    with _lake_errors(address):
+        return published_tables(address, at)
+
+
+def open_tables(
+    address: str, tables: Iterable[Table], published: Mapping[str, DeltaTable]
+) -> dict[str, OpenTable]:
+    """Opens those of some tables that are in a snapshot, by name.
+
+    Raises a UserError for a table that only Spark reads.
+    """
+    with _lake_errors(address):
         return {one.name: _opened(published[one.name], one) for one in tables if one.name in published}
+
+
+@contextmanager
+def _lake_errors(address: str) -> Iterator[None]:
+    try:
+        yield
     except (DeltaError, OSError) as error:
         raise UserError(f"cannot read the lake {address}: {one_line(error)}") from None
 

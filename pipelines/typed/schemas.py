@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -46,10 +46,21 @@ def registry_of_state(address: str, at: str | None = None) -> Registry:
 
     at: see ``published_tables``.
     """
-    tables = published_tables(address, at)
-    if SCHEMAS.name not in tables:
-        return registry_of_lake(tables[RECORDS.name])
-    return Registry([_schema(row) for row in _read(tables[SCHEMAS.name]).to_pylist()]).in_order()
+    return registry_reader(published_tables(address, at))()
+
+
+def registry_reader(tables: Mapping[str, DeltaTable]) -> Callable[[], Registry]:
+    """A function that reads the schemas from the tables of a state. It keeps none of the others open."""
+    held = {name: tables[name] for name in (SCHEMAS.name, RECORDS.name) if name in tables}
+    if SCHEMAS.name in held:
+        held.pop(RECORDS.name, None)
+
+    def read() -> Registry:
+        if SCHEMAS.name not in held:
+            return registry_of_lake(held[RECORDS.name])
+        return Registry([_schema(row) for row in _read(held[SCHEMAS.name]).to_pylist()]).in_order()
+
+    return read
 
 
 def _schema(row: dict[str, Any]) -> Schema:
