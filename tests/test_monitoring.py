@@ -188,6 +188,8 @@ def test_spark_shows_jobs_by_run_and_phase(
     arrange(POINTS["before the intent"], note, monkeypatch.setattr)
     settings = Settings(source=(str(logs),), lake=str(tmp_path / "lake"), sink="spark")
     group = f"kafka-log-lake run {decode_batches.run(spark, settings).run_id}"
-    assert seen == [(group, "decoding"), (group, "writing rows")]
+    size = sum(path.stat().st_size for path in logs.rglob("*.log"))
+    assert 0 < size < 1000
+    assert seen == [(group, f"{phase}: 2 segments, {size} B") for phase in ("decoding", "writing rows")]
     assert [context.getLocalProperty(name) for name in names] == [None, "mine"]
     context.setLocalProperty(names[1], None)  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from pipelines.command import status
 from pipelines.command.tables import size_text
+from pipelines.command.terminal import counted_noun
 from pipelines.plan.slices import Segment
 
 
@@ -20,18 +21,23 @@ class Progress:
     def __init__(
         self, described: Callable[[str], AbstractContextManager[object]] = lambda name: nullcontext()
     ) -> None:
-        """described: entered around each phase, with its name."""
+        """described: entered around each phase, with its name; of a stage also what it reads."""
         self._described = described
         self.planned = 0
         self.seconds: dict[str, float] = defaultdict(float)
         self._done: set[str] = set()
 
     @contextmanager
-    def phase(self, name: str, detail: Callable[[], str] = lambda: "") -> Iterator[None]:
-        """Shows a phase while the block runs, and adds its time. detail: see ``status.phase``."""
+    def phase(
+        self, name: str, detail: Callable[[], str] = lambda: "", description: str = ""
+    ) -> Iterator[None]:
+        """Shows a phase while the block runs, and adds its time. detail: see ``status.phase``.
+
+        description: what Spark's pages show; the name if it is empty.
+        """
         began = time.monotonic()
         try:
-            with status.phase(name, detail), self._described(name):
+            with status.phase(name, detail), self._described(description or name):
                 yield
         finally:
             self.seconds[name] += time.monotonic() - began
@@ -61,6 +67,7 @@ class Progress:
                 rate = share * size / (time.monotonic() - began)
                 return f"{text}, {size_text(rate)}/s" if rate else text
 
-            with self.phase(name, detail):
+            description = f"{name}: {counted_noun(len(segments), 'segment')}, {size_text(size)}"
+            with self.phase(name, detail, description):
                 yield
         self._done |= {s.segment for s in segments}
