@@ -24,7 +24,7 @@ import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
-from importlib import machinery, metadata, resources, util
+from importlib import machinery, resources, util
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +43,17 @@ _PACKAGE = "kafka-log-lake"
 _LOCK = threading.Lock()
 
 
+def _numba() -> Path:
+    """The folder of Numba's package, which is not imported. Raises an ImportError where it is missing."""
+    package = util.find_spec("numba")
+    if package is None or package.origin is None:
+        raise ImportError("No module named 'numba'", name="numba")
+    return Path(package.origin).parent
+
+
 def _cache_name() -> str:
     """A folder name made of everything that compiled kernels depend on."""
-    digest = hashlib.sha256(metadata.version("numba").encode())
+    digest = hashlib.sha256((_numba() / "_version.py").read_bytes())
     for room in KERNEL_ROOMS:
         for path, source in package_files(resources.files("udfs").joinpath(room), room):
             if path.endswith(".py"):
@@ -175,15 +183,10 @@ _linker = cache(_Linker)
 
 def _extension(name: str) -> Any:
     """A C extension of Numba's package, without the package: its import is what takes long."""
-    package = util.find_spec("numba")
-    for folder in (package and package.submodule_search_locations) or ():
-        for suffix in machinery.EXTENSION_SUFFIXES:
-            path = Path(folder) / f"{name}{suffix}"
-            if path.is_file():
-                spec = util.spec_from_file_location(f"numba.{name}", path)
-                assert spec is not None
-                assert spec.loader is not None
-                module = util.module_from_spec(spec)
-                spec.loader.exec_module(module)
-                return module
-    raise ImportError(f"Numba has no {name}")
+    files = [_numba() / f"{name}{suffix}" for suffix in machinery.EXTENSION_SUFFIXES]
+    spec = util.spec_from_file_location(f"numba.{name}", next(file for file in files if file.is_file()))
+    assert spec is not None
+    assert spec.loader is not None
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
