@@ -10,6 +10,7 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from functools import partial
 from typing import Any
 
@@ -18,11 +19,12 @@ if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the i
 
 from pyspark.sql import DataFrame, SparkSession
 
+from pipelines.command.checked import option
 from pipelines.command.commands import DECODE
 from pipelines.command.errors import DamageFound, UserError
 from pipelines.command.on_demand import SparkOnDemand, spark_on_demand
 from pipelines.command.options import run_command
-from pipelines.command.settings import CATALOG, Settings, make_settings
+from pipelines.command.settings import CATALOG, Settings, Typing, make_settings
 from pipelines.execute import job
 from pipelines.execute.decode import Decoded, Decoder
 from pipelines.execute.metrics import Metrics
@@ -160,8 +162,16 @@ def _healed(on_demand: SparkOnDemand, settings: Settings) -> None:
         raise DamageFound("; ".join(done.warnings()) or summary.verdict().sentence)
 
 
+def _check_typing(settings: Settings) -> None:
+    """Raises a UserError for options of typed tables without the one that makes these."""
+    given = [one.name for one in fields(Typing) if getattr(settings, one.name) != one.default]
+    if given and not settings.typed:
+        raise UserError(f"{', '.join(map(option, given))}: for typed tables alone: add --typed")
+
+
 def _job(on_demand: SparkOnDemand, settings: Settings) -> None:
     check_settings(settings)
+    _check_typing(settings)
     if is_named(settings.source):
         _healed(on_demand, settings)
         return

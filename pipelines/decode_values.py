@@ -20,35 +20,56 @@ if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the i
 import pyarrow as pa
 
 from pipelines.command.commands import DECODE_VALUES
+from pipelines.command.errors import UserError
 from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.status import phase
 from pipelines.command.tables import Section, text_lines
-from pipelines.command.terminal import counted_noun, printable
+from pipelines.command.terminal import counted_noun, first_names, printable
 from pipelines.kept.tables import keep
 from pipelines.lake.address import open_lake
 from pipelines.lake.intents import Intents
 from pipelines.source.listing import TopicFilter
 from pipelines.typed.job import RunStage, TypedJob, TypedTopic
 from pipelines.typed.sources import read_sources
+from pipelines.typed.tables import typed_tables
 from udfs.values import typed_files
+
+_NOT_WRITTEN = {
+    "append": [],
+    "latest": ["no table of --mode latest was written: no topic has changed"],
+    "cdc": ["no table of --mode cdc was written: no topic that has changed has events of Debezium"],
+}
 
 
 def run(on_demand: SparkOnDemand, settings: Settings) -> None:
     """Brings the typed tables up to date and prints what was done.
 
-    Raises a UserError for schemas that can't be read, or while another job writes to the lake.
+    Raises a UserError for schemas that can't be read, where no topic is chosen, and while another job writes.
     """
     began = time.monotonic()
     address = open_lake(settings.require_lake())
     done, kept = update(on_demand, settings, address)
+    if not done:
+        _check_topics(settings, address)
     seconds = round(time.monotonic() - began, 3)
     if settings.json:
         topics = [as_json(one) for one in done]
         print(json.dumps({"lake": address, "seconds": seconds, "topics": topics, "kept": kept}))
     else:
-        print("\n".join([*_lines(done, address, seconds), *(f"written: {address}/{one}" for one in kept)]))
+        written = [f"written: {address}/{one}" for one in kept]
+        print("\n".join([*_lines(done, address, seconds), *(written or _NOT_WRITTEN[settings.mode])]))
+
+
+def _check_topics(settings: Settings, address: str) -> None:
+    """Raises a UserError where the settings exclude every topic with a typed table."""
+    is_meant = TopicFilter(settings.topics, settings.exclude_topics)
+    topics = sorted(one.topic for one in typed_tables(address) if one.folder == "typed")
+    if topics and not any(map(is_meant, topics)):
+        raise UserError(
+            f"no topic matches --topics and --exclude-topics; typed tables: {first_names(topics)}"
+        )
 
 
 def update(on_demand: SparkOnDemand, settings: Settings, address: str) -> tuple[list[TypedTopic], list[str]]:

@@ -11,8 +11,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import ExitStack, contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -65,7 +64,7 @@ def search(settings: Settings, request: Request, topic: str | None = None) -> Se
         raise UserError("name what to search: find PATH, or find --lake LAKE")
     partition = _named_partition(request) if topic is not None else None
     listing = list_sources(settings, topic=topic, partition=partition)
-    if not listing.segments.num_rows and not listing.unreadable:
+    if not (listing.has_wanted or listing.unreadable):
         raise no_segments_error(settings.source, listing)
     looked = Search(listing, request, settings.processes, settings.max_batch_uncompressed)
     if request.looks_into_values:
@@ -215,11 +214,11 @@ def _opened(output: str | None) -> Iterator[IO[bytes]]:
     if output is None:
         yield sys.stdout.buffer
         return
-    try:
-        Path(output).touch()
-    except OSError as error:
-        raise UserError(f"--output: cannot write {output}: {error.strerror}") from None
-    with Path(output).open("wb") as file:
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(open(output, "wb"))
+        except OSError as error:
+            raise UserError(f"--output: cannot write {output or repr(output)}: {error.strerror}") from None
         yield file
 
 

@@ -66,6 +66,9 @@ def _inspect(
 
     if os.path.isdir(file):
         file = segment_of(file, offset)
+    html = options["html"]
+    if html is not None and os.path.exists(html) and os.path.samefile(html, file):
+        raise UserError(f"--html: {html} is the file that is inspected, and is not overwritten")
     locator = Locator(file)
     try:
         if position is not None:
@@ -81,19 +84,19 @@ def _inspect(
         found = inspect(locator.source, locator.length, place, shown, settings.max_batch_uncompressed)
     finally:
         locator.close()
-    if options["html"]:
+    if html is not None:
         from pipelines.inspection.page import page
 
         try:
-            Path(options["html"]).write_text(page(file, found), "utf-8", "backslashreplace")
+            Path(html).write_text(page(file, found), "utf-8", "backslashreplace")
         except OSError as error:
-            raise UserError(f"--html: cannot write {options['html']}: {error.strerror}") from None
-        say(f"written: {options['html']}")
+            raise UserError(f"--html: cannot write {html or repr(html)}: {error.strerror}") from None
+        say(f"written: {html}")
     if options["json"]:
         from pipelines.inspection.objects import to_json
 
         print(json.dumps(to_json(file, found), ensure_ascii=False))
-    elif not options["html"]:
+    elif html is None:
         from pipelines.inspection.text import print_inspection
 
         print_inspection(open_console(), file, found)

@@ -57,6 +57,8 @@ def run(
         raise UserError("--source is missing: name the disks, such as --source broker1=/mnt/broker1")
     if report is not None:
         job.refuse_in_source("--report", report, settings.source)
+        if os.path.lexists(report) and not os.path.isdir(report):
+            raise UserError(f"--report {report} is not a folder")
     if metadata:
         _recover_metadata(settings, report, write, _node(node_id), at)
         return
@@ -73,14 +75,14 @@ def run(
         decode = partial(decode_into, on_demand, drops_missing=True)
         done = job.recover(own, decode, task_map(on_demand))
         if report is not None:
-            text.write_report(done, report)
+            text.write_report(done, report, settings.lake)
         if made is not None:
             broker_disk.write_recovered(made, done, number)
     seconds = time.monotonic() - began
     for one in done.inventory.warnings:
         log.warning("%s", printable(one))
     if settings.json:
-        print(json.dumps({**text.to_json(done), "seconds": round(seconds, 3)}))
+        print(json.dumps({**text.to_json(done, settings.lake), "seconds": round(seconds, 3)}))
         return
     print("\n".join(text.lines(done, seconds, settings.lake)))
     if write is not None:

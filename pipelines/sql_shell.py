@@ -202,7 +202,7 @@ def run(settings: LakeSettings, engine: str = "auto", at: str | None = None, log
     """
     lake = settings.require_lake()
     if "://" not in lake and not Path(lake.removeprefix("file:"), SEGMENTS.name, "_delta_log").is_dir():
-        raise UserError(f"there is no lake at {lake}: run `make run`, or name one: make sql LAKE=folder")
+        raise UserError(f"there is no lake at {lake}: name a folder that decode made")
     if log is not None:
         lake = open_log(lake, log)
     if choose_engine(engine, lake, at=at) == "duckdb":

@@ -65,7 +65,8 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             options = [name for action in self._actions for name in action.option_strings]
             hint = nearest(unknown[0].split("=")[0], options) if unknown[0].startswith("-") else ""
-            if unknown[0] == "--not" or (unknown[0].startswith("--not-") and "--not-" not in hint):
+            behind = unknown[0].replace("--not", "-", 1) if unknown[0].startswith("--not") else ""
+            if behind == "-" or (behind[:2] == "--" and (behind in options or "--not-" not in hint)):
                 raise UserError("--not goes before a condition of find, as in --not --key user-17")
             raise UserError(f"unknown argument {unknown[0]!r}{hint or '; see --help'}")
         return vars(given)

@@ -23,6 +23,15 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = {"": 1, "k": 1024, "m": MIB, "g": 1024 * MIB, "t": 1024 * 1024 * MIB}
 
 
+def is_utf8(value: str) -> bool:
+    """Whether a text is one of UTF-8: other bytes of an argument or a path are surrogates in Python."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def text(value: object) -> str:
     if not isinstance(value, str) or not value:
         raise ValueError(f"must be a non-empty string, not {value!r}")

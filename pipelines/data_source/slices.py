@@ -59,8 +59,8 @@ def list_requested(options: Options) -> list[Segment]:
         exclude_topics=options.exclude_topics,
     )
     _refuse_unreadable(listing, options)
-    if not (listing.segments.num_rows or listing.not_requested):
-        raise no_segments_error(options.path)
+    if not (listing.has_wanted or listing.not_requested):
+        raise no_segments_error(options.path, listing)
     wanted = listing.segments.filter(listing.segments.column("wanted")).drop_columns(["wanted"])
     segments = (Segment(**row, scope=options.scope) for row in wanted.to_pylist())
     return [segment for segment in segments if options.takes(segment.partition)]

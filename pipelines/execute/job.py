@@ -102,7 +102,7 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
     if work.landed is None and not _is_there(on_demand, settings, address):
         # Before the lake is created: wrong sources must leave no empty lake
         listing = _list(on_demand, settings, progress)
-        if not listing.segments.num_rows and not listing.unreadable:
+        if not (listing.has_wanted or listing.unreadable):
             raise no_segments_error(settings.source, listing)
     with _open_for_writing(on_demand, address, settings, work.app_id) as lake:
         check: CheckFiles = functools.partial(file_checks.check, on_demand)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pipelines.command.checked import option
 from pipelines.command.errors import UserError
 from pipelines.command.settings import nearest
-from pipelines.command.values import moment, one_of
+from pipelines.command.values import is_utf8, moment, one_of
 from udfs.committed import ABORTED, COMMITTED, OPEN
 from udfs.decoded import Bounds
 from udfs.search.conditions import (
@@ -243,6 +243,8 @@ def _header(parts: _Parts, texts: list[Any], wanted: bool) -> None:
         name, equals, value = str(text).partition("=")
         if not name:
             raise ValueError(f"must be NAME or NAME=VALUE, not {text!r}")
+        if not is_utf8(name):
+            raise ValueError(f"must have a name in UTF-8, not {text!r}")
         _either(parts, Header(name, _bytes(value) if equals else None), wanted)
 
 

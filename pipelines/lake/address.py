@@ -11,6 +11,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pipelines.command.errors import UserError, one_line
+from pipelines.command.terminal import printable
+from pipelines.command.values import is_utf8
 from pipelines.source.delta import open_table
 from pipelines.source.uris import local_path
 from udfs.format.recovery_tables import HEALED_BATCHES
@@ -30,7 +32,9 @@ class MissingTable(UserError):
 
 
 def lake_address(lake: str, default_scheme: str = "file") -> str:
-    """The absolute local path, or the canonical URI; without a trailing slash."""
+    """The absolute local path, or the canonical URI; without a trailing slash. Raises a UserError."""
+    if not is_utf8(lake):
+        raise UserError(f"--lake: {printable(lake)} is not UTF-8, as the names of files in a lake are")
     return (local_path(lake, default_scheme) or canonical(lake)).rstrip("/") or "/"
 
 

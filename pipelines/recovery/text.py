@@ -18,11 +18,11 @@ from udfs.format.recovery_tables import DIVERGENCE, LOST_RANGES, LOST_RECORDS, R
 _SHOWN = 500  # rows of a table on the page
 
 
-def to_json(done: Recovered) -> dict[str, Any]:
-    """What a run came to."""
+def to_json(done: Recovered, lake: str | None) -> dict[str, Any]:
+    """What a run came to. lake: the one that is kept; None for none."""
     bill = done.bill
     return {
-        "lake": done.lake,
+        "lake": done.lake if lake else None,
         "cluster_id": done.inventory.cluster_id,
         "copies": len(done.replicas),
         "partitions": len(done.logs),
@@ -86,15 +86,15 @@ def verdict(certain: int, possible: int, unknown: int, bill: dict[str, Any], sec
     if unknown:
         parts.append(f"damaged bytes behind {counted_noun(unknown, 'log')} may have been records")
     if bill["distinct"]:
-        parts.append(f"{bill['distinct']:,} are on losing histories alone")
+        parts.append(f"{counted_noun(bill['distinct'], 'record')} on losing histories alone")
     words = "; ".join(parts) or "nothing is lost: the copies hold the whole true log"
     return f"{words} ({seconds:.1f} s)"
 
 
-def write_report(done: Recovered, folder: str) -> None:
+def write_report(done: Recovered, folder: str, lake: str | None) -> None:
     """Writes ``recovery.html``, ``lost_records.csv`` and what writes these records again.
 
-    Raises a UserError where that fails.
+    lake: the one that is kept; None for none. Raises a UserError where that fails.
     """
     place = Path(folder)
     try:
@@ -105,7 +105,7 @@ def write_report(done: Recovered, folder: str) -> None:
         with (place / "lost_records.csv").open("w", encoding="utf-8", newline="") as file:
             _write_csv(file, names, rows)
         write_restore(database, place)
-        (place / "recovery.html").write_text(_page(done, database), encoding="utf-8")
+        (place / "recovery.html").write_text(_page(done, database, lake), encoding="utf-8")
     except OSError as error:
         raise UserError(f"--report: cannot write to {folder}: {error.strerror or error}") from None
 
@@ -150,8 +150,8 @@ _EXPLAINED = {
 }
 
 
-def _page(done: Recovered, database: Any) -> str:
-    parts = [_HEAD, "<pre>", html.escape("\n".join(lines(done, 0.0, done.lake)[:-1])), "</pre>"]
+def _page(done: Recovered, database: Any, lake: str | None) -> str:
+    parts = [_HEAD, "<pre>", html.escape("\n".join(lines(done, 0.0, lake and done.lake)[:-1])), "</pre>"]
     if done.doubts:
         parts += ["<h2>Doubts</h2><ul>", *(f"<li>{html.escape(one)}</li>" for one in done.doubts), "</ul>"]
     for name, found in (

@@ -100,6 +100,11 @@ class Listing:
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
 
     @property
+    def has_wanted(self) -> bool:
+        """Whether a source names any segment."""
+        return bool(pc.any(self.segments.column("wanted")).as_py())
+
+    @property
     def swap_files(self) -> int:
         """Wanted segments whose bytes are in swap files."""
         files = self.segments.filter(self.segments.column("wanted")).column("file")

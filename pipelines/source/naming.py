@@ -11,6 +11,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from pipelines.command.terminal import counted_noun
+from pipelines.command.values import is_utf8
 from udfs.format.hive import MAX_NAME_BYTES, NULL, longest_name
 
 SEGMENT_SUFFIX = ".log"
@@ -63,9 +64,7 @@ class PartitionFolder(NamedTuple):
 
 def parse_folder(path: str) -> PartitionFolder | str:
     """The topic-partition in the name of a folder, or the reason to skip the folder."""
-    try:
-        path.encode()
-    except UnicodeEncodeError:  # Python keeps bytes that are not UTF-8 as surrogates
+    if not is_utf8(path):
         return NOT_TEXT
     name = path.rpartition("/")[2]
     left_behind = _LEFT_BEHIND.fullmatch(name)

@@ -102,7 +102,8 @@ def _expanded(path: str) -> list[str]:
     if os.path.lexists(path):
         return [path]
     if not any(c in path for c in GLOB_CHARACTERS):
-        raise UserError(f"no such path: {path}")
+        rule = "; the NAME of NAME=PATH has letters, digits, '.', '_' and '-' alone" if "=" in path else ""
+        raise UserError(f"no such path: {path}{rule}")
     try:
         matches = glob.glob(path, flags=GLOB_FLAGS)
     except Exception as error:

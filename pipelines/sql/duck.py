@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from pipelines.command.errors import UserError
 from pipelines.command.terminal import printable
+from pipelines.command.values import is_utf8
 from pipelines.sql.json_rows import json_lines
 from pipelines.sql.rows import Column, printed
 from pipelines.sql.tokens import duckdb_text, tokens
@@ -77,6 +78,8 @@ def _run(
             thread.shutdown()  # the connection is in use until then
             raise
 
+    if not is_utf8(statement):
+        raise UserError("SQL: the statement is not UTF-8")
     with _wrong_statements_in_one_line():
         judged, is_plan = _judged(database, duckdb_text(statement), kinds)
         relation = computed(lambda: database.sql(judged))
@@ -108,11 +111,19 @@ def _judged(
         _judged(database, _explained(text), READS)  # EXPLAIN ANALYZE runs it
         return statement, True
     if kind not in kinds:
-        raise UserError(
-            f"query only reads, and this is {word}; "
-            "for upkeep of the tables add --engine spark --writes allow"
-        )
+        raise UserError(_refusal(word, kinds))
     return statement, False
+
+
+def _refusal(word: str, kinds: frozenset[duckdb.StatementType]) -> str:
+    """Why a statement may not run, and what to do instead. word: what it is."""
+    to_file = "query --output FILE writes rows to a file"
+    if kinds is IN_MEMORY:
+        return f"the shell only reads the lake, and this is {word}" + (
+            f"; {to_file}" if word == "COPY" else ""
+        )
+    upkeep = "for upkeep of the tables add --engine spark --writes allow"
+    return f"query only reads, and this is {word}; {to_file if word == 'COPY' else upkeep}"
 
 
 def _around_pivot(text: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -96,10 +97,13 @@ class FileSource:
     """A local file, read in place. What its disk can't read is zeros here, and reported by ``unreadable``."""
 
     def __init__(self, path: str) -> None:
-        try:
-            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:  # without O_NONBLOCK a pipe with a name would be waited for
+            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
             raise _cannot("opened", error) from error
+        if not stat.S_ISREG(os.fstat(self._file).st_mode):
+            os.close(self._file)
+            raise SourceUnreadable("it is not a regular file")
         self._unreadable: dict[int, Unreadable] = {}
 
     def size(self) -> int:
