@@ -31,6 +31,7 @@ from pipelines.source.uris import local_path
 from pipelines.sql import duck
 from pipelines.sql.database import open_database
 from pipelines.sql.files import CSV, check_output, write_csv, write_parquet
+from pipelines.sql.statements import check_text
 from pipelines.sql.tokens import tokens
 from udfs.source.store import canonical, is_object_store
 
@@ -61,6 +62,7 @@ def run(
     or a time. log: one of several copies, by name, or healed. Raises a UserError for a wrong statement, one
     that writes though it may not, or on S3, or a file that can't be written.
     """
+    check_text(statement)
     lake = settings.require_lake()
     if log is not None:
         lake = open_log(lake, log)

@@ -28,7 +28,7 @@ from pipelines.lake.address import open_log
 from pipelines.query import choose_engine
 from pipelines.sql import duck
 from pipelines.sql.database import open_database
-from pipelines.sql.statements import has_code, split_statements
+from pipelines.sql.statements import check_text, has_code, split_statements
 from pipelines.views.declared import SESSION_VIEWS
 from udfs.format.schema import SEGMENTS, TABLES
 from udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS
@@ -176,6 +176,7 @@ def run_statement(shell: Shell, statement: str) -> bool:
     Ctrl-C stops the statement, and on a terminal not the shell.
     """
     try:
+        check_text(statement)
         for line in shell.lines(statement):
             print(line)
     except KeyboardInterrupt:

@@ -89,8 +89,7 @@ def create_table(address: str, table: Table) -> None:
         if table_version(address, table.name) == SCHEMA_VERSION:
             return  # the answer of a store was lost, and the second attempt met the first
         raise UserError(
-            f"cannot create the table {path}: {one_line(error)}; "
-            "name a new or empty folder that you may write to"
+            f"cannot create the table {path}: {one_line(error)}; name a lake that you may write to"
         ) from None
 
 

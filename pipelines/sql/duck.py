@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from pipelines.command.errors import UserError
 from pipelines.command.terminal import printable
-from pipelines.command.values import is_utf8
 from pipelines.sql.json_rows import json_lines
 from pipelines.sql.rows import Column, printed
 from pipelines.sql.tokens import duckdb_text, tokens
@@ -78,8 +77,6 @@ def _run(
             thread.shutdown()  # the connection is in use until then
             raise
 
-    if not is_utf8(statement):
-        raise UserError("SQL: the statement is not UTF-8")
     with _wrong_statements_in_one_line():
         judged, is_plan = _judged(database, duckdb_text(statement), kinds)
         relation = computed(lambda: database.sql(judged))

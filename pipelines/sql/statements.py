@@ -1,8 +1,11 @@
-"""Where statements end in a text: what a shell reads line by line."""
+"""Where statements end in a text, which a shell reads line by line; and that they are text."""
 
 from __future__ import annotations
 
 import re
+
+from pipelines.command.errors import UserError
+from pipelines.command.values import is_utf8
 
 # What may hold a semicolon that ends nothing: quoted text and names, comments. An open one goes on
 _BEHIND = r"""`[^`]*(?:`|\Z) | --[^\n]* | /\*(?:.*?\*/|.*\Z) | ; | [^'"`;/-]+ | ."""
@@ -28,6 +31,12 @@ def split_statements(text: str, has_escapes: bool = False) -> tuple[list[str], s
         else:
             rest += token
     return statements, rest
+
+
+def check_text(statement: str) -> None:
+    """Raises a UserError for a statement with bytes that are not UTF-8, which no engine takes."""
+    if not is_utf8(statement):
+        raise UserError("SQL: the statement is not UTF-8")
 
 
 def has_code(statement: str) -> bool:
