@@ -71,6 +71,11 @@ _EXPORTS = {
 }
 
 
+def __dir__() -> list[str]:
+    """The names that Tab completes: those that are not loaded yet too."""
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     if name in _EXPORTS:
         module, attribute = _EXPORTS[name]

@@ -82,7 +82,7 @@ print(f"In {committed.count():,} topics a READ_COMMITTED consumer gets fewer rec
 # MAGIC ## JSON values
 # MAGIC
 # MAGIC Values are bytes. `from_json` parses them as text, with the fields that you expect; a value
-# MAGIC that is no JSON gives null fields.
+# MAGIC that is not JSON gives null fields.
 
 # COMMAND ----------
 

@@ -149,7 +149,7 @@ print(f"{incomplete:,} of {producers.count():,} producer epochs have a gap, a du
 # MAGIC %md
 # MAGIC ## Why offsets are missing
 # MAGIC
-# MAGIC `offset_gaps` tells what compaction, damage, markers and aborted transactions took from a consumer.
+# MAGIC `offset_gaps` has the cause of each missing offset: compaction, damage, markers, aborted transactions.
 
 # COMMAND ----------
 

@@ -2,7 +2,7 @@
 # MAGIC %md
 # MAGIC # Formats and cost
 # MAGIC
-# MAGIC What the records of a lake take in each message format and codec, and what that costs. The sizes of
+# MAGIC The bytes of a lake's records in each message format and codec, and their cost. The sizes of
 # MAGIC formats are exact; those of codecs are measured on a sample of real batches.
 # MAGIC
 # MAGIC | widget | value outside Databricks | |
@@ -80,7 +80,7 @@ print(f"V2 takes {abs(saved):.1f} % {'less' if saved >= 0 else 'more'} than V1."
 # MAGIC %md
 # MAGIC ## Batching
 # MAGIC
-# MAGIC A V2 batch header takes 61 bytes. How much it weighs depends on the records a batch.
+# MAGIC A V2 batch header takes 61 bytes. Its share depends on the number of records per batch.
 
 # COMMAND ----------
 

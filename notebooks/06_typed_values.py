@@ -2,8 +2,8 @@
 # MAGIC %md
 # MAGIC # Typed values
 # MAGIC
-# MAGIC Keys and values by the schema registry that lies in the same log directory, in the topic `_schemas`:
-# MAGIC no registry and no broker runs. The bundled logs were written by Confluent's serializers.
+# MAGIC Keys and values, decoded by the schemas in the topic `_schemas` of the same log directory: no registry
+# MAGIC and no broker is needed. The bundled logs were written by Confluent's serializers.
 # MAGIC
 # MAGIC | widget | value outside Databricks | |
 # MAGIC |---|---|---|
@@ -53,7 +53,8 @@ for one in decoded.typed or ():
 # MAGIC %md
 # MAGIC ## The schemas
 # MAGIC
-# MAGIC Each version of each subject, deleted ones too, with the offsets in `_schemas` between which it held.
+# MAGIC Each version of each subject, deleted ones too, with the offsets in `_schemas` between which it
+# MAGIC was valid.
 
 # COMMAND ----------
 
@@ -83,7 +84,7 @@ profile.show(200, truncate=False)
 # MAGIC %md
 # MAGIC ## A typed table
 # MAGIC
-# MAGIC Versions of a schema are one column: what a version did not have is null.
+# MAGIC All versions of a schema are in one column: a field that a version lacks is null.
 
 # COMMAND ----------
 
@@ -96,8 +97,8 @@ typed.select("partition", "offset", "key", "value", "value_schema_id").show(10, 
 # MAGIC %md
 # MAGIC ## What could not be decoded
 # MAGIC
-# MAGIC Each such key or value is a row of `value_errors`, with its bytes and the reason. No other row is
-# MAGIC touched.
+# MAGIC Each such key or value is a row of `value_errors`, with its bytes and the reason. Other rows are
+# MAGIC not affected.
 
 # COMMAND ----------
 

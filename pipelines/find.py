@@ -109,15 +109,17 @@ def find(
 ) -> Iterator[pa.RecordBatch]:
     """The records that match, as Arrow record batches, in the order of the log within a partition.
 
-    path: log directory, partition folder, ``.log`` file or glob, or several; lake: a lake in its place,
-    which needs the wheel's extra. conditions: the options of the
-    command by their names, ``key=``, ``value_contains=``, ``not_header=``; a value or a list of them, as text
-    or as bytes. limit: matches, at most. only: "first" or "last" of each partition, or ``limit`` of them.
-    context: records before and after each match; the column ``is_match`` tells which is which. superseded:
-    adds a column of this name: whether a later record of the key follows in the log; null where that is not
-    known.
-    on_unsearched: called at the end with each range that could not be searched; None: a DamageWarning.
-    Raises a UserError for a wrong value and where the path has no segment.
+    path: log directory, partition folder, ``.log`` file or glob, or several. lake: searched in place of path;
+    it needs the wheel's extra. topics, exclude_topics: regular expressions for the whole name. topic: of the
+    segments, where the name of their folder does not tell it; with ``partition=``. committed: only what a
+    READ_COMMITTED consumer gets. conditions: the options of the command by their names: ``key=``,
+    ``value_contains=``, ``not_header=``; a value or a list of values, as text or as bytes. limit: the most
+    matches. only: the "first" or "last" match of each partition, or ``limit`` of them. context: records
+    before and after each match; the column ``is_match`` marks the matches. superseded: adds a column of this
+    name: whether a later record of the key follows in the log; null where that is not known.
+    trust_partitioner, cores, max_batch_uncompressed (bytes): as in the command. on_unsearched: called at the
+    end with each range that could not be searched; None: a DamageWarning. Raises a UserError for a wrong
+    value, and if the path has no segment.
     """
     sources = (os.fspath(path),) if isinstance(path, str | os.PathLike) else tuple(path)
     named: dict[str, Any] = {"topics": topics, "exclude_topics": exclude_topics, "cores": cores}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import kafka_log_lake
 from kafka_log_lake.__main__ import main
 from pipelines import recover
 from tests.support import replicas
@@ -173,3 +174,7 @@ def test_options_of_typed_tables_without_typed_are_refused(
     words = error_of(capsys, *arguments, "--json-values", "infer")
     assert words == "--json-values, --mode: for typed tables alone: add --typed"
     assert not (tmp_path / "lake").exists()
+
+
+def test_the_names_of_the_package_can_be_completed() -> None:
+    assert set(kafka_log_lake.__all__) <= set(dir(kafka_log_lake))

@@ -33,7 +33,7 @@ SCHEMA = pa.schema([(c.name, _TYPES[c.name]) for c in RECORDS.columns if c.name 
 
 
 class DamageWarning(UserWarning):
-    """A segment has a damaged range, whose records are not among those that were given."""
+    """A segment has a damaged range; its records are left out."""
 
 
 class DamageError(ValueError):

@@ -47,11 +47,10 @@ def connect(lake: str, at: str | None = None, log: str | None = None) -> duckdb.
     lake: its folder, or its URI in an object store. at: the id of a run (table ``runs``) for the state that
     it left, or a time (ISO 8601, UTC where it has no zone; or ms since 1970); None for now. log: the name of
     one of several copies, where ``--with-copies`` decoded it; None or healed: the lake's own tables, which
-    hold the healed log. Answers are of
-    that one state, whatever runs write later: ``connect`` again for what they wrote. Only the lake's files
-    can be reached, and the configuration is locked: take results as ``.df()`` (pandas), ``.pl()`` (Polars) or
-    ``.to_arrow_table()``. ``offset`` is a reserved word of DuckDB: write ``"offset"`` or ``r.offset``.
-    Raises a UserError for a folder that is not a lake and for a state that is not there.
+    hold the healed log. All answers are of that one state: ``connect`` again to see what later runs wrote.
+    Only the lake's files can be reached, and the configuration is locked: take results as ``.df()`` (pandas),
+    ``.pl()`` (Polars) or ``.to_arrow_table()``. ``offset`` is a reserved word of DuckDB: write ``"offset"`` or
+    ``r.offset``. Raises a UserError for a folder that is not a lake and for a state that is not there.
     """
     return open_database(open_log(lake, log) if log is not None else lake, at=at)
 
