@@ -43,7 +43,7 @@ def run(
     settings: Settings,
     report: str | None = None,
     write: str | None = None,
-    node_id: str = "1",
+    node_id: str | None = None,
     metadata: bool = False,
     at: str | None = None,
 ) -> None:
@@ -59,8 +59,11 @@ def run(
         job.refuse_in_source("--report", report, settings.source)
         if os.path.lexists(report) and not os.path.isdir(report):
             raise UserError(f"--report {report} is not a folder")
+    if node_id is not None and write is None:
+        raise UserError("--node-id needs --write DIR")
+    number = _node(node_id)
     if metadata:
-        _recover_metadata(settings, report, write, _node(node_id), at)
+        _recover_metadata(settings, report, write, number, at)
         return
     if at is not None:
         raise UserError("--at needs --metadata")
@@ -69,7 +72,6 @@ def run(
     began = time.monotonic()
     with ExitStack() as stack:
         temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-log-lake-"))
-        number = _node(node_id)
         made = stack.enter_context(job.folder_to_write(write, settings.source)) if write else None
         own = dataclasses.replace(settings, lake=settings.lake or f"{temporary}/lake")
         decode = partial(decode_into, on_demand, drops_missing=True)
@@ -121,7 +123,9 @@ def _recover_metadata(
         print("\n".join(map(printable, lines)))
 
 
-def _node(node_id: str) -> int:
+def _node(node_id: str | None) -> int:
+    if node_id is None:
+        return 1
     if not re.fullmatch(r"[0-9]{1,9}", node_id):
         raise UserError(f"--node-id must be a whole number from 0 on, not {node_id!r}")
     return int(node_id)

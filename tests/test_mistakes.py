@@ -149,9 +149,9 @@ def test_a_report_in_place_of_a_file_is_refused_before_anything_is_read(
     assert words == f"--report {bill} is not a folder"
 
 
-def test_a_name_of_a_disk_with_a_space_says_what_a_name_may_have(
-    segment: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_options_of_recover_are_named(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = error_of(capsys, "recover", "--source", "a=/no", "--lake", "x", "--node-id", "7")
+    assert words == "--node-id needs --write DIR"
     words = error_of(capsys, "recover", "--source", f"broker 1={segment.parents[1]}", "--lake", "x")
     assert words.endswith("; the NAME of NAME=PATH has letters, digits, '.', '_' and '-' alone")
 

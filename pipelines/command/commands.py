@@ -363,7 +363,7 @@ RECOVER = Command(
     (
         Argument("report", "folder for the list of losses as a page and as CSV", metavar="DIR"),
         Argument("write", "new folder: a log directory for a broker to start from", metavar="DIR"),
-        Argument("node_id", "node.id of that broker, or controller", metavar="N", default="1"),
+        Argument("node_id", "node.id of that broker, or controller (default 1)", metavar="N"),
         Argument("metadata", "compare the metadata logs of controllers instead", is_switch=True),
         Argument("at", "with --metadata: the state before this offset of the log", metavar="OFFSET"),
     ),

@@ -49,8 +49,8 @@ def connect(lake: str, at: str | None = None, log: str | None = None) -> duckdb.
     one of several copies, where ``--with-copies`` decoded it; None or healed: the lake's own tables, which
     hold the healed log. All answers are of that one state: ``connect`` again to see what later runs wrote.
     Only the lake's files can be reached, and the configuration is locked: take results as ``.df()`` (pandas),
-    ``.pl()`` (Polars) or ``.to_arrow_table()``. ``offset`` is a reserved word of DuckDB: write ``"offset"`` or
-    ``r.offset``. Raises a UserError for a folder that is not a lake and for a state that is not there.
+    ``.pl()`` (Polars) or ``.to_arrow_table()``. ``offset`` is a reserved word of DuckDB: write ``"offset"``
+    or ``r.offset``. Raises a UserError for a folder that is not a lake and for a state that is not there.
     """
     return open_database(open_log(lake, log) if log is not None else lake, at=at)
 
