@@ -226,7 +226,7 @@ def test_a_torn_tail_hides_nothing(tmp_path: Path, capsysbinary: pytest.CaptureF
         (["--key", "0x1"], "0x must be followed by pairs of hexadecimal digits"),
         (["--key", "@/none"], "cannot read the file"),
         (["--header", "=x"], "--header must be NAME"),
-        (["--offset", "x"], "--offset must be a whole number"),
+        (["--offset", "x"], "--offset must be N, or FROM:TO"),
         (["--offset", "7:7"], "--offset must be N, or FROM:TO"),
         (["--offset=-3"], "--offset must be N, or FROM:TO"),
         (["--since", "yesterday"], "--since must be a date"),

@@ -178,3 +178,18 @@ def test_options_of_typed_tables_without_typed_are_refused(
 
 def test_the_names_of_the_package_can_be_completed() -> None:
     assert set(kafka_log_lake.__all__) <= set(dir(kafka_log_lake))
+
+
+def test_a_lake_in_place_of_a_log_directory_is_recognized(
+    lake: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (error_of(capsys, "find", lake, "--key", "k0"), error_of(capsys, "scan", lake)):
+        assert words.endswith(f" in {lake}; it is a lake, which find --lake and query --lake read")
+
+
+def test_an_offset_of_another_form_says_which_forms_there_are(
+    segment: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for text in ("abc", "1:x", "5:2", ":"):
+        words = f"--offset must be N, or FROM:TO such as 100:200 for 100 to 199, 100: or :200, not '{text}'"
+        assert error_of(capsys, "find", segment, "--offset", text) == words

@@ -257,7 +257,10 @@ def _offset(parts: _Parts, texts: list[Any], wanted: bool) -> None:
 
 def _bounds(text: str) -> Bounds:
     low, colon, high = text.partition(":")
-    first, end = (_number(one) if one else None for one in (low, high))
+    try:
+        first, end = (_number(one) if one else None for one in (low, high))
+    except ValueError:
+        first = end = None
     if not colon and first is not None and first >= 0:
         return Bounds(first, first + 1)
     is_range = (first is not None or end is not None) and (first is None or end is None or first < end)

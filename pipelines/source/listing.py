@@ -6,6 +6,7 @@ same. A million files take some 150 MB, as Arrow columns.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ from pipelines.source.naming import (
 )
 from pipelines.source.swaps import Completed, ReadEnd, complete_swaps, segments_alone
 from pipelines.source.uris import resolve
+from udfs.format.schema import SEGMENTS
 from udfs.source.store import is_object_store
 
 if TYPE_CHECKING:
@@ -199,7 +201,7 @@ def list_segments(
     return listing
 
 
-def no_segments_error(sources: Iterable[str], listing: Listing | None = None) -> UserError:
+def no_segments_error(sources: Collection[str], listing: Listing | None = None) -> UserError:
     """The error if the sources hold no segment. listing: what was skipped and left out of them."""
     text = f"no segments (<topic>-<partition>/<20 digits>.log) in {', '.join(sources)}"
     listing = listing or Listing()
@@ -211,6 +213,8 @@ def no_segments_error(sources: Iterable[str], listing: Listing | None = None) ->
         text += f"; skipped: {', '.join(skipped)}"
     if NO_PARTITION in listing.skipped:
         text += "; for a folder with another name pass --topic NAME --partition NUMBER"
+    if any(os.path.isdir(os.path.join(source, SEGMENTS.name, "_delta_log")) for source in sources):
+        text += "; it is a lake, which find --lake and query --lake read"
     return UserError(text)
 
 
