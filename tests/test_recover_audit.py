@@ -106,6 +106,11 @@ MOVED = {
         ],
         batches(0, 3),
     ],
+    # the last batch moved in both copies, in one of them behind another one that did
+    "the last in both copies": [
+        [*batches(0, 2), moved(batch(6), 58)],
+        [batch(0), moved(batch(3), 1 << 40), moved(batch(6), 1 << 30)],
+    ],
     # the header of the damaged batch before says that the last one moved, not the one before it
     "the last behind damage": [
         [batch(0), batch(3)[:-1] + b"\1", batch(6), moved(batch(9), 8)],
@@ -173,6 +178,14 @@ def test_leader_epochs_that_damage_changed_are_corrected(tmp_path: Path, name: s
     assert rows == [(base, 2) for base in (0, 3, 6)]
     known = database.execute("SELECT DISTINCT split_part(unnest(epochs), '@', 1) FROM replica_report")
     assert known.fetchall() == [("2",)]
+
+
+def test_of_two_epochs_that_may_be_the_wrong_one_the_rarer_is(tmp_path: Path) -> None:
+    """The second batch or the third has the wrong one: each has its true one on one side."""
+    copy = [batch(at * 3, leader_epoch=epoch) for at, epoch in enumerate((0, 3, 0, 3, 3))]
+    lake = recovered_as_they_are(tmp_path, [copy])
+    rows = connect(str(lake)).execute("SELECT leader_epoch FROM batches ORDER BY base_offset").fetchall()
+    assert [epoch for (epoch,) in rows] == [0, 3, 3, 3, 3]
 
 
 DOUBTED = {

@@ -1,7 +1,7 @@
 """Corrects what no checksum covers: base offsets and leader epochs of batches that are sound otherwise.
 
 A batch contradicts its neighbours in the file, the same batch in other copies, or the broker's
-``leader-epoch-checkpoint``. What two of them agree on is believed; where nothing does, the batch counts as
+``leader-epoch-checkpoint``. What most of them agree on is believed; where nothing does, the batch counts as
 damaged.
 """
 
@@ -11,9 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from udfs.replicas.base_offsets import Bases, at_gaps, near_falls, without_gaps, wrong_bases
+from udfs.replicas.base_offsets import mend_bases
 from udfs.replicas.entries import ENTRY, Copy, Hurt
-from udfs.replicas.filled_runs import place_filled
 from udfs.replicas.leader_epochs import Witnesses, mend_epochs
 
 _CONTENT = ("crc", "size", "delta", "count")  # what the bytes under the checksum say of a batch
@@ -27,16 +26,9 @@ def mend(copies: Sequence[Copy], is_compacted: bool) -> list[str]:
         return []
     for copy in copies:
         copy.entries["hurt_before"] = _hurt_before(copy)
-        if not is_compacted:
-            place_filled(copy)
     was_sound = {copy.number: copy.entries["is_sound"].copy() for copy in copies}
     ids = _ids(copies)
-    wrong = {copy.number: wrong_bases(copy, ids[copy.number]) for copy in copies}
-    whole = {copy.number: without_gaps(copy, wrong[copy.number], is_compacted) for copy in copies}
-    at_edges = {copy.number: at_gaps(copy, wrong[copy.number], whole[copy.number]) for copy in copies}
-    at_falls = {copy.number: near_falls(copy, wrong[copy.number]) for copy in copies}
-    doubtful = _doubtful(copies, ids, [wrong, at_edges, at_falls])
-    Bases(copies, ids, wrong, doubtful, whole, is_compacted).mend(at_edges)
+    mend_bases(copies, ids, is_compacted)
     guessed: list[str] = []
     for _ in range(_ROUNDS):
         witnesses = Witnesses(copies, ids)
@@ -83,27 +75,6 @@ def _groups(*columns: np.ndarray) -> np.ndarray:
     for column in columns:
         differs |= column[1:] != column[:-1]
     return np.concatenate([np.zeros(min(len(columns[0]), 1), dtype=np.int64), np.cumsum(differs)])
-
-
-def _doubtful(
-    copies: Sequence[Copy], ids: dict[int, np.ndarray], flags: Sequence[dict[int, np.ndarray]]
-) -> np.ndarray:
-    """bool[m] by id: batches of which it matters where other copies have them.
-
-    They are flagged in a copy, or copies have them at different offsets. One that a copy has twice says
-    nothing.
-    """
-    bases, numbers = _column(copies, "base"), np.concatenate([ids[copy.number] for copy in copies])
-    found = np.zeros(int(numbers.max(initial=-1)) + 1, dtype=bool)
-    order = np.lexsort([bases, numbers])
-    order = order[_column(copies, "is_sound")[order]]
-    same = numbers[order][1:] == numbers[order][:-1]
-    found[numbers[order][1:][same & (np.diff(bases[order]) != 0)]] = True
-    for copy in copies:
-        found[np.bincount(ids[copy.number], minlength=len(found)) > 1] = False
-    for flagged in flags:
-        found[numbers[np.concatenate([flagged[copy.number] for copy in copies])]] = True
-    return found
 
 
 def _hurt_before(copy: Copy) -> np.ndarray:

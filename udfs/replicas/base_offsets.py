@@ -1,79 +1,77 @@
-"""Which base offsets of a copy's batches are wrong, and what is right.
+"""Which base offset each batch of a copy has: no checksum covers it, but one covers how many offsets it has.
 
-Neighbours, the names of segments and other copies of the batch are the witnesses.
+So it is known how many offsets are missing in a file before a batch if its base offset is right: the base
+offset, less the one in the file's name, less the offsets of all batches between. That number is 0 at first,
+never falls, stays the same where nothing is cleaned or damaged, and is in the end what the next file's name
+leaves. The base offset that is stored, here or in another copy of the batch, is a claim on it. The heaviest
+chain of claims that never falls is believed; the other batches go where it leaves one number for them.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
-from udfs.replicas.chain import heaviest_chain
-from udfs.replicas.entries import BASE_OFFSET, MOST_RELATIVE, UNPLACED, Copy
-from udfs.rules.offsets import NO_LIMIT, RUN, misplaced
+from udfs.replicas.chain import Claim, heaviest_chain
+from udfs.replicas.entries import BASE_OFFSET, ENTRY, MOST_RELATIVE, UNPLACED, Copy
+from udfs.rules.offsets import NO_LIMIT
 
-_FEW = 3  # batches that damage may have changed by the same number
+_CLAIM, _TOUCHING = 4, 1  # the weight of a claim, and that of a neighbour that it touches
+_GAP = 6  # against offsets that are missing without damage: more than one claim, less than two
+_NAME = 1 << 40  # the name of a file: more than all batches
+_MANY = 3  # damage does not move more batches than this by the same number
+_NONE = -1
+
+# A sound batch of a copy, in the order of the files; before and behind those of a file its names
+_ROW = np.dtype(
+    [
+        ("at", "i4"),  # its place in the copy's entries; _NONE: a name
+        ("id", "i4"),  # the same number for the same content; 0: a name
+        ("size", "i8"),  # its offsets
+        ("origin", "i8"),  # base offset if none were missing before it in the file
+        ("first", "i8"),  # its claim: base offset less origin,
+        ("last", "i8"),  # and the same again; more by its size in a file of which is_mixed holds
+        ("weight", "i8"),  # of the claim, in all copies; 0: the names of files contradict it
+        ("piece", "i4"),  # the same number where no damage is between,
+        ("stretch", "i4"),  # and where no offset can be missing
+        ("touches_before", "?"),
+        ("touches_behind", "?"),
+        ("is_mixed", "?"),  # the file holds batches that are not its own: it has no room for all
+        ("is_begin", "?"),  # the name of the file that follows
+    ]
+)
 _BOUNDS = np.dtype([("epoch", "i4"), ("base", "i8"), ("last", "i8")])
 
 
-def wrong_bases(copy: Copy, ids: np.ndarray) -> np.ndarray:
-    """bool[n]: batches whose base offset contradicts the file's name or their neighbours.
+def mend_bases(copies: Sequence[Copy], ids: Mapping[int, np.ndarray], is_compacted: bool) -> None:
+    """Corrects base offsets of batches of all copies of a log, in place; what can't be placed is not sound.
 
-    ids: int64[n], the same number for the same content.
+    ids: by number of a copy, int64[n], the same number for the same content.
     """
-    entries = copy.entries
-    sound = np.flatnonzero(entries["is_sound"])
-    kept = entries[sound]
-    bases = np.array([one.base for one in copy.files] + [NO_LIMIT], dtype=np.int64)
-    limits = bases[kept["file"] + 1]
-    too_far = kept["last"] - kept["file_base"] > MOST_RELATIVE
-    by_itself = (kept["last"] < kept["base"]) | (kept["base"] < 0) | too_far
-    by_itself |= _without_room(kept, ids[sound], limits)
-    left = kept[~by_itself]
-    runs = np.zeros(len(left), dtype=RUN)
-    runs["file_base"], runs["file_limit"] = left["file_base"], limits[~by_itself]
-    for name, of in (("position", "position"), ("first", "base"), ("last", "last"), ("last_base", "base")):
-        runs[name] = left[of]
-    runs["batches"] = 1
-    wrong = np.zeros(len(entries), dtype=bool)
-    wrong[sound[~by_itself]] = misplaced(runs)
-    claimed, is_exact = claimed_before(entries, wrong)
-    wrong &= ~is_exact | (entries["base"] != claimed)  # not the one that contradicts its neighbours
-    wrong[sound[by_itself]] = True
-    return wrong
-
-
-def _without_room(kept: np.ndarray, ids: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """bool[n]: batches that leave no room in their file for those before them, or for those behind them.
-
-    kept: ENTRY[n], sound ones in the order of the files. ids: their contents. limits: base offset in the name
-    of the next file. The log cleaner keeps the offsets of a batch, and a damaged one has one at least. Damage
-    does not change many batches by the same number: where many that touch each other have no room, the file
-    has others that are not its own.
-    """
-    n = len(kept)
-    offsets = np.zeros(n, dtype=np.int64)
-    once = np.unique(ids, return_index=True)[1]
-    offsets[once] = np.where(kept["magic"][once] == 2, kept["delta"][once] + 1, 0)
-    begins, ends = (np.searchsorted(kept["file"], kept["file"], side=side) for side in ("left", "right"))
-    hurt = np.append(0, np.diff(kept["hurt_before"]) > 0)[:n] * (begins < np.arange(n))
-    behind = np.cumsum(offsets + hurt)
-    before = behind - offsets
-    lacks = kept["base"] < kept["file_base"] + before - before[begins]
-    lacks |= kept["base"] > limits - (behind[ends - 1] - before)
-    touches = (kept["file"][1:] == kept["file"][:-1]) & (kept["base"][1:] == kept["last"][:-1] + 1)
-    part = np.concatenate([np.zeros(min(n, 1), dtype=np.int64), np.cumsum(~touches)])
-    result: np.ndarray = lacks & (np.bincount(part)[part] <= _FEW)
-    return result
+    copies = [copy for copy in copies if copy.entries["is_sound"].any()]
+    if not copies:
+        return
+    rows = [_rows(copy, ids[copy.number], is_compacted) for copy in copies]
+    bounds = np.zeros(0, dtype=_BOUNDS)
+    if is_compacted:
+        bounds = np.unique(np.concatenate([_firm(*one) for one in zip(copies, rows, strict=True)]))
+        for copy, own in zip(copies, rows, strict=True):
+            _drop_across(copy, own, bounds)
+    claims = _Claims(rows)
+    for copy, own in zip(copies, rows, strict=True):
+        begins = np.flatnonzero(own["is_begin"])
+        is_odd = np.logical_or.reduceat(claims.contradict(own), begins)
+        for begin, end in zip(begins[is_odd], np.append(begins[1:], len(own))[is_odd], strict=True):
+            file = own[begin:end]
+            _write(copy, file, _with_alike(copy, file, _placed(file, claims), bounds))
 
 
 def without_gaps(copy: Copy, wrong: np.ndarray, is_compacted: bool) -> np.ndarray:
     """bool[n]: batches before which no offset is missing unless it is damaged.
 
     All of a log that is not compacted. The log cleaner notes how far it came, and leaves the last segment.
+    wrong: bool[n], batches whose base offset is not believed.
     """
     if not is_compacted:
         return np.ones(len(copy.entries), dtype=bool)
@@ -91,294 +89,232 @@ def without_gaps(copy: Copy, wrong: np.ndarray, is_compacted: bool) -> np.ndarra
     return result
 
 
-def at_gaps(copy: Copy, wrong: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """bool[n]: batches next to a gap without damage, on the side that no further batch agrees with.
-
-    whole: of ``without_gaps``; a segment begins with the offset of its name there.
-    """
-    entries = copy.entries
-    found = np.zeros(len(entries), dtype=bool)
-    if not whole.any():
-        return found
-    kept = entries["is_sound"] & ~wrong & (entries["magic"] == 2)
-    same = kept[1:] & kept[:-1] & (entries["hurt_before"][1:] == entries["hurt_before"][:-1])
-    # the header of a damaged batch may be right: it can agree, and never contradict
-    touches = ~wrong[1:] & ~wrong[:-1] & (entries["base"][1:] == entries["last"][:-1] + 1)
-    gap = whole[1:] & same & (entries["base"][1:] > entries["last"][:-1] + 1)
-    is_first = kept & (entries["position"] == 0)
-    agrees_before = is_first & (entries["base"] == entries["file_base"])
-    agrees_before[1:] |= touches
-    agrees_behind = np.zeros(len(entries), dtype=bool)
-    agrees_behind[:-1] = touches
-    found[1:] = gap & ~agrees_behind[1:] & ~agrees_before[1:]
-    found[:-1] |= gap & ~agrees_before[:-1] & agrees_behind[1:]
-    found |= whole & is_first & (entries["base"] > entries["file_base"]) & ~agrees_behind
-    claimed, is_exact = claimed_before(entries, wrong)
-    differs = np.where(whole & is_exact, entries["base"] != claimed, entries["base"] < claimed)
-    found |= kept & ~agrees_behind & differs
+def _is_legible(entries: np.ndarray) -> np.ndarray:
+    """bool[n]: damaged batches whose header says how many offsets they have; the damage is nothing else."""
+    found = ~entries["is_sound"] & (entries["magic"] == 2) & (entries["count"] == entries["delta"] + 1)
+    adjoins = entries["position"][:-1] + entries["size"][:-1] == entries["position"][1:]
+    found[:-1] &= adjoins & (entries["hurt_before"][1:] == entries["hurt_before"][:-1] + 1)
+    found[-1:] = False
     return found
 
 
-def claimed_before(entries: np.ndarray, wrong: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(int64[n], bool[n]): the offset behind a damaged batch before an entry, by its header; is it exact.
+def _with_names(copy: Copy) -> tuple[np.ndarray, np.ndarray]:
+    """(ENTRY[n], int64[n]): batches whose size is known, between the names of files; where in the copy.
 
-    entries: ENTRY[n], neighbours in one copy. -1 without one. The damage is that batch and nothing else, its
-    header follows the batch before or the segment's name. Where the count of its records
-    contradicts its last offset, it has one offset at least.
+    hurt_before is less by those of them that are damaged.
     """
-    found, is_exact = np.full(len(entries), -1, dtype=np.int64), np.zeros(len(entries), dtype=bool)
-    if len(entries) < 2 or entries["is_sound"].all():
-        return found, is_exact
-    ghost, hurts = entries[:-1], entries["hurt_before"]
-    is_ghost = ~ghost["is_sound"] & (ghost["magic"] == 2)
-    adjoins = (ghost["file"] == entries["file"][1:]) & (hurts[1:] == hurts[:-1] + 1)
-    adjoins &= ghost["position"] + ghost["size"] == entries["position"][1:]
-    follows = (ghost["position"] == 0) & (ghost["base"] == ghost["file_base"])
-    before = entries["is_sound"] & ~wrong
-    follows[1:] |= before[:-2] & (ghost["base"][1:] == entries["last"][:-2] + 1)
-    agrees = ghost["count"] == ghost["delta"] + 1
-    claim = np.where(agrees, ghost["last"], ghost["base"]) + 1
-    is_there = is_ghost & adjoins & follows
-    found[1:], is_exact[1:] = np.where(is_there, claim, -1), is_there & agrees
-    return found, is_exact
+    at = np.flatnonzero(copy.entries["is_sound"] | _is_legible(copy.entries))
+    names = np.zeros((2, len(copy.files)), dtype=ENTRY)
+    names["file"] = np.arange(len(copy.files))
+    names["file_base"] = [one.base for one in copy.files]
+    names["delta"], names["magic"], names["is_sound"] = -1, 2, True
+    begin, end = names
+    begin["base"], limit = begin["file_base"], np.append(begin["file_base"][1:], NO_LIMIT)
+    is_far = limit - begin["base"] > MOST_RELATIVE
+    end["base"] = np.where(is_far, begin["base"] + (MOST_RELATIVE + 1), limit)
+    names["last"] = names["base"] - 1
+    hurts = np.sort(np.array([one.file for one in copy.hurts], dtype=np.int64))
+    for name, side in ((begin, "left"), (end, "right")):
+        name["hurt_before"] = np.searchsorted(hurts, name["file"], side=side)  # type: ignore[call-overload]
+    entries = np.concatenate([begin, copy.entries[at], end])
+    order = np.argsort(entries["file"], kind="stable")
+    places = np.concatenate([np.full(len(begin), _NONE), at, np.full(len(end), _NONE)])[order]
+    entries = entries[order]
+    entries["hurt_before"] -= np.cumsum(~entries["is_sound"]) - ~entries["is_sound"]
+    return entries, places
 
 
-def _touches(copy: Copy, wrong: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(bool[n], bool[n]): sound batches that touch the one before; that touch the next one."""
-    kept = copy.entries["is_sound"] & ~wrong
-    touches = kept[1:] & kept[:-1] & (copy.entries["base"][1:] == copy.entries["last"][:-1] + 1)
-    before, behind = np.zeros((2, len(kept)), dtype=bool)
-    before[1:], behind[:-1] = touches, touches
-    return before, behind
+def _rows(copy: Copy, ids: np.ndarray, is_compacted: bool) -> np.ndarray:
+    """_ROW[n] of a copy."""
+    own, at = _with_names(copy)
+    sizes, is_name = own["delta"] + 1, at == _NONE
+    is_begin = np.diff(own["file"], prepend=-1) != 0
+    is_end = np.append(is_begin[1:], True)
+    file = np.cumsum(is_begin) - 1
+    is_hurt = (np.diff(own["hurt_before"], prepend=0) > 0) & ~is_begin
+    reached = np.cumsum(sizes + (is_hurt & ~is_end)) - sizes  # a tail is no batch
+    reached -= reached[is_begin][file]
+    names_room = (own["base"] - own["file_base"])[is_end][file]
+    is_inside = own["is_sound"] & (own["base"] >= own["file_base"])
+    offsets = np.where(is_inside, own["base"] - own["file_base"], 0)
+    is_inside &= offsets <= names_room - sizes
+    missing, room = offsets - reached, names_room - reached[is_end][file]
+    touches = np.append(False, own["base"][1:] == own["last"][:-1] + 1) & ~is_hurt & ~is_begin
+    run = np.cumsum(~touches)
+    lacks = is_inside & (missing < 0) & (np.bincount(run, ~is_name)[run] > _MANY) & (file == file[-1])
+    is_mixed = (np.bincount(file, lacks | (room < 0)) > 0)[file]
+    wrong = np.zeros(len(copy.entries), dtype=bool)
+    wrong[at[~is_name]] = ~is_inside[~is_name]
+    whole = is_end & (not is_compacted) & (file < file[-1])
+    whole[~is_name] = without_gaps(copy, wrong, is_compacted)[at[~is_name]]
+    whole[1:] &= ~is_hurt[1:] & (own["magic"][1:] == 2) & (own["magic"][:-1] == 2)
+
+    rows = np.zeros(len(own), dtype=_ROW)
+    rows["at"], rows["size"], rows["is_begin"], rows["is_mixed"] = at, sizes, is_begin, is_mixed
+    rows["id"] = np.where(is_name, 0, ids[at] + 1)
+    rows["origin"] = own["file_base"] + np.where(is_mixed, 0, reached)
+    rows["first"] = np.where(is_mixed, offsets, missing)
+    rows["last"] = rows["first"] + np.where(is_mixed, sizes, 0)
+    rows["piece"], rows["stretch"] = np.cumsum(is_hurt | is_begin), np.cumsum(~whole)
+    rows["touches_before"], rows["touches_behind"] = touches, np.append(touches[1:], False)
+    is_claim = is_inside & (rows["first"] >= 0) & (rows["last"] <= rows["last"][is_end][file])
+    touching = rows["touches_before"].astype(np.int64) + rows["touches_behind"]
+    rows["weight"] = np.where(is_name, _NAME, np.where(is_claim, _CLAIM + _TOUCHING * touching, 0))
+    return rows[own["is_sound"]]
 
 
-def _firm_bounds(copies: Sequence[Copy], wrong: Mapping[int, np.ndarray]) -> np.ndarray:
-    """_BOUNDS[n], sorted: batches that touch both neighbours. The log cleaner keeps a batch's offsets."""
-    found = []
-    for copy in copies:
-        firm = copy.entries[np.logical_and(*_touches(copy, wrong[copy.number]))]
-        rows = np.zeros(len(firm), dtype=_BOUNDS)
-        for name in ("epoch", "base", "last"):
-            rows[name] = firm[name]
-        found.append(rows)
-    return np.unique(np.concatenate(found))
-
-
-def near_falls(copy: Copy, wrong: np.ndarray) -> np.ndarray:
-    """bool[n]: batches around places where offsets fall, in the order of the files."""
-    kept = np.flatnonzero(copy.entries["is_sound"] & ~wrong)
-    falls = _falls(copy, kept)
-    near = np.concatenate([falls + step for step in (-1, 0, 1, 2)])
-    found = np.zeros(len(copy.entries), dtype=bool)
-    found[kept[near[(near >= 0) & (near < len(kept))]]] = True
+def _firm(copy: Copy, rows: np.ndarray) -> np.ndarray:
+    """_BOUNDS[n]: batches that touch both neighbours. The log cleaner keeps a batch's offsets."""
+    is_firm = (rows["weight"] > 0) & rows["touches_before"] & rows["touches_behind"] & (rows["id"] > 0)
+    entries = copy.entries[rows["at"][is_firm]]
+    found = np.zeros(len(entries), dtype=_BOUNDS)
+    for name in ("epoch", "base", "last"):
+        found[name] = entries[name]
     return found
 
 
-def _falls(copy: Copy, kept: np.ndarray) -> np.ndarray:
-    """int64[m]: places in ``kept`` behind which the next batch does not begin behind the last offset."""
-    entries = copy.entries
-    found: np.ndarray = np.flatnonzero(entries["base"][kept][1:] <= entries["last"][kept][:-1])
-    return found
+def _drop_across(copy: Copy, rows: np.ndarray, bounds: np.ndarray) -> None:
+    """Drops claims of batches that touch none and lie across firm ones (_BOUNDS[n]) of their epoch."""
+    loose = np.flatnonzero(rows["weight"] == _CLAIM)
+    own = copy.entries[rows["at"][loose]]
+    wanted = np.zeros(len(own), dtype=_BOUNDS)
+    wanted["epoch"], wanted["base"], wanted["last"] = own["epoch"], own["last"], NO_LIMIT
+    at = np.searchsorted(bounds, wanted, side="right") - 1
+    if len(bounds):
+        near = bounds[np.maximum(at, 0)]
+        overlaps = (at >= 0) & (near["epoch"] == own["epoch"]) & (near["last"] >= own["base"])
+        differs = (near["base"] != own["base"]) | (near["last"] != own["last"])
+        rows["weight"][loose[overlaps & differs]] = 0
 
 
-class _Around(NamedTuple):
-    """What lies around an entry in its copy.
+class _Claims:
+    """The base offsets that are claimed for each content, and how much they weigh in all copies together.
 
-    before: the last offset before it; behind: the next base offset, None at the end of the copy. touches,
-    is_touched: whether nothing can have been between, as no damage is.
+    It sets the weights in the rows of each copy. Content that a copy has twice says nothing of others.
     """
 
-    before: int
-    behind: int | None
-    touches: bool
-    is_touched: bool
+    def __init__(self, copies: Sequence[np.ndarray]) -> None:
+        def column(name: str) -> np.ndarray:
+            return np.concatenate([own[name] for own in copies])
 
-    def fits(self, base: int, delta: int) -> bool:
-        return self.before < base and (self.behind is None or base + delta < self.behind)
+        ids, bases, weights = column("id"), column("origin") + column("first"), column("weight")
+        count = int(ids.max(initial=0)) + 1
+        is_twice = np.zeros(count, dtype=bool)
+        for own in copies:
+            is_twice |= np.bincount(own["id"], minlength=count) > 1
+        kept = np.flatnonzero((weights > 0) & ~is_twice[ids])
+        order = kept[np.lexsort((bases[kept], ids[kept]))]
+        is_first = np.diff(ids[order], prepend=-1) != 0
+        is_first[1:] |= np.diff(bases[order]) != 0
+        group = np.cumsum(is_first) - 1
+        self._bases = bases[order][is_first]
+        self._weights = np.bincount(group, weights[order]).astype(np.int64)
+        self._counts = np.bincount(ids[order][is_first], minlength=count)  # of the claims of an id
+        self._ends = np.cumsum(self._counts)
+        weights[order] = self._weights[group]
+        ends = np.cumsum([len(own) for own in copies])
+        for own, end in zip(copies, ends.tolist(), strict=True):
+            own["weight"] = weights[end - len(own) : end]
 
+    def disputed(self, rows: np.ndarray) -> np.ndarray:
+        """bool[n]: rows for which other claims are there than their own."""
+        result: np.ndarray = self._counts[rows["id"]] > (rows["weight"] > 0)
+        return result
 
-def _around(copy: Copy, wrong: np.ndarray, at: int) -> _Around:
-    """By the nearest sound batches that are not wrong; a segment's name says where its first one begins.
+    def contradict(self, rows: np.ndarray) -> np.ndarray:
+        """bool[n]: rows of which the claim contradicts another one, or the one before."""
+        step = np.append(0, rows["first"][1:] - rows["last"][:-1])
+        is_wrong = (step < 0) | ((step > 0) & (np.diff(rows["stretch"], prepend=0) == 0))
+        result: np.ndarray = self.disputed(rows) | (rows["weight"] == 0) | (is_wrong & ~rows["is_begin"])
+        return result
 
-    What lies between needs room: a batch that is wrong has its offsets, a damaged one an offset at least.
-    """
-    entries = copy.entries
-    own, hurts = entries[at], entries["hurt_before"]
-    before, behind, touches, is_touched = int(own["file_base"]) - 1, None, own["position"] == 0, False
-    room = 0
-    for i in range(at - 1, -1, -1):
-        if entries["file"][i] != own["file"]:
-            break
-        if entries["is_sound"][i] and not wrong[i]:
-            before, touches = int(entries["last"][i]), hurts[i] == hurts[at] and i == at - 1
-            break
-        room += int(entries["delta"][i]) + 1 if entries["is_sound"][i] else 1
-    before, room = before + room, 0
-    for i in range(at + 1, len(entries)):
-        if entries["is_sound"][i] and not wrong[i]:
-            behind, is_touched = int(entries["base"][i]) - room, hurts[i] == hurts[at] and i == at + 1
-            break
-        room += int(entries["delta"][i]) + 1 if entries["is_sound"][i] else 1
-    return _Around(before, behind, bool(touches), bool(is_touched))
-
-
-class Bases:
-    """The base offsets of all copies of a log.
-
-    ids: by number of a copy, int64[n], the same number for the same content. wrong: bool[n], batches whose
-    base offset is not believed. doubtful: bool[m] by id, batches of which it matters where other copies have
-    them. whole: bool[n], of ``without_gaps``. places: of these by id, the base offsets that are not wrong,
-    and how many copies have it there.
-    """
-
-    def __init__(
-        self,
-        copies: Sequence[Copy],
-        ids: Mapping[int, np.ndarray],
-        wrong: Mapping[int, np.ndarray],
-        doubtful: np.ndarray,
-        whole: Mapping[int, np.ndarray],
-        is_compacted: bool,
-    ) -> None:
-        self._copies, self._ids, self._wrong = copies, ids, wrong
-        self._doubtful = doubtful
-        self._whole = {number: np.append(one, False) for number, one in whole.items()}
-        self._places = self._find_places()
-        self._bounds = _firm_bounds(copies, wrong) if is_compacted else np.zeros(0, dtype=_BOUNDS)
-
-    def mend(self, suspects: Mapping[int, np.ndarray]) -> None:
-        """Corrects what is wrong; what can't be corrected is not sound.
-
-        suspects: bool[n] by copy, wrong unless another copy has the batch at the same offset.
-        """
-        for copy in self._copies:
-            wrong, ids = self._wrong[copy.number], self._ids[copy.number]
-            for at in np.flatnonzero(suspects[copy.number] & ~wrong).tolist():
-                wrong[at] = self._places[int(ids[at])][int(copy.entries["base"][at])] < 2
-        self._places = self._find_places()
-        for copy in self._copies:
-            self._flag_by_others(copy)
-        for copy in self._copies:
-            self._flag_by_bounds(copy)
-            self._flag_unordered(copy)
-        self._places = self._find_places()
-        for copy in self._copies:
-            wrong = self._wrong[copy.number]
-            left = len(wrong) + 1
-            while (count := int(np.count_nonzero(wrong))) < left:
-                left = count  # what was corrected is a neighbour of what is still wrong
-                for at in np.flatnonzero(wrong).tolist():
-                    self._mend_one(copy, at)
-            copy.entries["is_sound"][wrong] = False
-            copy.entries["base"][wrong] = copy.entries["last"][wrong] = UNPLACED
-
-    def _find_places(self) -> defaultdict[int, Counter[int]]:
-        """A batch that one copy has twice says nothing."""
-        found: defaultdict[int, Counter[int]] = defaultdict(Counter)
-        for copy in self._copies:
-            own: dict[int, list[int]] = defaultdict(list)
-            ids = self._ids[copy.number]
-            kept = copy.entries["is_sound"] & ~self._wrong[copy.number] & self._doubtful[ids]
-            for at in np.flatnonzero(kept).tolist():
-                own[int(ids[at])].append(int(copy.entries["base"][at]))
-            for number, bases in own.items():
-                if len(bases) == 1:
-                    found[number][bases[0]] += 1
+    def of(self, row: np.void, room: int) -> list[Claim]:
+        """The claims of a batch that lie in its file, its own first."""
+        first, last, weight = (int(row[name]) for name in ("first", "last", "weight"))
+        found = [(first, last, weight)] if weight else []
+        end = self._ends[row["id"]]
+        own = slice(end - self._counts[row["id"]], end)
+        for base, votes in zip(self._bases[own].tolist(), self._weights[own].tolist(), strict=True):
+            other = base - int(row["origin"])
+            if other != first and 0 <= other <= room - last + first:
+                found.append((other, other + last - first, votes))
         return found
 
-    def _flag_by_others(self, copy: Copy) -> None:
-        """Flags batches that other copies have at another offset, where the neighbours here agree."""
-        wrong, ids = self._wrong[copy.number], self._ids[copy.number]
-        disputed = np.array(
-            [number for number, bases in self._places.items() if len(bases) > 1], dtype=np.int64
-        )
-        for at in np.flatnonzero(copy.entries["is_sound"] & ~wrong & np.isin(ids, disputed)).tolist():
-            around = _around(copy, wrong, at)
-            base, delta = int(copy.entries["base"][at]), int(copy.entries["delta"][at])
-            if (around.touches and around.before + 1 == base) or (
-                around.is_touched and around.behind == base + delta + 1
-            ):
-                continue
-            fitting = [one for one in self._places[int(ids[at])] if one != base and around.fits(one, delta)]
-            wrong[at] = len(fitting) == 1
 
-    def _flag_by_bounds(self, copy: Copy) -> None:
-        """Flags batches of a compacted log that lie across firm ones of their epoch."""
-        entries, wrong = copy.entries, self._wrong[copy.number]
-        loose = entries["is_sound"] & ~wrong & ~(np.logical_or(*_touches(copy, wrong)))
-        if not loose.any() or not len(self._bounds):
-            return
-        wanted = np.zeros(len(entries), dtype=_BOUNDS)
-        wanted["epoch"], wanted["base"], wanted["last"] = entries["epoch"], entries["last"], NO_LIMIT
-        at = np.searchsorted(self._bounds, wanted, side="right") - 1
-        near = self._bounds[np.maximum(at, 0)]
-        overlaps = (at >= 0) & (near["epoch"] == entries["epoch"]) & (near["last"] >= entries["base"])
-        differs = (near["base"] != entries["base"]) | (near["last"] != entries["last"])
-        wrong |= loose & overlaps & differs
+def _placed(own: np.ndarray, claims: _Claims) -> np.ndarray:
+    """int64[n] of the rows of a file: where they are believed to be, as _ROW.first; _NONE: unknown."""
+    disputed = claims.disputed(own)
+    apart = disputed | (own["weight"] == 0) | (own["id"] == 0)
+    differs = (own["first"][1:] != own["last"][:-1]) | (np.diff(own["stretch"]) != 0)
+    begins = np.flatnonzero(np.append(True, differs | apart[1:] | apart[:-1]))
+    ends = np.append(begins[1:], len(own))
+    weights = np.add.reduceat(own["weight"], begins).tolist()
+    spans = zip(own["first"][begins].tolist(), own["last"][ends - 1].tolist(), weights, strict=True)
+    options, room = [[one] for one in spans], int(own["first"][-1])
+    for at in np.flatnonzero((disputed | (own["weight"] == 0))[begins]).tolist():
+        options[at] = claims.of(own[begins[at]], room)
+    chosen = heaviest_chain(options, own["stretch"][begins].tolist(), _GAP)
+    found = np.full(len(own), _NONE, dtype=np.int64)
+    for begin, end, number, one in zip(begins.tolist(), ends.tolist(), chosen, options, strict=True):
+        if number >= 0:
+            found[begin:end] = own["first"][begin:end] if end > begin + 1 else one[number][0]
+    around = _Around(own, found)
+    for at in np.flatnonzero(disputed & (found != _NONE)).tolist():
+        if around.is_undecided(at, claims.of(own[at], room)):
+            found[at] = _NONE
+    if not own["is_mixed"][0]:
+        around = _Around(own, found)
+        left = np.where(around.joins_after, around.after, _NONE)
+        left = np.where(around.joins_before | (around.before == around.after), around.before, left)
+        found = np.where(found == _NONE, left, found)
+    return found
 
-    def _flag_unordered(self, copy: Copy) -> None:
-        """Flags batches so that the offsets of the rest rise: few, and rather not what others confirm."""
-        entries, wrong = copy.entries, self._wrong[copy.number]
-        kept = np.flatnonzero(entries["is_sound"] & ~wrong)
-        falls = _falls(copy, kept)
-        if not len(falls):
-            return
-        cuts = np.unique(np.clip(np.concatenate([falls, falls + 1, falls + 2]), 0, len(kept)))
-        parts = [part for part in np.split(kept, cuts) if len(part)]
-        weights = [self._weight(copy, part) for part in parts]
-        spans = [(int(entries["base"][part[0]]), int(entries["last"][part[-1]])) for part in parts]
-        chosen = heaviest_chain(spans, weights)
-        for part, is_chosen in zip(parts, chosen, strict=True):
-            wrong[part] |= not is_chosen
 
-    def _weight(self, copy: Copy, part: np.ndarray) -> int:
-        """Batches of a part; more where another copy has one at the same offset, or a neighbour touches.
+class _Around:
+    """What lies around the rows of a file: the nearest ones whose places (int64[n]) are known.
 
-        The header of a damaged batch before counts as a neighbour.
-        """
-        if len(part) > 1:
-            return 4 * len(part)
-        at = int(part[0])
-        base = int(copy.entries["base"][at])
-        around = _around(copy, self._wrong[copy.number], at)
-        confirmed = self._places[int(self._ids[copy.number][at])][base] - 1
-        touching = (around.touches and around.before + 1 == base) + (
-            around.is_touched and around.behind == int(copy.entries["last"][at]) + 1
-        )
-        return 4 + 8 * max(0, confirmed) + touching + (self._claimed(copy, at) == base)
+    before, after: offsets that are missing there. joins_before, joins_after: no other offset can be missing
+    between.
+    """
 
-    def _claimed(self, copy: Copy, at: int) -> int | None:
-        """The base offset that the header of a damaged batch before leaves to a batch; None without one."""
-        if not (self._whole[copy.number][at] and copy.hurts):
-            return None
-        near = slice(max(0, at - 2), at + 1)  # the damaged batch, and the one before
-        claimed, is_exact = claimed_before(copy.entries[near], self._wrong[copy.number][near])
-        return int(claimed[-1]) if is_exact[-1] else None
+    def __init__(self, own: np.ndarray, found: np.ndarray) -> None:
+        n, known, order = len(own), found != _NONE, np.arange(len(own))
+        before = np.append(0, np.maximum.accumulate(np.where(known, order, 0))[:-1])
+        after = np.append(np.minimum.accumulate(np.where(known, order, n - 1)[::-1])[::-1][1:], n - 1)
+        self._own, self._found = own, found
+        self.before, self.after = (found + own["last"] - own["first"])[before], found[after]
+        self.joins_before, self.joins_after = (own["stretch"][at] == own["stretch"] for at in (before, after))
+        self._is_near = [own["piece"][at] == own["piece"] for at in (before, after)]
 
-    def _mend_one(self, copy: Copy, at: int) -> None:
-        """Gives a batch the base offset that another copy, or the batches around it, say."""
-        entries, wrong = copy.entries, self._wrong[copy.number]
-        delta = int(entries["delta"][at])
-        around = _around(copy, wrong, at)
-        others = self._places[int(self._ids[copy.number][at])]
-        next_one = around.before + 1
-        previous = next_one if around.behind is None else around.behind - delta - 1
-        candidates = [base for base, _ in others.most_common()]
-        whole = self._whole[copy.number]
-        candidates += [next_one] * bool(around.touches and whole[at])
-        candidates += [previous] * bool(around.is_touched and whole[at + 1])
-        claimed = self._claimed(copy, at)
-        candidates += [claimed] if claimed is not None else []
-        if around.behind is not None and previous == next_one:
-            candidates.append(next_one)
-        alike = self._bounds[self._bounds["epoch"] == entries["epoch"][at]]
-        alike = [int(one["base"]) for one in alike[alike["last"] - alike["base"] == delta]]
-        alike = [one for one in alike if around.fits(one, delta)]
-        candidates += alike if len(alike) == 1 else []
-        base = next((one for one in candidates if around.fits(one, delta)), None)
-        if base is None:
-            return
-        if base != entries["base"][at]:
-            entries["base"][at], entries["last"][at] = base, base + delta
-            entries["mended"][at] |= BASE_OFFSET
-        wrong[at] = False
+    def is_undecided(self, at: int, options: Sequence[Claim]) -> bool:
+        """Whether the claim that was found touches nothing, and another one weighs as much and fits too."""
+        first, last, weight = next(one for one in options if one[0] == self._found[at])
+        before, after = int(self.before[at]), int(self.after[at])
+        touches = (self._is_near[0][at] and first == before) or (self._is_near[1][at] and last == after)
+        rivals = [one for one in options if one[0] != first and one[2] >= weight]
+        return not touches and any(before <= one[0] and one[1] <= after for one in rivals)
+
+
+def _with_alike(copy: Copy, own: np.ndarray, found: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    """int64[n]: places, also where one firm batch (_BOUNDS[m]) of the epoch has as many offsets and fits."""
+    around = _Around(own, found)
+    for at in np.flatnonzero(found == _NONE).tolist() if len(bounds) else ():
+        alike = bounds[bounds["epoch"] == copy.entries["epoch"][own["at"][at]]]
+        places = alike["base"][alike["last"] - alike["base"] + 1 == own["size"][at]] - own["origin"][at]
+        places = places[(around.before[at] <= places) & (places <= around.after[at])]
+        if len(places) == 1:
+            found[at] = places[0]
+    return found
+
+
+def _write(copy: Copy, own: np.ndarray, found: np.ndarray) -> None:
+    """Corrects the entries of the rows of a file."""
+    entries, bases = copy.entries, own["origin"] + found
+    lost = own["at"][(found == _NONE) & (own["id"] > 0)]
+    entries["is_sound"][lost] = False
+    entries["base"][lost] = entries["last"][lost] = UNPLACED
+    moved = (found != _NONE) & (own["id"] > 0)
+    moved[moved] = bases[moved] != entries["base"][own["at"][moved]]
+    at = own["at"][moved]
+    entries["base"][at], entries["last"][at] = bases[moved], bases[moved] + entries["delta"][at]
+    entries["mended"][at] |= BASE_OFFSET

@@ -2,32 +2,73 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
-import numpy as np
+Claim = tuple[int, int, int]  # first and last number of a place, and how much it weighs, more than 0
 
 
-def heaviest_chain(spans: Sequence[tuple[int, int]], weights: Sequence[int]) -> np.ndarray:
-    """bool[n]: the spans (first, last), in their order, that rise without overlap and weigh most in sum."""
-    lasts: list[int] = []  # of the best chains, rising, as their weights do
-    sums: list[int] = []
-    at: list[int] = []
-    before = [-1] * len(spans)
-    for i, (first, last) in enumerate(spans):
-        place = bisect_left(lasts, first)
-        before[i] = at[place - 1] if place else -1
-        total = weights[i] + (sums[place - 1] if place else 0)
-        place = bisect_left(lasts, last + 1)
-        if place and sums[place - 1] >= total:
-            continue
-        begin = place - 1 if place and lasts[place - 1] == last else place
-        end = begin
-        while end < len(lasts) and sums[end] <= total:
+class _Best:
+    """The heaviest chains by their last number: of two, the one that ends later weighs more."""
+
+    def __init__(self) -> None:
+        self._lasts: list[int] = []
+        self._sums: list[int] = []
+        self._links: list[int] = []
+
+    def upto(self, first: int) -> tuple[int, int]:
+        """(weight, last link) of the heaviest one that does not end behind ``first``; (0, -1) without one."""
+        at = bisect_right(self._lasts, first) - 1
+        return (self._sums[at], self._links[at]) if at >= 0 else (0, -1)
+
+    def end(self) -> int:
+        """The last link of the heaviest one; -1 without one."""
+        return self._links[-1] if self._links else -1
+
+    def add(self, last: int, total: int, link: int) -> None:
+        """Adds a chain, unless one that weighs as much ends there or before."""
+        if self.upto(last)[0] >= total:
+            return
+        begin = end = bisect_left(self._lasts, last)
+        while end < len(self._lasts) and self._sums[end] <= total:
             end += 1
-        lasts[begin:end], sums[begin:end], at[begin:end] = [last], [total], [i]
-    chosen = np.zeros(len(spans), dtype=bool)
-    i = at[-1] if at else -1
-    while i >= 0:
-        chosen[i], i = True, before[i]
+        self._lasts[begin:end], self._sums[begin:end], self._links[begin:end] = [last], [total], [link]
+
+    def join(self, other: _Best) -> None:
+        """Adds all chains of another one."""
+        for one in zip(other._lasts, other._sums, other._links, strict=True):
+            self.add(*one)
+
+
+def heaviest_chain(
+    claims: Sequence[Sequence[Claim]], stretches: Sequence[int] | None = None, gap: int = 0
+) -> list[int]:
+    """Which claim of each place is in the chain that never falls and weighs most in sum; -1 for none.
+
+    claims: of each place, in their order. A claim begins with the number that the one before ends with, or
+    with a higher one. stretches: of each place; between two of the same stretch a step up costs ``gap``.
+    """
+    far, near = _Best(), _Best()  # of other stretches, and of the present one
+    level: dict[int, tuple[int, int]] = {}  # of the present one too, by the last number
+    links: list[tuple[int, int, int]] = []  # place, claim, link before
+    for place, own in enumerate(claims):
+        if stretches is None or (place and stretches[place] != stretches[place - 1]):
+            far.join(near)
+            near, level = _Best(), {}
+        made = []
+        for number, (first, last, weight) in enumerate(own):
+            total, link = near.upto(first)
+            chains = far.upto(first), level.get(first, (0, -1)), (total - gap, link)
+            total, link = max(chains, key=lambda one: one[0])
+            made.append((last, total + weight, len(links)))
+            links.append((place, number, link))
+        for last, total, link in made:
+            near.add(last, total, link)
+            if level.get(last, (0, -1))[0] < total:
+                level[last] = total, link
+    far.join(near)
+    chosen, link = [-1] * len(claims), far.end()
+    while link >= 0:
+        place, number, link = links[link]
+        chosen[place] = number
     return chosen

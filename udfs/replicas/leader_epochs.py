@@ -79,11 +79,16 @@ def rising(epochs: np.ndarray, weights: np.ndarray) -> np.ndarray:
         return np.ones(n, dtype=bool)
     begins = np.flatnonzero(np.concatenate([[True], np.diff(epochs) != 0]))
     sizes = np.diff(np.append(begins, n))
-    values = epochs[begins].astype(np.int64)
+    values = epochs[begins]
     _, number, counts = np.unique(epochs, return_inverse=True, return_counts=True)
-    sums = 2 * np.add.reduceat(weights, begins) + (counts[number.reshape(-1)[begins]] > sizes)
-    spans = [(2 * value + 1, 2 * value) for value in values.tolist()]  # equal ones follow each other
-    found: np.ndarray = np.repeat(heaviest_chain(spans, sums.tolist()), sizes)
+    sums = np.add.reduceat(weights, begins).tolist()
+    counts = counts[number.reshape(-1)[begins]].tolist()
+    more = sum(counts) + 1
+    claims = [
+        [(value, value, more * weight + count)]
+        for value, weight, count in zip(values.tolist(), sums, counts, strict=True)
+    ]
+    found: np.ndarray = np.repeat(np.array(heaviest_chain(claims)) == 0, sizes)
     return found
 
 
