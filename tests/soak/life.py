@@ -230,7 +230,7 @@ class Life:
         for one in self.raw.known.values():
             listed = listing.setdefault(one.folder, Listed(one.topic, one.partition, None, {}))
             listed.topic_id = max(filter(None, (listed.topic_id, one.topic_id)), default=None)
-            listed.topic_ids[one.base] = one.topic_id
+            listed.topic_ids[one.base], listed.log_starts[one.base] = one.topic_id, one.log_start
             listed.files[one.base] = one.content.data, one.mtime, one.touched
         landed_at = {uri: (one.changed, one.seen) for uri, one in self.raw.known.items()}
         return listing, How(how.one_copy, True, how.redecode, landed_at)

@@ -131,7 +131,7 @@ class Tables:
             listed.partition,
             base,
             topic_id,
-            min(listed.files),
+            listed.log_starts.get(base, min(listed.files)),
             mtime,
             [content],
             seen=self.now,

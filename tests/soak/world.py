@@ -20,7 +20,8 @@ _START = 1_700_000_000
 class Listed:
     """A folder as a job lists it: base offset -> (bytes, modification time, positions of turned-over bits).
 
-    topic_ids: of files that were landed before or after the topic was made again.
+    topic_ids: of files that were landed before or after the topic was made again. log_starts: of landed
+    files, the first base offset of the folder when they were landed.
     """
 
     topic: str
@@ -28,6 +29,7 @@ class Listed:
     topic_id: str | None
     files: dict[int, tuple[bytes, int, frozenset[int]]]
     topic_ids: dict[int, str | None] = field(default_factory=dict)
+    log_starts: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass
