@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -263,7 +264,7 @@ def test_no_segment_is_one_line(tmp_path: Path, capsysbinary: pytest.CaptureFixt
 def test_bytes_that_are_no_segment_could_not_be_searched(
     tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    put(tmp_path / "a-0", 0, os.urandom(500))
+    put(tmp_path / "a-0", 0, random.Random(1).randbytes(500))
     code, _, err = run(capsysbinary, tmp_path, "--key", "x")
     assert code == 5
     assert "500 bytes at byte 0" in err

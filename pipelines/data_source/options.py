@@ -71,7 +71,7 @@ class Options:
     table: str = _option(
         RECORDS,
         one_of(RECORDS, BATCHES, QUARANTINE),
-        "rows of which table: `records`, `batches` or `quarantine`",
+        "the table whose rows are returned: `records`, `batches` or `quarantine`",
     )
     mode: str = _option(
         PERMISSIVE,
