@@ -166,7 +166,7 @@ def _check_typing(settings: Settings) -> None:
     """Raises a UserError for options of typed tables without the one that makes these."""
     given = [one.name for one in fields(Typing) if getattr(settings, one.name) != one.default]
     if given and not settings.typed:
-        raise UserError(f"{', '.join(map(option, given))}: for typed tables alone: add --typed")
+        raise UserError(f"{', '.join(map(option, given))}: only for typed tables, add --typed")
 
 
 def _job(on_demand: SparkOnDemand, settings: Settings) -> None:

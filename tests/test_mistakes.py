@@ -172,7 +172,7 @@ def test_options_of_typed_tables_without_typed_are_refused(
 ) -> None:
     arguments = ("decode", "--source", segment, "--lake", tmp_path / "lake", "--mode", "cdc")
     words = error_of(capsys, *arguments, "--json-values", "infer")
-    assert words == "--json-values, --mode: for typed tables alone: add --typed"
+    assert words == "--json-values, --mode: only for typed tables, add --typed"
     assert not (tmp_path / "lake").exists()
 
 

@@ -27,9 +27,8 @@ int64: Callable[[Any], int] = np.int64  # type: ignore[assignment]
 
 # Plain functions that kernels may call
 CALLABLE: list[Callable[..., Any]] = []
-# NumPy's flags that matter: contiguous in C's order or, if not, in Fortran's; aligned; writeable
-_LAYOUTS = {flags: flags & ~2 if flags & 1 else flags for flags in range(0x504)}
-_FLAGS = 0x503
+# NumPy's flags that matter: in C's order, else in Fortran's; aligned; writeable
+_IN_ORDER, _OTHER = 0x501, 0x502
 
 
 def _kind(value: Any) -> Any:
@@ -39,7 +38,8 @@ def _kind(value: Any) -> Any:
     """
     kind = type(value)
     if kind is np.ndarray:
-        return value.dtype, value.ndim, _LAYOUTS[value.flags.num & _FLAGS]
+        flags = value.flags.num
+        return value.dtype, value.ndim, flags & (_IN_ORDER if flags & 1 else _OTHER)
     if kind is np.void:
         return value.dtype
     if isinstance(value, tuple):
