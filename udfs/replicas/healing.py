@@ -61,18 +61,22 @@ def is_compacted(copies: Sequence[Copy]) -> bool:
 
 def heal(copies: Sequence[Copy], history: History, compacted: bool) -> Healed:
     """The batches of the true history from ``history.start`` on, each from one copy."""
-    known, true = {}, {}
+    known, true, cleaned, fit = {}, {}, {}, list[int]()
     for copy in copies:
         kept = rows_where(copy.entries, history.is_true[copy.number] & copy.entries["is_sound"])
-        true[copy.number] = by_offset(kept)
-        known[copy.number] = _known(copy, true[copy.number], compacted)
+        own = true[copy.number] = by_offset(kept)
+        known[copy.number] = _known(copy, own, compacted)
+        cleaned[copy.number] = _cleaned(copy, own, known[copy.number]) if compacted else 0
+        if _lost_a_side(copy, history, cleaned[copy.number]):
+            known[copy.number] = _known(copy, own, compacted=False)
+        else:
+            fit.append(copy.number)
     take = partial(_taken, true, known)
-    whole: list[Offer] = [(copy.number, [(history.start, END)]) for copy in _by_preference(copies, history)]
+    order = _by_preference(copies, history, fit)
+    whole: list[Offer] = [(copy.number, [(history.start, END)]) for copy in order]
     batches, covered = take(whole)
     doubts: list[str] = []
     if compacted:
-        cleaned = {copy.number: _cleaned(copy, true[copy.number], known[copy.number]) for copy in copies}
-        fit = [copy.number for copy in copies if not _lost_a_side(copy, history, cleaned[copy.number])]
         at_risk = _at_risk(batches, covered, cleaned)
         if at_risk:
             batches, covered_then = _without_deleted(take, at_risk, whole, cleaned, fit)
@@ -179,14 +183,17 @@ def _lacking(batches: np.ndarray, covered: Sequence[Interval]) -> np.ndarray:
     return result
 
 
-def _by_preference(copies: Sequence[Copy], history: History) -> list[Copy]:
-    """The primary, the other copies that know the highest epoch, then those that reach further."""
+def _by_preference(copies: Sequence[Copy], history: History, fit: Sequence[int]) -> list[Copy]:
+    """The primary, the other copies that know the highest epoch, then those that reach further.
+
+    Last those that are not fit: they may lack records that all others have.
+    """
     states = ("live", "future", "stray", "delete")
 
-    def rank(copy: Copy) -> tuple[bool, bool, int, int, int]:
-        is_holder = copy.number in history.holders
-        state = states.index(copy.state)
-        return copy.number != history.primary, not is_holder, state, -log_end(copy), copy.number
+    def rank(copy: Copy) -> tuple[bool, bool, bool, int, int, int]:
+        number, state = copy.number, states.index(copy.state)
+        is_first, is_holder = number == history.primary, number in history.holders
+        return number not in fit, not is_first, not is_holder, state, -log_end(copy), number
 
     return sorted(copies, key=rank)
 
@@ -195,7 +202,8 @@ def _known(copy: Copy, true: np.ndarray, compacted: bool) -> list[Interval]:
     """The intervals of offsets of which a copy has every record that the history still has.
 
     Between two batches without damage in between the log cleaner dropped what is missing; in a log that is
-    not compacted, and where a segment is missing, nothing is known of it.
+    not compacted, where a segment is missing, and where records of a losing history may have been the reason,
+    nothing is known of it.
     """
     if not len(true):
         return []
