@@ -54,9 +54,20 @@ def test_the_log_that_a_majority_has_is_written_record_by_record(
     assert "--topic meta-0 --partitions 2 " in (state / "commands.sh").read_text()
 
 
-def test_without_a_majority_the_end_is_uncommitted(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_majority_lacks_is_uncommitted(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(corpus, names="12") == 0
+    printed = capsys.readouterr().out
+    assert "committed    up to offset 46: a majority of the voters has it" in printed
+    assert "uncommitted  offsets 46 to 60" in printed
+
+
+def test_without_the_disks_of_a_majority_it_is_not_known_what_is_committed(
+    corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(corpus, names="1") == 0
-    assert "uncommitted  offsets 0 to 60" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "committed    not known: the disks of 1 of 3 voters are here" in printed
+    assert "uncommitted" not in printed
 
 
 def test_an_earlier_state_has_fewer_topics(

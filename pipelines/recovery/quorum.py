@@ -36,14 +36,14 @@ _QUORUM_STATE = "quorum-state"
 class Quorum:
     """The metadata logs compared. voters: node ids; empty where no file names them.
 
-    committed: the offset behind the last record that a majority of the voters has, as far as their disks are
-    here. ends: the offset behind the last true record of each copy. snapshot: path of the newest snapshot
-    that is of the true history, None without one.
+    committed: the offset behind the last record that a majority of the voters has; None where the disks of
+    fewer than a majority are here. ends: the offset behind the last true record of each copy. snapshot: path
+    of the newest snapshot that is of the true history, None without one.
     """
 
     one: Compared
     voters: list[int]
-    committed: int
+    committed: int | None
     ends: dict[str, int]
     snapshot: str | None
 
@@ -80,16 +80,19 @@ def _voters(copy: Copy) -> list[int]:
         return []
 
 
-def _committed(copies: Sequence[Copy], ends: dict[str, int], voters: Sequence[int]) -> int:
-    """The highest offset that a majority reaches; controllers without a disk here reach none."""
+def _committed(copies: Sequence[Copy], ends: dict[str, int], voters: Sequence[int]) -> int | None:
+    """The highest offset that a majority reaches; None without the disks of one.
+
+    voters: node ids; empty where every disk counts as one.
+    """
     held: dict[int | str, int] = {}
     for copy in copies:
         key = copy.broker_id if copy.broker_id is not None else copy.name
         if not voters or key in voters:
             held[key] = max(held.get(key, 0), ends[copy.name])
     count = len(voters) or len(held)
-    reached = sorted([*held.values(), *([0] * (count - len(held)))], reverse=True)
-    return reached[count // 2] if reached else 0
+    reached = sorted(held.values(), reverse=True)[count // 2 :]
+    return reached[0] if reached else None
 
 
 def _snapshots(copies: Sequence[Copy]) -> list[str]:
@@ -185,7 +188,7 @@ def quorum_lines(quorum: Quorum, state: ClusterState) -> list[str]:
     lines += [
         f"voters       {voters}",
         f"most complete  {best.name}: it reaches offset {quorum.end}; history {one.history.sure}",
-        f"committed    up to offset {quorum.committed}: a majority of the voters has it on these disks",
+        f"committed    {_committed_text(quorum)}",
         f"state        at {state.reached}: {len(state.topics)} topics, {len(state.partitions)} partitions, "
         f"{len(state.brokers)} brokers, {len(state.acls)} ACLs, {len(state.users)} SCRAM users",
     ]
@@ -193,11 +196,27 @@ def quorum_lines(quorum: Quorum, state: ClusterState) -> list[str]:
     for gap in one.healed.lost:
         last = "an unknown one" if gap.last is None else gap.last
         lines.append(f"lost         offsets {gap.first} to {last}: {gap.detail}")
-    if quorum.end > quorum.committed:
+    if quorum.committed is not None and quorum.end > quorum.committed:
         lines.append(
             f"uncommitted  offsets {quorum.committed} to {quorum.end - 1} are on too few of these disks"
         )
     return lines
+
+
+def _committed_text(quorum: Quorum) -> str:
+    if quorum.committed is not None:
+        who = (
+            "a majority of the voters has it on these disks"
+            if quorum.voters
+            else "most of these disks have it"
+        )
+        return f"up to offset {quorum.committed}: {who}"
+    here = len({copy.broker_id for copy in quorum.one.copies} & set(quorum.voters))
+    known = snapshot_end(quorum.snapshot)  # of committed records alone
+    return (
+        f"not known{f' beyond offset {known}' if known else ''}: the disks of {here} of {len(quorum.voters)} "
+        "voters are here, no majority"
+    )
 
 
 def safe_name(text: str) -> str:
