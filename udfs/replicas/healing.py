@@ -65,10 +65,10 @@ def heal(copies: Sequence[Copy], history: History, compacted: bool) -> Healed:
     for copy in copies:
         kept = rows_where(copy.entries, history.is_true[copy.number] & copy.entries["is_sound"])
         own = true[copy.number] = by_offset(kept)
-        known[copy.number] = _known(copy, own, compacted)
+        known[copy.number] = _known(copy, own, _gaps_before(copy, own) if compacted else 0)
         cleaned[copy.number] = _cleaned(copy, own, known[copy.number]) if compacted else 0
         if _lost_a_side(copy, history, cleaned[copy.number]):
-            known[copy.number] = _known(copy, own, compacted=False)
+            known[copy.number] = _known(copy, own, gaps_before=0)
         else:
             fit.append(copy.number)
     take = partial(_taken, true, known)
@@ -167,12 +167,29 @@ def _cleaned(copy: Copy, true: np.ndarray, known: Sequence[Interval]) -> int:
     return max([noted, *(_lacking(true, known)[-1:, 1] + 1).tolist()])
 
 
+def _parts(batches: np.ndarray) -> np.ndarray:
+    """The batches that lack records."""
+    return rows_where(batches, (batches["magic"] == 2) & (batches["count"] <= batches["delta"]))
+
+
+def _gaps_before(copy: Copy, true: np.ndarray) -> int:
+    """The offset before which the log cleaner may have removed whole batches of a copy.
+
+    It notes how far it came. Where its note is not there, but others of the disk are, it never ran, unless
+    batches lack records.
+    """
+    ends = (_parts(true)["last"] + 1).tolist()
+    if copy.cleaned_before is None and (ends or copy.high_watermark is None):
+        return END
+    return max([copy.cleaned_before or 0, *ends])
+
+
 def _lacking(batches: np.ndarray, covered: Sequence[Interval]) -> np.ndarray:
     """int64[n, 2]: (first, last) offset of each known place that lacks records, in their order.
 
     Such a place is a batch that lacks some, or has no batch.
     """
-    part = batches[(batches["magic"] == 2) & (batches["count"] <= batches["delta"])]
+    part = _parts(batches)
     outside = np.array(missing(covered, -1, END), dtype=np.int64).reshape(-1, 2)
     spans = np.concatenate([np.stack([batches["base"], batches["last"]], axis=1), outside])
     spans = spans[np.argsort(spans[:, 0], kind="stable")]
@@ -198,26 +215,25 @@ def _by_preference(copies: Sequence[Copy], history: History, fit: Sequence[int])
     return sorted(copies, key=rank)
 
 
-def _known(copy: Copy, true: np.ndarray, compacted: bool) -> list[Interval]:
+def _known(copy: Copy, true: np.ndarray, gaps_before: int) -> list[Interval]:
     """The intervals of offsets of which a copy has every record that the history still has.
 
-    Between two batches without damage in between the log cleaner dropped what is missing; in a log that is
-    not compacted, where a segment is missing, and where records of a losing history may have been the reason,
-    nothing is known of it.
+    Between two batches without damage in between the log cleaner dropped what is missing, before the offset
+    ``gaps_before``. Behind it, and where a segment is missing, nothing is known of it.
     """
     if not len(true):
         return []
     first, last = true["base"], np.maximum.accumulate(true["last"])
     follows = first[1:] <= last[:-1] + 1
-    if compacted:
+    if gaps_before:
         same = true["hurt_before"][1:] == true["hurt_before"][:-1]
         orphans = np.array([-1, *copy.orphans], dtype=np.int64)
         count = np.searchsorted(orphans, true["file_base"], side="right")
-        follows |= same & (count[1:] == count[:-1])
+        follows |= same & (count[1:] == count[:-1]) & (first[1:] <= gaps_before)
     begins = np.flatnonzero(np.concatenate([[True], ~follows]))
     ends = np.append(begins[1:], len(true)) - 1
     found = list(zip(first[begins].tolist(), last[ends].tolist(), strict=True))
-    if compacted and true["hurt_before"][0] == 0 and copy.first_file is not None:
+    if first[0] <= gaps_before and true["hurt_before"][0] == 0 and copy.first_file is not None:
         begin, end = found[0]
         found[0] = (min(begin, copy.first_file), end)
     return joined(found)
