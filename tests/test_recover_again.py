@@ -21,7 +21,8 @@ from kafka_log_lake import connect
 from pipelines import decode_batches, query, recover, scan
 from tests.support.docs import ROOT
 from tests.support.logs import batch, data, marker, put
-from tests.support.replica_sets import replica_set, write
+from tests.support.replica_disks import write
+from tests.support.replica_sets import replica_set
 from tests.support.replicas import fingerprint
 from tests.support.segment_maker import Batch, Record
 

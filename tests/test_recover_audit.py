@@ -73,6 +73,14 @@ def test_copies_that_were_cleaned_differently_bring_back_no_deleted_key(tmp_path
     assert database.execute("SELECT first_offset, last_offset FROM lost_ranges").fetchall() == lost
 
 
+def test_a_gap_that_no_log_cleaner_left_is_filled_by_another_copy(tmp_path: Path) -> None:
+    """A segment of the copy that leads is gone."""
+    put(tmp_path / "b0" / "t-0", 5, log(Y, leader_epoch=1))
+    lake, _ = recovered(tmp_path, [([log(A, OLD), log(W)], 0), ([log(A, OLD), log(W), log(GONE), log(X)], 2)])
+    found = connect(str(lake)).execute('SELECT "offset" FROM healed_records ORDER BY 1').fetchall()
+    assert [offset for (offset,) in found] == [0, 1, 2, 3, 4, 5]
+
+
 def moved(data: bytes, base: int) -> bytes:
     """A batch with another base offset: no checksum covers it."""
     return base.to_bytes(8, "big") + data[8:]
@@ -198,6 +206,37 @@ def test_of_two_epochs_that_may_be_the_wrong_one_the_rarer_is(tmp_path: Path) ->
     lake = recovered_as_they_are(tmp_path, [copy])
     rows = connect(str(lake)).execute("SELECT leader_epoch FROM batches ORDER BY base_offset").fetchall()
     assert [epoch for (epoch,) in rows] == [0, 3, 3, 3, 3]
+
+
+def test_a_file_of_epochs_that_is_older_than_its_log_changes_no_batch(tmp_path: Path) -> None:
+    copies = [[batch(0, leader_epoch=1), *batches(3, 3, leader_epoch=2)], [batch(0, leader_epoch=1)]]
+    lake = recovered_as_they_are(tmp_path, copies, ["1 0", "1 0"])
+    rows = connect(str(lake)).execute("SELECT leader_epoch FROM batches ORDER BY base_offset").fetchall()
+    assert [epoch for (epoch,) in rows] == [1, 2, 2, 2]
+
+
+OPEN = {
+    "the log begins at offset 0 by leader-epoch-checkpoint, at 3 by other files": ("1 0", "2 6", 3),
+    "the log begins at offset 3 by leader-epoch-checkpoint, at 0 by other files": ("1 3", "2 6", 0),
+    "b0 without a whole leader-epoch-checkpoint": ("1 0", "2 -6", 0),
+    "1 batches were corrected by leader-epoch-checkpoint alone": ("1 0", "1 0", 0),
+}
+
+
+@pytest.mark.parametrize("doubt", OPEN)
+def test_what_files_next_to_segments_leave_open_is_a_doubt(tmp_path: Path, doubt: str) -> None:
+    first, last, start = OPEN[doubt]
+    disk = tmp_path / "b0"
+    put(disk / "t-0", 0, batch(0, leader_epoch=1), batch(3, leader_epoch=1), batch(6, leader_epoch=2))
+    lines = list(dict.fromkeys((first, last)))
+    (disk / "t-0" / "leader-epoch-checkpoint").write_text("\n".join(("0", str(len(lines)), *lines, "")))
+    (disk / "log-start-offset-checkpoint").write_text(f"0\n1\nt 0 {start}\n")
+    said = io.StringIO()
+    with redirect_stdout(said):
+        lake = str(tmp_path / "lake")
+        assert recover.main(["--lake", lake, "--cores", "1", "--json", f"--source=b0={disk}"]) == 0
+    doubts = json.loads(said.getvalue().splitlines()[-1])["doubts"]
+    assert [one for one in doubts if doubt in one], doubts
 
 
 DOUBTED = {

@@ -9,7 +9,8 @@ import pytest
 from kafka_log_lake import connect
 from pipelines import recover
 from tests.support.object_store import Store, uri
-from tests.support.replica_sets import replica_set, write
+from tests.support.replica_disks import write
+from tests.support.replica_sets import replica_set
 
 pytestmark = pytest.mark.full("pipelines/recovery/", "udfs/source/")
 

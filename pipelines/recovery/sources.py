@@ -231,7 +231,9 @@ def _epochs(copy: Copy, folder: str) -> list[tuple[int, int]] | None:
         why = next((row["error"] for row in rows if row["error"]), "it is empty")
         copy.unbelieved.append(f"{LEADER_EPOCH_FILE}: {why}")
         return None
-    copy.unbelieved += [f"{LEADER_EPOCH_FILE}: {row['error']}" for row in rows if row["error"]]
+    wrong = [f"{LEADER_EPOCH_FILE}: {row['error']}" for row in rows if row["error"]]
+    copy.unbelieved += wrong
+    copy.has_whole_epochs = not wrong
     return [(row["leader_epoch"], row["start_offset"]) for row in rows if row["error"] is None]
 
 

@@ -9,12 +9,8 @@ from __future__ import annotations
 import random
 import struct
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tests.support.segment_maker import CONTROL, TRANSACTIONAL, Batch, Record
-
-TOPIC, TOPIC_ID, CLUSTER = "t", "AAAAAAAAAAAAAAAAAAAAAQ", "Cluster-of-the-model-0"
-METADATA_BYTES = 16  # of a batch, that no checksum covers
 
 
 @dataclass(frozen=True)
@@ -32,8 +28,9 @@ class Made:
 class Broker:
     """What a broker has of the partition.
 
-    cleaned: the offset up to which its log cleaner ran, None where it did not. whole: batches that lie
-    undamaged in its files. maybe: those of which bytes 0 to 15 alone were changed.
+    cleaned: the offset up to which its log cleaner ran, None where it did not. cut_off: what it cut off last,
+    as it followed another leader. whole: batches that lie undamaged in its files; future: those that lie in a
+    folder of a second disk too.
     """
 
     number: int
@@ -42,9 +39,9 @@ class Broker:
     start: int = 0
     high_watermark: int = 0
     cleaned: int | None = None
-    is_cut: bool = False
+    cut_off: list[Made] = field(default_factory=list)
     whole: list[Made] = field(default_factory=list)
-    maybe: list[Made] = field(default_factory=list)
+    future: list[Made] | None = None
 
     @property
     def end(self) -> int:
@@ -130,6 +127,7 @@ class _Cluster:
             one.log, one.epochs, one.start = leader.log[:1], [], leader.start
             one.assign(leader.log[0].epoch, max(leader.start, leader.log[0].base))
         else:
+            one.cut_off = one.log[same:] or one.cut_off
             one.log = one.log[:same]
             one.epochs = [entry for entry in one.epochs if entry[1] < one.end or entry in leader.epochs]
         behind = [batch for batch in leader.log if batch.base >= one.end]
@@ -225,76 +223,3 @@ def replica_set(seed: int, moves_start: bool = False, is_compacted: bool = False
         if one.high_watermark and pick.random() < 0.8:
             _clean(one, pick.randint(0, one.high_watermark), pick.random() < 0.5)
     return found
-
-
-# The files
-
-
-def write(one: ReplicaSet, folder: Path, seed: int, damage: float = 0.0) -> list[str]:
-    """Writes the disks; the values of ``--source``. damage: how likely each batch is damaged."""
-    pick = random.Random(seed ^ 0x5EED)
-    sources = []
-    for broker in one.brokers:
-        disk = folder / f"broker-{broker.number}"
-        place = disk / f"{TOPIC}-0"
-        place.mkdir(parents=True)
-        (disk / "meta.properties").write_text(f"version=1\ncluster.id={CLUSTER}\nnode.id={broker.number}\n")
-        (place / "partition.metadata").write_text(f"version: 0\ntopic_id: {TOPIC_ID}\n")
-        rows = "".join(f"{epoch} {start}\n" for epoch, start in broker.epochs)
-        (place / "leader-epoch-checkpoint").write_text(f"0\n{len(broker.epochs)}\n{rows}")
-        for name, offset in (
-            ("replication-offset-checkpoint", broker.high_watermark),
-            ("log-start-offset-checkpoint", broker.start),
-        ):
-            (disk / name).write_text(f"0\n1\n{TOPIC} 0 {offset}\n")
-        if broker.cleaned is not None:
-            (disk / "cleaner-offset-checkpoint").write_text(f"0\n1\n{TOPIC} 0 {broker.cleaned}\n")
-        _write_segments(broker, place, pick, damage)
-        sources.append(f"broker-{broker.number}={disk}")
-    return sources
-
-
-def _write_segments(broker: Broker, place: Path, pick: random.Random, damage: float) -> None:
-    segments: list[list[bytes]] = [[]]
-    is_first_kept = broker.log and broker.cleaned is None
-    bases = [broker.log[0].base if is_first_kept else broker.start]
-    broker.whole, broker.maybe = [], []
-    for number, batch in enumerate(broker.log):
-        if number and pick.random() < 0.15:
-            segments.append([])
-            bases.append(batch.base)
-        data = batch.data
-        if pick.random() < damage:
-            data = _damaged(data, pick, is_last=number == len(broker.log) - 1)
-            broker.is_cut |= len(data) != len(batch.data)
-            if data[METADATA_BYTES:] == batch.data[METADATA_BYTES:]:
-                broker.maybe.append(batch)
-        else:
-            broker.whole.append(batch)
-        segments[-1].append(data)
-    for base, segment in zip(bases, segments, strict=True):
-        (place / f"{base:020d}.log").write_bytes(b"".join(segment))
-
-
-def _damaged(data: bytes, pick: random.Random, is_last: bool) -> bytes:
-    kind = pick.choice(("flip", "flip", "zeros", "base", "epoch", "length", "cut" if is_last else "flip"))
-    found = bytearray(data)
-    if kind == "flip":
-        at = pick.randrange(METADATA_BYTES + 1, len(data))
-        found[at] ^= 1 << pick.randrange(8)
-    elif kind == "zeros":
-        at = pick.randrange(len(data) - 1)
-        found[at:] = bytes(len(data) - at)
-        if bytes(found[METADATA_BYTES:]) == data[METADATA_BYTES:]:
-            found[-1] ^= 1
-    elif kind == "base":
-        struct.pack_into(">q", found, 0, struct.unpack_from(">q", data, 0)[0] + pick.choice((-3, 4, 1 << 40)))
-    elif kind == "epoch":
-        struct.pack_into(">i", found, 12, pick.choice((0, 3, 1 << 20)))
-        if bytes(found) == data:
-            struct.pack_into(">i", found, 12, 77)
-    elif kind == "length":
-        struct.pack_into(">i", found, 8, struct.unpack_from(">i", data, 8)[0] ^ (1 << pick.randrange(12)))
-    else:
-        found = found[: pick.randrange(1, len(data))]
-    return bytes(found)

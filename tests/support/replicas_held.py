@@ -11,6 +11,7 @@ import struct
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,22 +19,26 @@ from pipelines.recovery import rows
 from pipelines.recovery.compare import Compared, Reading, compare
 from pipelines.recovery.log_writer import log_to_write, write_log
 from pipelines.recovery.sources import find_copies
-from tests.support.replica_sets import ReplicaSet, replica_set, write
+from tests.support.replica_disks import FUTURE, write
+from tests.support.replica_sets import Made, ReplicaSet, replica_set
 from udfs.files import decode_segment
-from udfs.replicas.history import END
+from udfs.replicas.history import END, Sure
 
 
 class Variant(NamedTuple):
-    """How sets are made. damage: how likely each batch is damaged."""
+    """How sets are made. damage, odds: as ``replica_disks.write`` takes them."""
 
     moves_start: bool
     is_compacted: bool
     damage: float
+    odds: float = 0.0
 
 
 VARIANTS = [
     *(Variant(moves_start, False, damage) for moves_start in (False, True) for damage in (0.0, 0.05, 0.15)),
     *(Variant(False, True, damage) for damage in (0.0, 0.05, 0.15)),
+    *(Variant(False, is_compacted, damage, 0.1) for is_compacted in (False, True) for damage in (0.0, 0.05)),
+    Variant(True, False, 0.0, 0.1),
 ]
 
 
@@ -46,17 +51,17 @@ def wrong_answers(seed: int, variant: Variant, folder: Path) -> list[str]:
     It begins with SAID where the answer names the doubt.
     """
     made = replica_set(seed, variant.moves_start, variant.is_compacted)
-    sources = write(made, folder / "copies", seed, variant.damage)
+    sources = write(made, folder / "copies", seed, variant.damage, variant.odds)
     found = []
     for one in compare(find_copies(sources, lambda topic: True), Reading(1, 1 << 27, 1 << 28)):
         try:
             if variant.is_compacted:
-                _check_compacted(made, one, folder / "healed", variant.damage > 0)
+                _check_compacted(made, one, folder / "healed", variant.damage + variant.odds > 0)
             else:
                 _check(made, one, _written(one, folder / "healed"))
                 _check_bill(made, one)
         except AssertionError as error:
-            said = SAID if one.healed.doubts else ""
+            said = SAID if one.history.sure != Sure.CERTAIN else ""
             found.append(f"{said}seed {seed}, {variant}: {error}")
     return found
 
@@ -75,8 +80,16 @@ def _written(one: Compared, folder: Path) -> list[bytes]:
     return found
 
 
+def _whole(made: ReplicaSet) -> Iterator[tuple[str, list[Made]]]:
+    """(name of a copy, batches that lie whole in it)."""
+    for broker in made.brokers:
+        yield f"broker-{broker.number}", broker.whole
+        if broker.future is not None:
+            yield f"broker-{broker.number}/{FUTURE}", broker.future
+
+
 def _check(made: ReplicaSet, one: Compared, batches: list[bytes]) -> None:
-    whole = {batch.data for broker in made.brokers for batch in broker.whole}
+    whole = {batch.data for _, some in _whole(made) for batch in some}
     true = [batch.data for batch in made.truth]
     assert one.history.start == made.start, "where the log begins"
     assert [data for data in batches if data not in true] == [], "what no leader of the true history wrote"
@@ -101,11 +114,11 @@ def _check_bill(made: ReplicaSet, one: Compared) -> None:
         for copy, why, entries in rows.losing(one)
         for entry in entries
     }
-    for broker in made.brokers:
-        for batch in broker.whole:
-            why = billed.get((f"broker-{broker.number}", batch.base, batch.epoch))
+    for name, batches in _whole(made):
+        for batch in batches:
+            why = billed.get((name, batch.base, batch.epoch))
             if (batch.base, batch.epoch) not in true:
-                assert why is not None, f"{batch.base} of broker {broker.number} is not billed"
+                assert why is not None, f"{batch.base} of {name} is not billed"
             else:
                 assert why in (None, "before-log-start"), f"{batch.base} is billed as {why}"
 
@@ -121,7 +134,7 @@ def _check_compacted(made: ReplicaSet, one: Compared, folder: Path, is_damaged: 
         for row in rows_.to_pylist()
     }
     batches = {(batch.base, batch.epoch) for batch in made.truth}
-    whole = [batch for broker in made.brokers for batch in broker.whole]
+    whole = [batch for _, some in _whole(made) for batch in some]
     ends = [batch.last + 1 for batch in whole if (batch.base, batch.epoch) in batches]
     assert one.history.end >= max(ends, default=0), f"the log ends at {one.history.end}, not {max(ends)}"
     others = sorted(set(found.items()) - set(true.items()))

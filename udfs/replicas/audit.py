@@ -38,8 +38,8 @@ def mend(copies: Sequence[Copy], is_compacted: bool) -> list[str]:
     for copy in copies:
         _add_unplaced(copy, copy.entries[was_sound[copy.number] & ~copy.entries["is_sound"]])
     return [
-        f"the leader epochs of {len(guessed)} batches are wrong, and those around them do not say what they "
-        f"were, the first at {first}"
+        f"the leader epochs of {len(guessed)} batches were corrected by leader-epoch-checkpoint alone or by "
+        f"the batches around them, which may be wrong too, the first at {first}"
         for first in guessed[:1]
     ]
 

@@ -83,7 +83,8 @@ class Copy:
     """One copy of a partition: its batches and what the broker wrote next to them.
 
     name: of the source, with the folder's suffix where it is not a live log. state: live, future, delete,
-    stray. epochs: entries of leader-epoch-checkpoint (epoch, start offset), None without a readable file.
+    stray. epochs: entries of leader-epoch-checkpoint (epoch, start offset), None without a readable file;
+    has_whole_epochs: whether each of its lines is one.
     log_start, high_watermark, recovery_point, cleaned_before: entries of the checkpoint files, None without
     one. orphans: offsets of indexes whose segment is not there. snapshots: producer snapshots (ENTRY of
     ``producer_snapshot``) by the offset behind the log that they were made of. unbelieved: what files say and
@@ -100,6 +101,7 @@ class Copy:
     entries: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=ENTRY))
     hurts: list[Hurt] = field(default_factory=list)
     epochs: list[tuple[int, int]] | None = None
+    has_whole_epochs: bool = True
     log_start: int | None = None
     high_watermark: int | None = None
     recovery_point: int | None = None

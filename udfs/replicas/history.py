@@ -267,7 +267,7 @@ def _judge(
 ) -> None:
     """How sure the history is: a leader that wrote nothing is known from its file of epochs alone."""
     live = [copy for copy in copies if copy.state == "live"]
-    missing = [copy.name for copy in live if copy.epochs is None]
+    missing = [copy.name for copy in live if copy.epochs is None or not copy.has_whole_epochs]
     highest = history.epochs[-1][0] if history.epochs else -1
     names = [copy.name for copy in copies if copy.number in history.holders]
     history.rule = (
@@ -278,10 +278,11 @@ def _judge(
     if missing and not history.doubts:
         history.sure = Sure.UNCERTAIN if not loses and len(missing) < len(live) else Sure.LIKELY
         history.doubts.append(
-            f"{', '.join(missing)} without a readable leader-epoch-checkpoint: an election after which "
+            f"{', '.join(missing)} without a whole leader-epoch-checkpoint: an election after which "
             "nothing was written would be known from it alone"
         )
     history.doubts += _unreached(history, copies)
+    history.doubts += _unclear_start(history, copies, noted)
     for copy in copies:
         higher = [one for one in copy.epochs or [] if one[0] > highest and one not in noted[copy.number]]
         history.doubts += [
@@ -305,3 +306,24 @@ def _unreached(history: History, copies: Sequence[Copy]) -> list[str]:
         f"leader-epoch-checkpoint says that epoch {epoch} begins at offset {start}, which no log of it "
         "reaches: what lay before that offset is gone, or the entry is wrong and another epoch is the last"
     ]
+
+
+def _unclear_start(history: History, copies: Sequence[Copy], noted: dict[int, Epochs]) -> list[str]:
+    """A sentence where files of the true log's holders differ in where it begins, and batches lie between.
+
+    A broker that moves the start writes it to ``leader-epoch-checkpoint`` at once, to
+    ``log-start-offset-checkpoint`` within a minute.
+    """
+    own = [copy for copy in copies if copy.number in history.holders and noted[copy.number]]
+    start, noted_start = history.start, max((noted[copy.number][0][1] for copy in own), default=0)
+    for copy in own:
+        kept = copy.sound[copy.sound["magic"] == 2]
+        is_cut = (kept["last"] >= start) & (kept["base"] < noted_start)
+        is_left = (kept["last"] >= noted_start) & (kept["last"] < start)
+        if is_cut.any() or is_left.any():
+            first, last = min(start, noted_start), max(start, noted_start) - 1
+            return [
+                f"the log begins at offset {noted_start} by leader-epoch-checkpoint, at {start} by other "
+                f"files: records from {first} to {last} may have been deleted"
+            ]
+    return []

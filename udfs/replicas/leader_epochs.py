@@ -14,6 +14,7 @@ from udfs.replicas.chain import heaviest_chain
 from udfs.replicas.entries import LEADER_EPOCH, Copy, rows_where
 
 _NONE = -2  # no entry of leader-epoch-checkpoint
+_BY_COPY, _BY_FILE, _BY_BOTH = 2, 3, 5  # weights of what they say of a batch
 
 
 class Witnesses:
@@ -34,7 +35,7 @@ class Witnesses:
         apart = np.flatnonzero((by_file != epochs) & (by_file != _NONE))  # a file contradicts its copy
         columns = [np.append(one, one[apart]) for one in (numbers, bases)]
         columns.append(np.append(epochs, by_file[apart]))
-        weights = np.append(np.where(by_file == epochs, 5, 2), np.full(len(apart), 3))
+        weights = np.append(np.where(by_file == epochs, _BY_BOTH, _BY_COPY), np.full(len(apart), _BY_FILE))
         order = np.lexsort(columns[::-1])
         self._ids, self._bases, self._epochs = (column[order] for column in columns)
         self._weights = weights[order]
@@ -95,20 +96,25 @@ def rising(epochs: np.ndarray, weights: np.ndarray) -> np.ndarray:
 def _by_file(copy: Copy, sound: np.ndarray, shared: Counter[tuple[int, int]]) -> np.ndarray:
     """int64[n]: the epochs of batches by the copy's ``leader-epoch-checkpoint``; _NONE where it has none.
 
-    shared: how many copies' files have an entry.
+    Damage does not give two batches the same epoch: where that is not in the file, the file lacks its entry,
+    and all behind it. shared: how many copies' files have an entry.
     """
     epochs = _noted(copy, sound, shared)
     starts = np.array([start for _, start in epochs], dtype=np.int64)
     values = np.array([_NONE, *(epoch for epoch, _ in epochs)], dtype=np.int64)
     # the log's start, and so the first entry, may lie in a batch
     found: np.ndarray = values[np.searchsorted(starts, sound["last"], side="right")]
+    own, counts = np.unique(sound["epoch"], return_counts=True)
+    lacks = own[(counts > 1) & ~np.isin(own, values)]
+    is_behind = (lacks > values[-1]).any() & (sound["epoch"] > values[-1])
+    found[is_behind | np.isin(sound["epoch"], lacks)] = _NONE
     return found
 
 
 def mend_epochs(copy: Copy, ids: np.ndarray, witnesses: Witnesses, guessed: list[str]) -> bool:
     """Corrects the epochs of a copy's batches; whether any was wrong.
 
-    guessed: gets the places of batches of which only those around them say something, and not the same.
+    guessed: gets the places of batches whose right epoch is not sure.
     """
     entries = copy.entries
     sound = np.flatnonzero(entries["is_sound"])
@@ -125,14 +131,13 @@ def mend_epochs(copy: Copy, ids: np.ndarray, witnesses: Witnesses, guessed: list
         at = int(placed[i])
         low = next((epochs[j] for j in range(i - 1, -1, -1) if kept[j]), None)
         high = next((epochs[j] for j in range(i + 1, len(placed)) if kept[j]), None)
-        chosen = _chosen_epoch(low, high, witnesses.votes(int(ids[at]), entries[at]))
-        if chosen is None:
-            chosen = low if low is not None else high
-            guessed += [f"offset {entries['base'][at]} of {copy.name}"] * (chosen is not None)
+        votes = witnesses.votes(int(ids[at]), entries[at])
+        chosen, is_sure = _chosen_epoch(epochs[i], low, high, votes)
         if chosen == epochs[i]:
             kept[i] = True
             continue
         is_mended = True
+        guessed += [] if is_sure else [f"offset {entries['base'][at]} of {copy.name}"]
         if chosen is None:
             entries["is_sound"][at] = False
             continue
@@ -159,17 +164,23 @@ def _noted(copy: Copy, sound: np.ndarray, shared: Counter[tuple[int, int]]) -> l
     return kept
 
 
-def _chosen_epoch(low: int | None, high: int | None, votes: Counter[int]) -> int | None:
-    """The epoch of a batch whose own is in doubt; None where nothing says it.
+def _chosen_epoch(
+    own: int, low: int | None, high: int | None, votes: Counter[int]
+) -> tuple[int | None, bool]:
+    """The epoch of a batch whose own is in doubt, None where nothing says it; and whether it is sure.
 
-    low, high: of the batches around it.
+    low, high: of the batches around it. A file by itself is not sure where the batch's own epoch fits too.
     """
     if low is not None and low == high:
-        return low
+        return low, True
 
     def is_between(epoch: int) -> bool:
         return epoch >= 0 and (low is None or epoch >= low) and (high is None or epoch <= high)
 
     fitting = [epoch for epoch in votes if is_between(epoch)]
+    if not fitting:
+        chosen = low if low is not None else high
+        return chosen, chosen is None
     # a changed bit most often makes a number larger
-    return min(fitting, key=lambda epoch: (-votes[epoch], epoch not in (low, high), epoch), default=None)
+    chosen = min(fitting, key=lambda epoch: (-votes[epoch], epoch not in (low, high), epoch))
+    return chosen, votes[chosen] > _BY_FILE or not is_between(own)
