@@ -28,7 +28,7 @@ def log(*records: tuple[int, bytes, bytes | None], hurt: bool = False, **values:
 
 W, GONE, X, Y = (2, b"w", b"1"), (3, b"k", None), (4, b"x", b"1"), (5, b"y", b"1")
 A, OLD = (0, b"a", b"1"), (1, b"k", b"old")
-CLEANED = {
+CLEANED: dict[str, tuple[Any, ...]] = {
     # the copy that leads has the older value, its tombstone is damaged, and the other copy has neither
     "tombstone": (
         ([log(A, OLD), log(W), log(GONE, hurt=True), log(X), log(Y)], 0),
