@@ -17,16 +17,15 @@
 --   first_ms bigint: Time of the first record, as stored (`counted_batches`); null where the header does not have it
 --   newest_ms bigint: Highest time of a record, as stored; -1 none
 --   unit string: Unit of newest_ms: milliseconds, as Kafka stores them, or one of `timestamp_units`
---   modified_ms bigint: Modification time of the file; null before 2011, when there was no Kafka: it proves nothing
+--   modified_ms bigint: Modification time of the file; null before 2011 (log_stretches)
 --   credible_first_ms bigint: first_ms where it is credible; else null
 --   credible_newest_ms bigint: newest_ms where it is credible; else null
 WITH timed AS (
   SELECT b.topic, b.partition, b.partition_dir, b.segment, b.file_base_offset, b.position, b.base_offset, b.producer_id,
     b.is_control, b.is_control AND b.is_transactional AND coalesce(b.control_type IN ('ABORT', 'COMMIT'), false) AS is_marker,
     b.timestampType = 1 OR b.is_control AS is_by_broker,
-    b.first_timestamp_ms AS first_ms, b.max_timestamp_ms AS newest_ms,
-    CASE WHEN unix_millis(s.modified) >= 1293840000000 THEN unix_millis(s.modified) END AS modified_ms
-  FROM counted_batches b JOIN segments s ON s.topic = b.topic AND s.partition = b.partition AND s.segment = b.segment
+    b.first_timestamp_ms AS first_ms, b.max_timestamp_ms AS newest_ms, s.modified_ms
+  FROM counted_batches b JOIN log_stretches s ON s.topic = b.topic AND s.partition = b.partition AND s.segment = b.segment
 ), bounded AS (
   SELECT *, CASE WHEN is_by_broker THEN 1293840000000 ELSE 0 END AS earliest_ms,
     coalesce(modified_ms + 3600000, 99999999999999) AS latest_ms

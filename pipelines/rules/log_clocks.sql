@@ -10,9 +10,8 @@
 --   broker_ms bigint: The newest credible time by a broker's clock; null without one
 --   modified_ms bigint: The latest modification time of its files; null without one from 2011 on
 WITH files AS (
-  SELECT topic, partition, partition_dir,
-    max(CASE WHEN unix_millis(modified) >= 1293840000000 THEN unix_millis(modified) END) AS modified_ms
-  FROM segments GROUP BY topic, partition, partition_dir
+  SELECT topic, partition, partition_dir, max(modified_ms) AS modified_ms
+  FROM log_stretches GROUP BY topic, partition, partition_dir
 ), newest AS (
   SELECT topic, partition, partition_dir, max(credible_newest_ms) AS newest_ms,
     max(CASE WHEN is_by_broker THEN credible_newest_ms END) AS broker_ms

@@ -15,10 +15,8 @@ WITH newest AS (
   FROM counted_batches GROUP BY topic, partition, segment
 )
 SELECT s.topic, s.partition, s.partition_dir, s.segment, s.file_base_offset,
-  lead(s.file_base_offset) OVER (PARTITION BY s.topic, s.partition, s.partition_dir ORDER BY s.file_base_offset)
-    AS next_file_base_offset, s.length,
-  lead(s.file_base_offset) OVER (PARTITION BY s.topic, s.partition, s.partition_dir ORDER BY s.file_base_offset)
-    IS NULL AS is_active,
+  t.next_file_base_offset, s.length, t.next_file_base_offset IS NULL AS is_active,
   CASE WHEN n.newest_ms >= 0 THEN n.newest_ms ELSE unix_millis(s.modified) END AS largest_timestamp_ms,
   max(s.log_start_offset) OVER (PARTITION BY s.topic, s.partition, s.partition_dir) AS log_start_offset
-FROM segments s LEFT JOIN newest n ON n.topic = s.topic AND n.partition = s.partition AND n.segment = s.segment
+FROM segments s JOIN log_stretches t ON t.topic = s.topic AND t.partition = s.partition AND t.segment = s.segment
+LEFT JOIN newest n ON n.topic = s.topic AND n.partition = s.partition AND n.segment = s.segment

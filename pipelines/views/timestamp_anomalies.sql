@@ -18,10 +18,10 @@
 --   off_by_ms bigint: How far the worst one is off: below the highest before, or after the file's modification time; null for none
 --   blocked_bytes bigint: Bytes of the segment and of those behind it, which time-based retention keeps because of it; null where it blocks nothing
 WITH listed AS (
-  SELECT topic, partition, segment, CASE WHEN unix_millis(modified) >= 1293840000000 THEN unix_millis(modified) END AS modified_ms,
-    CAST(sum(CAST(length AS DECIMAL(38, 0))) OVER (PARTITION BY topic, partition, partition_dir
-      ORDER BY file_base_offset DESC) AS BIGINT) AS bytes_from_here
-  FROM segments
+  SELECT s.topic, s.partition, s.segment, t.modified_ms,
+    CAST(sum(CAST(s.length AS DECIMAL(38, 0))) OVER (PARTITION BY s.topic, s.partition, s.partition_dir
+      ORDER BY s.file_base_offset DESC) AS BIGINT) AS bytes_from_here
+  FROM segments s JOIN log_stretches t ON t.topic = s.topic AND t.partition = s.partition AND t.segment = s.segment
 ), classified AS (
   -- a wrong unit has a row in timestamp_units; the difference of any other number and a file's time is of 64 bits
   SELECT r.topic, r.partition, r.partition_dir, r.segment, r.file_base_offset, r.batch_position, r.offset, r.timestampType,

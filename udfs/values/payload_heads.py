@@ -46,8 +46,7 @@ def unframed(payloads: pa.BinaryArray) -> np.ndarray:
     sizes = pc.fill_null(pc.binary_length(payloads), 0).to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(sizes)
     if len(rows):
-        heads = pc.binary_slice(payloads.take(pa.array(rows)), 0, 1)
-        first[rows] = np.frombuffer(heads.cast(pa.binary()).buffers()[2], np.uint8)[: len(rows)]
+        first[rows] = np.frombuffer(payloads.buffers()[2], np.uint8)[offsets_of(payloads)[:-1][rows]]
     is_short = (sizes > 0) & (sizes < ID_SIZE) & (first != _CONTAINER)
     return is_short | ((first >= 0) & ~np.isin(first, _FRAMINGS))
 

@@ -183,11 +183,11 @@ class SideDecoder:
         rows = np.flatnonzero(one_by_one & ~in_headers)
         if not len(rows):
             return
-        rows = rows[unframed(rows_at(payloads, rows))]
-        values = rows_at(payloads, rows)
+        rows = rows[unframed(payloads)[rows]]
         if not self._plain:  # by the look of each: objects and arrays are JSON
-            alike = pc.or_(pc.starts_with(values, b"{"), pc.starts_with(values, b"["))
-            rows, values = rows[alike.to_numpy(zero_copy_only=False)], values.filter(alike)
+            alike = pc.or_(pc.starts_with(payloads, b"{"), pc.starts_with(payloads, b"["))
+            rows = rows[pc.fill_null(alike, False).to_numpy(zero_copy_only=False)[rows]]
+        values = rows_at(payloads, rows)
         if self._plain in (JSON, ""):
             self._add_json(found, None, rows, values, one_by_one)
             return
