@@ -111,3 +111,29 @@ def test_a_row_comes_back_after_a_truncation_and_a_deletion_is_no_row() -> None:
         (0, 5, 5, '{"id":9}', event("m", 9)),
     ]
     assert states(events) == {(1, 0, 0, 1), (1, 0, 4, None)}
+
+
+def columns_of(*rows: str) -> list[dict[str, Any]]:
+    """The rows of a table of JSON events."""
+    database = duckdb.connect()
+    database.execute("""CREATE TABLE events(partition INT, "offset" BIGINT, timestamp TIMESTAMPTZ,
+        key VARCHAR, value VARCHAR, is_tombstone BOOLEAN)""")
+    for at, row in enumerate(rows):
+        value = f'{{"op":"c","after":{row}}}'
+        database.execute(
+            "INSERT INTO events VALUES (0, ?, to_timestamp(?), ?, ?, false)",
+            [at, at, f'{{"id":{at}}}', value],
+        )
+    assert cdc.prepare(database)
+    return database.sql(cdc.CURRENT).to_arrow_table().to_pylist()
+
+
+def test_integers_of_both_signs_are_integers_and_such_as_a_bigint_does_not_hold_are_texts() -> None:
+    rows = columns_of('{"a":-1,"b":[18446744073709551615]}', '{"a":9223372036854775807,"b":[-1]}')
+    assert rows == [{"a": -1, "b": ["18446744073709551615"]}, {"a": 2**63 - 1, "b": ["-1"]}]
+    assert columns_of('{"c":18446744073709551615}') == [{"c": "18446744073709551615"}]
+
+
+def test_columns_whose_names_differ_in_case_alone_or_are_odd_are_columns() -> None:
+    rows = columns_of('{"id":1,"ID":"x","a/b~\'\\"":2,"in":{"n":1,"N":2}}')
+    assert rows == [{"id": 1, "ID_2": "x", "a/b~'\"": 2, "in": '{"n":1,"N":2}'}]

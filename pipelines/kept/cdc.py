@@ -16,7 +16,8 @@ from typing import Any
 
 import duckdb
 
-from pipelines.sql.types import quoted
+from pipelines.sql.types import literal, quoted
+from udfs.values.merged_types import safe_names
 
 HISTORY = """
     SELECT key, after, op, partition, from_offset, to_offset, valid_from, valid_to FROM states
@@ -46,7 +47,7 @@ _STATES = """
     FROM events WINDOW w AS (PARTITION BY partition, key ORDER BY "offset", step)
     QUALIFY op IN ('r', 'c', 'u') AND after IS NOT NULL
 """
-_STORABLE = {"UBIGINT": "BIGINT", "HUGEINT": "VARCHAR", "NULL": "VARCHAR", "JSON": "VARCHAR"}
+_INTEGERS = ("BIGINT", "UBIGINT", "HUGEINT")
 _OPS = "('r', 'c', 'u', 'd', 't')"
 
 
@@ -110,23 +111,43 @@ def _type_json(database: duckdb.DuckDBPyConnection) -> None:
     """``changes.after`` as a struct with the types that all rows have; as JSON text where there is none."""
     ((found,),) = database.execute("SELECT json_group_structure(after) FROM changes").fetchall()
     structure: Any = json.loads(found) if found else None
-    if not isinstance(structure, dict):
-        structure = None
-    folded = [name.casefold() for name in structure or ()]
-    if not structure or len(set(folded)) < len(folded):
-        target = "struct_pack(after := after::VARCHAR)"
+    if isinstance(structure, dict) and structure:
+        columns = zip(safe_names(list(structure)), structure.items(), strict=True)
+        parts = (f"{quoted(column)} := {_member(database, *one)}" for column, one in columns)
+        target = f"struct_pack({', '.join(parts)})"
     else:
-        literal = json.dumps(_storable(structure), ensure_ascii=False).replace("'", "''")
-        target = f"CASE WHEN after IS NULL OR after = 'null' THEN NULL ELSE from_json(after, '{literal}') END"
-    database.execute(
-        f"CREATE OR REPLACE TEMP TABLE changes AS SELECT * REPLACE ({target} AS after) FROM changes"
+        target = "struct_pack(after := after::VARCHAR)"
+    database.execute(f"""
+        CREATE OR REPLACE TEMP TABLE changes AS SELECT * REPLACE (
+          CASE WHEN after IS NULL OR after = 'null' THEN NULL ELSE {target} END AS after
+        ) FROM changes
+    """)
+
+
+def _member(database: duckdb.DuckDBPyConnection, name: str, structure: Any) -> str:
+    """SQL of a member of the JSON object ``after``: integers that a bigint does not hold are texts."""
+    place = f"(after -> {literal('/' + name.replace('~', '~0').replace('/', '~1'))})"
+    bigint, exact, text = (
+        f"from_json({place}, {literal(json.dumps(_storable(structure, integer)))})"
+        for integer in ("BIGINT", "HUGEINT", "VARCHAR")
     )
+    if bigint == exact:
+        return bigint
+    found = database.execute(f"SELECT bool_or({bigint} IS DISTINCT FROM {exact}) FROM changes").fetchall()
+    return text if found == [(True,)] else bigint
 
 
-def _storable(structure: Any) -> Any:
-    """A structure of DuckDB's with types that Delta has."""
+def _storable(structure: Any, integer: str) -> Any:
+    """A structure of DuckDB's with types that Delta has; text where names differ in case alone.
+
+    integer: the type of integers.
+    """
     if isinstance(structure, dict):
-        return {name: _storable(one) for name, one in structure.items()}
+        if len({name.casefold() for name in structure}) < len(structure):
+            return "VARCHAR"
+        return {name: _storable(one, integer) for name, one in structure.items()}
     if isinstance(structure, list):
-        return [_storable(one) for one in structure]
-    return _STORABLE.get(structure, structure)
+        return [_storable(one, integer) for one in structure]
+    if structure in _INTEGERS:
+        return integer
+    return "VARCHAR" if structure in ("NULL", "JSON") else structure

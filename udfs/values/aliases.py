@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from udfs.values.avro_columns import AvroColumns
 from udfs.values.avro_schema import AvroType
-from udfs.values.merged_types import safe_names
+from udfs.values.merged_types import list_of, map_of, safe_names
 
 
 class RenamedColumns:
@@ -26,7 +26,7 @@ class RenamedColumns:
     def decode(self, payloads: pa.BinaryArray, starts: np.ndarray) -> tuple[pa.Array, np.ndarray]:
         """See ``AvroColumns.decode``."""
         values, failed = self._columns.decode(payloads, starts)
-        return values.view(self.arrow_type), failed
+        return _with_names(values, self.arrow_type), failed
 
     def plain(self, value: Any) -> Any:
         """A canonical value as ``pa.array`` takes it for ``arrow_type``."""
@@ -60,6 +60,18 @@ def _renamed(type_: AvroType, latest: AvroType, arrow: pa.DataType) -> pa.DataTy
         if pa.types.is_map(arrow):
             return pa.map_(arrow.key_type, _renamed(type_.items, latest.items, arrow.item_type))
     return arrow
+
+
+def _with_names(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """The same array with other names. (``view`` loses the length of arrays of nulls.)"""
+    if array.type.equals(target):
+        return array
+    if pa.types.is_struct(target):
+        parts = [_with_names(array.field(at), one.type) for at, one in enumerate(target)]
+        return pa.StructArray.from_arrays(parts, fields=list(target), mask=array.is_null())
+    if pa.types.is_list(target):
+        return list_of(array, _with_names(array.values, target.value_type))
+    return map_of(array, array.keys, _with_names(array.items, target.item_type))
 
 
 def _relabelled(value: Any, arrow: pa.DataType, target: pa.DataType) -> Any:

@@ -8,7 +8,8 @@ own, with its type in the name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, count
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -65,17 +66,25 @@ def merged_structs(structs: Iterable[pa.StructType]) -> pa.StructType:
     found: dict[str, pa.Field] = {}
     for struct in structs:
         for field in struct:
-            name = field.name.casefold()
-            known = found.get(name)
-            both = field.type if known is None else merged(known.type, field.type)
-            if both is None:
-                own = own_name(field.name, field.type)
-                known = found.get(own.casefold())
-                both = field.type if known is None else merged(known.type, field.type) or known.type
-                found[own.casefold()] = pa.field(own, both)
-            else:
-                found[name] = pa.field(field.name if known is None else known.name, both)
+            for name in _places(field, struct):
+                known = found.get(name.casefold())
+                both = field.type if known is None else merged(known.type, field.type)
+                if both is not None:
+                    found[name.casefold()] = pa.field(name if known is None else known.name, both)
+                    break
     return pa.struct(list(found.values()))
+
+
+def _places(field: pa.Field, struct: pa.StructType) -> Iterator[str]:
+    """The names that a struct's field may have in a merged type: its own, with its type, then with numbers.
+
+    A place that another field of the same struct names is that one's.
+    """
+    yield field.name
+    own = own_name(field.name, field.type)
+    others = {one.name.casefold() for one in struct}
+    names = chain([own], (f"{own}_{number}" for number in count(2)))
+    yield from (name for name in names if name.casefold() not in others)
 
 
 def own_name(name: str, type_: pa.DataType) -> str:
@@ -139,25 +148,41 @@ def _with_nulls_of(made: pa.Array, array: pa.Array) -> pa.Array:
 
 
 def _conformed_struct(array: pa.StructArray, target: pa.StructType) -> pa.Array:
-    given = {field.name.casefold() for field in array.type}
-    parts: dict[str, pa.Array] = {}
-    for at, field in enumerate(array.type):
-        own = own_name(field.name, field.type).casefold()
-        for name in (field.name.casefold(), *([own] if own not in given else [])):
-            index = next((i for i, one in enumerate(target) if one.name.casefold() == name), -1)
-            if index >= 0 and name not in parts and _is_held(field.type, target[index].type):
-                parts[name] = conformed(array.field(at), target[index].type)
-                break
-    arrays = [parts.get(one.name.casefold()) for one in target]
-    filled = [
-        pa.nulls(len(array), one.type) if made is None else made
-        for made, one in zip(arrays, target, strict=True)
-    ]
+    arrays = [pa.nulls(len(array), one.type) for one in target]
+    for at, place in enumerate(_places_in(array.type, target)):
+        if place is not None:
+            arrays[place] = conformed(array.field(at), target[place].type)
     mask = pc.invert(array.is_valid()) if array.null_count else None
-    return pa.StructArray.from_arrays(filled, fields=list(target), mask=mask)
+    return pa.StructArray.from_arrays(arrays, fields=list(target), mask=mask)
+
+
+def _places_in(struct: pa.StructType, target: pa.StructType) -> list[int | None]:
+    """The index in a merged type of each field of a struct; None where the type has none for it."""
+    indexes = {one.name.casefold(): at for at, one in enumerate(target)}
+    return [_place_in(field, struct, target, indexes) for field in struct]
+
+
+def _place_in(
+    field: pa.Field, struct: pa.StructType, target: pa.StructType, indexes: Mapping[str, int]
+) -> int | None:
+    for name in _places(field, struct):
+        place = indexes.get(name.casefold())
+        if place is None or _is_held(field.type, target[place].type):
+            return place
+    raise AssertionError("places without end")
 
 
 def _is_held(one: pa.DataType, target: pa.DataType) -> bool:
-    # what is stored of a struct without fields is a boolean
-    both = (merged(one, target), merged(storable(one), target))
-    return any(type_ is not None and storable(type_).equals(storable(target)) for type_ in both)
+    """Whether a type that is stored holds another."""
+    if pa.types.is_null(one):
+        return True
+    if pa.types.is_struct(one):
+        if pa.types.is_struct(target):
+            return None not in _places_in(one, target)
+        return not one.num_fields and pa.types.is_boolean(target)
+    if pa.types.is_list(one) and pa.types.is_list(target):
+        return _is_held(one.value_type, target.value_type)
+    if pa.types.is_map(one) and pa.types.is_map(target):
+        return _is_held(one.key_type, target.key_type) and _is_held(one.item_type, target.item_type)
+    both = merged(target, one)
+    return both is not None and both.equals(target)

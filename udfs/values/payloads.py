@@ -74,7 +74,9 @@ class PayloadReader:
             return self._single_object(payload, framing)
         if framing.kind in (wire_formats.CONFLUENT, wire_formats.GUID):
             if plain and framing.start and not self.candidates(topic, side, framing):
-                return plain_payload(payload, plain)
+                bare = plain_payload(payload, plain)
+                # of a schema that may be registered later, where it is not what others of the topic are
+                return bare if bare.reason is None else self._unknown(payload, framing)
             return self._of_registry(topic, side, payload, framing)
         detail = f"written with the registry of {framing.kind}, whose schemas are not at hand"
         return Decoded(framing.kind, payload, None, "no_registry", detail)

@@ -1,0 +1,112 @@
+"""Histories of schemas in any order: no value is lost, whatever came first."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from pipelines import decode_batches
+from tests.support import logs
+from tests.support.segment_maker import Batch, Record
+from tests.test_typed_forms import encoded
+from udfs.values.merged_types import conformed, merged, storable
+from udfs.values.payloads import PayloadReader
+from udfs.values.registry import AVRO, Registry, Schema
+from udfs.values.typed_columns import SideDecoder
+
+
+def inner(*fields: tuple[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": "In", "fields": [{"name": n, "type": t} for n, t in fields]}
+
+
+def outer(type_: Any, name: str = "in", **more: Any) -> dict[str, Any]:
+    return {"type": "record", "name": "Out", "fields": [{"name": name, "type": type_, **more}]}
+
+
+def decoded(*versions: tuple[dict[str, Any], dict[str, Any]]) -> list[dict[str, Any]]:
+    """A value of each version, as rows of one column."""
+    schemas = [
+        Schema("t-value", at, at, f"g{at}", AVRO, json.dumps(one)) for at, (one, _) in enumerate(versions, 1)
+    ]
+    decoder = SideDecoder(PayloadReader(Registry(schemas)), "t", "value")
+    rows = [encoded(schema, value, at) for at, (schema, value) in enumerate(versions, 1)]
+    side = decoder.decode(pa.array(rows, pa.binary()))
+    assert side.wrong == []
+    column = side.column(decoder.types)
+    column.validate(full=True)
+    found: list[dict[str, Any]] = column.to_pylist()
+    return found
+
+
+def test_a_record_whose_field_changed_its_type_inside_another_keeps_all_its_values() -> None:
+    rows = decoded(
+        (outer(inner(("a", "bytes"), ("b", "int"))), {"in": {"a": b"x", "b": 1}}),
+        (outer(inner(("a", "string"), ("b", "int"))), {"in": {"a": "y", "b": 2}}),
+    )
+    assert [row["in"] for row in rows] == [
+        {"a": b"x", "b": 1, "a_string": None},
+        {"a": None, "b": 2, "a_string": "y"},
+    ]
+
+
+def test_a_field_that_had_three_types_of_one_kind_has_three_columns() -> None:
+    lists = [{"type": "array", "items": kind} for kind in ("int", "string", "boolean")]
+    values: list[list[Any]] = [[1], ["x"], [True]]
+    rows = decoded(*((outer(one), {"in": value}) for one, value in zip(lists, values, strict=True)))
+    assert [set(filter(None, map(str, row.values()))) - {"None"} for row in rows] == [
+        {"[1]"},
+        {"['x']"},
+        {"[True]"},
+    ]
+
+
+def test_a_name_with_its_type_that_another_field_has_is_not_taken() -> None:
+    structs = [
+        pa.struct([("a", pa.int32()), ("a_string", pa.bool_())]),
+        pa.struct([("a", pa.string()), ("a_string", pa.bool_())]),
+    ]
+    both = merged(*structs)
+    assert both is not None
+    second = pa.array([{"a": "x", "a_string": True}], structs[1])
+    (row,) = conformed(second, storable(both)).to_pylist()
+    assert row == {"a": None, "a_string": True, "a_string_2": "x"}
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        ({"type": "array", "items": inner(("gone", "null"), ("x", "int"))}, [{"gone": None, "x": 1}] * 2),
+        ({"type": "map", "values": "null"}, {"k": None}),
+        (inner(("gone", "null")), {"gone": None}),
+    ],
+    ids=["list", "map", "record"],
+)
+def test_a_field_of_nothing_but_nulls_can_be_renamed(type_: Any, value: Any) -> None:
+    new = outer(type_, "later", aliases=["in"])
+    first, second = decoded((outer(type_), {"in": value}), (new, {"later": value}))
+    assert first == second
+    assert first["later"] == (list(value.items()) if type_["type"] == "map" else value)
+
+
+def test_values_of_a_schema_that_comes_later_are_decoded_in_a_topic_of_json_too(tmp_path: Path) -> None:
+    schema = outer("double")
+    values = [b'{"x": 1}', b'{"x": 2}', encoded(schema, {"in": 0.5}, 7)]
+    records = [Record(value=one) for one in values]
+    logs.put(tmp_path / "logs" / "t-0", 0, Batch(records=records).encode())
+    options = ["--source", str(tmp_path / "logs"), "--lake", str(tmp_path / "lake"), "--typed"]
+    assert decode_batches.main(options) == 0
+    errors = DeltaTable(tmp_path / "lake/value_errors").to_pyarrow_table(columns=["offset", "reason"])
+    assert errors.to_pylist() == [{"offset": 2, "reason": "unknown_id"}]
+    key = {"keytype": "SCHEMA", "subject": "t-value", "version": 1, "magic": 1}
+    value = {"subject": "t-value", "version": 1, "id": 7, "schema": json.dumps(schema), "deleted": False}
+    record = Record(key=json.dumps(key).encode(), value=json.dumps(value).encode())
+    logs.put(tmp_path / "logs" / "_schemas-0", 0, Batch(records=[record]).encode())
+    assert decode_batches.main(options) == 0
+    assert DeltaTable(tmp_path / "lake/value_errors").to_pyarrow_table().num_rows == 0
+    rows = DeltaTable(tmp_path / "lake/typed/t").to_pyarrow_table().to_pylist()
+    assert {"in": 0.5} in rows[2]["value"].values()
