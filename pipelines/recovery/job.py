@@ -137,7 +137,7 @@ def recover(settings: Settings, decode: Decode, run: Map) -> Recovered:
         _decode_copies(done, settings, decode)
     with Intents(address).lock(), phase("billing"):
         _write_tables(done)
-        done.bill = _sums(address)
+        done.bill = _sums(address if done.lost_records else None)
         shutil.rmtree(f"{folder}/{_LOSING}", ignore_errors=True)
     return done
 
@@ -232,10 +232,15 @@ def _write_tables(done: Recovered) -> None:
     replace_table(done.lake, LOST_RECORDS, pa.RecordBatchReader.from_batches(reader.schema, counted()))
 
 
-def _sums(lake: str) -> dict[str, Any]:
-    """Of records that only losing histories have: how many, by why and by whether they were acknowledged."""
+def _sums(lake: str | None) -> dict[str, Any]:
+    """Of records that only losing histories have: how many, by why and by whether they were acknowledged.
+
+    lake: None where there are none.
+    """
     rows = (
-        open_database(lake, "FROM lost_records")
+        []
+        if lake is None
+        else open_database(lake, "FROM lost_records")
         .execute(
             "SELECT why, acknowledged, count(*), count(*) FILTER (WHERE also_in_truth IS NOT NULL) FROM ("
             'SELECT DISTINCT topic, partition, "offset", leader_epoch, why, acknowledged, also_in_truth '
