@@ -103,7 +103,7 @@ def test_a_last_batch_follows_what_lies_before_it_where_nothing_was_cleaned(
     assert not [one for one in doubts if "nothing confirms" in one]
 
 
-COUNT_POS = 57
+DELTA_POS, COUNT_POS = 23, 57  # of the last byte, of the first one
 MOVED = {
     # every base offset of the only copy is wrong, two of them by the same number
     "all of a file": [[moved(batch(0), 1 << 40), moved(batch(3), 0), moved(batch(6), 3)]],
@@ -213,6 +213,18 @@ def test_a_file_of_epochs_that_is_older_than_its_log_changes_no_batch(tmp_path: 
     lake = recovered_as_they_are(tmp_path, copies, ["1 0", "1 0"])
     rows = connect(str(lake)).execute("SELECT leader_epoch FROM batches ORDER BY base_offset").fetchall()
     assert [epoch for (epoch,) in rows] == [1, 2, 2, 2]
+
+
+def test_the_last_epoch_is_known_though_its_first_batch_is_damaged(tmp_path: Path) -> None:
+    damaged = bytearray(batch(3, leader_epoch=2))
+    damaged[DELTA_POS] ^= 1
+    copies = [
+        [batch(0, leader_epoch=1), bytes(damaged), *batches(6, 2, leader_epoch=2)],
+        [batch(0, leader_epoch=1), *batches(3, 2, text="other", leader_epoch=1)],
+    ]
+    lake = recovered_as_they_are(tmp_path, copies)
+    rows = connect(str(lake)).execute("SELECT base_offset, leader_epoch FROM batches ORDER BY 1").fetchall()
+    assert rows == [(0, 1), (3, 1), (6, 2), (9, 2)]
 
 
 OPEN = {

@@ -65,7 +65,10 @@ def epochs_of_batches(copy: Copy) -> Epochs:
     entries = entries[np.lexsort((entries["position"], entries["file"]))]
     found: dict[int, int] = {}
     reached, epoch = -1, 0
-    for at in np.flatnonzero(np.concatenate([[True], np.diff(entries["epoch"]) != 0]) | ~entries["is_sound"]):
+    is_hurt = ~entries["is_sound"]
+    begins = np.append(True, np.diff(entries["epoch"]) != 0) | is_hurt
+    begins[1:] |= is_hurt[:-1]
+    for at in np.flatnonzero(begins[: len(entries)]):
         entry = entries[at]
         base, own = int(entry["base"]), int(entry["epoch"])
         if not entry["is_sound"]:
@@ -267,7 +270,7 @@ def _judge(
 ) -> None:
     """How sure the history is: a leader that wrote nothing is known from its file of epochs alone."""
     live = [copy for copy in copies if copy.state == "live"]
-    missing = [copy.name for copy in live if copy.epochs is None or not copy.has_whole_epochs]
+    missing = [copy.name for copy in live if not _has_all_epochs(copy)]
     highest = history.epochs[-1][0] if history.epochs else -1
     names = [copy.name for copy in copies if copy.number in history.holders]
     history.rule = (
@@ -283,15 +286,24 @@ def _judge(
         )
     history.doubts += _unreached(history, copies)
     history.doubts += _unclear_start(history, copies, noted)
+    history.doubts += _before_first(history, copies)
     for copy in copies:
-        higher = [one for one in copy.epochs or [] if one[0] > highest and one not in noted[copy.number]]
+        wrong = [one for one in copy.epochs or [] if one not in noted[copy.number]]
         history.doubts += [
             f"leader-epoch-checkpoint of {copy.name} says that epoch {epoch} begins at offset {start}, which "
             "its batches contradict"
-            for epoch, start in higher
+            for epoch, start in wrong
+            if epoch > highest or copy.number in history.holders
         ]
     if history.doubts and history.sure == Sure.CERTAIN:
         history.sure = Sure.LIKELY
+
+
+def _has_all_epochs(copy: Copy) -> bool:
+    """Whether a copy's ``leader-epoch-checkpoint`` is whole, and not older than its batches."""
+    newest = copy.sound["epoch"].max(initial=-1)
+    last = max((epoch for epoch, _ in copy.epochs or []), default=-1)
+    return copy.epochs is not None and copy.has_whole_epochs and last >= newest
 
 
 def _unreached(history: History, copies: Sequence[Copy]) -> list[str]:
@@ -325,5 +337,19 @@ def _unclear_start(history: History, copies: Sequence[Copy], noted: dict[int, Ep
             return [
                 f"the log begins at offset {noted_start} by leader-epoch-checkpoint, at {start} by other "
                 f"files: records from {first} to {last} may have been deleted"
+            ]
+    return []
+
+
+def _before_first(history: History, copies: Sequence[Copy]) -> list[str]:
+    """A sentence where the log has batches of older epochs than those that its holders know."""
+    first, start = history.epochs[0] if history.epochs else (-1, 0)
+    for copy in copies:
+        kept = copy.entries[history.is_true[copy.number] & copy.entries["is_sound"]]
+        older = (kept["magic"] == 2) & (kept["epoch"] < first) & (kept["last"] >= history.start)
+        if older.any():
+            return [
+                f"batches before offset {start} are of epochs older than all that the last one is known to "
+                "follow: they may be of another history"
             ]
     return []

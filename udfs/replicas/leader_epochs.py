@@ -133,6 +133,9 @@ def mend_epochs(copy: Copy, ids: np.ndarray, witnesses: Witnesses, guessed: list
         high = next((epochs[j] for j in range(i + 1, len(placed)) if kept[j]), None)
         votes = witnesses.votes(int(ids[at]), entries[at])
         chosen, is_sure = _chosen_epoch(epochs[i], low, high, votes)
+        alike = np.count_nonzero(own["epoch"][max(i - 1, 0) : i + 2] == own["epoch"][i])
+        if chosen is not None and alike > 1:  # damage does not change two to the same
+            is_sure &= votes[chosen] > _BY_FILE
         if chosen == epochs[i]:
             kept[i] = True
             continue
