@@ -121,6 +121,20 @@ def test_two_lengths_past_the_end_hide_no_sound_batch() -> None:
 # The way back
 
 
+def test_a_byte_too_many_hides_no_batch_behind_it() -> None:
+    """Shifted by that byte a header claims more than there is, and an offset that no log goes on with."""
+    decoded = decode(START + b"\x0f" + sound(96))
+    assert _ranges(decoded) == [(len(START), 1)]
+    assert (_offsets(decoded)[-3:], decoded.tail) == ([96, 97, 98], "none")
+
+
+def test_two_bytes_too_few_hide_no_message_behind_them() -> None:
+    messages = [Message(magic=1, offset=offset, value=b"value").encode() for offset in range(96, 100)]
+    decoded = decode(START + messages[0][2:] + b"".join(messages[1:]))
+    assert _ranges(decoded) == [(len(START), len(messages[0]) - 2)]
+    assert (_offsets(decoded)[-3:], decoded.tail) == ([97, 98, 99], "none")
+
+
 def test_damage_at_the_start_of_a_segment() -> None:
     decoded = decode(b"\xee" * 300 + START)
     assert _ranges(decoded) == [(0, 300)]

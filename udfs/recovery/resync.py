@@ -36,6 +36,7 @@ _BEYOND = 32 << 20  # how far past its end a slice looks for the end of its firs
 class _Host:
     """A damaged batch whose header can be read: where its checksum begins, and what it is.
 
+    first: its base offset; of magic 0 and 1 its offset, which is that of its last message.
     last: its last offset where its base offset goes on from the batch before, so that both may be believed;
     else the last offset before. value_end: where its value ends (magic 0 and 1), -1 unknown.
     is_cut: whether it may be the last batch, which goes on past the end of the segment.
@@ -44,6 +45,7 @@ class _Host:
     begin: int
     v2: bool
     stored: int
+    first: int
     last: int
     value_end: int
     is_cut: bool
@@ -159,7 +161,8 @@ class Resynchronizer:
             if host.last != above:
                 above, confirmed, is_named = host.last, None, False
             if host.is_cut:
-                return self._next_if_cut(host)
+                is_read = before.confirmed is not None and not before.is_named
+                return self._next_if_cut(host, before.above if is_read else host.first)
         if not self._ahead:
             return -1
         measure = self._measure_above(above)
@@ -228,9 +231,11 @@ class Resynchronizer:
                 return chain.begin
         return measure.begin
 
-    def _next_if_cut(self, host: _Host) -> int:
+    def _next_if_cut(self, host: _Host, above: int) -> int:
         """Where the log continues after a batch that may be its last, cut at the end of the segment; or -1.
 
+        above: the last offset of the batch before. Where the offsets of chains up to the end lie between it
+        and those that the header claims, this is none: a log has no gap there.
         Only a chain that leads to the end says that the length is wrong, and only where its offsets go on
         from those of the batch, or where it is the first and no more offsets are missing than records find
         room in the bytes between. Or the first chain says so, where it goes on like that and ends before the
@@ -239,9 +244,13 @@ class Resynchronizer:
         its.
         """
         chain = self._to_end
-        if chain is None or chain.begin <= host.begin:
+        if chain is None or not self._ahead:
             return -1
         nearest = self._ahead[-1]
+        if above < max(nearest.first, nearest.second) and chain.last < host.first:
+            return nearest.begin
+        if chain.begin <= host.begin:
+            return -1
         room = (nearest.begin - host.begin) // f.MIN_RECORD_SIZE
         if nearest is not chain:
             if 0 <= nearest.first - host.last - 1 <= room and nearest.last < chain.first:
@@ -276,7 +285,8 @@ class Resynchronizer:
         value_end = -1 if v2 else self._value_end(position, int(e["magic"]))
         cut = whole and size > self._length - position and value_end in (-1, position + size)
         value_end = value_end if value_end <= self._length else -1
-        return _Host(begin, v2, int(e["crc_stored"]), last if believed else above, value_end, cut)
+        stored = int(e["crc_stored"])
+        return _Host(begin, v2, stored, first, last if believed else above, value_end, cut)
 
     def _value_end(self, position: int, magic: int) -> int:
         """Where the message at ``position`` ends by the lengths of key and value; -1: one can't be read."""
