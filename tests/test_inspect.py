@@ -118,6 +118,14 @@ def test_a_compressed_payload_is_shown_both_ways(tmp_path: Path) -> None:
     assert (read, found.records) == ([b"v0", b"v1", b"v2"], 3)
 
 
+def test_a_flipped_bit_in_the_offset_of_a_wrapper_is_found_by_its_messages(tmp_path: Path) -> None:
+    inner = [Message(magic=1, offset=number, value=b"v") for number in range(7)]
+    content = bytearray(wrap(inner, codec=GZIP, magic=1, outer_offset=6).encode())
+    content[7] ^= 1 << 2
+    (cause,) = look(put(tmp_path, bytes(content)), 0).causes
+    assert (cause.kind, cause.position, cause.bit) == (BIT, 7, 2)
+
+
 def test_a_wrapper_and_its_messages(tmp_path: Path) -> None:
     inner = [Message(offset=8 + i, key=b"k", value=b"v%d" % i) for i in range(2)]
     found = look(put(tmp_path, wrap(inner, codec=GZIP).encode()), 0)

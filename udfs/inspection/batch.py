@@ -115,15 +115,16 @@ def inspect(
         found.fields = read_fields(head.tobytes(), position, room, computed)
     except Broken as why:
         found.problem = why.problem
+    in_it = 0
     if is_whole:
-        _of_whole(found, content, computed, shown, limit)
+        in_it = _of_whole(found, content, computed, shown, limit)
     else:
         found.status = "damaged"
         found.problem = found.problem or _why_not_whole(size, room, head)
     if found.status in ("corrupt", "damaged"):
         found.causes = _causes(source, length, place, found, is_whole, size)
     elif is_whole:
-        found.causes = _contradictions(content, place, found.records)
+        found.causes = _contradictions(content, place, in_it)
     first = found.causes[0] if found.causes else None
     if first is not None and first.mended is not None:
         found.mended = readable(first.mended, limit)[0]
@@ -140,8 +141,11 @@ def _why_not_whole(size: int, room: int, head: np.ndarray) -> str:
     return "no batch begins here: see the fields that are marked"
 
 
-def _of_whole(found: Inspection, content: np.ndarray, computed: int | None, shown: Shown, limit: int) -> None:
-    """Fills in what is known of a batch that lies in the segment as a whole."""
+def _of_whole(found: Inspection, content: np.ndarray, computed: int | None, shown: Shown, limit: int) -> int:
+    """Fills in what is known of a batch that lies in the segment as a whole; how many records are in it.
+
+    ``decode`` may read fewer of them, or none.
+    """
     row = np.zeros(1, dtype=BATCH)
     e = row[0]
     read_header(content, 0, len(content), found.position, e)
@@ -161,8 +165,9 @@ def _of_whole(found: Inspection, content: np.ndarray, computed: int | None, show
         found.problem = faults.describe(
             faults.CRC_MISMATCH, found.checksum.stored, computed or 0, found.position
         )
-        return
+        return records.count
     found.records, found.status, found.problem = readable(content.tobytes(), limit, found.position)
+    return records.count
 
 
 def _records(found: Inspection, content: np.ndarray, e: np.void, shown: Shown, limit: int) -> Records:
