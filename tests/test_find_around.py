@@ -62,6 +62,13 @@ def test_a_later_record_of_the_key_supersedes(tmp_path: Path) -> None:
     assert printed() == expected | {0: False, 3: False, 5: False, 6: False}
 
 
+def test_a_time_that_is_negated_twice_has_to_be_outside_of_both(tmp_path: Path) -> None:
+    put(tmp_path / "a-0", 0, *(batch(at, 1, base_timestamp=NOW + at) for at in range(6)))
+    assert [row["offset"] for row in rows(tmp_path, not_since=[NOW + 4, NOW + 2])[0]] == [0, 1]
+    assert [row["offset"] for row in rows(tmp_path, not_until=[NOW + 2, NOW + 4])[0]] == [4, 5]
+    assert [row["offset"] for row in rows(tmp_path, since=NOW + 1, not_since=NOW + 2)[0]] == [1]
+
+
 def test_the_last_below_an_offset(tmp_path: Path) -> None:
     for base in (0, 9, 18):
         put(tmp_path / "a-0", base, *batches(base, 3))

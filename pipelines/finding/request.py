@@ -276,13 +276,14 @@ def _number(text: Any) -> int:
 
 
 def _since(parts: _Parts, texts: list[Any], wanted: bool) -> None:
-    since = max(map(moment, texts))
-    parts.since = since if wanted else None
+    since = (max if wanted else min)(map(moment, texts))
+    parts.since = since if wanted else parts.since
     _either(parts, InBounds("timestamp_ms", (Bounds(since, None),)), wanted)
 
 
 def _until(parts: _Parts, texts: list[Any], wanted: bool) -> None:
-    _either(parts, InBounds("timestamp_ms", (Bounds(None, min(map(moment, texts))),)), wanted)
+    until = (min if wanted else max)(map(moment, texts))
+    _either(parts, InBounds("timestamp_ms", (Bounds(None, until),)), wanted)
 
 
 def _producer(parts: _Parts, texts: list[Any], wanted: bool) -> None:
