@@ -140,6 +140,17 @@ def test_what_comes_after_a_segment_that_was_cut_goes_with_a_warning() -> None:
     ]
 
 
+def test_of_many_partitions_ten_are_named() -> None:
+    rows, before = [], []
+    for number in range(25):
+        folder = f"file:///logs/t-{number:02}"
+        rows += [listed(folder, base, partition=number) for base in (0, 18)]
+        before += [known(folder, base, base + 8, partition=number) for base in (0, 9, 18)]
+    lines = plan(rows, before).obsolete.warnings()
+    assert len(lines) == 11
+    assert lines[-1] == "and 15 more partitions with segments whose files are gone: the rows stay"
+
+
 def test_a_segment_lost_from_the_middle_stays_with_a_warning() -> None:
     made = plan([listed(A, 0), listed(A, 18)], [known(A, 0, 8), known(A, 9, 17), known(A, 18, 26)])
     assert going(made) == set()

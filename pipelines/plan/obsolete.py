@@ -16,12 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.command.terminal import counted_noun
+from pipelines.command.terminal import counted_noun, first_lines, first_names
 from pipelines.plan import ledger
 from pipelines.plan.ledger import LedgerRow, Partition
 from pipelines.source.listing import Listing
-
-_SHOWN = 5
 
 
 def gone_segments(missing: pa.Table, listing: Listing, known: pa.Table) -> Iterator[Gone]:
@@ -120,11 +118,14 @@ def _emptied(gone: list[LedgerRow], listing: Listing, known: pa.Table) -> set[st
     return found
 
 
-def twice_warning(row: LedgerRow, start: int) -> str:
-    return (
+def twice_warnings(rows: Iterable[tuple[LedgerRow, int]]) -> list[str]:
+    """rows: of files that are gone, each with the offset from which on another file holds its offsets."""
+    lines = [
         f"{row.topic}-{row.partition}: offsets {start:,} to {row.reach:,} are in the tables twice: "
         f"the rows of {row.segment}, which is gone, stay, as no other file has its offsets before {start:,}"
-    )
+        for row, start in rows
+    ]
+    return first_lines(lines, "segments with offsets that are in the tables twice")
 
 
 def _flat(column: pa.ChunkedArray) -> pa.Array:
@@ -174,10 +175,9 @@ class Copies:
             if row.partition_dir not in self.left_out and _is_made_again(row, topic_ids[row.log[:2]])
         }
         if several:
-            more = f" and {len(several) - _SHOWN:,} more" if len(several) > _SHOWN else ""
             self.warnings.append(
                 "these partitions are in several folders, and all copies are kept (--one-copy keeps one): "
-                f"{', '.join(several[:_SHOWN])}{more}"
+                f"{first_names(several, 5)}"
             )
 
 
@@ -279,7 +279,7 @@ class Obsolete:
 
     def warnings(self) -> list[str]:
         """What a person should know of rows that went, or stay without a file. Merges are not reported."""
-        warnings = [
+        removed = [
             f"{topic}-{partition}: the rows of {counted_noun(count, 'segment')} were removed: {why}"
             for (topic, partition, why), count in sorted(self._reported.items())
             if why
@@ -287,14 +287,16 @@ class Obsolete:
         missing = Counter(
             (one.row.topic, one.row.partition, one.row.partition_dir) for one in self._gone.values()
         )
-        for row in self._leaving.values():
-            start = self._committed.next_start(row)
-            if start is not None and start <= row.reach:
-                warnings.append(twice_warning(row, start))
-        return warnings + [
+        stay = [
             f"{topic}-{partition}: {folder} no longer has the files of {counted_noun(count, 'segment')}, "
             "but still has that of an earlier one: the rows stay"
             for (topic, partition, folder), count in sorted(missing.items())
+        ]
+        starts = [(row, self._committed.next_start(row)) for row in self._leaving.values()]
+        return [
+            *first_lines(removed, "partitions with segments whose rows were removed"),
+            *twice_warnings([(row, at) for row, at in starts if at is not None and at <= row.reach]),
+            *first_lines(stay, "partitions with segments whose files are gone: the rows stay"),
         ]
 
     def _is_held(self, row: LedgerRow) -> bool:

@@ -27,7 +27,7 @@ from pipelines.plan.obsolete import (
     overlapping,
     rewritten,
     staying,
-    twice_warning,
+    twice_warnings,
 )
 from pipelines.plan.scope import outside
 from pipelines.plan.segment_actions import Action, Seen, must_compare, next_action, stay_if_same
@@ -212,9 +212,8 @@ def make_plan(listing: Listing, known: pa.Table, rules: Rules) -> Plan:
         actions[over], is_outside[over] = _UNCHANGED, False
     actions[is_outside] = _UNCHANGED
     segments = wanted.append_column("action", pa.array(actions)).append_column("known", pa.array(places))
-    for row, start in () if rules.drops_missing else overlapping(missing):
-        if rules.is_gone(row.segment):
-            copies.warnings.append(twice_warning(row, start))
+    twice = () if rules.drops_missing else overlapping(missing)
+    copies.warnings += twice_warnings([one for one in twice if rules.is_gone(one[0].segment)])
     unchanged = pa.array(places[(actions == _UNCHANGED) & (places >= 0)])
     obsolete = Obsolete(gone, copies, staying(unchanged, known, moving))
     left_out, segments = ledger.kept(segments, is_outside), ledger.kept(segments, ~is_outside)
