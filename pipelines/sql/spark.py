@@ -36,6 +36,9 @@ _NOT_STATEMENT_ERRORS = ("[FAILED_READ_FILE", "[INTERNAL_ERROR")
 # The project's own functions raise a TypeError for wrong arguments
 _STATEMENT_ERRORS = r"\[[A-Z]|TypeError: "
 
+# Spark's advice to change a setting, which a statement that only reads cannot
+_SETTING = r' If necessary set "[^"]+" to "[^"]+" to bypass this error[^.]*\.'
+
 _BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 # Statements whose result is one text of several lines
@@ -168,7 +171,7 @@ def one_line_errors(spark: SparkSession) -> Iterator[None]:
         line = one_line(error)
         if not re.match(_STATEMENT_ERRORS, line) or line.startswith(_NOT_STATEMENT_ERRORS):
             raise
-        raise UserError(f"SQL: {line}{similar_name(spark, error)}") from None
+        raise UserError(f"SQL: {re.sub(_SETTING, '', line)}{similar_name(spark, error)}") from None
 
 
 def similar_name(spark: SparkSession, error: Exception) -> str:
