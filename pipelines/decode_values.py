@@ -76,13 +76,20 @@ def update(on_demand: SparkOnDemand, settings: Settings, address: str) -> tuple[
     """What changed, by topic, and the tables of ``--mode`` that were written. Takes the lake's lock."""
     is_meant = TopicFilter(settings.topics, settings.exclude_topics)
     others = read_sources(settings.schemas, settings.registry)
-    with Intents(address).lock(), phase("decoding values"):
-        choices = {
-            "infers": settings.json_values == "infer",
-            "fills": settings.fill_defaults,
-            "is_flat": settings.value_columns == "flat",
-        }
-        done = TypedJob(address, _stage_runner(on_demand), others, **choices).run(is_meant)
+    choices = {
+        "infers": settings.json_values == "infer",
+        "fills": settings.fill_defaults,
+        "is_flat": settings.value_columns == "flat",
+    }
+    job = TypedJob(address, _stage_runner(on_demand), others, **choices)
+
+    def progress() -> str:
+        if not (job.progress and on_demand.is_plain):
+            return job.progress
+        return f"{job.progress}, {on_demand.processes.finished_share():.0%} of its files"
+
+    with Intents(address).lock(), phase("decoding values", progress):
+        done = job.run(is_meant)
         kept = [] if settings.mode == "append" else keep(address, settings.mode, is_meant)
     return done, kept
 

@@ -210,6 +210,19 @@ def test_the_quality_report_names_formats_and_schemas(lake: Path, tmp_path: Path
     assert "protobuf" in page
 
 
+def test_a_long_run_says_how_far_it_is(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("pipelines.command.status._FIRST_AFTER", 0.0)
+    monkeypatch.setattr("pipelines.command.status._EVERY", 0.01)
+    shutil.copytree(lake / "lake", tmp_path / "lake")
+    assert typed(tmp_path, "--value-columns", "flat") == 0
+    assert (
+        f"decoding values: topic 1 of {len(TOPICS)}, {min(TOPICS)}, 0% of its files"
+        in capsys.readouterr().err
+    )
+
+
 def test_a_second_run_writes_nothing(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = versions(lake)
     assert typed(lake) == 0

@@ -82,6 +82,7 @@ class TypedJob:
     ) -> None:
         """others: schemas besides those in the lake. choices: infers, fills, is_flat of ``TypedOptions``."""
         self._lake, self._run_stage, self._others, self._choices = lake, run_stage, others, choices
+        self.progress = ""  # how far ``run`` is, in words
 
     def run(self, is_meant: Callable[[str], bool]) -> list[TypedTopic]:
         """Decodes the topics that are meant. What changed, by topic."""
@@ -90,8 +91,9 @@ class TypedJob:
         keep_schemas(self._lake, registry)
         options = typed_files.TypedOptions(self._lake, registry, _name_of(registry), **self._choices)
         by_topic = {topic: files for topic, files in files_by_topic(records).items() if is_typed(topic)}
-        changed = []
-        for topic in sorted(filter(is_meant, by_topic)):
+        changed, meant = [], sorted(filter(is_meant, by_topic))
+        for number, topic in enumerate(meant, 1):
+            self.progress = f"topic {number:,} of {len(meant):,}, {topic}"
             if "%" in typed_files.table_folder(topic):  # no legal name of Kafka's: deltalake decodes the path
                 log.warning(
                     "%s gets no typed table: its name has characters that Kafka does not allow", topic
