@@ -220,7 +220,7 @@ def _opened(output: str | None) -> Iterator[IO[bytes]]:
         try:
             file = stack.enter_context(open(output, "wb"))
         except OSError as error:
-            raise UserError(f"--output: cannot write {output or repr(output)}: {error.strerror}") from None
+            raise UserError(f"--output: cannot write {output}: {error.strerror}") from None
         yield file
 
 

@@ -90,7 +90,7 @@ def _inspect(
         try:
             Path(html).write_text(page(file, found), "utf-8", "backslashreplace")
         except OSError as error:
-            raise UserError(f"--html: cannot write {html or repr(html)}: {error.strerror}") from None
+            raise UserError(f"--html: cannot write {html}: {error.strerror}") from None
         say(f"written: {html}")
     if options["json"]:
         from pipelines.inspection.objects import to_json

@@ -132,6 +132,8 @@ def test_help_names_every_command() -> None:
         (["query", "--lake", "x", "--format", "xml", "SELECT 1"], "argument --format: invalid choice: 'xml'"),
         (["scan"], "PATH is missing: name a log directory"),
         (["scan", ""], "PATH is empty"),
+        (["quality-report", "--lake", "x", "--output", ""], "--output is empty"),
+        (["recover", "--source", "x", "--report", ""], "--report is empty"),
         (["find", "x", "--not", "--limit", "3"], "--not goes before a condition of find, as in --not --key"),
         (["inspect", SEGMENT, "--html", "/none/page.html"], "--html: cannot write /none/page.html: No such"),
     ],

@@ -30,6 +30,11 @@ class Argument:
     def is_option(self) -> bool:
         return bool(self.choices or self.metavar or self.is_switch)
 
+    @property
+    def is_place(self) -> bool:
+        """Whether it names a file or a folder, or is what the command works on: "" is none."""
+        return not self.is_option or self.metavar in ("FILE", "FILE.yml", "FOLDER", "DIR")
+
 
 @dataclass(frozen=True)
 class Command:

@@ -220,8 +220,10 @@ def parse_arguments(command: Command, argv: Sequence[str] | None) -> tuple[Any, 
     values = parser_of(command, "--help-all" in words).values(words)
     others = {argument.name: values.pop(argument.name) for argument in command.arguments}
     for argument in command.arguments:
-        if not argument.is_option and "" in (others[argument.name], *(others[argument.name] or ())):
-            raise UserError(f"{argument.name.upper()} is empty")
+        if argument.is_place and "" in (others[argument.name], *(others[argument.name] or ())):
+            raise UserError(
+                f"{option(argument.name) if argument.is_option else argument.name.upper()} is empty"
+            )
     config, print_config = values.pop("config", None), values.pop("print_config", False)
     given = {**(read_yaml(config) if config else {}), **values}
     settings = make_settings(given, command.settings, command.kind)
