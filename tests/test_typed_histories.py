@@ -93,6 +93,39 @@ def test_a_field_of_nothing_but_nulls_can_be_renamed(type_: Any, value: Any) -> 
     assert first["later"] == (list(value.items()) if type_["type"] == "map" else value)
 
 
+def registered(*texts: str | None) -> list[tuple[int, bytes, bytes | None]]:
+    """Records of ``_schemas``: the schemas that a version had, each with an id; None where it was deleted."""
+    key = json.dumps({"keytype": "SCHEMA", "subject": "t-value", "version": 1, "magic": 1}).encode()
+    value = {"subject": "t-value", "version": 1, "deleted": False}
+    return [
+        (at, key, None if one is None else json.dumps(value | {"id": len(one), "schema": one}).encode())
+        for at, one in enumerate(texts)
+    ]
+
+
+@pytest.mark.parametrize("ends", [(1, 3), (2, 3), (3, 1), (3, 3), (3,)])
+@pytest.mark.parametrize("between", [None, '"int"'], ids=["deleted", "replaced"])
+def test_a_schema_that_was_registered_again_holds_in_copies_of_the_log(
+    between: str | None, ends: tuple[int, ...]
+) -> None:
+    """Also where a copy ends before that."""
+    log = registered('"string"', between, '"string"')
+    registry = Registry.joined(Registry.from_records(log[:end]) for end in ends)
+    found = PayloadReader(registry).read("t", "value", b"\0\0\0\0\x08\x04hi")
+    assert (found.value, found.reason) == ("hi", None)
+
+
+def test_the_schemas_that_one_version_had_are_told_apart() -> None:
+    text = '{"subject":"t-value","version":1,"id":8,"schema":"\\"string\\"","deleted":true}'
+    (first, deleted, second) = registered('"string"', None, '"long"')
+    log = [first, (1, deleted[1], text.encode()), second]
+    reader = PayloadReader(Registry.from_records(log))
+    found = [
+        reader.read("t", "value", bytes([0, 0, 0, 0, id_, 2, 65])[: 7 if id_ == 8 else 6]) for id_ in (8, 6)
+    ]
+    assert [one.value for one in found] == ["A", 1]
+
+
 def test_values_of_a_schema_that_comes_later_are_decoded_in_a_topic_of_json_too(tmp_path: Path) -> None:
     schema = outer("double")
     values = [b'{"x": 1}', b'{"x": 2}', encoded(schema, {"in": 0.5}, 7)]

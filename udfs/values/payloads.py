@@ -42,7 +42,7 @@ class PayloadReader:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self.has_files = bool(registry.by_id(UNKNOWN_ID))
-        self._compiled: dict[tuple[str, int], Callable[[bytes, Framing], Any]] = {}
+        self._compiled: dict[int, Callable[[bytes, Framing], Any]] = {}
         self._messages: dict[int, Callable[[tuple[int, ...]], MessageReader]] = {}
         self._files: dict[int, Any] = {}
         self._fingerprints: dict[int, Schema] | None = None
@@ -164,7 +164,7 @@ class PayloadReader:
 
     def reader(self, schema: Schema) -> Callable[[bytes, Framing], Any]:
         """The function that reads payloads of a schema. It raises a PayloadError."""
-        place = (schema.subject, schema.version)
+        place = id(schema)
         if place not in self._compiled:
             try:
                 self._compiled[place] = self._compile(schema)

@@ -158,12 +158,13 @@ def _rule_parts(rule: Mapping[str, Any]) -> Iterator[str]:
 class Registry:
     """What a registry knows. schemas: all, those that ended too, in the order in which they began.
 
-    problems: offset -> why a record could not be read.
+    problems: offset -> why a record could not be read. end: the offset of the last record; -1 without a log.
     """
 
     schemas: list[Schema] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
     problems: dict[int, str] = field(default_factory=dict)
+    end: int = -1
 
     def __post_init__(self) -> None:
         self._by_id: dict[int, list[Schema]] = {}
@@ -205,36 +206,30 @@ class Registry:
     @classmethod
     def from_records(cls, records: Iterable[tuple[int, bytes | None, bytes | None]]) -> Registry:
         """From the records of ``_schemas``, (offset, key, value), in the order of their offsets."""
-        state = _State()
+        state, offset = _State(), -1
         for offset, key, value in records:
             try:
                 state.apply(offset, key, value)
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
                 state.problems[offset] = f"{type(error).__name__}: {error}"[:200]
         return cls(
-            [*state.ended, *state.held.values()], list(state.entries.values()), state.problems
+            [*state.ended, *state.held.values()], list(state.entries.values()), state.problems, offset
         ).in_order()
 
     def in_order(self) -> Registry:
         """The same with schemas by first offset, subject and version."""
         ordered = sorted(self.schemas, key=lambda s: (s.first_offset, s.subject, s.version))
-        return Registry(ordered, self.entries, self.problems)
+        return Registry(ordered, self.entries, self.problems, self.end)
 
     @classmethod
     def joined(cls, registries: Iterable[Registry]) -> Registry:
-        """Several copies, or sources, as one: of a version that several have, the one that says more."""
+        """Several copies, or sources, as one: of a version that several have, what the longest log says."""
         schemas: dict[tuple[str, int, int, str], Schema] = {}
         entries: dict[str, Entry] = {}
         problems: dict[int, str] = {}
-        for registry in registries:
-            for one in registry.schemas:
-                name = (one.subject, one.version, one.id, one.text)
-                known = schemas.get(name)
-                if known is None or (one.last_offset or -1, one.first_offset) > (
-                    known.last_offset or -1,
-                    known.first_offset,
-                ):
-                    schemas[name] = one
+        for registry in sorted(registries, key=lambda one: one.end):
+            for one in sorted(registry.schemas, key=lambda one: (one.first_offset, one.last_offset or -1)):
+                schemas[one.subject, one.version, one.id, one.text] = one
             for entry in registry.entries:
                 if entry.key not in entries or entries[entry.key].offset < entry.offset:
                     entries[entry.key] = entry
