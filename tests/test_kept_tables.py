@@ -14,7 +14,9 @@ from deltalake import DeltaTable
 from kafka_log_lake import connect
 from pipelines import decode_batches, decode_values
 from pipelines.kept import cdc
+from tests.support import logs
 from tests.support import typed_corpus as corpus
+from tests.support.segment_maker import Batch, Record
 
 TABLES = [topic for topic in corpus.TOPICS if topic.startswith("cdc-") and topic != "cdc-transaction"]
 
@@ -137,3 +139,16 @@ def test_integers_of_both_signs_are_integers_and_such_as_a_bigint_does_not_hold_
 def test_columns_whose_names_differ_in_case_alone_or_are_odd_are_columns() -> None:
     rows = columns_of('{"id":1,"ID":"x","a/b~\'\\"":2,"in":{"n":1,"N":2}}')
     assert rows == [{"id": 1, "ID_2": "x", "a/b~'\"": 2, "in": '{"n":1,"N":2}'}]
+
+
+def test_a_table_of_which_compaction_left_no_event_is_empty(tmp_path: Path) -> None:
+    key, made = b'{"id":1}', Record(key=b'{"id":1}', value=event("c", 1).encode())
+    whole = Batch((made, Record(key=key, value=event("d", 1).replace('{"id":1}', "null").encode())))
+    for batch in (Batch((made,)), whole, Batch((Record(key=key, offset_delta=1),), last_offset_delta=1)):
+        logs.put(tmp_path / "logs" / "t-0", 0, batch.encode())
+        options = ["--source", str(tmp_path / "logs"), "--lake", str(tmp_path / "lake"), "--typed"]
+        assert decode_batches.main([*options, "--mode", "cdc"]) == 0
+        found = [DeltaTable(tmp_path / f"lake/{one}/t").to_pyarrow_table() for one in ("cdc", "history")]
+        counts = [one.num_rows for one in found]
+        assert counts == ([1, 1] if batch.records == (made,) else [0, 1] if batch is whole else [0, 0])
+        assert found[0].schema.names == ["id"]

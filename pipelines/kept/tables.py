@@ -48,15 +48,24 @@ def _keep_one(lake: str, mode: str, table: TypedTable) -> list[str]:
         return []
     database = open_database(lake, f'typed committed_records "{table.name}"')
     if mode == LATEST:
-        rows, made_of = select_latest(database, lake, paths[0], table, made[0])
-        _write(lake, paths[0], database, rows, table, made_of)
+        statement, made_of = select_latest(database, lake, paths[0], table, made[0])
+        _write(lake, paths[0], _rows(database, statement), table, made_of)
         return paths
     create_events(database, table)
-    if not cdc.prepare(database):
-        return []
-    _write(lake, paths[1], database, cdc.HISTORY, table)
-    _write(lake, paths[0], database, cdc.CURRENT, table)
+    if not cdc.prepare(database):  # none, or none is left: compaction took the events of deleted rows
+        paths = [path for path, one in zip(paths, made, strict=True) if one]
+        for path in paths:
+            schema = pa.schema(open_table(table_path(lake, path)).schema().to_arrow())
+            _write(lake, path, schema.empty_table().to_reader(), table)
+        return paths
+    _write(lake, paths[1], _rows(database, cdc.HISTORY), table)
+    _write(lake, paths[0], _rows(database, cdc.CURRENT), table)
     return paths
+
+
+def _rows(database: duckdb.DuckDBPyConnection, statement: str) -> pa.RecordBatchReader:
+    rows = database.sql(statement).to_arrow_reader(65_536)
+    return pa.RecordBatchReader.from_batches(rows.schema, rows)
 
 
 def _made_of(lake: str, path: str) -> Mapping[str, str]:
@@ -78,16 +87,14 @@ def _made_of(lake: str, path: str) -> Mapping[str, str]:
 def _write(
     lake: str,
     path: str,
-    database: duckdb.DuckDBPyConnection,
-    statement: str,
+    rows: pa.RecordBatchReader,
     table: TypedTable,
     made: Mapping[str, str] | None = None,
 ) -> None:
-    rows = database.sql(statement).to_arrow_reader(65_536)
     full = table_path(lake, path)
     write_deltalake(
         full,
-        pa.RecordBatchReader.from_batches(rows.schema, rows),
+        rows,
         mode="overwrite",
         schema_mode="overwrite",
         configuration={"delta.enableDeletionVectors": "false"},
