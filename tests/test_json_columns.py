@@ -165,7 +165,7 @@ BROKEN = st.tuples(
 )
 
 
-@settings(max_examples=2000)
+@settings(max_examples=500)
 @given(
     VALUES,
     st.lists(NUMBERS_AS_WRITTEN, max_size=3),
