@@ -251,6 +251,16 @@ def test_what_files_next_to_segments_leave_open_is_a_doubt(tmp_path: Path, doubt
     assert [one for one in doubts if doubt in one], doubts
 
 
+def test_which_of_two_topics_is_the_present_one_is_a_doubt_where_only_times_say_it(tmp_path: Path) -> None:
+    for number, topic_id in enumerate(("AAAAAAAAAAAAAAAAAAAAAQ", "BAAAAAAAAAAAAAAAAAAAAQ")):
+        put(tmp_path / f"b{number}" / "t-0", 0)
+        (tmp_path / f"b{number}" / "t-0" / "partition.metadata").write_text(
+            f"version: 0\ntopic_id: {topic_id}"
+        )
+    _, doubts = recovered(tmp_path, [([log(A)], 0), ([log(W)], 0)])
+    assert [one for one in doubts if "more than one topic has had this name" in one], doubts
+
+
 DOUBTED = {
     "epoch 77 begins at offset 900, which no log of it reaches": ("77 900", [(9, 899, 0, 891)]),
     "epoch 77 begins at offset 1, which its batches contradict": ("77 1", []),

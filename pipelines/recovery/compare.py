@@ -25,6 +25,7 @@ from udfs.replicas.history import History, Leader, Sure, true_history
 from udfs.replicas.metadata_log import metadata_records, snapshot_end, snapshots
 from udfs.spark.protocol import SliceReport
 
+_BY_TIME = "the topic id of the copy that was written last"
 _BYTES_AT_A_TIME = 8 << 30  # of partitions whose headers are in memory together
 
 
@@ -214,6 +215,8 @@ def compare_copies(place: PartitionFolder, copies: Sequence[Copy], known: Known)
     history = true_history(own, _leaders(topic_id, own, known))
     healed = heal(own, history, compacted)
     healed.doubts += doubts
+    if rule == _BY_TIME:
+        healed.doubts.append(f"more than one topic has had this name: {topic_id} is {rule}")
     if healed.doubts:
         history.doubts += healed.doubts
         history.sure = Sure.LIKELY if history.sure == Sure.CERTAIN else history.sure
@@ -239,7 +242,7 @@ def _topic_id(copies: Sequence[Copy], known: Known) -> tuple[str | None, str]:
         return known.topic_id, "the topic id that the brokers' __cluster_metadata ends with"
     live = [copy for copy in copies if copy.topic_id and copy.state == LIVE] or list(copies)
     newest = max(live, key=lambda one: (_newest(one), one.topic_id or ""))
-    return newest.topic_id, "the topic id of the copy that was written last"
+    return newest.topic_id, _BY_TIME
 
 
 def _newest(copy: Copy) -> int:

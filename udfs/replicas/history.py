@@ -300,10 +300,12 @@ def _judge(
 
 
 def _has_all_epochs(copy: Copy) -> bool:
-    """Whether a copy's ``leader-epoch-checkpoint`` is whole, and not older than its batches."""
-    newest = copy.sound["epoch"].max(initial=-1)
-    last = max((epoch for epoch, _ in copy.epochs or []), default=-1)
-    return copy.epochs is not None and copy.has_whole_epochs and last >= newest
+    """Whether ``leader-epoch-checkpoint`` is whole, and has the epochs of the batches from its first on."""
+    if copy.epochs is None or not copy.has_whole_epochs:
+        return False
+    noted = [epoch for epoch, _ in copy.epochs]
+    own = copy.sound["epoch"]
+    return bool(np.isin(own[own >= min(noted, default=0)], noted).all())
 
 
 def _unreached(history: History, copies: Sequence[Copy]) -> list[str]:
