@@ -120,6 +120,25 @@ def test_a_large_batch_is_searched_in_parts(tmp_path: Path) -> None:
         assert [row["offset"] for row in rows(tmp_path, **conditions)[0]] == offsets
 
 
+@pytest.mark.parametrize("condition", [{"committed": True}, {"transaction": "committed"}])
+def test_damage_behind_the_offsets_may_hide_the_marker(tmp_path: Path, condition: dict[str, Any]) -> None:
+    put(tmp_path / "a-0", 0, broken(batch(0)), data(3, 7), batch(6))
+    put(tmp_path / "a-0", 9, broken(marker(9, 7)), batch(10))
+    got, unsearched = rows(tmp_path, offset="3:5", **condition)
+    assert not got
+    assert [one.damage.first_lost for one in unsearched] == [9]  # nothing of offset 0 decides that
+
+
+def test_a_file_that_is_gone_may_hold_a_later_record_of_the_key(tmp_path: Path) -> None:
+    for name in ("a-0", "b-0"):
+        put(tmp_path / name, 0, batch(0))
+        put(tmp_path / name, 3, stored(3, Record(key=b"other")))
+    found = find.find(tmp_path, cores=1, superseded=True, key="k1")
+    assert next(found).column("superseded").to_pylist() == [False]
+    next((tmp_path / "b-0").glob("*3.log")).unlink()
+    assert next(found).column("superseded").to_pylist() == [None]
+
+
 def test_an_index_of_another_file_hides_no_record(tmp_path: Path) -> None:
     made = batches(0, 50)
     path = put(tmp_path / "a-0", 0, *made)

@@ -315,6 +315,9 @@ def test_json_that_is_deep_or_long_ends(tmp_path: Path, capsysbinary: pytest.Cap
         ("$.items[?@.n==2].name=x=y", [5]),
         ("items[0].n=1", [5]),
         ('items[0]={"n":1}', [5]),
+        ('items[0]={"n":true}', []),
+        ("tags=[1]", [6]),
+        ("tags=[true]", [7]),
     ],
 )
 def test_json_fields(
@@ -323,6 +326,7 @@ def test_json_fields(
     values = (
         *(b'{"id": 5}', b'{"id": "5"}', b'{"id": true}', b'{"id": null}', b'{"id": "true"}'),
         b'{"id": 1, "items": [{"n": 1}, {"n": 2, "name": "x=y"}]}',
+        *(b'{"tags": [1]}', b'{"tags": [true]}'),
     )
     put(tmp_path / "a-0", 0, stored(0, *(Record(key=b"k", value=value) for value in values)))
     _, out, _ = run(capsysbinary, tmp_path, "--json", condition, "--format", "json")

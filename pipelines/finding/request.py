@@ -92,8 +92,13 @@ class Request:
         return None if most is None else most - (0 if self.only else found)
 
     def may_hide(self, first: int | None, last: int | None) -> bool:
-        """Whether damage counts that may hold offsets from ``first`` (None: none) to ``last`` (None: any)."""
-        return first is None or self.overlaps(first, last)
+        """Whether damage counts that may hold offsets from ``first`` (None: none) to ``last`` (None: any).
+
+        Where outcomes of transactions decide, the marker of one may lie behind the offsets requested.
+        """
+        if first is None or self.overlaps(first, last):
+            return True
+        return self.needs_transactions and self.overlaps(0, last)
 
     def takes(self, partition: int) -> bool:
         """Whether records of a partition may match."""

@@ -311,7 +311,11 @@ def _integer(digits: str) -> int | float:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Equality of JSON: true is not 1."""
+    """Equality of JSON: true is not 1, at any depth."""
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
