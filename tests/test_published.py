@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
-from pipelines.lake.published import published_versions
+from pipelines.lake.published import published_tables
 from tests.support import as_command
 from tests.support.dying import POINTS, DiedError, arrange
 from tests.support.logs import batches, put
@@ -20,6 +20,10 @@ from tests.support.logs import batches, put
 def decode(lake: str, logs: Path, **settings: Any) -> str:
     """The id of a run."""
     return as_command.decode(None, Settings(lake=lake, source=(str(logs),), **settings)).run_id
+
+
+def published_versions(lake: str, at: str | None = None) -> dict[str, int]:
+    return {name: table.version() for name, table in published_tables(lake, at).items()}
 
 
 def offsets(lake: str, at: str | None = None) -> list[int]:

@@ -259,6 +259,21 @@ def test_nothing_at_or_past_the_first_open_transaction_of_its_own_log(spark: Spa
     assert offsets(spark, lake, "committed_records", f"segment = '{REPLICA}'") == [0, 1, 2, 3]
 
 
+def test_a_view_that_holds_a_small_table_is_what_spark_reads_of_it(spark: SparkSession, lake: str) -> None:
+    """Also its comments, its times, and a column that somebody added."""
+    published(lake, SEGMENT, modified=1_767_323_045_678)
+    published(lake, REPLICA)
+    insert(lake, "transactions", [transaction(7, 0, 4, "aborted"), transaction(8, 1, None, "open")])
+    spark.sql(f"ALTER TABLE {sql_table(lake, 'transactions')} ADD COLUMN note STRING COMMENT 'by hand'")
+    found = []
+    for live in (True, False):
+        register(spark, lake, "FROM segments, transactions, quarantine", live=live)
+        tables = [spark.table(name) for name in ("segments", "transactions", "quarantine")]
+        found.append([(one.schema.json(), sorted(map(str, one.collect()))) for one in tables])
+    assert found[0] == found[1]
+    assert "by hand" in found[1][1][0]
+
+
 def test_a_transaction_of_unknown_outcome_is_left_out_and_holds_nothing_back(
     spark: SparkSession, lake: str
 ) -> None:

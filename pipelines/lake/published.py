@@ -67,18 +67,13 @@ class _Published:
     until: float = _ALWAYS
 
 
-def published_versions(address: str, at: str | None = None) -> dict[str, int]:
-    """Table -> Delta version, of one published state; all tables that are there.
+def published_tables(address: str, at: str | None = None) -> dict[str, DeltaTable]:
+    """Name -> table at its version, of one published state; all tables that are there.
 
     address: of a lake (``lake_address``). at: the id of a run, as in ``runs``, for the state that it left; or
     a time (ISO 8601, UTC where it has no zone; or ms since 1970); None for now. Raises a UserError for a run
     or a time that the lake does not know any more.
     """
-    return {name: table.version() for name, table in published_tables(address, at).items()}
-
-
-def published_tables(address: str, at: str | None = None) -> dict[str, DeltaTable]:
-    """The tables of ``published_versions``, open at their versions."""
     ledger = open_table(table_path(address, SEGMENTS.name))
     found = {SEGMENTS.name: ledger}
     found |= {table.name: lake_table(address, table.name) for table in TABLES if table is not SEGMENTS}
@@ -96,7 +91,7 @@ def published_tables(address: str, at: str | None = None) -> dict[str, DeltaTabl
 
 
 def version_at(address: str, name: str, table: DeltaTable, at: str | None) -> int | None:
-    """The version of a table that no run publishes, in a state (``published_versions``); None if younger."""
+    """The version of a table that no run publishes, in a state (``published_tables``); None if younger."""
     if at is None:
         return table.version()
     ledger, landed = (open_table(table_path(address, one.name)) for one in (SEGMENTS, RAW_SEGMENTS))

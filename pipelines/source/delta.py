@@ -103,6 +103,25 @@ def read_rows(
     return pa.Table.from_batches(batches, wanted)
 
 
+def is_plain(table: DeltaTable) -> bool:
+    """Whether all readers of Delta's first protocol read it alike: no deletion vectors, no column mapping."""
+    mapping = table.metadata().configuration.get("delta.columnMapping.mode", "none")
+    return table.protocol().min_reader_version == 1 and mapping == "none"
+
+
+def few_rows(table: DeltaTable, most: int) -> pa.Table | None:
+    """All rows and columns of a table at its version; None if they are more than ``most``, if the files'
+    statistics do not say how many they are, or if they can't be read like that (``is_plain``, VACUUM).
+    """
+    counts = pa.table(table.get_add_actions(flatten=True)).column("num_records").to_pylist()
+    if not is_plain(table) or None in counts or sum(counts) > most:
+        return None
+    schema = pa.schema(table.schema().to_arrow())
+    with suppress(DeltaError, OSError):
+        return read_rows(table, schema, schema.names)
+    return None
+
+
 def sql_literal(text: str) -> str:
     """A string literal of deltalake's SQL, in which only the quote is special."""
     return "'" + text.replace("'", "''") + "'"

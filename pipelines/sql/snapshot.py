@@ -17,7 +17,7 @@ from deltalake.exceptions import DeltaError
 
 from pipelines.command.errors import UserError, one_line
 from pipelines.lake.published import published_tables
-from pipelines.source.delta import read_rows
+from pipelines.source.delta import is_plain, read_rows
 from udfs.format.report_tables import REPORT_TABLES
 from udfs.format.schema import Table
 
@@ -39,7 +39,7 @@ class OpenTable:
 
 
 def snapshot(address: str, at: str | None = None) -> dict[str, DeltaTable]:
-    """The tables of one state of a lake, by name. at: see ``published_versions``.
+    """The tables of one state of a lake, by name. at: see ``published_tables``.
 
     Raises a UserError for a state that is not there.
     """
@@ -67,8 +67,7 @@ def _lake_errors(address: str) -> Iterator[None]:
 
 
 def _opened(table: DeltaTable, declared: Table) -> OpenTable:
-    protocol, mapping = table.protocol(), "delta.columnMapping.mode"
-    if protocol.min_reader_version != 1 or table.metadata().configuration.get(mapping, "none") != "none":
+    if not is_plain(table):
         raise UserError(
             f"the table {declared.name} has features of a newer Delta protocol: use --engine spark"
         )

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Collection, Iterable, Iterator
 
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import StructType
 
 from pipelines.command.session import configured
 from pipelines.functions.internal_topics import register_internal_topics
 from pipelines.functions.register import register_functions
 from pipelines.functions.typed import register_typed
 from pipelines.lake.address import open_lake, open_log, sql_name, sql_table
-from pipelines.lake.published import published_versions
+from pipelines.lake.published import published_tables
+from pipelines.source.delta import few_rows
 from pipelines.source.hadoop import default_scheme, open_to_spark
 from pipelines.views.declared import SESSION_VIEWS, VIEWS, needed_names
 from udfs.format.report_tables import READ_BY_VIEWS, REPORT_TABLES
-from udfs.format.schema import TABLES, Column
+from udfs.format.schema import QUARANTINE, SEGMENTS, TABLES, TRANSACTIONS, Column
 from udfs.functions.typed import PAYLOAD
 
 
@@ -74,6 +78,23 @@ _KEPT_PLANS = {
 }
 
 
+# These are read by nearly every view, and Spark takes 0.1 s to plan each read of a Delta table: where one has
+# at most so many rows, its view holds them. What joins no rows then costs nothing, as committed_records of
+# plain topics. A row of quarantine may hold many bytes
+_HELD = {QUARANTINE.name: 0, SEGMENTS.name: 10_000, TRANSACTIONS.name: 10_000}
+
+
+def _create_table_view(spark: SparkSession, address: str, name: str, table: DeltaTable, live: bool) -> None:
+    """Creates the view of a table: at its version, or of what it has at each query."""
+    rows = few_rows(table, _HELD[name]) if name in _HELD and not live else None
+    if rows is not None:
+        schema = StructType.fromJson(json.loads(table.schema().to_json()))
+        spark.createDataFrame(rows, schema).createOrReplaceTempView(name)
+        return
+    version = "" if live else f" VERSION AS OF {table.version()}"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM {sql_table(address, name)}{version}")
+
+
 def register(
     spark: SparkSession,
     lake: str,
@@ -84,7 +105,7 @@ def register(
 ) -> None:
     """Creates temporary views of a lake's tables and views in a session, and the functions.
 
-    They show one published state of the lake (``published_versions``) until it is registered again. at: the
+    They show one published state of the lake (``published_tables``) until it is registered again. at: the
     id of a run or a time, for an earlier state. statement: the tables, views and functions that it names are
     enough, as each one costs time; "" for all. live: the tables as they are at each query, not that state: a
     statement that changes them needs it. log: one of several copies, by name, or healed.
@@ -92,16 +113,14 @@ def register(
     scheme = default_scheme(spark)
     address = open_lake(lake, scheme) if log is None else open_log(lake, log, scheme)
     open_to_spark(spark, address)
-    tables = published_versions(address, at)
+    tables = published_tables(address, at)
     for report in REPORT_TABLES:
         if report.name not in tables:
             spark.catalog.dropTempView(report.name)  # another lake's, which the session had before
     needed = needed_names(statement, {*tables, *(table.name for table in READ_BY_VIEWS)})
     views = [view for view in SESSION_VIEWS if view.name in needed]
     for name in sorted(tables.keys() & needed):
-        version = "" if live else f" VERSION AS OF {tables[name]}"
-        table = f"{sql_table(address, name)}{version}"
-        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM {table}")
+        _create_table_view(spark, address, name, tables[name], live)
     for missing in READ_BY_VIEWS:
         if missing.name in needed - tables.keys():
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {missing.name} AS {_no_rows(missing.columns)}")
