@@ -143,3 +143,27 @@ def test_values_of_a_schema_that_comes_later_are_decoded_in_a_topic_of_json_too(
     assert DeltaTable(tmp_path / "lake/value_errors").to_pyarrow_table().num_rows == 0
     rows = DeltaTable(tmp_path / "lake/typed/t").to_pyarrow_table().to_pylist()
     assert {"in": 0.5} in rows[2]["value"].values()
+
+
+def test_names_that_differ_in_case_alone_keep_their_columns_in_whatever_order_a_version_has_them() -> None:
+    one = {"type": "record", "name": "R", "fields": [{"name": n, "type": "long"} for n in ("ID", "id", "Id")]}
+    other = {**one, "fields": one["fields"][::-1]}
+    fewer = {**one, "fields": one["fields"][1:2]}
+    rows = decoded(
+        (one, {"ID": 1, "id": 2, "Id": 3}), (other, {"ID": 1, "id": 2, "Id": 3}), (fewer, {"id": 2})
+    )
+    assert rows[0] == rows[1] == {"ID": 1, "id_2": 2, "Id_3": 3}
+    assert rows[2] == {"ID": None, "id_2": 2, "Id_3": None}
+
+
+def test_branches_of_a_union_whose_names_differ_in_their_namespace_alone_keep_their_columns() -> None:
+    def branch(namespace: str) -> dict[str, Any]:
+        return {"type": "enum", "name": "K", "namespace": namespace, "symbols": [namespace]}
+
+    branches = [branch("a"), branch("b")]
+    rows = decoded(
+        (outer(branches), {"in": ("a.K", "a")}),
+        (outer(branches[::-1]), {"in": ("a.K", "a")}),
+        (outer(branches[::-1]), {"in": ("b.K", "b")}),
+    )
+    assert [row["in"] for row in rows] == [*2 * [{"K": "a", "K_2": None}], {"K": None, "K_2": "b"}]

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from udfs.values.avro_columns import AvroColumns
 from udfs.values.avro_schema import AvroType
-from udfs.values.merged_types import list_of, map_of, safe_names
+from udfs.values.merged_types import fields_of, list_of, map_of
 
 
 class RenamedColumns:
@@ -51,9 +51,9 @@ def _renamed(type_: AvroType, latest: AvroType, arrow: pa.DataType) -> pa.DataTy
         names, types = [], []
         for one, field in zip(type_.fields, arrow, strict=True):
             later = by_name.get(one.name) or by_alias.get(one.name)
-            names.append(later.name if later is not None and later.name != one.name else field.name)
+            names.append(one.name if later is None else later.name)
             types.append(field.type if later is None else _renamed(one.type, later.type, field.type))
-        return pa.struct([pa.field(n, t) for n, t in zip(safe_names(names), types, strict=True)])
+        return pa.struct(fields_of(names, types))
     if type_.items is not None and latest.items is not None:
         if pa.types.is_list(arrow):
             return pa.list_(_renamed(type_.items, latest.items, arrow.value_type))

@@ -31,7 +31,7 @@ from typing import Any
 import pyarrow as pa
 
 from udfs.values.avro_schema import AvroType
-from udfs.values.merged_types import safe_names
+from udfs.values.merged_types import fields_of, safe_names
 
 MOST_DIGITS = 38
 DAY_MS = 86_400_000
@@ -57,13 +57,12 @@ def arrow_type(type_: AvroType, above: tuple[AvroType, ...] = ()) -> pa.DataType
         return arrow_type(type_.nullable, inside)
     if type_.kind == "union":
         held = [one for one in type_.branches if one.kind != "null"]
-        names = safe_names([branch_field(one) for one in held])
-        return pa.struct([pa.field(n, arrow_type(one, inside)) for n, one in zip(names, held, strict=True)])
+        names = [branch_field(one) for one in held]
+        types = [arrow_type(one, inside) for one in held]
+        return pa.struct(fields_of(names, types, [one.branch_name for one in held]))
     if type_.kind == "record":
-        names = safe_names([one.name for one in type_.fields])
-        return pa.struct(
-            [pa.field(n, arrow_type(f.type, inside)) for n, f in zip(names, type_.fields, strict=True)]
-        )
+        names = [one.name for one in type_.fields]
+        return pa.struct(fields_of(names, [arrow_type(one.type, inside) for one in type_.fields]))
     if type_.items is not None:
         items = arrow_type(type_.items, inside)
         return pa.list_(items) if type_.kind == "array" else pa.map_(pa.string(), items)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from udfs.values import avro
 from udfs.values.avro_schema import AvroField, AvroType
 from udfs.values.avro_types import arrow_type, plain_value
-from udfs.values.merged_types import list_of, map_of, safe_names
+from udfs.values.merged_types import fields_of, list_of, map_of, safe_names
 from udfs.values.payload import canonical_bytes
 from udfs.values.protobuf import MessageReader
 from udfs.values.protobuf_types import arrow_type as message_type
@@ -40,12 +40,12 @@ class Columns(Protocol):
 class Filling:
     """What is added to the values of an Arrow type.
 
-    parts: of a struct by the index of a field, of a list or map 0. added: name, type and value of new fields.
+    parts: of a struct by the index of a field, of a list or map 0. added: new fields and their values.
     """
 
     source: pa.DataType
     parts: dict[int, Filling] = field(default_factory=dict)
-    added: list[tuple[str, pa.DataType, Any]] = field(default_factory=list)
+    added: list[tuple[pa.Field, Any]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.parts or self.added)
@@ -54,10 +54,10 @@ class Filling:
     def target(self) -> pa.DataType:
         if pa.types.is_struct(self.source):
             own = [
-                pa.field(one.name, self.parts[at].target) if at in self.parts else one
+                one.with_type(self.parts[at].target) if at in self.parts else one
                 for at, one in enumerate(self.source)
             ]
-            return pa.struct([*own, *(pa.field(name, type_) for name, type_, _ in self.added)])
+            return pa.struct([*own, *(one for one, _ in self.added)])
         if pa.types.is_list(self.source):
             return pa.list_(self.parts[0].target)
         return pa.map_(self.source.key_type, self.parts[0].target)
@@ -72,7 +72,7 @@ class Filling:
             self.parts[at].array(values.field(at)) if at in self.parts else values.field(at)
             for at in range(self.source.num_fields)
         ]
-        arrays += [pa.repeat(pa.array([value], type_)[0], n) for _, type_, value in self.added]
+        arrays += [pa.repeat(pa.array([value], one.type)[0], n) for one, value in self.added]
         mask = values.is_null() if values.null_count else None
         return pa.StructArray.from_arrays(arrays, fields=list(target), mask=mask)
 
@@ -88,7 +88,7 @@ class Filling:
             one.name: self.parts[at].plain(value[one.name]) if at in self.parts else value[one.name]
             for at, one in enumerate(self.source)
         }
-        return {**own, **{name: default for name, _, default in self.added}}
+        return {**own, **{one.name: default for one, default in self.added}}
 
 
 class FilledColumns:
@@ -137,9 +137,10 @@ def _later(one: AvroField, latest: AvroType) -> AvroField | None:
 
 def _add(filling: Filling, new: Iterator[tuple[str, pa.DataType, Any]]) -> None:
     listed = [one for one in new if one[2] is not None]
-    names = safe_names([*(one.name for one in filling.source), *(name for name, *_ in listed)])
-    own = filling.source.num_fields
-    filling.added = [(name, *one[1:]) for name, one in zip(names[own:], listed, strict=True)]
+    own = list(filling.source)
+    names = [*(one.name for one in own), *(name for name, *_ in listed)]
+    fields = fields_of(names, [*(one.type for one in own), *(type_ for _, type_, _ in listed)])
+    filling.added = [(one, value) for one, (*_, value) in zip(fields[len(own) :], listed, strict=True)]
 
 
 def _default(one: AvroField) -> tuple[pa.DataType, Any]:

@@ -1,14 +1,15 @@
 """One Arrow type for the versions of a schema, and arrays of each version as that type.
 
-Fields are joined by name, without regard to case. What a version does not have is null. Numbers are promoted
-as Avro promotes them (int to long, float and double; long to float and double; float to double), decimals to
-one that holds both, an integer decimal too. Where no type holds both, the later one becomes a field of its
-own, with its type in the name.
+Fields are joined by name; without regard to case where a record has one such name. What a version does not
+have is null. Numbers are promoted as Avro promotes them (int to long, float and double; long to float and
+double; float to double), decimals to one that holds both, an integer decimal too. Where no type holds both,
+the later one becomes a field of its own, with its type in the name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, count
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 
 _RANKS = {pa.int32(): 0, pa.int64(): 1, pa.float32(): 2, pa.float64(): 3}
 _MOST_DIGITS = 38
+_SPELLING = b"spelling"  # the name that a field of ``fields_of`` has in its schema, where its own is another
 
 
 def safe_names(names: Iterator[str] | list[str]) -> list[str]:
@@ -32,9 +34,33 @@ def safe_names(names: Iterator[str] | list[str]) -> list[str]:
     return found
 
 
+def fields_of(
+    names: Sequence[str], types: Sequence[pa.DataType], spellings: Sequence[str] = ()
+) -> list[pa.Field]:
+    """Fields with ``safe_names``. Each keeps its name in the schema, by which versions are joined.
+
+    spellings: these names, where others than ``names``.
+    """
+    safe = safe_names(list(names))
+    return [_field(*one) for one in zip(safe, types, spellings or names, strict=True)]
+
+
+def _field(name: str, type_: pa.DataType, spelling: str) -> pa.Field:
+    return pa.field(name, type_, metadata=None if name == spelling else {_SPELLING: spelling})
+
+
+def _spelling(field: pa.Field) -> str:
+    return (field.metadata or {}).get(_SPELLING, field.name.encode()).decode()
+
+
+def _folded(spelling: str) -> str:
+    """Without case, and without the namespace of a union's branch."""
+    return spelling.rpartition(".")[2].casefold()
+
+
 def merged(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     """The type that holds both; None where there is none."""
-    if one.equals(other) or pa.types.is_null(other):
+    if one.equals(other, check_metadata=True) or pa.types.is_null(other):
         return one
     if pa.types.is_null(one):
         return other
@@ -63,28 +89,45 @@ def _promoted(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 def merged_structs(structs: Iterable[pa.StructType]) -> pa.StructType:
     """A struct with the fields of all, in the order in which they come first."""
-    found: dict[str, pa.Field] = {}
+    found: list[pa.Field] = []
     for struct in structs:
-        for field in struct:
-            for name in _places(field, struct):
-                known = found.get(name.casefold())
-                both = field.type if known is None else merged(known.type, field.type)
+        for field, (exact, alike) in zip(struct, _places(struct, found), strict=True):
+            for at in exact or alike:
+                both = merged(found[at].type, field.type)
                 if both is not None:
-                    found[name.casefold()] = pa.field(name if known is None else known.name, both)
+                    found[at] = found[at].with_type(both)
                     break
-    return pa.struct(list(found.values()))
+            else:
+                found.append(_named(field, struct, found))
+    return pa.struct(found)
 
 
-def _places(field: pa.Field, struct: pa.StructType) -> Iterator[str]:
-    """The names that a struct's field may have in a merged type: its own, with its type, then with numbers.
+def _places(struct: pa.StructType, target: Sequence[pa.Field]) -> list[tuple[list[int], list[int]]]:
+    """The indexes of the fields of a merged type that have the name of each of a struct's fields: as it is
+    spelled, and spelled otherwise.
 
-    A place that another field of the same struct names is that one's.
+    The latter are of other fields where the struct has several names that differ in case alone.
     """
-    yield field.name
+    exact, alike = defaultdict(list), defaultdict(list)
+    for at, one in enumerate(target):
+        exact[_spelling(one)].append(at)
+        alike[_folded(_spelling(one))].append(at)
+    own = [_spelling(one) for one in struct]
+    count_of = Counter(map(_folded, own))
+    return [(exact[one], alike[_folded(one)] if count_of[_folded(one)] == 1 else []) for one in own]
+
+
+def _named(field: pa.Field, struct: pa.StructType, found: Sequence[pa.Field]) -> pa.Field:
+    """A struct's field with a name that none in a merged type has: its own, with its type, then with numbers.
+
+    The name of another field of the same struct is that one's.
+    """
+    taken = {one.name.casefold() for one in found}
+    others = {one.name.casefold() for one in struct if one.name != field.name}
     own = own_name(field.name, field.type)
-    others = {one.name.casefold() for one in struct}
-    names = chain([own], (f"{own}_{number}" for number in count(2)))
-    yield from (name for name in names if name.casefold() not in others)
+    names = chain([field.name, own], (f"{own}_{number}" for number in count(2)))
+    name = next(one for one in names if one.casefold() not in taken and one.casefold() not in others)
+    return _field(name, field.type, _spelling(field))
 
 
 def own_name(name: str, type_: pa.DataType) -> str:
@@ -103,7 +146,7 @@ def storable(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(type_) and not type_.num_fields:
         return pa.bool_()
     if pa.types.is_struct(type_):
-        return pa.struct([pa.field(one.name, storable(one.type)) for one in type_])
+        return pa.struct([one.with_type(storable(one.type)) for one in type_])
     if pa.types.is_list(type_):
         return pa.list_(storable(type_.value_type))
     return pa.map_(type_.key_type, storable(type_.item_type)) if pa.types.is_map(type_) else type_
@@ -111,7 +154,7 @@ def storable(type_: pa.DataType) -> pa.DataType:
 
 def conformed(array: pa.Array, target: pa.DataType) -> pa.Array:
     """The same values as a type that ``merged`` and ``storable`` made of theirs."""
-    if array.type.equals(target):
+    if array.type.equals(target, check_metadata=True):
         return array
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), target)
@@ -158,18 +201,10 @@ def _conformed_struct(array: pa.StructArray, target: pa.StructType) -> pa.Array:
 
 def _places_in(struct: pa.StructType, target: pa.StructType) -> list[int | None]:
     """The index in a merged type of each field of a struct; None where the type has none for it."""
-    indexes = {one.name.casefold(): at for at, one in enumerate(target)}
-    return [_place_in(field, struct, target, indexes) for field in struct]
-
-
-def _place_in(
-    field: pa.Field, struct: pa.StructType, target: pa.StructType, indexes: Mapping[str, int]
-) -> int | None:
-    for name in _places(field, struct):
-        place = indexes.get(name.casefold())
-        if place is None or _is_held(field.type, target[place].type):
-            return place
-    raise AssertionError("places without end")
+    return [
+        next((at for at in exact + alike if _is_held(field.type, target[at].type)), None)
+        for field, (exact, alike) in zip(struct, _places(struct, list(target)), strict=True)
+    ]
 
 
 def _is_held(one: pa.DataType, target: pa.DataType) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from udfs.values.merged_types import safe_names
+from udfs.values.merged_types import fields_of, safe_names
 from udfs.values.protobuf import BYTES, ENUM, Field, MessageReader
 
 UINT64 = pa.decimal128(20, 0)
@@ -36,8 +36,8 @@ def arrow_type(message: MessageReader, above: tuple[MessageReader, ...] = ()) ->
         return pa.string()
     inside = (*above, message)
     fields = message.fields.values()
-    names = safe_names([one.name for one in fields])
-    return pa.struct([pa.field(n, _field_type(f, inside)) for n, f in zip(names, fields, strict=True)])
+    names = [one.name for one in fields]
+    return pa.struct(fields_of(names, [_field_type(one, inside) for one in fields]))
 
 
 def _field_type(field: Field, above: tuple[MessageReader, ...]) -> pa.DataType:
