@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.support import typed_corpus as corpus
@@ -15,6 +16,7 @@ from udfs.values.payload import Decoded
 from udfs.values.payloads import KEY, VALUE, PayloadReader
 from udfs.values.plain_payloads import plain_of
 from udfs.values.registry import HARD, REPLACED, SOFT, Registry, Schema, guid_of
+from udfs.values.typed_columns import SideDecoder
 
 # The corpus has no value for a surrogate without its other half; it is U+FFFD here
 _UNDEFINED = {("plain-json-odd", 0, 19)}
@@ -121,6 +123,26 @@ def test_payloads_with_changed_bytes_give_a_value_or_a_known_reason() -> None:
             for changed in (bytes(data), cut):
                 found = corpus.reader().read(topic, VALUE, changed, row["headers"])
                 assert found.reason is None or found.reason in payload.ERROR_CLASSES
+
+
+@pytest.mark.parametrize(
+    ("body", "plain", "reason"),
+    [
+        (b"\0\0\0\0\x07abc", "text", "unknown_id"),
+        (b"\0\0\0\0\x07abc", "bytes", None),
+        (b"\0a\0b\0c", "text", None),  # no registry counts up to such an id
+        (b"abc\0\0\0\x07", "text", None),
+    ],
+)
+def test_an_id_that_no_schema_has_is_an_error_among_texts(
+    body: bytes, plain: str, reason: str | None
+) -> None:
+    found = PayloadReader(Registry([])).read("t", VALUE, body, (), plain)
+    assert found.reason == reason
+    column = SideDecoder(PayloadReader(Registry([])), "t", VALUE, plain)
+    assert [one.decoded.reason for one in column.decode(pa.array([body, b"abc"])).wrong] == (
+        [reason] if reason else []
+    )
 
 
 def test_a_topic_of_text_is_text_though_some_of_it_looks_like_json_or_has_a_schema_id() -> None:

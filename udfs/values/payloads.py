@@ -29,8 +29,8 @@ from udfs.values.wire_formats import Framing, Headers, framing_of, message_index
 
 KEY, VALUE = "key", "value"
 FORMATS = {AVRO: "avro", PROTOBUF: "protobuf", JSON_SCHEMA: "jsonschema"}
-# An id that Apicurio would give: its global ids count up from 1
-_MOST_GLOBAL_ID = 1 << 24
+# An id that a registry would give: they count up from 1
+_MOST_ID = 1 << 24
 
 
 class PayloadReader:
@@ -76,7 +76,8 @@ class PayloadReader:
             if plain and framing.start and not self.candidates(topic, side, framing):
                 bare = plain_payload(payload, plain)
                 # of a schema that may be registered later, where it is not what others of the topic are
-                return bare if bare.reason is None else self._unknown(payload, framing)
+                is_odd = bare.reason is not None or (plain == "text" and 0 < (framing.id or 0) < _MOST_ID)
+                return self._unknown(payload, framing) if is_odd else bare
             return self._of_registry(topic, side, payload, framing)
         detail = f"written with the registry of {framing.kind}, whose schemas are not at hand"
         return Decoded(framing.kind, payload, None, "no_registry", detail)
@@ -148,7 +149,7 @@ class PayloadReader:
             return failed(
                 "bytes", payload, PayloadError("unknown_guid", f"no schema has GUID {framing.guid}")
             )
-        if framing.start and len(payload) > 9 and 0 < int.from_bytes(payload[1:9], "big") < _MOST_GLOBAL_ID:
+        if framing.start and len(payload) > 9 and 0 < int.from_bytes(payload[1:9], "big") < _MOST_ID:
             global_id = int.from_bytes(payload[1:9], "big")
             detail = (
                 f"written with Apicurio's registry (global id {global_id}), whose schemas are not at hand"
