@@ -136,6 +136,18 @@ def test_integers_of_both_signs_are_integers_and_such_as_a_bigint_does_not_hold_
     assert columns_of('{"c":18446744073709551615}') == [{"c": "18446744073709551615"}]
 
 
+def test_integers_that_would_lose_digits_next_to_fractions_are_texts() -> None:
+    most, past = "9007199254740992", "-9007199254740993"
+    assert columns_of(f'{{"a":{most},"b":{past}}}', '{"a":1.5,"b":1.5}') == [
+        {"a": 2.0**53, "b": past},
+        {"a": 1.5, "b": "1.5"},
+    ]
+    huge = "123456789012345678901234567890"
+    assert columns_of(f'{{"a":{huge}}}') == [{"a": huge}]
+    rows = columns_of(f'{{"a":{{"b":[0.5,1],"c":"1,{huge},\\",{huge}"}}}}')
+    assert rows == [{"a": {"b": [0.5, 1.0], "c": f'1,{huge},",{huge}'}}]
+
+
 def test_columns_whose_names_differ_in_case_alone_or_are_odd_are_columns() -> None:
     rows = columns_of('{"id":1,"ID":"x","a/b~\'\\"":2,"in":{"n":1,"N":2}}')
     assert rows == [{"id": 1, "ID_2": "x", "a/b~'\"": 2, "in": '{"n":1,"N":2}'}]

@@ -48,6 +48,14 @@ _STATES = """
     QUALIFY op IN ('r', 'c', 'u') AND after IS NOT NULL
 """
 _INTEGERS = ("BIGINT", "UBIGINT", "HUGEINT")
+# Whether JSON has an integer, outside of texts, that a double may round
+_ROUNDED = r"""
+    len(list_filter(
+      regexp_extract_all(regexp_replace({place}::VARCHAR, '"(\\.|[^"\\])*"', '', 'g'), '-?[0-9][0-9.eE+-]*'),
+      lambda one: NOT regexp_matches(one, '[.eE]')
+        AND coalesce(abs(TRY_CAST(one AS HUGEINT)) > 9007199254740992, true)
+    )) > 0
+"""
 _OPS = "('r', 'c', 'u', 'd', 't')"
 
 
@@ -125,29 +133,37 @@ def _type_json(database: duckdb.DuckDBPyConnection) -> None:
 
 
 def _member(database: duckdb.DuckDBPyConnection, name: str, structure: Any) -> str:
-    """SQL of a member of the JSON object ``after``: integers that a bigint does not hold are texts."""
+    """SQL of a member of the JSON object ``after``: numbers are texts where an integer would lose digits."""
     place = f"(after -> {literal('/' + name.replace('~', '~0').replace('/', '~1'))})"
+    has_reals = '"DOUBLE"' in json.dumps(structure)
+    is_rounded = has_reals and _has_any(database, _ROUNDED.format(place=place))
+    real = "VARCHAR" if is_rounded else "DOUBLE"
     bigint, exact, text = (
-        f"from_json({place}, {literal(json.dumps(_storable(structure, integer)))})"
+        f"from_json({place}, {literal(json.dumps(_storable(structure, integer, real)))})"
         for integer in ("BIGINT", "HUGEINT", "VARCHAR")
     )
-    if bigint == exact:
-        return bigint
-    found = database.execute(f"SELECT bool_or({bigint} IS DISTINCT FROM {exact}) FROM changes").fetchall()
-    return text if found == [(True,)] else bigint
+    is_held = bigint == exact or not _has_any(database, f"{bigint} IS DISTINCT FROM {exact}")
+    return bigint if is_held else text
 
 
-def _storable(structure: Any, integer: str) -> Any:
+def _has_any(database: duckdb.DuckDBPyConnection, condition: str) -> bool:
+    """Whether a condition is true of a row of ``changes``."""
+    return database.execute(f"SELECT bool_or({condition}) FROM changes").fetchall() == [(True,)]
+
+
+def _storable(structure: Any, integer: str, real: str) -> Any:
     """A structure of DuckDB's with types that Delta has; text where names differ in case alone.
 
-    integer: the type of integers.
+    integer, real: the types of numbers.
     """
     if isinstance(structure, dict):
         if len({name.casefold() for name in structure}) < len(structure):
             return "VARCHAR"
-        return {name: _storable(one, integer) for name, one in structure.items()}
+        return {name: _storable(one, integer, real) for name, one in structure.items()}
     if isinstance(structure, list):
-        return [_storable(one, integer) for one in structure]
+        return [_storable(one, integer, real) for one in structure]
     if structure in _INTEGERS:
         return integer
+    if structure == "DOUBLE":
+        return real
     return "VARCHAR" if structure in ("NULL", "JSON") else structure
