@@ -21,7 +21,7 @@ from pipelines import decode_batches, decode_values
 from tests.support import typed_corpus as corpus
 from tests.test_payloads import same
 from udfs.values.payloads import VALUE, PayloadReader
-from udfs.values.registry import AVRO, PROTOBUF, Registry, Schema
+from udfs.values.registry import AVRO, PROTOBUF, Reference, Registry, Schema
 from udfs.values.typed_columns import SideDecoder
 
 OLD_ITEM = {"type": "record", "name": "Item", "fields": [{"name": "sku", "type": "string"}]}
@@ -102,6 +102,34 @@ def test_fields_that_a_version_does_not_have_get_the_latest_one_s_defaults() -> 
         assert (second["items"], second["maybe"]) == ([], None)
         for declared, expected in ADDED:
             assert first.get(declared["name"]) == expected, declared
+
+
+def test_what_changed_in_a_schema_that_versions_refer_to_is_filled_and_renamed_too() -> None:
+    old = {"type": "record", "name": "In", "fields": [{"name": "a", "type": "int"}]}
+    empty = {"type": "record", "name": "None", "fields": []}
+    new = {
+        **old,
+        "fields": [
+            {"name": "b", "type": "int", "aliases": ["a"]},
+            {"name": "c", "type": "int", "default": 5},
+            {"name": "d", "type": empty, "default": {}},
+        ],
+    }
+    outer = {"type": "record", "name": "Out", "fields": [{"name": "in", "type": "In"}]}
+    schemas = [
+        schema
+        for at, inner in enumerate((old, new), 1)
+        for schema in (
+            Schema("in", at, 10 + at, f"i{at}", AVRO, json.dumps(inner)),
+            Schema("t-value", at, at, f"g{at}", AVRO, json.dumps(outer), (Reference("In", "in", at),)),
+        )
+    ]
+    decoder = SideDecoder(PayloadReader(Registry(schemas)), "t", VALUE, fills=True)
+    side = decoder.decode(pa.array([b"\0\0\0\0\1\2", b"\0\0\0\0\2\4\6"]))
+    assert side.column(decoder.types).to_pylist() == [
+        {"in": {"b": 1, "c": 5, "d": True}},
+        {"in": {"b": 2, "c": 3, "d": True}},
+    ]
 
 
 def test_payloads_that_are_read_one_by_one_get_the_same_defaults() -> None:

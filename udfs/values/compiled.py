@@ -41,7 +41,7 @@ def compiled(
     except PayloadError:
         later = None
     of_type: Columns
-    if latest is not None and later is not None and '"aliases"' in latest.text:
+    if latest is not None and later is not None and _has_aliases(reader, latest):
         of_type = RenamedColumns(type_, later)
     else:
         of_type = AvroColumns(type_)
@@ -66,6 +66,11 @@ def _filled(columns: Columns, filling: Filling | None) -> Columns:
 
 def _parsed(reader: PayloadReader, schema: Schema) -> AvroType:
     return avro_schema.parse(schema.text, [text for _, text in reader.references(schema)])
+
+
+def _has_aliases(reader: PayloadReader, schema: Schema) -> bool:
+    texts = (schema.text, *(text for _, text in reader.references(schema)))
+    return any('"aliases"' in one for one in texts)
 
 
 def _of_message(

@@ -72,7 +72,8 @@ class Filling:
             self.parts[at].array(values.field(at)) if at in self.parts else values.field(at)
             for at in range(self.source.num_fields)
         ]
-        arrays += [pa.repeat(pa.array([value], one.type)[0], n) for one, value in self.added]
+        first = pa.array(np.zeros(n, np.int64))  # repeat refuses a record without fields
+        arrays += [pa.array([value], one.type).take(first) for one, value in self.added]
         mask = values.is_null() if values.null_count else None
         return pa.StructArray.from_arrays(arrays, fields=list(target), mask=mask)
 

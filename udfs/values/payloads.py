@@ -221,8 +221,10 @@ class PayloadReader:
     def latest(self, schema: Schema) -> Schema | None:
         """The latest version of a schema's subject; None where it is the same, or of another type."""
         found = self._registry.version(schema.subject, -1)
-        is_other = found is not None and found.text != schema.text and found.type == schema.type
-        return found if is_other else None
+        if found is None or found.type != schema.type:
+            return None
+        is_same = (found.text, found.references) == (schema.text, schema.references)
+        return None if is_same else found
 
     def has_namesake(self, schema: Schema, name: str, topic: str) -> bool:
         """Whether another type differs in its namespace alone: a message of the same schema or, with a topic,

@@ -225,7 +225,7 @@ class SideDecoder:
         """Decodes the payloads of a schema id together. Returns whether that can be done."""
         candidates = self._reader.candidates(self._topic, self._side, Framing(CONFLUENT, ID_SIZE, id=id_))
         held = [one for one in candidates if not one.is_gone]
-        if len({one.text for one in held}) != 1 or held[0].type not in FORMATS:
+        if len({(one.text, one.references) for one in held}) != 1 or held[0].type not in FORMATS:
             return False
         taken = rows_at(payloads, rows)
         one_by_one[rows] = True
