@@ -72,8 +72,10 @@ def test_a_run_with_nothing_new_writes_no_version(lake: Path) -> None:
     assert [DeltaTable(path).version() for path in paths] == before
 
 
-def states(events: list[tuple[int, int, int, str | None, str | None]]) -> set[tuple[Any, ...]]:
-    """(key, partition, from_offset, to_offset) of events: partition, offset, seconds, key, value."""
+def states(
+    events: list[tuple[int, int, int, str | None, str | None]], columns: str = "from_offset, to_offset"
+) -> set[tuple[Any, ...]]:
+    """(key, partition, and columns) of events: partition, offset, seconds, key, value."""
     database = duckdb.connect()
     database.execute("""CREATE TABLE events(partition INT, "offset" BIGINT, timestamp TIMESTAMPTZ,
         key VARCHAR, value VARCHAR, is_tombstone BOOLEAN)""")
@@ -83,7 +85,7 @@ def states(events: list[tuple[int, int, int, str | None, str | None]]) -> set[tu
             [partition, offset, seconds, key, value, value is None],
         )
     assert cdc.prepare(database)
-    found = database.execute("SELECT key->>'$.id', partition, from_offset, to_offset FROM states")
+    found = database.execute(f"SELECT key->>'$.id', partition, {columns} FROM states")
     return {(int(key), *rest) for key, *rest in found.fetchall()}
 
 
@@ -101,6 +103,13 @@ def test_a_truncation_ends_all_rows_of_its_table_in_other_partitions_by_its_time
         (1, 2, 50, '{"id":4}', None),
     ]
     assert states(events) == {(1, 0, 0, 1), (2, 0, 2, None), (3, 1, 0, 0), (4, 1, 1, 2)}
+
+
+def test_of_several_truncations_in_other_partitions_the_first_ends_a_row() -> None:
+    row = (0, 0, 1, '{"id":1}', event("c", 1))
+    later = [(1, at, 90 - 10 * at, None, '{"op":"t"}') for at in range(3)]
+    later += [(2, at, 20 + 10 * at, None, '{"op":"t"}') for at in range(9)]
+    assert states([row, *later], "epoch(valid_to)::INT") == {(1, 0, 20)}
 
 
 def test_a_row_comes_back_after_a_truncation_and_a_deletion_is_no_row() -> None:

@@ -44,7 +44,7 @@ _STATES = """
     )
     SELECT key, after, op, partition, "offset" AS from_offset, lead("offset") OVER w AS to_offset,
       moment AS valid_from, lead(moment) OVER w AS valid_to
-    FROM events WINDOW w AS (PARTITION BY partition, key ORDER BY "offset", step)
+    FROM events WINDOW w AS (PARTITION BY partition, key ORDER BY "offset", step, moment)
     QUALIFY op IN ('r', 'c', 'u') AND after IS NOT NULL
 """
 _INTEGERS = ("BIGINT", "UBIGINT", "HUGEINT")
