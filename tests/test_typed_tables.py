@@ -217,10 +217,7 @@ def test_a_long_run_says_how_far_it_is(
     monkeypatch.setattr("pipelines.command.status._EVERY", 0.01)
     shutil.copytree(lake / "lake", tmp_path / "lake")
     assert typed(tmp_path, "--value-columns", "flat") == 0
-    assert (
-        f"decoding values: topic 1 of {len(TOPICS)}, {min(TOPICS)}, 0% of its files"
-        in capsys.readouterr().err
-    )
+    assert f"decoding values: topic 1 of {len(TOPICS)}, {min(TOPICS)}" in capsys.readouterr().err
 
 
 def test_a_second_run_writes_nothing(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
