@@ -106,10 +106,14 @@ def test_a_truncation_ends_all_rows_of_its_table_in_other_partitions_by_its_time
 
 
 def test_of_several_truncations_in_other_partitions_the_first_ends_a_row() -> None:
-    row = (0, 0, 1, '{"id":1}', event("c", 1))
-    later = [(1, at, 90 - 10 * at, None, '{"op":"t"}') for at in range(3)]
-    later += [(2, at, 20 + 10 * at, None, '{"op":"t"}') for at in range(9)]
-    assert states([row, *later], "epoch(valid_to)::INT") == {(1, 0, 20)}
+    events = [
+        (0, 0, 1, '{"id":1}', event("c", 1)),
+        (0, 1, 20, None, '{"op":"t"}'),
+        (1, 0, 2, '{"id":2}', event("c", 2)),
+        (1, 1, 30, None, '{"op":"t"}'),
+        (2, 0, 40, None, '{"op":"t"}'),
+    ]
+    assert states(events, "epoch(valid_to)::INT") == {(1, 0, 20), (2, 1, 20)}
 
 
 def test_a_row_comes_back_after_a_truncation_and_a_deletion_is_no_row() -> None:
