@@ -123,6 +123,7 @@ def test_the_report_names_what_is_wrong(logs: Path, tmp_path: Path) -> None:
         (second.with_suffix(".index").name, "disagrees"): 1,
         (second.with_suffix(".index").name, "points_nowhere"): 1,
         (first.with_suffix(".timeindex").name, "disagrees"): 1,
+        (first.with_suffix(".timeindex").name, "missing"): 1,  # none for the segment's last timestamp
         (second.with_suffix(".timeindex").name, "points_nowhere"): 1,
         (third.with_suffix(".timeindex").name, "missing"): 1,
         (third.with_suffix(".index").name, "unreadable"): 1,
@@ -148,3 +149,58 @@ def test_a_run_without_the_option_makes_no_table(logs: Path, tmp_path: Path) -> 
     assert decode_batches.main(arguments) == 0
     assert not (tmp_path / "lake" / "offset_index").exists()
     assert rows(lake, "SELECT * FROM index_report") == []
+
+
+def test_entries_that_hide_records_and_lost_entries_are_named(logs: Path, tmp_path: Path) -> None:
+    root, lake = tmp_path / "logs", str(tmp_path / "lake")
+    shutil.copytree(logs, root)
+    first, second, third, *_ = sorted((root / "segmented-0").glob("*.log"))
+    end = int(second.stem)  # the first segment's last offset is before it
+    # the last entry of an offset index is behind the segment's last offset
+    index = first.with_suffix(".index")
+    offset, position = struct.unpack(">ii", index.read_bytes()[-8:])
+    assert offset < end
+    index.write_bytes(index.read_bytes()[:-8] + struct.pack(">ii", end + 3, position))
+    # a time that no record of the segment has: a lookup for it ends here, whatever the next segments have
+    times = second.with_suffix(".timeindex")
+    stamp, offset = struct.unpack(">qi", times.read_bytes()[-12:])
+    times.write_bytes(times.read_bytes()[:-12] + struct.pack(">qi", stamp + 5000, offset))
+    # without its last entry a lookup passes over the segment
+    lost = third.with_suffix(".timeindex")
+    lost.write_bytes(lost.read_bytes()[:-12])
+    (root / "segmented-0" / "leader-epoch-checkpoint").unlink()
+    decode(root, lake)
+    report = rows(lake, "SELECT * FROM index_report")
+    found = Counter((Path(row["file"]).name, row["problem"]) for row in report)
+    assert found == {
+        (index.name, "points_nowhere"): 1,
+        (times.name, "disagrees"): 1,
+        (lost.name, "missing"): 1,
+        ("leader-epoch-checkpoint", "missing"): 1,
+    }
+
+
+def test_an_epoch_that_begins_after_its_batches_disagrees(logs: Path, tmp_path: Path) -> None:
+    root, lake = tmp_path / "logs", str(tmp_path / "lake")
+    folder = root / "tx-aborted-0"
+    shutil.copytree(logs / folder.name, folder)
+    log, checkpoint = folder / f"{0:020d}.log", folder / "leader-epoch-checkpoint"
+    data = bytearray(log.read_bytes())
+    position, start = 0, -1
+    while position < len(data):  # batches from offset 10 on are of epoch 2; the checksum does not cover it
+        base, size, _ = struct.unpack_from(">qii", data, position)
+        epoch = 2 if base >= 10 else 0
+        if epoch and start < 0:
+            start = base
+        struct.pack_into(">i", data, position + 12, epoch)
+        position += 12 + size
+    log.write_bytes(data)
+    checkpoint.write_text(f"0\n2\n0 0\n2 {start}\n")
+    decode(root, lake)
+    assert rows(lake, "SELECT * FROM index_report") == []
+    checkpoint.write_text(f"0\n2\n0 0\n2 {start + 1}\n")
+    decode(root, lake)
+    report = rows(lake, "SELECT * FROM index_report")
+    assert [(Path(row["file"]).name, row["entry"], row["problem"]) for row in report] == [
+        (checkpoint.name, 1, "disagrees")
+    ]

@@ -10,25 +10,31 @@
 --   problem string: unreadable: the file, or an entry of it, is not as it has to be; points_nowhere: at that position no batch begins, or no batch has that offset; disagrees: the batches say something else; missing: the file, or an entry for something that the batches have
 --   detail string: What was expected, and what was found
 WITH known AS (
-  SELECT segment, partition_dir, decoded_bytes FROM segments WHERE left_out >= 0
+  SELECT segment, partition_dir, decoded_bytes, left_out = 0 AND damaged = 0 AS whole,
+    lead(segment) OVER (PARTITION BY partition_dir ORDER BY file_base_offset) IS NOT NULL AS closed
+  FROM segments WHERE left_out >= 0
 ), sound AS (
   SELECT b.topic, b.partition, b.partition_dir, b.segment, b.position, b.base_offset, b.last_offset, b.leader_epoch,
     b.producer_id, b.producer_epoch, b.is_control, b.max_timestamp_ms,
-    max(b.max_timestamp_ms) OVER (PARTITION BY b.topic, b.partition, b.segment ORDER BY b.position) AS newest
+    max(b.max_timestamp_ms) OVER (PARTITION BY b.topic, b.partition, b.segment ORDER BY b.position) AS newest,
+    max(b.max_timestamp_ms) OVER (PARTITION BY b.topic, b.partition, b.segment) AS highest
   FROM published_batches b WHERE b.status IN ('ok', 'suspect') AND b.base_offset IS NOT NULL
 ), bounds AS (
   SELECT topic, partition, segment, min(base_offset) AS first_offset, max(last_offset) AS last_offset
   FROM sound GROUP BY topic, partition, segment
 ), places AS (
   SELECT o.topic, o.partition, o.partition_dir, o.file, o.entry,
-    CASE WHEN b.position IS NULL THEN 'points_nowhere' ELSE 'disagrees' END AS problem,
+    CASE WHEN b.base_offset <= o.offset OR b.position IS NULL THEN 'points_nowhere' ELSE 'disagrees' END AS problem,
     CASE WHEN b.position IS NULL THEN 'expected a batch at position ' || o.position || ', found none'
+      WHEN b.base_offset <= o.offset THEN 'expected an offset up to ' || w.last_offset || ', found ' || o.offset
       ELSE 'expected offset ' || b.base_offset || ' or more at position ' || o.position || ', found ' || o.offset
     END AS detail
   FROM offset_index o JOIN known k ON k.segment = o.segment
   LEFT JOIN published_batches b ON b.topic = o.topic AND b.partition = o.partition AND b.segment = o.segment
     AND b.position = o.position
-  WHERE o.error IS NULL AND o.position < k.decoded_bytes AND (b.position IS NULL OR b.base_offset > o.offset)
+  LEFT JOIN bounds w ON w.topic = o.topic AND w.partition = o.partition AND w.segment = o.segment AND k.whole
+  WHERE o.error IS NULL AND o.position < k.decoded_bytes
+    AND (b.position IS NULL OR b.base_offset > o.offset OR o.offset > w.last_offset)
   UNION ALL
   SELECT o.topic, o.partition, o.partition_dir, o.file, o.entry, 'points_nowhere',
     'expected a position before ' || k.decoded_bytes || ', where the segment ends, found ' || o.position
@@ -39,13 +45,34 @@ WITH known AS (
     CASE WHEN t.offset < b.first_offset OR t.offset > b.last_offset THEN 'points_nowhere' ELSE 'disagrees' END AS problem,
     CASE WHEN t.offset < b.first_offset OR t.offset > b.last_offset
       THEN 'expected an offset from ' || b.first_offset || ' to ' || b.last_offset || ', found ' || t.offset
+      WHEN t.timestamp_ms > s.newest
+        THEN 'expected timestamp ' || s.newest || ' at offset ' || t.offset || ', found ' || t.timestamp_ms
       ELSE 'expected timestamp ' || s.newest || ' or more up to offset ' || t.offset || ', found ' || t.timestamp_ms
     END AS detail
   FROM time_index t JOIN bounds b ON b.topic = t.topic AND b.partition = t.partition AND b.segment = t.segment
+  JOIN known k ON k.segment = t.segment
   LEFT JOIN sound s ON s.topic = t.topic AND s.partition = t.partition AND s.segment = t.segment
     AND s.base_offset <= t.offset AND s.last_offset >= t.offset
   WHERE t.error IS NULL
-    AND (t.offset < b.first_offset OR t.offset > b.last_offset OR s.newest > t.timestamp_ms)
+    AND (t.offset < b.first_offset OR t.offset > b.last_offset OR s.newest > t.timestamp_ms
+      OR (k.whole AND s.newest < t.timestamp_ms))
+), read_folders AS (
+  SELECT DISTINCT topic, partition, partition_dir FROM time_index
+), last_times AS (
+  SELECT n.topic, n.partition, n.partition_dir, replace(n.segment, '.log', '.timeindex') AS file,
+    CAST(NULL AS INT) AS entry, 'missing' AS problem,
+    'expected an entry for timestamp ' || n.highest || ' at offset ' || n.first_offset || ' or later, found none' AS detail
+  FROM (
+    SELECT s.topic, s.partition, s.partition_dir, s.segment, s.highest, min(s.base_offset) AS first_offset
+    FROM sound s JOIN known k ON k.segment = s.segment AND k.closed
+    JOIN read_folders i ON i.topic = s.topic AND i.partition = s.partition AND i.partition_dir = s.partition_dir
+    WHERE s.max_timestamp_ms = s.highest AND s.highest >= 0
+    GROUP BY s.topic, s.partition, s.partition_dir, s.segment, s.highest
+  ) n
+  LEFT JOIN (
+    SELECT segment, max(offset) AS indexed, count(error) AS errors FROM time_index GROUP BY segment
+  ) l ON l.segment = n.segment
+  WHERE coalesce(l.errors, 0) = 0 AND coalesce(l.indexed, -1) < n.first_offset
 ), aborted AS (
   SELECT a.topic, a.partition, a.partition_dir, a.file, a.entry, 'disagrees' AS problem,
     'expected an aborted transaction of producer ' || a.producer_id || ' with its marker at offset ' || a.last_offset
@@ -63,7 +90,7 @@ WITH known AS (
   FROM current_transactions t
   JOIN sound s ON s.topic = t.topic AND s.partition = t.partition AND s.partition_dir = t.partition_dir
     AND s.base_offset <= t.marker_offset AND s.last_offset >= t.marker_offset
-  JOIN (SELECT DISTINCT topic, partition, partition_dir FROM time_index) i
+  JOIN read_folders i
     ON i.topic = t.topic AND i.partition = t.partition AND i.partition_dir = t.partition_dir
   LEFT JOIN aborted_transactions a ON a.topic = t.topic AND a.partition = t.partition
     AND a.partition_dir = t.partition_dir AND a.producer_id = t.producer_id AND a.last_offset = t.marker_offset
@@ -80,11 +107,12 @@ WITH known AS (
       || coalesce(' and before ' || s.end_offset, '') || ', found ' || e.first_offset || ' to ' || e.last_offset AS detail
   FROM spans s JOIN epochs e ON e.topic = s.topic AND e.partition = s.partition
     AND e.partition_dir = s.partition_dir AND e.leader_epoch = s.leader_epoch
-  WHERE e.last_offset < s.start_offset OR e.first_offset >= s.end_offset OR e.last_offset >= s.end_offset
+  WHERE e.last_offset < s.start_offset OR e.last_offset >= s.end_offset
+    OR (s.entry > 0 AND e.first_offset < s.start_offset)
   UNION ALL
-  SELECT e.topic, e.partition, e.partition_dir, f.file, NULL, 'missing',
+  SELECT e.topic, e.partition, e.partition_dir, e.partition_dir || '/leader-epoch-checkpoint', NULL, 'missing',
     'expected an entry for epoch ' || e.leader_epoch || ', which begins at offset ' || e.first_offset || ', found none'
-  FROM epochs e JOIN (SELECT DISTINCT topic, partition, partition_dir, file FROM leader_epochs) f
+  FROM epochs e JOIN read_folders f
     ON f.topic = e.topic AND f.partition = e.partition AND f.partition_dir = e.partition_dir
   LEFT JOIN spans s ON s.topic = e.topic AND s.partition = e.partition AND s.partition_dir = e.partition_dir
     AND s.leader_epoch = e.leader_epoch
@@ -124,6 +152,8 @@ UNION ALL
 SELECT * FROM places
 UNION ALL
 SELECT * FROM times
+UNION ALL
+SELECT * FROM last_times
 UNION ALL
 SELECT * FROM aborted
 UNION ALL
