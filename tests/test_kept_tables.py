@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ def test_a_run_with_nothing_new_writes_no_version(lake: Path) -> None:
 
 
 def states(
-    events: list[tuple[int, int, int, str | None, str | None]], columns: str = "from_offset, to_offset"
+    events: Sequence[tuple[int, int, int, str | None, str | None]], columns: str = "from_offset, to_offset"
 ) -> set[tuple[Any, ...]]:
     """(key, partition, and columns) of events: partition, offset, seconds, key, value."""
     database = duckdb.connect()

@@ -87,8 +87,7 @@ class Search:
     unsearched: list[Unsearched] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._transactions: dict[str, Transactions] = {}
-        self._scans_for_transactions: dict[str, dict[Segment, list[SliceScan]]] = {}
+        self._transactions: dict[str, tuple[Transactions, dict[Segment, list[SliceScan]]]] = {}
         self._last_offsets: dict[str, LastOffsets] = {}
         self._done: set[str] = set()
 
@@ -168,7 +167,6 @@ class Search:
                 self.found += is_match.true_count
                 yield self._whole(pool, log, segment, batch, is_match)
         self._transactions.pop(log.partition_dir, None)
-        self._scans_for_transactions.pop(log.partition_dir, None)
         self._last_offsets.pop(log.partition_dir, None)
 
     def _matches(self, log: Log, results: Iterator[Found]) -> Iterator[tuple[Segment, pa.RecordBatch]]:
@@ -253,7 +251,7 @@ class Search:
                     known.add(batch, self._outcomes(pool, log, batch))
             for damage in _damages(scans):
                 known.damaged_until(damage.last_lost)
-            if any(scan.report.problem for scans_of_one in scans.values() for scan in scans_of_one):
+            if any(scan.report.problem for of_segment in scans.values() for scan in of_segment):
                 known.damaged_until(None)  # what a file that can't be read holds is not known
             self._last_offsets[log.partition_dir] = known
         return known
@@ -264,20 +262,19 @@ class Search:
 
     def _read_transactions(self, pool: Workers, log: Log) -> Transactions:
         """The transactions of a log: of each batch its header is read, of markers more."""
-        known = self._transactions.get(log.partition_dir)
-        if known is None:
+        if log.partition_dir not in self._transactions:
             read = [*self._read(pool, log.all_segments, ReadTransactions(self.max_batch_uncompressed))]
-            known = Transactions.of(of_one_log(np.concatenate([found.scan.transactional for found in read])))
-            self._transactions[log.partition_dir] = known
-            scans = self._scans_for_transactions[log.partition_dir] = defaultdict(list)
-            for found in read:
-                scans[found.slice_.segment].append(found.scan)
-        return known
+            found = of_one_log(np.concatenate([one.scan.transactional for one in read]))
+            scans: dict[Segment, list[SliceScan]] = defaultdict(list)
+            for one in read:
+                scans[one.slice_.segment].append(one.scan)
+            self._transactions[log.partition_dir] = Transactions.of(found), scans
+        return self._transactions[log.partition_dir][0]
 
     def _note_damage(self, log: Log, scans: dict[Segment, list[SliceScan]]) -> None:
         self.segments += len(scans)
         if self.request.needs_transactions:  # a bounded search does not read the segments of later markers
-            scans = {**self._scans_for_transactions.get(log.partition_dir, {}), **scans}
+            scans = {**self._transactions[log.partition_dir][1], **scans}
         for segment, of_segment in scans.items():
             problem = next((scan.report.detail for scan in of_segment if scan.report.problem), None)
             if problem is not None:

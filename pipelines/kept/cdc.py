@@ -16,7 +16,8 @@ from typing import Any
 
 import duckdb
 
-from pipelines.sql.types import literal, quoted
+from pipelines.source.delta import sql_literal
+from pipelines.sql.types import quoted
 from udfs.values.merged_types import safe_names
 
 HISTORY = """
@@ -119,36 +120,46 @@ def _type_json(database: duckdb.DuckDBPyConnection) -> None:
     """``changes.after`` as a struct with the types that all rows have; as JSON text where there is none."""
     ((found,),) = database.execute("SELECT json_group_structure(after) FROM changes").fetchall()
     structure: Any = json.loads(found) if found else None
-    if isinstance(structure, dict) and structure:
-        columns = zip(safe_names(list(structure)), structure.items(), strict=True)
-        parts = (f"{quoted(column)} := {_member(database, *one)}" for column, one in columns)
-        target = f"struct_pack({', '.join(parts)})"
-    else:
-        target = "struct_pack(after := after::VARCHAR)"
-    database.execute(f"""
-        CREATE OR REPLACE TEMP TABLE changes AS SELECT * REPLACE (
-          CASE WHEN after IS NULL OR after = 'null' THEN NULL ELSE {target} END AS after
-        ) FROM changes
-    """)
-
-
-def _member(database: duckdb.DuckDBPyConnection, name: str, structure: Any) -> str:
-    """SQL of a member of the JSON object ``after``: numbers are texts where an integer would lose digits."""
-    place = f"(after -> {literal('/' + name.replace('~', '~0').replace('/', '~1'))})"
-    has_reals = '"DOUBLE"' in json.dumps(structure)
-    is_rounded = has_reals and _has_any(database, _ROUNDED.format(place=place))
-    real = "VARCHAR" if is_rounded else "DOUBLE"
-    bigint, exact, text = (
-        f"from_json({place}, {literal(json.dumps(_storable(structure, integer, real)))})"
-        for integer in ("BIGINT", "HUGEINT", "VARCHAR")
+    _replace_after(database, "CASE WHEN after <> 'null' THEN after END")
+    if not isinstance(structure, dict) or not structure:
+        _replace_after(database, "struct_pack(after := after::VARCHAR)")
+        return
+    pointers = (sql_literal("/" + one.replace("~", "~0").replace("/", "~1")) for one in structure)
+    _replace_after(database, f"json_extract(after, [{', '.join(pointers)}])")  # parsed once for all members
+    columns = zip(safe_names(list(structure)), _members(database, list(structure.values())), strict=True)
+    _replace_after(
+        database, f"struct_pack({', '.join(f'{quoted(column)} := {member}' for column, member in columns)})"
     )
-    is_held = bigint == exact or not _has_any(database, f"{bigint} IS DISTINCT FROM {exact}")
-    return bigint if is_held else text
 
 
-def _has_any(database: duckdb.DuckDBPyConnection, condition: str) -> bool:
-    """Whether a condition is true of a row of ``changes``."""
-    return database.execute(f"SELECT bool_or({condition}) FROM changes").fetchall() == [(True,)]
+def _replace_after(database: duckdb.DuckDBPyConnection, value: str) -> None:
+    """Puts the value of an expression in the place of ``changes.after`` where that is not null."""
+    database.execute(
+        "CREATE OR REPLACE TEMP TABLE changes AS SELECT * REPLACE "
+        f"(CASE WHEN after IS NOT NULL THEN {value} END AS after) FROM changes"
+    )
+
+
+def _members(database: duckdb.DuckDBPyConnection, structures: list[Any]) -> list[str]:
+    """SQL of each member that the list ``after`` has: a text where an integer would lose digits."""
+
+    def read(place: str, structure: Any, integer: str, real: str) -> str:
+        return f"from_json({place}, {sql_literal(json.dumps(_storable(structure, integer, real)))})"
+
+    members = [(f"after[{at}]", one) for at, one in enumerate(structures, 1)]
+    checks = []
+    for member in members:
+        has_reals = '"DOUBLE"' in json.dumps(member[1])
+        bigint, exact = (read(*member, integer, "DOUBLE") for integer in ("BIGINT", "HUGEINT"))
+        checks.append(f"{bigint} IS DISTINCT FROM {exact}" if bigint != exact else "false")
+        checks.append(_ROUNDED.format(place=member[0]) if has_reals else "false")
+    found = database.execute(f"SELECT {', '.join(f'bool_or({one})' for one in checks)} FROM changes")
+    flags = ["VARCHAR" if one else None for one in found.fetchall()[0]]
+    kinds = zip(flags[::2], flags[1::2], strict=True)
+    return [
+        read(*member, integer or "BIGINT", real or "DOUBLE")
+        for member, (integer, real) in zip(members, kinds, strict=True)
+    ]
 
 
 def _storable(structure: Any, integer: str, real: str) -> Any:

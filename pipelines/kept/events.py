@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import duckdb
 
-from pipelines.sql.types import literal, quoted
+from pipelines.source.delta import sql_literal
+from pipelines.sql.types import quoted
 from pipelines.typed.tables import TypedTable
 from udfs.values.typed_files import SIDES
 
@@ -31,7 +32,7 @@ def create_events(database: duckdb.DuckDBPyConnection, table: TypedTable, condit
 
 
 def topic_literal(table: TypedTable) -> str:
-    return literal(table.topic)
+    return sql_literal(table.topic)
 
 
 def side_structs(table: TypedTable) -> Mapping[str, str]:

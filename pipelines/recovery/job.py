@@ -137,7 +137,7 @@ def recover(settings: Settings, decode: Decode, run: Map) -> Recovered:
         _decode_copies(done, settings, decode)
     with Intents(address).lock(), phase("billing"):
         _write_tables(done)
-        done.bill = _sums(address if done.lost_records else None)
+        done.bill = _sums(_losing_records(address) if done.lost_records else [])
         shutil.rmtree(f"{folder}/{_LOSING}", ignore_errors=True)
     return done
 
@@ -232,22 +232,23 @@ def _write_tables(done: Recovered) -> None:
     replace_table(done.lake, LOST_RECORDS, pa.RecordBatchReader.from_batches(reader.schema, counted()))
 
 
-def _sums(lake: str | None) -> dict[str, Any]:
-    """Of records that only losing histories have: how many, by why and by whether they were acknowledged.
-
-    lake: None where there are none.
-    """
-    rows = (
-        []
-        if lake is None
-        else open_database(lake, "FROM lost_records")
+def _losing_records(lake: str) -> list[tuple[Any, ...]]:
+    """Records of losing histories alone: why, acknowledged, how many, and how many the truth has too."""
+    counts = "count(*), count(*) FILTER (WHERE also_in_truth IS NOT NULL)"
+    rows: list[tuple[Any, ...]] = (
+        open_database(lake, "FROM lost_records")
         .execute(
-            "SELECT why, acknowledged, count(*), count(*) FILTER (WHERE also_in_truth IS NOT NULL) FROM ("
+            f"SELECT why, acknowledged, {counts} FROM ("
             'SELECT DISTINCT topic, partition, "offset", leader_epoch, why, acknowledged, also_in_truth '
             "FROM lost_records WHERE control_type IS NULL) GROUP BY ALL"
         )
         .fetchall()
     )
+    return rows
+
+
+def _sums(rows: list[tuple[Any, ...]]) -> dict[str, Any]:
+    """Sums of ``_losing_records``, by why and by whether they were acknowledged."""
     why: Counter[str] = Counter()
     acknowledged: Counter[str] = Counter()
     for reason, word, count, _ in rows:

@@ -123,7 +123,7 @@ def few_rows(table: DeltaTable, most: int) -> pa.Table | None:
 
 
 def sql_literal(text: str) -> str:
-    """A string literal of deltalake's SQL, in which only the quote is special."""
+    """A string literal of deltalake's SQL and DuckDB's, in which only the quote is special."""
     return "'" + text.replace("'", "''") + "'"
 
 

@@ -22,10 +22,10 @@ from deltalake import DeltaTable
 
 from pipelines.command.errors import UserError
 from pipelines.lake.address import open_lake, open_log, table_path
-from pipelines.source.delta import open_table
+from pipelines.source.delta import open_table, sql_literal
 from pipelines.sql.functions import create_functions, create_typed_functions
 from pipelines.sql.snapshot import OpenTable, open_tables, snapshot
-from pipelines.sql.types import duckdb_type, literal, no_rows, quoted
+from pipelines.sql.types import duckdb_type, no_rows, quoted
 from pipelines.sql.views import creations
 from pipelines.typed.schemas import registry_reader
 from pipelines.typed.tables import TypedTable, typed_tables
@@ -110,7 +110,7 @@ def _database(
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     paths = [table_path(address, name) for name in (*tables, *(one.table for one in typed))]
     folders = [folder, *map(os.path.realpath, paths)]
-    database.execute("SET allowed_directories = [" + ", ".join(map(literal, folders)) + "]")
+    database.execute("SET allowed_directories = [" + ", ".join(map(sql_literal, folders)) + "]")
     database.execute("SET enable_external_access = false")
     database.execute("SET TimeZone = 'UTC'")
     for name, table in tables.items():
@@ -149,7 +149,7 @@ def _create_typed(database: duckdb.DuckDBPyConnection, address: str, folder: str
         }
         _link_files(Path(folder, table.table), table_path(address, table.table), links)
         hive = "true, hive_types = {'partition': INTEGER}" if table.is_partitioned else "false"
-        files = ", ".join(literal(f"{folder}/{table.table}/{path}") for path in links)
+        files = ", ".join(sql_literal(f"{folder}/{table.table}/{path}") for path in links)
         rows = (
             f"SELECT {columns} FROM read_parquet([{files}], hive_partitioning = {hive}, union_by_name = true)"
         )
@@ -192,7 +192,7 @@ def _columns(table: Table, rows: str) -> str:
 def _parquet(folder: str, table: OpenTable) -> str:
     """The rows of a table's files, which are linked below a folder as ``table.files`` names them."""
     declared = table.declared
-    files = ", ".join(literal(f"{folder}/{declared.name}/{path}") for path in table.files)
+    files = ", ".join(sql_literal(f"{folder}/{declared.name}/{path}") for path in table.files)
     types = ", ".join(
         f"'{column.name}': {duckdb_type(column.sql_type)}"
         for column in declared.columns

@@ -20,11 +20,6 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def literal(text: str) -> str:
-    """A text of DuckDB's SQL."""
-    return "'" + text.replace("'", "''") + "'"
-
-
 def duckdb_type(ddl: str) -> str:
     """``array<struct<key:string,value:binary>>`` -> ``STRUCT("key" VARCHAR, "value" BLOB)[]``."""
     nested = re.fullmatch(r"(array|map|struct)<(.*)>", ddl.strip(), re.DOTALL)
