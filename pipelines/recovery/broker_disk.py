@@ -8,7 +8,6 @@ never sees a state without them.
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections import defaultdict
@@ -81,7 +80,6 @@ def write_disk(
         lines = [f"{topic} {partition} {offset}\n" for (topic, partition), offset in sorted(offsets.items())]
         (folder / name).write_text(f"0\n{len(lines)}\n" + "".join(lines))
     (folder / BOOTSTRAP).write_bytes(bootstrap(metadata_of(logs, ids, disk, state)))
-    os.sync()  # a folder that has its name is on the disk
 
 
 def meta_properties(disk: Disk) -> str:

@@ -302,6 +302,7 @@ def folder_to_write(path: str, sources: tuple[str, ...]) -> Iterator[Path]:
         yield made
         if target.exists():
             target.rmdir()
+        os.sync()  # what is in a folder that has its name is on the disk
         made.rename(target)
     except OSError as error:
         raise UserError(f"--write: cannot write {path}: {error.strerror or error}") from None

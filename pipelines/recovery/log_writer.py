@@ -1,7 +1,8 @@
 """Writes a healed log: segments of unchanged batches, their indexes, and the files next to them.
 
 Only what no checksum covers is written anew in a batch, where it was corrected. A file is written under
-another name first, so that a run that dies leaves no half of one behind a segment's name.
+another name first, so that a run that dies leaves no half of one behind a segment's name. Nothing is flushed
+to the disk here: each run writes the log anew, and ``--write`` flushes what it gives away.
 """
 
 from __future__ import annotations
@@ -146,8 +147,6 @@ def _write_segment(log: LogToWrite, path: str, batches: np.ndarray) -> None:
                         out.write(data.data)
             finally:
                 source.close()
-        out.flush()
-        os.fsync(out.fileno())
     os.replace(path + _TEMPORARY, path)
 
 

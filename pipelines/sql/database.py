@@ -14,10 +14,10 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
-import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from pipelines.command.errors import UserError
@@ -33,6 +33,9 @@ from pipelines.views.declared import SESSION_VIEWS, needed_names
 from udfs.format.report_tables import READ_BY_VIEWS, REPORT_TABLES
 from udfs.format.schema import TABLES, Table
 from udfs.source.store import is_object_store, open_store
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
 
 # Statements about names of which none need be in them
 _LISTS = re.compile(r"\b(show|(duckdb|pg|sqlite)_\w+|information_schema)\b", re.IGNORECASE)
@@ -173,6 +176,8 @@ def _link_files(folder: Path, table: str, files: Mapping[str, str]) -> None:
 
 def _dataset(path: str, table: OpenTable) -> ds.Dataset:
     """The data files of a table in an object store, as DuckDB reads them through pyarrow."""
+    import pyarrow.dataset as ds  # takes 0.1 s to load, and local lakes do not need it
+
     system, folder = open_store(path)
     schema = table.declared.arrow_schema()
     own = pa.schema([schema.field(name) for name in table.declared.partitioned_by])
