@@ -70,6 +70,10 @@ class View:
         """Whether it can be read without arguments; else it is a table function alone."""
         return all(one.default is not None for one in self.parameters)
 
+    def reads(self, names: Iterable[str]) -> set[str]:
+        """Which of these tables and views it reads itself."""
+        return set(re.findall(r"\b(?:FROM|JOIN) (\w+)\b", self.select)).intersection(names)
+
     def statements(self, keyword: str, select: str, prefix: str = "") -> Iterator[str]:
         """SQL that creates the view, and the function where it has parameters.
 
@@ -123,11 +127,6 @@ def _read(name: str, text: str, in_session_only: bool) -> View:
     return View(name, " ".join(comment), tuple(parameters), tuple(columns), select, in_session_only)
 
 
-def _named(text: str, names: Iterable[str]) -> set[str]:
-    """The tables and views that a SELECT reads."""
-    return set(re.findall(r"\b(?:FROM|JOIN) (\w+)\b", text)).intersection(names)
-
-
 def _read_all() -> tuple[View, ...]:
     """Every view, each after those that it reads."""
     own, rules = resources.files("pipelines.views"), resources.files("pipelines.rules")
@@ -137,7 +136,7 @@ def _read_all() -> tuple[View, ...]:
             name, _, suffix = file.name.partition(".")
             if suffix == "sql":
                 views[name] = _read(name, file.read_text(), in_session_only)
-    reads = {name: sorted(_named(views[name].select, views)) for name in sorted(views)}
+    reads = {name: sorted(views[name].reads(views)) for name in sorted(views)}
     return tuple(views[name] for name in TopologicalSorter(reads).static_order())
 
 
@@ -157,5 +156,5 @@ def needed_names(statement: str, tables: Iterable[str]) -> set[str]:
     needed = known if computed or not words else known & words
     for view in reversed(SESSION_VIEWS):
         if view.name in needed:
-            needed |= _named(view.select, known)
+            needed |= view.reads(known)
     return needed

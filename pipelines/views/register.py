@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -20,7 +21,7 @@ from pipelines.lake.address import open_lake, open_log, sql_name, sql_table
 from pipelines.lake.published import published_tables
 from pipelines.source.delta import few_rows
 from pipelines.source.hadoop import default_scheme, open_to_spark
-from pipelines.views.declared import SESSION_VIEWS, VIEWS, needed_names
+from pipelines.views.declared import SESSION_VIEWS, VIEWS, View, needed_names
 from udfs.format.report_tables import READ_BY_VIEWS, REPORT_TABLES
 from udfs.format.schema import QUARANTINE, SEGMENTS, TABLES, TRANSACTIONS, Column
 from udfs.functions.typed import PAYLOAD
@@ -78,6 +79,8 @@ _KEPT_PLANS = {
 }
 
 
+_VIEWS_AT_ONCE = 4
+
 # These are read by nearly every view, and Spark takes 0.1 s to plan each read of a Delta table: where one has
 # at most so many rows, its view holds them. What joins no rows then costs nothing, as committed_records of
 # plain topics. A row of quarantine may hold many bytes
@@ -128,7 +131,24 @@ def register(
     register_functions(spark, text)
     register_internal_topics(spark, text)
     register_typed(spark, address, text)
-    with configured(spark, _KEPT_PLANS):
+    _create_views(spark, views)
+
+
+def _create_views(spark: SparkSession, views: Iterable[View]) -> None:
+    """Creates views, each once those are there that it reads: Spark analyzes several at a time.
+
+    views: each after those that it reads, so that none waits for one that no thread has begun.
+    """
+    made: dict[str, Future[None]] = {}
+
+    def create(view: View, read: list[Future[None]]) -> None:
+        for one in read:
+            one.result()
+        for creation in view.statements("TEMPORARY", view.select):
+            spark.sql(creation)
+
+    with configured(spark, _KEPT_PLANS), ThreadPoolExecutor(_VIEWS_AT_ONCE) as threads:
         for view in views:
-            for creation in view.statements("TEMPORARY", view.select):
-                spark.sql(creation)
+            made[view.name] = threads.submit(create, view, [made[name] for name in view.reads(made)])
+        for one in made.values():
+            one.result()
