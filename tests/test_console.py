@@ -189,6 +189,26 @@ def test_importing_it_loads_nothing() -> None:
     assert run("-c", code).returncode == 0
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("pipelines.find", "{logs}", "--key", "x"),
+        ("kafka_log_lake", "find", "{logs}", "--key", "x"),
+        ("pipelines.decode_batches", "--source", "{logs}", "--lake", "{lake}"),
+        ("pipelines.query", "--lake", "{lake}", "SELECT * FROM crc_report"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_program_does_not_wait_for_pandas(lake: str, command: tuple[str, ...]) -> None:
+    logs = str(ROOT / "tests/data/corpus/v2-headers")
+    words = [word.format(logs=logs, lake=lake) for word in command]
+    done = run("-X", "importtime", "-m", *words)
+    assert done.returncode in (0, 4)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "pyarrow.lib" in imported
+    assert "pandas.core" not in imported
+
+
 def test_without_spark_one_line_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['pyspark'] = None\n"

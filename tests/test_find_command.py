@@ -358,17 +358,6 @@ def test_no_spark_no_database_and_no_java(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, check=True)
 
 
-@pytest.mark.parametrize("program", ["pipelines.find", "kafka_log_lake find"])
-def test_the_program_does_not_wait_for_pandas(tmp_path: Path, program: str) -> None:
-    put(tmp_path / "a-0", 0, batch(0))
-    module, *words = program.split()
-    command = [sys.executable, "-X", "importtime", "-m", module, *words, str(tmp_path), "--key", "k0"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "pyarrow.lib" in imported
-    assert "pandas.core" not in imported
-
-
 def test_both_commands_take_the_same_arguments(
     tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:

@@ -271,11 +271,11 @@ def run_command(
         if parsed is None:
             return
         settings, others = parsed
-        if not with_spark:
-            if argv is None and not command.extra:  # the process runs this command and nothing else
-                from udfs.no_pandas import without_pandas
+        if argv is None:  # the process runs this command and nothing else
+            from udfs.no_pandas import without_pandas
 
-                without_pandas()
+            without_pandas()
+        if not with_spark:
             run(settings, **others)
             return
         from pipelines.command.on_demand import (
