@@ -175,7 +175,7 @@ class LogText:
             keys,
             values,
             fixed(starts),
-            texts_of(pairs.field(0).cast(pa.binary()), STRING) or _no_texts(),
+            texts_of(pairs.field(0).view(pa.binary()), STRING) or _no_texts(),
             texts_of(pairs.field(1), STRING) or _no_texts(),
             fixed(crcs),
             fixed(valid),

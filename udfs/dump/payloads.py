@@ -71,12 +71,13 @@ def plain_parse(key_kind: str, value_kind: str) -> Parse:
 
 def texts_of(column: pa.Array, kind: str) -> Texts | None:
     """A column of binary[n] as it is printed; None where a value of it can't be."""
-    _, starts, data = column.buffers()
+    validity, starts, data = column.buffers()
     offsets = np.frombuffer(starts, dtype=np.int32, count=len(column) + 1, offset=4 * column.offset)
     raw = np.frombuffer(data, dtype=np.uint8) if data is not None else np.zeros(0, dtype=np.uint8)
     sizes = np.diff(offsets)
     if column.null_count:
-        sizes[numbers_of(column.is_null().cast(pa.uint8())) != 0] = -1
+        bits = np.unpackbits(np.frombuffer(validity, dtype=np.uint8), bitorder="little")
+        sizes[bits[column.offset : column.offset + len(column)] == 0] = -1
     if kind == STRING:
         return Texts(fixed(offsets), fixed(sizes), fixed(raw))
     if kind == BYTES:
