@@ -13,10 +13,11 @@ A name is loaded at its first use, so that importing this package is fast.
 
 from __future__ import annotations
 
+import pipelines  # noqa: F401  # first: says so where the packages are missing, and ends quietly at Ctrl-C
+
+# isort: split
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-import pipelines  # noqa: F401  # says so where the packages are missing
 
 if TYPE_CHECKING:
     from pipelines import register

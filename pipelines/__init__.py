@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.util import find_spec
-from types import TracebackType
-from typing import TYPE_CHECKING
 
 
 def _end_quietly_if_interrupted(
@@ -24,6 +21,10 @@ def _end_quietly_if_interrupted(
 _is_module = sys.argv[:1] == ["-m"]  # Python looks for the module of a command
 if _is_module or [os.path.basename(one) for one in sys.argv[:1]] == ["kafka-log-lake"]:
     sys.excepthook = _end_quietly_if_interrupted  # until ``exit_code_of`` runs the command: while it imports
+from importlib.util import find_spec  # noqa: E402  # behind the hook, as all that takes time
+from types import TracebackType  # noqa: E402
+from typing import TYPE_CHECKING  # noqa: E402
+
 if _is_module and find_spec("pyarrow") is None:
     print(
         "error: this Python does not have the packages of kafka-log-lake: run `make setup` and use "

@@ -230,10 +230,13 @@ def test_a_python_without_the_packages_says_so_in_one_line(module: str) -> None:
     )
 
 
+@pytest.mark.parametrize("first", ["typing", "rich"])  # a module that Python does not load itself; of others
 @pytest.mark.parametrize("name", ["pipelines.scan", "pipelines.decode_batches", "kafka-log-lake"])
-def test_ctrl_c_while_a_command_is_imported_ends_it_without_a_word(tmp_path: Path, name: str) -> None:
+def test_ctrl_c_while_a_command_is_imported_ends_it_without_a_word(
+    tmp_path: Path, name: str, first: str
+) -> None:
     interrupts = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
-    (tmp_path / "rich.py").write_text(interrupts)  # the first that a command imports of another project
+    (tmp_path / f"{first}.py").write_text(interrupts)
     called = ["-m", name]
     if name == "kafka-log-lake":
         (tmp_path / name).write_text("from kafka_log_lake.__main__ import script\nscript()\n")

@@ -14,7 +14,7 @@ from pipelines.plan.headers import Header, headers
 from pipelines.source.naming import CLEANED_SUFFIX, SEGMENT_SUFFIX, SWAP_SUFFIX
 from udfs.format import layout as f
 from udfs.indexes.checkpoint_files import LEADER_EPOCH_FILE, leader_epochs
-from udfs.inspection.batch import Neighbour, Place, read
+from udfs.inspection.place import Neighbour, Place, read
 from udfs.kernels.framing import is_sound
 from udfs.recovery.resync import LastOffset, Resynchronizer
 from udfs.source.byte_source import FileSource

@@ -9,8 +9,9 @@ from rich.text import Text
 
 from pipelines.command.terminal import aligned, printable, width_of
 from udfs.format import layout as f
-from udfs.inspection.batch import Inspection, Neighbour
+from udfs.inspection.batch import Inspection
 from udfs.inspection.fields import FILE, Field
+from udfs.inspection.place import Neighbour
 
 _BYTES = 12  # that a line shows
 _COLOURS = {"ok": "green", "suspect": "yellow"}

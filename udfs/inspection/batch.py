@@ -2,43 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
 from udfs.decoded import Range
 from udfs.format import faults
 from udfs.format import layout as f
-from udfs.inspection import causes
 from udfs.inspection.causes import Cause
+from udfs.inspection.contradictions import contradictions
+from udfs.inspection.damage import Damage
 from udfs.inspection.fields import FILE, PAYLOAD, Broken, Field
+from udfs.inspection.happened import causes_of
 from udfs.inspection.headers import Checksum, read_fields
+from udfs.inspection.place import Neighbour, Place, read
 from udfs.inspection.records import Batch, Records, Shown, read_inner, read_message_body, read_records
 from udfs.kernels import framing
 from udfs.kernels.codecs import Scratch, expand
 from udfs.kernels.framing import BATCH, batch_size, checksum, locate_wrapped, read_header
-from udfs.recovery.batch_search import BatchSearch
-from udfs.recovery.range_checksums import RangeChecksums
-from udfs.rules.offsets import NO_LIMIT, RUN, misplaced
 from udfs.segment_decoder import MAX_BATCH_UNCOMPRESSED, SegmentDecoder
 from udfs.source.byte_source import ByteSource, ChunkSource
 
 _SHOWN_OF_DAMAGE = 4096  # bytes that are shown where there is no batch
-_MOST_TRIED = 1 << 29
-
-
-class Neighbour(NamedTuple):
-    """A batch before or behind. base_offset: as stored, of magic 0 and 1 that of the batch itself."""
-
-    position: int
-    size: int
-    magic: int
-    base_offset: int
-    last_offset: int
-    leader_epoch: int
-    is_sound: bool
 
 
 @dataclass
@@ -73,28 +58,6 @@ class Inspection:
         return self.position + self.size
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where to look. end: where a damaged range ends, as far as headers tell.
-
-    first_offset: of the segment, by its name; -1 unknown. epoch_at: the leader's epoch at an offset, by the
-    epoch file next to the segment; -1 unknown.
-    """
-
-    position: int
-    end: int
-    before: Neighbour | None = None
-    after: Neighbour | None = None
-    first_offset: int = -1
-    epoch_at: Callable[[int], int] = lambda _: -1
-
-
-def read(source: ByteSource, position: int, size: int) -> np.ndarray:
-    """uint8: the bytes of a segment, fewer at its end."""
-    data = np.empty(max(0, size), dtype=np.uint8)
-    return data[: source.read_into(position, data)]
-
-
 def inspect(
     source: ByteSource, length: int, place: Place, shown: Shown, limit: int = MAX_BATCH_UNCOMPRESSED
 ) -> Inspection:
@@ -122,9 +85,10 @@ def inspect(
         found.status = "damaged"
         found.problem = found.problem or _why_not_whole(size, room, head)
     if found.status in ("corrupt", "damaged"):
-        found.causes = _causes(source, length, place, found, is_whole, size)
+        damage = Damage(source, length, place, taken, size if size > 0 else 0)
+        found.causes = causes_of(damage, lambda batch: readable(batch, limit)[0] > 0)
     elif is_whole:
-        found.causes = _contradictions(content, place, in_it)
+        found.causes = contradictions(source, content, place, in_it)
     first = found.causes[0] if found.causes else None
     if first is not None and first.mended is not None:
         found.mended = readable(first.mended, limit)[0]
@@ -234,165 +198,3 @@ def readable(batch: bytes, limit: int, position: int = 0) -> tuple[int, str, str
             elif marks:
                 status, problem = "suspect", faults.describe_suspect(marks, position)
     return count, status, problem
-
-
-# What happened
-
-
-def _causes(
-    source: ByteSource, length: int, place: Place, found: Inspection, is_whole: bool, size: int
-) -> list[Cause]:
-    """Of damage, the most likely cause first; one at least."""
-    position = place.position
-    data = read(source, position, min(length - position, _MOST_TRIED))
-    made = list(causes.flips_of_header(data, position))
-    if is_whole and not made:
-        under = causes.change_under_checksum(data[:size], position)
-        made += [under] if under is not None else []
-    if any(cause.kind == causes.BIT for cause in made):
-        return made
-    wrong = data[: max(found.size, 0)].tobytes()
-    if not is_whole and len(data) and not data.any():
-        text = f"all {len(data)} bytes up to the end of the segment are zeros: space that was never written"
-        return [Cause(causes.ZEROS, causes.CERTAIN, text, position, len(data))]
-    others = [causes.zeros(wrong, position), causes.bytes_of_a_file(wrong, position)]
-    others.append(_inner_batch(source, length, place, size if is_whole else found.size))
-    found_others = [cause for cause in others if cause is not None]
-    if size > length - position:
-        text = (
-            f"the segment ends {size - (length - position)} bytes before the batch does: a write that was cut"
-        )
-        found_others.append(Cause(causes.CUT, causes.LIKELY, text, length, size - (length - position)))
-    made = found_others + made
-    if not made:
-        cut = causes.cut_batch_inside(wrong, position)
-        made = [cut] if cut is not None else []
-    if not made:
-        text = "more than one byte is changed, in a way that was not recognized"
-        made = [Cause(causes.UNKNOWN, causes.POSSIBLE, text, position, found.size)]
-    return made
-
-
-def _inner_batch(source: ByteSource, length: int, place: Place, size: int) -> Cause | None:
-    """A sound batch that begins inside a damaged one: bytes are missing before it, or are of another log."""
-    position, end = place.position, min(length, place.position + size)
-    checksums = RangeChecksums(source, position, length)
-    inside = BatchSearch(source, position, length, checksums).first_from(position + 1)
-    if not position < inside < end:
-        return None
-    row = np.zeros(1, dtype=BATCH)
-    head = read(source, inside, min(f.V2_HEADER_SIZE, length - inside))
-    head = np.concatenate([head, np.zeros(f.V2_HEADER_SIZE - len(head), dtype=np.uint8)])
-    read_header(head, 0, len(head), inside, row[0])
-    v2 = head[f.MAGIC_POS] == f.MAGIC_V2
-    base, last = int(row[0]["base_offset" if v2 else "last_offset"]), int(row[0]["last_offset"])
-    where = f"at position {inside}, {inside - position} bytes behind its begin, a sound batch begins"
-    words = f"{where} (offsets {base} to {last})"
-    before = place.before.last_offset if place.before is not None else place.first_offset - 1
-    after = place.after.base_offset if place.after is not None and place.after.position != inside else None
-    if base > before and (after is None or last < after):
-        missing = position + size - inside
-        text = f"{words}: {missing} bytes of the batch are missing, it was cut"
-        return Cause(causes.CUT, causes.LIKELY, text, inside, missing)
-    text = f"{words}, whose offsets do not belong here: bytes of another log, or an older state of this one"
-    return Cause(causes.OTHER, causes.LIKELY, text, inside, position + size - inside)
-
-
-def _contradictions(content: np.ndarray, place: Place, records: int) -> list[Cause]:
-    """Flipped bits outside the checksum, in the base offset or the epoch, by what is next to the batch."""
-    row = np.zeros(1, dtype=BATCH)
-    e = row[0]
-    read_header(content, 0, len(content), place.position, e)
-    v2 = e["magic"] == f.MAGIC_V2
-    found = []
-    # in a log without gaps; a wrapper's offset is its last message's
-    span = int(e["last_offset_delta"]) if v2 else max(records, 1) - 1
-    offset = _offset_flip(content, int(e["base_offset" if v2 else "last_offset"]), place, span, bool(v2))
-    if offset is not None:
-        found.append(offset)
-    if v2:
-        epoch = _epoch_flip(content, e, place)
-        if epoch is not None:
-            found.append(epoch)
-    return found
-
-
-def _offset_flip(content: np.ndarray, stored: int, place: Place, span: int, v2: bool) -> Cause | None:
-    """span: from the first offset to the last; the stored one is the first of magic 2, else the last."""
-    before, after = place.before, place.after
-    low = before.last_offset + 1 if before is not None else place.first_offset
-    if low < 0:
-        return None
-    wanted = low if v2 else low + span
-    # of magic 0 and 1 the header behind has its last offset
-    behind = 1 << 62 if after is None else after.base_offset if v2 else after.last_offset
-    high = behind - span if v2 else behind
-    is_wrong = _is_misplaced(place, stored if v2 else stored - span, stored + span if v2 else stored)
-    if not is_wrong and (stored == wanted or (v2 and stored + 1 == high)):
-        return None
-    flips = [(bit, v) for bit, v in causes.single_bits(stored, 8) if low <= v < high or v == wanted]
-    flips.sort(key=lambda flip: (flip[1] != wanted, flip[1] + 1 != high))
-    if not flips or (not is_wrong and flips[0][1] != wanted):
-        return None
-    bit, value = flips[0]
-    name, sure = ("baseOffset" if v2 else "offset"), causes.LIKELY if is_wrong else causes.POSSIBLE
-    why = f"the batch before ends with {low - 1}" if before is not None else f"the file's name has {low}"
-    if after is not None:
-        why += f", the one behind has {behind}"
-    if not is_wrong and low <= stored < high:
-        why += ". Nothing contradicts it: a compacted log has such gaps"
-    return _outside(content, place.position, f.OFFSET_POS, 8, bit, (name, stored, value, why, sure))
-
-
-def _is_misplaced(place: Place, first: int, last: int) -> bool:
-    """Whether the offsets of the batch are wrong, by the batches next to it and the file's name."""
-    before, after = (
-        [] if one is None else [(one.base_offset, one.last_offset)] for one in (place.before, place.after)
-    )
-    limits = np.iinfo(np.int64)
-    own = max(first, limits.min), min(last, limits.max)
-    runs = np.zeros(len(before) + 1 + len(after), dtype=RUN)
-    runs["file_base"], runs["file_limit"], runs["batches"] = place.first_offset, NO_LIMIT, 1
-    runs["first"], last_offsets = np.array([*before, own, *after]).T
-    runs["last"] = np.maximum(runs["first"], last_offsets)
-    runs["last_base"] = runs["first"]
-    return bool(misplaced(runs)[len(before)])
-
-
-def _epoch_flip(content: np.ndarray, e: np.void, place: Place) -> Cause | None:
-    stored = int(e["leader_epoch"])
-    known = [n.leader_epoch for n in (place.before, place.after) if n is not None and n.magic == f.MAGIC_V2]
-    noted = place.epoch_at(int(e["base_offset"]))
-    low = place.before.leader_epoch if place.before is not None and place.before.magic == f.MAGIC_V2 else -1
-    is_last = place.after is None or place.after.magic != f.MAGIC_V2
-    high = (1 << 31) - 1 if is_last or place.after is None else place.after.leader_epoch
-    fits = low <= stored <= high and (noted < 0 or stored == noted)
-    if fits and (stored in known or noted == stored or not known):
-        return None
-    wanted = [noted] if noted >= 0 else [*known, *range(max(low, 0), min(high, low + 64) + 1)]
-    by_value = {value: bit for bit, value in causes.single_bits(stored, 4)}
-    value = next((v for v in wanted if v in by_value and v != stored), None)
-    if value is None:
-        return None
-    why = (
-        f"the epoch file next to the segment has {noted} here"
-        if noted >= 0
-        else "neighbours have " + " and ".join(map(str, known))
-    )
-    if fits:
-        why += ". Nothing contradicts it: a new leader may begin here"
-    sure = causes.POSSIBLE if fits else causes.LIKELY
-    words = ("partitionLeaderEpoch", stored, value, why, sure)
-    return _outside(content, place.position, f.LEADER_EPOCH_POS, 4, by_value[value], words)
-
-
-def _outside(
-    content: np.ndarray, position: int, at: int, size: int, bit: int, words: tuple[str, int, int, str, str]
-) -> Cause:
-    name, stored, value, why, sure = words
-    byte = at + size - 1 - bit // 8
-    mended = content.copy()
-    mended[byte] ^= 1 << (bit % 8)
-    what = f"bit {bit % 8} of the byte at position {position + byte} is flipped ({name})"
-    text = f"{what}: {stored}, expected {value}: {why}"
-    return Cause(causes.BIT, sure, text, position + byte, 1, 1 << (bit % 8), mended.tobytes())

@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
-import re
-import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from udfs.format import layout as f
-from udfs.kernels.crc_search import TABLES, changed_byte
+from udfs.kernels.crc_search import TABLES, changed_byte, shift_begin
 from udfs.kernels.framing import batch_size, checksum, is_sound
 
-BIT, BYTE, ZEROS, CUT, OTHER, UNKNOWN = (
+BIT, BYTE, ZEROS, CUT, ORDER, OTHER, UNKNOWN = (
     "flipped bit",
     "changed byte",
     "zeros",
     "cut",
+    "wrong order",
     "other bytes",
     "unknown",
 )
 CERTAIN, LIKELY, POSSIBLE = "certain", "likely", "possible"
-_LEAST_ZEROS = 64
-_HEADER_V2 = struct.Struct(">qiibIhiqqqhii")
-_MOST_BYTES = 1 << 30  # of a batch that is taken for one though no checksum says so
-_PAGES = (65536, 4096, 512)
-_SIGNATURES = {
-    b"\x1f\x8b\x08": "a gzip file",
-    b"\x7fELF": "an ELF program",
-    b"PK\x03\x04": "a zip file",
-    b"\x89PNG\r\n": "a PNG picture",
-    b"%PDF-": "a PDF file",
-    b"SQLite format 3\0": "a SQLite database",
-    b"PAR1": "a Parquet file",
-    b"\xca\xfe\xba\xbe": "a Java class",
-}
+# One of so many damages looks by chance like a changed bit or byte
+_FEW_BY_CHANCE, _SOME_BY_CHANCE, _MANY_BY_CHANCE = 1000, 20, 4
 
 
 @dataclass(frozen=True)
@@ -75,20 +62,50 @@ def flips_of_header(data: np.ndarray, position: int) -> Iterator[Cause]:
             mended = data[:size].tobytes() if found else None
             data[at] ^= 1 << bit
             if mended is not None:
-                yield _flip(position + at, 1 << bit, mended, data, at)
+                yield _flip(position + at, 1 << bit, mended, data, at, CERTAIN)
 
 
-def _flip(position: int, bits: int, mended: bytes, data: np.ndarray, at: int) -> Cause:
+def change_of_header(data: np.ndarray, position: int, ends: list[int]) -> Cause | None:
+    """Another length, which leads to one of ``ends``, or another magic, with which the checksum is right."""
+    if len(data) < f.HEADER_UP_TO_MAGIC:
+        return None
+    for size in dict.fromkeys((*ends, int(batch_size(data, 0, len(data))))):
+        for magic in (f.MAGIC_V2, f.MAGIC_V1, f.MAGIC_V0):
+            if not f.V0_MIN_SIZE <= size <= len(data):
+                continue
+            mended = data[:size].copy()
+            mended[f.LENGTH_POS : f.LOG_OVERHEAD] = list((size - f.LOG_OVERHEAD).to_bytes(4, "big"))
+            mended[f.MAGIC_POS] = magic
+            if batch_size(mended, 0, size) == size and is_sound(mended, 0, size):
+                return _changed(position, mended, data)
+    return None
+
+
+def _changed(position: int, mended: np.ndarray, data: np.ndarray) -> Cause:
+    """mended: the batch; data: as it is stored, from ``position`` on."""
+    places = np.flatnonzero(mended != data[: len(mended)])
+    first, last = int(places[0]), int(places[-1])
+    if first == last:
+        bits = int(mended[first] ^ data[first])
+        return _flip(position + first, bits, mended.tobytes(), data, first, CERTAIN)
+    words = []
+    for at, size, name in ((f.LENGTH_POS, 4, "length"), (f.MAGIC_POS, 1, "magic")):
+        now, was = (
+            int.from_bytes(one[at : at + size].tobytes(), "big", signed=True) for one in (data, mended)
+        )
+        words += [f"{name} at position {position + at}: {now}, expected {was}"] if now != was else []
+    text = f"the header is written over: {'; '.join(words)}; with that the checksum is right"
+    return Cause(OTHER, CERTAIN, text, position + first, last + 1 - first, 0, mended.tobytes())
+
+
+def _flip(position: int, bits: int, mended: bytes, data: np.ndarray, at: int, certainty: str) -> Cause:
     name = field_at(mended, at)
     was, now = mended[at], int(data[at])
-    if bits & (bits - 1) == 0:
-        what = f"bit {bits.bit_length() - 1} of the byte at position {position} is flipped ({name}): "
-        kind, sure = BIT, CERTAIN
-    else:
-        what = f"the byte at position {position} is changed ({name}): "
-        kind, sure = BYTE, LIKELY
-    text = f"{what}{now:#04x}, expected {was:#04x}; with it the checksum is right"
-    return Cause(kind, sure, text, position, 1, bits, mended)
+    kind = BIT if bits & (bits - 1) == 0 else BYTE
+    what = f"bit {bits.bit_length() - 1} of the byte" if kind == BIT else "the byte"
+    changed = "flipped" if kind == BIT else "changed"
+    text = f"{what} at position {position} is {changed} ({name}): {now:#04x}, expected {was:#04x}; "
+    return Cause(kind, certainty, f"{text}with it the checksum is right", position, 1, bits, mended)
 
 
 def field_at(batch: bytes, at: int) -> str:
@@ -118,83 +135,67 @@ _FIELDS_LEGACY = (
 )
 
 
+def _sums(batch: np.ndarray) -> tuple[int, int, int]:
+    """(place of the checksum, where begins what it covers, stored and computed checksum differ in)."""
+    v2 = batch[f.MAGIC_POS] >= f.MAGIC_V2
+    at, begin = (f.V2_CRC_POS, f.V2_ATTRIBUTES_POS) if v2 else (f.LEGACY_CRC_POS, f.MAGIC_POS)
+    stored = int.from_bytes(batch[at : at + 4].tobytes(), "big")
+    return at, begin, stored ^ int(checksum(batch, 0, len(batch)))
+
+
 def change_under_checksum(batch: np.ndarray, position: int) -> Cause | None:
-    """The one bit, or the one byte, whose change explains the wrong checksum of a whole batch (uint8)."""
-    data = batch.copy()
-    v2 = data[f.MAGIC_POS] >= f.MAGIC_V2
-    crc_at, begin = (f.V2_CRC_POS, f.V2_ATTRIBUTES_POS) if v2 else (f.LEGACY_CRC_POS, f.MAGIC_POS)
-    stored = int.from_bytes(data[crc_at : crc_at + 4].tobytes(), "big")
-    difference = stored ^ int(checksum(data, 0, len(data)))
+    """The one bit, or the one byte, whose change explains the wrong checksum of a whole batch (uint8).
+
+    The longer the batch, the more changes are tried, and the more likely it is that one fits by chance.
+    """
+    crc_at, begin, difference = _sums(batch)
+    tables = TABLES[bool(batch[f.MAGIC_POS] >= f.MAGIC_V2)]
     in_crc = [i for i in range(4) if difference >> (8 * (3 - i)) & 0xFF]
     for single in (True, False):
         if len(in_crc) == 1:  # the checksum itself was changed
             bits = difference >> (8 * (3 - in_crc[0])) & 0xFF
             if not single or bits & (bits - 1) == 0:
-                return _undone(data, batch, crc_at + in_crc[0], bits, position)
-        at, bits = changed_byte(difference, len(data) - begin, *TABLES[bool(v2)], single)
+                return _undone(batch, crc_at + in_crc[0], bits, position, CERTAIN if single else LIKELY)
+        at, bits = changed_byte(difference, len(batch) - begin, *tables, single)
         if at >= 0:
-            return _undone(data, batch, begin + int(at), int(bits), position)
+            return _by_chance(
+                _undone(batch, begin + int(at), int(bits), position, CERTAIN if single else LIKELY)
+            )
     return None
 
 
-def _undone(data: np.ndarray, batch: np.ndarray, at: int, bits: int, position: int) -> Cause:
-    data[at] ^= bits
-    return _flip(position + at, bits, data.tobytes(), batch, at)
-
-
-def zeros(content: bytes, position: int) -> Cause | None:
-    """The longest run of zero bytes in a damaged batch, if it is one that data hardly have."""
-    runs = [m.span() for m in re.finditer(rb"\0{%d,}" % _LEAST_ZEROS, content)]
-    if not runs:
+def _by_chance(cause: Cause) -> Cause | None:
+    """A cause that was found by trying each bit, or each byte, of a batch: how sure that is."""
+    of = (1 << 32) // (len(cause.mended or b"") * (8 if cause.kind == BIT else 255))
+    if of >= _FEW_BY_CHANCE:
+        return cause
+    if of < _MANY_BY_CHANCE:
         return None
-    begin, end = max(runs, key=lambda run: run[1] - run[0])
-    low, high = position + begin, position + end
-    for page in _PAGES:
-        first, last = -(-low // page) * page, high // page * page
-        if last > first:
-            text = f"the bytes from position {first} to {last} are zeros, whole pages of {page} bytes: "
-            text += "a write that never reached the disk"
-            return Cause(ZEROS, LIKELY, text, low, high - low)
-    text = f"the {high - low} bytes from position {low} are zeros"
-    return Cause(ZEROS, POSSIBLE, text, low, high - low)
+    sure = LIKELY if cause.kind == BIT and of >= _SOME_BY_CHANCE else POSSIBLE
+    return replace(
+        cause, certainty=sure, text=f"{cause.text}, as it is by chance in 1 of {of} damages of this length"
+    )
 
 
-def bytes_of_a_file(content: bytes, position: int) -> Cause | None:
-    """The begin of a file of another kind, at the begin of a page of the disk."""
-    for page in _PAGES[1:]:
-        for place in range(-(-position // page) * page, position + len(content), page):
-            at = place - position
-            for mark, name in _SIGNATURES.items():
-                if content.startswith(mark, at):
-                    text = f"at position {place}, the begin of a page of {page} bytes, {name} begins"
-                    return Cause(OTHER, LIKELY, f"{text}: bytes of another file", place, len(content) - at)
-    return None
+def _undone(batch: np.ndarray, at: int, bits: int, position: int, certainty: str) -> Cause:
+    data = batch.copy()
+    data[at] ^= bits
+    return _flip(position + at, bits, data.tobytes(), batch, at, certainty)
 
 
-def cut_batch_inside(content: bytes, position: int) -> Cause | None:
-    """A header of magic 2 inside a damaged batch, whose batch was overwritten or cut: no checksum tells.
-
-    Its fields must agree with each other, which those of other bytes do not.
-    """
-    for match in re.finditer(rb"(?<=.{16})\x02(?=.{44})", content, re.DOTALL):
-        at = match.start() - f.MAGIC_POS
-        e = _HEADER_V2.unpack_from(content, at)
-        base, length, epoch, _, _, attributes, last, first_ms, newest, producer, producer_epoch, _, count = e
-        agrees = (
-            f.V2_HEADER_SIZE - f.LOG_OVERHEAD <= length < _MOST_BYTES
-            and base >= 0 <= last
-            and epoch >= -1 <= producer
-            and producer_epoch >= -1
-            and attributes & f.V2_UNUSED_MASK == 0
-            and attributes & f.CODEC_MASK <= f.CODEC_ZSTD
-            and 0 < count <= last + 1
-            and -1 <= first_ms <= newest
-        )
-        if at > 0 and agrees:
-            begin = position + at
-            text = f"at position {begin} the header of a batch lies (offsets {base} to {base + last}), cut: "
-            return Cause(OTHER, POSSIBLE, f"{text}bytes of another file", begin, len(content) - at)
-    return None
+def put_in(data: np.ndarray, size: int, more: int, position: int) -> Cause | None:
+    """``more`` bytes without which the checksum of the batch of ``size`` bytes at ``data[0]`` is right."""
+    if not 0 < more <= len(data) - size:
+        return None
+    _, begin, difference = _sums(data[:size])
+    tables = TABLES[bool(data[f.MAGIC_POS] >= f.MAGIC_V2)]
+    at = int(shift_begin(difference, data, begin, size, more, *tables))
+    if at < 0:
+        return None
+    first = position + at
+    text = f"{more} bytes were put in at position {first}: without them the checksum is right"
+    mended = np.concatenate([data[:at], data[at + more : size + more]]).tobytes()
+    return Cause(OTHER, CERTAIN, text, first, more, 0, mended)
 
 
 def single_bits(stored: int, size: int) -> Iterator[tuple[int, int]]:

@@ -42,3 +42,22 @@ def changed_byte(difference: int, size: int, table: Any, inverse: Any, single: b
         if state < 256 and state != 0 and (not single or state & (state - 1) == 0):
             return size - 1 - k, state
     return -1, 0
+
+
+@kernel
+def shift_begin(difference: int, data: Any, begin: int, end: int, size: int, table: Any, inverse: Any) -> int:
+    """Where ``size`` bytes were put into a range of ``data`` (uint8), by what its checksum should be.
+
+    The range was ``[begin, end)``; behind the place bytes moved on, the last ones to ``end + size``.
+    ``difference``: of the stored checksum and that of ``data[begin:end]``. The place counts in ``data``: the
+    last one that explains the difference; -1 where none does. ``table``, ``inverse``: of TABLES.
+    """
+    state = difference
+    for k in range(end - begin):
+        at = end - 1 - k
+        low = inverse[state >> 24]
+        moved = np.int64(data[at]) ^ np.int64(data[at + size])
+        state = ((((state ^ np.int64(table[low])) << 8) | low) & 0xFFFFFFFF) ^ moved
+        if state == 0:
+            return at
+    return -1
