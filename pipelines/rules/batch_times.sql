@@ -2,11 +2,7 @@
 -- max timestamp is the time of every record (KIP-32); with create time the base timestamp is the time of the first one,
 -- but a delete horizon lies in its place where one is set (KIP-534). A time is credible in milliseconds, at most an
 -- hour (message.timestamp.after.max.ms) after the modification of its file, and a broker's not before 2011
--- Columns:
---   topic string: Topic
---   partition int: Partition
---   partition_dir string: Canonical URI of the partition folder
---   segment string: Canonical URI of the segment file
+-- Columns: those of a segment, then
 --   file_base_offset bigint: Base offset in the segment's file name
 --   position bigint: Position of the batch in the segment
 --   base_offset bigint: Base offset

@@ -1,9 +1,5 @@
 -- The batches that count (status ok or suspect), as they are stored. `sound_batches` has what their neighbours show
--- Columns:
---   topic string: Topic
---   partition int: Partition
---   partition_dir string: Canonical URI of the partition folder
---   segment string: Canonical URI of the segment file
+-- Columns: those of a segment, then
 --   file_base_offset bigint: Base offset in the file's name
 --   position bigint: Byte where the batch starts in the segment
 --   magic tinyint: Message format

@@ -1,9 +1,6 @@
 -- What time it was where a log ends: its newest credible timestamp (`batch_times`), with the modification time of its
 -- files as a second witness. "Now" of `hanging_transactions`
--- Columns:
---   topic string: Topic
---   partition int: Partition
---   partition_dir string: Canonical URI of the partition folder
+-- Columns: those of a log, then
 --   now_ms bigint: The time; null where nothing gives one
 --   witness string: Which clock gave it: broker: log append time, or a control batch; producer: create time; file: the modification time, as no timestamp is credible; null
 --   certainty string: certain: a broker's clock; likely: a producer's, and the modification time is within an hour of it; unknown

@@ -1,11 +1,7 @@
 -- The segments of each log in stretches. Between two segments of one stretch no file is missing for a reason that is
 -- known. A stretch ends where the segment before was already deleted by retention when the next one was first listed
 -- (those between may have been deleted too, before a run saw them), and before and after a segment that is left out
--- Columns:
---   topic string: Topic
---   partition int: Partition
---   partition_dir string: Canonical URI of the partition folder
---   segment string: Canonical URI of the segment file
+-- Columns: those of a segment, then
 --   file_base_offset bigint: Base offset in the file's name
 --   next_file_base_offset bigint: The same of the next file of the log: all offsets of this one are below it; null for the last
 --   modified_ms bigint: Modification time of the file; null before 2011, when there was no Kafka: it proves nothing

@@ -1,10 +1,7 @@
 -- The sound batches of each log in the order of their offsets, each with the offsets before it that no batch has, and
 -- with what lies there. Misplaced batches are left out; a segment that is left out counts as one batch. The last row of
 -- each log is its end
--- Columns:
---   topic string: Topic
---   partition int: Partition
---   partition_dir string: Canonical URI of the partition folder
+-- Columns: those of a log, then
 --   segment string: Segment of the batch; null for the end of the log
 --   segment_before string: Segment of the batch before; null for the first
 --   file_base_offset bigint: Base offset in the name of its file; 9223372036854775807 for the end

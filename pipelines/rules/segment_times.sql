@@ -1,9 +1,5 @@
 -- What a broker knows of each segment's age, for retention and for the log cleaner (LogSegment.largestTimestamp)
--- Columns:
---   topic string: Topic
---   partition int: Partition
---   partition_dir string: Canonical URI of the partition folder
---   segment string: Canonical URI of the segment file
+-- Columns: those of a segment, then
 --   file_base_offset bigint: Base offset in the file's name
 --   next_file_base_offset bigint: The same of the next segment of the log; null for the last
 --   length bigint: Length of the file

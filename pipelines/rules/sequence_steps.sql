@@ -1,11 +1,7 @@
 -- The sound data batches, each with the sequence number before it of its producer and epoch in the same stretch of the
 -- log, in the order of the files. Kafka takes a batch whose base sequence is the one after the last
 -- (ProducerAppendInfo.checkSequence); after 2147483647 comes 0
--- Columns:
---   topic string: Topic
---   partition int: Partition
---   partition_dir string: Canonical URI of the partition folder
---   segment string: Canonical URI of the segment file
+-- Columns: those of a segment, then
 --   file_base_offset bigint: Base offset in the file's name
 --   position bigint: Byte where the batch starts in the segment
 --   producer_id bigint: Producer id; -1 none

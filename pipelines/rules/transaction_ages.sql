@@ -1,10 +1,7 @@
 -- For how long the transactions are open that hold the last stable offset of their log, in the time of the log
 -- (`log_clocks`). A transaction began after the markers before it and before the markers behind it, whatever its producer's
 -- clock says
--- Columns:
---   topic string: Topic
---   partition int: Partition
---   partition_dir string: Canonical URI of the partition folder
+-- Columns: those of a log, then
 --   producer_id bigint: Producer id
 --   producer_epoch smallint: Producer epoch of the data
 --   first_offset bigint: First offset of the transaction

@@ -5,10 +5,7 @@
 -- Parameters:
 --   at_ms bigint DEFAULT NULL: the time, in ms since 1970, that is compared with delete horizons and ages; now if it is not given
 --   min_compaction_lag_ms bigint DEFAULT NULL: min.compaction.lag.ms; if it is not given, that of each topic (`log_settings`), else Kafka's default, 0
--- Columns:
---   topic string: Topic
---   partition int: Partition
---   partition_dir string: Canonical URI of the partition folder
+-- Columns: those of a log, then
 --   cleanup_policy string: cleanup.policy of the topic: the cleaner takes logs with compact in it alone; null where it is not known
 --   records bigint: Committed records
 --   record_bytes bigint: Their bytes

@@ -31,10 +31,18 @@ from pipelines.lake.address import sql_name, sql_string
 from udfs.format.report_tables import REPORT_TABLES
 from udfs.format.schema import TABLES, Column
 
+# What ``Columns: those of`` names: columns that many views begin with, and all of a table or a view
+_OF_A_LOG = (
+    Column("topic", "string", "Topic"),
+    Column("partition", "int", "Partition"),
+    Column("partition_dir", "string", "Canonical URI of the partition folder"),
+)
+_OF_A_SEGMENT = (*_OF_A_LOG, Column("segment", "string", "Canonical URI of the segment file"))
+_BEGINS = {"a log": _OF_A_LOG, "a segment": _OF_A_SEGMENT}
 _COLUMNS = {table.name: table.columns for table in (*TABLES, *REPORT_TABLES)}
 _PARAMETER = re.compile(r"  (\w+) (\w+)(?: DEFAULT (\S+))?: (.+)")
 _COLUMN = re.compile(r"  (\w+) ([\w<>,:()]+): (.+)")
-_COLUMNS_OF = re.compile(r"Columns: those of (\w+)(, then)?")
+_COLUMNS_OF = re.compile(r"Columns: those of ([\w ]+)(, then)?")
 
 
 @dataclass(frozen=True)
@@ -109,8 +117,8 @@ def _read(name: str, text: str, in_session_only: bool) -> View:
     part = ""
     for line in (line.removeprefix("--").removeprefix(" ") for line in lines[:head]):
         if (of := _COLUMNS_OF.fullmatch(line)) is not None:
-            columns_of = _COLUMNS[of[1]]
-            columns += columns_of
+            columns_of = _COLUMNS.get(of[1], ())
+            columns += columns_of or _BEGINS[of[1]]
             part = "Columns:"
         elif line in ("Parameters:", "Columns:"):
             part = line
@@ -132,10 +140,12 @@ def _read_all() -> tuple[View, ...]:
     own, rules = resources.files("pipelines.views"), resources.files("pipelines.rules")
     views: dict[str, View] = {}
     for folder, in_session_only in ((own, False), (rules, False), (own / "session", True)):
-        for file in folder.iterdir():
+        # a view with the columns of another comes after it
+        for file in sorted(folder.iterdir(), key=lambda one: one.name):
             name, _, suffix = file.name.partition(".")
             if suffix == "sql":
                 views[name] = _read(name, file.read_text(), in_session_only)
+                _COLUMNS[name] = views[name].columns
     reads = {name: sorted(views[name].reads(views)) for name in sorted(views)}
     return tuple(views[name] for name in TopologicalSorter(reads).static_order())
 

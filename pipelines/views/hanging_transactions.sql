@@ -4,10 +4,7 @@
 -- `__transaction_state` is in the lake, what the transaction's coordinator noted there decides
 -- Parameters:
 --   timeout_ms bigint DEFAULT 900000: transaction.max.timeout.ms of the brokers
--- Columns:
---   topic string: Topic
---   partition int: Partition
---   partition_dir string: Canonical URI of the partition folder
+-- Columns: those of a log, then
 --   producer_id bigint: Producer id
 --   producer_epoch smallint: Producer epoch of the data
 --   first_offset bigint: First offset of the transaction

@@ -1,9 +1,6 @@
 -- What each log has: offsets, times, bytes and damage. A log is what one partition folder holds; a topic-partition with
 -- replicas in several folders has several
--- Columns:
---   topic string: Topic
---   partition int: Partition
---   partition_dir string: Canonical URI of the partition folder
+-- Columns: those of a log, then
 --   segments bigint: Segment files
 --   bytes bigint: Their lengths
 --   batches bigint: Rows in batches

@@ -4,10 +4,7 @@
 -- offsets, and skips those behind it: seek to next_offset. Segments that are left out count as sound. A file that could
 -- not be read, or that no source named, is not in the lake: its offsets are a missing_segment here, and none in the
 -- summary of decode, nor in scan
--- Columns:
---   topic string: Topic
---   partition int: Partition
---   partition_dir string: Canonical URI of the partition folder
+-- Columns: those of a log, then
 --   first_lost bigint: First lost offset
 --   last_lost bigint: Last lost offset; null for damage after the last sound batch
 --   max_records decimal(20,0): Upper bound of lost records; null where last_lost is. Decimal, so that no sum of it overflows

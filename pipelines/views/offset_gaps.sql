@@ -1,8 +1,5 @@
 -- Offsets that a consumer does not get, each range with its cause
--- Columns:
---   topic string: Topic
---   partition int: Partition
---   partition_dir string: Canonical URI of the partition folder
+-- Columns: those of a log, then
 --   first_offset bigint: First offset of the range
 --   last_offset bigint: Last offset of the range; null for damage after the last sound batch
 --   offsets decimal(20,0): Number of offsets in the range that have no record for the consumer; null where last_offset is. Decimal, so that no sum of it overflows

@@ -1,10 +1,7 @@
 -- Ranges of offsets between two sound batches of a log that no sound batch has, and damage, or batches
 -- with a wrong base offset, after the last one.
 -- `offset_gaps` gives their causes
--- Columns:
---   topic string: Topic
---   partition int: Partition
---   partition_dir string: Canonical URI of the partition folder
+-- Columns: those of a log, then
 --   segment string: Segment of the batch after the hole; null after the last batch
 --   segment_before string: Segment of the batch before it; null before the first batch
 --   file_base_offset bigint: Base offset in the name of the segment after the hole

@@ -2,10 +2,7 @@
 -- producers without an id (-1) are one row for each way of encoding. Sequence numbers are compared within a stretch
 -- of the log (log_stretches), in the order of the files. Where the log cleaner removed batches, or bytes are damaged, their
 -- sequence numbers are a gap too
--- Columns:
---   topic string: Topic
---   partition int: Partition
---   partition_dir string: Canonical URI of the partition folder
+-- Columns: those of a log, then
 --   producer_id bigint: Producer id; -1 none
 --   producer_epoch smallint: Producer epoch; -1 none
 --   first_offset bigint: Base offset of the first batch

@@ -5,11 +5,7 @@
 --   retention_ms bigint DEFAULT NULL: retention.ms; -1 for no limit; if it is not given, that of each topic, else Kafka's default, 604800000
 --   retention_bytes bigint DEFAULT NULL: retention.bytes; -1 for no limit; if it is not given, that of each topic, else Kafka's default, -1
 --   at_ms bigint DEFAULT NULL: the time in ms since 1970; now if it is not given
--- Columns:
---   topic string: Topic
---   partition int: Partition
---   partition_dir string: Canonical URI of the partition folder
---   segment string: Canonical URI of the segment file
+-- Columns: those of a segment, then
 --   file_base_offset bigint: Base offset in the file's name
 --   length bigint: Length of the file
 --   is_active boolean: The last segment of its log: the broker rolls a new one before it deletes this one, and never deletes an empty one

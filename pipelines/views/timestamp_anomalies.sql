@@ -4,11 +4,7 @@
 -- Parameters:
 --   max_disorder_ms bigint DEFAULT 3600000: how far a timestamp may lie below the highest of the batches before it
 --   max_future_ms bigint DEFAULT 3600000: how far a timestamp may lie after the modification time of its segment's file
--- Columns:
---   topic string: Topic
---   partition int: Partition
---   partition_dir string: Canonical URI of the partition folder
---   segment string: Canonical URI of the segment file
+-- Columns: those of a segment, then
 --   timestampType int: 0 create time, 1 log append time, -1 none
 --   anomaly string: none: no timestamp; seconds, microseconds, nanoseconds: a timestamp in that unit by mistake (`timestamp_units`); future; out_of_order, by ordinary timestamps alone
 --   records bigint: Records that have it; for out_of_order the records of the batches in which one has it

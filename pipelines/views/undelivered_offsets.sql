@@ -1,10 +1,7 @@
 -- Offset ranges of transactions that READ_COMMITTED consumers do not get: aborted, or of unknown outcome. Each range
 -- is cut into slots of offsets, small slots for short ranges and large ones for long ranges, so that a record is
 -- compared with few of the ranges of its producer, however many transactions there are
--- Columns:
---   topic string: Topic
---   partition int: Partition
---   partition_dir string: Canonical URI of the partition folder
+-- Columns: those of a log, then
 --   producer_id bigint: Producer id
 --   first_offset bigint: First offset of the transaction's data
 --   last_offset bigint: Offset of its marker; of its last data where the marker was never seen

@@ -1,11 +1,7 @@
 -- Keys that can still be read in damaged bytes, each with the sound versions of it before and after. A checksum proves none
 -- of these bytes: a key that sound records of the log have too is right, another one may be damaged itself. Bytes of which
 -- nothing can be read, and segments that are missing, may have cost other keys
--- Columns:
---   topic string: Topic
---   partition int: Partition
---   partition_dir string: Canonical URI of the partition folder
---   segment string: Canonical URI of the segment file
+-- Columns: those of a segment, then
 --   position bigint: First damaged byte
 --   offset bigint: Offset of the record, as far as it can be read
 --   key binary: The key

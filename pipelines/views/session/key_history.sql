@@ -3,10 +3,7 @@
 -- Parameters:
 --   wanted_topic string: Topic
 --   wanted_key binary: The key
--- Columns:
---   topic string: Topic
---   partition int: Partition
---   partition_dir string: Canonical URI of the partition folder
+-- Columns: those of a log, then
 --   offset bigint: Offset
 --   timestamp timestamp: Timestamp; null for none
 --   value binary: The value

@@ -1,9 +1,6 @@
 -- The settings of each log's topic that retention and compaction go by: the topic's own, else the default of the cluster,
 -- as `topic_settings` has them
--- Columns:
---   topic string: Topic
---   partition int: Partition
---   partition_dir string: Canonical URI of the partition folder
+-- Columns: those of a log, then
 --   topic_retention_ms bigint: retention.ms; null where it is not known
 --   topic_retention_bytes bigint: retention.bytes; null where it is not known
 --   topic_compaction_lag_ms bigint: min.compaction.lag.ms; null where it is not known
