@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 from kafka_log_lake import connect
 from pipelines import decode_batches
 from tests.support.corpus import ROOT
+from tests.support.segment_maker import Batch, Record
 from udfs.format.index_tables import INDEX_TABLES
 from udfs.indexes.files import decode_broker_file
 
@@ -204,3 +205,15 @@ def test_an_epoch_that_begins_after_its_batches_disagrees(logs: Path, tmp_path: 
     assert [(Path(row["file"]).name, row["entry"], row["problem"]) for row in report] == [
         (checkpoint.name, 1, "disagrees")
     ]
+
+
+def test_an_entry_for_a_batch_whose_last_offset_is_below_its_first_is_right(tmp_path: Path) -> None:
+    folder, lake = tmp_path / "logs" / "odd-0", str(tmp_path / "lake")
+    folder.mkdir(parents=True)
+    log = folder / f"{0:020d}.log"
+    odd = Batch((Record(value=b"a"),), base_offset=5, last_offset_delta=-3, leader_epoch=-1)
+    log.write_bytes(Batch((Record(value=b"a"),), leader_epoch=-1).encode() + odd.encode())
+    log.with_suffix(".index").touch()
+    log.with_suffix(".timeindex").write_bytes(struct.pack(">qi", odd.base_timestamp, 5))
+    decode(folder.parent, lake)
+    assert rows(lake, "SELECT * FROM index_report") == []

@@ -113,6 +113,7 @@ CASES: dict[str, list[tuple[bytes, float | None, bool]]] = {
         (SOUND + batch(6, leader_epoch=1) + batch(9, leader_epoch=5), 0, True),
         (SOUND + batch(60) + batch(70), 0, True),
         (OLD + batch(1) + batch(4), 0, True),
+        (SOUND + UP + Message(magic=1, offset=9, value=b"old").encode() + batch(10), 1, False),
     ],
     "hanging_transactions": [
         (data(0, 7) + stamped(1, NOW + 16 * MINUTE), 16 * MINUTE, False),

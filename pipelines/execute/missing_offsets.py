@@ -16,7 +16,7 @@ from pipelines.lake.transactions import OF_ROWS, Read, known_rows, rows_of
 from pipelines.plan.ledger import kept, rows_to_arrow
 from pipelines.plan.missing import COLUMNS, Missing, at_edges, edges_of_ledger, of_ledger
 from pipelines.plan.runs import Plan
-from pipelines.rules import offsets
+from pipelines.rules import COUNTED, offsets
 from pipelines.rules.files import Files
 from pipelines.source.checkpoints import Checkpoint
 from pipelines.source.listing import Listing
@@ -80,7 +80,7 @@ def batches_of(read: Read, files: Files) -> tuple[pa.Table, pa.Table]:
     partitions = {(log["topic"], log["partition"]) for log in files.logs.to_pylist()}
     found = []
     for table, columns, where in (
-        (BATCHES, offsets.BATCH_COLUMNS, "status IN ('ok', 'suspect')"),
+        (BATCHES, offsets.BATCH_COLUMNS, COUNTED),
         (QUARANTINE, offsets.PLACE_COLUMNS, ""),
     ):
         rows = rows_of(read, table, (*OF_ROWS, *columns), partitions, where)

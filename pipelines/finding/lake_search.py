@@ -34,7 +34,7 @@ from udfs.values.registry import Registry
 from udfs.values.topic_payloads import TopicPayloads
 from udfs.values.typed_records import NEEDED
 
-_TABLES = "published_records published_batches published_quarantine segments current_transactions"
+_TABLES = "published_records counted_batches published_quarantine segments current_transactions"
 _MOST_VALUES = 1000  # of a column in a statement
 _ROWS = 1 << 14
 _ORDER = 'file_base_offset, batch_position, "offset"'
@@ -105,7 +105,7 @@ class LakeSearch:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Matches, with the columns of ``schema``; none where they are only counted."""
         request = self.request
-        statement = "SELECT DISTINCT partition_dir FROM published_batches WHERE is_transactional"
+        statement = "SELECT DISTINCT partition_dir FROM counted_batches WHERE is_transactional"
         transactional = {folder for (folder,) in self._database.execute(statement).fetchall()}
         for log in self._logs():
             self.segments += log.segments
@@ -252,8 +252,8 @@ class LakeSearch:
         for segment, base, position, size, reason, detail in ranges:
             before, after = self._database.execute(
                 "SELECT max_by(last_offset, position) FILTER (position < $1), min_by(base_offset, position) "
-                "FILTER (position > $1) FROM published_batches WHERE status IN ('ok', 'suspect') "
-                "AND base_offset IS NOT NULL AND segment = $2 AND topic = $3 AND partition = $4",
+                "FILTER (position > $1) FROM counted_batches "
+                "WHERE segment = $2 AND topic = $3 AND partition = $4",
                 [position, segment, log.topic, log.partition],
             ).fetchall()[0]
             following = next((one for (one,) in bases if one > base), None)

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from pipelines.plan.ledger import Log, Partition
+from pipelines.rules import COUNTED
 from pipelines.rules.files import Files, files_of
 from pipelines.rules.transactions import BATCH_COLUMNS, PLACE_COLUMNS, transactions_of
 from pipelines.source.delta import sql_in
@@ -72,7 +73,7 @@ def compute(read: Read, partitions: Collection[Partition], ledger: pa.Table) -> 
     """
     database = duckdb.connect(config={"threads": "2"})
     try:
-        sound = "is_transactional AND status IN ('ok', 'suspect')"
+        sound = f"is_transactional AND {COUNTED}"
         files = files_of(ledger)
         batches = rows_of(read, BATCHES, (*OF_ROWS, *BATCH_COLUMNS), partitions, sound)
         damage = rows_of(read, QUARANTINE, (*OF_ROWS, *PLACE_COLUMNS), partitions)

@@ -2,3 +2,6 @@
 
 A ``.sql`` file is a view like those in ``pipelines.views``. A test holds SQL and Python to one model.
 """
+
+# Which rows of ``batches`` count, for what reads the table without the view ``counted_batches``
+COUNTED = "status IN ('ok', 'suspect')"

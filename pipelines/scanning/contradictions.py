@@ -1,7 +1,6 @@
 """Metadata that contradict the log around them: base offset and leader epoch lie outside Kafka's checksum.
 
-The rule for base offsets is ``udfs.rules.offsets.misplaced``. A leader epoch is named where those of the
-batches before and after it do not fall, and it is not between them.
+The rules are ``udfs.rules.offsets.misplaced`` and ``udfs.rules.epochs.wrong_epochs``.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from udfs.rules.epochs import wrong_epochs
 from udfs.rules.offsets import NO_LIMIT, misplaced
 
 # Consecutive sound batches of a slice with the same leader epoch
@@ -59,19 +59,11 @@ def contradictions(
     ]
     number = np.repeat(np.arange(len(segments)), [len(rows) for rows in epochs])
     rows = np.concatenate(epochs) if epochs else np.zeros(0, dtype=EPOCHS)
-    for at in np.flatnonzero(_wrong_epochs(rows)).tolist():
+    for at in np.flatnonzero(wrong_epochs(rows["leader_epoch"]) & (rows["batches"] == 1)).tolist():
         before, own, after = rows["leader_epoch"][at - 1 : at + 2].tolist()
         what = f"leader epoch {own} is not between {before} and {after}"
         found.append(Contradiction(segments[number[at]][0], int(rows["position"][at]), False, what))
     return found
-
-
-def _wrong_epochs(rows: np.ndarray) -> np.ndarray:
-    """bool[n]: single batches whose leader epoch is not between those before and after."""
-    epoch, wrong = rows["leader_epoch"], np.zeros(len(rows), dtype=bool)
-    before, own, after = epoch[:-2], epoch[1:-1], epoch[2:]
-    wrong[1:-1] = (before >= 0) & (before <= after) & ((own < before) | (own > after))
-    return wrong & (rows["batches"] == 1)
 
 
 def _offsets_text(runs: np.ndarray, at: int) -> str:

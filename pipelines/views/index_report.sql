@@ -1,10 +1,7 @@
 -- What is wrong with the files next to segments, as decode --with-indexes read them: files that are missing or can't be
 -- read, entries that point nowhere, entries that disagree with the batches, and entries that are missing. Segments of which
 -- no batch is in the lake are not compared. An entry that no lookup is led astray by is right, whatever its offset is
--- Columns:
---   topic string: Topic
---   partition int: Partition
---   partition_dir string: Canonical URI of the partition folder
+-- Columns: those of a log, then
 --   file string: Canonical URI of the file
 --   entry int: Number of the entry in the file, from 0; null where the problem is of the file, or an entry is missing
 --   problem string: unreadable: the file, or an entry of it, is not as it has to be; points_nowhere: at that position no batch begins, or no batch has that offset; disagrees: the batches say something else; missing: the file, or an entry for something that the batches have
@@ -18,7 +15,7 @@ WITH known AS (
     b.producer_id, b.producer_epoch, b.is_control, b.max_timestamp_ms,
     max(b.max_timestamp_ms) OVER (PARTITION BY b.topic, b.partition, b.segment ORDER BY b.position) AS newest,
     max(b.max_timestamp_ms) OVER (PARTITION BY b.topic, b.partition, b.segment) AS highest
-  FROM published_batches b WHERE b.status IN ('ok', 'suspect') AND b.base_offset IS NOT NULL
+  FROM counted_batches b
 ), bounds AS (
   SELECT topic, partition, segment, min(base_offset) AS first_offset, max(last_offset) AS last_offset
   FROM sound GROUP BY topic, partition, segment

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pipelines.command.errors import RunFailed
 from pipelines.command.session import configured
 from pipelines.lake.address import table_path
+from pipelines.rules import COUNTED
 from pipelines.source.hadoop import open_to_spark
 from udfs.format.levels import CodecLevel
 from udfs.format.schema import BATCHES, RECORDS
@@ -72,7 +73,7 @@ _OF_WHOLE = """JOIN {{ledger}} s ON s.topic = {0}.topic AND s.partition = {0}.pa
 
 _SOUND_BATCHES = f"""SELECT /*+ BROADCAST(s) */ b.*
 FROM {{batches}} b {_OF_WHOLE.format("b")}
-WHERE b.status IN ('ok', 'suspect')"""
+WHERE {COUNTED}"""
 
 _STORED = f"""SELECT topic, partition, magic, is_control,
   count(*) AS batches, count_if(record_count > 0) AS filled, CAST(sum(record_count) AS BIGINT) AS records,

@@ -33,10 +33,8 @@ SELECT s.log, s.file, s.stretch, b.* EXCLUDE (topic, partition, partition_dir, s
     base_offset, last_offset, base_timestamp_ms, max_timestamp_ms, damaged_ranges, is_misplaced),
   CAST(b.base_offset AS HUGEINT) AS base_offset, CAST(b.last_offset AS HUGEINT) AS last_offset,
   CAST(b.base_timestamp_ms AS HUGEINT) AS base_timestamp_ms,
-  CAST(b.max_timestamp_ms AS HUGEINT) AS max_timestamp_ms, b.damaged_ranges AS damages, b.is_misplaced AS misplaced,
-  lag(b.leader_epoch) OVER log AS epoch_before, lead(b.leader_epoch) OVER log AS epoch_after
-FROM sound_batches b JOIN log_segments s USING (topic, partition, segment)
-WINDOW log AS (PARTITION BY s.log, s.stretch ORDER BY s.file, b.position);
+  CAST(b.max_timestamp_ms AS HUGEINT) AS max_timestamp_ms, b.damaged_ranges AS damages, b.is_misplaced AS misplaced
+FROM sound_batches b JOIN log_segments s USING (topic, partition, segment);
 
 CREATE TABLE gaps AS
 SELECT s.file, g.first_offset, g.last_offset, g.offsets, g.cause

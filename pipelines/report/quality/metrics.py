@@ -13,6 +13,7 @@ from importlib import resources
 from tempfile import TemporaryDirectory
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 
@@ -24,6 +25,7 @@ from pipelines.sql.types import duckdb_type
 from pipelines.views.declared import SESSION_VIEWS, needed_names
 from udfs.format.report_tables import CHECKPOINTS, QUALITY_METRICS, VALUE_ERRORS
 from udfs.format.schema import BATCHES, QUARANTINE, SEGMENTS, TRANSACTIONS, Table
+from udfs.rules.epochs import wrong_epochs
 
 _COLUMNS = {
     SEGMENTS: (
@@ -122,8 +124,22 @@ def _load(database: duckdb.DuckDBPyConnection, tables: Mapping[str, DeltaTable])
         database.execute(f"CREATE VIEW {table.name} AS SELECT *{nulls} FROM {_rows_of(table)}")
     _create_views(database)
     database.execute(resources.files("pipelines.report.quality").joinpath("logs.sql").read_text())
+    database.register("wrong_epochs", _wrong_epochs(database))
     for table in (SEGMENTS, BATCHES, QUARANTINE):
         database.unregister(_rows_of(table))  # frees them: the tables of logs.sql replace them
+
+
+def _wrong_epochs(database: duckdb.DuckDBPyConnection) -> pa.Table:
+    """Of the table ``sound`` the batches with a wrong leader epoch, and the epochs before and after."""
+    statement = (
+        "SELECT file, position, leader_epoch, dense_rank() OVER (ORDER BY log, stretch) AS part "
+        "FROM sound WHERE magic = 2 ORDER BY part, file, position"
+    )
+    rows = database.sql(statement).to_arrow_table()
+    epoch, part = (rows.column(name).to_numpy() for name in ("leader_epoch", "part"))
+    at = np.flatnonzero(wrong_epochs(epoch, part))
+    places = rows.select(["file", "position"]).take(pa.array(at))
+    return pa.table([*places.columns, epoch[at - 1], epoch[at + 1]], ["file", "position", "before", "after"])
 
 
 def _rows_of(table: Table) -> str:

@@ -16,10 +16,10 @@ WITH judged AS (
         THEN 'offsets ' || b.base_offset || ' to ' || b.last_offset || ' are not between '
           || coalesce(last_before, s.file_base_offset - 1) || ' and '
           || base_after
-      WHEN magic = 2 AND epoch_before BETWEEN 0 AND epoch_after AND leader_epoch NOT BETWEEN epoch_before AND epoch_after
-        THEN 'leader epoch ' || leader_epoch || ' is not between ' || epoch_before || ' and ' || epoch_after
+      WHEN e.before IS NOT NULL
+        THEN 'leader epoch ' || leader_epoch || ' is not between ' || e.before || ' and ' || e.after
     END AS what
-  FROM sound b JOIN log_segments s USING (file)
+  FROM sound b JOIN log_segments s USING (file) LEFT JOIN wrong_epochs e USING (file, position)
 ), magics AS (
   SELECT file, position, magic, status, lag(magic) OVER log AS before, lead(magic) OVER log AS after
   FROM log_batches WHERE log IN (SELECT log FROM log_batches WHERE status = 'corrupt')
