@@ -14,6 +14,7 @@ import pytest
 from pipelines import decode_batches, ingest_raw
 from pipelines.command.settings import Settings
 from pipelines.plan.headers import Header, headers, is_older, read_time_index
+from pipelines.sql.database import connect
 from pipelines.views.register import register
 from tests.support import as_command, corpus
 from tests.support.logs import batch, contents, data, marker, put, rows, versions
@@ -280,6 +281,23 @@ def test_a_segment_that_grows_stays_as_complete_as_it_is(
     run(spark, lake, source, until=NOW + DAY)  # nothing of it was left out: nothing is from now on
     assert len(rows(lake, "records")) == 6
     assert [row["left_out"] for row in rows(lake, "segments")] == [0]
+
+
+@pytest.mark.parametrize("scope", [{"offsets": "6:"}, {"since": NOW + DAY}])
+@pytest.mark.parametrize("first", [{}, {"offsets": "1:"}])
+def test_a_segment_that_grew_before_the_requested_part_is_no_loss(
+    tmp_path: Path, first: dict[str, Any], scope: dict[str, Any]
+) -> None:
+    """Its rows would end where the last run left them, and the next segment begins behind that."""
+    folder, lake = tmp_path / "src" / "a-0", str(tmp_path / "lake")
+    put(folder, 0, stored(NOW, 1))
+    source = (str(tmp_path / "src"),)
+    as_command.decode(None, Settings(lake=lake, source=source, **first))
+    put(folder, 0, stored(NOW, 1), stored(NOW, 1, base=2), stored(NOW, 1, base=4))
+    put(folder, 6, stored(NOW + DAY, 1, base=6))
+    summary = as_command.decode(None, Settings(lake=lake, source=source, **scope))
+    assert summary.missing_offsets == 0
+    assert connect(lake).sql("SELECT * FROM lost_offsets UNION BY NAME FROM offset_gaps").fetchall() == []
 
 
 def test_records_leave_no_lake_because_files_were_merged(

@@ -46,7 +46,8 @@ def outside(
 ) -> np.ndarray:
     """bool[n]: the wanted segments that can hold nothing of the scope, and are left as they are.
 
-    places: int64[n], the row of each segment in the ledger, ``known``; -1 for none.
+    places: int64[n], the row of each segment in the ledger, ``known``; -1 for none. Decoded segments that
+    changed since are not among them: the offsets that came to them would look lost.
     """
     found = np.zeros(wanted.num_rows, dtype=bool)
     if scope.offset != NO_BOUNDS:
@@ -65,7 +66,18 @@ def outside(
                 rows = wanted.select(_COLUMNS).take(pa.array(chunk)).to_pylist()
                 was = _rows(known, places[chunk])
                 found[chunk] = list(threads.map(partial(_is_older, scope, since), rows, was))
-    return found
+    return found & ~_have_changed(wanted, places, known)
+
+
+def _have_changed(wanted: pa.Table, places: np.ndarray, known: pa.Table) -> np.ndarray:
+    """bool[n]: the segments whose files have another length or time than when they were decoded."""
+    changed = np.zeros(wanted.num_rows, dtype=bool)
+    at = np.flatnonzero(places >= 0)
+    now, was = wanted.take(pa.array(at)), known.take(pa.array(places[at]))
+    other = [pc.not_equal(now.column(name), was.column(name)) for name in ("length", "modified")]
+    decoded = pc.not_equal(was.column("left_out"), ledger.NOTHING_DECODED)
+    changed[at] = pc.and_(decoded, pc.or_(*other)).to_numpy()
+    return changed
 
 
 def _rows(known: pa.Table, places: np.ndarray) -> list[LedgerRow | None]:
