@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from tests.support.causes_named import NOT_KNOWN, RIGHT, WRONG, look, tried
-from tests.support.segment_maker import GZIP, LZ4, Batch, Record
+from tests.support.segment_maker import GZIP, LZ4, Batch, Message, Record
 from udfs.inspection.causes import BYTE, CERTAIN, CUT, LIKELY, ORDER, OTHER, UNKNOWN, ZEROS, Cause
 
 SEGMENT = f"{0:020d}.log"
@@ -171,3 +171,10 @@ def test_a_length_and_a_magic_that_were_written_over(tmp_path: Path) -> None:
     length = len(second) - 12
     assert f"length at position {len(first) + 8}: 2133919129, expected {length}" in found.text
     assert f"magic at position {len(first) + 16}: 57, expected 2" in found.text
+
+
+def test_a_sound_message_right_behind_the_begin_of_a_damaged_one(tmp_path: Path) -> None:
+    """Thirteen bytes of a header: no message is there whose lengths could be followed."""
+    messages = [Message(magic=0, offset=number, value=b"v" * 20).encode() for number in range(8)]
+    content = messages[0] + messages[1][:13] + b"".join(messages[2:])
+    assert cause(tmp_path, content).kind in (CUT, UNKNOWN)

@@ -44,12 +44,21 @@ def break_of_records(data: bytes, count: int, last_delta: int) -> Break | None:
         (at, delta), front = one, front + 1
     if front == count and at == len(data):
         return None
-    head = _varint(data, at, len(data), f.MAX_VARINT_BYTES)
-    following = -1 if head is None or head[0] < 0 or sum(head) > len(data) else sum(head)
+    following = _next_of(data, at, delta)
     behind, lost = _records_behind(data, at, count - front, delta, last_delta)
     if behind < 0 and count == last_delta + 1:  # the last record would be found, were it sound
         lost = count - front
     return Break(at, len(data), behind, lost, following)
+
+
+def _next_of(data: bytes, at: int, delta: int) -> int:
+    """Where a record ends by its length, if it begins as the one behind an offset delta does; else -1."""
+    head = _varint(data, at, len(data), f.MAX_VARINT_BYTES)
+    if head is None or head[0] < f.MIN_RECORD_SIZE - 1 or sum(head) > len(data) or data[head[1]]:
+        return -1
+    times = _varint(data, head[1] + 1, len(data), f.MAX_VARLONG_BYTES)
+    own = _varint(data, times[1], len(data), f.MAX_VARINT_BYTES) if times else None
+    return sum(head) if own is not None and own[0] == delta + 1 else -1
 
 
 def break_of_message(data: bytes, whole: int) -> Break | None:

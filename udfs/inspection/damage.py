@@ -17,7 +17,7 @@ from udfs.recovery.range_checksums import RangeChecksums
 from udfs.source.byte_source import ByteSource
 
 _MOST_TRIED = 1 << 29
-MOST_FOLLOWED = 16  # sound batches behind damage
+MOST_FOLLOWED = 64  # sound batches behind damage
 
 
 class SoundBatch(NamedTuple):

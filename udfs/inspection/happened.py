@@ -41,6 +41,8 @@ def _proved(damage: Damage, can_read: Callable[[bytes], bool]) -> list[Cause]:
         return made
     ends = [one.begin - position for one in damage.sound] + [len(data)]
     under = causes.change_under_checksum(data[: damage.size], position) if damage.is_whole else None
+    if under is not None and under.kind == causes.BYTE and not can_read(under.mended or b""):
+        under = None  # by chance
     if under is not None and under.certainty != POSSIBLE:
         return [under]
     if (header := causes.change_of_header(data, position, ends)) is not None:
@@ -49,7 +51,7 @@ def _proved(damage: Damage, can_read: Callable[[bytes], bool]) -> list[Cause]:
         for end in ends:
             if (more := causes.put_in(data, damage.size, end - damage.size, position)) is not None:
                 return [more]
-    return [under] if under is not None and can_read(under.mended or b"") else []
+    return [under] if under is not None else []
 
 
 def _likely(damage: Damage) -> Iterator[Cause | None]:

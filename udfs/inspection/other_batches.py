@@ -35,7 +35,8 @@ def inner_batch(damage: Damage) -> Cause | None:
         if not _was_written_over(damage, at):
             return None
     elif inside.first > int(damage.header["last_offset"]) > before:
-        if not _leads_on(damage, end) or damage.size > damage.length:
+        is_far = inside.first > int(damage.header["last_offset"]) + _MOST_MISSING
+        if is_far or not _leads_on(damage, end) or damage.size > damage.length:
             return None
         if _ends_at(damage, at):
             if (
@@ -68,7 +69,7 @@ def _ends_at(damage: Damage, size: int) -> bool:
     """Whether the records, or key and value of a message, take as many bytes."""
     e, data = damage.header, damage.data[:size].tobytes()
     if e["magic"] != f.MAGIC_V2:
-        return break_of_message(data, size) is None
+        return size >= f.V0_MIN_SIZE and break_of_message(data, size) is None
     is_plain = e["codec"] == f.CODEC_NONE and size > f.V2_HEADER_SIZE
     return is_plain and break_of_records(data, int(e["count"]), int(e["last_offset_delta"])) is None
 

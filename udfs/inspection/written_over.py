@@ -15,18 +15,14 @@ _PAGES = (65536, 4096, 512)
 _ZEROS, _TEXT = re.compile(rb"\0{8,}"), re.compile(rb"[\t\n\r\x20-\x7e]{12,}")
 _LEAST_TEXT = 12
 _IN_FIELDS = 3  # bytes of a record, from its begin on, that are no part of its key or value
-_IN_HEADER = 24  # zeros: a sound header has fewer in a row
+_IN_HEADER = 64  # zeros: a sound header has fewer in a row
 _HEADS = {f.MAGIC_V0: f.V0_KEY_LENGTH_POS, f.MAGIC_V1: f.V1_KEY_LENGTH_POS, f.MAGIC_V2: f.V2_HEADER_SIZE}
-_TEXT_IN_GZIP, _ZEROS_IN_PAYLOAD = 32, 64
+_TEXT_IN_GZIP = 32
 _MOST_COMPARED = 1 << 20
-_CODECS = (
-    b"\x1f\x8b\x08",
-    b"\x82SNAPPY",
-    b"\x04\x22\x4d\x18",
-    b"\x28\xb5\x2f\xfd",
-)  # what payloads begin with
+_GZIP = b"\x1f\x8b\x08"
+_CODECS = (_GZIP, b"\x82SNAPPY", b"\x04\x22\x4d\x18", b"\x28\xb5\x2f\xfd")  # what payloads begin with
 _SIGNATURES = {
-    b"\x1f\x8b\x08": "a gzip file",
+    _GZIP: "a gzip file",
     b"\x7fELF": "an ELF program",
     b"PK\x03\x04": "a zip file",
     b"\x89PNG\r\n": "a PNG picture",
@@ -91,7 +87,7 @@ def over_records(damage: Damage) -> Cause | None:
                 return _text(damage, begin, end, "where a length and numbers should be")
         for begin, end in _runs(_ZEROS, damage.wrong):
             over = at >= 0 and begin <= at + _IN_FIELDS and end >= at + _LEAST_TEXT
-            if over and _is_all(broken, end) and end - begin >= 2 * _most(_ZEROS, damage, begin):
+            if over and _is_all(damage, broken, end) and end - begin >= 2 * _most(_ZEROS, damage, begin):
                 return _zeros(damage, begin, end, LIKELY)
     if broken.lost < 2:
         return None
@@ -102,29 +98,28 @@ def over_records(damage: Damage) -> Cause | None:
     return Cause(causes.OTHER, LIKELY, text, first, last - first)
 
 
-def _is_all(broken: Break, end: int) -> bool:
+def _is_all(damage: Damage, broken: Break, end: int) -> bool:
     """Whether a run up to ``end`` explains all records that are lost: about one of them is behind it."""
-    if not broken.lost:  # a message
+    if damage.header["magic"] != f.MAGIC_V2:
         return True
-    records = max(broken.lost, 1)
-    return end >= broken.size or 0 <= (broken.behind - end) * records <= 2 * (broken.behind - broken.at)
+    if broken.behind < 0:
+        return end >= broken.size
+    return 0 <= (broken.behind - end) * broken.lost <= 2 * (broken.behind - broken.at)
 
 
 def in_payload(damage: Damage) -> Cause | None:
-    """What no codec writes: many zeros, and of gzip text. Else a page of the disk of zeros.
+    """Text in a payload of gzip, which leaves none, or a whole page of the disk of zeros.
 
     The batches next to the damage must have no run half as long: a codec may store without compressing.
     """
-    codec = damage.header["codec"] if damage.ends_right else f.CODEC_NONE
-    if codec == f.CODEC_GZIP:
+    if damage.ends_right and damage.wrong.startswith(_GZIP, f.V2_HEADER_SIZE):
         begin, end = _longest(_TEXT, damage.wrong)
         if end - begin >= max(_TEXT_IN_GZIP, 2 * _most(_TEXT, damage, begin)):
             return _text(damage, begin, end, "in a payload that is compressed by gzip")
     begin, end = _longest(_ZEROS, damage.wrong)
-    if end - begin < max(_ZEROS_IN_PAYLOAD, 2 * _most(_ZEROS, damage, begin)):
-        return None
     cause = _zeros(damage, begin, end, POSSIBLE)
-    return cause if cause.certainty == LIKELY or codec != f.CODEC_NONE else None
+    is_long = end - begin >= 2 * _most(_ZEROS, damage, begin)
+    return cause if is_long and cause.certainty == LIKELY else None
 
 
 def _longest(kind: re.Pattern[bytes], data: bytes) -> tuple[int, int]:
