@@ -82,7 +82,7 @@ def decode_into(
             known=lambda lake: lake.ledger(),
             runner=Decoder,
             count=_count,
-            landed=_landed(settings) if settings.from_raw else None,
+            landed=partial(_landed, settings) if settings.from_raw else None,
             finds_missing=True,
             is_due=is_due,
             drops_missing=drops_missing,
@@ -90,15 +90,11 @@ def decode_into(
     )
 
 
-def _landed(settings: Settings) -> Callable[[LakeWriter], tuple[Listing, job.CheckFiles]]:
-    """A function that lists the landed segments of a lake, and gives the check of their fingerprints."""
-
-    def list_landed(lake: LakeWriter) -> tuple[Listing, job.CheckFiles]:
-        landed = Landed(lake.read)
-        topic_filter = TopicFilter(settings.topics, settings.exclude_topics)
-        return landed.listing(topic_filter, null_topic=settings.sink == "arrow"), landed.check
-
-    return list_landed
+def _landed(settings: Settings, lake: LakeWriter) -> tuple[Listing, job.CheckFiles]:
+    """The landed segments of a lake, and the check of their fingerprints."""
+    landed = Landed(lake.read)
+    topic_filter = TopicFilter(settings.topics, settings.exclude_topics)
+    return landed.listing(topic_filter, null_topic=settings.sink == "arrow"), landed.check
 
 
 def _count(summary: Summary, decoded: Decoded, lake: LakeWriter) -> None:

@@ -12,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -29,7 +30,7 @@ from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.terminal import counted_noun, room_of_lines
 from pipelines.command.values import count as whole
-from pipelines.finding.output import Lines, MoreFields, Writer, open_writer
+from pipelines.finding.output import MoreFields, Write, write_lines, writer_of
 from pipelines.finding.request import Request, make_request
 from pipelines.finding.search import Search, Unsearched
 from pipelines.finding.table import Table
@@ -191,10 +192,7 @@ def run(
             file.write(f"{looked.found}\n".encode())
         else:
             more = _typed_fields(looked, settings) if typed else None
-            writer = _writer(format, output, file, looked.schema, more)
-            for matches in looked:
-                writer.write(matches)
-            writer.close()
+            _writer(format, output, looked.schema, more)(file, looked)
     _report(looked)
 
 
@@ -230,14 +228,12 @@ def _typed_fields(looked: Search | LakeSearch, settings: Settings) -> MoreFields
     return TypedValues(looked.sample, looked.registry or _registry(looked, settings)).fields
 
 
-def _writer(
-    kind: str, output: str | None, file: IO[bytes], schema: pa.Schema, more: MoreFields | None
-) -> Writer:
+def _writer(kind: str, output: str | None, schema: pa.Schema, more: MoreFields | None) -> Write:
     if kind != "table":
-        return open_writer(kind, file, schema, more)
+        return writer_of(kind, schema, more)
     is_terminal = output is None and sys.stdout.isatty()
     table = Table(room_of_lines() if output is None else 0, is_terminal)
-    return Lines(file, table.lines)
+    return partial(write_lines, lines=table.lines)
 
 
 def _report(looked: Search | LakeSearch) -> None:

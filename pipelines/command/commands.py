@@ -111,7 +111,7 @@ FIND = Command(
     (
         Argument("path", "log directory, partition folder, .log file or glob", many=True, is_optional=True),
         *_CONDITIONS,
-        *(replace(one, name=NEGATED + one.name, is_hidden=True) for one in _CONDITIONS),
+        *(replace(one, name=NEGATED + one.name) for one in _CONDITIONS),
         Argument("committed", "only what a READ_COMMITTED consumer gets", is_switch=True),
         Argument("limit", "at most this many records; with --first and --last per partition", metavar="N"),
         Argument("first", "the first of each partition", is_switch=True),

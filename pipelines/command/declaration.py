@@ -12,7 +12,7 @@ class Argument:
     """An argument that is not a setting: an option if it has choices or a metavar, else positional.
 
     is_switch: an option without a value. many: whether it may be given several times. default: an option's
-    value where it is not given; of choices it is the first. is_hidden: whether ``--help`` leaves it out.
+    value where it is not given; of choices it is the first.
     is_optional: whether a positional one may be missing.
     """
 
@@ -23,7 +23,6 @@ class Argument:
     metavar: str | None = None
     default: str | None = None
     is_switch: bool = False
-    is_hidden: bool = False
     is_optional: bool = False
 
     @property

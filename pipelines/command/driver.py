@@ -12,7 +12,6 @@ import os
 import re
 import sys
 import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -44,7 +43,7 @@ def spark_errors() -> tuple[type[Exception], ...]:
 
 
 def driver_of(spark: SparkSession) -> Driver:
-    return Connect(spark) if type(spark).__module__.startswith("pyspark.sql.connect") else Classic(spark)
+    return Connect(spark) if type(spark).__module__.startswith("pyspark.sql.connect") else Driver(spark)
 
 
 class PlanNode(NamedTuple):
@@ -59,67 +58,28 @@ class PlanNode(NamedTuple):
     function: str
 
 
-class Driver(ABC):
-    """The driver of a session. has_jvm: whether its JVM can be called from here."""
+class Driver:
+    """The driver of a session, in this process. has_jvm: whether its JVM can be called from here."""
 
-    has_jvm: bool
+    has_jvm = True
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
-
-    @abstractmethod
-    def use_settings(self) -> None:
-        """Lets this process open object stores as the session does, where the environment says nothing."""
-
-    @abstractmethod
-    def share_code(self) -> None:
-        """Lets Python workers import this project. Raises a UserError if they can't run it."""
-
-    @abstractmethod
-    def parallelism(self) -> int:
-        """Tasks that run at the same time."""
-
-    @abstractmethod
-    def finished_share(self) -> AbstractContextManager[Callable[[], float]]:
-        """Gives a function for the share of finished tasks of the stage that runs in the block, 0 to 1."""
-
-    @abstractmethod
-    def described(self, group: str, description: str) -> AbstractContextManager[object]:
-        """Around jobs of Spark: its pages show them under this group and description."""
-
-    @abstractmethod
-    def conf_errors(self) -> AbstractContextManager[object]:
-        """Around changes of settings: lets those pass that the service does not allow."""
-
-    @abstractmethod
-    def cancel(self) -> None:
-        """Stops what the session is running."""
-
-    @abstractmethod
-    def parsed_plan(self, statement: str) -> Iterator[PlanNode]:
-        """Every node of the plan that Spark's parser makes of a statement.
-
-        Raises Spark's error for a statement that is wrong.
-        """
-
-
-class Classic(Driver):
-    """The driver in this process."""
-
-    has_jvm = True
 
     @property
     def _context(self) -> Any:
         return self.spark.sparkContext
 
     def use_settings(self) -> None:
+        """Lets this process open object stores as the session does, where the environment says nothing."""
         session: Any = self.spark
         use_settings_of(session._jsparkSession.sessionState().newHadoopConf().get)
 
     def share_code(self) -> None:
-        """Adds the folder of this code to the PYTHONPATH of workers on this machine.
+        """Lets Python workers import this project. Raises a UserError if they can't run it.
 
-        Those of a cluster have their own (--py-files, --archives), which such a folder of a node would hide.
+        Workers on this machine get the folder of this code in their PYTHONPATH. Those of a cluster have their
+        own (--py-files, --archives), which such a folder of a node would hide.
         All get the variables by which this process opens object stores.
         """
         self.use_settings()
@@ -131,10 +91,13 @@ class Classic(Driver):
             environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), *folders]))
 
     def parallelism(self) -> int:
+        """Tasks that run at the same time."""
         return int(self._context.defaultParallelism)
 
     @contextmanager
     def finished_share(self) -> Iterator[Callable[[], float]]:
+        """Gives a function for the share of finished tasks of the stage that runs in the block, 0 to 1."""
+
         def share() -> float:
             tracker = self._context.statusTracker()
             infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
@@ -144,6 +107,7 @@ class Classic(Driver):
 
     @contextmanager
     def described(self, group: str, description: str) -> Iterator[None]:
+        """Around jobs of Spark: its pages show them under this group and description."""
         before = {name: self._context.getLocalProperty(name) for name in _JOB_PROPERTIES}
         self._context.setJobGroup(group, description)
         try:
@@ -153,12 +117,18 @@ class Classic(Driver):
                 self._context.setLocalProperty(name, value)
 
     def conf_errors(self) -> AbstractContextManager[object]:
+        """Around changes of settings: lets those pass that the service does not allow."""
         return nullcontext()
 
     def cancel(self) -> None:
+        """Stops what the session is running."""
         self._context.cancelAllJobs()
 
     def parsed_plan(self, statement: str) -> Iterator[PlanNode]:
+        """Every node of the plan that Spark's parser makes of a statement.
+
+        Raises Spark's error for a statement that is wrong.
+        """
         session: Any = self.spark._jsparkSession
         return _walked(session.sessionState().sqlParser().parsePlan(statement))
 

@@ -58,10 +58,10 @@ def first_names(names: Sequence[str], shown: int = 10) -> str:
     return ", ".join(map(printable, names[:shown])) + more
 
 
-def first_lines(lines: Sequence[str], rest: str, shown: int = 10) -> list[str]:
+def first_lines(lines: Sequence[str], rest: str) -> list[str]:
     """The first lines, and where there are others one that counts them: ``and 2,000 more <rest>``."""
-    left = len(lines) - shown
-    return [*lines[:shown], f"and {left:,} more {rest}"] if left > 0 else list(lines)
+    left = len(lines) - 10
+    return [*lines[:10], f"and {left:,} more {rest}"] if left > 0 else list(lines)
 
 
 def invocation() -> str:

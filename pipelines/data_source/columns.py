@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -39,7 +38,9 @@ def requested_columns(table: str, schema: StructType) -> tuple[tuple[str, ...], 
     for field in schema.fields:
         column = columns.get(field.name.lower())
         if column is None:
-            raise UserError(f"{table} has no column {field.name}{_hint(field.name, tuple(columns.values()))}")
+            names = [one.name for one in columns.values()]
+            hint = nearest(field.name, names) or f"; it has {', '.join(names)}"
+            raise UserError(f"{table} has no column {field.name}{hint}")
         if field.dataType.simpleString() != column.sql_type:
             raise UserError(
                 f"column {field.name} is {column.sql_type}, the schema says {field.dataType.simpleString()}"
@@ -51,11 +52,6 @@ def requested_columns(table: str, schema: StructType) -> tuple[tuple[str, ...], 
         requested.append(column)
     types = [(field.name, column.arrow_type) for field, column in zip(schema.fields, requested, strict=True)]
     return tuple(column.name for column in requested), pa.schema(types)
-
-
-def _hint(name: str, columns: Sequence[Column]) -> str:
-    names = [column.name for column in columns]
-    return nearest(name, names) or f"; it has {', '.join(names)}"
 
 
 def _holds_nulls(kind: DataType) -> bool:

@@ -55,11 +55,9 @@ def plan_typed(options: Options) -> TypedPlan:
                 if group.records is not None:
                     found.learn(group.records.filter(pc.invert(group.records.column("is_control"))))
     plan = TypedPlan(registry, topics[0], types_text(found.types), found.plain, pa.schema([]))
-    return replace(plan, schema=next(typed_rows(plan, iter([_no_rows()]))).schema)
-
-
-def _no_rows() -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([], _records_schema())
+    return replace(
+        plan, schema=next(typed_rows(plan, iter([pa.RecordBatch.from_pylist([], _records_schema())]))).schema
+    )
 
 
 def _records_schema() -> pa.Schema:

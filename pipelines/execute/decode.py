@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from pipelines.command.errors import RunFailed
 from pipelines.execute.progress import Progress
-from pipelines.execute.slice_rows import Reader, ReportRow
+from pipelines.execute.slice_rows import DIRECT, Reader, ReportRow
 from pipelines.execute.verdicts import Run, Verdict, first_byte, judge, shortened, with_batches
 from pipelines.lake.commit import LakeWriter, Outcome
 from pipelines.lake.intents import STAGED, Intent
@@ -97,9 +97,11 @@ class StageLoop:
         return decoded
 
     def _slices(self, segments: Iterable[Segment], first: int) -> list[Slice]:
-        if self.reader.one_group_per_segment:
+        if self.reader.reads_files:
             return whole(segments, first)
-        return make_slices(segments, self.reader.slice_bytes, first, split=self.split and self.reader.splits)
+        return make_slices(
+            segments, self.reader.slice_bytes, first, split=self.split and self.reader.mode == DIRECT
+        )
 
     def _add_results(
         self, slices: Sequence[Slice], output: Iterable[ReportRow], decoded: Decoded
@@ -138,7 +140,7 @@ class StageLoop:
             return Verdict(segment, tuple(reports), problem=failed.problem, detail=failed.detail)
         missing = {s.start for s in slices} - {r.start for r in reports}
         if missing or len(reports) != len(slices):
-            if self.reader.may_lose_files and not reports:
+            if self.reader.reads_files and not reports:
                 return Verdict(segment, (), problem=Problem.CHANGED, detail="it is gone")
             raise RunFailed(
                 f"no report on {segment.segment} for the slices at {sorted(missing)}; nothing was committed"

@@ -63,7 +63,7 @@ def check(on_demand: SparkOnDemand, to_check: pa.Table) -> list[Marks]:
     found: list[str]
     if rows.num_rows <= _CHECKED_HERE:
         with ThreadPoolExecutor(_THREADS) as threads:
-            found = list(threads.map(_check_one, rows.to_pylist()))
+            found = list(threads.map(fingerprint.check, *(column.to_pylist() for column in rows.columns)))
     elif on_demand.has_executors:
         to_do = on_demand.spark.createDataFrame(rows)
         done = to_do.mapInArrow(fingerprint.check_stage(), CHECKED_DDL).toArrow()
@@ -77,7 +77,3 @@ def check(on_demand: SparkOnDemand, to_check: pa.Table) -> list[Marks]:
         found = done.column("marks").to_pylist()
     marks = map(Marks, found)
     return [next(marks) if one else Marks.SAME for one in is_opened]
-
-
-def _check_one(row: dict[str, object]) -> str:
-    return fingerprint.check(*row.values())  # type: ignore[arg-type]

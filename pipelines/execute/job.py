@@ -117,7 +117,11 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
             rules = replace(_rules(on_demand, settings, listing, check), drops_missing=work.drops_missing)
             plan = make_plan(listing, work.known(lake), rules)
         if not (work.drops_missing or plan.found or plan.left_out.num_rows or listing.unreadable):
-            raise _nothing_found(settings, listing)
+            if settings.from_raw:
+                raise UserError(
+                    "nothing was landed in the lake: run pipelines.ingest_raw first, or name --source"
+                )
+            raise no_segments_error(settings.source, listing)
         if work.is_due(plan):
             events = lineage.run(settings.source, summary) if plan.has_changes else nullcontext()
             with events:
@@ -218,8 +222,8 @@ def _run_all(
     warnings.update(plan.obsolete.warnings())
     warnings.update(_left_segments("can't be read", unreadable))
     summary.unread = sorted(unreadable)
-    summary.known_damage = plan.known_damage()
-    summary.regressing |= plan.known_regressions().keys()
+    summary.known_damage = plan.known_counts("damaged")
+    summary.regressing |= plan.known_counts("offset_regressions").keys()
     in_part, summary.undecoded = plan.known_in_part()
     summary.in_part += in_part
     if work.finds_missing:
@@ -304,12 +308,6 @@ def _list(
     with progress.phase("listing"):
         null_topic = settings.sink == "arrow"
         return list_sources(settings, on_demand=on_demand, null_topic=null_topic, may_be_empty=may_be_empty)
-
-
-def _nothing_found(settings: Settings, listing: Listing) -> UserError:
-    if settings.from_raw:
-        return UserError("nothing was landed in the lake: run pipelines.ingest_raw first, or name --source")
-    return no_segments_error(settings.source, listing)
 
 
 def _warnings(listing: Listing, settings: Settings) -> list[str]:

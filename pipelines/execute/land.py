@@ -12,7 +12,6 @@ from pipelines.execute.verdicts import Verdict, shortened
 from pipelines.lake.intents import Intent, Place
 from pipelines.plan import ledger
 from pipelines.plan.landed import Landed
-from pipelines.plan.ledger import LedgerRow
 from pipelines.plan.slices import Segment, Slice, make_slices
 from pipelines.source.delta import sql_in
 from udfs.format import schema
@@ -104,13 +103,5 @@ class Lander(Runner):
 def _landed(segment: Segment, reports: Sequence[SliceReport]) -> Verdict:
     """The verdict on a landed segment. It always changes the table, as bytes are landed without decoding."""
     (report,) = reports
-    row = LedgerRow(
-        topic=segment.topic,
-        partition=segment.partition,
-        partition_dir=segment.partition_dir,
-        segment=segment.segment,
-        file_base_offset=segment.file_base_offset,
-        end_offset=report.totals.end_offset,
-        fingerprint=report.fingerprint,
-    )
+    row = segment.new_row(end_offset=report.totals.end_offset, fingerprint=report.fingerprint)
     return Verdict(segment, (report,), row=row, changes_ledger=True)

@@ -55,18 +55,8 @@ class Reader:
         return self.on_demand.spark
 
     @property
-    def splits(self) -> bool:
-        """Whether a segment may be cut into slices. Otherwise one task gets its whole content."""
-        return self.mode == DIRECT
-
-    @property
-    def one_group_per_segment(self) -> bool:
-        """Whether each segment is a separate group, so that Spark need not shuffle contents."""
-        return self.mode == BINARY
-
-    @property
-    def may_lose_files(self) -> bool:
-        """Whether a file that no longer exists is missing from the rows, without an error."""
+    def reads_files(self) -> bool:
+        """Whether Spark reads files whole: a segment is a group, and a file that is gone has no row."""
         return self.mode == BINARY
 
     def reports(self, name: StageName, options: StageOptions, slices: Sequence[Slice]) -> list[ReportRow]:

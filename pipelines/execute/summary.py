@@ -109,18 +109,6 @@ class Summary:
         """The number of offsets that no segment has."""
         return sum(one.count for _, one in self.missing)
 
-    def damage(self) -> str:
-        """The damage in one line."""
-        parts = []
-        ranges = self.damaged + sum(self.known_damage.values())
-        if ranges:
-            earlier = ", found by earlier runs" if not self.damaged else ""
-            parts.append(f"{counted_noun(ranges, 'damaged range')}{earlier}: see the table quarantine")
-        unreadable = sum(self.skipped.get(reason, 0) for reason in (UNREADABLE, UNREADABLE_FOLDER))
-        if unreadable:
-            parts.append(f"{counted_noun(unreadable, 'path')} can't be read")
-        return "; ".join(parts)
-
     def own_warnings(self) -> list[str]:
         """Warnings about the segments and transactions of this job."""
         warnings = first_lines(

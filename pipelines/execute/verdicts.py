@@ -128,15 +128,8 @@ def check_accounting(segment: Segment, reports: Sequence[SliceReport]) -> None:
 
 def ledger_row(segment: Segment, reports: Sequence[SliceReport], run: Run) -> LedgerRow:
     """The segment's new ledger row; GO_ON adds to the row that the ledger has."""
-    fresh = LedgerRow(
-        topic=segment.topic,
-        partition=segment.partition,
-        partition_dir=segment.partition_dir,
-        segment=segment.segment,
-        file_base_offset=segment.file_base_offset,
-        log_start_offset=segment.was.log_start_offset if segment.was else segment.log_start_offset,
-        content_crc32c=0,
-    )
+    log_start_offset = segment.was.log_start_offset if segment.was else segment.log_start_offset
+    fresh = segment.new_row(log_start_offset=log_start_offset, content_crc32c=0)
     was = segment.was if segment.action is Action.GO_ON and segment.was else fresh
     totals = [r.totals for r in reports]
     chain = with_batches(reports)
@@ -149,10 +142,10 @@ def ledger_row(segment: Segment, reports: Sequence[SliceReport], run: Run) -> Le
         length=segment.length,
         modified=segment.modified,
         decoded_bytes=segment.length - tail_bytes,
-        first_offset=_lowest(was.first_offset, *(t.first_offset for t in totals)),
-        last_offset=_highest(was.last_offset, *(t.last_offset for t in totals)),
-        min_timestamp=_lowest(was.min_timestamp, *(t.min_timestamp_us for t in totals)),
-        max_timestamp=_highest(was.max_timestamp, *(t.max_timestamp_us for t in totals)),
+        first_offset=lowest(was.first_offset, *(t.first_offset for t in totals)),
+        last_offset=highest(was.last_offset, *(t.last_offset for t in totals)),
+        min_timestamp=lowest(was.min_timestamp, *(t.min_timestamp_us for t in totals)),
+        max_timestamp=highest(was.max_timestamp, *(t.max_timestamp_us for t in totals)),
         batches=was.batches + sum(t.batches for t in totals),
         records=was.records + sum(t.records for t in totals),
         damaged=was.damaged + sum(t.damaged for t in totals),
@@ -173,11 +166,13 @@ def ledger_row(segment: Segment, reports: Sequence[SliceReport], run: Run) -> Le
     )
 
 
-def _lowest(*values: int | None) -> int | None:
+def lowest(*values: int | None) -> int | None:
+    """The lowest value that is not None; None where all are."""
     return min((v for v in values if v is not None), default=None)
 
 
-def _highest(*values: int | None) -> int | None:
+def highest(*values: int | None) -> int | None:
+    """The highest value that is not None; None where all are."""
     return max((v for v in values if v is not None), default=None)
 
 
@@ -198,14 +193,12 @@ def _content_crc32c(crc: int | None, chain: Sequence[SliceReport]) -> int | None
     for i, report in enumerate(chain):
         size = report.totals.end - first_byte(report, i == 0)
         of_slice = report.totals.content_crc32c
-        crc = _combined(crc, of_slice, size) if crc else of_slice
+        if crc:
+            from udfs.kernels.checksums import crc32c_combine  # loads LLVM, which most drivers never need
+
+            of_slice = int(crc32c_combine(crc, of_slice, size))
+        crc = of_slice
     return crc
-
-
-def _combined(crc: int, second: int, size: int) -> int:
-    from udfs.kernels.checksums import crc32c_combine  # loads LLVM, which most drivers never need
-
-    return int(crc32c_combine(crc, second, size))
 
 
 def first_byte(report: SliceReport, is_first: bool) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import pyarrow as pa
 
@@ -18,61 +18,35 @@ FIELDS = (
 OPTIONAL = ("superseded", "is_match")
 
 
-class Writer(Protocol):
-    """Writes matches as they are found."""
-
-    def write(self, matches: pa.RecordBatch) -> None:
-        """Writes matches, and passes them on at once."""
-
-    def close(self) -> None:
-        """Writes what is at the end, if anything is."""
+Lines = Callable[[pa.RecordBatch], Iterator[str]]
+# Writes matches to a file, each batch as it is found
+Write = Callable[[IO[bytes], Iterable[pa.RecordBatch]], None]
 
 
-class Lines:
-    """A line of text a match."""
-
-    def __init__(
-        self, file: IO[bytes], lines: Callable[[pa.RecordBatch], Iterator[str]], head: str = ""
-    ) -> None:
-        self._file, self._lines = file, lines
-        self._file.write(head.encode())
-
-    def write(self, matches: pa.RecordBatch) -> None:
-        self._file.writelines(f"{line}\n".encode("utf-8", "surrogateescape") for line in self._lines(matches))
-        self._file.flush()
-
-    def close(self) -> None:
-        self._file.flush()
+def write_lines(file: IO[bytes], batches: Iterable[pa.RecordBatch], lines: Lines, head: str = "") -> None:
+    """Lines of text."""
+    file.write(head.encode())
+    for matches in batches:
+        file.writelines(f"{line}\n".encode("utf-8", "surrogateescape") for line in lines(matches))
+        file.flush()
+    file.flush()
 
 
-class Arrow:
+def write_arrow(file: IO[bytes], batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
     """An Arrow IPC stream."""
-
-    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
-        self._file, self._stream = file, pa.ipc.new_stream(file, schema)
-
-    def write(self, matches: pa.RecordBatch) -> None:
-        self._stream.write_batch(matches)
-        self._file.flush()
-
-    def close(self) -> None:
-        self._stream.close()
-        self._file.flush()
+    stream = pa.ipc.new_stream(file, schema)
+    for matches in batches:
+        stream.write_batch(matches)
+        file.flush()
+    stream.close()
+    file.flush()
 
 
-class Raw:
+def write_raw(file: IO[bytes], batches: Iterable[pa.RecordBatch]) -> None:
     """The bytes of each value with a newline behind them; of a null value the newline alone."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-
-    def write(self, matches: pa.RecordBatch) -> None:
-        for value in matches.column("value").to_pylist():
-            self._file.write((value or b"") + b"\n")
-        self._file.flush()
-
-    def close(self) -> None:
-        self._file.flush()
+    for matches in batches:
+        file.writelines((value or b"") + b"\n" for value in matches.column("value").to_pylist())
+        file.flush()
 
 
 def fields(matches: pa.RecordBatch | pa.Schema) -> list[str]:
@@ -116,12 +90,12 @@ def _cell(value: Any) -> str:
     return text if is_plain else '"' + text.replace('"', '""') + '"'
 
 
-def open_writer(kind: str, file: IO[bytes], schema: pa.Schema, more: MoreFields | None = None) -> Writer:
-    """A writer of a format: json, csv, arrow or raw. more: gives further fields of a line of JSON."""
+def writer_of(kind: str, schema: pa.Schema, more: MoreFields | None) -> Write:
+    """What writes a format: json, csv, arrow or raw. more: gives further fields of a line of JSON."""
     if kind == "arrow":
-        return Arrow(file, schema)
+        return partial(write_arrow, schema=schema)
     if kind == "raw":
-        return Raw(file)
+        return write_raw
     if kind == "csv":
-        return Lines(file, csv_lines, ",".join(fields(schema)) + "\n")
-    return Lines(file, partial(json_lines, more=more))
+        return partial(write_lines, lines=csv_lines, head=",".join(fields(schema)) + "\n")
+    return partial(write_lines, lines=partial(json_lines, more=more))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pipelines.finding.request import Request
 from pipelines.plan.headers import is_older, start_for
 from pipelines.plan.slices import Slice
+from pipelines.scanning.open_slice import read_slice
 from pipelines.scanning.slice_scan import Noting, Placing, SliceScan
 from udfs.committed import Delivery, Outcomes, delivery
 from udfs.decoded import Group, Range
@@ -21,8 +22,8 @@ from udfs.recovery.resync import Resynchronizer
 from udfs.rules.transactions import TRANSACTION
 from udfs.search.segment_search import COLUMNS, SegmentSearch
 from udfs.segment_decoder import SegmentDecoder
-from udfs.source.byte_source import ByteSource, SourceError, local_path, open_source
-from udfs.spark.protocol import Problem, SliceReport
+from udfs.source.byte_source import ByteSource, local_path
+from udfs.spark.protocol import SliceReport
 
 DECIDING = ("offset", "producer_id", "producer_epoch", "is_transactional", "is_control")
 _SURE = 2  # batches in a row past the last offset that is looked for: no checksum covers the offset of one
@@ -165,21 +166,19 @@ def _are_markers(_: np.ndarray, batches: np.ndarray) -> np.ndarray:
     return (batches["magic"] == f.MAGIC_V2) & (batches["attributes"] & f.CONTROL_MASK != 0)
 
 
-def _opened(slice_: Slice, work: Any) -> Found:
+def _opened(slice_: Slice, work: Callable[[Slice, ByteSource, Found], None]) -> Found:
     """What ``work`` finds in a slice; a problem where its segment can't be opened or read."""
-    segment = slice_.segment
-    report = SliceReport(slice_.group_id, segment.segment, slice_.start)
-    found = Found(slice_, SliceScan(report))
-    try:
-        source = open_source(segment.uri, slice_.stop)
-        try:
-            work(slice_, source, found)
-        finally:
-            source.close()
-    except SourceError as error:
-        problem = Problem.UNREADABLE
-        found.scan.report = replace(report, problem=problem, detail=str(error))
-    return found
+    found = Found(slice_, SliceScan(SliceReport(slice_.group_id, slice_.segment.segment, slice_.start)))
+
+    def read(source: ByteSource, _: SliceReport) -> Found:
+        work(slice_, source, found)
+        return found
+
+    def failed(report: SliceReport) -> Found:
+        found.scan.report = report
+        return found
+
+    return read_slice(slice_, read, failed)
 
 
 def _beyond(group: Group, end: int, before: int) -> int:

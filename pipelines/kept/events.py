@@ -26,13 +26,9 @@ def create_events(database: duckdb.DuckDBPyConnection, table: TypedTable, condit
     structs = "".join(f"{one} AS {side}, " for side, one in side_structs(table).items())
     database.execute(
         _EVENTS.format(
-            table=quoted(table.name), topic=topic_literal(table), structs=structs, condition=condition
+            table=quoted(table.name), topic=sql_literal(table.topic), structs=structs, condition=condition
         )
     )
-
-
-def topic_literal(table: TypedTable) -> str:
-    return sql_literal(table.topic)
 
 
 def side_structs(table: TypedTable) -> Mapping[str, str]:

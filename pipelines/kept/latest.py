@@ -15,9 +15,9 @@ import duckdb
 import pyarrow.dataset as ds
 from deltalake.exceptions import DeltaError
 
-from pipelines.kept.events import create_events, side_structs, topic_literal
+from pipelines.kept.events import create_events, side_structs
 from pipelines.lake.address import table_path
-from pipelines.source.delta import open_table
+from pipelines.source.delta import open_table, sql_literal
 from pipelines.sql.types import quoted
 from pipelines.typed.tables import TypedTable
 
@@ -131,7 +131,7 @@ def _look(
     database.execute("CREATE TEMP TABLE ends(partition INT, seen_end BIGINT)")
     if seen.parts:
         database.executemany("INSERT INTO ends VALUES (?, ?)", [[p, one[0]] for p, one in seen.parts.items()])
-    found = database.execute(_SEEN.format(topic=topic_literal(table))).fetchall()
+    found = database.execute(_SEEN.format(topic=sql_literal(table.topic))).fetchall()
     now = {partition: (end, count, digest) for partition, end, count, digest, *_ in found}
     before = {partition: (count, digest) for partition, *_, count, digest in found if count}
     return now, before == {partition: one[1:] for partition, one in seen.parts.items()}

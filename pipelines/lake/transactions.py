@@ -17,7 +17,8 @@ from deltalake import DeltaTable
 from pipelines.plan.ledger import Log, Partition
 from pipelines.rules import COUNTED
 from pipelines.rules.files import Files, files_of
-from pipelines.rules.transactions import BATCH_COLUMNS, PLACE_COLUMNS, transactions_of
+from pipelines.rules.offsets import PLACE_COLUMNS
+from pipelines.rules.transactions import BATCH_COLUMNS, transactions_of
 from pipelines.source.delta import sql_in
 from udfs.format.schema import BATCHES, QUARANTINE, TRANSACTIONS, Table
 

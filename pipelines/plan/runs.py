@@ -132,15 +132,7 @@ class Plan:
         is_new = pc.less(self.left_out.column("known"), 0)
         return bool(self.planned or pc.any(is_new).as_py() or self.obsolete.rest())
 
-    def known_damage(self) -> dict[str, int]:
-        """Segment -> its rows of quarantine, of damaged segments whose rows stay."""
-        return self._known("damaged")
-
-    def known_regressions(self) -> dict[str, int]:
-        """Segment -> how often its offsets go backwards, of segments whose rows stay."""
-        return self._known("offset_regressions")
-
-    def _known(self, name: str) -> dict[str, int]:
+    def known_counts(self, name: str) -> dict[str, int]:
         """Segment -> a count of its ledger row that is above 0, of segments whose rows stay."""
         stays = pc.is_in(self.segments.column("action"), pa.array([_UNCHANGED, _GO_ON], pa.int8()))
         places = self.segments.filter(stays).column("known")

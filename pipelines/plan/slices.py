@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pipelines.plan.ledger import LedgerRow
 from pipelines.plan.segment_actions import Action
@@ -73,6 +75,11 @@ class Segment:
     @property
     def planned_bytes(self) -> int:
         return self.length - self.start
+
+    def new_row(self, **values: Any) -> LedgerRow:
+        """A ledger row of it. values: of the other columns, which are as for nothing decoded."""
+        names = ("topic", "partition", "partition_dir", "segment", "file_base_offset")
+        return LedgerRow(**{name: getattr(self, name) for name in names}, **values)
 
 
 @dataclass(frozen=True)
@@ -156,7 +163,10 @@ def whole(segments: Iterable[Segment], first_group: int) -> list[Slice]:
 
 def pack(slices: Sequence[Slice], cores: int, slice_bytes: int) -> list[Task]:
     """Distributes groups over tasks of about equal bytes: a few tasks per core, more for a large run."""
-    groups = [tuple(members) for members in _by_group(slices)]
+    by_group: dict[int, list[Slice]] = defaultdict(list)
+    for slice_ in slices:
+        by_group[slice_.group_id].append(slice_)
+    groups = list(by_group.values())
     costs = [sum(s.stop - s.start + SEGMENT_COST for s in members) for members in groups]
     wanted = max(cores * TASKS_PER_CORE, -(-sum(costs) // (slice_bytes + SEGMENT_COST)))
     # A task with fewer bytes than 16 * SEGMENT_COST is not worth its start
@@ -171,13 +181,6 @@ def pack(slices: Sequence[Slice], cores: int, slice_bytes: int) -> list[Task]:
     return [
         Task(task, tuple(sorted(members, key=_order))) for task, members in enumerate(members_of) if members
     ]
-
-
-def _by_group(slices: Sequence[Slice]) -> Iterator[list[Slice]]:
-    by_id: dict[int, list[Slice]] = {}
-    for slice_ in slices:
-        by_id.setdefault(slice_.group_id, []).append(slice_)
-    return iter(by_id.values())
 
 
 def _order(slice_: Slice) -> tuple[int, str, int, str, int]:

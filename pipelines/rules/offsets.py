@@ -69,13 +69,17 @@ def with_undecoded(runs: np.ndarray, covered: Collection[int], every: list[int])
 
 def ranges_before(runs: np.ndarray, damaged: np.ndarray) -> np.ndarray:
     """int64[n]: damaged ranges before each run. damaged: int64[m, 2], file_base and position of each."""
-    is_damage = np.arange(len(runs) + len(damaged)) >= len(runs)
-    base = np.concatenate([runs["file_base"], damaged[:, 0]])
-    position = np.concatenate([runs["position"], damaged[:, 1]])
-    in_order = np.lexsort((~is_damage, position, base))
+    return places_before(np.stack([runs["file_base"], runs["position"]], axis=1), damaged)
+
+
+def places_before(places: np.ndarray, damaged: np.ndarray) -> np.ndarray:
+    """int64[n]: damaged ranges before each place. places, damaged: int64[n, 2], file and position in it."""
+    is_damage = np.arange(len(places) + len(damaged)) >= len(places)
+    file, position = np.concatenate([places, damaged]).T
+    in_order = np.lexsort((~is_damage, position, file))
     counted = np.empty(len(in_order), dtype=np.int64)
     counted[in_order] = np.cumsum(is_damage[in_order])
-    result: np.ndarray = counted[: len(runs)]
+    result: np.ndarray = counted[: len(places)]
     return result
 
 

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.rules.files import LOG, Files
+from pipelines.rules.offsets import places_before
 from udfs.format import layout as f
 from udfs.rules.transactions import EVENT, transactions
 
@@ -15,7 +16,6 @@ BATCH_COLUMNS = (
     *("segment", "position", "base_offset", "last_offset", "record_count", "producer_id", "producer_epoch"),
     *("is_control", "control_type", "coordinator_epoch"),
 )
-PLACE_COLUMNS = ("segment", "position")
 _MARKERS = {"ABORT": f.CONTROL_ABORT, "COMMIT": f.CONTROL_COMMIT}
 _OUTCOMES = {f.NO_CONTROL: "open", f.CONTROL_ABORT: "aborted", f.CONTROL_COMMIT: "committed"}
 
@@ -31,12 +31,12 @@ def transactions_of(files: Files, batches: pa.Table, quarantine: pa.Table) -> pa
     batches = batches.filter(pc.or_(is_data, is_marker))
     file, position = files.numbers(batches.column("segment")), batches.column("position").to_numpy()
     damaged_file = files.numbers(quarantine.column("segment"))
-    damaged_at = quarantine.column("position").to_numpy()
+    damaged = np.stack([damaged_file, quarantine.column("position").to_numpy()], axis=1)
     order = np.lexsort((position, file))
     events = _events(files, batches, file)[order]
     damages = np.bincount(files.log[damaged_file], minlength=len(files.logs))
     before = np.concatenate([[0], np.cumsum(damages)])  # damaged ranges of the logs before a log
-    events["damages"] = _ranges_before(file[order], position[order], damaged_file, damaged_at)
+    events["damages"] = places_before(np.stack([file, position], axis=1)[order], damaged)
     events["damages"] -= before[events["log"]]
     last = np.append(np.flatnonzero(np.diff(files.log)), len(files.log) - 1)
     found = transactions(events, damages, files.stretch[last])
@@ -60,19 +60,6 @@ def _events(files: Files, batches: pa.Table, file: np.ndarray) -> np.ndarray:
     events["control_type"] = codes[pc.fill_null(kinds, len(_MARKERS)).to_numpy()]
     events["batches"], events["last_base"] = 1, events["first_offset"]
     return events
-
-
-def _ranges_before(
-    file: np.ndarray, position: np.ndarray, damaged_file: np.ndarray, damaged_at: np.ndarray
-) -> np.ndarray:
-    """int64[n]: how many damaged ranges of all files lie before each batch."""
-    is_damage = np.arange(len(file) + len(damaged_file)) >= len(file)
-    places = np.concatenate([file, damaged_file]), np.concatenate([position, damaged_at])
-    order = np.lexsort((places[1], places[0]))
-    counted = np.empty(len(order), dtype=np.int64)
-    counted[order] = np.cumsum(is_damage[order])
-    result: np.ndarray = counted[: len(file)]
-    return result
 
 
 def _rows(files: Files, found: np.ndarray) -> pa.Table:

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pipelines.execute.verdicts import highest, lowest
 from pipelines.plan.missing import Edges, Missing, at_edges, missing_ranges, unread_segments
 from pipelines.plan.slices import Segment
 from pipelines.rules.offsets import COMPACTED_TOPICS, ranges_before, with_undecoded
 from pipelines.scanning.contradictions import Contradiction, contradictions
-from pipelines.scanning.slice_scan import DamagedRange, Format, FormatCount, SliceScan, highest, lowest
+from pipelines.scanning.slice_scan import DamagedRange, Format, FormatCount, SliceScan
 from pipelines.source.listing import Listing
 from udfs.format import layout as f
 from udfs.rules.clocks import Age, Clock, age

@@ -69,7 +69,8 @@ def _workers(number: int) -> Iterator[Map]:
 
         def run(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
             given = list(items)
-            return executor.map(function, given, chunksize=_chunk(len(given)))
+            # more at a time where there are many
+            return executor.map(function, given, chunksize=max(1, min(32, len(given) // 64)))
 
         yield run
 
@@ -110,11 +111,6 @@ def _scan(
     for slice_, scan in zip(ordered, scans, strict=True):
         on_scanned(slice_.stop - slice_.start)
         yield scan
-
-
-def _chunk(slices: int) -> int:
-    """Slices that a process gets at a time: more if there are many."""
-    return max(1, min(32, slices // 64))
 
 
 def _by_segment(scans: Iterable[Scan]) -> dict[str, list[Scan]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.execute.verdicts import highest, lowest
 from pipelines.plan.slices import Segment, Slice
 from pipelines.scanning.contradictions import EPOCHS, epochs_of
 from pipelines.scanning.open_slice import claimed_by_torn, read_slice
@@ -125,16 +126,6 @@ def scan_slice(slice_: Slice, max_batch_uncompressed: int, schemas: SchemaSegmen
         return scan
 
     return read_slice(slice_, read, SliceScan)
-
-
-def lowest(*values: int | None) -> int | None:
-    """The lowest value that is not None; None where all are."""
-    return min((v for v in values if v is not None), default=None)
-
-
-def highest(*values: int | None) -> int | None:
-    """The highest value that is not None; None where all are."""
-    return max((v for v in values if v is not None), default=None)
 
 
 def _max(values: np.ndarray) -> int | None:

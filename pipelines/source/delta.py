@@ -103,6 +103,14 @@ def read_rows(
     return pa.Table.from_batches(batches, wanted)
 
 
+def read_declared(table: DeltaTable, schema: pa.Schema) -> pa.Table:
+    """All rows in a schema; a column that is not there yet, as an earlier release made the table, is null."""
+    there = {field.name for field in table.schema().fields}
+    found = read_rows(table, schema, [name for name in schema.names if name in there])
+    columns = [found[f.name] if f.name in there else pa.nulls(len(found), f.type) for f in schema]
+    return pa.table(columns, schema=schema)
+
+
 def is_plain(table: DeltaTable) -> bool:
     """Whether all readers of Delta's first protocol read it alike: no deletion vectors, no column mapping."""
     mapping = table.metadata().configuration.get("delta.columnMapping.mode", "none")

@@ -143,7 +143,8 @@ def _create_typed(database: duckdb.DuckDBPyConnection, address: str, folder: str
     columns = ", ".join(map(quoted, table.schema.names))
     if is_object_store(address) or not table.files:
         held = f"rows of {table.table}"
-        database.register(held, _typed_dataset(address, table) if table.files else table.schema.empty_table())
+        delta = open_table(table_path(address, table.table))
+        database.register(held, delta.to_pyarrow_dataset() if table.files else table.schema.empty_table())
         rows = f"SELECT {columns} FROM {quoted(held)}"
     else:
         links = {
@@ -151,16 +152,16 @@ def _create_typed(database: duckdb.DuckDBPyConnection, address: str, folder: str
             for number, (file, value) in enumerate(zip(table.files, table.partitions, strict=True))
         }
         _link_files(Path(folder, table.table), table_path(address, table.table), links)
-        hive = "true, hive_types = {'partition': INTEGER}" if table.is_partitioned else "false"
+        hive = (
+            "true, hive_types = {'partition': INTEGER}"
+            if any(one is not None for one in table.partitions)
+            else "false"
+        )
         files = ", ".join(sql_literal(f"{folder}/{table.table}/{path}") for path in links)
         rows = (
             f"SELECT {columns} FROM read_parquet([{files}], hive_partitioning = {hive}, union_by_name = true)"
         )
     database.execute(f"CREATE VIEW {quoted(table.folder)}.{quoted(table.name)} AS {rows}")
-
-
-def _typed_dataset(address: str, table: TypedTable) -> ds.Dataset:
-    return open_table(table_path(address, table.table)).to_pyarrow_dataset()
 
 
 def _link_files(folder: Path, table: str, files: Mapping[str, str]) -> None:

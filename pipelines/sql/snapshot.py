@@ -17,7 +17,7 @@ from deltalake.exceptions import DeltaError
 
 from pipelines.command.errors import UserError, one_line
 from pipelines.lake.published import published_tables
-from pipelines.source.delta import is_plain, read_rows
+from pipelines.source.delta import is_plain, read_declared
 from udfs.format.report_tables import REPORT_TABLES
 from udfs.format.schema import Table
 
@@ -72,7 +72,7 @@ def _opened(table: DeltaTable, declared: Table) -> OpenTable:
             f"the table {declared.name} has features of a newer Delta protocol: use --engine spark"
         )
     if declared in REPORT_TABLES:
-        return OpenTable(declared, {}, _rows(table, declared))
+        return OpenTable(declared, {}, read_declared(table, declared.arrow_schema()))
     actions = pa.table(table.get_add_actions(flatten=True))
     files = [unquote(path) for path in actions.column("path").to_pylist()]  # as Delta escapes them
     values = [actions.column(f"partition.{name}").to_pylist() for name in declared.partitioned_by]
@@ -84,10 +84,3 @@ def _opened(table: DeltaTable, declared: Table) -> OpenTable:
         )
         paths[f"{folders}{number}.parquet"] = file
     return OpenTable(declared, paths)
-
-
-def _rows(table: DeltaTable, declared: Table) -> pa.Table:
-    schema, there = declared.arrow_schema(), {field.name for field in table.schema().fields}
-    found = read_rows(table, schema, [name for name in schema.names if name in there])
-    columns = [found[f.name] if f.name in there else pa.nulls(len(found), f.type) for f in schema]
-    return pa.table(columns, schema=schema)

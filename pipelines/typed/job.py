@@ -89,7 +89,9 @@ class TypedJob:
         records = published_tables(self._lake)[RECORDS.name]
         registry = registry_of_lake(records, self._others)
         keep_schemas(self._lake, registry)
-        options = typed_files.TypedOptions(self._lake, registry, _name_of(registry), **self._choices)
+        known = [(one.subject, one.version, one.id, one.guid, one.deleted) for one in registry.schemas]
+        name = typed_files.signature(repr(known))
+        options = typed_files.TypedOptions(self._lake, registry, name, **self._choices)
         by_topic = {topic: files for topic, files in files_by_topic(records).items() if is_typed(topic)}
         changed, meant = [], sorted(filter(is_meant, by_topic))
         for number, topic in enumerate(meant, 1):
@@ -108,12 +110,6 @@ class TypedJob:
 def is_typed(topic: str) -> bool:
     """Whether a topic gets a typed table: not those that Kafka and the registry keep for themselves."""
     return topic not in (*TOPICS, *REGISTRY_TOPICS)
-
-
-def _name_of(registry: Registry) -> str:
-    return typed_files.signature(
-        repr([(one.subject, one.version, one.id, one.guid, one.deleted) for one in registry.schemas])
-    )
 
 
 class _Topic:
@@ -232,10 +228,11 @@ class _Topic:
         create_table(self._lake, VALUE_ERRORS)
         table = open_table(table_path(self._lake, VALUE_ERRORS.name))
         values = {"topic": self._topic}
-        actions = [_add(one["error_path"], one["error_bytes"], values, one["errors"]) for one in new]
-        _transact(
-            table, actions, [_remove(path, values) for path in removed], "append", table.schema(), ["topic"]
-        )
+        actions: list[AddAction | RemoveAction] = [
+            *(_remove(path, values) for path in removed),
+            *(_add(one["error_path"], one["error_bytes"], values, one["errors"]) for one in new),
+        ]
+        table.create_write_transaction(actions, "append", table.schema(), ["topic"])
 
     def _commit(self, gone: Sequence[str], done: Sequence[Mapping[str, Any]]) -> None:
         columns = typed_files.typed_schema(typed_files.types_of(self._types), self._options.is_flat)
@@ -258,7 +255,8 @@ class _Topic:
         # Where columns change, all files are new: one commit takes the old ones and brings the schema
         is_same = str(self._table.schema().to_json()) == str(schema.to_json())
         mode = "append" if is_same else "overwrite"
-        _transact(self._table, adds, removes if is_same else [], mode, schema, ["partition"])
+        actions: list[AddAction | RemoveAction] = [*(removes if is_same else []), *adds]
+        self._table.create_write_transaction(actions, mode, schema, ["partition"])
 
 
 def _opened(path: str) -> DeltaTable | None:
@@ -311,14 +309,3 @@ def _remove(path: str, values: Mapping[str, str]) -> RemoveAction:
         deletion_timestamp=int(time.time() * 1000),
         data_change=True,
     )
-
-
-def _transact(
-    table: DeltaTable,
-    adds: Sequence[AddAction],
-    removes: Sequence[RemoveAction],
-    mode: str,
-    schema: Schema,
-    partition_by: list[str],
-) -> None:
-    table.create_write_transaction([*removes, *adds], mode=mode, schema=schema, partition_by=partition_by)

@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from pipelines.lake.address import table_path
 from pipelines.lake.published import published_tables
-from pipelines.source.delta import open_table, read_rows, sql_literal
+from pipelines.source.delta import open_table, read_declared, read_rows, sql_literal
 from udfs.format.report_tables import SCHEMAS
 from udfs.format.schema import RECORDS
 from udfs.source.store import deltalake_options
@@ -58,7 +58,9 @@ def registry_reader(tables: Mapping[str, DeltaTable]) -> Callable[[], Registry]:
     def read() -> Registry:
         if SCHEMAS.name not in held:
             return registry_of_lake(held[RECORDS.name])
-        return Registry([_schema(row) for row in _read(held[SCHEMAS.name]).to_pylist()]).in_order()
+        return Registry(
+            [_schema(row) for row in read_declared(held[SCHEMAS.name], SCHEMAS.arrow_schema()).to_pylist()]
+        ).in_order()
 
     return read
 
@@ -82,7 +84,7 @@ def keep_schemas(lake: str, registry: Registry) -> None:
     path = table_path(lake, SCHEMAS.name)
     options = deltalake_options(path)
     if DeltaTable.is_deltatable(path, storage_options=options):
-        known = _read(open_table(path))
+        known = read_declared(open_table(path), SCHEMAS.arrow_schema())
         order = [
             ("subject", "ascending"),
             ("version", "ascending"),
@@ -100,15 +102,6 @@ def keep_schemas(lake: str, registry: Registry) -> None:
             storage_options=options,
             description=SCHEMAS.comment,
         )
-
-
-def _read(table: DeltaTable) -> pa.Table:
-    """The rows of ``schemas``; columns that an earlier release did not write are null."""
-    there = {field.name for field in table.schema().fields}
-    schema = SCHEMAS.arrow_schema()
-    found = read_rows(table, schema, [name for name in schema.names if name in there])
-    columns = [found[f.name] if f.name in there else pa.nulls(len(found), f.type) for f in schema]
-    return pa.table(columns, schema=schema)
 
 
 def _encrypted(registry: Registry, schema: Schema) -> str | None:

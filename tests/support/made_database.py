@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.rules.files import files_of
-from pipelines.rules.transactions import BATCH_COLUMNS, PLACE_COLUMNS, transactions_of
+from pipelines.rules.offsets import PLACE_COLUMNS
+from pipelines.rules.transactions import BATCH_COLUMNS, transactions_of
 from pipelines.sql.database import macros
 from pipelines.sql.functions import create_functions
 from pipelines.sql.views import creations

@@ -83,10 +83,10 @@ def _draw(label: str, rows: Sequence[Row], spec: dict[str, Any]) -> Chart:
     return Chart(Markup(drawn.replace("<svg ", named, 1)), label)  # vl-convert escapes its text
 
 
-def _colours(names: Sequence[str], title: str | None = None) -> dict[str, Any]:
+def _colours(names: Sequence[str]) -> dict[str, Any]:
     """Each name has a variable of the style sheet: ``--sound``."""
     scale = {"domain": list(names), "range": [f"var(--{name})" for name in names]}
-    return {"field": "kind", "type": "nominal", "title": title, "scale": scale}
+    return {"field": "kind", "type": "nominal", "title": None, "scale": scale}
 
 
 def _names(rows: Sequence[Row]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ amount, detail, and whole for a share. The SQL of a check over topics gives the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from importlib import resources
 
@@ -134,13 +133,13 @@ CHECKS = (
 )
 
 
-def with_thresholds(path: str | None, checks: Iterable[Check] = CHECKS) -> tuple[Check, ...]:
+def with_thresholds(path: str | None) -> tuple[Check, ...]:
     """The checks with thresholds and severities of a YAML file, without those of severity none.
 
     Raises a UserError for an unknown check, and for a value that is none.
     """
     option = "--thresholds"
-    configured = {check.name: check for check in checks}
+    configured = {check.name: check for check in CHECKS}
     for name, values in (read_yaml(path, option) if path else {}).items():
         if name not in configured:
             hint = nearest(str(name), configured) or f"; known checks: {', '.join(configured)}"
