@@ -66,7 +66,10 @@ def run(
     lake = settings.require_lake()
     if log is not None:
         lake = open_log(lake, log)
-    give = _Printed(format, room_of_lines(full)) if output is None else _Written(output, lake)
+    if output is None:
+        give = partial(_print, room_of_lines(full), format)
+    else:
+        give = partial(_write, output, check_output(output, lake))
     if choose_engine(engine, lake, writes, at) == "duckdb":
 
         def in_duckdb(run_in: Callable[..., Any], **options: Any) -> Any:
@@ -134,29 +137,16 @@ def choose_engine(engine: str, lake: str, writes: str = "refuse", at: str | None
     return engine
 
 
-class _Printed:
-    """Prints the lines of an answer. room: see ``rows.printed``."""
-
-    def __init__(self, output: str, room: int | None) -> None:
-        self._output, self._room = output, room
-
-    def __call__(self, lines: Lines, _: Arrow) -> None:
-        for line in lines(output=self._output, room=self._room):
-            print(line)
+def _print(room: int | None, form: str, lines: Lines, _: Arrow) -> None:
+    """Prints the lines of an answer. room: see ``rows.printed``. form: table, json or csv."""
+    for line in lines(output=form, room=room):
+        print(line)
 
 
-class _Written:
-    """Writes an answer to a file. Raises a UserError at once for a name that can't be one."""
-
-    def __init__(self, path: str, lake: str) -> None:
-        self._path, self._suffix = path, check_output(path, lake)
-
-    def __call__(self, lines: Lines, arrow: Arrow) -> None:
-        if self._suffix == CSV:
-            rows = write_csv(self._path, lines(output="csv"))
-        else:
-            rows = write_parquet(self._path, *arrow())
-        logger.info("%s written to %s", counted_noun(rows, "row"), self._path)
+def _write(path: str, suffix: str, lines: Lines, arrow: Arrow) -> None:
+    """Writes an answer to a file. suffix: the end of its name."""
+    rows = write_csv(path, lines(output="csv")) if suffix == CSV else write_parquet(path, *arrow())
+    logger.info("%s written to %s", counted_noun(rows, "row"), path)
 
 
 def _is_elsewhere() -> bool:

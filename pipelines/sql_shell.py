@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if not __package__:  # spark-submit puts pipelines/ on sys.path; the imports need its parent
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
@@ -90,21 +90,11 @@ def _line_of_pipe(prompt: str) -> str:
     return line.rstrip("\n")
 
 
-class Shell(Protocol):
-    """What runs statements. words: names that Tab completes; tables: those of the lake."""
-
-    words: set[str]
-    tables: list[str]
-
-    def lines(self, statement: str) -> Iterator[str]:
-        """Lines that print the result of a statement."""
-
-    def cancel(self) -> None:
-        """Stops the statement that is running."""
-
-
 class DuckShell:
-    """Statements in DuckDB. What they make in memory (tables, views, macros) ends with the shell."""
+    """Statements in DuckDB. What they make in memory (tables, views, macros) ends with the shell.
+
+    words: names that Tab completes. tables: those of the lake.
+    """
 
     def __init__(self, settings: LakeSettings, at: str | None) -> None:
         self._database = open_database(settings.require_lake(), threads=settings.cores, at=at)
@@ -118,14 +108,16 @@ class DuckShell:
         self.words = {name for pair in columns for name in pair}
 
     def lines(self, statement: str) -> Iterator[str]:
+        """Lines that print the result of a statement."""
         return duck.answer(self._database, statement, "table", room_of_lines(), duck.IN_MEMORY)
 
     def cancel(self) -> None:
+        """Stops the statement that is running."""
         self._database.interrupt()
 
 
 class SparkShell:
-    """Statements in Spark."""
+    """The same in Spark."""
 
     def __init__(self, spark: SparkSession, lake: str) -> None:
         from pipelines.lake.address import open_lake, tables_of
@@ -152,6 +144,9 @@ class SparkShell:
         from pipelines.command.driver import driver_of
 
         driver_of(self._spark).cancel()
+
+
+Shell = DuckShell | SparkShell
 
 
 def _set_up_terminal(words: set[str]) -> None:

@@ -16,9 +16,9 @@ from deltalake import DeltaTable
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
 from pipelines.lake import commit
-from pipelines.lake.conditions import delete_predicate
 from pipelines.lake.intents import Intent, Intents, Place
 from pipelines.lake.published import DECODE_APP
+from pipelines.lake.superseded import delete_predicate
 from pipelines.plan.ledger import LedgerRow
 from pipelines.sql import spark as with_spark
 from tests.soak import scenario

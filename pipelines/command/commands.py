@@ -13,30 +13,19 @@ from pipelines.command.settings import (
     COST_NAMES,
     SETTING_NAMES,
     CostSettings,
+    Decoding,
     LakeSettings,
+    Typing,
+    Watching,
 )
 
-_OF_TYPES = ("schemas", "registry", "json_values", "value_columns", "fill_defaults", "mode")
-_ONLY_FOR_DECODING = (
-    "from_raw",
-    "since",
-    "until",
-    "offsets",
-    "redecode",
-    "verify_content",
-    "max_batch_uncompressed",
-    "quarantine_content_bytes",
-    "fail_on_damage",
-    "include_swap",
-    "with_indexes",
-    "with_copies",
-    "watch",
-    "interval",
-    "commit_bytes",
-    "commit_lag",
-    *_OF_TYPES,
-    "typed",
-)
+_OF_TYPES = tuple(name for name in Typing.__annotations__ if name != "typed")
+_ONLY_FOR_DECODING = {
+    *("include_swap", "with_indexes", "with_copies"),
+    *Decoding.__annotations__,
+    *Watching.__annotations__,
+    *Typing.__annotations__,
+}
 
 SCAN = Command(
     "scan",
@@ -83,7 +72,7 @@ Examples:
 Exit code: 0 done, 2 nothing to scan, 3 damage and --fail-on-damage.
 More: docs/commands.md""",
 )
-NEGATED = "not_"  # begins the names of conditions that must not hold
+NOT = "not_"  # before the name of a condition: it must not hold
 _CONDITIONS = (
     Argument("key", "the key, as text, as 0x and digits, or @FILE with a key a line", True, (), "KEY"),
     Argument("key_prefix", "the key begins with a text, or with 0x and digits", True, (), "TEXT"),
@@ -111,7 +100,7 @@ FIND = Command(
     (
         Argument("path", "log directory, partition folder, .log file or glob", many=True, is_optional=True),
         *_CONDITIONS,
-        *(replace(one, name=NEGATED + one.name) for one in _CONDITIONS),
+        *(replace(one, name=NOT + one.name) for one in _CONDITIONS),
         Argument("committed", "only what a READ_COMMITTED consumer gets", is_switch=True),
         Argument("limit", "at most this many records; with --first and --last per partition", metavar="N"),
         Argument("first", "the first of each partition", is_switch=True),

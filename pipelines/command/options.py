@@ -35,8 +35,6 @@ from pipelines.command.terminal import COMMAND, invocation, printable
 from pipelines.command.values import flag, texts
 
 DEBUG = "KAFKA_LAKE_DEBUG"
-CONFIG_HELP = "YAML file of settings; the command line overrides them"
-PRINT_CONFIG_HELP = "print the settings as YAML and stop"
 
 
 class Parser(argparse.ArgumentParser):
@@ -72,28 +70,22 @@ class Parser(argparse.ArgumentParser):
         return vars(given)
 
 
-class _LineFormatter(logging.Formatter):
-    """Formats a record as its message; a warning or worse begins with its level."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        message = printable(record.getMessage())
-        return message if record.levelno < logging.WARNING else f"{record.levelname.lower()}: {message}"
-
-
 class _StandardError(logging.Handler):
-    """Writes to the current ``sys.stderr``, which a notebook may have replaced."""
+    """Writes to the current ``sys.stderr``, which a notebook may have replaced: the message of a record.
+
+    A warning or worse begins with its level.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
-        say(self.format(record))
+        message = printable(record.getMessage())
+        say(message if record.levelno < logging.WARNING else f"{record.levelname.lower()}: {message}")
 
 
 def set_up_logging() -> None:
     """Sends log messages of ``pipelines`` to standard error. A second call changes nothing."""
     logger = logging.getLogger("pipelines")
     if not logger.handlers:
-        handler = _StandardError()
-        handler.setFormatter(_LineFormatter())
-        logger.addHandler(handler)
+        logger.addHandler(_StandardError())
         logger.setLevel(logging.INFO)
         logger.propagate = False
 
@@ -204,8 +196,9 @@ def parser_of(command: Command, shows_rare: bool = True, below: Any = None) -> P
         add_setting(parser, name, shows_rare, command.is_configurable)
     if command.is_configurable:
         group = parser.group("Settings from a file")
-        group.add_argument("--config", metavar="FILE.yml", help=CONFIG_HELP)
-        group.add_argument("--print-config", action="store_true", help=PRINT_CONFIG_HELP)
+        config_help = "YAML file of settings; the command line overrides them"
+        group.add_argument("--config", metavar="FILE.yml", help=config_help)
+        group.add_argument("--print-config", action="store_true", help="print the settings as YAML and stop")
     if rare:
         parser.add_argument("--help-all", action="help", help="show all options and exit")
     return parser

@@ -73,20 +73,12 @@ def byte_text(value: int) -> str:
 
 
 def count(value: object) -> int:
-    if isinstance(value, str) and re.fullmatch(r"\d+", value):
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"must be a whole number above 0, not {value!r}")
-    return value
+    return _integer(value, "must be a whole number above 0", 1)
 
 
 def number_from_0(value: object) -> int:
     """The number of a partition."""
-    if isinstance(value, str) and re.fullmatch(r"\d+", value):
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 31:
-        raise ValueError(f"must be a whole number from 0 to 2147483647, not {value!r}")
-    return value
+    return _integer(value, "must be a whole number from 0 to 2147483647", 0, 1 << 31)
 
 
 def amount(value: object) -> float:
@@ -149,10 +141,17 @@ def memory(value: object) -> str:
 
 
 def whole_number(value: object) -> int:
-    if isinstance(value, str) and re.fullmatch(r"-?\d+", value):
+    return _integer(value, "must be a whole number", digits=r"-?\d+")
+
+
+def _integer(
+    value: object, rule: str, least: float = -math.inf, end: float = math.inf, digits: str = r"\d+"
+) -> int:
+    """An integer, or its digits as text, from ``least`` on and below ``end``."""
+    if isinstance(value, str) and re.fullmatch(digits, value):
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"must be a whole number, not {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < end:
+        raise ValueError(f"{rule}, not {value!r}")
     return value
 
 

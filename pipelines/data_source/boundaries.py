@@ -39,18 +39,13 @@ def boundaries(
             continue
         boundary = _by_index(source, index, base, length, cut)
         if boundary < 0 and walks:
-            boundary = _walk(source, known, length, cut)
+            boundary = next((h.position for h in headers(source, known, length) if h.position >= cut), -1)
         if start < boundary < length:
             found.append(boundary)
             known = boundary
         elif walks:
             break
     return found
-
-
-def _walk(source: ByteSource, start: int, length: int, cut: int) -> int:
-    """The first batch at or past ``cut`` by headers from ``start`` on; -1 without one."""
-    return next((h.position for h in headers(source, start, length) if h.position >= cut), -1)
 
 
 def _by_index(source: ByteSource, index: np.ndarray, base: int, length: int, cut: int) -> int:

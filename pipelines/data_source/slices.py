@@ -19,8 +19,7 @@ from pipelines.data_source.boundaries import boundaries
 from pipelines.data_source.options import PRUNING, Options, option_name
 from pipelines.plan.headers import NO_INDEX, is_file_older, read_index
 from pipelines.plan.scope import outside_by_name
-from pipelines.plan.slice_input import slice_row
-from pipelines.plan.slices import Segment, Slice, cut, pack
+from pipelines.plan.slices import Segment, Slice, cut, pack, slice_row
 from pipelines.source.listing import Listing, TopicFilter, list_segments, no_segments_error
 from pipelines.source.naming import parse_folder
 from udfs.source.byte_source import ByteSource, SourceError, open_source

@@ -96,12 +96,19 @@ def requested(given: Mapping[str, str], schema: StructType | None) -> tuple[Opti
     from pipelines.command.settings import Settings
     from pipelines.data_source.columns import requested_columns
     from pipelines.data_source.options import FAILFAST, parse_options
-    from pipelines.lake.stages import stage_options
-    from udfs.spark.protocol import TableRead
+    from udfs.spark.protocol import StageOptions, TableRead
 
-    options = parse_options(given)
+    options, defaults = parse_options(given), Settings()
     columns = requested_columns(options.table, schema) if schema is not None else ((), pa.schema([]))
-    stage = stage_options(Settings(max_batch_uncompressed=options.max_batch_uncompressed), "", "", 0)
+    stage = StageOptions(
+        run_id="",
+        began_us=0,
+        window_bytes=defaults.window_bytes,
+        max_batch_uncompressed=options.max_batch_uncompressed,
+        quarantine_content_bytes=defaults.quarantine_content_bytes,
+        lake="",
+        parquet_compression="",
+    )
     failfast = options.mode == FAILFAST
     return options, TableRead(options.table, *columns, failfast, stage, options.scope)
 

@@ -21,8 +21,7 @@ from pyspark.sql import functions as F
 from pipelines.command.driver import driver_of
 from pipelines.command.errors import UserError
 from pipelines.command.on_demand import SparkOnDemand
-from pipelines.plan.slice_input import to_arrow
-from pipelines.plan.slices import Slice, pack
+from pipelines.plan.slices import Slice, pack, to_arrow
 from pipelines.source.hadoop import exists, open_to_spark
 from pipelines.source.uris import escape
 from udfs.source.store import worker_opens

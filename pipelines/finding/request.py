@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from pipelines.command.checked import option
+from pipelines.command.commands import NOT
 from pipelines.command.errors import UserError
 from pipelines.command.settings import nearest
 from pipelines.command.values import is_utf8, moment, one_of
@@ -36,7 +38,6 @@ from udfs.search.segment_search import Search
 if TYPE_CHECKING:
     from udfs.values.topic_payloads import TopicPayloads
 
-NOT = "not_"  # before the name of a condition: it must not hold
 _MOST = 1 << 63
 _INT64 = re.compile(r"-?[0-9]{1,19}")
 
@@ -200,37 +201,31 @@ def _bytes(text: Any, is_hex: bool = False) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _key_prefix(parts: _Parts, texts: list[Any], wanted: bool) -> None:
-    for text in texts:
-        _either(parts, Prefix(_bytes(text, is_hex=True)), wanted)
+Add = Callable[[_Parts, list[Any], bool], None]
 
 
-def _regex(column: str) -> Callable[[_Parts, list[Any], bool], None]:
+def _each(condition: Callable[[Any], Condition]) -> Add:
+    """An option of which each value is a condition."""
+
     def add(parts: _Parts, texts: list[Any], wanted: bool) -> None:
         for text in texts:
-            try:
-                check_pattern(text)
-            except ValueError as error:
-                rule = "a regular expression of RE2 (no lookaround, no backreference)"
-                raise ValueError(f"must be {rule}; {text!r} does not compile: {error}") from None
-            _either(parts, Matches(column, text), wanted)
+            _either(parts, condition(text), wanted)
 
     return add
 
 
-def _value_contains(parts: _Parts, texts: list[Any], wanted: bool) -> None:
-    for text in texts:
-        _either(parts, Contains(_bytes(text)), wanted)
+def _regex(column: str, text: Any) -> Matches:
+    try:
+        check_pattern(text)
+    except ValueError as error:
+        rule = "a regular expression of RE2 (no lookaround, no backreference)"
+        raise ValueError(f"must be {rule}; {text!r} does not compile: {error}") from None
+    return Matches(column, text)
 
 
-def _json(parts: _Parts, texts: list[Any], wanted: bool) -> None:
-    for text in texts:
-        _either(parts, _json_field(str(text)), wanted)
-
-
-def _json_field(text: str) -> JsonField:
+def _json_field(value: Any) -> JsonField:
     """PATH=VALUE: the path ends at the first ``=`` before which it is one; a filter in it may hold others."""
-    why = "it has no ="
+    text, why = str(value), "it has no ="
     for place in [at for at, character in enumerate(text) if character == "="]:
         try:
             path = text[:place].strip()
@@ -243,14 +238,13 @@ def _json_field(text: str) -> JsonField:
     )
 
 
-def _header(parts: _Parts, texts: list[Any], wanted: bool) -> None:
-    for text in texts:
-        name, equals, value = str(text).partition("=")
-        if not name:
-            raise ValueError(f"must be NAME or NAME=VALUE, not {text!r}")
-        if not is_utf8(name):
-            raise ValueError(f"must have a name in UTF-8, not {text!r}")
-        _either(parts, Header(name, _bytes(value) if equals else None), wanted)
+def _header(text: Any) -> Header:
+    name, equals, value = str(text).partition("=")
+    if not name:
+        raise ValueError(f"must be NAME or NAME=VALUE, not {text!r}")
+    if not is_utf8(name):
+        raise ValueError(f"must have a name in UTF-8, not {text!r}")
+    return Header(name, _bytes(value) if equals else None)
 
 
 def _offset(parts: _Parts, texts: list[Any], wanted: bool) -> None:
@@ -308,14 +302,14 @@ def _tombstones(parts: _Parts, texts: list[Any], wanted: bool) -> None:
     _either(parts, IsNull("value"), wanted)
 
 
-_ADD: dict[str, Callable[[_Parts, list[Any], bool], None]] = {
+_ADD: dict[str, Add] = {
     "key": _key,
-    "key_prefix": _key_prefix,
-    "key_regex": _regex("key"),
-    "value_contains": _value_contains,
-    "value_regex": _regex("value"),
-    "json": _json,
-    "header": _header,
+    "key_prefix": _each(lambda text: Prefix(_bytes(text, is_hex=True))),
+    "key_regex": _each(partial(_regex, "key")),
+    "value_contains": _each(lambda text: Contains(_bytes(text))),
+    "value_regex": _each(partial(_regex, "value")),
+    "json": _each(_json_field),
+    "header": _each(_header),
     "tombstones": _tombstones,
     "partition": _partition,
     "offset": _offset,

@@ -31,10 +31,10 @@ from pipelines.lake.address import (
     sql_string,
 )
 from pipelines.lake.commit import LakeWriter, Outcome
-from pipelines.lake.conditions import delete_predicate
 from pipelines.lake.create import LEDGER_LAST, properties
 from pipelines.lake.intents import Intent, Intents, Place
 from pipelines.lake.published import INGEST_APP, USER_METADATA, Commit, mark, of_entry
+from pipelines.lake.superseded import delete_predicate
 from pipelines.plan import ledger
 from pipelines.plan.ledger import NAMES, Partition
 from udfs.format.report_tables import READ_BY_VIEWS

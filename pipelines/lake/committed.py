@@ -27,7 +27,7 @@ from pipelines.lake.address import MissingTable, lake_table, table_path
 from pipelines.lake.create import add_rows, replace_rows
 from pipelines.lake.features import check_features
 from pipelines.lake.intents import Intent, Intents
-from pipelines.lake.published import DECODE_APP, INGEST_APP, Commit, History, mark
+from pipelines.lake.published import DECODE_APP, INGEST_APP, Commit, history, mark
 from pipelines.source.delta import commit, patiently
 from udfs.format import schema
 from udfs.format.schema import Table
@@ -197,7 +197,7 @@ class CommittedTables:
 
     def commits(self, table: str) -> Iterator[Commit]:
         """The commits of a table, newest first, as far as its log still has them."""
-        return History(self.address, table).newest_first(self._open(table).version())
+        return history(self.address, table, self._open(table).version())
 
     def named_versions(self) -> dict[str, int]:
         """Table -> version, of all that belong to the ledger's next commit."""

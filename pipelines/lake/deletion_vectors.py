@@ -14,9 +14,8 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
 
 from pipelines.command.errors import RunFailed
-from pipelines.lake.conditions import delete_predicate
 from pipelines.lake.intents import Place
-from pipelines.lake.superseded import files_with
+from pipelines.lake.superseded import delete_predicate, files_with
 from udfs.arrow.rewriting import KEYS
 from udfs.format.schema import Table
 

@@ -126,25 +126,19 @@ def of_entry(version: int, at: int, said: str | None) -> Commit:
     return Commit(version, at, ours if is_ours else {})
 
 
-class History:
-    """The commits of a table whose entries its log still has.
+def history(address: str, name: str, newest: int, than: int = -1) -> Iterator[Commit]:
+    """Commits of a table from version ``newest`` to the one above ``than``; fewer where entries are gone.
 
     Read here, as deltalake's ``history`` finds none below a path with a ``?`` or ``#``.
     """
-
-    def __init__(self, address: str, name: str) -> None:
-        self._system, folder = open_store(table_path(address, name))
-        self._log = f"{folder}/_delta_log"
-
-    def newest_first(self, newest: int, than: int = -1) -> Iterator[Commit]:
-        """Commits from version ``newest`` down to the one above ``than``; fewer where entries are gone."""
-        for version in range(newest, than, -1):
-            try:
-                with self._system.open_input_stream(f"{self._log}/{version:020d}.json") as entry:
-                    info = _commit_info(entry.read())
-            except FileNotFoundError:
-                return
-            yield of_entry(version, info.get("timestamp", 0), info.get(USER_METADATA))
+    system, folder = open_store(table_path(address, name))
+    for version in range(newest, than, -1):
+        try:
+            with system.open_input_stream(f"{folder}/_delta_log/{version:020d}.json") as entry:
+                info = _commit_info(entry.read())
+        except FileNotFoundError:
+            return
+        yield of_entry(version, info.get("timestamp", 0), info.get(USER_METADATA))
 
 
 def _commit_info(entry: bytes) -> dict[str, Any]:
@@ -157,14 +151,14 @@ def _commit_info(entry: bytes) -> dict[str, Any]:
 
 def _now(address: str, ledger: DeltaTable) -> _Published:
     """The state that the ledger's newest version belongs to."""
-    commits = History(address, SEGMENTS.name).newest_first(ledger.version())
+    commits = history(address, SEGMENTS.name, ledger.version())
     return _Published(ledger.version(), next((one.said for one in commits if one.said), {}))
 
 
 def _at(address: str, ledger: DeltaTable, landed: DeltaTable, at: str) -> _Published:
     """The state that a run left, or that was there at a time."""
-    commits = list(History(address, SEGMENTS.name).newest_first(ledger.version()))
-    until = _time_of(History(address, RAW_SEGMENTS.name).newest_first(landed.version()), at)
+    commits = list(history(address, SEGMENTS.name, ledger.version()))
+    until = _time_of(history(address, RAW_SEGMENTS.name, landed.version()), at)
     for place, commit in enumerate(commits):
         if commit.said.get("run_id") == at:
             later = [one for one in commits[:place] if one.said][-1:]
@@ -191,7 +185,7 @@ def _version(address: str, name: str, newest: int, state: _Published) -> int | N
     """The version of a table in a state: the last one before a later run's; None where it is younger."""
     named = state.said.get("tables", {}).get(name)
     chosen: int | None = named
-    following = History(address, name).newest_first(newest, -1 if named is None else named)
+    following = history(address, name, newest, -1 if named is None else named)
     for commit in reversed(list(following)):
         is_decoded = commit.said.get("app") == DECODE_APP  # bytes that are landed are there at once
         if commit.at > state.until or (is_decoded and commit.said["run"] > state.said.get("run", 0)):

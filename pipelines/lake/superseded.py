@@ -1,4 +1,4 @@
-"""Which data files of a table hold rows that a run replaces, as far as the table's log knows."""
+"""Which rows of a table a run replaces, and which data files hold them, as far as the table's log knows."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 
 from pipelines.lake.intents import Place
 from pipelines.plan.ledger import Partition
+from pipelines.source.delta import sql_literal
 from udfs.arrow.rewriting import KEYS
 from udfs.format.schema import Table
 
@@ -80,3 +81,22 @@ def _reached(
         owners = owners[bisect_left(owners, low) : bisect_right(owners, high)]
     last = None if position is None else file.get(f"max.{position}")
     return {name: starts[name] for name in owners if last is None or starts[name] <= last}
+
+
+def delete_predicate(table: str, places: Iterable[Place]) -> str:
+    """A condition of deltalake's SQL: the rows of a table at some places, which are at least one.
+
+    It begins with the partition columns, so that files of other partitions are not opened.
+    """
+    places = list(places)
+    owner, position = KEYS[table]
+    whole = sorted({sql_literal(p.segment) for p in places if p.position == 0})
+    parts = [f"{owner} IN ({', '.join(whole)})"] if whole else []
+    parts += [
+        f"({owner} = {sql_literal(p.segment)} AND {position} >= {int(p.position)})"
+        for p in places
+        if p.position > 0
+    ]
+    topics = ", ".join(sorted({sql_literal(p.topic) for p in places}))
+    numbers = ", ".join(map(str, sorted({int(p.partition) for p in places})))
+    return f'topic IN ({topics}) AND "partition" IN ({numbers}) AND ({" OR ".join(parts)})'

@@ -1,7 +1,7 @@
 """Cuts the segments of a bounded run into slices, collects slices in groups, packs groups into tasks.
 
-Pure functions over plain dataclasses: no Spark, no files. ``execute.slice_rows`` turns slices into the input
-rows of the stage. One task decodes a group into one set of Parquet files:
+Pure functions over plain dataclasses: no Spark, no files. ``execute.slice_rows`` gives the input rows of the
+stage to Spark. One task decodes a group into one set of Parquet files:
 
 * a segment above ``slice_bytes`` is cut into several slices, each a separate group: if its slices do not
 fit
@@ -18,14 +18,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pyarrow as pa
+
 from pipelines.plan.ledger import LedgerRow
 from pipelines.plan.segment_actions import Action
 from udfs.decoded import ALL, Range, Scope
 from udfs.rules.offsets import NO_LIMIT
+from udfs.spark.protocol import SLICE_SCHEMA
 
 # The cost of opening a segment, in decoded bytes: keeps many empty segments from filling one task
 SEGMENT_COST = 256 * 1024
 TASKS_PER_CORE = 3
+_PLACE = ("topic", "partition", "partition_dir", "segment", "file_base_offset")
 
 
 @dataclass(frozen=True)
@@ -78,8 +82,7 @@ class Segment:
 
     def new_row(self, **values: Any) -> LedgerRow:
         """A ledger row of it. values: of the other columns, which are as for nothing decoded."""
-        names = ("topic", "partition", "partition_dir", "segment", "file_base_offset")
-        return LedgerRow(**{name: getattr(self, name) for name in names}, **values)
+        return LedgerRow(**{name: getattr(self, name) for name in _PLACE}, **values)
 
 
 @dataclass(frozen=True)
@@ -192,3 +195,25 @@ def _order(slice_: Slice) -> tuple[int, str, int, str, int]:
 def second_pass(slice_: Slice, begin: int, end: int, crc32c: int) -> Slice:
     """The slice to read the same batches again: bytes [begin, end), which must have this CRC-32C."""
     return replace(slice_, start=begin, stop=end, exact_start=True, expected_crc32c=crc32c)
+
+
+def to_arrow(slices: Sequence[Slice]) -> pa.Table:
+    """Slices as the input rows of a task: one row per slice, columns of SLICE_SCHEMA; content is null."""
+    return pa.Table.from_pylist([slice_row(s) for s in slices], schema=SLICE_SCHEMA)
+
+
+def slice_row(slice_: Slice) -> dict[str, Any]:
+    """The row of ``to_arrow``."""
+    segment = slice_.segment
+    continued = segment.was if segment.start > 0 else None
+    previous = continued if slice_.start == segment.start else None
+    of_segment = (*_PLACE, "file", "length", "modified", "log_start_offset", "topic_id", "has_successor")
+    of_slice = ("group_id", "start", "stop", "exact_start", "expected_crc32c")
+    return {
+        **{name: getattr(segment, name) for name in of_segment},
+        **{name: getattr(slice_, name) for name in of_slice},
+        "previous_last_offset": previous.end_offset if previous else None,
+        "scope": segment.scope.condition,
+        "fingerprint": continued.fingerprint if continued else None,
+        "chunk_position": 0,
+    }
