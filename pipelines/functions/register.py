@@ -14,10 +14,12 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas.types import from_arrow_type
 
 from pipelines.command.driver import driver_of
 from pipelines.lake.address import sql_name, sql_string
 from udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS, Function, TableFunction
+from udfs.values import columns as internal_topics
 
 
 def _code(function: Function) -> Callable[..., Any]:
@@ -71,3 +73,19 @@ def register_functions(spark: SparkSession, statement: str = "") -> None:
         spark.udf.register(function.name, arrow_udf(code, function.returns))  # type: ignore[call-overload]
     for table_function in tables:
         spark.sql(_table_function(table_function))
+
+
+def register_internal_topics(spark: SparkSession, text: str = "") -> None:
+    """Registers the functions of ``udfs.values.columns``, which read records of Kafka's internal topics.
+
+    - ``kafka_internal_record(topic, key, value)``: any record of an internal topic, key and value as JSON
+    - ``kafka_offset_commit(key, value)``: a record of ``__consumer_offsets`` that is an offset commit
+    - ``kafka_transaction_state(key, value)``: a record of ``__transaction_state``
+
+    A null struct means: not a record of that kind. text: SQL; the functions that it names are enough. "" for
+    all.
+    """
+    for name, (_, function, gives) in internal_topics.FUNCTIONS.items():
+        if not text or name in text.lower():
+            kind = from_arrow_type(gives)
+            spark.udf.register(name, arrow_udf(function, kind))  # type: ignore[call-overload]  # as above

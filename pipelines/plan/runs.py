@@ -20,7 +20,6 @@ from pipelines.plan.landed import outlived
 from pipelines.plan.ledger import NOTHING_DECODED, LedgerRow, Partition
 from pipelines.plan.obsolete import (
     Copies,
-    Gone,
     Obsolete,
     gone_segments,
     missing_from,
@@ -193,7 +192,10 @@ def make_plan(listing: Listing, known: pa.Table, rules: Rules) -> Plan:
     places = _places(wanted.column("segment"), known.column("segment"))
     _check_partitions(wanted, known, places)
     missing = missing_from(listing, known, places)
-    gone = rewritten(listing, known) if rules.drops_missing else _gone(missing, listing, known, rules)
+    if rules.drops_missing:
+        gone = rewritten(listing, known)
+    else:
+        gone = [g for g in gone_segments(missing, listing, known) if rules.is_gone(g.row.segment)]
     moving = {one.row.log[:2] for one in gone} | {row.log[:2] for row in copies.leaving}
     is_outside = outside(wanted, places, listing, known, rules.scope)
     is_outside[_are_of(wanted, moving)] = False
@@ -210,10 +212,6 @@ def make_plan(listing: Listing, known: pa.Table, rules: Rules) -> Plan:
     obsolete = Obsolete(gone, copies, staying(unchanged, known, moving))
     left_out, segments = ledger.kept(segments, is_outside), ledger.kept(segments, ~is_outside)
     return Plan(segments, left_out, known, obsolete, rules.scope, moving, copies.warnings, unreadable)
-
-
-def _gone(missing: pa.Table, listing: Listing, known: pa.Table, rules: Rules) -> list[Gone]:
-    return [one for one in gone_segments(missing, listing, known) if rules.is_gone(one.row.segment)]
 
 
 def _check_partitions(wanted: pa.Table, known: pa.Table, places: np.ndarray) -> None:

@@ -14,8 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructType
 
 from pipelines.command.session import configured
-from pipelines.functions.internal_topics import register_internal_topics
-from pipelines.functions.register import register_functions
+from pipelines.functions.register import register_functions, register_internal_topics
 from pipelines.functions.typed import register_typed
 from pipelines.lake.address import open_lake, open_log, sql_name, sql_table
 from pipelines.lake.published import published_tables
@@ -102,21 +101,20 @@ def register(
     spark: SparkSession,
     lake: str,
     statement: str = "",
-    at: str | None = None,
     live: bool = False,
     log: str | None = None,
 ) -> None:
     """Creates temporary views of a lake's tables and views in a session, and the functions.
 
-    They show one published state of the lake (``published_tables``) until it is registered again. at: the
-    id of a run or a time, for an earlier state. statement: the tables, views and functions that it names are
-    enough, as each one costs time; "" for all. live: the tables as they are at each query, not that state: a
-    statement that changes them needs it. log: one of several copies, by name, or healed.
+    They show one published state of the lake (``published_tables``) until it is registered again. statement:
+    the tables, views and functions that it names are enough, as each one costs time; "" for all. live: the
+    tables as they are at each query, not that state: a statement that changes them needs it. log: one of
+    several copies, by name, or healed.
     """
     scheme = default_scheme(spark)
     address = open_lake(lake, scheme) if log is None else open_log(lake, log, scheme)
     open_to_spark(spark, address)
-    tables = published_tables(address, at)
+    tables = published_tables(address)
     for report in REPORT_TABLES:
         if report.name not in tables:
             spark.catalog.dropTempView(report.name)  # another lake's, which the session had before

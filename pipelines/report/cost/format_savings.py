@@ -43,23 +43,6 @@ _LEGACY = {V0: V0_OVERHEAD, V1: V1_OVERHEAD}
 
 
 @dataclass(frozen=True)
-class Prices:
-    """What stored bytes cost: the settings of the same names."""
-
-    per_gb_month: float
-    replication_factor: int
-    retention_days: float
-
-    def monthly(self, size: int) -> float:
-        """The price of keeping all copies of these bytes for a month."""
-        return size / GB * self.per_gb_month * self.replication_factor
-
-    def until_deleted(self, size: int) -> float:
-        """The price of keeping them until retention deletes them."""
-        return self.monthly(size) * self.retention_days / DAYS_OF_A_MONTH
-
-
-@dataclass(frozen=True)
 class Row:
     """A row of the table, without costs and what all rows of a run share. Fields are named as the columns."""
 
@@ -115,9 +98,8 @@ def run(on_demand: SparkOnDemand, settings: CostSettings) -> Report:
     found = measure(on_demand.checked_spark, address, versions, ledger, settings.sample_batches, levels)
     if not found:
         raise UserError(f"no sound batches to report on in {settings.lake}")
-    prices = Prices(settings.price_per_gb_month, settings.replication_factor, settings.retention_days)
     shared: dict[str, Any] = {"run_id": run_id, "created_at": began, "inputs": inputs}
-    rows = [shared | _with_costs(row, prices) for key in sorted(found) for row in rows_of(key, found[key])]
+    rows = [shared | _with_costs(row, settings) for key in sorted(found) for row in rows_of(key, found[key])]
     table = pa.Table.from_pylist(rows, schema=FORMAT_SAVINGS.arrow_schema())
     add_rows(address, FORMAT_SAVINGS, table)
     return Report(address, run_id, True, table)
@@ -225,6 +207,8 @@ def _estimated(key: Key, one: Measured, tried: Compressed) -> Row:
     )
 
 
-def _with_costs(row: Row, prices: Prices) -> dict[str, Any]:
-    costs = {"monthly_cost": prices.monthly(row.bytes), "retention_cost": prices.until_deleted(row.bytes)}
-    return vars(row) | costs
+def _with_costs(row: Row, settings: CostSettings) -> dict[str, Any]:
+    """monthly_cost: of keeping all copies for a month; retention_cost: until retention deletes them."""
+    monthly = row.bytes / GB * settings.price_per_gb_month * settings.replication_factor
+    retention = monthly * settings.retention_days / DAYS_OF_A_MONTH
+    return vars(row) | {"monthly_cost": monthly, "retention_cost": retention}

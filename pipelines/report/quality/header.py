@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from udfs.format import layout as f
 
-_ROW = 16  # bytes in a line of a dump
+_ROW, _DUMPED = 16, f.V2_HEADER_SIZE + 3  # bytes in a line of a dump, and in all of it
 _UNREADABLE = ("garbage", "unreadable")  # reasons of ranges that begin with no header
 
 
@@ -157,8 +157,9 @@ def _between(value: int, low: int, high: int | None) -> tuple[str, bool]:
     return (str(low) if low == high else f"{low} to {high}"), low <= value <= high
 
 
-def dump(content: bytes, size: int = f.V2_HEADER_SIZE + 3) -> Iterator[tuple[str, str, str]]:
+def dump(content: bytes) -> Iterator[tuple[str, str, str]]:
     """Lines of a dump of the first bytes: position, hexadecimal, text. Bytes that are no ASCII are dots."""
-    for at in range(0, min(size, len(content)), _ROW):
-        row = content[at : min(at + _ROW, size)]
+    content = content[:_DUMPED]
+    for at in range(0, len(content), _ROW):
+        row = content[at : at + _ROW]
         yield f"{at:04x}", row.hex(" "), "".join(chr(b) if 0x20 <= b < 0x7F else "." for b in row)
