@@ -6,8 +6,6 @@ replaced ones (``udfs.arrow.rewriting``), in the driver where few bytes are conc
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -24,6 +22,7 @@ from pipelines.lake.intents import Intent, Intents, Place
 from pipelines.lake.stages import stage_options
 from pipelines.lake.superseded import OldFile, files_with
 from pipelines.rules.files import group_begins
+from pipelines.source.delta import add_action, remove_action
 from udfs.arrow.parquet_sink import Codec, DataFile, Folders
 from udfs.arrow.rewriting import SAME, Rewrite, rewrite, write_rows
 from udfs.format.schema import Table
@@ -52,9 +51,11 @@ class ReplacingTables(CommittedTables):
 
         def commit(delta: DeltaTable) -> bool:
             removed, rewritten = self._without(delta, table, places)
-            actions: list[AddAction | RemoveAction] = [*map(_remove_action, removed)]
             added = [*files, *rewritten]
-            actions += map(_add_action, added)
+            actions: list[AddAction | RemoveAction] = [
+                *(remove_action(old.path, old.size, old.partition_values) for old in removed),
+                *(add_action(new.path, new.size, new.partition_values, new.stats) for new in added),
+            ]
             if actions:
                 delta.create_write_transaction(
                     actions,
@@ -136,24 +137,3 @@ def _metrics(added: Sequence[DataFile], removed: Sequence[OldFile]) -> dict[str,
         "bytes_added": sum(file.size for file in added),
         "files_removed": len(removed),
     }
-
-
-def _add_action(file: DataFile) -> AddAction:
-    return AddAction(
-        path=file.path,
-        size=file.size,
-        partition_values=dict(file.partition_values),
-        modification_time=int(time.time() * 1000),
-        data_change=True,
-        stats=json.dumps(file.stats),
-    )
-
-
-def _remove_action(file: OldFile) -> RemoveAction:
-    return RemoveAction(
-        path=file.path,
-        size=file.size,
-        partition_values=dict(file.partition_values),
-        deletion_timestamp=int(time.time() * 1000),
-        data_change=True,
-    )

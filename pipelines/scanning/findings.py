@@ -258,7 +258,7 @@ def _add_segment(log: Log, segment: Segment, slices: list[SliceScan]) -> None:
         totals = scan.report.totals
         log.batches += totals.batches
         log.records += totals.records
-        log.suspect += scan.statuses["suspect"]
+        log.suspect += scan.suspect
         log.offset_regressions += totals.offset_regressions
         log.first_timestamp = lowest(log.first_timestamp, scan.first_timestamp)
         log.last_timestamp = highest(log.last_timestamp, scan.last_timestamp)

@@ -85,7 +85,7 @@ class DamagedRange:
 class SliceScan:
     """The scan of one slice.
 
-    report: as a job's workers give it. statuses: status -> number of batches; only ``suspect`` is counted.
+    report: as a job's workers give it. suspect: batches with this status.
     first_timestamp, last_timestamp: ms since 1970 UTC, None without any.
     runs: RUN[n], its sound batches, and transactional: rows of TRANSACTIONAL; what the rest of the log tells
     is not set. epochs: EPOCHS, of its sound batches of magic 2. torn: first and last offset that the header
@@ -96,7 +96,7 @@ class SliceScan:
     report: SliceReport
     formats: dict[Format, FormatCount] = field(default_factory=dict)
     damages: list[DamagedRange] = field(default_factory=list)
-    statuses: Counter[str] = field(default_factory=Counter)
+    suspect: int = 0
     first_timestamp: int | None = None
     last_timestamp: int | None = None
     runs: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=RUN))
@@ -223,9 +223,7 @@ class Counting(Noting):
                 len(of_key), int(of_key["size"].sum()), int(of_key["record_count"].sum(dtype=np.int64))
             )
             self._scan.formats.setdefault((magic, f.CODEC_NAMES[codec]), FormatCount()).add(counted)
-        suspect = int(np.count_nonzero(batches["marks"]))
-        if suspect:
-            self._scan.statuses["suspect"] += suspect
+        self._scan.suspect += int(np.count_nonzero(batches["marks"]))
 
     def _count_times(self, batches: np.ndarray) -> None:
         scan, newest = self._scan, batches["max_timestamp"]

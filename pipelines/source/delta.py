@@ -7,15 +7,17 @@ have a type that pyarrow cannot compare with strings.
 from __future__ import annotations
 
 import itertools
+import json
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction
 
 from udfs.source.store import deltalake_options, open_store
 
@@ -51,6 +53,19 @@ def commit(table: DeltaTable, write: Callable[[DeltaTable], object]) -> None:
     """Makes one commit to an open table. write: makes it onto the version that the table has, or fails."""
     version = table.version()
     patiently(lambda: write(table) if table.version() == version else None)
+
+
+def add_action(path: str, size: int, values: Mapping[str, str | None], stats: Mapping[str, Any]) -> AddAction:
+    """Adds a data file in a transaction. values: of its partition. stats: Delta's statistics of it."""
+    return AddAction(path, size, dict(values), int(time.time() * 1000), True, json.dumps(stats))
+
+
+def remove_action(path: str, size: int, values: Mapping[str, str | None]) -> RemoveAction:
+    """Removes a data file in a transaction. values: of its partition."""
+    now = int(time.time() * 1000)
+    return RemoveAction(
+        path, data_change=True, deletion_timestamp=now, size=size, partition_values=dict(values)
+    )
 
 
 def append_rows(path: str, rows: pa.Table) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,7 +27,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pipelines.lake.address import table_path
 from pipelines.lake.create import create_table
 from pipelines.lake.published import published_tables
-from pipelines.source.delta import open_table
+from pipelines.source.delta import add_action, open_table, remove_action
 from pipelines.typed.records_files import RecordsFile, files_by_topic, first_rows
 from pipelines.typed.schemas import keep_schemas, registry_of_lake
 from udfs.format.report_tables import VALUE_ERRORS
@@ -229,8 +228,11 @@ class _Topic:
         table = open_table(table_path(self._lake, VALUE_ERRORS.name))
         values = {"topic": self._topic}
         actions: list[AddAction | RemoveAction] = [
-            *(_remove(path, values) for path in removed),
-            *(_add(one["error_path"], one["error_bytes"], values, one["errors"]) for one in new),
+            *(remove_action(path, 0, values) for path in removed),
+            *(
+                add_action(one["error_path"], one["error_bytes"], values, {"numRecords": one["errors"]})
+                for one in new
+            ),
         ]
         table.create_write_transaction(actions, "append", table.schema(), ["topic"])
 
@@ -247,11 +249,16 @@ class _Topic:
                 storage_options=deltalake_options(self._path),
                 raise_if_key_not_exists=False,
             )
-        adds = [_add(one["path"], one["bytes"], {"partition": one["partition"]}, one["rows"]) for one in done]
+        adds = [
+            add_action(
+                one["path"], one["bytes"], {"partition": one["partition"]}, {"numRecords": one["rows"]}
+            )
+            for one in done
+        ]
         old = [
             self._typed[name] for one in done if (name := typed_files.signature(one["file"])) in self._typed
         ]
-        removes = [_remove(path, {"partition": _partition(path)}) for path in (*gone, *old)]
+        removes = [remove_action(path, 0, {"partition": _partition(path)}) for path in (*gone, *old)]
         # Where columns change, all files are new: one commit takes the old ones and brings the schema
         is_same = str(self._table.schema().to_json()) == str(schema.to_json())
         mode = "append" if is_same else "overwrite"
@@ -294,18 +301,3 @@ def _comment(name: str) -> str:
         return _COMMENTS[name]
     side, _, field_name = name.partition("_")
     return f"Field {field_name} of the {side}; null: none, or the {side} is null"
-
-
-def _add(path: str, size: int, values: Mapping[str, str], rows: int) -> AddAction:
-    stats = json.dumps({"numRecords": rows})
-    return AddAction(path, size, dict(values), int(time.time() * 1000), True, stats)
-
-
-def _remove(path: str, values: Mapping[str, str]) -> RemoveAction:
-    return RemoveAction(
-        path=path,
-        size=0,
-        partition_values=dict(values),
-        deletion_timestamp=int(time.time() * 1000),
-        data_change=True,
-    )
