@@ -16,7 +16,7 @@ from pipelines.source.listing import no_segments_error
 from pipelines.source.uris import local_path
 from udfs import files
 from udfs.committed import delivery_of
-from udfs.files import OnDamage, check_path, decode_segment
+from udfs.files import OnDamage, check_path, decode_segment, selected
 from udfs.segment_decoder import MAX_BATCH_UNCOMPRESSED, WINDOW_BYTES
 from udfs.values.registry import Registry
 from udfs.values.typed_records import ADDED, NEEDED, TypedRecords, registry_of, schemas_next_to
@@ -44,6 +44,7 @@ def decode_folder(
     folder or file can't be read, and a TypeError for a path that is not a str or PathLike.
     """
     check_path(path)
+    names = None if columns is None else {*selected(columns).names, *NEEDED}
     named = Settings(
         source=(os.fspath(path),),
         topic=topic,
@@ -61,7 +62,6 @@ def decode_folder(
     if not typed:
         yield from _batches(chosen, columns, committed, on_damage)
         return
-    names = None if columns is None else {*columns, *NEEDED}
     registry = _registry([local_path(one["segment"]) or "" for one in chosen])
     for name in dict.fromkeys(one["topic"] for one in chosen):
         of_topic = [one for one in chosen if one["topic"] == name]
@@ -113,7 +113,7 @@ def read_segment(
     ``value_errors``; then the key or value is null); control records are left out. topic: for typed, where
     the name of the folder does not tell it.
     """
-    names = None if columns is None else {*columns, *NEEDED} if typed else columns
+    names = columns if columns is None or not typed else {*selected(columns).names, *NEEDED}
     rows = files.read_segment(
         path,
         start=start,

@@ -163,6 +163,17 @@ def test_committed_records_are_what_consumers_got() -> None:
         assert [one for one in found.column("offset").to_pylist() if one >= start] == offsets, folder
 
 
+@pytest.mark.parametrize("typed", [False, True])
+def test_columns_that_can_be_read_once_or_are_none_are_refused(tmp_path: Path, typed: bool) -> None:
+    path = put(tmp_path / "a-0", 0, batch(0, 1))
+    wrong: list[Any] = [iter(["offset", "value"]), []]
+    for columns in wrong:
+        with pytest.raises(ValueError, match="columns must name one or more of key, value"):
+            kafka_log_lake.read_segment(path, columns=columns, typed=typed)
+        with pytest.raises(ValueError, match="columns must name one or more of key, value"):
+            list(decode_folder(tmp_path, columns=columns, typed=typed))
+
+
 def test_the_marker_in_a_later_segment_decides_for_an_earlier_one(tmp_path: Path) -> None:
     first = put(tmp_path / "a-0", 0, data(0, 1), data(1, 2), batch(2, 1), data(3, 1), data(4, 3))
     put(tmp_path / "a-0", 5, marker(5, 1, commit=False), marker(6, 2), batch(7, 1))

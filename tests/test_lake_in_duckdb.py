@@ -33,7 +33,7 @@ SHOWN = re.compile(r"^```sql\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | 
 def test_the_same_rows_as_pandas_polars_and_arrow(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"topic": t, "partition": 0, "magic": 2, "offset": n} for n, t in enumerate("aab")]
     insert(lake, "records", rows)
-    found = connect(lake).sql("SELECT topic, r.offset FROM records r ORDER BY ALL")
+    found = connect(Path(lake)).sql("SELECT topic, r.offset FROM records r ORDER BY ALL")
     expected = {"topic": ["a", "a", "b"], "offset": [0, 1, 2]}
     assert found.df().to_dict("list") == expected
     assert found.pl().to_dict(as_series=False) == expected

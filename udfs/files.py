@@ -70,7 +70,7 @@ def decode_segment(
     check_path(path)
     if not callable(on_damage) and on_damage not in _WAYS:
         raise ValueError(f"on_damage must be one of {', '.join(_WAYS)}, or a callable, not {on_damage!r}")
-    schema = SCHEMA if columns is None else _selected(columns)
+    schema = SCHEMA if columns is None else selected(columns)
     wanted = schema
     if committed:
         delivery = (
@@ -78,7 +78,7 @@ def decode_segment(
             if isinstance(committed, Delivery)
             else delivery_of(os.path.dirname(os.path.abspath(path)))
         )
-        schema = _selected({*schema.names, *DECISIVE})
+        schema = selected({*schema.names, *DECISIVE})
     with open(path, "rb") as file:
         length = os.fstat(file.fileno()).st_size
     _check_number("start", start, 0, length)
@@ -164,9 +164,10 @@ def _tell(path: str, damage: Damage, is_whole: bool, on_damage: OnDamage) -> Non
         warnings.warn(DamageWarning(message), stacklevel=_outside())
 
 
-def _selected(columns: Collection[str]) -> pa.Schema:
-    unknown = [name for name in columns if name not in SCHEMA.names]
-    if isinstance(columns, str) or unknown or not columns:
+def selected(columns: Collection[str]) -> pa.Schema:
+    """The columns of these names. Raises a ValueError as ``decode_segment`` does, for an iterator too."""
+    is_list = isinstance(columns, Collection) and not isinstance(columns, str)
+    if not is_list or not columns or any(name not in SCHEMA.names for name in columns):
         raise ValueError(f"columns must name one or more of {', '.join(SCHEMA.names)}, not {columns!r}")
     return pa.schema([each for each in SCHEMA if each.name in columns])
 

@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 _LISTS = re.compile(r"\b(show|(duckdb|pg|sqlite)_\w+|information_schema)\b", re.IGNORECASE)
 
 
-def connect(lake: str, at: str | None = None, log: str | None = None) -> duckdb.DuckDBPyConnection:
+def connect(
+    lake: str | os.PathLike[str], at: str | None = None, log: str | None = None
+) -> duckdb.DuckDBPyConnection:
     """A DuckDB connection in which a lake's tables, views and functions have their plain names::
 
         from kafka_log_lake import connect
@@ -55,7 +57,8 @@ def connect(lake: str, at: str | None = None, log: str | None = None) -> duckdb.
     ``.pl()`` (Polars) or ``.to_arrow_table()``. ``offset`` is a reserved word of DuckDB: write ``"offset"``
     or ``r.offset``. Raises a UserError for a folder that is not a lake and for a state that is not there.
     """
-    return open_database(open_log(lake, log) if log is not None else lake, at=at)
+    folder = os.fspath(lake)
+    return open_database(open_log(folder, log) if log is not None else folder, at=at)
 
 
 def open_database(
