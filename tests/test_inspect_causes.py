@@ -7,8 +7,11 @@ from random import Random
 
 import pytest
 
+from pipelines.inspection.locate import Locator, Stretch
+from tests.support import corpus
 from tests.support.causes_named import NOT_KNOWN, RIGHT, WRONG, look, tried
 from tests.support.segment_maker import GZIP, LZ4, Batch, Message, Record
+from udfs.inspection.batch import Inspection, inspect
 from udfs.inspection.causes import BYTE, CERTAIN, CUT, LIKELY, ORDER, OTHER, UNKNOWN, ZEROS, Cause
 
 SEGMENT = f"{0:020d}.log"
@@ -178,3 +181,19 @@ def test_a_sound_message_right_behind_the_begin_of_a_damaged_one(tmp_path: Path)
     messages = [Message(magic=0, offset=number, value=b"v" * 20).encode() for number in range(8)]
     content = messages[0] + messages[1][:13] + b"".join(messages[2:])
     assert cause(tmp_path, content).kind in (CUT, UNKNOWN)
+
+
+@pytest.mark.parametrize("name", ["v0-inner-crc-bad-0", "v0-inner-magic-2-0", "v1-inner-crc-bad-0"])
+def test_a_wrapper_whose_own_checksum_is_right(tmp_path: Path, name: str) -> None:
+    content = (corpus.ROOT / "hostile" / name / SEGMENT).read_bytes()
+    (tmp_path / SEGMENT).write_bytes(content)
+    locator = Locator(str(tmp_path / SEGMENT))
+    found = [look_at(locator, one) for one in locator.stretches()]
+    locator.close()
+    (wrong,) = (one for one in found if one.status == "corrupt")
+    assert (wrong.causes[0].kind, wrong.mended) == (UNKNOWN, -1)
+    assert "it was written as it is" in wrong.causes[0].text
+
+
+def look_at(locator: Locator, one: Stretch) -> Inspection:
+    return inspect(locator.source, locator.length, locator.place(one, None), lambda *_: False)

@@ -24,6 +24,9 @@ from udfs.inspection.written_over import (
 
 def causes_of(damage: Damage, can_read: Callable[[bytes], bool]) -> list[Cause]:
     """The most likely cause first; one at least. can_read: whether records of a batch can be read."""
+    if damage.is_whole and damage.is_sound(0):
+        text = "the checksum of the whole is right: it was written as it is, with what is wrong inside of it"
+        return [Cause(causes.UNKNOWN, POSSIBLE, text, damage.position, damage.taken)]
     proved = _proved(damage, can_read)
     if proved and proved[0].certainty != POSSIBLE:
         return proved
