@@ -31,6 +31,7 @@ from pipelines.lake.upkeep import Upkept
 from pipelines.plan import ledger
 from pipelines.plan.landed import Landed
 from pipelines.source.hadoop import job_scheme
+from pipelines.typed.tables import typed_tables
 
 _MOST_HOURS = 24 * 366 * 100
 
@@ -77,7 +78,8 @@ def maintain(
             with phase("dropping old rows"):
                 dropped = _drop_old(on_demand, decoded, landed, keep_days)
         with phase("merging and deleting files"):
-            tables = list(upkeep.upkeep(address, vacuum_hours))
+            typed = [one.table for one in typed_tables(address)]
+            tables = list(upkeep.upkeep(address, vacuum_hours, typed))
     return Maintained(address, dropped, tables, time.monotonic() - began)
 
 

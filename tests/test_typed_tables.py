@@ -18,7 +18,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kafka_log_lake import connect, read_segment
-from pipelines import decode_batches, decode_values, quality_report
+from pipelines import decode_batches, decode_values, maintain, quality_report
 from pipelines.lake.published import published_tables
 from pipelines.report.quality.check import CHECKS
 from pipelines.report.quality.metrics import measure, opened
@@ -329,3 +329,32 @@ def test_the_columns_of_a_typed_table_are_those_of_the_contract(lake: Path) -> N
     names = ["partition", "offset", "timestamp", "headers", "segment", "key", "value", "is_tombstone"]
     assert schema.names == [*names, "key_schema_id", "value_schema_id"]
     assert schema.field("key").type == pa.int64()
+
+
+def test_upkeep_and_merges_by_another_tool_lose_and_double_no_error(tmp_path: Path) -> None:
+    corpus.copy(("err-avro", "_schemas"), tmp_path / "logs")
+    decode(tmp_path)
+    assert typed(tmp_path) == 0
+
+    def state() -> list[Counter[str]]:
+        tables = (rows(tmp_path, name) for name in ("value_errors", "typed/err-avro"))
+        return [Counter(f"{row['partition']}:{row['offset']}" for row in table) for table in tables]
+
+    def files(table: str) -> int:
+        return sum("_delta_log" not in one.parts for one in (tmp_path / "lake" / table).rglob("*.parquet"))
+
+    before = state()
+    assert len({row["partition"] for row in rows(tmp_path, "value_errors")}) == 2
+    for merge in (
+        lambda: maintain.main(["--lake", str(tmp_path / "lake"), "--vacuum-hours", "0"]),
+        lambda: DeltaTable(tmp_path / "lake/value_errors").optimize.compact(),
+    ):
+        merge()
+        decode(tmp_path, "--redecode", "err-avro-0")
+        assert typed(tmp_path) == 0
+        assert state() == before
+    assert files("typed/err-avro") > 2
+    assert maintain.main(["--lake", str(tmp_path / "lake"), "--vacuum-hours", "0"]) == 0
+    assert files("typed/err-avro") == 2  # the others were replaced
+    assert typed(tmp_path) == 0
+    assert state() == before

@@ -24,10 +24,12 @@ from pipelines.lake.intents import Intent
 from pipelines.plan.ledger import LedgerRow
 from pipelines.source.delta import patiently
 from udfs.format import schema
+from udfs.format.report_tables import VALUE_ERRORS
 from udfs.source.store import open_store
 
-# Its files are as large as its chunks allow from the beginning, and a merge would hold their bytes in memory
-_NOT_MERGED = (schema.RAW_SEGMENTS.name,)
+# Files of raw_segments are as large as its chunks allow from the beginning, and a merge would hold their
+# bytes in memory. A file of errors is of one file of records, and is replaced with that, by its name
+_NOT_MERGED = (schema.RAW_SEGMENTS.name, VALUE_ERRORS.name)
 _IN_FULL = 3  # attempts to list the folders of a table
 DAY_US = 24 * 3600 * 1_000_000
 
@@ -43,16 +45,18 @@ class Upkept:
     deleted: int
 
 
-def upkeep(address: str, vacuum_hours: int) -> Iterator[Upkept]:
+def upkeep(address: str, vacuum_hours: int, typed: Collection[str]) -> Iterator[Upkept]:
     """Merges small files, deletes files that no version of the last hours needs, writes checkpoints.
 
-    vacuum_hours: a reader that began longer ago than this may lose the files it reads.
+    vacuum_hours: a reader that began longer ago than this may lose the files it reads. typed: the tables of
+    topics, as folders below the lake; the next run writes them anew where files of ``records`` were merged.
     """
     tables = {table.name: lake_table(address, table.name) for table in tables_of(address)}
+    merged = [delta for name, delta in tables.items() if name not in _NOT_MERGED]
+    tables |= {name: lake_table(address, name) for name in typed}
     before = {name: _size(delta)[0] for name, delta in tables.items()}
-    for name, delta in tables.items():
-        if name not in _NOT_MERGED:
-            patiently(partial(_merge, delta))
+    for delta in merged:
+        patiently(partial(_merge, delta))
     if "://" not in address:
         os.sync()  # a power cut must not take the merged files after those they were made of are deleted
     for name, delta in tables.items():

@@ -133,6 +133,8 @@ class _Topic:
         self._plain: str = known.get("plain", "")
         self._typed = _by_name(self._table, None)
         self._wrong = _by_name(self._errors, topic)
+        # Another tool's OPTIMIZE: whose errors such a file has is not known, so all are found again
+        self._are_merged = any(name == path for name, path in self._wrong.items())
 
     def update(self) -> TypedTopic | None:
         """Decodes what is not there, commits it; None where nothing is to be done."""
@@ -157,6 +159,8 @@ class _Topic:
 
     def _is_fresh(self, one: RecordsFile) -> bool:
         """Whether its typed file is there, with current types, and no error that a new registry may mend."""
+        if self._are_merged:
+            return False
         path = self._typed.get(one.name)
         wrong = self._wrong.get(one.name, "")
         may_mend = typed_files.RETRY in wrong and self._options.registry_name not in wrong
@@ -273,17 +277,17 @@ def _opened(path: str) -> DeltaTable | None:
 
 
 def _by_name(table: DeltaTable | None, topic: str | None) -> dict[str, str]:
-    """The paths of a table's files by the file of ``records`` that they are of; of a topic, None for all."""
+    """The paths of a table's files by the file of ``records`` that they are of; of a topic, None for all.
+
+    A file that another tool merged of several is by its own path.
+    """
     if table is None:
         return {}
     actions = pa.table(table.get_add_actions(flatten=True))
     paths = actions.column("path").to_pylist()
     topics = actions.column("partition.topic").to_pylist() if topic is not None else [None] * len(paths)
-    return {
-        path.rpartition("/")[2].partition("-")[0]: path
-        for path, of in zip(paths, topics, strict=True)
-        if of == topic
-    }
+    own = [path for path, of in zip(paths, topics, strict=True) if of == topic]
+    return {typed_files.made_of(path) or path: path for path in own}
 
 
 def _partition(path: str) -> str:

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 import os
+import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -289,6 +290,12 @@ def file_name(records_file: str, kind: str) -> str:
     It begins with ``signature(records_file)``. kind: what else the next run asks of it.
     """
     return f"{signature(records_file)}-{kind}-{uuid.uuid4().hex}.parquet"
+
+
+def made_of(path: str) -> str | None:
+    """Which file of ``records`` a file is of, as ``signature``; None where ``file_name`` did not name it."""
+    named = re.fullmatch(r"([0-9a-f]{16})-.+-[0-9a-f]{32}\.parquet", path.rpartition("/")[2])
+    return named[1] if named else None
 
 
 def table_folder(topic: str) -> str:
