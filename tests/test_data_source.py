@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import logging
 import os
 import subprocess
 import sys
@@ -178,9 +177,8 @@ def test_a_file_that_cannot_be_read_is_reported_with_a_starting_timestamp_too(
 
 
 def test_a_wide_read_without_an_option_that_prunes_warns(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(logging.getLogger("pipelines"), "propagate", True)
     for topic in ("a", "b"):
         os.truncate(put(tmp_path / f"{topic}-0", 0, batch(0)), 600 << 20)  # a file with a hole
     plan_read(Options(path=(str(tmp_path),), topics="a|b"))
