@@ -92,7 +92,7 @@ def test_a_batch_that_stands_twice_is_no_flipped_bit(tmp_path: Path) -> None:
     first, second, third, _ = batches(records=1)
     found = cause(tmp_path, first + second + first + third, len(first + second))
     assert (found.kind, found.certainty) == (ORDER, CERTAIN)
-    assert "the same batch stands at position 0" in found.text
+    assert "the same batch is at position 0" in found.text
 
 
 def test_text_over_the_begin_of_a_record(tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ _MOST_BYTES = 1 << 20  # of a batch whose records are looked for behind the brea
 
 @dataclass(frozen=True)
 class Break:
-    """at: where a record should begin, or a length should stand, and can't be read. behind: where the records
+    """at: where a record should begin, or a length should be, and can't be read. behind: where the records
     go on, -1 unknown. lost: records between, by their number and by their offsets. next: where the record
-    behind ``at`` should begin, by the length that stands there; -1 unknown. size: of the batch.
+    behind ``at`` should begin, by the length that is there; -1 unknown. size: of the batch.
     """
 
     at: int
@@ -87,7 +87,7 @@ def ends_inside(data: bytes, at: int) -> bool:
 
 
 def record_at(data: bytes, at: int, end: int) -> tuple[int, int] | None:
-    """(end, offset delta) of the record at a place; None where what stands there is none."""
+    """(end, offset delta) of the record at a place; None where there is none."""
     head = _varint(data, at, end, f.MAX_VARINT_BYTES)
     if head is None or head[0] < f.MIN_RECORD_SIZE - 1 or head[1] + head[0] > end or data[head[1]]:
         return None
@@ -153,7 +153,7 @@ def _records_behind(data: bytes, start: int, left: int, delta: int, last_delta: 
 
 
 def _possible_begins(data: np.ndarray, start: int) -> list[int]:
-    """Places where a length of one to three bytes stands before attributes, which are 0."""
+    """Places of a length of one to three bytes before attributes, which are 0."""
     low = data < 0x80
     zero = data == 0
     begins = np.zeros(len(data), dtype=bool)

@@ -18,7 +18,7 @@ _MOST_SEARCHED = 1 << 24
 def contradictions(source: ByteSource, content: np.ndarray, place: Place, records: int) -> list[Cause]:
     """Flipped bits outside the checksum, in the base offset or the epoch, by what is next to the batch.
 
-    Or another order: the offset of a batch that stands in another place is right.
+    Or another order: the offset of a batch in another place is right.
     """
     row = np.zeros(1, dtype=BATCH)
     e = row[0]
@@ -41,13 +41,13 @@ def contradictions(source: ByteSource, content: np.ndarray, place: Place, record
 
 
 def _order(source: ByteSource, content: np.ndarray, place: Place, first: int, last: int) -> Cause | None:
-    """A batch that stands twice, or stands before the one that it follows on. first, last: its offsets."""
+    """A batch that is there twice, or before the one that it follows on. first, last: its offsets."""
     before, after = place.before, place.after
     if before is not None and first <= before.last_offset and not _may_be_equal(content, place, first, last):
         begin = max(0, place.position - _MOST_SEARCHED)
         at = read(source, begin, place.position - begin).tobytes().rfind(content.tobytes())
         if at >= 0:
-            text = f"the same batch stands at position {begin + at}: a block that was written twice"
+            text = f"the same batch is at position {begin + at}: a block that was written twice"
             return Cause(causes.ORDER, causes.CERTAIN, text, place.position, len(content))
     low = before.last_offset if before is not None else max(-1, place.first_offset - 1)
     if after is None or not after.is_sound or not low < after.last_offset < first:

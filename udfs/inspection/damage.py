@@ -66,7 +66,7 @@ class Damage:
 
     @cached_property
     def header(self) -> np.void:
-        """BATCH: the header that stands at the position, right or wrong."""
+        """BATCH: the header at the position, right or wrong."""
         return header_of(self.data, self.position)
 
     @cached_property

@@ -1,6 +1,6 @@
 """What most likely happened where a checksum is wrong or no batch begins: first what can be proved.
 
-A cause is named where bytes stand that can't stand there, not because they look odd.
+A cause is named where bytes are that can't be there, not because they look odd.
 """
 
 from __future__ import annotations

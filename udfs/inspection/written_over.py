@@ -73,7 +73,7 @@ def over_end(damage: Damage) -> Cause | None:
 
 
 def over_records(damage: Damage) -> Cause | None:
-    """What stands where the fields of records should be, in a batch that is not compressed."""
+    """What is where the fields of records should be, in a batch that is not compressed."""
     broken = damage.break_
     if broken is None or not damage.ends_right:
         return None
