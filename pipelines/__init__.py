@@ -39,11 +39,14 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 
-def register(spark: SparkSession, lake: str | None = None, log: str | None = None) -> None:
+def register(
+    spark: SparkSession, lake: str | None = None, log: str | None = None, at: str | None = None
+) -> None:
     """Creates temporary functions in this session, and temporary views over a lake's tables and views.
 
     lake: without one the functions alone are created. log: the name of one of several copies, where
-    ``--with-copies`` decoded it; None or healed: the lake's own tables, which hold the healed log.
+    ``--with-copies`` decoded it; None or healed: the lake's own tables, which hold the healed log. at: the id
+    of a run or a time, for an earlier state; None for now.
     """
     if lake is None:
         from pipelines.functions.register import register_functions
@@ -52,4 +55,4 @@ def register(spark: SparkSession, lake: str | None = None, log: str | None = Non
         return
     from pipelines.views.register import register as register_views
 
-    register_views(spark, lake, log=log)
+    register_views(spark, lake, at=at, log=log)

@@ -16,6 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 import pipelines
 from pipelines.command.errors import UserError
 from pipelines.command.session import ONLY_PLANS
+from pipelines.command.settings import Settings
 from pipelines.lake.address import sql_table
 from pipelines.lake.create import create_tables
 from pipelines.plan import ledger
@@ -23,7 +24,9 @@ from pipelines.plan.ledger import LedgerRow
 from pipelines.views.catalog import register_in_catalog
 from pipelines.views.declared import VIEWS
 from pipelines.views.register import register
+from tests.support import as_command
 from tests.support.lake_rows import insert
+from tests.support.logs import batches, put
 from udfs.format.report_tables import READ_BY_VIEWS
 from udfs.format.schema import RECORDS, TABLES
 
@@ -99,6 +102,17 @@ def test_a_lake_of_another_release_is_refused(spark: SparkSession, lake: str, ve
     )
     with pytest.raises(UserError, match=f"schema version {version}.*{how}"):
         create_tables(lake)
+
+
+def test_register_shows_an_earlier_state(spark: SparkSession, lake: str, tmp_path: Path) -> None:
+    runs = []
+    for count in (1, 2):
+        put(tmp_path / "logs" / "a-0", 0, *batches(0, count))
+        runs.append(as_command.decode(None, Settings(lake=lake, source=(str(tmp_path / "logs"),))).run_id)
+    for run, expected in ((runs[0], 3), (None, 6), (runs[1], 6)):
+        pipelines.register(spark, lake, at=run)
+        row = spark.sql("SELECT (SELECT count(*) FROM records), (SELECT max(offset) FROM committed_records)")
+        assert row.first() == (expected, expected - 1)
 
 
 def test_register_refuses_a_folder_without_a_lake(spark: SparkSession, tmp_path: Path) -> None:

@@ -331,7 +331,7 @@ def test_the_columns_of_a_typed_table_are_those_of_the_contract(lake: Path) -> N
     assert schema.field("key").type == pa.int64()
 
 
-def test_upkeep_and_merges_by_another_tool_lose_and_double_no_error(tmp_path: Path) -> None:
+def test_upkeep_and_merges_by_another_tool_lose_and_double_no_row(tmp_path: Path) -> None:
     corpus.copy(("err-avro", "_schemas"), tmp_path / "logs")
     decode(tmp_path)
     assert typed(tmp_path) == 0
@@ -348,6 +348,7 @@ def test_upkeep_and_merges_by_another_tool_lose_and_double_no_error(tmp_path: Pa
     for merge in (
         lambda: maintain.main(["--lake", str(tmp_path / "lake"), "--vacuum-hours", "0"]),
         lambda: DeltaTable(tmp_path / "lake/value_errors").optimize.compact(),
+        lambda: DeltaTable(tmp_path / "lake/typed/err-avro").optimize.compact(),
     ):
         merge()
         decode(tmp_path, "--redecode", "err-avro-0")

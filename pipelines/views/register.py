@@ -101,20 +101,21 @@ def register(
     spark: SparkSession,
     lake: str,
     statement: str = "",
+    at: str | None = None,
     live: bool = False,
     log: str | None = None,
 ) -> None:
     """Creates temporary views of a lake's tables and views in a session, and the functions.
 
-    They show one published state of the lake (``published_tables``) until it is registered again. statement:
-    the tables, views and functions that it names are enough, as each one costs time; "" for all. live: the
-    tables as they are at each query, not that state: a statement that changes them needs it. log: one of
-    several copies, by name, or healed.
+    They show one published state of the lake (``published_tables``) until it is registered again. at: the
+    id of a run or a time, for an earlier state. statement: the tables, views and functions that it names are
+    enough, as each one costs time; "" for all. live: the tables as they are at each query, not that state: a
+    statement that changes them needs it. log: one of several copies, by name, or healed.
     """
     scheme = default_scheme(spark)
     address = open_lake(lake, scheme) if log is None else open_log(lake, log, scheme)
     open_to_spark(spark, address)
-    tables = published_tables(address)
+    tables = published_tables(address, at)
     for report in REPORT_TABLES:
         if report.name not in tables:
             spark.catalog.dropTempView(report.name)  # another lake's, which the session had before

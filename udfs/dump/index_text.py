@@ -12,7 +12,6 @@ import numpy as np
 from udfs.decoded import Range
 from udfs.dump.kafka_reader import Refused, records_of
 from udfs.dump.lenient import LEAST_LENGTH, LenientDecoder
-from udfs.dump.payloads import numbers_of
 from udfs.format import layout as f
 from udfs.indexes.checkpoint_files import LEADER_EPOCH_FILE, leader_epochs, offset_checkpoint
 from udfs.indexes.entries import (
@@ -287,7 +286,7 @@ class _Log:
         decoder = LenientDecoder(self._source, range_, columns=("timestamp_ms",), content_crc=False)
         for group in decoder:
             if group.records is not None:
-                newest = max(newest, int(numbers_of(group.records.column("timestamp_ms")).max()))
+                newest = max(newest, int(group.records.column("timestamp_ms").to_numpy().max()))
             for e in group.batches[group.batches["fault"] != 0]:
                 content = np.empty(batch.size, dtype=np.uint8)
                 self._source.read_into(batch.position, content)

@@ -17,7 +17,7 @@ from udfs.decoded import Damage, Group, Range
 from udfs.dump.control_records import control_text
 from udfs.dump.kafka_reader import Message, Record, Refused, records_of
 from udfs.dump.lenient import LenientDecoder
-from udfs.dump.payloads import STRING, Parse, fixed, numbers_of, plain_parse, texts_of, topic_parse
+from udfs.dump.payloads import STRING, Parse, fixed, plain_parse, texts_of, topic_parse
 from udfs.format import faults
 from udfs.format import layout as f
 from udfs.kernels import log_lines as k
@@ -293,7 +293,7 @@ def _bytes(text: bytes) -> np.ndarray:
 
 
 def _numbers(records: pa.RecordBatch, name: str) -> np.ndarray:
-    return fixed(numbers_of(records.column(name)))
+    return fixed(records.column(name).to_numpy())
 
 
 def _no_texts() -> k.Texts:

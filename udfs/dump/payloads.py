@@ -94,11 +94,6 @@ def texts_of(column: pa.Array, kind: str) -> Texts | None:
     return None if shown is None else Texts(shown.starts, fixed(sizes), shown.data)
 
 
-def numbers_of(column: pa.Array) -> np.ndarray:
-    """A column of numbers without nulls. ``to_numpy`` imports pandas where it is, which takes 0.4 s."""
-    return np.from_dlpack(column)
-
-
 def fixed(array: np.ndarray) -> np.ndarray:
     """The array, read-only: a kernel is compiled for each kind of array that it is given."""
     array = array.view()

@@ -15,11 +15,11 @@ from udfs.inspection.damage import Damage
 from udfs.inspection.fields import FILE, PAYLOAD, Broken, Field
 from udfs.inspection.happened import causes_of
 from udfs.inspection.headers import Checksum, read_fields
-from udfs.inspection.place import Neighbour, Place, read
+from udfs.inspection.place import Neighbour, Place, header_of, read
 from udfs.inspection.records import Batch, Records, Shown, read_inner, read_message_body, read_records
 from udfs.kernels import framing
 from udfs.kernels.codecs import Scratch, expand
-from udfs.kernels.framing import BATCH, batch_size, checksum, locate_wrapped, read_header
+from udfs.kernels.framing import batch_size, checksum, locate_wrapped
 from udfs.segment_decoder import MAX_BATCH_UNCOMPRESSED, SegmentDecoder
 from udfs.source.byte_source import ByteSource, ChunkSource
 
@@ -110,9 +110,7 @@ def _of_whole(found: Inspection, content: np.ndarray, computed: int | None, show
 
     ``decode`` may read fewer of them, or none.
     """
-    row = np.zeros(1, dtype=BATCH)
-    e = row[0]
-    read_header(content, 0, len(content), found.position, e)
+    e = header_of(content, found.position)
     v2 = found.magic == f.MAGIC_V2
     begin = found.position + (f.V2_ATTRIBUTES_POS if v2 else f.MAGIC_POS)
     name = "CRC-32C" if v2 else "CRC-32"

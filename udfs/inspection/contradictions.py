@@ -7,8 +7,7 @@ import numpy as np
 from udfs.format import layout as f
 from udfs.inspection import causes
 from udfs.inspection.causes import Cause
-from udfs.inspection.place import Place, read
-from udfs.kernels.framing import BATCH, read_header
+from udfs.inspection.place import Place, header_of, read
 from udfs.rules.offsets import NO_LIMIT, RUN, misplaced
 from udfs.source.byte_source import ByteSource
 
@@ -20,9 +19,7 @@ def contradictions(source: ByteSource, content: np.ndarray, place: Place, record
 
     Or another order: the offset of a batch in another place is right.
     """
-    row = np.zeros(1, dtype=BATCH)
-    e = row[0]
-    read_header(content, 0, len(content), place.position, e)
+    e = header_of(content, place.position)
     v2 = e["magic"] == f.MAGIC_V2
     found = []
     # in a log without gaps; a wrapper's offset is its last message's

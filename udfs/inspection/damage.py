@@ -10,8 +10,8 @@ import numpy as np
 
 from udfs.format import layout as f
 from udfs.inspection.breaks import Break, break_of_message, break_of_records
-from udfs.inspection.place import Place, read
-from udfs.kernels.framing import BATCH, batch_size, is_sound, read_header
+from udfs.inspection.place import Place, header_of, read
+from udfs.kernels.framing import batch_size, is_sound
 from udfs.recovery.batch_search import BatchSearch
 from udfs.recovery.range_checksums import RangeChecksums
 from udfs.source.byte_source import ByteSource
@@ -111,12 +111,3 @@ class Damage:
         """The last offset before; -1 where nothing is known of it."""
         before = self.place.before
         return before.last_offset if before is not None else max(-1, self.place.first_offset - 1)
-
-
-def header_of(data: np.ndarray, position: int) -> np.void:
-    head = np.zeros(f.V2_HEADER_SIZE, dtype=np.uint8)
-    head[: min(len(head), len(data))] = data[: len(head)]
-    row = np.zeros(1, dtype=BATCH)
-    read_header(head, 0, len(head), position, row[0])
-    e: np.void = row[0]
-    return e

@@ -28,20 +28,18 @@ def inner_batch(damage: Damage) -> Cause | None:
         return None
     if not position < inside.begin < min(end, damage.length):
         return _lost_batch(damage, inside)
-    at = inside.begin - position
+    at, last = inside.begin - position, int(damage.header["last_offset"])
     words = f"at position {inside.begin}, {at} bytes behind its begin, a sound batch begins "
     words += f"(offsets {inside.first} to {inside.last})"
     if damage.ends_right:
         if not _was_written_over(damage, at):
             return None
-    elif inside.first > int(damage.header["last_offset"]) > before:
-        is_far = inside.first > int(damage.header["last_offset"]) + _MOST_MISSING
+    elif inside.first > last > before:
+        is_far = inside.first > last + _MOST_MISSING
         if is_far or not _leads_on(damage, end) or damage.size > damage.length:
             return None
         if _ends_at(damage, at):
-            if (
-                inside.first > int(damage.header["last_offset"]) + 1
-            ):  # of two batches, perhaps, each has a part
+            if inside.first > last + 1:  # of two batches, perhaps, each has a part
                 return None
             text = f"{words}, where the records end: the length is wrong, and more of the header"
             return Cause(causes.OTHER, LIKELY, text, position + f.LENGTH_POS, 4)

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from udfs.format import layout as f
+from udfs.kernels.framing import BATCH, read_header
 from udfs.source.byte_source import ByteSource
 
 
@@ -43,3 +45,13 @@ def read(source: ByteSource, position: int, size: int) -> np.ndarray:
     """uint8: the bytes of a segment, fewer at its end."""
     data = np.empty(max(0, size), dtype=np.uint8)
     return data[: source.read_into(position, data)]
+
+
+def header_of(data: np.ndarray, position: int) -> np.void:
+    """BATCH: of the batch that ``data`` (uint8) holds; of a header that is not whole the rest is zeros."""
+    head = np.zeros(f.V2_HEADER_SIZE, dtype=np.uint8)
+    head[: min(len(head), len(data))] = data[: len(head)]
+    row = np.zeros(1, dtype=BATCH)
+    read_header(head, 0, len(data), position, row[0])
+    e: np.void = row[0]
+    return e

@@ -77,9 +77,7 @@ def over_records(damage: Damage) -> Cause | None:
     broken = damage.break_
     if broken is None or not damage.ends_right:
         return None
-    if (
-        broken.at == f.V2_HEADER_SIZE and broken.behind < 0
-    ):  # compressed, perhaps: the attributes may be wrong
+    if broken.at == f.V2_HEADER_SIZE and broken.behind < 0:  # the attributes may hide that it is compressed
         return None
     for at in (broken.at, broken.next):
         for begin, end in _runs(_TEXT, damage.wrong):
