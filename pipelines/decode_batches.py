@@ -65,12 +65,14 @@ def _decode_values(on_demand: SparkOnDemand, settings: Settings, summary: Summar
 def decode_into(
     on_demand: SparkOnDemand,
     settings: Settings,
+    listing: Listing | None = None,
     is_due: Callable[[Plan], bool] = lambda plan: True,
     drops_missing: bool = False,
 ) -> Summary:
-    """``run`` inside of another job. is_due: whether a plan is to be carried out now.
+    """``run`` inside of another job. listing: the segments; None: those that the sources hold.
 
-    drops_missing: whether rows of every segment go that the sources do not have any more.
+    is_due: whether a plan is to be carried out now. drops_missing: whether rows of every segment go that the
+    sources do not have any more.
     """
     if settings.from_raw and settings.sink != CATALOG:
         open_lake(settings.require_lake(), job_scheme(on_demand))
@@ -86,6 +88,7 @@ def decode_into(
             finds_missing=True,
             is_due=is_due,
             drops_missing=drops_missing,
+            listing=listing,
         ),
     )
 
@@ -178,7 +181,7 @@ def _job(on_demand: SparkOnDemand, settings: Settings) -> None:
     def once() -> None:
         nonlocal is_first
         with metrics.counting_failures():
-            summary = decode_into(on_demand, settings, batching.is_due)
+            summary = decode_into(on_demand, settings, is_due=batching.is_due)
             batching.done()
             if settings.typed:
                 _decode_values(on_demand, settings, summary)

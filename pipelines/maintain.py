@@ -32,7 +32,9 @@ from pipelines.plan import ledger
 from pipelines.plan.landed import Landed
 from pipelines.source.hadoop import job_scheme
 from pipelines.typed.tables import typed_tables
+from udfs.source.byte_source import PIECES
 
+_HOLDERS = ("", ".swap", PIECES)  # behind a segment's name: has its bytes
 _MOST_HOURS = 24 * 366 * 100
 
 
@@ -87,7 +89,7 @@ def _drop_old(on_demand: SparkOnDemand, decoded: LakeWriter, landed: LakeWriter,
     """Drops old segments whose files are gone: the next job would decode a file that is there again."""
     known = list(ledger.rows(decoded.ledger()))
     old = upkeep.expired(known, time.time_ns() // 1000, keep_days)
-    gone = [row for row in old if is_gone(on_demand, row.segment)]
+    gone = [row for row in old if all(is_gone(on_demand, row.segment + end) for end in _HOLDERS)]
     names = {row.segment for row in gone}
     raw = [row for row in ledger.rows(Landed(landed.read).known()) if row.segment in names]
     run_id = uuid.uuid4().hex

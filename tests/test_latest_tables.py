@@ -85,8 +85,12 @@ def run(root: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_each_run_leaves_the_newest_committed_record_of_each_key(tmp_path: Path, seed: int) -> None:
+def test_each_run_leaves_the_newest_committed_record_of_each_key(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """``fixed``: each key in one partition, as the default partitioner has it; ``moved``: in any."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     pick = random.Random(seed)
     topics = {name: [Partition(p) for p in range(3)] for name in ("fixed", "moved")}
     keys = [f"k{i}" for i in range(12)]
@@ -109,5 +113,6 @@ def test_each_run_leaves_the_newest_committed_record_of_each_key(tmp_path: Path,
                 found, how = latest(tmp_path / "lake", name)
                 assert found == newest(partitions), name
                 read[name].append(how)
+    assert not any((tmp_path / "temporary").iterdir()), "--watch runs for months"
     assert set(read["fixed"][1:]) == {"new records"}
     assert read["moved"][-1] == "whole topic"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import random
 import shutil
 import struct
@@ -18,7 +19,7 @@ import crc32c
 import pytest
 
 from kafka_log_lake import connect
-from pipelines import decode_batches, query, recover, scan
+from pipelines import decode_batches, maintain, query, recover, scan
 from tests.support.docs import ROOT
 from tests.support.logs import batch, data, marker, put
 from tests.support.replica_disks import write
@@ -98,6 +99,23 @@ def test_questions_are_about_the_healed_log_or_a_copy(
     for log in ("three", "../lake"):
         assert query.main(["--lake", lake, "--log", log, "SELECT 1"]) == 2
         assert f"--log {log}" in capsys.readouterr().err
+
+
+def test_the_healed_log_takes_no_room_and_stays(tmp_path: Path) -> None:
+    """Its bytes are those of the copies, where they are; upkeep does not take its rows for old ones."""
+    old = [batch(3 * i, text="v" * 20_000, base_timestamp=1_500_000_000_000) for i in range(20)]
+    one = disk(tmp_path / "one", t=old[:10])
+    two = disk(tmp_path / "two", t=old)
+    for name, time in (("one", 1_500_000_700), ("two", 1_500_000_600)):
+        os.utime(tmp_path / name / "t-0" / f"{0:020d}.log", (time, time))
+    lake = tmp_path / "lake"
+    assert recover.main([one, two, "--lake", str(lake), "--cores", "1"]) == 0
+    size = sum(path.stat().st_size for path in (lake / "_healed").rglob("*") if path.is_file())
+    assert size < sum(map(len, old)) / 100
+    segments = connect(str(lake)).execute("SELECT epoch(modified), length FROM segments").fetchall()
+    assert segments == [(1_500_000_600, sum(map(len, old)))], "the file that it was taken from"
+    assert maintain.main(["--lake", str(lake), "--keep-days", "30"]) == 0
+    assert len(offsets(lake)) == 60
 
 
 def test_a_lake_of_other_logs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

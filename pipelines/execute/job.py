@@ -74,6 +74,7 @@ class Work:
     runner: executes the bounded runs.
     count: adds the results of a bounded run to the summary.
     landed: lists landed bytes and gives the check of their fingerprints; None if files are decoded.
+    listing: the files; None: those that the sources hold.
     finds_missing: whether the offsets that no segment has are looked for.
     is_due: whether what is planned is done now; else the lake stays as it is, and a later job plans it again.
     chunks: of the summary before anything is landed; None if the job decodes.
@@ -85,6 +86,7 @@ class Work:
     runner: type[Runner]
     count: Callable[[Summary, Decoded, LakeWriter], None]
     landed: Callable[[LakeWriter], tuple[Listing, CheckFiles]] | None = None
+    listing: Listing | None = None
     finds_missing: bool = False
     is_due: Callable[[Plan], bool] = lambda plan: True
     chunks: int | None = None
@@ -98,8 +100,8 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
     address, lineage = _address(on_demand, settings), Lineage(settings.lineage)
     run_id = uuid.uuid4().hex
     progress = Progress(functools.partial(on_demand.described, f"kafka-log-lake run {run_id}"))
-    listing = None
-    if work.landed is None and not _is_there(on_demand, settings, address):
+    listing = work.listing
+    if listing is None and work.landed is None and not _is_there(on_demand, settings, address):
         # Before the lake is created: wrong sources must leave no empty lake
         listing = _list(on_demand, settings, progress)
         if not (listing.has_wanted or listing.unreadable):

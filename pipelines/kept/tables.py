@@ -6,7 +6,7 @@ says which (``typed_version``), and of ``latest`` also which records are in it (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import duckdb
 import pyarrow as pa
@@ -18,7 +18,7 @@ from pipelines.kept.events import create_events
 from pipelines.kept.latest import select_latest
 from pipelines.lake.address import table_path
 from pipelines.source.delta import open_table
-from pipelines.sql.database import open_database
+from pipelines.sql.database import one_database
 from pipelines.typed.tables import TypedTable, typed_tables
 from udfs.source.store import deltalake_options
 
@@ -46,7 +46,19 @@ def _keep_one(lake: str, mode: str, table: TypedTable) -> list[str]:
     made = [_made_of(lake, path) for path in paths]
     if all(one.get(_MADE_OF) == str(table.version) for one in made):
         return []
-    database = open_database(lake, f'typed committed_records "{table.name}"')
+    with one_database(lake, f'typed committed_records "{table.name}"') as database:
+        return _make(database, lake, mode, table, paths, made)
+
+
+def _make(
+    database: duckdb.DuckDBPyConnection,
+    lake: str,
+    mode: str,
+    table: TypedTable,
+    paths: list[str],
+    made: Sequence[Mapping[str, str]],
+) -> list[str]:
+    """Makes the tables at these paths anew; those that were made. made: what their last commits say."""
     if mode == LATEST:
         statement, made_of = select_latest(database, lake, paths[0], table, made[0])
         _write(lake, paths[0], _rows(database, statement), table, made_of)

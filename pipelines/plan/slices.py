@@ -37,7 +37,7 @@ class Segment:
     """One segment of a run.
 
     segment: canonical URI. partition_dir: URI of its folder.
-    file: URI of the swap file that holds its bytes; None: the segment does.
+    file: URI of the swap file that holds its bytes, or of the list of its pieces; None: the segment does.
     length: bytes when it was listed; this run ignores bytes that were appended later.
     modified: modification time, microseconds since 1970 UTC.
     log_start_offset, topic_id: of its folder when it was listed; topic_id None if unknown.

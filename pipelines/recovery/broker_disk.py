@@ -8,7 +8,6 @@ never sees a state without them.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +19,7 @@ import numpy as np
 
 from pipelines.recovery.compare import broker_states
 from pipelines.recovery.job import Recovered
-from pipelines.recovery.log_writer import partition_metadata
+from pipelines.recovery.log_writer import copy_log, partition_metadata
 from pipelines.recovery.partition import HealedLog
 from pipelines.recovery.sources import META
 from udfs.format import layout as f
@@ -68,10 +67,11 @@ def write_disk(
     """
     ids = _topic_ids(logs)
     for (topic, partition), log in logs.items():
-        own = shutil.copytree(log.folder, folder / f"{topic}-{partition}", copy_function=shutil.copyfile)
+        own = folder / f"{topic}-{partition}"
+        copy_log(log.folder, str(own))
         (own / "partition.metadata").write_text(partition_metadata(ids[topic]))
     (folder / META).write_text(meta_properties(disk))
-    starts = {place: log.start for place, log in logs.items() if log.start > log.first_file}
+    starts = {place: log.start for place, log in logs.items() if log.start > log.segments[0].base}
     for name, offsets in (
         ("replication-offset-checkpoint", {place: log.end for place, log in logs.items()}),
         ("log-start-offset-checkpoint", starts),

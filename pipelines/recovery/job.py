@@ -1,8 +1,8 @@
 """The flow of ``recover``: copies -> compared -> a healed log a partition -> decoded -> the bill.
 
-The healed log lies in ``<lake>/_healed`` as a log directory, so that it is decoded as any other; the sources
-are only read. A run that was killed is completed by the next one: each file is replaced as a whole, and each
-table is written in one commit.
+The healed log lies in ``<lake>/_healed`` as a log directory whose segments are lists of pieces of the copies:
+no payload is written before it is decoded. The sources are only read. A run that was killed is completed by
+the next one: each file is replaced as a whole, and each table is written in one commit.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import dataclasses
 import os
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,6 +27,7 @@ from pipelines.command.settings import Settings
 from pipelines.command.status import phase
 from pipelines.command.terminal import counted_noun
 from pipelines.execute.job import refuse_lake_in_source
+from pipelines.execute.slice_rows import DIRECT
 from pipelines.execute.summary import Summary
 from pipelines.lake.address import is_lake, lake_address, log_address, table_path
 from pipelines.lake.create import create_table, create_tables
@@ -39,7 +40,7 @@ from pipelines.recovery.remote import original
 from pipelines.recovery.sources import Inventory, find_copies
 from pipelines.scanning.pool import Map
 from pipelines.source.delta import open_table, read_rows
-from pipelines.source.listing import TopicFilter
+from pipelines.source.listing import LISTING_SCHEMA, Listing, TopicFilter
 from pipelines.source.uris import canonical, parse_source
 from pipelines.sql.database import open_database
 from udfs.format.recovery_tables import (
@@ -50,6 +51,7 @@ from udfs.format.recovery_tables import (
     REPLICA_REPORT,
 )
 from udfs.format.schema import SEGMENTS, Table
+from udfs.source.byte_source import PIECES
 
 HEALED = "_healed"
 _LOSING = "_losing"  # files of one run, below HEALED
@@ -108,13 +110,14 @@ class Recovered:
         return found
 
 
-Decode = Callable[[Settings], Summary]
+Decode = Callable[[Settings, Listing | None], Summary]
 
 
 def recover(settings: Settings, decode: Decode, run: Map) -> Recovered:
     """Brings a lake to the healed log of the copies in ``settings.source``, and writes ``recovery_tables``.
 
-    decode: the job that decodes a log directory into the lake. run: where partitions are compared and healed.
+    decode: the job that decodes a log directory, or the segments of a listing, into a lake. run: where
+    partitions are compared and healed.
     Raises a UserError for a source or a lake that can't be used.
     """
     address = lake_address(settings.require_lake())
@@ -132,7 +135,7 @@ def recover(settings: Settings, decode: Decode, run: Map) -> Recovered:
     with Intents(address).lock():
         create_tables(address)
         _heal(done, settings, folder, run)
-    done.summary = decode(_of_healed(settings, folder))
+    done.summary = decode(_of_healed(settings, folder), _listing(done.logs))
     if settings.with_copies:
         _decode_copies(done, settings, decode)
     with Intents(address).lock(), phase("billing"):
@@ -191,7 +194,7 @@ def _decode_copies(done: Recovered, settings: Settings, decode: Decode) -> None:
     for name, log_dirs in sorted(disks.items()):
         lake = log_address(done.lake, name)
         own = dataclasses.replace(settings, source=tuple(log_dirs), lake=lake, with_copies=False, json=False)
-        decode(own)
+        decode(own, None)
 
 
 def _refuse_other_logs(address: str) -> None:
@@ -208,8 +211,38 @@ def _refuse_other_logs(address: str) -> None:
 def _of_healed(settings: Settings, folder: str) -> Settings:
     """The settings with which the healed log is decoded: as any log, what changed of it alone."""
     return dataclasses.replace(
-        settings, source=(folder,), topics=None, exclude_topics=None, verify_content=True, json=False
+        settings,
+        source=(folder,),
+        topics=None,
+        exclude_topics=None,
+        verify_content=True,
+        read=DIRECT,  # Spark's binaryFile gives lists of pieces as they are
+        json=False,
     )
+
+
+def _listing(logs: Mapping[tuple[str, int], HealedLog]) -> Listing:
+    """The segments of healed logs."""
+    rows = []
+    for (topic, partition), log in sorted(logs.items(), key=lambda item: canonical(item[1].folder)):
+        for at, one in enumerate(log.segments):
+            rows.append(
+                {
+                    "topic": topic,
+                    "partition": partition,
+                    "partition_dir": canonical(log.folder),
+                    "segment": one.uri,
+                    "file": f"{one.uri}{PIECES}" if one.length else None,
+                    "file_base_offset": one.base,
+                    "length": one.length,
+                    "modified": one.modified,
+                    "has_successor": at + 1 < len(log.segments),
+                    "log_start_offset": log.segments[0].base,
+                    "topic_id": log.topic_id,
+                    "wanted": True,
+                }
+            )
+    return Listing(pa.Table.from_pylist(rows, LISTING_SCHEMA))
 
 
 def _write_tables(done: Recovered) -> None:

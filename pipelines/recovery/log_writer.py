@@ -1,13 +1,15 @@
 """Writes a healed log: segments of unchanged batches, their indexes, and the files next to them.
 
-Only what no checksum covers is written anew in a batch, where it was corrected. A file is written under
-another name first, so that a run that dies leaves no half of one behind a segment's name. Nothing is flushed
-to the disk here: each run writes the log anew, and ``--write`` flushes what it gives away.
+A segment is written as a list of pieces of the copies, whose bytes are read where they are, or with its
+bytes. Only what no checksum covers is written anew in a batch, where it was corrected. A file is written
+under another name first, so that a run that dies leaves no half of one behind a segment's name. Nothing is
+flushed to the disk here: each run writes the log anew, and ``--write`` flushes what it gives away.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -21,8 +23,9 @@ from pipelines.source.naming import segment_name
 from pipelines.source.uris import canonical
 from udfs.format import layout as f
 from udfs.indexes.checkpoint_files import LEADER_EPOCH_FILE
-from udfs.replicas.entries import MOST_RELATIVE, Copy
-from udfs.source.byte_source import ByteSource, local_path, open_source, read_at
+from udfs.replicas.entries import MOST_RELATIVE, Copy, SegmentFile
+from udfs.source.byte_source import PIECES, ByteSource, local_path, open_source, read_at
+from udfs.source.pieces import Piece, pieces_text, read_pieces
 
 SEGMENT_BYTES = 1 << 30
 _INDEX_INTERVAL = 4096  # index.interval.bytes
@@ -35,13 +38,13 @@ _TEMPORARY = ".tmp"
 class LogToWrite:
     """A log that is to be written into a folder.
 
-    files: by number of a copy, the URIs of its segments. batches: ENTRY[n] by offset. epochs: (leader epoch,
+    files: by number of a copy, its segments. batches: ENTRY[n] by offset. epochs: (leader epoch,
     start offset). start: first offset of the log.
     """
 
     folder: str
     topic_id: str | None
-    files: dict[int, list[str]]
+    files: dict[int, list[SegmentFile]]
     batches: np.ndarray
     epochs: list[tuple[int, int]]
     start: int
@@ -55,7 +58,7 @@ def log_to_write(
     epochs: list[tuple[int, int]],
     start: int,
 ) -> LogToWrite:
-    files = {copy.number: [one.uri for one in copy.files] for copy in copies}
+    files = {copy.number: copy.files for copy in copies}
     return LogToWrite(folder, topic_id, files, batches, epochs, start)
 
 
@@ -85,21 +88,34 @@ def places_of(log: LogToWrite) -> tuple[pa.Array, np.ndarray]:
     return pa.concat_arrays(uris), np.concatenate(positions)
 
 
-def write_log(log: LogToWrite) -> int:
-    """Writes the log into its folder, which is made; what else of segments lies there goes. The bytes."""
+def write_log(log: LogToWrite, as_pieces: bool = False) -> list[SegmentFile]:
+    """Writes the log into its folder, which is made; what else of segments lies there goes.
+
+    as_pieces: whether its segments are lists of pieces. The segments, by base offset; ``modified`` is the
+    newest of the files that they are taken from.
+    """
     os.makedirs(log.folder, exist_ok=True)
-    written, names = 0, {LEADER_EPOCH_FILE, "partition.metadata"}
+    written, names = [], {LEADER_EPOCH_FILE, "partition.metadata"}
     for base, batches in segments_of(log):
-        stem = segment_name(base).removesuffix(".log")
-        _write_segment(log, f"{log.folder}/{stem}.log", batches)
+        name = segment_name(base)
+        stem = name.removesuffix(".log")
+        pieces = list(_pieces(log, batches))
+        if as_pieces:
+            _write(f"{log.folder}/{name}{PIECES}", pieces_text(pieces).encode())
+        else:
+            _write_segment(f"{log.folder}/{name}", pieces)
         offsets, times = _indexes(base, batches)
         _write(f"{log.folder}/{stem}.index", offsets)
         _write(f"{log.folder}/{stem}.timeindex", times)
-        names |= {f"{stem}.{suffix}" for suffix in ("log", "index", "timeindex")}
-        written += int(batches["size"].sum())
-    if not len(log.batches):
-        _write(f"{log.folder}/{segment_name(log.start)}", b"")
-        names.add(segment_name(log.start))
+        names |= {f"{name}{PIECES}" if as_pieces else name, f"{stem}.index", f"{stem}.timeindex"}
+        uri = f"{canonical(log.folder)}/{name}"
+        written.append(SegmentFile(uri, base, int(batches["size"].sum()), _modified(log, batches)))
+    if not written:
+        name = segment_name(log.start)
+        _write(f"{log.folder}/{name}", b"")
+        names.add(name)
+        modified = max((one.modified for files in log.files.values() for one in files), default=0)
+        written.append(SegmentFile(f"{canonical(log.folder)}/{name}", log.start, 0, modified))
     _write(f"{log.folder}/{LEADER_EPOCH_FILE}", epochs_text(log).encode())
     if log.topic_id is not None:
         _write(f"{log.folder}/partition.metadata", partition_metadata(log.topic_id).encode())
@@ -107,6 +123,16 @@ def write_log(log: LogToWrite) -> int:
         if name not in names:
             os.remove(f"{log.folder}/{name}")
     return written
+
+
+def copy_log(folder: str, target: str) -> None:
+    """Copies a log that ``write_log`` wrote into a new folder, its segments with their bytes."""
+    os.mkdir(target)
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(PIECES):
+            _write_segment(f"{target}/{name.removesuffix(PIECES)}", read_pieces(f"{folder}/{name}"))
+        else:
+            shutil.copyfile(f"{folder}/{name}", f"{target}/{name}")
 
 
 def epochs_text(log: LogToWrite) -> str:
@@ -130,21 +156,15 @@ def _write(path: str, data: bytes) -> None:
     os.replace(path + _TEMPORARY, path)
 
 
-def _write_segment(log: LogToWrite, path: str, batches: np.ndarray) -> None:
+def _write_segment(path: str, pieces: Sequence[Piece]) -> None:
     with open(path + _TEMPORARY, "wb") as out:
-        for begin, end in _runs(batches):
-            first = batches[begin]
-            uri = log.files[int(first["copy"])][int(first["file"])]
-            position, size = int(first["position"]), int(batches["size"][begin:end].sum())
-            done = 0 if first["mended"] else _copied(uri, out, position, size)
+        for uri, position, size, head in pieces:
+            out.write(head)
+            done = len(head) or _copied(uri, out, position, size)
             source = open_source(uri, position + size)
             try:
-                if first["mended"]:
-                    (data,) = _read(source, position, size, size)
-                    out.write(_corrected(data.tobytes(), first))
-                else:
-                    for data in _read(source, position + done, size - done, _COPY_BYTES):
-                        out.write(data.data)
+                for data in _read(source, position + done, size - done, _COPY_BYTES):
+                    out.write(data.data)
             finally:
                 source.close()
     os.replace(path + _TEMPORARY, path)
@@ -161,17 +181,31 @@ def _copied(uri: str, out: BinaryIO, position: int, size: int) -> int:
     return done
 
 
-def _runs(batches: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Batches that follow each other in one file of one copy; a corrected one alone."""
-    if not len(batches):
-        return
-    follows = np.ones(len(batches) - 1, dtype=bool)
+def _pieces(log: LogToWrite, batches: np.ndarray) -> Iterator[Piece]:
+    """What a segment consists of: batches that follow each other in one file of one copy are one piece.
+
+    A batch that was corrected is one by itself, with the base offset, length and leader epoch that it should
+    have.
+    """
+    follows = np.ones(max(0, len(batches) - 1), dtype=bool)
     for name in ("copy", "file"):
         follows &= batches[name][1:] == batches[name][:-1]
     follows &= batches["position"][1:] == batches["position"][:-1] + batches["size"][:-1]
     follows &= (batches["mended"][1:] == 0) & (batches["mended"][:-1] == 0)
     begins = np.flatnonzero(np.concatenate([[True], ~follows]))
-    yield from zip(begins.tolist(), [*begins[1:].tolist(), len(batches)], strict=True)
+    sizes = np.add.reduceat(batches["size"].astype(np.int64), begins)
+    for first, size in zip(batches[begins], sizes.tolist(), strict=True):
+        head = b""
+        if first["mended"]:
+            head = struct.pack(">qii", int(first["base"]), size - f.LOG_OVERHEAD, int(first["epoch"]))
+        uri = log.files[int(first["copy"])][int(first["file"])].uri
+        yield Piece(uri, int(first["position"]), size, head)
+
+
+def _modified(log: LogToWrite, batches: np.ndarray) -> int:
+    """When the newest of the files was written that batches are taken from, microseconds since 1970 UTC."""
+    places = np.unique(np.stack([batches["copy"], batches["file"]], axis=1), axis=0)
+    return max(log.files[copy][file].modified for copy, file in places.tolist())
 
 
 def _read(source: ByteSource, position: int, size: int, block: int) -> Iterator[np.ndarray]:
@@ -180,13 +214,6 @@ def _read(source: ByteSource, position: int, size: int, block: int) -> Iterator[
         data = np.empty(min(block, position + size - at), dtype=np.uint8)
         read_at(source, at, data, position + size)
         yield data
-
-
-def _corrected(data: bytes, entry: np.void) -> bytes:
-    """A batch with the base offset, length and leader epoch that it should have."""
-    head = bytearray(data)
-    struct.pack_into(">qii", head, 0, int(entry["base"]), len(data) - f.LOG_OVERHEAD, int(entry["epoch"]))
-    return bytes(head)
 
 
 def _indexes(base: int, batches: np.ndarray) -> tuple[bytes, bytes]:

@@ -88,7 +88,7 @@ def decode_losing(lost: LosingLog) -> int:
             places = np.cumsum(batches["size"]) - batches["size"]
             answers = pa.array(lost.answers[begin : begin + len(batches)], pa.int8())
             sources = zip(batches["copy"].tolist(), batches["file"].tolist(), strict=True)
-            uris = pa.array([lost.log.files[copy][file] for copy, file in sources], pa.string())
+            uris = pa.array([lost.log.files[copy][file].uri for copy, file in sources], pa.string())
             begin += len(batches)
             path = f"{lost.log.folder}/{segment_name(base)}"
             for found in decode_segment(path, columns=_COLUMNS, on_damage="ignore"):

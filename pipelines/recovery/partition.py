@@ -11,21 +11,21 @@ import pyarrow.parquet as pq
 
 from pipelines.recovery import rows
 from pipelines.recovery.compare import Task, compare_task, forget
-from pipelines.recovery.log_writer import log_to_write, places_of, segments_of, write_log
+from pipelines.recovery.log_writer import log_to_write, places_of, write_log
 from pipelines.recovery.losing import decode_losing, losing_logs
-from udfs.replicas.entries import TAILS
+from udfs.replicas.entries import TAILS, SegmentFile
 
 
 @dataclass(frozen=True)
 class HealedLog:
-    """A healed log. end: the offset behind it. first_file: the base offset of its first segment."""
+    """A healed log, in a folder. end: the offset behind it. segments: at least one, by base offset."""
 
     folder: str
     topic_id: str | None
     epochs: list[tuple[int, int]]
     start: int
     end: int
-    first_file: int
+    segments: list[SegmentFile]
 
 
 @dataclass
@@ -78,9 +78,8 @@ def heal_partition(task: Task, folder: str, losing: str) -> Partition:
         history = one.history
         place = f"{folder}/{one.topic}-{one.partition}"
         log = log_to_write(place, one.topic_id, one.copies, batches, history.epochs, history.start)
-        write_log(log)
-        first = next((base for base, _ in segments_of(log)), log.start)
-        found.log = HealedLog(place, one.topic_id, history.epochs, history.start, history.end, first)
+        written = write_log(log, as_pieces=True)
+        found.log = HealedLog(place, one.topic_id, history.epochs, history.start, history.end, written)
         found.healed = f"{losing}/healed-{task.number}.parquet"
         pq.write_table(rows.healed_table(one, *places_of(log)), found.healed)
     for lost in losing_logs(one, losing, task.number):

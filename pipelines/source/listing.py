@@ -84,7 +84,7 @@ class Listing:
     segments: LISTING_SCHEMA, by folder and base offset. It holds all segments of each partition folder;
     ``wanted`` is False for those that no source names. modified, landed_at: microseconds since 1970 UTC;
     landed_at is null unless the bytes come from ``raw_segments``. file: the swap file that holds a segment's
-    bytes, as a URI; null where the segment does.
+    bytes, or the list of its pieces, as a URI; null where the segment does.
     replaced: URIs of segments that swap files take the place of.
     skipped: reason -> number of folders, or of files (``naming.counts_folders``).
     unreadable: URI of a folder or file that could not be read -> why.
@@ -110,7 +110,7 @@ class Listing:
     def swap_files(self) -> int:
         """Wanted segments whose bytes are in swap files."""
         files = self.segments.filter(self.segments.column("wanted")).column("file")
-        return len(files) - files.null_count
+        return pc.sum(pc.ends_with(files, SWAP_SUFFIX)).as_py() or 0
 
     def noted_logs(self) -> dict[str, ListedLog]:
         """The logs that can be compared with what the broker noted of them, by their folder."""

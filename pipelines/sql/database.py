@@ -11,7 +11,8 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,6 +89,18 @@ def open_database(
         database.execute(creation)
     database.execute("SET lock_configuration = true")
     return database
+
+
+@contextmanager
+def one_database(lake: str, statement: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """``open_database`` for a block; its folder goes with the block and not with this process."""
+    database = open_database(lake, statement)
+    try:
+        yield database
+    finally:
+        (spill,) = database.execute("SELECT current_setting('temp_directory')").fetchall()[0]
+        database.close()
+        shutil.rmtree(os.path.dirname(spill), ignore_errors=True)
 
 
 def macros() -> Iterable[str]:

@@ -14,6 +14,7 @@ from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.processes import Processes
 from pipelines.command.settings import Settings
 from pipelines.execute.summary import Summary
+from pipelines.source.listing import Listing
 
 _PROCESSES = Processes(2)
 
@@ -23,8 +24,8 @@ class _OnDemand(SparkOnDemand):
     processes = _PROCESSES
 
 
-def decode(spark: SparkSession | None, settings: Settings) -> Summary:
-    return decode_batches.decode_into(_OnDemand(settings, given=spark), settings)
+def decode(spark: SparkSession | None, settings: Settings, listing: Listing | None = None) -> Summary:
+    return decode_batches.decode_into(_OnDemand(settings, given=spark), settings, listing)
 
 
 def ingest(spark: SparkSession | None, settings: Settings) -> Summary:

@@ -110,7 +110,12 @@ HEALED_BATCHES = Table(
         ("source_position", "bigint", "Byte in it where the batch begins"),
         ("size_bytes", "bigint", "Bytes of the batch"),
         ("crc", "bigint", "Its checksum, unsigned"),
-        ("segment", "string", "Canonical URI of the healed segment, as in records", BOUNDS),
+        (
+            "segment",
+            "string",
+            "Canonical URI of the healed segment, as in records; its bytes are those of source_segment",
+            BOUNDS,
+        ),
         ("position", "bigint", "Byte in it where the batch begins: batch_position of its records"),
     ),
 )

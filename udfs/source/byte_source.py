@@ -18,6 +18,9 @@ import numpy as np
 
 if TYPE_CHECKING:
     from udfs.source.object_source import ObjectSource
+    from udfs.source.pieces import PiecesSource
+
+PIECES = ".pieces"  # behind a segment's name: the file that lists where its bytes are
 
 
 class SourceError(Exception):
@@ -206,12 +209,18 @@ class ChunkSource:
         self._held.clear()
 
 
-def open_source(uri: str, stop: int | None = None) -> FileSource | ObjectSource:
+def open_source(uri: str, stop: int | None = None) -> FileSource | ObjectSource | PiecesSource:
     """Open a segment by its URI: in place where it is local, else through pyarrow's file systems.
+
+    Of a list of pieces (``udfs.source.pieces``), the segment that it stands for.
 
     stop: where reading ends; None for the end of the segment.
     """
     path = local_path(uri)
+    if path is not None and path.endswith(PIECES):
+        from udfs.source.pieces import PiecesSource
+
+        return PiecesSource(path)
     if path is not None:
         return FileSource(path)
     from udfs.source.object_source import ObjectSource
