@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,9 @@ from udfs.format import layout as f
 from udfs.rules.clocks import Age, Clock, age
 from udfs.rules.offsets import NO_LIMIT, Order, order
 from udfs.rules.transactions import of_one_log
-from udfs.values.profile import Look, PayloadFormat, payload_formats
+
+if TYPE_CHECKING:
+    from udfs.values.profile import Look, PayloadFormat
 
 _Scanned = tuple[Segment, list[SliceScan]]  # a segment with its slices in order
 
@@ -130,6 +132,8 @@ class Findings:
     @property
     def payloads(self) -> list[PayloadFormat]:
         """What keys and values are, of the records that were looked at."""
+        from udfs.values.profile import payload_formats  # decoders, which find does not need
+
         looks: dict[str, Counter[Look]] = defaultdict(Counter)
         for log in self.logs:
             looks[log.topic] += log.looks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from pipelines.execute.verdicts import highest, lowest
 from pipelines.plan.slices import Segment, Slice
 from pipelines.scanning.contradictions import EPOCHS, epochs_of
 from pipelines.scanning.open_slice import claimed_by_torn, read_slice
-from pipelines.scanning.payloads import SchemaSegments, first_looks
 from udfs.decoded import Group
 from udfs.format import layout as f
 from udfs.kernels.framing import BATCH, base_unknown
@@ -22,7 +21,10 @@ from udfs.rules.transactions import EVENT, events_of, of_transactions
 from udfs.segment_decoder import SegmentDecoder
 from udfs.source.byte_source import ByteSource
 from udfs.spark.protocol import SliceReport
-from udfs.values.profile import Look
+
+if TYPE_CHECKING:
+    from pipelines.scanning.payloads import SchemaSegments
+    from udfs.values.profile import Look
 
 # A row: consecutive transactional batches of one producer, or one marker
 TRANSACTIONAL = np.dtype(
@@ -122,6 +124,8 @@ def scan_slice(slice_: Slice, max_batch_uncompressed: int, schemas: SchemaSegmen
         counting.close()
         if totals.tail == "torn":
             scan.torn = claimed_by_torn(source, length - totals.tail_bytes, length)
+        from pipelines.scanning.payloads import first_looks  # decoders, which find does not need
+
         scan.looks = first_looks(source, slice_, schemas)
         return scan
 

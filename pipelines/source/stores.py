@@ -12,7 +12,7 @@ from wcmatch import glob
 
 from pipelines.command.errors import UserError
 from pipelines.source.naming import SEGMENT_SUFFIX
-from pipelines.source.uris import GLOB_CHARACTERS, GLOB_FLAGS
+from pipelines.source.uris import GLOB_CHARACTERS, glob_flags
 from udfs.source.store import open_store, reason_of
 
 FILES_SCHEMA = pa.schema([("path", pa.string()), ("length", pa.int64()), ("modified", pa.int64())])
@@ -56,7 +56,7 @@ def _files(system: Any, path: str) -> tuple[list[Any], set[str]]:
         raise FileNotFoundError(path)
     begin = "/".join(_plain_parts(path))
     found = system.get_file_info(fs.FileSelector(begin, recursive=True))
-    named = {f.path for f in found if glob.globmatch(f.path, path, flags=GLOB_FLAGS)}
+    named = {f.path for f in found if glob.globmatch(f.path, path, flags=glob_flags())}
     files = {f.path for f in found if f.type == fs.FileType.File}
     if not named:
         raise FileNotFoundError(path)

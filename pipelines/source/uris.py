@@ -12,8 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from wcmatch import glob
-
 from pipelines.command.errors import UserError
 from pipelines.source.naming import SEGMENT_SUFFIX
 from udfs.source import store
@@ -21,7 +19,6 @@ from udfs.source import store
 GLOB_CHARACTERS = "{}[]*?\\"
 _NO_GLOB_NEEDED = str.maketrans({c: "\\" + c for c in GLOB_CHARACTERS + ","})
 _NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)=(.+)", re.DOTALL)
-GLOB_FLAGS = glob.BRACE | glob.DOTGLOB | glob.NODOTDIR
 
 
 @dataclass
@@ -55,6 +52,13 @@ def parse_source(text: str) -> Source:
 def is_named(sources: Iterable[str]) -> bool:
     """Whether any of the values of ``--source`` has a name."""
     return any(parse_source(text).name is not None for text in sources)
+
+
+def glob_flags() -> int:
+    """How patterns are read, for functions of ``wcmatch.glob``."""
+    from wcmatch import glob
+
+    return glob.BRACE | glob.DOTGLOB | glob.NODOTDIR
 
 
 def escape(path: str) -> str:
@@ -104,8 +108,10 @@ def _expanded(path: str) -> list[str]:
     if not any(c in path for c in GLOB_CHARACTERS):
         rule = "; the NAME of NAME=PATH has letters, digits, '.', '_' and '-' alone" if "=" in path else ""
         raise UserError(f"no such path: {path}{rule}")
+    from wcmatch import glob  # few sources are patterns
+
     try:
-        matches = glob.glob(path, flags=GLOB_FLAGS)
+        matches = glob.glob(path, flags=glob_flags())
     except Exception as error:
         raise UserError(
             f"no such path, and as a glob it expands to too many patterns: {path}: {error}"
