@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import random
+import resource
 import shutil
 import struct
 import subprocess
@@ -16,16 +17,20 @@ from subprocess import PIPE
 from typing import Any
 
 import crc32c
+import duckdb
 import pytest
 
 from kafka_log_lake import connect
 from pipelines import decode_batches, maintain, query, recover, scan
+from pipelines.recovery.restore import write_restore
+from pipelines.sql.types import duckdb_type
 from tests.support.docs import ROOT
 from tests.support.logs import batch, data, marker, put
 from tests.support.replica_disks import write
 from tests.support.replica_sets import replica_set
 from tests.support.replicas import fingerprint
-from tests.support.segment_maker import Batch, Record
+from tests.support.segment_maker import Batch, Message, Record
+from udfs.format.recovery_tables import LOST_RECORDS
 
 
 def disk(folder: Path, **logs: list[bytes]) -> str:
@@ -267,3 +272,44 @@ def test_a_transaction_before_the_logs_start_ends_where_its_marker_is(tmp_path: 
         connect(lake).execute('SELECT "offset", why, transaction FROM lost_records ORDER BY ALL').fetchall()
     )
     assert rows == [(offset, "before-log-start", "committed") for offset in range(3)]
+
+
+def test_what_both_histories_have_neither_replaces_nor_is_a_lost_record(tmp_path: Path) -> None:
+    """A key's value before the histories part is no newer one, and an equal record there is another one."""
+    shared = Batch([Record(b"state", b"on"), Record(b"state", b"off")], base_offset=0).encode()
+    lost = [Record(b"state", b"on"), Record(b"again", b"sent"), Record(b"new", b"lost")]
+    true = [Record(b"again", b"sent"), Record(b"new", b"newer")]
+    one = disk(tmp_path / "one", t=[shared, Batch(lost, base_offset=2).encode()])
+    two = disk(tmp_path / "two", t=[shared, Batch(true, base_offset=2, leader_epoch=1).encode()])
+    bill, lake = tmp_path / "bill", tmp_path / "lake"
+    assert recover.main([one, two, "--cores", "1", "--report", str(bill), "--lake", str(lake)]) == 0
+    assert read_lines(bill / "restore" / "t-0.txt") == [(b"state", b"on", [])]
+    assert read_lines(bill / "restore" / "t-0.older.txt") == [(b"new", b"lost", [])]
+    also = connect(str(lake)).execute('SELECT also_in_truth FROM lost_records ORDER BY "offset"').fetchall()
+    assert also == [(None,), (2,), (None,)]
+
+
+def test_copies_without_leader_epochs_lose_different_records_at_one_offset(tmp_path: Path) -> None:
+    lost = {"one": Message(offset=1, key=b"a", value=None), "two": Message(offset=1, key=b"b", value=b"2")}
+    sources = [disk(tmp_path / name, t=[batch(0, 1), message.encode()]) for name, message in lost.items()]
+    sources.append(disk(tmp_path / "three", t=[batch(0, 1), batch(1, leader_epoch=1)]))
+    bill = tmp_path / "bill"
+    assert recover.main([*sources, "--cores", "1", "--report", str(bill)]) == 0
+    assert sorted(read_lines(bill / "restore" / "t-0.txt")) == [(b"a", None, []), (b"b", b"2", [])]
+
+
+def test_more_partitions_have_lost_records_than_files_may_be_open(tmp_path: Path) -> None:
+    columns = ", ".join(f'"{c.name}" {duckdb_type(c.sql_type)}' for c in LOST_RECORDS.columns)
+    database = duckdb.connect()
+    database.execute(f"CREATE TABLE lost_records ({columns})")
+    database.execute(
+        "INSERT INTO lost_records BY NAME SELECT 't' AS topic, i AS partition, 0 AS \"offset\", "
+        "0 AS leader_epoch, 'one' AS copy, 'diverged' AS why, 'v'::BLOB AS value FROM range(300) r(i)"
+    )
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, limits[1]))
+    try:
+        write_restore(database, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert len(list((tmp_path / "restore").iterdir())) == 300

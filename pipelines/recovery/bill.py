@@ -35,7 +35,8 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.Table.from_batches([batch]).select(schema.names).cast(schema).combine_chunks().to_batches()[0]
 
 
-# Of what lies before the log's start the marker may be in the true log: its first one of the producer
+# Of what lies before the log's start the marker may be in the true log: its first one of the producer. What
+# the true log has before both part, the losing log has too: no record there was sent in place of a lost one
 _BILL = """
 WITH first_markers AS (
   SELECT topic, partition, producer_id, arg_min(control_type, "offset") AS control_type
@@ -57,9 +58,12 @@ WITH first_markers AS (
   FROM committed_records c SEMI JOIN keys k
     ON k.topic = c.topic AND k.partition = c.partition AND k.key = c.key
   GROUP BY ALL
+), parted AS (
+  SELECT *, min("offset") OVER (PARTITION BY topic, partition, copy, why) AS parted_at FROM lost
 ), twins AS (
   SELECT l.copy, l.topic, l.partition, l.why, l."offset", min(r."offset") AS also_in_truth
-  FROM lost l JOIN records r ON r.topic = l.topic AND r.partition = l.partition
+  FROM parted l JOIN records r ON r.topic = l.topic AND r.partition = l.partition
+    AND r."offset" >= l.parted_at
     AND r.key IS NOT DISTINCT FROM l.key AND r.value IS NOT DISTINCT FROM l.value
     AND r.headers IS NOT DISTINCT FROM l.headers
   WHERE l.control_type IS NULL AND r.control_type IS NULL

@@ -11,6 +11,8 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -45,15 +47,20 @@ for path in sys.argv[2:]:
         producer.produce(row["topic"], data(row["value"]), data(row["key"]), headers=headers, callback=check)
         producer.flush()
 """
-# One row a record, though several copies have it. Brokers write the internal topics by themselves
+# One row a record, though several copies have it; those without leader epochs may have others at its offset.
+# What the true log has before both part is older than lost records. Internal topics are brokers' own
 _QUERY = """
-SELECT topic, partition, any_value(true_offset) IS NOT NULL AS is_older, "offset",
-  any_value(headers) AS headers, any_value(key) AS key, any_value(value) AS value
-FROM lost_records
-WHERE why = 'diverged' AND control_type IS NULL AND coalesce(transaction, 'committed') = 'committed'
-  AND also_in_truth IS NULL
-  AND topic NOT IN ('__consumer_offsets', '__transaction_state', '__share_group_state')
-GROUP BY topic, partition, "offset", leader_epoch
+WITH diverged AS (
+  SELECT *, min("offset") OVER (PARTITION BY topic, partition, copy) AS parted_at
+  FROM lost_records WHERE why = 'diverged'
+)
+SELECT topic, partition, coalesce(bool_or(true_offset >= parted_at), false) AS is_older, "offset",
+  headers, key, value
+FROM diverged
+WHERE control_type IS NULL AND coalesce(transaction, 'committed') = 'committed' AND also_in_truth IS NULL
+  AND topic NOT IN ('__consumer_offsets', '__transaction_state', '__share_group_state',
+    '__remote_log_metadata')
+GROUP BY topic, partition, "offset", leader_epoch, headers, key, value
 ORDER BY topic, partition, "offset", leader_epoch
 """
 
@@ -94,11 +101,10 @@ def write_restore(database: duckdb.DuckDBPyConnection, folder: Path) -> None:
         old.unlink()
     counts: Counter[_File] = Counter()
     rows = database.execute(_QUERY)
-    names = [one[0] for one in rows.description or []]
-    with ExitStack() as stack:
-        files: dict[_File, TextIO] = {}
-        while some := rows.fetchmany(1000):
-            for row in (dict(zip(names, one, strict=True)) for one in some):
+    for _, of_partition in groupby(_dicts(rows), itemgetter("topic", "partition")):
+        with ExitStack() as stack:
+            files: dict[_File, TextIO] = {}
+            for row in of_partition:
                 own = _File(row["topic"], row["partition"], row["is_older"], is_json=True)
                 line = None if own in files else _line(row)
                 own = own._replace(is_json=line is None)
@@ -109,6 +115,12 @@ def write_restore(database: duckdb.DuckDBPyConnection, folder: Path) -> None:
                 counts[own] += 1
     (folder / "restore.py").write_text(_PRODUCER, encoding="utf-8")
     (folder / "restore.sh").write_text("".join(f"{line}\n" for line in _script(counts)), encoding="utf-8")
+
+
+def _dicts(rows: duckdb.DuckDBPyConnection) -> Iterator[dict[str, Any]]:
+    names = [one[0] for one in rows.description or []]
+    while some := rows.fetchmany(1000):
+        yield from (dict(zip(names, one, strict=True)) for one in some)
 
 
 def _script(counts: Counter[_File]) -> Iterator[str]:

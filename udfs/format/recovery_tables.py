@@ -190,7 +190,8 @@ LOST_RECORDS = Table(
         (
             "also_in_truth",
             "bigint",
-            "Offset at which the true history has a record of the same key, value and headers; null: nowhere",
+            "Offset at which the true history, from where the copy's parts from it, has a record of the same "
+            "key, value and headers; null: nowhere",
         ),
         ("true_offset", "bigint", "Offset of the key's latest record in the true history; null: none"),
         ("true_value", "binary", "Value of that record; null: none, or a tombstone"),
