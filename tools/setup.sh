@@ -19,7 +19,7 @@ if ! "$venv/bin/python" -c '' 2>/dev/null; then
         fail "$python cannot make an environment: install its venv module (for example python3-venv)"
 fi
 echo "setup: installing the packages of requirements.lock into $venv" >&2
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+"$venv/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check --require-hashes -r requirements.lock
 
 # The commands of this checkout. Where a path has blanks, a first line of "#!" can't hold it
 bin=$(cd "$venv/bin" && pwd)
