@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from pipelines import decode_batches, ingest_raw
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
+from tests.support import as_command
 from tests.support.logs import batch, batches, contents, put, rows, versions
 from udfs.format.schema import RECORDS
 
@@ -32,16 +33,19 @@ def logs(tmp_path: Path) -> Path:
     return tmp_path / "it's % logs [1]"
 
 
-def decode(spark: SparkSession, lake: str, source: Path | None, **settings: Any) -> Summary:
+def decode(spark: SparkSession | None, lake: str, source: Path | None, **settings: Any) -> Summary:
+    """In Spark, or in processes, as the command does. What a run has to do is planned alike in both."""
+    if spark is None:
+        return as_command.decode(None, Settings(lake=lake, source=(str(source),), **settings))
     where = {"from_raw": True} if source is None else {"source": str(source)}
     return decode_batches.run(spark, Settings(lake=lake, **where, **settings))
 
 
-def fresh(spark: SparkSession, template: str, source: Path, **settings: Any) -> dict[str, Any]:
-    """What an empty lake holds after one undisturbed run over the source."""
+def fresh(template: str, source: Path, **settings: Any) -> dict[str, Any]:
+    """What an empty lake holds after one undisturbed run over the source, in processes."""
     lake = str(source.parent / f"fresh-{len(os.listdir(source.parent))}")
     shutil.copytree(template, lake)
-    decode(spark, lake, source, **settings)
+    decode(None, lake, source, **settings)
     return contents(lake)
 
 
@@ -62,53 +66,49 @@ def test_every_batch_and_record_is_in_the_tables(spark: SparkSession, lake: str,
     assert (row["first_offset"], row["last_offset"], row["records"], row["tail"]) == (7, 9, 3, "none")
 
 
-def test_a_second_run_commits_nothing(spark: SparkSession, lake: str, logs: Path) -> None:
+def test_a_second_run_commits_nothing(lake: str, logs: Path) -> None:
     path = put(logs / "a-0", 0, *batches(0, 3), batch(9)[:-1])
     put(logs / "a-0", 100)
     put(logs / "a-1", 0, *batches(0, 3), batch(9)[:-1])
     put(logs / "a-1", 100, bytes(200))
-    decode(spark, lake, logs)
+    decode(None, lake, logs)
     before = versions(lake)
     os.utime(path)
-    summary = decode(spark, lake, logs)
+    summary = decode(None, lake, logs)
     assert versions(lake) == before
     assert summary.segments == 0
 
 
-def test_a_segment_that_grew_goes_on_where_it_stopped(
-    spark: SparkSession, lake_template: str, lake: str, logs: Path
-) -> None:
+def test_a_segment_that_grew_goes_on_where_it_stopped(lake_template: str, lake: str, logs: Path) -> None:
     first, second = batches(0, 3), batches(9, 2)
     put(logs / "a-0", 0, *first, second[0][:40])
-    decode(spark, lake, logs)
+    decode(None, lake, logs)
     (row,) = rows(lake, "segments")
     assert (row["tail"], row["tail_bytes"], row["decoded_bytes"]) == ("torn", 40, len(b"".join(first)))
     put(logs / "a-0", 0, *first, *second)
-    summary = decode(spark, lake, logs)
+    summary = decode(None, lake, logs)
     assert (summary.batches, summary.bytes) == (2, len(b"".join(second)))
-    assert contents(lake) == fresh(spark, lake_template, logs)
+    assert contents(lake) == fresh(lake_template, logs)
 
 
 def test_a_torn_batch_becomes_damage_once_the_segment_has_a_successor(
-    spark: SparkSession, lake_template: str, lake: str, logs: Path
+    lake_template: str, lake: str, logs: Path
 ) -> None:
     put(logs / "a-0", 0, *batches(0, 3), batch(9)[:50])
-    decode(spark, lake, logs)
+    decode(None, lake, logs)
     assert rows(lake, "quarantine") == []
     put(logs / "a-0", 20, batch(20))
-    decode(spark, lake, logs)
+    decode(None, lake, logs)
     assert [r["reason"] for r in rows(lake, "quarantine")] == ["truncated"]
-    assert contents(lake) == fresh(spark, lake_template, logs)
+    assert contents(lake) == fresh(lake_template, logs)
 
 
-def test_a_tail_that_goes_away_leaves_the_ledger(
-    spark: SparkSession, lake_template: str, lake: str, logs: Path
-) -> None:
+def test_a_tail_that_goes_away_leaves_the_ledger(lake_template: str, lake: str, logs: Path) -> None:
     put(logs / "a-0", 0, *batches(0, 3), bytes(100))
-    decode(spark, lake, logs)
+    decode(None, lake, logs)
     put(logs / "a-0", 0, *batches(0, 3))
-    decode(spark, lake, logs)
-    assert contents(lake) == fresh(spark, lake_template, logs)
+    decode(None, lake, logs)
+    assert contents(lake) == fresh(lake_template, logs)
 
 
 @pytest.mark.parametrize("sink", ["arrow", "spark"])
@@ -123,26 +123,24 @@ def test_a_rewritten_segment_replaces_its_rows(
     put(logs / "a-2", 0, batch(0))
     summary = decode(spark, lake, logs, sink=sink)
     assert summary.segments == 2
-    assert contents(lake) == fresh(spark, lake_template, logs)
+    assert contents(lake) == fresh(lake_template, logs)
 
 
-def test_a_segment_cut_short_replaces_its_rows(
-    spark: SparkSession, lake_template: str, lake: str, logs: Path
-) -> None:
+def test_a_segment_cut_short_replaces_its_rows(lake_template: str, lake: str, logs: Path) -> None:
     put(logs / "a-0", 0, *batches(0, 4))
-    decode(spark, lake, logs)
+    decode(None, lake, logs)
     put(logs / "a-0", 0, *batches(0, 2))
-    decode(spark, lake, logs)
-    assert contents(lake) == fresh(spark, lake_template, logs)
+    decode(None, lake, logs)
+    assert contents(lake) == fresh(lake_template, logs)
 
 
-def test_a_file_without_bytes_has_a_row_and_ends_no_other(spark: SparkSession, lake: str, logs: Path) -> None:
+def test_a_file_without_bytes_has_a_row_and_ends_no_other(lake: str, logs: Path) -> None:
     put(logs / "a-0", 0, *batches(0, 2), batch(6)[:30])
     put(logs / "a-0", 100)
-    assert decode(spark, lake, logs).segments == 2
+    assert decode(None, lake, logs).segments == 2
     assert [(r["tail"], r["length"] > 0) for r in rows(lake, "segments")] == [("torn", True), ("none", False)]
     before = versions(lake)
-    assert decode(spark, lake, logs).segments == 0
+    assert decode(None, lake, logs).segments == 0
     assert versions(lake) == before
 
 
@@ -155,7 +153,7 @@ def test_a_segment_cut_to_nothing_loses_its_rows(
     put(logs / "a-0", 0)
     decode(spark, lake, logs, sink=sink)
     assert rows(lake, "records") == []
-    assert contents(lake) == fresh(spark, lake_template, logs)
+    assert contents(lake) == fresh(lake_template, logs)
 
 
 @pytest.mark.parametrize("sink", ["arrow", "spark"])
@@ -175,40 +173,38 @@ def test_a_segment_merged_into_the_one_before_loses_its_rows(
     assert len(rows(lake, "batches")) == 4
 
 
-def test_files_that_retention_deleted_keep_their_rows(spark: SparkSession, lake: str, logs: Path) -> None:
+def test_files_that_retention_deleted_keep_their_rows(lake: str, logs: Path) -> None:
     old = put(logs / "a-0", 0, *batches(0, 2))
     put(logs / "a-0", 6, *batches(6, 2))
-    decode(spark, lake, logs)
+    decode(None, lake, logs)
     before = contents(lake)
     old.unlink()
-    decode(spark, lake, logs)
+    decode(None, lake, logs)
     assert contents(lake) == before
 
 
-def test_redecode_replaces_the_rows_of_those_segments_alone(
-    spark: SparkSession, lake: str, logs: Path
-) -> None:
+def test_redecode_replaces_the_rows_of_those_segments_alone(lake: str, logs: Path) -> None:
     put(logs / "a-0", 0, *batches(0, 2))
     put(logs / "b-0", 0, *batches(0, 2))
-    decode(spark, lake, logs)
+    decode(None, lake, logs)
     before = contents(lake)
-    summary = decode(spark, lake, logs, redecode="/a-0/")
+    summary = decode(None, lake, logs, redecode="/a-0/")
     assert (summary.segments, summary.unchanged) == (1, 1)
     assert contents(lake) == before
 
 
 def test_a_change_between_the_marks_is_seen_by_its_content_alone(
-    spark: SparkSession, lake_template: str, lake: str, logs: Path
+    lake_template: str, lake: str, logs: Path
 ) -> None:
     first, _, last = batches(0, 3)
     put(logs / "a-0", 0, first, batch(3, text="x"), last)
-    decode(spark, lake, logs)
+    decode(None, lake, logs)
     put(logs / "a-0", 0, first, batch(3, text="y"), last)
-    assert decode(spark, lake, logs).segments == 0
-    assert decode(spark, lake, logs, verify_content=True).segments == 1
-    assert contents(lake) == fresh(spark, lake_template, logs)
+    assert decode(None, lake, logs).segments == 0
+    assert decode(None, lake, logs, verify_content=True).segments == 1
+    assert contents(lake) == fresh(lake_template, logs)
     before = versions(lake)
-    decode(spark, lake, logs, verify_content=True)
+    decode(None, lake, logs, verify_content=True)
     assert versions(lake) == before
 
 
@@ -237,7 +233,7 @@ def test_every_read_and_sink_gives_the_same_tables(
         decode(spark, lake, None, sink=sink)
     else:
         decode(spark, lake, logs, sink=sink, read=read)
-    assert contents(lake) == fresh(spark, lake_template, logs)
+    assert contents(lake) == fresh(lake_template, logs)
     before = versions(lake)
     decode(spark, lake, logs)
     decode(spark, lake, None if read == "raw" else logs, sink=sink)
@@ -250,7 +246,7 @@ def test_slices_give_the_same_rows_as_whole_segments(
 ) -> None:
     mixed_logs(logs)
     decode(spark, lake, logs, slice_bytes=slice_bytes)
-    assert contents(lake) == fresh(spark, lake_template, logs)
+    assert contents(lake) == fresh(lake_template, logs)
 
 
 def test_a_query_for_a_range_reads_only_the_files_that_hold_it(
@@ -289,25 +285,25 @@ def test_values_that_hold_kafka_batches_are_not_taken_for_the_log(
 
 
 def test_bounded_runs_follow_each_other_until_nothing_is_left(
-    spark: SparkSession, lake_template: str, lake: str, logs: Path
+    lake_template: str, lake: str, logs: Path
 ) -> None:
     mixed_logs(logs)
-    summary = decode(spark, lake, logs, max_files_per_run=2)
+    summary = decode(None, lake, logs, max_files_per_run=2)
     assert summary.segments == 5
     assert DeltaTable(f"{lake}/segments").transaction_version("kafka-log-decode") == 3
-    assert contents(lake) == fresh(spark, lake_template, logs)
+    assert contents(lake) == fresh(lake_template, logs)
 
 
 def test_copies_are_all_decoded_with_a_warning_or_only_the_furthest(
-    spark: SparkSession, lake_template: str, lake: str, logs: Path
+    lake_template: str, lake: str, logs: Path
 ) -> None:
     put(logs / "one" / "a-0", 0, *batches(0, 2))
     put(logs / "two" / "a-0", 0, *batches(0, 3))
     put(logs / "two" / "b-0", 0, *batches(0, 1))
-    summary = decode(spark, lake, logs)
+    summary = decode(None, lake, logs)
     assert len(rows(lake, "segments")) == 3
     assert any("a-0 (2)" in w for w in summary.warnings)
-    only = fresh(spark, lake_template, logs, one_copy=True)
+    only = fresh(lake_template, logs, one_copy=True)
     assert {r["partition_dir"] for r in only["segments"]} == {
         f"file://{logs}/two/a-0",
         f"file://{logs}/two/b-0",
@@ -381,12 +377,10 @@ def test_decode_segments_gives_records_and_writes_nothing(spark: SparkSession, l
     assert decode_batches.decode_segments(spark, str(logs), topics="__t").count() == 3
 
 
-def test_a_second_job_on_the_same_lake_leaves_with_one_line(
-    spark: SparkSession, lake: str, logs: Path
-) -> None:
+def test_a_second_job_on_the_same_lake_leaves_with_one_line(lake: str, logs: Path) -> None:
     from pipelines.lake.intents import Intents
 
     put(logs / "a-0", 0, batch(0))
     with Intents(lake).lock(), pytest.raises(UserError, match="another run is writing"):
-        decode(spark, lake, logs)
-    assert decode(spark, lake, logs).segments == 1
+        decode(None, lake, logs)
+    assert decode(None, lake, logs).segments == 1

@@ -27,6 +27,8 @@ def main(option: str, lake: str, *sources: str) -> None:
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     for name in OF_DELTA:
         builder = builder.config(name, ANYWHERE[name])
+    # Delta's log of a few files; 50 parts, its default, take longer than the views
+    builder = builder.config("spark.databricks.delta.snapshotPartitions", 2)
     spark = builder.getOrCreate()
     decoded = decode(spark, Settings(source=sources, lake=lake))
     register(spark, lake)
