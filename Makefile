@@ -16,7 +16,7 @@ FUZZ_SEED ?=
 SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 # The tests of the decoder alone: they start no Spark
 DECODER_TESTS := varint checksums batch_search fast_payloads segment_decoder record_columns damage damage_embedded damage_framing \
-    damage_legacy costs jvm_text corpus fuzz
+    damage_legacy jvm_text corpus fuzz
 
 # Real segments: every magic and codec, transactions, compaction, and files damaged by hand.
 CORPUS := tests/data/corpus

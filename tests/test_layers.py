@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -46,8 +47,13 @@ JVM = {"pyspark", "delta", "py4j"}
 KERNELS = {"llvmlite", "numba"}
 
 
-def imports(source: Path) -> Iterator[tuple[int, str]]:
+@cache
+def imports(source: Path) -> list[tuple[int, str]]:
     """(level, name) of every import in a file, also of those inside functions; level 0 is absolute."""
+    return list(_imports(source))
+
+
+def _imports(source: Path) -> Iterator[tuple[int, str]]:
     for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from ((0, alias.name) for alias in node.names)
@@ -69,7 +75,7 @@ def room(parts: tuple[str, ...]) -> str:
 def test_imports(source: Path) -> None:
     own = source.relative_to(ROOT).with_suffix("").parts
     found = [name for level, name in imports(source) if level == 0]
-    assert len(found) == len(list(imports(source))), "absolute imports only"
+    assert len(found) == len(imports(source)), "absolute imports only"
     assert "tests" not in packages(source)
     for package, rooms in (("udfs", UDFS), ("pipelines", PIPELINES)):
         if own[0] == package and room(own) in rooms:
