@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pipelines.recovery.compare import Compared
-from pipelines.recovery.log_writer import log_to_write, write_log
+from pipelines.recovery.log_writer import copy_log, log_to_write, write_log
 from tests.support import replicas
 from udfs.files import decode_segment
 from udfs.replicas.history import Sure
@@ -25,9 +25,10 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def healed_records(one: Compared, folder: Path) -> list[tuple[Any, ...]]:
     """The records of the log as it is written: (offset, epoch, key, value, headers, control type)."""
     history = one.history
-    write_log(
-        log_to_write(str(folder), one.topic_id, one.copies, one.healed.batches, history.epochs, history.start)
-    )
+    listed = f"{folder}-pieces"
+    log = log_to_write(listed, one.topic_id, one.copies, one.healed.batches, history.epochs, history.start)
+    write_log(log, as_pieces=True)
+    copy_log(listed, str(folder))
     found = []
     for path in sorted(folder.glob("*.log")):
         for batch in decode_segment(path, columns=_COLUMNS, on_damage="raise"):
