@@ -38,7 +38,7 @@ from udfs.rules import clocks
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-COUNT = int(os.environ.get("KLL_RANDOM_LOGS", "300"))
+COUNT = int(os.environ.get("KLL_RANDOM_LOGS", "150"))
 HOUR, DAY = model.HOUR, model.DAY
 FAR = 2**63 - 1
 UNIT_BOUNDS = (10**9, 10**11, 10**14, 10**17)
