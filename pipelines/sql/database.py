@@ -95,10 +95,10 @@ def open_database(
 def one_database(lake: str, statement: str) -> Iterator[duckdb.DuckDBPyConnection]:
     """``open_database`` for a block; its folder goes with the block and not with this process."""
     database = open_database(lake, statement)
+    (spill,) = database.execute("SELECT current_setting('temp_directory')").fetchall()[0]
     try:
         yield database
     finally:
-        (spill,) = database.execute("SELECT current_setting('temp_directory')").fetchall()[0]
         database.close()
         shutil.rmtree(os.path.dirname(spill), ignore_errors=True)
 
