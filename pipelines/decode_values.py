@@ -10,14 +10,13 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the imports need its parent
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-import pyarrow as pa
 
 from pipelines.command.commands import DECODE_VALUES
 from pipelines.command.errors import UserError
@@ -31,10 +30,9 @@ from pipelines.kept.tables import keep
 from pipelines.lake.address import open_lake
 from pipelines.lake.intents import Intents
 from pipelines.source.listing import TopicFilter
-from pipelines.typed.job import RunStage, TypedJob, TypedTopic
+from pipelines.typed.job import TypedJob, TypedTopic
 from pipelines.typed.sources import read_sources
 from pipelines.typed.tables import typed_tables
-from udfs.values import typed_files
 
 _NOT_WRITTEN = {
     "append": [],
@@ -81,7 +79,7 @@ def update(on_demand: SparkOnDemand, settings: Settings, address: str) -> tuple[
         "fills": settings.fill_defaults,
         "is_flat": settings.value_columns == "flat",
     }
-    job = TypedJob(address, _stage_runner(on_demand), others, **choices)
+    job = TypedJob(address, on_demand.run_stage, others, **choices)
 
     def progress() -> str:
         if not (job.progress and on_demand.is_plain):
@@ -96,20 +94,6 @@ def update(on_demand: SparkOnDemand, settings: Settings, address: str) -> tuple[
 
 def as_json(one: TypedTopic) -> dict[str, Any]:
     return {name: value for name, value in asdict(one).items() if name != "counts"}
-
-
-def _stage_runner(on_demand: SparkOnDemand) -> RunStage:
-    """Runs a stage in worker processes, or in the session that is there."""
-    if on_demand.is_plain:
-        return on_demand.processes.run
-
-    def in_spark(make: Callable[[], Any], tasks: Sequence[pa.Table]) -> list[pa.Table]:
-        if not tasks:
-            return []
-        frame = on_demand.checked_spark.createDataFrame(pa.concat_tables(tasks)).repartition(len(tasks))
-        return [frame.mapInArrow(make(), typed_files.DONE_DDL).toArrow().cast(typed_files.DONE)]
-
-    return in_spark
 
 
 def _lines(done: Sequence[TypedTopic], address: str, seconds: float) -> list[str]:

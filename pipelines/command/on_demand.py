@@ -7,11 +7,12 @@ this machine whose stages need nothing of Spark: they run in worker processes.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
 
+import pyarrow as pa
 import pyspark
 from pyspark.sql import SparkSession
 
@@ -20,9 +21,11 @@ from pipelines.command.executors import check_executors, is_local
 from pipelines.command.processes import Processes
 from pipelines.command.session import get_session, is_elsewhere, is_submitted, stop_session
 from pipelines.command.settings import Running
+from udfs.worker import MakeStage
 
 # Variables that name folders with configuration of Spark or Hadoop, or hold options of Spark
 _CONFIGURATION = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "PYSPARK_SUBMIT_ARGS")
+_TASKS_PER_CORE = 4  # so that a long one does not keep the others waiting
 
 
 class SparkOnDemand:
@@ -75,6 +78,23 @@ class SparkOnDemand:
     def processes(self) -> Processes:
         """Worker processes of this machine, for what needs no Spark."""
         return Processes(self.settings.processes)
+
+    def run_stage(self, make: MakeStage, tasks: Sequence[pa.Table], ddl: str) -> pa.Table:
+        """What a stage gives for the rows of tasks: in worker processes, or in the session that is there.
+
+        tasks: at least one, all with the same columns. ddl: the columns of what the stage gives; the order of
+        its rows is not defined.
+        """
+        if self.is_plain:
+            return pa.concat_tables(self.processes.run(make, tasks))
+        spark = self.checked_spark
+        together = min(len(tasks), _TASKS_PER_CORE * driver_of(spark).parallelism())
+        numbered = [
+            rows.append_column("task", pa.array([number % together] * len(rows), pa.int32()))
+            for number, rows in enumerate(tasks)
+        ]
+        frame = spark.createDataFrame(pa.concat_tables(numbered)).repartitionById(together, "task")
+        return frame.drop("task").mapInArrow(make(), ddl).toArrow()
 
     def stop(self) -> None:
         """Stops the session if this job started it, and the worker processes."""

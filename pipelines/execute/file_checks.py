@@ -64,16 +64,10 @@ def check(on_demand: SparkOnDemand, to_check: pa.Table) -> list[Marks]:
     if rows.num_rows <= _CHECKED_HERE:
         with ThreadPoolExecutor(_THREADS) as threads:
             found = list(threads.map(fingerprint.check, *(column.to_pylist() for column in rows.columns)))
-    elif on_demand.has_executors:
-        to_do = on_demand.spark.createDataFrame(rows)
-        done = to_do.mapInArrow(fingerprint.check_stage(), CHECKED_DDL).toArrow()
+    else:
+        parts = [rows.slice(begin, _CHECKED_HERE) for begin in range(0, rows.num_rows, _CHECKED_HERE)]
+        done = on_demand.run_stage(fingerprint.check_stage, parts, CHECKED_DDL)
         place = pc.index_in(rows.column("segment"), value_set=done.column("segment"))
         found = done.column("marks").take(place).to_pylist()
-    else:
-        processes = on_demand.processes
-        step = -(-rows.num_rows // processes.number)
-        parts = [rows.slice(begin, step) for begin in range(0, rows.num_rows, step)]
-        done = pa.concat_tables(processes.run(fingerprint.check_stage, parts))
-        found = done.column("marks").to_pylist()
     marks = map(Marks, found)
     return [next(marks) if one else Marks.SAME for one in is_opened]

@@ -101,15 +101,9 @@ class ReplacingTables(CommittedTables):
         options = stage_options(self._settings, self.address, "", 0)
         columns = [list(range(len(tasks))), [task.to_json() for task in tasks]]
         rows = pa.table(columns, schema=REWRITE_SCHEMA)
-        if self._on_demand.is_plain:
-            parts = [rows.slice(at, 1) for at in range(rows.num_rows)]
-            answers = self._on_demand.processes.run(partial(stage, "rewrite_files", options), parts)
-            done = [tuple(row.values()) for answer in answers for row in answer.to_pylist()]
-        else:
-            frame = self._on_demand.checked_spark.createDataFrame(rows).repartition(len(tasks), "number")
-            found = frame.mapInArrow(stage("rewrite_files", options), REPORT_DDL).collect()
-            done = [tuple(row) for row in found]
-        by_number = {number: (kind, payload) for number, kind, payload in done}
+        parts = [rows.slice(at, 1) for at in range(rows.num_rows)]
+        done = self._on_demand.run_stage(partial(stage, "rewrite_files", options), parts, REPORT_DDL)
+        by_number = {number: rest for number, *rest in zip(*done.to_pydict().values(), strict=True)}
         made = [by_number[number] for number in range(len(tasks))]
         return [DataFile.from_json(payload) if kind == FILE else kind for kind, payload in made]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -40,8 +40,8 @@ from udfs.values.typed_records import TypedRecords
 
 log = logging.getLogger(__name__)
 
-# Runs a stage over tasks, and gives the answers of each
-RunStage = Callable[[Callable[[], Any], Sequence[pa.Table]], Iterable[pa.Table]]
+# ``SparkOnDemand.run_stage``
+RunStage = Callable[[Callable[[], Any], Sequence[pa.Table], str], pa.Table]
 _SAMPLE = 500  # rows that say what payloads without a schema are, and which types most have
 _KNOWN = "_types.json"  # next to a typed table's log: its types, their form, and what its plain payloads are
 _COMMENTS = {
@@ -183,7 +183,7 @@ class _Topic:
             ]
         return list(done.values())
 
-    def _decode(self, files: Sequence[RecordsFile]) -> Iterator[dict[str, Any]]:
+    def _decode(self, files: Sequence[RecordsFile]) -> list[dict[str, Any]]:
         """One pass."""
         tasks = [
             pa.table(
@@ -192,8 +192,9 @@ class _Topic:
             )
             for f in files
         ]
-        for answer in self._run_stage(partial(typed_files.decode_files, self._options), tasks):
-            yield from answer.to_pylist()
+        make = partial(typed_files.decode_files, self._options)
+        done: list[dict[str, Any]] = self._run_stage(make, tasks, typed_files.DONE_DDL).to_pylist()
+        return done
 
     def _look(self, file: RecordsFile) -> None:
         """Learns from the first rows what payloads without a schema are, and types that most files have."""
