@@ -352,19 +352,3 @@ def test_what_is_left_out_is_no_loss(spark: SparkSession, lake: str, tmp_path: P
     run(spark, lake, source)
     assert ask("SELECT offset FROM committed_records ORDER BY offset") == [(0,), (1,), (3,), (4,), (5,), (6,)]
     assert ask("SELECT segments_in_part FROM topics") == [(0,)]
-
-
-def test_segments_beside_a_named_file_are_not_lost(lake: str, tmp_path: Path) -> None:
-    """What no source names lies there: a run that names the folder adds it, also with --since."""
-    folder = tmp_path / "logs" / "a-0"
-    paths = [put(folder, base, batch(base)) for base in (0, 3, 6, 9)]
-    for path in (paths[0], paths[2]):
-        assert decode_batches.main(["--source", str(path), "--lake", lake, "--cores", "1"]) == 0
-    with connect(lake) as database:
-        assert database.execute("SELECT * FROM lost_offsets").fetchall() == []
-        assert database.execute("SELECT segments_in_part FROM logs").fetchall() == [(2,)]
-        assert {row["offset"] for row in rows(lake, "records")} == {0, 1, 2, 6, 7, 8}
-    source = ["--source", str(folder), "--cores", "1"]
-    assert decode_batches.main([*source, "--lake", lake, "--since", "2020-01-01"]) == 0
-    assert decode_batches.main([*source, "--lake", f"{lake}-whole"]) == 0
-    assert without_scope(contents(lake)) == without_scope(contents(f"{lake}-whole"))

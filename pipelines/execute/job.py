@@ -116,11 +116,7 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
         summary = Summary(run_id=run_id, lake=lake.address, chunks=work.chunks)
         options = stage_options(settings, lake.address, summary.run_id, began_us)
         with progress.phase("planning"):
-            rules = replace(
-                _rules(on_demand, settings, listing, check),
-                drops_missing=work.drops_missing,
-                notes_others=work.finds_missing,
-            )
+            rules = replace(_rules(on_demand, settings, listing, check), drops_missing=work.drops_missing)
             plan = make_plan(listing, work.known(lake), rules)
         if not (work.drops_missing or plan.found or plan.left_out.num_rows or listing.unreadable):
             if settings.from_raw:

@@ -7,7 +7,7 @@ those of segments and folders that are gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -56,8 +56,7 @@ class Rules:
     check: compares files with fingerprints. is_gone: whether a file or folder is there no more, by its URI.
     is_requested: whether ``--redecode`` names a segment; None without it. compare_all: ``--verify-content``.
     drops_missing: whether rows of every segment go that the sources do not have, also those that retention
-    would have deleted. notes_others: whether segments get a row in the ledger that lie beside those that the
-    sources name.
+    would have deleted.
     scope: the records that are requested. are_known_unread: bool[n], whether the listing alone says that
     segments hold the same bytes as before; takes their rows of the listing and of the ledger.
     """
@@ -68,7 +67,6 @@ class Rules:
     compare_all: bool = False
     one_copy: bool = False
     drops_missing: bool = False
-    notes_others: bool = False
     scope: Scope = ALL
     are_known_unread: Callable[[pa.Table, pa.Table], np.ndarray] = lambda seen, was: np.zeros(
         was.num_rows, dtype=bool
@@ -80,14 +78,12 @@ class Plan:
     """What a job has to do.
 
     segments: the wanted rows of the listing, columns ``action`` (a place in Action) and ``known`` (a row of
-    the ledger, -1 for none). left_out: the same, those that hold nothing of ``scope``. others: of the folders
-    of these the segments that no source names, where the ledger does not know them. moving: where
+    the ledger, -1 for none). left_out: the same, those that hold nothing of ``scope``. moving: where
     rows of gone segments may go, and nothing is left out of what takes their place. unreadable: URI -> why.
     """
 
     segments: pa.Table
     left_out: pa.Table
-    others: pa.Table
     known: pa.Table
     obsolete: Obsolete
     scope: Scope = ALL
@@ -133,7 +129,7 @@ class Plan:
     def has_changes(self) -> bool:
         """Whether a run changes the lake: there is something to decode, or to note, or rows that go."""
         is_new = pc.less(self.left_out.column("known"), 0)
-        return bool(self.planned or pc.any(is_new).as_py() or self.others.num_rows or self.obsolete.rest())
+        return bool(self.planned or pc.any(is_new).as_py() or self.obsolete.rest())
 
     def known_counts(self, name: str) -> dict[str, int]:
         """Segment -> a count of its ledger row that is above 0, of segments whose rows stay."""
@@ -153,13 +149,12 @@ class Plan:
         return pc.sum(pc.greater(left_out, 0)).as_py() or 0, undecoded + new
 
     def new_left_out(self, run_id: str, decoded_at: int) -> Iterator[LedgerRow]:
-        """Ledger rows of segments that are left out, or not named, and that the ledger does not know yet."""
+        """Ledger rows of segments that are left out, and that the ledger does not know yet."""
         new = self.left_out.filter(pc.less(self.left_out.column("known"), 0))
-        for found, scope in ((new, self.scope.condition), (self.others, None)):
-            for chunk in found.select(_OF_SEGMENT).to_batches(_CHUNK):
-                for row in chunk.to_pylist():
-                    row |= {"run_id": run_id, "decoded_at": decoded_at, "scope": scope}
-                    yield LedgerRow(**row, left_out=NOTHING_DECODED)
+        for chunk in new.select(_OF_SEGMENT).to_batches(_CHUNK):
+            for row in chunk.to_pylist():
+                row |= {"run_id": run_id, "decoded_at": decoded_at, "scope": self.scope.condition}
+                yield LedgerRow(**row, left_out=NOTHING_DECODED)
 
     def runs(self, max_files: int, max_bytes: int) -> Iterator[list[Segment]]:
         """The segments to decode, a bounded run at a time, by folder and base offset; at least one a run."""
@@ -216,15 +211,7 @@ def make_plan(listing: Listing, known: pa.Table, rules: Rules) -> Plan:
     unchanged = pa.array(places[(actions == _UNCHANGED) & (places >= 0)])
     obsolete = Obsolete(gone, copies, staying(unchanged, known, moving))
     left_out, segments = ledger.kept(segments, is_outside), ledger.kept(segments, ~is_outside)
-    others = _others(listing, known, copies.kept) if rules.notes_others else listing.segments.slice(0, 0)
-    return Plan(segments, left_out, others, known, obsolete, rules.scope, moving, copies.warnings, unreadable)
-
-
-def _others(listing: Listing, known: pa.Table, folders: Collection[str]) -> pa.Table:
-    """The segments beside those that the sources name: they are there, and no offset of them is lost."""
-    rows = listing.segments.filter(pc.invert(listing.segments.column("wanted")))
-    rows = rows.filter(pc.is_in(rows.column("partition_dir"), pa.array(sorted(folders), pa.string())))
-    return rows.filter(pc.invert(pc.is_in(rows.column("segment"), known.column("segment").combine_chunks())))
+    return Plan(segments, left_out, known, obsolete, rules.scope, moving, copies.warnings, unreadable)
 
 
 def _check_partitions(wanted: pa.Table, known: pa.Table, places: np.ndarray) -> None:

@@ -87,12 +87,7 @@ def _rows(known: pa.Table, places: np.ndarray) -> list[LedgerRow | None]:
 
 def _is_older(scope: Scope, since: int, row: dict[str, Any], was: LedgerRow | None) -> bool:
     """Whether all records of a segment are older than ``since``, ms; False where it is not sure."""
-    if (
-        was is not None
-        and was.is_left_out
-        and was.scope
-        and (was.length, was.modified) == (row["length"], row["modified"])
-    ):
+    if was is not None and was.is_left_out and (was.length, was.modified) == (row["length"], row["modified"]):
         before = Scope.parse(was.scope)
         if before.hull(scope) == before:
             return True  # as it was found then: the headers need not be read by every run
