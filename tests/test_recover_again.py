@@ -123,6 +123,30 @@ def test_the_healed_log_takes_no_room_and_stays(tmp_path: Path) -> None:
     assert len(offsets(lake)) == 60
 
 
+def test_copies_of_older_formats_that_differ_are_two_histories(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No leader epoch tells them apart; the one that reaches further is taken, and the other is billed."""
+
+    def log(first: int, texts: str) -> list[bytes]:
+        return [
+            Message(magic=1, offset=first + i, value=text.encode()).encode() for i, text in enumerate(texts)
+        ]
+
+    one = disk(tmp_path / "one", t=log(0, "abxyz"))
+    two = disk(tmp_path / "two", t=log(0, "abcdefg"))
+    three = disk(tmp_path / "three", t=log(0, "abcd"))
+    lake = tmp_path / "lake"
+    assert recover.main([one, two, three, "--lake", str(lake), "--cores", "1"]) == 0
+    assert "those of two are taken" in capsys.readouterr().out
+    ask = connect(str(lake)).execute
+    assert ask(
+        "SELECT string_agg(CAST(value AS VARCHAR), '' ORDER BY \"offset\") FROM records"
+    ).fetchall() == [("abcdefg",)]
+    lost = ask('SELECT copy, "offset", why, CAST(value AS VARCHAR) FROM lost_records ORDER BY 2').fetchall()
+    assert lost == [("one", 2 + i, "diverged", text) for i, text in enumerate("xyz")]
+
+
 def test_a_lake_of_other_logs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = disk(tmp_path / "one", t=[batch(0)])
     lake = ["--lake", str(tmp_path / "lake"), "--cores", "1"]

@@ -13,7 +13,8 @@ from enum import StrEnum
 
 import numpy as np
 
-from udfs.replicas.entries import Copy
+from udfs.format import layout as f
+from udfs.replicas.entries import Copy, identities
 
 END = np.iinfo(np.int64).max
 Epochs = list[tuple[int, int]]  # (leader epoch, start offset), both rising
@@ -164,6 +165,7 @@ def true_history(copies: Sequence[Copy], leaders: Sequence[Leader]) -> History:
     _accept_where_holders_are_hurt(copies, holders, epochs, is_true)
     ends = {n: _end(by_number[n], is_true[n]) for n in holders}
     primary = max(live, key=lambda n: (ends[n], -len(by_number[n].hurts), -n))
+    doubts += _diverged_without_epochs(copies, by_number[primary], is_true)
     end = max([*ends.values(), *(_end(copy, is_true[copy.number]) for copy in copies)])
     history = History(
         epochs, max(starts, default=0), end, holders, primary, is_true, Sure.CERTAIN, "", doubts
@@ -241,6 +243,43 @@ def _accept_where_holders_are_hurt(
                 _is_hurt(one, int(entry["base"]), int(entry["last"]), int(entry["epoch"])) for one in held
             ):
                 is_true[copy.number][at] = True
+
+
+def _diverged_without_epochs(
+    copies: Sequence[Copy], primary: Copy, is_true: dict[int, np.ndarray]
+) -> list[str]:
+    """Takes messages of magic 0 and 1 out of the history where the primary has others; a sentence a copy.
+
+    They have no leader epoch. Where a copy has another message at an offset, its log went another way from
+    there on. Messages that are not compressed are compared: the log cleaner writes wrappers anew.
+    """
+    older = [copy for copy in copies if (copy.entries["magic"] < 2).any()]
+    if primary not in older:
+        return []
+    true = primary.entries[is_true[primary.number] & primary.entries["is_sound"]]
+    own = true[_are_plain(true)]
+    doubts = []
+    for copy in older:
+        entries = copy.entries
+        theirs = entries[is_true[copy.number] & entries["is_sound"] & _are_plain(entries)]
+        _, at, there = np.intersect1d(theirs["base"], own["base"], return_indices=True)
+        differs = theirs["magic"][at] == own["magic"][there]
+        differs &= identities(theirs[at]) != identities(own[there])
+        if differs.any():
+            first = int(theirs["base"][at][differs].min())
+            is_other = (entries["magic"] < 2) & (entries["base"] >= first)
+            is_true[copy.number] &= ~is_other | np.isin(identities(entries), identities(true))
+            doubts.append(
+                f"{copy.name} has other messages of magic 0 or 1 than {primary.name} from offset {first} on, "
+                f"and no leader epoch says which are true: those of {primary.name} are taken"
+            )
+    return doubts
+
+
+def _are_plain(entries: np.ndarray) -> np.ndarray:
+    """bool[n]: messages of magic 0 and 1 without a codec."""
+    result: np.ndarray = (entries["magic"] < 2) & (entries["attributes"] & f.CODEC_MASK == 0)
+    return result
 
 
 def _is_hurt(copy: Copy, base: int, last: int, epoch: int) -> bool:
