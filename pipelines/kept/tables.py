@@ -6,7 +6,7 @@ says which (``typed_version``), and of ``latest`` also which records are in it (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import duckdb
 import pyarrow as pa
@@ -47,32 +47,20 @@ def _keep_one(lake: str, mode: str, table: TypedTable) -> list[str]:
     if all(one.get(_MADE_OF) == str(table.version) for one in made):
         return []
     with one_database(lake, f'typed committed_records "{table.name}"') as database:
-        return _make(database, lake, mode, table, paths, made)
-
-
-def _make(
-    database: duckdb.DuckDBPyConnection,
-    lake: str,
-    mode: str,
-    table: TypedTable,
-    paths: list[str],
-    made: Sequence[Mapping[str, str]],
-) -> list[str]:
-    """Makes the tables at these paths anew; those that were made. made: what their last commits say."""
-    if mode == LATEST:
-        statement, made_of = select_latest(database, lake, paths[0], table, made[0])
-        _write(lake, paths[0], _rows(database, statement), table, made_of)
+        if mode == LATEST:
+            statement, made_of = select_latest(database, lake, paths[0], table, made[0])
+            _write(lake, paths[0], _rows(database, statement), table, made_of)
+            return paths
+        create_events(database, table)
+        if not cdc.prepare(database):  # none, or none is left: compaction took the events of deleted rows
+            paths = [path for path, one in zip(paths, made, strict=True) if one]
+            for path in paths:
+                schema = pa.schema(open_table(table_path(lake, path)).schema().to_arrow())
+                _write(lake, path, schema.empty_table().to_reader(), table)
+            return paths
+        _write(lake, paths[1], _rows(database, cdc.HISTORY), table)
+        _write(lake, paths[0], _rows(database, cdc.CURRENT), table)
         return paths
-    create_events(database, table)
-    if not cdc.prepare(database):  # none, or none is left: compaction took the events of deleted rows
-        paths = [path for path, one in zip(paths, made, strict=True) if one]
-        for path in paths:
-            schema = pa.schema(open_table(table_path(lake, path)).schema().to_arrow())
-            _write(lake, path, schema.empty_table().to_reader(), table)
-        return paths
-    _write(lake, paths[1], _rows(database, cdc.HISTORY), table)
-    _write(lake, paths[0], _rows(database, cdc.CURRENT), table)
-    return paths
 
 
 def _rows(database: duckdb.DuckDBPyConnection, statement: str) -> pa.RecordBatchReader:

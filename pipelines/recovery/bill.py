@@ -26,7 +26,7 @@ def bill(lake: str, files: Sequence[str]) -> pa.RecordBatchReader:
     database.register("lost", ds.dataset([os.fspath(one) for one in files], schema=LOST))
     words = " ".join(f"WHEN {i} THEN '{word}'" for i, (word, _) in enumerate(ANSWERS))
     reasons = " ".join(f"WHEN {i} THEN '{why}'" for i, (_, why) in enumerate(ANSWERS))
-    query = _BILL.format(words=words, reasons=reasons)
+    query = _BILL.format(words=words, reasons=reasons, parted_at=PARTED_AT)
     reader = database.sql(query).to_arrow_reader(_ROWS)
     return pa.RecordBatchReader.from_batches(schema, (_cast(batch, schema) for batch in reader))
 
@@ -35,8 +35,10 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.Table.from_batches([batch]).select(schema.names).cast(schema).combine_chunks().to_batches()[0]
 
 
-# Of what lies before the log's start the marker may be in the true log: its first one of the producer. What
-# the true log has before both part, the losing log has too: no record there was sent in place of a lost one
+# Where the history of a lost record's copy parts from the true one: what the true log has before, the losing
+# log has too, and no record there was sent in place of a lost one
+PARTED_AT = 'min("offset") OVER (PARTITION BY topic, partition, copy, why)'
+# Of what lies before the log's start the marker may be in the true log: its first one of the producer
 _BILL = """
 WITH first_markers AS (
   SELECT topic, partition, producer_id, arg_min(control_type, "offset") AS control_type
@@ -59,7 +61,7 @@ WITH first_markers AS (
     ON k.topic = c.topic AND k.partition = c.partition AND k.key = c.key
   GROUP BY ALL
 ), parted AS (
-  SELECT *, min("offset") OVER (PARTITION BY topic, partition, copy, why) AS parted_at FROM lost
+  SELECT *, {parted_at} AS parted_at FROM lost
 ), twins AS (
   SELECT l.copy, l.topic, l.partition, l.why, l."offset", min(r."offset") AS also_in_truth
   FROM parted l JOIN records r ON r.topic = l.topic AND r.partition = l.partition

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TextIO
 
 import duckdb
 
+from pipelines.recovery.bill import PARTED_AT
 from pipelines.recovery.quorum import safe_name
 
 _NULL = "<null>"
@@ -48,10 +49,10 @@ for path in sys.argv[2:]:
         producer.flush()
 """
 # One row a record, though several copies have it; those without leader epochs may have others at its offset.
-# What the true log has before both part is older than lost records. Internal topics are brokers' own
-_QUERY = """
+# Internal topics are brokers' own
+_QUERY = f"""
 WITH diverged AS (
-  SELECT *, min("offset") OVER (PARTITION BY topic, partition, copy) AS parted_at
+  SELECT *, {PARTED_AT} AS parted_at
   FROM lost_records WHERE why = 'diverged'
 )
 SELECT topic, partition, coalesce(bool_or(true_offset >= parted_at), false) AS is_older, "offset",
