@@ -155,6 +155,16 @@ def test_one_search_answers_from_one_state_of_the_lake(tmp_path: Path) -> None:
     assert (len(later.sample("a")), bool(later.schemas().schemas)) == (6, True)
 
 
+def test_a_topic_is_no_null_whatever_its_name(tmp_path: Path) -> None:
+    names = ["NULL", "__HIVE_DEFAULT_PARTITION__", "_a", "null"]
+    for name in names:
+        put(tmp_path / "logs" / f"{name}-0", 0, batch(0))
+    lake = str(tmp_path / "lake")
+    assert decode_batches.main(["--source", str(tmp_path / "logs"), "--lake", lake, "--cores", "1"]) == 0
+    found, _ = rows(lake=lake, key="k1")
+    assert [row["topic"] for row in found] == names
+
+
 def test_what_was_left_out_could_not_be_searched(tmp_path: Path) -> None:
     put(tmp_path / "logs" / "a-0", 0, batch(0), batch(3))
     lake = str(tmp_path / "lake")

@@ -18,10 +18,9 @@ from deltalake.exceptions import DeltaError
 from pipelines.command.errors import UserError, one_line
 from pipelines.lake.published import published_tables
 from pipelines.source.delta import is_plain, read_declared
+from udfs.format.hive import NULL
 from udfs.format.report_tables import REPORT_TABLES
 from udfs.format.schema import Table
-
-_NULL = "__HIVE_DEFAULT_PARTITION__"  # a null in the name of a folder, for DuckDB too
 
 
 @dataclass(frozen=True)
@@ -79,8 +78,13 @@ def _opened(table: DeltaTable, declared: Table) -> OpenTable:
     paths = {}
     for number, (file, *own) in enumerate(zip(files, *values, strict=True)):
         folders = "".join(
-            f"{name}={_NULL if value is None else quote(str(value), safe='')}/"
+            f"{name}={NULL if value is None else _escaped(value)}/"
             for name, value in zip(declared.partitioned_by, own, strict=True)
         )
         paths[f"{folders}{number}.parquet"] = file
     return OpenTable(declared, paths)
+
+
+def _escaped(value: object) -> str:
+    """A value in the name of a folder as DuckDB reads it; a text like ``NULL`` stays a text."""
+    return quote(str(value), safe="").replace("_", "%5F")
