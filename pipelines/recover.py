@@ -29,7 +29,7 @@ from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.terminal import printable
 from pipelines.decode_batches import decode_into
-from pipelines.recovery import broker_disk, job, quorum, state_files, text
+from pipelines.recovery import job, text
 from pipelines.recovery.compare import Reading
 from pipelines.recovery.sources import find_copies
 from pipelines.scanning.task_map import task_map
@@ -79,7 +79,9 @@ def run(
         if report is not None:
             text.write_report(done, report, settings.lake)
         if made is not None:
-            broker_disk.write_recovered(made, done, number)
+            from pipelines.recovery.broker_disk import write_recovered  # for those that write
+
+            write_recovered(made, done, number)
     seconds = time.monotonic() - began
     for one in done.inventory.warnings:
         log.warning("%s", printable(one))
@@ -95,6 +97,8 @@ def _recover_metadata(
     settings: Settings, report: str | None, write: str | None, node_id: int, at: str | None
 ) -> None:
     """Compares controllers, and prints and writes the state of the cluster."""
+    from pipelines.recovery import quorum, state_files  # other runs start without them
+
     if at is not None and not re.fullmatch(r"[0-9]{1,18}", at):
         raise UserError(f"--at must be an offset, not {at!r}")
     inventory = find_copies(settings.source, METADATA_TOPIC.__eq__)

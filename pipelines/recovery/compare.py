@@ -19,7 +19,7 @@ from pipelines.source.uris import local_path
 from udfs.indexes.kraft_snapshot import METADATA_TOPIC
 from udfs.replicas import audit
 from udfs.replicas.cluster_state import ClusterState
-from udfs.replicas.entries import ENTRY, Copy, Hurt
+from udfs.replicas.entries import ENTRY, Copy, Hurt, concatenated
 from udfs.replicas.healing import Healed, heal, is_compacted
 from udfs.replicas.history import History, Leader, Sure, true_history
 from udfs.replicas.metadata_log import metadata_records, snapshot_end, snapshots
@@ -119,8 +119,8 @@ def compare_task(task: Task) -> Compared:
     """Compares the copies of a partition."""
     for copy in task.copies:
         parts = [_placed(copy, *one) for one in task.stored.get(copy.number, ())]
-        entries = np.concatenate(parts) if parts else np.zeros(0, dtype=ENTRY)
-        copy.entries = entries[np.lexsort((entries["position"], entries["file"]))]
+        entries = concatenated(parts)
+        copy.entries = np.take(entries, np.lexsort((entries["position"], entries["file"])))
     return compare_copies(task.place, task.copies, task.known)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -217,8 +216,3 @@ def _committed_text(quorum: Quorum) -> str:
         f"not known{f' beyond offset {known}' if known else ''}: the disks of {here} of {len(quorum.voters)} "
         "voters are here, no majority"
     )
-
-
-def safe_name(text: str) -> str:
-    """A name that a shell takes as one word without quotes, or in quotes."""
-    return text if re.fullmatch(r"[\w./:=@%+,-]+", text) else "'" + text.replace("'", "'\\''") + "'"

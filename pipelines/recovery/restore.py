@@ -14,12 +14,12 @@ from contextlib import ExitStack
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from shlex import quote
 from typing import Any, NamedTuple, TextIO
 
 import duckdb
 
 from pipelines.recovery.bill import PARTED_AT
-from pipelines.recovery.quorum import safe_name
 
 _NULL = "<null>"
 # --sync: without it the producer says that a record can't be written, goes on and ends as if it were
@@ -85,10 +85,10 @@ class _File(NamedTuple):
     @property
     def command(self) -> str:
         if self.is_json:
-            return f'python3 restore.py "$1" {safe_name(self.path)}'
-        topic = f"--topic {safe_name(self.topic)}"
+            return f'python3 restore.py "$1" {quote(self.path)}'
+        topic = f"--topic {quote(self.topic)}"
         producer = f'kafka-console-producer.sh --bootstrap-server "$1" {topic} {_OPTIONS}'
-        return f"{producer} < {safe_name(self.path)}"
+        return f"{producer} < {quote(self.path)}"
 
 
 def write_restore(database: duckdb.DuckDBPyConnection, folder: Path) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pipelines.recovery.compare import Compared
 from udfs.format.recovery_tables import HEALED_BATCHES
-from udfs.replicas.entries import MENDED_WORDS, Copy, identities
+from udfs.replicas.entries import MENDED_WORDS, Copy, are_among
 from udfs.replicas.healing import joined, missing
 from udfs.replicas.history import believed_epochs, epochs_of_batches, log_end, log_start
 
@@ -196,8 +196,8 @@ def _mended(bits: int) -> str | None:
 
 def _copies_of(one: Compared) -> np.ndarray:
     """int32[n]: how many copies have each healed batch whole."""
-    wanted = identities(one.healed.batches)
-    count = np.zeros(len(wanted), dtype=np.int32)
+    batches = one.healed.batches
+    count = np.zeros(len(batches), dtype=np.int32)
     for copy in one.copies:
-        count += np.isin(wanted, identities(copy.entries[copy.entries["is_sound"]]))
+        count += are_among(batches, copy.sound)
     return count

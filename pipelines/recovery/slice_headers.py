@@ -11,7 +11,7 @@ from pipelines.plan.slices import Slice
 from pipelines.recovery.compare import SliceHeaders
 from pipelines.scanning.open_slice import claimed_by_torn, read_slice
 from udfs.decoded import Damage, Totals
-from udfs.replicas.entries import LENGTH, TORN, ZEROS, Hurt, entries_of
+from udfs.replicas.entries import LENGTH, TORN, ZEROS, Hurt, concatenated, entries_of, rows_where
 from udfs.replicas.whole_batches import MOST_BYTES, whole_batches
 from udfs.segment_decoder import SegmentDecoder
 from udfs.source.byte_source import ByteSource
@@ -38,7 +38,7 @@ def read_headers(slice_: Slice, max_batch_uncompressed: int, folder: str) -> Sli
         if not reading.entries:
             return SliceHeaders(report, None, reading.hurts)
         with tempfile.NamedTemporaryFile(dir=folder, suffix=".npy", delete=False) as file:
-            np.save(file, np.concatenate(reading.entries))
+            np.save(file, concatenated(reading.entries))
         return SliceHeaders(report, file.name, reading.hurts)
 
     return read_slice(slice_, read, SliceHeaders)
@@ -52,8 +52,9 @@ class _Reading:
 
     def read(self) -> Totals:
         for group in self._decoder:
-            self.entries.append(entries_of(group.batches[group.batches["fault"] == 0]))
-            faulty = group.batches[group.batches["fault"] != 0]
+            is_sound = group.batches["fault"] == 0
+            self.entries.append(entries_of(rows_where(group.batches, is_sound)))
+            faulty = group.batches[~is_sound]
             for damage in group.damages:
                 self._add_damage(damage, faulty[faulty["position"] == damage.position])
         totals = self._decoder.totals

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from pipelines.recovery.quorum import safe_name
 from udfs.format.cluster_tables import (
     CLUSTER_ACLS,
     CLUSTER_BROKERS,
@@ -86,34 +86,34 @@ def commands(state: ClusterState) -> Iterator[str]:
     for name, (count, factor) in sorted(_topics(state).items()):
         if name.startswith("__"):
             continue
-        text = f"kafka-topics.sh {_SERVER} --create --if-not-exists --topic {safe_name(name)}"
+        text = f"kafka-topics.sh {_SERVER} --create --if-not-exists --topic {quote(name)}"
         values = state.configs.get(("topic", name), {})
-        given = "".join(f" --config {safe_name(f'{key}={value}')}" for key, value in sorted(values.items()))
+        given = "".join(f" --config {quote(f'{key}={value}')}" for key, value in sorted(values.items()))
         yield f"{text} --partitions {count} --replication-factor {factor}{given}"
     for (kind, name), values in sorted(state.configs.items()):
         if kind in ("broker", "client-metrics", "group") and values:
-            entity = f"--entity-name {safe_name(name)}" if name else "--entity-default"
+            entity = f"--entity-name {quote(name)}" if name else "--entity-default"
             pairs = ",".join(f"{key}=[{value}]" for key, value in sorted(values.items()))
             yield (
                 f"kafka-configs.sh {_SERVER} --alter --entity-type {kind}s {entity} "
-                f"--add-config {safe_name(pairs)}"
+                f"--add-config {quote(pairs)}"
             )
     for _, one in sorted(state.acls.items()):
         yield _acl(one)
     for name, mechanism in sorted(state.users):
-        yield f"# user {safe_name(name)} ({mechanism}): its password is not in the metadata, set a new one"
+        yield f"# user {quote(name)} ({mechanism}): its password is not in the metadata, set a new one"
 
 
 def _acl(one: dict[str, str]) -> str:
     kind = one["resource_type"]
-    place = f"{_OPTIONS[kind]} {safe_name(one['resource_name'])}" if kind in _OPTIONS else f"--{kind}"
+    place = f"{_OPTIONS[kind]} {quote(one['resource_name'])}" if kind in _OPTIONS else f"--{kind}"
     if kind in ("delegation-token", "user"):
-        place += f" {safe_name(one['resource_name'])}"
+        place += f" {quote(one['resource_name'])}"
     side = "--allow" if one["permission"] == "allow" else "--deny"
     operation = "".join(part.title() for part in one["operation"].split("-"))
     return (
-        f"kafka-acls.sh {_SERVER} --add {side}-principal {safe_name(one['principal'])} "
-        f"{side}-host {safe_name(one['host'])} --operation {operation} {place} "
+        f"kafka-acls.sh {_SERVER} --add {side}-principal {quote(one['principal'])} "
+        f"{side}-host {quote(one['host'])} --operation {operation} {place} "
         f"--resource-pattern-type {one['pattern_type']}"
     )
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from udfs.replicas.entries import Copy, identities
+from udfs.replicas.entries import Copy, are_among
 
 YES, LIKELY, UNKNOWN = "yes", "likely", "unknown"
 # Words by number: what acknowledged_batches gives
@@ -29,7 +29,7 @@ def acknowledged_batches(copy: Copy, others: Sequence[Copy], batches: np.ndarray
     found = np.zeros(len(batches), dtype=np.int8)
     for other in others:
         if other is not copy:
-            found[np.isin(identities(batches), identities(other.entries[other.entries["is_sound"]]))] = 1
+            found[are_among(batches, other.sound)] = 1
     found[_later_ones(copy.sound, batches) >= _MOST_IN_FLIGHT] = 2
     if copy.high_watermark is not None:
         below = batches["last"] < copy.high_watermark

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from udfs.replicas.chain import Claim, heaviest_chain
-from udfs.replicas.entries import BASE_OFFSET, ENTRY, MOST_RELATIVE, UNPLACED, Copy
+from udfs.replicas.entries import BASE_OFFSET, ENTRY, MOST_RELATIVE, UNPLACED, Copy, concatenated, rows_where
 from udfs.rules.offsets import NO_LIMIT
 
 _CLAIM, _TOUCHING = 4, 1  # the weight of a claim, and that of a neighbour that it touches
@@ -116,10 +116,10 @@ def _with_names(copy: Copy) -> tuple[np.ndarray, np.ndarray]:
     hurts = np.sort(np.array([one.file for one in copy.hurts], dtype=np.int64))
     for name, side in ((begin, "left"), (end, "right")):
         name["hurt_before"] = np.searchsorted(hurts, name["file"], side=side)  # type: ignore[call-overload]
-    entries = np.concatenate([begin, copy.entries[at], end])
+    entries = concatenated([begin, np.take(copy.entries, at), end])
     order = np.argsort(entries["file"], kind="stable")
     places = np.concatenate([np.full(len(begin), _NONE), at, np.full(len(end), _NONE)])[order]
-    entries = entries[order]
+    entries = np.take(entries, order)
     entries["hurt_before"] -= np.cumsum(~entries["is_sound"]) - ~entries["is_sound"]
     return entries, places
 
@@ -160,7 +160,7 @@ def _rows(copy: Copy, ids: np.ndarray, is_compacted: bool) -> np.ndarray:
     is_claim = is_inside & (rows["first"] >= 0) & (rows["last"] <= rows["last"][is_end][file])
     touching = rows["touches_before"].astype(np.int64) + rows["touches_behind"]
     rows["weight"] = np.where(is_name, _NAME, np.where(is_claim, _CLAIM + _TOUCHING * touching, 0))
-    return rows[own["is_sound"]]
+    return rows_where(rows, own["is_sound"])
 
 
 def _firm(copy: Copy, rows: np.ndarray) -> np.ndarray:

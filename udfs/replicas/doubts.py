@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from udfs.replicas.base_offsets import without_gaps
-from udfs.replicas.entries import BASE_OFFSET, LEADER_EPOCH, TAILS, Copy, identities
+from udfs.replicas.entries import BASE_OFFSET, LEADER_EPOCH, TAILS, Copy, are_among, rows_where
 
 _CORRECTED = BASE_OFFSET | LEADER_EPOCH
 _PLACE = ["file", "position"]
@@ -24,16 +24,15 @@ def unconfirmed(copies: Sequence[Copy], batches: np.ndarray, is_compacted: bool)
     is_hurt |= any((copy.entries["mended"] & _CORRECTED).any() for copy in copies)
     count, first = 0, ""
     for copy in copies:
-        own = batches[batches["copy"] == copy.number]
+        own = rows_where(batches, batches["copy"] == copy.number)
         is_doubtful = _is_behind_gap(copy, is_compacted)
         if is_hurt:
             is_doubtful |= ~_is_confirmed(copy, is_compacted)
-        entries = copy.entries[is_doubtful]
+        entries = rows_where(copy.entries, is_doubtful)
         left = own[np.isin(own[_PLACE], entries[_PLACE])]
         for other in copies if len(left) else ():
             if other is not copy:
-                there = identities(other.entries[other.entries["is_sound"]])
-                left = left[~np.isin(identities(left), there)]
+                left = left[~are_among(left, other.sound)]
         if len(left) and not count:
             first = f"offset {left['base'][0]} of {copy.name}"
         count += len(left)

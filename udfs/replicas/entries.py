@@ -6,10 +6,13 @@ outside its checksum, so they can be wrong in a batch that is sound otherwise: `
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from udfs.format import layout as f
 
@@ -48,6 +51,7 @@ ENTRY = np.dtype(
     ]
 )
 
+_IDENTITY = np.dtype([(name, "i8") for name in ("base", "crc", "size")])
 
 # Reasons of a Hurt that is no damage: a broker cuts off what was not written to the end
 TAILS = TORN, ZEROS = "torn", "zeros"
@@ -142,9 +146,18 @@ def entries_of(batches: np.ndarray, is_sound: bool = True) -> np.ndarray:
 
 
 def rows_where(entries: np.ndarray, is_chosen: np.ndarray) -> np.ndarray:
-    """The entries (ENTRY[n]) that are chosen (bool[n]); not copied where all are."""
-    found: np.ndarray = entries if is_chosen.all() else entries[is_chosen]
+    """The entries (ENTRY[n]) that are chosen (bool[n]); not copied where all are.
+
+    numpy's ``compress`` and ``take`` copy whole rows, an index in brackets copies field by field.
+    """
+    found: np.ndarray = entries if is_chosen.all() else np.compress(is_chosen, entries)
     return found
+
+
+def concatenated(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """ENTRY[n] of all parts, copied as whole rows."""
+    rows = np.dtype((np.void, ENTRY.itemsize))
+    return np.concatenate([np.zeros(0, dtype=rows), *(part.view(rows) for part in parts)]).view(ENTRY)
 
 
 def by_offset(entries: np.ndarray) -> np.ndarray:
@@ -152,13 +165,25 @@ def by_offset(entries: np.ndarray) -> np.ndarray:
     bases = entries["base"]
     found: np.ndarray = entries
     if not (bases[1:] >= bases[:-1]).all():
-        found = entries[np.argsort(bases, kind="stable")]
+        found = np.take(entries, np.argsort(bases, kind="stable"))
+    return found
+
+
+def are_among(entries: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """bool[n]: which of ENTRY[n] are the same batches as some of the others (ENTRY[m])."""
+    found: np.ndarray = pc.is_in(_keys(entries), value_set=_keys(others)).to_numpy(zero_copy_only=False)
     return found
 
 
 def identities(entries: np.ndarray) -> np.ndarray:
     """What is the same of a batch in every copy: base offset, checksum and size of ENTRY[n]."""
-    found = np.zeros(len(entries), dtype=[(name, "i8") for name in ("base", "crc", "size")])
-    for name in found.dtype.names or ():
+    found = np.zeros(len(entries), dtype=_IDENTITY)
+    for name in _IDENTITY.names or ():
         found[name] = entries[name]
     return found
+
+
+def _keys(entries: np.ndarray) -> pa.Array:
+    """The identities of ENTRY[n] as bytes, which Arrow hashes; numpy sorts them, at a tenth of the speed."""
+    buffers = [None, pa.py_buffer(identities(entries))]
+    return pa.Array.from_buffers(pa.binary(_IDENTITY.itemsize), len(entries), buffers)

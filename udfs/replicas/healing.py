@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from udfs.replicas.doubts import unconfirmed
-from udfs.replicas.entries import ENTRY, TAILS, Copy, Hurt, by_offset, rows_where
+from udfs.replicas.entries import TAILS, Copy, Hurt, by_offset, concatenated, rows_where
 from udfs.replicas.history import END, History, log_end
 
 Interval = tuple[int, int]  # first and last offset
@@ -98,13 +98,13 @@ def _taken(
     true: Mapping[int, np.ndarray], known: Mapping[int, Sequence[Interval]], offers: Sequence[Offer]
 ) -> tuple[np.ndarray, list[Interval]]:
     """(ENTRY[n] by offset, what is known of the log): each place is of the first offer that knows it."""
-    taken, covered = [np.zeros(0, dtype=ENTRY)], list[Interval]()
+    taken, covered = list[np.ndarray](), list[Interval]()
     for number, places in offers:
         own = true[number]
         own = rows_where(own, _overlaps(own, places))
         taken.append(rows_where(own, ~_overlaps(own, covered)))
         covered = joined([*covered, *_common(known[number], places)])
-    return _each_once(by_offset(np.concatenate(taken))), covered
+    return _each_once(by_offset(concatenated(taken))), covered
 
 
 def _without_deleted(

@@ -14,7 +14,7 @@ from enum import StrEnum
 import numpy as np
 
 from udfs.format import layout as f
-from udfs.replicas.entries import Copy, identities
+from udfs.replicas.entries import Copy, are_among, identities, rows_where
 
 END = np.iinfo(np.int64).max
 Epochs = list[tuple[int, int]]  # (leader epoch, start offset), both rising
@@ -62,8 +62,8 @@ def epochs_of_batches(copy: Copy) -> Epochs:
 
     Headers of damaged batches count where they fit between their neighbours: an epoch may begin with one.
     """
-    entries = copy.entries[copy.entries["epoch"] >= 0]
-    entries = entries[np.lexsort((entries["position"], entries["file"]))]
+    entries = rows_where(copy.entries, copy.entries["epoch"] >= 0)
+    entries = np.take(entries, np.lexsort((entries["position"], entries["file"])))
     found: dict[int, int] = {}
     reached, epoch = -1, 0
     is_hurt = ~entries["is_sound"]
@@ -88,13 +88,13 @@ def epochs_of_batches(copy: Copy) -> Epochs:
 def believed_epochs(copy: Copy) -> Epochs:
     """The entries of a copy's ``leader-epoch-checkpoint`` that its batches do not contradict."""
     sound = copy.sound
-    sound = sound[sound["epoch"] >= 0]
+    sound = rows_where(sound, sound["epoch"] >= 0)
     kept: Epochs = []
     for at, (epoch, start) in enumerate(copy.epochs or []):
-        older = sound[sound["epoch"] < epoch]
+        older = sound["epoch"] < epoch
         # the first entry begins with the log's start, which may lie in a batch, or behind some that are left
-        newer = sound[sound["epoch"] >= epoch + (at == 0)]
-        contradicts = bool((older["last"] >= start).any() or (newer["base"] < start).any())
+        newer = sound["epoch"] >= epoch + (at == 0)
+        contradicts = ((sound["last"] >= start) & older | (sound["base"] < start) & newer).any()
         if contradicts or epoch < 0 or start < 0:
             copy.unbelieved.append(f"leader-epoch-checkpoint: epoch {epoch} from offset {start}")
         else:
@@ -264,11 +264,11 @@ def _diverged_without_epochs(
         theirs = entries[is_true[copy.number] & entries["is_sound"] & _are_plain(entries)]
         _, at, there = np.intersect1d(theirs["base"], own["base"], return_indices=True)
         differs = theirs["magic"][at] == own["magic"][there]
-        differs &= identities(theirs[at]) != identities(own[there])
+        differs &= identities(np.take(theirs, at)) != identities(np.take(own, there))
         if differs.any():
             first = int(theirs["base"][at][differs].min())
             is_other = (entries["magic"] < 2) & (entries["base"] >= first)
-            is_true[copy.number] &= ~is_other | np.isin(identities(entries), identities(true))
+            is_true[copy.number] &= ~is_other | are_among(entries, true)
             doubts.append(
                 f"{copy.name} has other messages of magic 0 or 1 than {primary.name} from offset {first} on, "
                 f"and no leader epoch says which are true: those of {primary.name} are taken"
