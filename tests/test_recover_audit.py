@@ -300,6 +300,10 @@ DOUBTFUL = {
     "nothing confirms the base offset of 1 batches": [
         ([log(A, last_offset_delta=1), log(GONE), log(Y), log((6, b"z", b"1"), hurt=True)], 9)
     ],
+    # the log cleaner left room for several offsets where the second batch lies, whose own is wrong
+    "1 batches of b0 are whole, and nothing says at which offsets": [
+        ([log(A, OLD), log((1 << 50, b"x", b"1")), log((9, b"y", b"1"))], 9)
+    ],
     # no log cleaner ran, nothing is damaged, and the offsets 2 and 3 are in no batch
     "nothing confirms the base offset of 1 batches next to damage or gaps, the first at offset 4": [
         ([log(A, OLD), log(X), log(Y)], 0)

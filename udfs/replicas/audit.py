@@ -35,13 +35,20 @@ def mend(copies: Sequence[Copy], is_compacted: bool) -> list[str]:
         found = [mend_epochs(copy, ids[copy.number], witnesses, guessed) for copy in copies]
         if not any(found):
             break
-    for copy in copies:
-        _add_unplaced(copy, copy.entries[was_sound[copy.number] & ~copy.entries["is_sound"]])
-    return [
+    doubts = [
         f"the leader epochs of {len(guessed)} batches were corrected by leader-epoch-checkpoint alone or by "
         f"the batches around them, which may be wrong too, the first at {first}"
         for first in guessed[:1]
     ]
+    for copy in copies:
+        unplaced = copy.entries[was_sound[copy.number] & ~copy.entries["is_sound"]]
+        _add_unplaced(copy, unplaced)
+        doubts += [
+            f"{len(unplaced)} batches of {copy.name} are whole, and nothing says at which offsets or in "
+            f"which leader epoch they belong, the first at byte {first['position']} of its segment"
+            for first in unplaced[:1]
+        ]
+    return doubts
 
 
 def _add_unplaced(copy: Copy, entries: np.ndarray) -> None:
