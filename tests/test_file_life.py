@@ -130,6 +130,19 @@ def made_again_under_its_name(folder: Path) -> Iterator[Then]:
     yield Then([0, 1, 2], warning="deleted and made again")
 
 
+def made_again_after_its_id_came_late(folder: Path) -> Iterator[Then]:
+    """A copy in progress: partition.metadata came after the segments. Retention deleted one before."""
+    first, _ = put(folder, 100, *batches(100, 3)), put(folder, 109, *batches(109, 3))
+    yield Then([*range(100, 118)])
+    first.unlink()
+    (folder / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+    yield Then([*range(100, 118)], kept=True)
+    shutil.rmtree(folder)
+    put(folder, 0, batch(0, text="other"))
+    (folder / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg")
+    yield Then([0, 1, 2], warning="deleted and made again")
+
+
 def moved_to_another_disk(folder: Path) -> Iterator[Then]:
     put(folder, 0, *batches(0, 3))
     yield Then([*range(9)])
@@ -253,6 +266,7 @@ LIVES: list[Life] = [
     truncated_over_segments,
     truncated_to_nothing,
     made_again_under_its_name,
+    made_again_after_its_id_came_late,
     moved_to_another_disk,
     linked_to_another_folder,
     linked_to_a_folder_that_starts_later,
@@ -294,6 +308,7 @@ def test_the_tables_hold_what_the_files_hold(
 
 # What was landed stays when its file or folder goes; and what the cleaner emptied is known by a file's time
 _OF_FILES = (
+    made_again_after_its_id_came_late,
     moved_to_another_disk,
     moved_to_a_folder_with_other_boundaries,
     lost_from_the_middle,

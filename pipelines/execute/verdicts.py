@@ -33,7 +33,10 @@ _COUNTS = (
     "tail_bytes",
 )
 # If none of these columns changed, a continued segment had no new bytes, and its row is not written again
-_CONTENT = ("length", "decoded_bytes", "batches", "records", "damaged", "tail", "tail_bytes", "fingerprint")
+_CONTENT = (
+    *("length", "decoded_bytes", "batches", "records", "damaged", "tail", "tail_bytes", "fingerprint"),
+    "topic_id",
+)
 
 
 @dataclass(frozen=True)
@@ -158,7 +161,7 @@ def ledger_row(segment: Segment, reports: Sequence[SliceReport], run: Run) -> Le
         content_crc32c=_content_crc32c(was.content_crc32c, chain),
         end_offset=ends[-1] if ends else was.end_offset,
         ends_in_damage=last.end > last.sound_end,
-        topic_id=segment.topic_id,
+        topic_id=segment.topic_id or was.topic_id,
         scope=segment.scope.condition,
         left_out=was.left_out + sum(t.left_out for t in totals),
         run_id=run.run_id,

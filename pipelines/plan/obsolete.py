@@ -65,6 +65,7 @@ def missing_from(listing: Listing, known: pa.Table, places: np.ndarray) -> pa.Ta
 
     places: int64[n], rows of the ledger that are known to be listed, or -1.
     Columns of the ledger, and of their folder now: start (lowest base offset), topic_id_now, landed_at.
+    topic_id: where the row has none, that of another row of its folder.
     """
     folders = listing.segments.group_by("partition_dir").aggregate(
         [("file_base_offset", "min"), ("topic_id", "max"), ("landed_at", "max")]
@@ -81,7 +82,14 @@ def missing_from(listing: Listing, known: pa.Table, places: np.ndarray) -> pa.Ta
     now = {"start": "file_base_offset_min", "topic_id_now": "topic_id_max", "landed_at": "landed_at_max"}
     for name, column in now.items():
         missing = missing.append_column(name, folders.column(column).take(place))
-    return missing
+    return _with_topic_ids(missing, known) if missing.num_rows else missing
+
+
+def _with_topic_ids(missing: pa.Table, known: pa.Table) -> pa.Table:
+    folders = known.group_by("partition_dir").aggregate([("topic_id", "max")])
+    place = pc.index_in(missing.column("partition_dir"), _flat(folders.column("partition_dir")))
+    found = pc.coalesce(missing.column("topic_id"), folders.column("topic_id_max").take(place))
+    return missing.set_column(missing.schema.get_field_index("topic_id"), "topic_id", found)
 
 
 def _rows(missing: pa.Table) -> list[LedgerRow]:

@@ -3,7 +3,7 @@
 The main rule: after a run the tables hold what a first decode of the same files would give, and the rows of
 files that retention deleted. So the content of a file decides, not its name or modification time alone::
 
-            first seen                     same fingerprint, longer
+            first seen                     same fingerprint, and longer or its topic id is known now
     (none) ------------> known, sound <------------------------------ continue at decoded_bytes
                           |   |   ^
       it has damage, and  |   |   | decode all of it again: its rows are replaced
@@ -70,13 +70,14 @@ def next_action(seen: Seen, was: LedgerRow, marks: Marks, is_requested: bool = F
     if seen.landed_at is not None and seen.landed_at <= was.decoded_at:
         # The tables hold a later state of the file than these landed bytes: keep it
         return Action.REPLACE if is_requested and seen.length >= was.decoded_bytes else Action.UNCHANGED
-    touched = is_touched(seen, was) or marks is Marks.TAIL_CHANGED
+    is_named = seen.topic_id is not None and was.topic_id is None
+    touched = is_touched(seen, was) or marks is Marks.TAIL_CHANGED or is_named
     if is_requested or marks is Marks.CHANGED or seen.length < was.decoded_bytes or is_recreated(seen, was):
         return Action.REPLACE
     if was.ends_in_damage and touched:
         # The next batch may begin inside the damaged range: a copy was completed, or a tail overwritten
         return Action.REPLACE
-    if seen.length > was.length or (was.tail != "none" and touched):
+    if seen.length > was.length or is_named or (was.tail != "none" and touched):
         return Action.GO_ON
     # The broker writes to a later segment now and will not complete the torn batch: it becomes damage
     return Action.GO_ON if was.tail == "torn" and seen.has_successor else Action.UNCHANGED
@@ -88,7 +89,8 @@ def stay_if_same(seen: pa.Table, was: pa.Table) -> np.ndarray:
     By whole columns, as most of a long listing are such segments; it may miss some. seen: of the listing.
     was: their ledger rows, in the same order.
     """
-    same_topic = pc.fill_null(pc.equal(seen.column("topic_id"), was.column("topic_id")), True)
+    topic_id = seen.column("topic_id")
+    same_topic = pc.fill_null(pc.equal(topic_id, was.column("topic_id")), topic_id.is_null())
     masks = (
         are_untouched(seen, was),
         seen.column("landed_at").is_null().to_numpy(),
