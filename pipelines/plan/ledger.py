@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -106,6 +107,14 @@ def rows(table: pa.Table) -> Iterator[LedgerRow]:
 def kept(table: pa.Table, mask: np.ndarray) -> pa.Table:
     """The rows where ``mask``, bool[n], holds; the table itself if all do: a copy of a long one is large."""
     return table if mask.all() else table.filter(pa.array(mask))
+
+
+def with_topic_ids(some: pa.Table, known: pa.Table) -> pa.Table:
+    """Rows of the ledger, those without a topic id with the one that another row of their folder has."""
+    folders = known.group_by("partition_dir").aggregate([("topic_id", "max")])
+    place = pc.index_in(some.column("partition_dir"), folders.column("partition_dir").combine_chunks())
+    found = pc.coalesce(some.column("topic_id"), folders.column("topic_id_max").take(place))
+    return some.set_column(some.schema.get_field_index("topic_id"), "topic_id", found)
 
 
 def to_arrow(ledger_rows: Iterable[LedgerRow]) -> pa.Table:

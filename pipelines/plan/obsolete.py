@@ -82,14 +82,7 @@ def missing_from(listing: Listing, known: pa.Table, places: np.ndarray) -> pa.Ta
     now = {"start": "file_base_offset_min", "topic_id_now": "topic_id_max", "landed_at": "landed_at_max"}
     for name, column in now.items():
         missing = missing.append_column(name, folders.column(column).take(place))
-    return _with_topic_ids(missing, known) if missing.num_rows else missing
-
-
-def _with_topic_ids(missing: pa.Table, known: pa.Table) -> pa.Table:
-    folders = known.group_by("partition_dir").aggregate([("topic_id", "max")])
-    place = pc.index_in(missing.column("partition_dir"), _flat(folders.column("partition_dir")))
-    found = pc.coalesce(missing.column("topic_id"), folders.column("topic_id_max").take(place))
-    return missing.set_column(missing.schema.get_field_index("topic_id"), "topic_id", found)
+    return ledger.with_topic_ids(missing, known) if missing.num_rows else missing
 
 
 def _rows(missing: pa.Table) -> list[LedgerRow]:
