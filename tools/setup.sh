@@ -19,7 +19,14 @@ if ! "$venv/bin/python" -c '' 2>/dev/null; then
         fail "$python cannot make an environment: install its venv module (for example python3-venv)"
 fi
 echo "setup: installing the packages of requirements.lock into $venv" >&2
-"$venv/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check --require-hashes -r requirements.lock
+install() { "$venv/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check --require-hashes -r "$1"; }
+# uv installs in a third of pip's time. It does not read which indexes pip is told to use; where it fails, pip says why
+by_uv() {
+    "$venv/bin/python" -m pip config list | grep index >&2 && return 1
+    install <(sed -n '/^uv==/,/[^\\]$/p' requirements.lock) &&
+        "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --require-hashes -r requirements.lock
+}
+by_uv 2>/dev/null || install requirements.lock
 
 # The commands of this checkout. Where a path has blanks, a first line of "#!" can't hold it
 bin=$(cd "$venv/bin" && pwd)
