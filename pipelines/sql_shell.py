@@ -7,6 +7,7 @@ process; with ``--engine spark`` Spark does, whose own ``spark-sql`` cannot hold
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import textwrap
@@ -197,7 +198,7 @@ def run(settings: LakeSettings, engine: str = "auto", at: str | None = None, log
     log: one of several copies, by name, or healed.
     """
     lake = settings.require_lake()
-    if "://" not in lake and not Path(lake.removeprefix("file:"), SEGMENTS.name, "_delta_log").is_dir():
+    if "://" not in lake and not os.path.isdir(f"{lake.removeprefix('file:')}/{SEGMENTS.name}/_delta_log"):
         raise UserError(f"there is no lake at {lake}: name a folder that decode made")
     if log is not None:
         lake = open_log(lake, log)

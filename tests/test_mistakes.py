@@ -129,6 +129,18 @@ def test_the_shell_does_not_name_options_that_it_lacks(
     assert second == "error: the shell only reads the lake, and this is ATTACH"
 
 
+def test_a_folder_that_cannot_be_opened_is_named(
+    segment: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / ("x" * 300)
+    why = "File name too long"
+    words = f"the lake {folder} cannot be written: {why}; name another folder"
+    assert error_of(capsys, "decode", "--source", segment, "--lake", folder) == words
+    assert error_of(capsys, "sql", "--lake", folder).startswith(f"there is no lake at {folder}")
+    arguments = ["recover", "--source", f"a={segment.parent.parent}", "--write", folder]
+    assert error_of(capsys, *arguments) == f"--write: cannot write {folder}: {why}"
+
+
 def test_recover_without_a_lake_names_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     corpus = replicas.unpack(tmp_path / "replicas")
     sources = [one for source in replicas.sources(corpus, "s02-behind") for one in ("--source", source)]

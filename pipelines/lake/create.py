@@ -140,8 +140,12 @@ def _check_tables(address: str) -> None:
 def _check_folder(folder: Path) -> None:
     """Raises a UserError if the folder, or the first existing folder above it, cannot be written."""
     existing = folder
-    while not existing.exists():
-        existing = existing.parent
+    try:
+        while not existing.exists():
+            existing = existing.parent
+    except OSError as error:
+        why = f"{error.strerror}; name another folder"
+        raise UserError(f"the lake {folder} cannot be written: {why}") from None
     if not existing.is_dir():
         raise UserError(f"the lake cannot be {folder}: {existing} is a file; name a folder")
     if not os.access(existing, os.R_OK | os.W_OK | os.X_OK):

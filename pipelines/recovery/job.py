@@ -326,7 +326,7 @@ def folder_to_write(path: str, sources: tuple[str, ...]) -> Iterator[Path]:
     """
     refuse_in_source("--write", path, sources)
     target = Path(path).absolute()
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+    if os.path.exists(target) and (not target.is_dir() or any(target.iterdir())):
         raise UserError(f"--write {path} is not an empty folder: name a new one")
     made = target.with_name(f".{target.name}.unfinished")
     shutil.rmtree(made, ignore_errors=True)
