@@ -19,9 +19,10 @@ import shutil
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from pipelines.command.settings import Settings
 from tests.support.changed import has_changed
@@ -37,6 +38,8 @@ os.environ.update(QUICK_ENVIRONMENT)
 
 _LONG = ("spark", "cluster", "kafka", "slow")
 _SAMPLE = 8
+# Files that one process runs: the start and the first jobs of a session of Spark take half of their time
+_TOGETHER = ("tests/test_decode_job.py", "tests/test_ingest_raw.py")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -69,6 +72,16 @@ def _is_requested(config: pytest.Config, item: pytest.Item, is_long: bool) -> bo
         return True
     own = str(item.path.relative_to(config.rootpath))
     return has_changed((own, *full.args), config.rootpath)
+
+
+class _Scheduling(LoadFileScheduling):
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return _TOGETHER[0] if file in _TOGETHER else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    return _Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")
