@@ -37,9 +37,12 @@ _done = False
 
 
 def ensure_compiled() -> None:
-    """Returns once all kernels are in their folder; at once in all but the first process."""
+    """Returns once all kernels are in their folder; at once in all but the first process.
+
+    Kernels that check bounds are for tests: each is compiled where a test calls it.
+    """
     global _done
-    if _done or not machine_code.COMPILES:
+    if _done or not machine_code.COMPILES or machine_code.CHECKS_BOUNDS:
         return
     _done = True
     if not machine_code.CACHE:

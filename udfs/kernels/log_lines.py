@@ -279,7 +279,7 @@ def put_lines(out: Any, batches: Any, counts: Any, rows: Any, state: Any, prints
     written or -1 where its own line is not, the row. Where the last batch is not done there was no room;
     where nothing was written the next line needs more than ``out`` has. ``prints``: bits of what is printed.
     """
-    at, k, done, row = 0, state[0], state[1], state[2]
+    at, k, done, row = int64(0), state[0], state[1], state[2]  # a plain 0 is a type of its own to Numba
     end = len(out) - SLACK
     has_room = True
     while has_room and k < len(batches):
