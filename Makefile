@@ -14,6 +14,8 @@ LAKE ?= lake
 FUZZ_SECONDS ?= 600
 FUZZ_SEED ?=
 SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
+# A change draws a third of the examples of tests that draw many
+PART := KLL_EXAMPLES=3
 # The tests of the decoder alone: they start no Spark
 DECODER_TESTS := varint checksums batch_search fast_payloads segment_decoder record_columns damage damage_embedded damage_framing \
     damage_legacy jvm_text corpus fuzz
@@ -65,13 +67,13 @@ test: setup  ## every test, two files at a time; those with servers, clusters an
 	@$(PY) -m pytest $(SIDE_BY_SIDE)
 
 test-plain: setup  ## the tests without a broker or a server; of Spark only landing and decoding
-	@$(PY) -m pytest -m "flow or not (spark or cluster or kafka or slow)" $(SIDE_BY_SIDE)
+	@$(PART) $(PY) -m pytest -m "flow or not (spark or cluster or kafka or slow)" $(SIDE_BY_SIDE)
 
 test-all: setup  ## every test
 	@$(PY) -m pytest --full $(SIDE_BY_SIDE)
 
 test-bounds: $(PACKAGES)  ## a sample of the decoder's tests again, with every index of a kernel checked
-	@NUMBA_BOUNDSCHECK=1 $(PY) -m pytest -q --quick $(DECODER_TESTS:%=tests/test_%.py)
+	@$(PART) NUMBA_BOUNDSCHECK=1 $(PY) -m pytest -q --quick $(DECODER_TESTS:%=tests/test_%.py)
 
 fuzz: setup  ## changed and made-up input for FUZZ_SECONDS (600); FUZZ_SEED=n repeats a run
 	@$(PY) -m tests.fuzz.run --seconds $(FUZZ_SECONDS) $(FUZZ_SEED:%=--seed %)

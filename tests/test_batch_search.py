@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.damage import sound
+from tests.support.drawn import examples
 from tests.support.reference_decoder import proves_itself
 from tests.support.segment_maker import Message
 from udfs.recovery import batch_search
@@ -78,7 +79,7 @@ def _sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.usefixtures("_sizes")
-@settings(max_examples=300)
+@examples(300)
 @given(st.lists(_pieces(), min_size=1, max_size=12).map(b"".join), st.lists(st.integers(0, 5000), max_size=6))
 def test_the_first_batch_from_any_place_on_is_found(data: bytes, starts: list[int]) -> None:
     search, proven = _search(_Bytes(data), len(data)), _proven(data)

@@ -9,11 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines import decode_batches, decode_values
 from tests.support import logs
+from tests.support.drawn import examples
 from tests.support.segment_maker import Batch, Record
 from udfs.values.json_arrays import structs, texts
 from udfs.values.json_columns import REST, column, inferred, text
@@ -165,7 +166,7 @@ BROKEN = st.tuples(
 )
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(
     VALUES,
     st.lists(NUMBERS_AS_WRITTEN, max_size=3),

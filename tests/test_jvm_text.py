@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.support import reference_records
+from tests.support.drawn import examples
 from udfs.kernels import jvm_text
 from udfs.kernels.jvm_text import repair_utf8
 
@@ -19,7 +20,7 @@ _HARD = st.lists(_LEADING | _FOLLOWING, max_size=12).map(bytes)
 _KEYS = st.lists(_HARD | st.binary(max_size=8) | st.text(max_size=4).map(str.encode), min_size=1, max_size=8)
 
 
-@settings(max_examples=1000)
+@examples(1000)
 @given(_KEYS)
 @example([b"\xed\xa0\x80\xed\xb0\x80", b"\xed\xa0", b"\xed\xa0A", b"", b"\xf4\x90\x80\x80", b"\xe0\x80\x80"])
 def test_each_malformed_part_becomes_one_replacement(keys: list[bytes]) -> None:
