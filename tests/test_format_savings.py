@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import random
+import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from pipelines import format_report
 from pipelines.command.settings import CostSettings, Settings
@@ -61,6 +67,11 @@ def put(root: Path, topic: str, segment: bytes, base: int = 0) -> None:
     logs.put(root / f"{topic}-0", base, segment)
 
 
+def sorted_rows(table: pa.Table) -> list[str]:
+    names = sorted(table.column_names)
+    return sorted(str([row[name] for name in names]) for row in table.to_pylist())
+
+
 Rows = Mapping[tuple[Any, ...], dict[str, Any]]
 
 
@@ -96,6 +107,19 @@ def made(
     lake = str(root / "lake")
     as_command.decode(spark, Settings(source=(str(root / "logs"),), lake=lake))
     return lake, format_report.run(spark, CostSettings(lake=lake, codec_levels=LEVELS))
+
+
+def test_it_needs_no_java(made: tuple[str, Report], tmp_path: Path) -> None:
+    lake, by_spark = made
+    copied = tmp_path / "lake"
+    shutil.copytree(lake, copied, ignore=shutil.ignore_patterns(FORMAT_SAVINGS.name))
+    given = ["--lake", str(copied), "--codec-levels", LEVELS]
+    command = [sys.executable, "-m", "pipelines.format_report", *given]
+    without_java = os.environ | {"JAVA_HOME": str(tmp_path), "PATH": os.path.dirname(sys.executable)}
+    subprocess.run(command, env=without_java, check=True, capture_output=True)
+    found = DeltaTable(str(copied / FORMAT_SAVINGS.name)).to_pyarrow_table()
+    own = ["run_id", "created_at", "inputs", "sample_seconds"]  # of a run
+    assert sorted_rows(found.drop_columns(own)) == sorted_rows(by_spark.rows.drop_columns(own))
 
 
 # --- Sizes against Kafka's own library ---

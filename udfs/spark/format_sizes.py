@@ -1,4 +1,4 @@
-"""The stages of the report on formats: mapInArrow callables over records that Spark has sorted.
+"""The stages of the report on formats: mapInArrow callables over sorted records.
 
 ``size_records`` adds up what records take in each format, batch by batch; ``recompress`` rebuilds sampled
 batches in each format and compresses them with each codec. Both give sums, a few rows for each segment.
@@ -18,15 +18,19 @@ import pyarrow as pa
 from udfs.format import layout as f
 from udfs.format.encode import PlainRecord, batch_records, messages
 from udfs.format.levels import CodecLevel
-from udfs.format.sizes import Records, Sizes, as_stored, batched
+from udfs.format.sizes import Records, Sizes, as_stored, batched, varint_size
 from udfs.kernels.compress import compress
 
 ArrowBatches = Iterator[pa.RecordBatch]
 
 BATCHINGS = (1, 10, 100, 1000)
 
-# Input of size_records, sorted by the first four. segment: a number that stands for it
-SIZED_COLUMNS = ("segment", "magic", "batch_position", "offset", "timestamp_ms", "content", "size_bytes")
+# Input of size_records, sorted by the first four. segment: a number that stands for it; content: bytes of key
+# and value in a V2 record; header_sizes: list of those of each header
+SIZED_COLUMNS = (
+    *("segment", "magic", "batch_position", "offset"),
+    *("timestamp_ms", "content", "header_sizes", "size_bytes"),
+)
 # Its output; batch_records is null for the batches on disk
 SIZES_DDL = (
     "segment int, magic tinyint, batch_records int, "
@@ -44,8 +48,11 @@ _SIZES = pa.schema(
 # Input of recompress; sorted so that the records of a batch follow each other
 SAMPLED_COLUMNS = (
     *("topic", "partition", "magic", "segment", "batch_position"),
-    *("offset", "timestamp_ms", "key", "value", "headers"),
+    *("offset", "timestamp_ms", "key", "value", "headers", "size_bytes"),
 )
+# Of a sampled batch the records are compressed that begin before so many bytes, none that is larger: a task
+# holds them in memory
+MOST_BYTES = 16 << 20
 # Its output: bytes of the payloads before and after
 COMPRESSED_DDL = (
     "topic string, partition int, magic tinyint, layout string, codec string, level int, "
@@ -112,10 +119,20 @@ def _runs(batches: ArrowBatches) -> Iterator[tuple[tuple[int, int], Records]]:
         segment, magic = batch.column("segment").to_numpy(), batch.column("magic").to_numpy()
         changes = np.flatnonzero((segment[1:] != segment[:-1]) | (magic[1:] != magic[:-1])) + 1
         names = ("offset", "timestamp_ms", "content", "size_bytes", "batch_position")
-        records = Records(*(batch.column(name).to_numpy().astype(np.int64) for name in names))
+        columns = {name: batch.column(name).to_numpy().astype(np.int64) for name in names}
+        columns["content"] += _headers(batch.column("header_sizes"))
+        records = Records(*columns.values())
         for begin, end in itertools.pairwise([0, *changes.tolist(), batch.num_rows]):
             if begin < end:
                 yield (int(segment[begin]), int(magic[begin])), records.part(begin, end)
+
+
+def _headers(sizes: pa.ListArray) -> np.ndarray:
+    """int64[n]: bytes of the headers of V2 records behind their number, of the sizes of each."""
+    ends = sizes.offsets.to_numpy().astype(np.int64)
+    sums = np.append(0, np.cumsum(sizes.values.to_numpy(zero_copy_only=False)))
+    found: np.ndarray = varint_size(np.diff(ends)) + sums[ends[1:]] - sums[ends[:-1]]
+    return found
 
 
 @dataclass
@@ -157,9 +174,13 @@ def _sampled(batches: ArrowBatches) -> Iterator[tuple[tuple[str, int, int], list
     """((topic, partition, magic), records) of each batch."""
     rows = (row for batch in batches for row in batch.to_pylist())
     for _, found in itertools.groupby(rows, lambda row: (row["segment"], row["batch_position"])):
-        first = next(found)
-        records = [_plain(row) for row in itertools.chain([first], found)]
-        yield (first["topic"], first["partition"], first["magic"]), records
+        records: list[PlainRecord] = []
+        size = 0
+        for row in found:
+            if size < MOST_BYTES:
+                records.append(_plain(row))
+            size += row["size_bytes"]
+        yield (row["topic"], row["partition"], row["magic"]), records
 
 
 def _plain(row: dict[str, Any]) -> PlainRecord:

@@ -24,8 +24,9 @@ from pipelines.command.settings import CostSettings
 from pipelines.lake.address import open_lake, table_path
 from pipelines.lake.create import add_rows
 from pipelines.lake.published import published_tables
-from pipelines.report.cost.measure import Compressed, Key, Measured, measure
-from pipelines.source.delta import open_table, read_rows, sql_literal
+from pipelines.report.cost.engines import Engine, OnDuckDB, OnSpark
+from pipelines.report.cost.measure import Compressed, Key, Measured, measure, numbered, parts_of
+from pipelines.source.delta import is_plain, open_table, read_rows, sql_literal
 from pipelines.source.hadoop import job_scheme
 from pipelines.source.listing import TopicFilter
 from udfs.format.levels import parse_levels
@@ -94,8 +95,13 @@ def run(on_demand: SparkOnDemand, settings: CostSettings) -> Report:
         return Report(address, latest.column("run_id")[0].as_py(), False, latest)
     began, run_id = datetime.now(UTC), uuid.uuid4().hex
     levels = parse_levels(settings.codec_levels)
-    versions = {name: table.version() for name, table in tables.items()}
-    found = measure(on_demand.checked_spark, address, versions, ledger, settings.sample_batches, levels)
+    segments, parts = numbered(ledger), parts_of(settings.sample_batches)
+    engine: Engine
+    if on_demand.is_plain and all(map(is_plain, tables.values())):
+        engine = OnDuckDB(address, tables, segments, parts)
+    else:
+        engine = OnSpark(on_demand.checked_spark, address, tables, segments, parts)
+    found = measure(engine, segments, levels)
     if not found:
         raise UserError(f"no sound batches to report on in {settings.lake}")
     shared: dict[str, Any] = {"run_id": run_id, "created_at": began, "inputs": inputs}

@@ -1,4 +1,6 @@
-"""What the data batches of a lake take in each format: sums by topic, partition and magic, computed by Spark.
+"""What the data batches of a lake take in each format: sums by topic, partition and magic.
+
+DuckDB reads the tables in this process, or Spark where there is a session, by the same SQL and stages.
 
 Only batches with status ok or suspect count, of segments that the ledger given has. ``records`` is read
 twice: once for lengths, offsets and timestamps of all records, once for whole records of the sampled batches.
@@ -6,23 +8,19 @@ twice: once for lengths, offsets and timestamps of all records, once for whole r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from pipelines.command.errors import RunFailed
-from pipelines.command.session import configured
-from pipelines.lake.address import table_path
+from pipelines.report.cost.engines import Engine
 from pipelines.rules import COUNTED
-from pipelines.source.hadoop import open_to_spark
 from udfs.format.levels import CodecLevel
-from udfs.format.schema import BATCHES, RECORDS
 from udfs.format.sizes import V2_OVERHEAD, V3_FIXED_OVERHEAD, VARINT_BOUNDS, Sizes
 from udfs.spark.format_sizes import (
     COMPRESSED_DDL,
+    MOST_BYTES,
     SAMPLED_COLUMNS,
     SIZED_COLUMNS,
     SIZES_DDL,
@@ -32,16 +30,7 @@ from udfs.spark.format_sizes import (
 
 Key = tuple[str, int, int]  # topic, partition, magic
 
-# Rows of an Arrow batch; bytes of one, for records that are large
-_ARROW = {
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
-    "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
-}
-
-
-# Of a sampled batch the records up to these are compressed, none that is larger: a task holds them in memory
-_MOST_RECORDS = 100_000
-_MOST_BYTES = 16 << 20
+_MOST_RECORDS = 100_000  # of a sampled batch that are compressed
 
 
 def varint_sql(number: str) -> str:
@@ -53,21 +42,20 @@ def varint_sql(number: str) -> str:
     return f"CASE {cases} WHEN {number} IS NOT NULL THEN {len(VARINT_BOUNDS) + 1} END"
 
 
-def _sized_sql(binary: str) -> str:
-    """SQL: bytes of a nullable binary behind the varint of its length."""
-    size = f"CAST(octet_length({binary}) AS BIGINT)"
+def _sized_sql(length: str) -> str:
+    """SQL: bytes of a text or a binary of this length behind the varint of it; of a null one that varint."""
+    size = f"CAST({length} AS BIGINT)"
     return f"coalesce(({varint_sql(size)}) + {size}, 1)"
 
 
 def _delta_sql(number: str, base: str) -> str:
     """SQL: bytes of a difference as a varint; one past int64 counts as the longest."""
-    return f"coalesce({varint_sql(f'try_subtract({number}, {base})')}, {len(VARINT_BOUNDS) + 1})"
+    return f"coalesce({varint_sql(f'(CAST({number} AS DECIMAL(20, 0)) - {base})')}, {len(VARINT_BOUNDS) + 1})"
 
 
-_HEADER = f"total + {_sized_sql('header.key')} + {_sized_sql('header.value')}"
-_CONTENT = f"""{_sized_sql("r.key")} + {_sized_sql("r.value")}
-  + coalesce(aggregate(r.headers, CAST(({varint_sql("size(r.headers)")}) AS BIGINT),
-      (total, header) -> {_HEADER}), 1)"""
+_CONTENT = " + ".join(_sized_sql(f"octet_length(r.{name})") for name in ("key", "value"))
+# bit_length, as octet_length of DuckDB takes no text
+_HEADER = " + ".join(_sized_sql(one) for one in ("bit_length(h.key) / 8", "octet_length(h.value)"))
 _OF_WHOLE = """JOIN {{ledger}} s ON s.topic = {0}.topic AND s.partition = {0}.partition
   AND s.segment = {0}.segment"""
 
@@ -76,35 +64,35 @@ FROM {{batches}} b {_OF_WHOLE.format("b")}
 WHERE {COUNTED}"""
 
 _STORED = f"""SELECT topic, partition, magic, is_control,
-  count(*) AS batches, count_if(record_count > 0) AS filled, CAST(sum(record_count) AS BIGINT) AS records,
-  CAST(sum(size_bytes) AS BIGINT) AS bytes, CAST(sum(key_bytes + value_bytes) AS BIGINT) AS content,
-  CAST(sum(header_bytes) AS BIGINT) AS headers,
+  count(*) AS batches, count(CASE WHEN record_count > 0 THEN 1 END) AS filled,
+  CAST(sum(record_count) AS BIGINT) AS records, CAST(sum(size_bytes) AS BIGINT) AS bytes,
+  CAST(sum(key_bytes + value_bytes) AS BIGINT) AS content, CAST(sum(header_bytes) AS BIGINT) AS headers,
   CAST(sum({V3_FIXED_OVERHEAD} + ({varint_sql("base_timestamp_ms")})
     + {_delta_sql("last_offset", "base_offset")}
     + {_delta_sql("max_timestamp_ms", "base_timestamp_ms")}) AS BIGINT) AS v3_headers
 FROM {{sound}} GROUP BY ALL"""
 
 _SIZED = f"""SELECT /*+ BROADCAST(s) */ s.number AS segment, r.magic, r.batch_position, r.offset,
-  r.timestamp_ms, {_CONTENT} AS content, r.size_bytes
+  r.timestamp_ms, {_CONTENT} AS content, transform(r.headers, h -> {_HEADER}) AS header_sizes, r.size_bytes
 FROM {{records}} r {_OF_WHOLE.format("r")}
 WHERE NOT r.is_control"""
 
-# Evenly spread: of n batches the k-th is taken where k * size / n passes a whole number
+# Evenly spread: of n batches the k-th is taken where k * size / n passes a whole number (with % alone, as
+# Spark and DuckDB divide whole numbers by other operators)
 _SAMPLE = """SELECT topic, partition, segment, position FROM (
   SELECT topic, partition, segment, position,
     count(*) OVER (PARTITION BY topic, partition, magic) AS n,
     row_number() OVER (PARTITION BY topic, partition, magic ORDER BY segment, position) AS k
   FROM {sound} WHERE record_count > 0 AND NOT is_control)
-WHERE k * {size} DIV n > (k - 1) * {size} DIV n"""
+WHERE k * {size} % n < {size}"""
 
 _SAMPLED = f"""SELECT * FROM (
   SELECT /*+ BROADCAST(s) */ {", ".join(f"r.{name}" for name in SAMPLED_COLUMNS)},
-    row_number() OVER (w) AS record, sum(r.size_bytes) OVER (w) - r.size_bytes AS bytes_before
+    row_number() OVER (PARTITION BY r.segment, r.batch_position ORDER BY r.offset) AS record
   FROM {{records}} r JOIN {{sample}} s ON s.topic = r.topic AND s.partition = r.partition
     AND s.segment = r.segment AND s.position = r.batch_position
-  WHERE r.size_bytes <= {_MOST_BYTES}
-  WINDOW w AS (PARTITION BY r.segment, r.batch_position ORDER BY r.offset ROWS UNBOUNDED PRECEDING))
-WHERE record <= {_MOST_RECORDS} AND bytes_before < {_MOST_BYTES}"""
+  WHERE r.size_bytes <= {MOST_BYTES})
+WHERE record <= {_MOST_RECORDS}"""
 
 
 @dataclass(frozen=True)
@@ -142,39 +130,35 @@ class Measured:
     compressed: list[Compressed] = field(default_factory=list)
 
 
-def measure(
-    spark: SparkSession,
-    address: str,
-    versions: Mapping[str, int],
-    ledger: pa.Table,
-    sample_batches: int,
-    levels: Sequence[CodecLevel],
-) -> dict[Key, Measured]:
-    """By topic, partition and magic. versions: of the tables. ledger: columns of ``segments``."""
-    numbered = ledger.append_column("number", pa.array(range(ledger.num_rows), pa.int32()))
-    published = spark.createDataFrame(numbered)
-    open_to_spark(spark, address)
-    records, batches = (
-        spark.read.format("delta").option("versionAsOf", versions[name]).load(table_path(address, name))
-        for name in (RECORDS.name, BATCHES.name)
-    )
-    sound = spark.sql(_SOUND_BATCHES, batches=batches, ledger=published)
-    found = _stored(spark, sound)
-    with configured(spark, _ARROW):
-        rows = spark.sql(_SIZED, records=records, ledger=published).select(*SIZED_COLUMNS)
-        ordered = rows.repartition("segment").sortWithinPartitions(*SIZED_COLUMNS[:4])
-        places = ledger.select(["topic", "partition"]).to_pylist()
-        for row in ordered.mapInArrow(size_records, SIZES_DDL).collect():
-            one = found.get((*places[row.segment].values(), row.magic))
-            if one is None:
-                raise _changed()
-            sizes = Sizes(row.records, row.batches, row.v2, row.v3, row.v3_headers)
-            one.sizes.setdefault(row.batch_records, Sizes()).add(sizes)
-        _check(found)
-        for row in _recompressed(spark, records, sound, sample_batches, levels).collect():
-            how = CodecLevel(row.codec, row.level)
-            sums = Compressed(row.layout, how, row.batches, row.bytes_in, row.bytes_out, row.seconds)
-            found[row.topic, row.partition, row.magic].compressed.append(sums)
+def parts_of(sample_batches: int) -> dict[str, str | int]:
+    """What the statements name (``engines``)."""
+    return {"sound": _SOUND_BATCHES, "size": sample_batches, "sample": _SAMPLE}
+
+
+def numbered(ledger: pa.Table) -> pa.Table:
+    """The ledger with a number for each segment, by which ``measure`` knows it."""
+    return ledger.append_column("number", pa.array(range(ledger.num_rows), pa.int32()))
+
+
+def measure(engine: Engine, ledger: pa.Table, levels: Sequence[CodecLevel]) -> dict[Key, Measured]:
+    """By topic, partition and magic. ledger: columns of ``segments``, as ``numbered``."""
+    found = _stored(engine)
+    places = ledger.select(["topic", "partition"]).to_pylist()
+    sized = engine.staged(_SIZED, SIZED_COLUMNS[:4], 1, size_records, SIZES_DDL)
+    for row in sized.to_pylist():
+        key = (*places[row.pop("segment")].values(), row.pop("magic"))
+        if key not in found:
+            raise _changed()
+        found[key].sizes.setdefault(row.pop("batch_records"), Sizes()).add(Sizes(**row))
+    _check(found)
+    order = ("segment", "batch_position", "offset")
+    compressed = engine.staged(_SAMPLED, order, 2, recompress(levels), COMPRESSED_DDL)
+    sums = [(name, "sum") for name in ("batches", "bytes_in", "bytes_out", "seconds")]
+    keys = [name for name in compressed.column_names if (name, "sum") not in sums]
+    for row in compressed.group_by(keys).aggregate(sums).to_pylist():
+        how = CodecLevel(row["codec"], row["level"])
+        total = Compressed(row["layout"], how, *(row[f"{name}_sum"] for name, _ in sums))
+        found[row["topic"], row["partition"], row["magic"]].compressed.append(total)
     return found
 
 
@@ -189,35 +173,18 @@ def _check(found: dict[Key, Measured]) -> None:
             raise _changed()
 
 
-def _recompressed(
-    spark: SparkSession,
-    records: DataFrame,
-    sound: DataFrame,
-    sample_batches: int,
-    levels: Sequence[CodecLevel],
-) -> DataFrame:
-    """Rows of COMPRESSED_DDL: one for each topic, partition, magic, layout, codec and level."""
-    sample = spark.sql(_SAMPLE, sound=sound, size=sample_batches)
-    rows = spark.sql(_SAMPLED, records=records, sample=sample).select(*SAMPLED_COLUMNS)
-    batch = ["segment", "batch_position"]
-    ordered = rows.repartition(*batch).sortWithinPartitions(*batch, "offset")
-    sums = ("batches", "bytes_in", "bytes_out", "seconds")
-    compressed = ordered.mapInArrow(recompress(levels), COMPRESSED_DDL)
-    keys = [name for name in compressed.columns if name not in sums]
-    return compressed.groupBy(*keys).agg(*(F.sum(name).alias(name) for name in sums))
-
-
-def _stored(spark: SparkSession, sound: DataFrame) -> dict[Key, Measured]:
+def _stored(engine: Engine) -> dict[Key, Measured]:
     """What ``batches`` tells. Of magic 2, also the batches on disk as V2 and V3, but for the V3 records."""
     found: dict[Key, Measured] = {}
-    for row in spark.sql(_STORED, sound=sound).collect():
-        one = found.setdefault((row.topic, row.partition, row.magic), Measured())
-        if row.is_control:
-            one.control_batches, one.control_records, one.control_bytes = row.batches, row.records, row.bytes
+    for row in engine.rows(_STORED).to_pylist():
+        one = found.setdefault((row["topic"], row["partition"], row["magic"]), Measured())
+        sums = row["batches"], row["records"], row["bytes"]
+        if row["is_control"]:
+            one.control_batches, one.control_records, one.control_bytes = sums
             continue
-        one.batches, one.filled, one.records = row.batches, row.filled, row.records
-        one.bytes, one.content, one.headers = row.bytes, row.content, row.headers
-        if row.magic == 2:
-            overhead = V2_OVERHEAD * row.batches
-            one.sizes[None] = Sizes(0, row.batches, overhead, row.v3_headers, row.v3_headers)
+        one.batches, one.records, one.bytes = sums
+        one.filled, one.content, one.headers = row["filled"], row["content"], row["headers"]
+        if row["magic"] == 2:
+            overhead, headers = V2_OVERHEAD * one.batches, row["v3_headers"]
+            one.sizes[None] = Sizes(0, one.batches, overhead, headers, headers)
     return found
