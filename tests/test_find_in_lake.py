@@ -165,6 +165,19 @@ def test_a_topic_is_no_null_whatever_its_name(tmp_path: Path) -> None:
     assert [row["topic"] for row in found] == names
 
 
+def test_damage_before_a_wrong_base_offset_hides_no_more_than_in_the_segments(tmp_path: Path) -> None:
+    broken = bytearray(batch(3))
+    broken[-1] ^= 1
+    wrong = (1 << 40).to_bytes(8, "big") + batch(6)[8:]  # no checksum covers a base offset
+    put(tmp_path / "logs" / "a-0", 0, batch(0), bytes(broken), wrong, batch(9))
+    lake = str(tmp_path / "lake")
+    assert decode_batches.main(["--source", str(tmp_path / "logs"), "--lake", lake, "--cores", "1"]) == 0
+    found, unsearched = rows(lake=lake, key="k1", superseded=True)
+    assert None not in [row["superseded"] for row in found if row["offset"] > 8]
+    assert [one[-2:] for one in unsearched] == [(3, 8)]
+    assert (found, unsearched) == rows(path=str(tmp_path / "logs"), key="k1", superseded=True)
+
+
 def test_what_was_left_out_could_not_be_searched(tmp_path: Path) -> None:
     put(tmp_path / "logs" / "a-0", 0, batch(0), batch(3))
     lake = str(tmp_path / "lake")

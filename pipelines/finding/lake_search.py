@@ -34,11 +34,17 @@ from udfs.values.registry import Registry
 from udfs.values.topic_payloads import TopicPayloads
 from udfs.values.typed_records import NEEDED
 
-_TABLES = "published_records counted_batches published_quarantine segments current_transactions"
+_TABLES = "published_records counted_batches sound_batches published_quarantine segments current_transactions"
 _MOST_VALUES = 1000  # of a column in a statement
 _ROWS = 1 << 14
 _ORDER = 'file_base_offset, batch_position, "offset"'
 _IN_LOG = "topic = ? AND partition = ? AND partition_dir = ?"
+# The damaged ranges of a log, each with the offsets of its segment around it. A wrong base offset is none
+_DAMAGES = f"""SELECT q.segment, q.file_base_offset, q.position, q.size_bytes, q.reason, q.detail,
+  max(s.last_offset) FILTER (s.position < q.position), min(s.base_offset) FILTER (s.position > q.position)
+FROM (FROM published_quarantine WHERE {_IN_LOG}) q
+LEFT JOIN (FROM sound_batches WHERE {_IN_LOG} AND NOT is_misplaced) s ON s.segment = q.segment
+GROUP BY ALL ORDER BY q.file_base_offset, q.position"""
 _PLACE = ["segment", "batch_position", "offset"]  # of a record
 _KEY = ", ".join(f'"{name}"' for name in _PLACE)
 _FIELDS = ("producer_id", "producer_epoch", "first_offset", "last_offset")
@@ -241,21 +247,11 @@ class LakeSearch:
         """The damaged ranges of a log with the offsets around them."""
         if not log.damaged:
             return
-        ranges = self._database.execute(
-            "SELECT segment, file_base_offset, position, size_bytes, reason, detail "
-            f"FROM published_quarantine WHERE {_IN_LOG} ORDER BY file_base_offset, position",
-            log.place,
-        ).fetchall()
         bases = self._database.execute(
             f"SELECT file_base_offset FROM segments WHERE {_IN_LOG} ORDER BY ALL", log.place
         ).fetchall()
-        for segment, base, position, size, reason, detail in ranges:
-            before, after = self._database.execute(
-                "SELECT max_by(last_offset, position) FILTER (position < $1), min_by(base_offset, position) "
-                "FILTER (position > $1) FROM counted_batches "
-                "WHERE segment = $2 AND topic = $3 AND partition = $4",
-                [position, segment, log.topic, log.partition],
-            ).fetchall()[0]
+        ranges = self._database.execute(_DAMAGES, [*log.place, *log.place]).fetchall()
+        for segment, base, position, size, reason, detail, before, after in ranges:
             following = next((one for (one,) in bases if one > base), None)
             yield DamagedRange(
                 segment,
