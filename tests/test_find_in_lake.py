@@ -14,6 +14,7 @@ from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
 from pipelines.finding.request import make_request
 from tests.support import corpus, typed_corpus
+from tests.support.drawn import part
 from tests.support.logs import batch, batches, data, marker, put
 from tests.support.plain_search import Condition, read_log, some_conditions
 
@@ -72,7 +73,7 @@ def some(logs: Path) -> list[tuple[list[Condition], dict[str, Any]]]:
         for folder in sorted({path.parent.resolve() for path in logs.glob("*/*/*.log")})
         for record in read_log(folder).records
     ]
-    for _ in range(30):
+    for _ in range(part(30)):
         options: dict[str, Any] = {"committed": chance.random() < 0.2, "superseded": chance.random() < 0.2}
         if chance.random() < 0.3:
             options |= {"only": chance.choice(("first", "last")), "limit": chance.choice((1, 3))}

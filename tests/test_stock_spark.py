@@ -48,7 +48,7 @@ def job_and_views(lake: Path, *views: str) -> dict[str, int]:
 
 @pytest.mark.flow
 def test_a_job_and_first_views_with_the_settings_that_spark_has_by_itself(tmp_path: Path) -> None:
-    views = ("crc_report", "lost_offsets", "messages")
+    views = ("crc_report", "messages")
     assert job_and_views(tmp_path / "lake", *views) == dict.fromkeys(views, True)
 
 

@@ -13,5 +13,9 @@ from hypothesis import settings
 _SHARE = int(os.environ.get("KLL_EXAMPLES", "1"))
 
 
+def part(count: int) -> int:
+    return count // _SHARE
+
+
 def examples(count: int, **more: Any) -> settings:
-    return settings(max_examples=count // _SHARE, **more)
+    return settings(max_examples=part(count), **more)
