@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support import fast, mutations, reference_decoder, strategies
 from tests.support.agreement import batch_to_compare, check_batch, check_record
-from tests.support.drawn import examples
+from tests.support.drawn import examples, step_of
 from tests.support.reference_decoder import Decoded
 from tests.support.segment_maker import CODEC_NAMES, ZSTD, Batch, Record
 from udfs.segment_decoder import WINDOW_BYTES
@@ -81,7 +81,7 @@ def test_slices_of_an_ordinary_segment_chain_wherever_it_is_cut(codec: str) -> N
     batches = [Batch(records, codec=CODEC_NAMES.index(codec), base_offset=3 * n) for n in range(4)]
     data = b"".join(batch.encode() for batch in batches)
     whole = fast.decode(data)
-    for cut in range(1, len(data), 1 if codec == "none" else 5):
+    for cut in range(1, len(data), 1 if codec == "none" else step_of(5)):
         joined = _in_slices(data, [cut])
         assert joined is not None
         assert (joined.records, joined.batches) == (whole.records, whole.batches)

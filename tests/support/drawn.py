@@ -17,5 +17,10 @@ def part(count: int) -> int:
     return count // _SHARE
 
 
+def step_of(step: int) -> int:
+    """Every place is tried, or every ``step``-th where a part is drawn."""
+    return step if _SHARE > 1 else 1
+
+
 def examples(count: int, **more: Any) -> settings:
     return settings(max_examples=part(count), **more)
