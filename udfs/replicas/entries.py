@@ -146,7 +146,7 @@ def entries_of(batches: np.ndarray, is_sound: bool = True) -> np.ndarray:
 
 
 def rows_where(entries: np.ndarray, is_chosen: np.ndarray) -> np.ndarray:
-    """The entries (ENTRY[n]) that are chosen (bool[n]); not copied where all are.
+    """The rows (ENTRY[n] or BATCH[n]) that are chosen (bool[n]); not copied where all are.
 
     numpy's ``compress`` and ``take`` copy whole rows, an index in brackets copies field by field.
     """

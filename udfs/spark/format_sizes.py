@@ -20,8 +20,7 @@ from udfs.format.encode import PlainRecord, batch_records, messages
 from udfs.format.levels import CodecLevel
 from udfs.format.sizes import Records, Sizes, as_stored, batched, varint_size
 from udfs.kernels.compress import compress
-
-ArrowBatches = Iterator[pa.RecordBatch]
+from udfs.spark.protocol import ArrowBatches, Stage
 
 BATCHINGS = (1, 10, 100, 1000)
 
@@ -153,7 +152,7 @@ class _Compressed:
         self.bytes_out += size
 
 
-def recompress(levels: Sequence[CodecLevel]) -> Callable[[ArrowBatches], ArrowBatches]:
+def recompress(levels: Sequence[CodecLevel]) -> Stage:
     """A callable that gives rows of COMPRESSED_DDL from rows of SAMPLED_COLUMNS."""
 
     def run(batches: ArrowBatches) -> ArrowBatches:

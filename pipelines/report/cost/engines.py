@@ -6,7 +6,7 @@ Both run the same statements and the same stages. Statements have names in brace
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -19,15 +19,15 @@ from pipelines.source.hadoop import open_to_spark
 from pipelines.sql.database import open_database
 from pipelines.sql.tokens import view_text
 from udfs.format.schema import BATCHES, RECORDS
+from udfs.spark.protocol import Stage
 
 _TABLES = (RECORDS.name, BATCHES.name)
-_ROWS = 8_192  # of an Arrow batch
-# Bytes of one, for records that are large
+_ROWS = 8_192  # of an Arrow batch of DuckDB, which bounds no bytes
+# Of one of Spark
 _ARROW = {
-    "spark.sql.execution.arrow.maxRecordsPerBatch": str(_ROWS),
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
 }
-Stage = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class Engine(Protocol):
