@@ -1,7 +1,7 @@
 """``recover`` of three copies against ``decode`` of one, and the comparison of copies against ``scan``.
 
-One copy has a damaged batch in each partition, another one lost its end. Commands run as processes, with all
-that they start; comparing and scanning are timed within this one.
+One copy has a damaged batch in each partition, another one lost its end; ``decode`` reads the third.
+Commands run as processes, with all that they start; comparing and scanning are timed within this one.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def measure(scale: Scale) -> list[Row]:
         scale.job_rounds,
         {
             "recover": partial(_run, "pipelines.recover", *named),
-            "decode": partial(_run, "pipelines.decode_batches", "--source", str(logs)),
+            "decode": partial(_run, "pipelines.decode_batches", "--source", str(disks["three"])),
         },
     )
     shutil.rmtree(WORK / "recover-disks")

@@ -11,6 +11,7 @@ import os
 import stat
 from bisect import bisect_left
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -94,6 +95,7 @@ _OF_THE_BYTES = frozenset(
     if hasattr(errno, name)
 )
 _PAGE = 4096
+_AHEAD = 8 << 20
 
 
 class FileSource:
@@ -108,11 +110,14 @@ class FileSource:
             os.close(self._file)
             raise SourceUnreadable("it is not a regular file")
         self._unreadable: dict[int, Unreadable] = {}
+        self._last = 0, 0  # the range of the last read
+        self._requested = 0  # the end of what the system was to read ahead
 
     def size(self) -> int:
         return os.fstat(self._file).st_size
 
     def read_into(self, position: int, view: np.ndarray) -> int:
+        self._read_ahead(position, position + len(view))
         done = 0
         while done < len(view):
             try:
@@ -125,6 +130,19 @@ class FileSource:
                 break
             done += got
         return done
+
+    def _read_ahead(self, begin: int, end: int) -> None:
+        """Where reads follow each other, lets the disk read on while these bytes are decoded.
+
+        Linux reads ahead by itself, but pauses: files that are not in memory came at half the disk's speed.
+        """
+        before, self._last = self._last, (begin, end)
+        if not (before[0] < begin <= before[1]):
+            self._requested = end
+        elif end + _AHEAD // 2 > self._requested and hasattr(os, "posix_fadvise"):  # macOS has none
+            start, self._requested = max(end, self._requested), end + _AHEAD
+            with suppress(OSError):  # advice that a file system does not take
+                os.posix_fadvise(self._file, start, self._requested - start, os.POSIX_FADV_WILLNEED)
 
     def _read_page(self, position: int, view: np.ndarray) -> int:
         """Read to the end of one page; zeros where it can't be read."""
