@@ -3,6 +3,9 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
+# Setup leaves the compiling of modules to their first import. Images often forbid Python to keep what it compiled
+# (PYTHONDONTWRITEBYTECODE): each of the hundred processes of the tests would then compile what it imports
+unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 PY := $(VENV)/bin/python
