@@ -115,7 +115,7 @@ def draw(state: Any, bound: int) -> int:
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     z = z ^ (z >> np.uint64(31))
-    return np.int64((z >> np.uint64(1)) % np.uint64(bound))  # type: ignore[return-value]
+    return np.int64((z >> np.uint64(1)) % np.uint64(bound))
 
 
 @kernel

@@ -23,7 +23,7 @@ Gives = TypeVar("Gives", covariant=True)
 Plain = TypeVar("Plain", bound=Callable[..., Any])
 
 # Numba's int is an int64: what a kernel widens is an int, to those who read its types too
-int64: Callable[[Any], int] = np.int64  # type: ignore[assignment]
+int64: Callable[[Any], int] = np.int64
 
 # Plain functions that kernels may call
 CALLABLE: list[Callable[..., Any]] = []

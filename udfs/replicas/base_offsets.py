@@ -115,7 +115,7 @@ def _with_names(copy: Copy) -> tuple[np.ndarray, np.ndarray]:
     names["last"] = names["base"] - 1
     hurts = np.sort(np.array([one.file for one in copy.hurts], dtype=np.int64))
     for name, side in ((begin, "left"), (end, "right")):
-        name["hurt_before"] = np.searchsorted(hurts, name["file"], side=side)  # type: ignore[call-overload]
+        name["hurt_before"] = np.searchsorted(hurts, name["file"], side=side)
     entries = concatenated([begin, np.take(copy.entries, at), end])
     order = np.argsort(entries["file"], kind="stable")
     places = np.concatenate([np.full(len(begin), _NONE), at, np.full(len(end), _NONE)])[order]
