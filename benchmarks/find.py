@@ -30,6 +30,7 @@ from udfs.source.byte_source import FileSource
 
 _ABSENT = "no record holds this text"
 _PARTITIONS = 8
+_ZSTD = replace(PLAIN, codec="zstd")
 _TOOLS = "org.apache.kafka:kafka-tools:4.1.0"
 _PACKAGE = "org.apache.kafka.tools"
 _GREP = ("sh", "-c", 'key="$1"; shift; "$@" | grep -a -m1 "$key"', "sh")
@@ -63,20 +64,25 @@ def measure(scale: Scale) -> list[Row]:
 
 
 def _rows(scale: Scale) -> Iterator[Row]:
-    tiny = WORK / "tiny-0"  # a log of one batch: what a search takes without bytes to search
-    tiny.mkdir(parents=True, exist_ok=True)
-    content = segment(PLAIN, 2 * scale.kernel_bytes).read_bytes()
-    (tiny / f"{0:020d}.log").write_bytes(content[: batches(content)[0][1]])
-    _find(tiny, _wall, 1)  # compiles kernels where they are new
-    yield from _plain(scale, tiny)
-    yield _compressed(scale, tiny)
-    shutil.rmtree(tiny)
+    yield from _plain(scale)
+    yield _compressed(scale)
     yield from _hit(scale)
     yield _dump(scale, PLAIN, scale.job_bytes, "dump")
-    yield _dump(scale, replace(PLAIN, codec="zstd"), scale.job_bytes // 4, "dump, zstd")
+    yield _dump(scale, _ZSTD, scale.job_bytes, "dump, zstd")
 
 
-def _plain(scale: Scale, tiny: Path) -> Iterator[Row]:
+def _tiny(kind: Kind, size: int) -> Path:
+    """A log of one batch: what a search takes without bytes to search."""
+    tiny = WORK / "tiny-0"
+    tiny.mkdir(parents=True, exist_ok=True)
+    content = segment(kind, size).read_bytes()
+    (tiny / f"{0:020d}.log").write_bytes(content[: batches(content)[0][1]])
+    _find(tiny, _wall, 1)  # compiles kernels where they are new
+    return tiny
+
+
+def _plain(scale: Scale) -> Iterator[Row]:
+    tiny = _tiny(PLAIN, 2 * scale.kernel_bytes)
     logs = partition_dir("find", PLAIN, _PARTITIONS, 2 * scale.kernel_bytes)
     size, files = size_of(logs), [str(path) for path in sorted(logs.rglob("*.log"))]
     say(f"  find in {size // MIB} MiB")
@@ -126,9 +132,10 @@ def _without_start(pairs: Pairs) -> None:
     pairs.taken["search"] = [whole - start for whole, start in both]
 
 
-def _compressed(scale: Scale, tiny: Path) -> Row:
+def _compressed(scale: Scale) -> Row:
     """Next to a decoder that builds the keys alone."""
-    logs = partition_dir("find", replace(PLAIN, codec="zstd"), _PARTITIONS, scale.kernel_bytes // 4)
+    tiny = _tiny(_ZSTD, scale.kernel_bytes)  # the library of zstd is part of the start
+    logs = partition_dir("find", _ZSTD, _PARTITIONS, scale.kernel_bytes)
     say(f"  find in {size_of(logs) // MIB} MiB of zstd")
     pairs = paired(
         scale.rounds,
