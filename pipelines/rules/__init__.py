@@ -3,5 +3,9 @@
 A ``.sql`` file is a view like those in ``pipelines.views``. A test holds SQL and Python to one model.
 """
 
-# Which rows of ``batches`` count, for what reads the table without the view ``counted_batches``
-COUNTED = "status IN ('ok', 'suspect')"
+from importlib import resources
+
+# Which rows of ``batches`` count: the condition of the view, for what reads the table without it
+COUNTED = (
+    resources.files(__name__).joinpath("counted_batches.sql").read_text().rpartition(" WHERE ")[2].strip()
+)

@@ -14,6 +14,7 @@ import numpy as np
 
 from udfs.format import faults
 from udfs.format import layout as f
+from udfs.format.varints import varint_at
 
 
 class Numbers(NamedTuple):
@@ -41,14 +42,9 @@ class _Fault:
 
     def varint(self, at: int) -> tuple[int, int]:
         """The int32 in the varint at ``at``, and the position behind it; the kernel has read it."""
-        raw = 0
-        for i in range(f.MAX_VARINT_BYTES):
-            byte = int(self._data[at + i])
-            raw |= (byte & 0x7F) << 7 * i
-            if byte < 0x80:
-                break
-        raw &= 0xFFFFFFFF
-        return (raw >> 1) ^ -(raw & 1), at + i + 1
+        found = varint_at(self._data, at, len(self._data))
+        assert found is not None
+        return found
 
     # Of a record of magic 2
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from udfs.format import layout as f
+from udfs.format.varints import varint_at
 
 _MOST_BYTES = 1 << 20  # of a batch whose records are looked for behind the break
 
@@ -53,11 +54,11 @@ def break_of_records(data: bytes, count: int, last_delta: int) -> Break | None:
 
 def _next_of(data: bytes, at: int, delta: int) -> int:
     """Where a record ends by its length, if it begins as the one behind an offset delta does; else -1."""
-    head = _varint(data, at, len(data), f.MAX_VARINT_BYTES)
+    head = varint_at(data, at, len(data))
     if head is None or head[0] < f.MIN_RECORD_SIZE - 1 or sum(head) > len(data) or data[head[1]]:
         return -1
-    times = _varint(data, head[1] + 1, len(data), f.MAX_VARLONG_BYTES)
-    own = _varint(data, times[1], len(data), f.MAX_VARINT_BYTES) if times else None
+    times = varint_at(data, head[1] + 1, len(data), bits=64)
+    own = varint_at(data, times[1], len(data)) if times else None
     return sum(head) if own is not None and own[0] == delta + 1 else -1
 
 
@@ -80,7 +81,7 @@ def break_of_message(data: bytes, whole: int) -> Break | None:
 
 def ends_inside(data: bytes, at: int) -> bool:
     """Whether ``data`` ends inside of the record at a place, or of its length."""
-    head = _varint(data, at, len(data), f.MAX_VARINT_BYTES)
+    head = varint_at(data, at, len(data))
     if head is None:
         return len(data) - at < f.MAX_VARINT_BYTES
     return head[0] >= f.MIN_RECORD_SIZE - 1 and sum(head) > len(data) and not any(data[head[1] : head[1] + 1])
@@ -88,16 +89,16 @@ def ends_inside(data: bytes, at: int) -> bool:
 
 def record_at(data: bytes, at: int, end: int) -> tuple[int, int] | None:
     """(end, offset delta) of the record at a place; None where there is none."""
-    head = _varint(data, at, end, f.MAX_VARINT_BYTES)
+    head = varint_at(data, at, end)
     if head is None or head[0] < f.MIN_RECORD_SIZE - 1 or head[1] + head[0] > end or data[head[1]]:
         return None
     stop = head[1] + head[0]
-    times = _varint(data, head[1] + 1, stop, f.MAX_VARLONG_BYTES)
-    delta = _varint(data, times[1], stop, f.MAX_VARINT_BYTES) if times else None
+    times = varint_at(data, head[1] + 1, stop, bits=64)
+    delta = varint_at(data, times[1], stop) if times else None
     if delta is None or delta[0] < 0:
         return None
     place = _past(data, _past(data, delta[1], stop, -1), stop, -1)
-    headers = _varint(data, place, stop, f.MAX_VARINT_BYTES) if place >= 0 else None
+    headers = varint_at(data, place, stop) if place >= 0 else None
     if headers is None or not 0 <= headers[0] <= stop - headers[1]:
         return None
     place = headers[1]
@@ -108,20 +109,10 @@ def record_at(data: bytes, at: int, end: int) -> tuple[int, int] | None:
 
 def _past(data: bytes, at: int, end: int, least: int) -> int:
     """Behind a length and as many bytes; -1 where they do not fit, or ``at`` is -1."""
-    size = _varint(data, at, end, f.MAX_VARINT_BYTES) if at >= 0 else None
+    size = varint_at(data, at, end) if at >= 0 else None
     if size is None or not least <= size[0] <= end - size[1]:
         return -1
     return size[1] + max(0, size[0])
-
-
-def _varint(data: bytes, at: int, end: int, most: int) -> tuple[int, int] | None:
-    """(value, where it ends)."""
-    raw = 0
-    for i in range(min(most, end - at)):
-        raw |= (data[at + i] & 0x7F) << 7 * i
-        if data[at + i] < 0x80:
-            return (raw >> 1) ^ -(raw & 1), at + i + 1
-    return None
 
 
 def _records_behind(data: bytes, start: int, left: int, delta: int, last_delta: int) -> tuple[int, int]:

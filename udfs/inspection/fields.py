@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from udfs.format import layout as f
+from udfs.format.varints import varint_at
 
 FILE, PAYLOAD = "file", "payload"  # where a field is: in the segment, or in the expanded payload
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -78,29 +79,23 @@ class Reader:
         self, name: str, end: int, meaning: str = "", level: int = 2, *, bits: int = 32, problem: str = ""
     ) -> int:
         """Reads a zigzag varint that ends before ``end``."""
-        most = f.MAX_VARINT_BYTES if bits == 32 else f.MAX_VARLONG_BYTES
-        raw, begin = 0, self.at
-        for i in range(most):
-            if begin + i >= end:
-                raise Broken(
-                    self._base + begin,
-                    end - begin,
-                    f"{name}: expected a varint, found the end inside of it",
-                )
-            byte = self.data[begin + i]
-            raw |= (byte & 0x7F) << (7 * i)
-            if byte < 0x80:
-                raw &= (1 << bits) - 1
-                number = (raw >> 1) ^ -(raw & 1)
-                size = i + 1
-                kind = "varint" if bits == 32 else "varlong"
-                words = f"{kind} of {size} byte{'s' * (size > 1)}, zigzag of {raw}"
-                words = f"{meaning}; {words}" if meaning else words
-                self.add(name, begin, size, str(number), words, level, problem)
-                self.at = begin + size
-                return number
-        where = self._base + begin
-        raise Broken(where, most, f"{name}: expected a varint of {most} bytes at most, found a longer one")
+        begin = self.at
+        found = varint_at(self.data, begin, end, bits)
+        if found is None:
+            most = f.MAX_VARINT_BYTES if bits == 32 else f.MAX_VARLONG_BYTES
+            if end - begin >= most:
+                wrong = f"a varint of {most} bytes at most, found a longer one"
+            else:
+                most, wrong = end - begin, "a varint, found the end inside of it"
+            raise Broken(self._base + begin, most, f"{name}: expected {wrong}")
+        number, self.at = found
+        size = self.at - begin
+        kind = "varint" if bits == 32 else "varlong"
+        zigzag = number << 1 if number >= 0 else ~(number << 1)
+        words = f"{kind} of {size} byte{'s' * (size > 1)}, zigzag of {zigzag}"
+        words = f"{meaning}; {words}" if meaning else words
+        self.add(name, begin, size, str(number), words, level, problem)
+        return number
 
     def content(self, name: str, size: int, meaning: str = "", level: int = 2) -> bytes:
         """Reads bytes that are there."""

@@ -1,0 +1,24 @@
+"""A varint of a record of magic 2, read in plain Python: for the places where a kernel has stopped."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from udfs.format import layout as f
+
+
+def varint_at(data: bytes | np.ndarray, at: int, end: int, bits: int = 32) -> tuple[int, int] | None:
+    """The zigzag varint at ``at``, and the position behind it; None where it does not end before ``end``.
+
+    bits: 32 or 64; what exceeds them is dropped, as in Kafka's ``ByteUtils``. A varint of more than 5 or 10
+    bytes is None too.
+    """
+    raw = 0
+    most = f.MAX_VARINT_BYTES if bits == 32 else f.MAX_VARLONG_BYTES
+    for i in range(min(most, end - at)):
+        byte = int(data[at + i])
+        raw |= (byte & 0x7F) << 7 * i
+        if byte < 0x80:
+            raw &= (1 << bits) - 1
+            return (raw >> 1) ^ -(raw & 1), at + i + 1
+    return None
