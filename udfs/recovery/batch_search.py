@@ -34,7 +34,7 @@ _ZEROS_BLOCKS = 1 << 12, 1 << 20  # bytes read at the end of the segment, and th
 # own one covers, and that one
 _WAITING = np.dtype([("at", "i8"), ("end", "i8"), ("before", "u4"), ("stored", "u4"), ("v2", "?")])
 _WAITING_MOST = 1 << 20
-_FEW = 1 << 6  # this few of them are followed first
+_FEW = 1 << 10  # this few of them are followed first
 
 
 @kernel
