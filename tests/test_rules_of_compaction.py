@@ -82,6 +82,8 @@ def test_what_compaction_frees(
     rows = database.sql(f"SELECT topic, partition_dir, {COLUMNS} FROM {call}").fetchall()
     found = {(topic, folder): model.Cleaning(*row) for topic, folder, *row in rows}
     assert {one.held_by for one in found.values()} >= {"active segment", "open transaction"}
+    without_records = {one.held_by for one in found.values() if not one.records}
+    assert without_records >= {"active segment", "open transaction"}
     assert sum(one.freed_now_records > 0 for one in found.values()) > (len(logs) // 10 if lag_ms <= 0 else -1)
     for log in logs:
         place = (log.topic, log.partition_dir)

@@ -1,7 +1,7 @@
 -- What compaction would do to each log, by its committed records: versions of keys, bytes that it would free, now and
 -- later, tombstones. Bytes are those of records (size_bytes), before compression. The cleaner takes whole segments from
 -- the start of a log, up to the first that is active, has the last stable offset, or is too young
--- (LogCleanerManager.cleanableOffsets)
+-- (LogCleanerManager.cleanableOffsets). A log without a committed record has a row of zeros, which says what holds the cleaner
 -- Parameters:
 --   at_ms bigint DEFAULT NULL: the time, in ms since 1970, that is compared with delete horizons and ages; now if it is not given
 --   min_compaction_lag_ms bigint DEFAULT NULL: min.compaction.lag.ms; if it is not given, that of each topic (`log_settings`), else Kafka's default, 0
@@ -43,7 +43,7 @@ WITH aged AS (
       WHEN young_offset < active_offset THEN 'min.compaction.lag.ms' ELSE 'active segment' END AS held_by
   FROM limits
 ), cleanable AS (
-  SELECT s.topic, s.partition, s.partition_dir, s.segment, u.cleanup_policy, u.first_uncleanable_offset, u.held_by,
+  SELECT s.topic, s.partition, s.partition_dir, s.segment,
     coalesce(s.file_base_offset < u.first_uncleanable_offset, false) AS is_cleanable
   FROM segments s
   JOIN uncleanable u ON u.topic = s.topic AND u.partition = s.partition AND u.partition_dir = s.partition_dir
@@ -58,13 +58,10 @@ WITH aged AS (
   FROM committed_records WHERE key IS NULL GROUP BY topic, partition, segment
 ), narrow AS (
   -- place: the order of a key's versions
-  SELECT /*+ BROADCAST(s) */ c.*, s.partition_dir, s.cleanup_policy, s.first_uncleanable_offset, s.held_by,
-    s.is_cleanable, struct(c.offset, c.segment) AS place
+  SELECT /*+ BROADCAST(s) */ c.*, s.partition_dir, s.is_cleanable, struct(c.offset, c.segment) AS place
   FROM slim c JOIN cleanable s ON s.topic = c.topic AND s.partition = c.partition AND s.segment = c.segment
 ), keys AS (
-  SELECT topic, partition, partition_dir, key IS NOT NULL AS has_key, max(cleanup_policy) AS cleanup_policy,
-    max(first_uncleanable_offset) AS first_uncleanable_offset, max(held_by) AS held_by, sum(records) AS records,
-    sum(size_bytes) AS bytes, count_if(is_cleanable) AS cleanable,
+  SELECT topic, partition, partition_dir, key IS NOT NULL AS has_key, sum(records) AS records, sum(size_bytes) AS bytes, count_if(is_cleanable) AS cleanable,
     coalesce(sum(CASE WHEN is_cleanable THEN size_bytes END), 0) AS cleanable_bytes,
     max_by(size_bytes, place) AS newest_bytes,
     coalesce(max_by(size_bytes, CASE WHEN is_cleanable THEN place END), 0) AS newest_cleanable_bytes,
@@ -84,13 +81,16 @@ WITH aged AS (
   FROM keys v LEFT JOIN expired e ON e.topic = v.topic AND e.partition = v.partition AND e.segment = v.segment
     AND e.position = v.batch_position
 )
-SELECT topic, partition, partition_dir, max(cleanup_policy) AS cleanup_policy, sum(records) AS records, sum(bytes) AS record_bytes,
-  sum(records) - coalesce(sum(versions), 0) AS null_key_records, count(versions) AS keys,
-  sum(versions) / nullif(CAST(count(versions) AS DOUBLE), 0) AS versions_per_key,
-  coalesce(max(versions), 0) AS most_versions,
-  sum(superseded) AS superseded_records, sum(superseded_bytes) AS superseded_bytes,
-  sum(freed_now) AS freed_now_records, sum(freed_now_bytes) AS freed_now_bytes,
-  sum(superseded_bytes - freed_now_bytes) AS freed_later_bytes,
-  max(first_uncleanable_offset) AS first_uncleanable_offset, max(held_by) AS held_by, count_if(is_tombstone) AS tombstones,
-  count_if(is_expired) AS expired_tombstones, min(CASE WHEN has_key THEN second_offset END) AS first_dirty_offset
-FROM judged GROUP BY topic, partition, partition_dir
+SELECT u.topic, u.partition, u.partition_dir, u.cleanup_policy, coalesce(sum(v.records), 0) AS records,
+  coalesce(sum(v.bytes), 0) AS record_bytes,
+  coalesce(sum(v.records), 0) - coalesce(sum(v.versions), 0) AS null_key_records, count(v.versions) AS keys,
+  sum(v.versions) / nullif(CAST(count(v.versions) AS DOUBLE), 0) AS versions_per_key,
+  coalesce(max(v.versions), 0) AS most_versions, coalesce(sum(v.superseded), 0) AS superseded_records,
+  coalesce(sum(v.superseded_bytes), 0) AS superseded_bytes, coalesce(sum(v.freed_now), 0) AS freed_now_records,
+  coalesce(sum(v.freed_now_bytes), 0) AS freed_now_bytes,
+  coalesce(sum(v.superseded_bytes - v.freed_now_bytes), 0) AS freed_later_bytes,
+  u.first_uncleanable_offset, u.held_by, count_if(coalesce(v.is_tombstone, false)) AS tombstones,
+  count_if(coalesce(v.is_expired, false)) AS expired_tombstones,
+  min(CASE WHEN v.has_key THEN v.second_offset END) AS first_dirty_offset
+FROM uncleanable u LEFT JOIN judged v ON v.topic = u.topic AND v.partition = u.partition AND v.partition_dir = u.partition_dir
+GROUP BY u.topic, u.partition, u.partition_dir, u.cleanup_policy, u.first_uncleanable_offset, u.held_by

@@ -1,6 +1,7 @@
 -- Records whose timestamps are missing, out of order, in the future or in a wrong unit, by segment and timestamp type.
 -- A segment expires by its highest timestamp: one in the future keeps it, and all segments behind it, on disk. A file whose
--- modification time is before 2011 does not show what is in the future
+-- modification time is before 2011 does not show what is in the future. Control records count too, but for out_of_order: their
+-- times are of a broker's clock, those between them of producers' clocks
 -- Parameters:
 --   max_disorder_ms bigint DEFAULT 3600000: how far a timestamp may lie below the highest of the batches before it
 --   max_future_ms bigint DEFAULT 3600000: how far a timestamp may lie after the modification time of its segment's file
@@ -21,15 +22,14 @@ WITH listed AS (
 ), classified AS (
   -- a wrong unit has a row in timestamp_units; the difference of any other number and a file's time is of 64 bits
   SELECT r.topic, r.partition, r.partition_dir, r.segment, r.file_base_offset, r.batch_position, r.offset, r.timestampType,
-    r.timestamp_ms, s.modified_ms, CASE WHEN u.unit IS NOT NULL THEN u.unit
+    r.timestamp_ms, r.is_control, s.modified_ms, CASE WHEN u.unit IS NOT NULL THEN u.unit
       WHEN r.timestamp_ms - s.modified_ms > max_future_ms THEN 'future' ELSE 'ordinary' END AS anomaly
   FROM published_records r JOIN listed s ON s.topic = r.topic AND s.partition = r.partition AND s.segment = r.segment
   LEFT JOIN timestamp_units u ON r.timestamp_ms BETWEEN u.lowest AND u.highest
-  WHERE NOT r.is_control
 ), batched AS (
   SELECT topic, partition, partition_dir, segment, file_base_offset, batch_position, timestampType, anomaly, modified_ms,
     count(*) AS records, min(offset) AS first_offset, min(timestamp_ms) AS lowest_ms, max(timestamp_ms) AS highest_ms
-  FROM classified
+  FROM classified WHERE NOT is_control OR anomaly <> 'ordinary'
   GROUP BY topic, partition, partition_dir, segment, file_base_offset, batch_position, timestampType, anomaly, modified_ms
 ), ordered AS (
   SELECT *, max(highest_ms) OVER (

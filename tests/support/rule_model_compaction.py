@@ -90,11 +90,9 @@ def first_uncleanable(log: Log, at_ms: int, lag_ms: int) -> tuple[int, str]:
     return active, "active segment"
 
 
-def cleaning(log: Log, at_ms: int, lag_ms: int) -> Cleaning | None:
-    """What one cleaning would do; None without a committed record."""
+def cleaning(log: Log, at_ms: int, lag_ms: int) -> Cleaning:
+    """What one cleaning would do; zeros without a committed record."""
     kept = committed(log)
-    if not kept:
-        return None
     limit, held_by = first_uncleanable(log, at_ms, lag_ms)
     cleanable = [one for one in kept if one.segment.file_base_offset < limit]
     latest, latest_cleanable = _latest(kept), _latest(cleanable)

@@ -134,7 +134,7 @@ def anomalies(log: Log, max_future_ms: int, max_disorder_ms: int) -> dict[tuple[
     found: dict[tuple[int, str], Anomaly] = {}
     highest: int | None = None
     for segment, batch in decoded(log):
-        if batch.control or not batch.count:
+        if not batch.count:
             continue
         at = record_time(batch)
         modified = segment.modified_ms if segment.modified_ms >= BEGIN_OF_KAFKA else None
@@ -144,6 +144,8 @@ def anomalies(log: Log, max_future_ms: int, max_disorder_ms: int) -> dict[tuple[
             off_by, is_blocking = None, False
         elif what == "milliseconds":
             before, what = highest, "future" if is_blocking else "ordinary"
+            if what == "ordinary" and batch.control:
+                continue  # a broker's clock, which says nothing of the order of producers' timestamps
             if what == "ordinary":
                 highest = at if before is None else max(before, at)
                 if before is None or before - at <= max_disorder_ms:
