@@ -23,6 +23,8 @@ from pipelines.lake.published import published_tables
 from pipelines.report.quality.check import CHECKS
 from pipelines.report.quality.metrics import measure, opened
 from tests.support import typed_corpus as corpus
+from tests.support.logs import put
+from tests.support.segment_maker import Batch, Record
 from tests.test_payloads import same
 
 TOPICS = (
@@ -175,6 +177,16 @@ def test_the_profile_says_what_payloads_are_and_how_many_decode(lake: Path) -> N
         assert same(json.loads(row["example"]), example["value"])
     (row,) = (r for r in found if (r["topic"], r["side"], r["format"]) == ("plain-text", "value", "text"))
     assert row["certainty"] == "look"
+
+
+def test_the_profile_names_the_certainty_of_the_surest_payload(tmp_path: Path) -> None:
+    framed = b"\0\0\0\0\7abc"  # by Confluent's framing, of a schema that is not at hand
+    values = (b"\xff\xfe", framed, b"\xff\xfd")
+    put(tmp_path / "logs" / "mixed-0", 0, Batch([Record(value=one) for one in values]).encode())
+    decode(tmp_path)
+    found = connect(str(tmp_path / "lake")).sql(PROFILE).to_arrow_table().to_pylist()
+    said = [(row["format"], row["certainty"], row["payloads"], row["schema_ids"]) for row in found]
+    assert said == [("bytes", "framing", 3, [7])]
 
 
 def value_ids(topic: str) -> set[int]:

@@ -30,7 +30,8 @@ placed AS (
   FROM looked
 ),
 counted AS (
-  SELECT topic, side, format, max(certainty) AS certainty,
+  SELECT topic, side, format, CASE WHEN count_if(certainty = 'schema') > 0 THEN 'schema'
+      WHEN count_if(certainty = 'framing') > 0 THEN 'framing' ELSE max(certainty) END AS certainty,
     CASE WHEN count(schema_id) > 0
       THEN sort_array(array_agg(DISTINCT schema_id) FILTER (WHERE schema_id IS NOT NULL)) END AS schema_ids,
     count(*) AS payloads, count(*) FILTER (WHERE reason IS NULL) AS decoded,
