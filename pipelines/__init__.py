@@ -7,6 +7,7 @@ functions alone.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 
@@ -18,11 +19,17 @@ def _end_quietly_if_interrupted(
     sys.__excepthook__(kind, error, trace)
 
 
+def _end_before_the_first_run(number: int, frame: FrameType | None) -> None:
+    sys.exit(0)  # as ``watch`` ends
+
+
 _is_module = sys.argv[:1] == ["-m"]  # Python looks for the module of a command
 if _is_module or [os.path.basename(one) for one in sys.argv[:1]] == ["kafka-log-lake"]:
     sys.excepthook = _end_quietly_if_interrupted  # until ``exit_code_of`` runs the command: while it imports
+    if "--watch" in sys.argv:
+        signal.signal(signal.SIGTERM, _end_before_the_first_run)  # until ``watch`` listens to it
 from importlib.util import find_spec  # noqa: E402  # behind the hook, as all that takes time
-from types import TracebackType  # noqa: E402
+from types import FrameType, TracebackType  # noqa: E402
 from typing import TYPE_CHECKING  # noqa: E402
 
 if _is_module and find_spec("pyarrow") is None:

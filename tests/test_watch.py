@@ -23,6 +23,7 @@ from pipelines.command.settings import Settings
 from pipelines.execute.watch import Batching, watch
 from pipelines.lake.intents import Intents
 from tests.support.logs import batch, put, rows
+from tests.support.processes import wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,6 +75,15 @@ def test_every_record_that_is_written_meanwhile_arrives_once(lake: str, tmp_path
         assert process.wait(60) == 0
     assert offsets(lake) == sorted([*range(9), 0])
     assert os.listdir(f"{lake}/_runs") == ["lock"]
+
+
+def test_a_stop_while_it_still_starts_ends_it_as_a_later_one_does(lake: str, tmp_path: Path) -> None:
+    put(tmp_path / "logs" / "a-0", 0, batch(0))
+    with watching(tmp_path / "logs", lake) as process:
+        maps = Path(f"/proc/{process.pid}/maps")
+        wait_for(lambda: "pyarrow" in maps.read_text(), lambda: process.poll() is None)  # it imports
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
 
 
 class Stopped(Exception):
