@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -17,6 +18,7 @@ from databricks.bundles.jobs import Job
 
 import kafka_log_lake
 from kafka_log_lake import __main__ as console
+from pipelines.command import options
 from pipelines.command.checked import option
 from pipelines.command.commands import COMMANDS, DECODE, INGEST
 from pipelines.command.declaration import Command
@@ -49,6 +51,33 @@ def test_help_names_every_option(command: Command, capsys: pytest.CaptureFixture
     for name in command.settings:
         assert option(name) in shown
     assert command.help.split()[0] in shown
+
+
+@pytest.mark.parametrize("name", ["", *(command.name for command in COMMANDS)])
+def test_help_fits_80_columns(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(options, "invocation", lambda: "kafka-log-lake")  # whatever folder it is in
+    with contextlib.suppress(SystemExit):
+        console.main([*filter(None, [name]), "--help"])
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize(
+    ("argv", "usage"),
+    [
+        (["decode", "--help"], "decode --source PATH --lake LAKE [OPTIONS]"),
+        (["query", "--help"], "query --lake LAKE STATEMENT [OPTIONS]"),
+        (["scan", "--help-all"], "scan PATH... [OPTIONS]"),
+    ],
+)
+def test_the_usage_names_what_is_needed(
+    argv: list[str], usage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        console.main(argv)
+    assert capsys.readouterr().out.splitlines()[0] == f"usage: kafka-log-lake {usage}"
 
 
 @pytest.mark.parametrize("name", ["find", "inspect", "dump", "scan"])

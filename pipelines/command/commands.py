@@ -50,24 +50,24 @@ SCAN = Command(
     screen="""\
 Usage: kafka-log-lake scan PATH... [OPTIONS]
 
-Show what is in a log directory: topics, formats, damage and the offsets lost by it, open transactions, and
-what to do next. Needs no Java and no lake; the directory is only read.
+Show what is in a log directory: topics, formats, damage and the offsets lost
+by it, open transactions, what to do next. Needs no Java; only reads.
 
 PATH                 log directory, partition folder, .log file or glob
---source NAME=PATH   a broker's disk: copies of partitions on several are compared, as recover does
---topics REGEX       only topics whose whole name matches; --exclude-topics REGEX skips topics
---topic NAME         topic of the segments if the folder is not named TOPIC-N; with --partition N
+--source NAME=PATH   a broker's disk; copies of partitions are compared
+--topics REGEX       only these topics (whole name); or --exclude-topics REGEX
+--topic NAME         with --partition N, if the folder is not named TOPIC-N
 --fail-on-damage     exit with code 3 if damage was found
 --json               print one JSON object
---include-swap       use .log.swap files instead of the segments that they replace
+--include-swap       use .log.swap files in place of the segments they replace
 --follow-symlinks    follow links inside a source
 --cores N            processes (default: all cores)
 --help-all           also show the options for tuning
 
 Examples:
   {command} /var/lib/kafka/data
-  {command} /backup/kafka --topics 'payments.*' --fail-on-damage --json
-  {command} incoming/00000000000000000000.log --topic orders --partition 0
+  {command} /backup/kafka --topics 'payments.*' --fail-on-damage
+  {command} 00000000000000000000.log --topic orders --partition 0
 
 Exit code: 0 done, 2 nothing to scan, 3 damage and --fail-on-damage.
 More: docs/commands.md""",
@@ -122,27 +122,27 @@ FIND = Command(
     screen="""\
 Usage: kafka-log-lake find PATH... | --lake LAKE [CONDITIONS] [OPTIONS]
 
-Find the records that meet all conditions, in log segments or in a lake. Needs no Java.
+Find the records that meet all conditions, in segments or a lake, without Java.
 
 Key      --key TEXT|0xHEX|@FILE   --key-prefix TEXT   --key-regex REGEX
-Value    --value-contains TEXT   --value-regex REGEX   --json PATH=VALUE   --tombstones
-Header   --header NAME[=VALUE]
-Place    --topics REGEX   --exclude-topics REGEX   --partition N   --offset N|FROM:TO
-Time     --since TIME   --until TIME
+Value    --value-contains TEXT   --value-regex REGEX   --json PATH=VALUE
+Others   --header NAME[=VALUE]   --since TIME   --until TIME   --tombstones
+Place    --topics REGEX   --exclude-topics REGEX   --partition N
+         --offset N|FROM:TO
 Producer --producer ID   --transaction open|aborted|committed   --committed
-Not      --not CONDITION: records that do not meet it, as in --not --key user-17
+Not      --not CONDITION: records that do not meet it: --not --key user-17
 Number   --first   --last   --limit N   --context N   --count
-Output   --format table|json|csv|arrow|raw   --output FILE   --typed   --superseded
-Schemas  --schemas PATH   --registry URL   for --typed and --json
+Output   --format table|json|csv|arrow|raw   --output FILE   --superseded
+Schemas  --typed (with --format json)   --schemas PATH   --registry URL
 Search   --trust-partitioner   --cores N   --max-batch-uncompressed BYTES
          --topic NAME   --follow-symlinks   --include-swap
 
 Examples:
   {command} /var/lib/kafka/data --key user-17
-  {command} backup/orders-3 --json 'order.state=FAILED' --since 2026-01-31 --format json
-  {command} data --topics payments --header trace-id=4711 --not --transaction aborted
+  {command} backup/orders-3 --json state=FAILED --since 2026-01-31
+  {command} data --topics payments --not --transaction aborted
 
-Exit code: 0 found, 4 not found, 5 not found, but some bytes could not be searched.
+Exit code: 0 found, 4 not found, 5 not found, but not all could be searched.
 More: docs/commands.md""",
 )
 DECODE = Command(
@@ -151,6 +151,7 @@ DECODE = Command(
     "Decode Kafka log segments into Delta tables.",
     SETTING_NAMES,
     is_configurable=True,
+    example="--source /var/lib/kafka/data --lake lake",
 )
 INGEST = Command(
     "ingest",
@@ -188,6 +189,7 @@ QUERY = Command(
         _LOG,
     ),
     kind=LakeSettings,
+    example='--lake lake "SELECT topic, records FROM topics"',
 )
 SQL = Command(
     "sql",
@@ -281,25 +283,27 @@ DUMP = Command(
     screen="""\
 Usage: kafka-log-lake dump FILE... [OPTIONS]
 
-Print the same lines as kafka-dump-log.sh (Kafka 4.1) for the same files and flags. Needs no Java.
+Print the lines of kafka-dump-log.sh (Kafka 4.1) for the same flags. No Java.
 
-Files    FILE... or --files LIST, separated by commas:
-         .log   .index   .timeindex   .txnindex   .snapshot   .checkpoint   leader-epoch-checkpoint
+Files    FILE... or --files LIST, separated by commas: .log   .index
+         .timeindex   .txnindex   .snapshot   .checkpoint   *-checkpoint
 Records  --print-data-log   --deep-iteration   --skip-record-metadata
-Decoders --key-decoder-class NAME   --value-decoder-class NAME   (string, long, integer, bytes)
-         --offsets-decoder   --transaction-log-decoder   --cluster-metadata-decoder
-         --remote-log-metadata-decoder   --share-group-state-decoder
+Decoders --key-decoder-class NAME   --value-decoder-class NAME
+         (string, long, integer, bytes)
+         --offsets-decoder   --transaction-log-decoder
+         --cluster-metadata-decoder   --remote-log-metadata-decoder
+         --share-group-state-decoder
 Indexes  --index-sanity-check   --verify-index-only   --max-message-size BYTES
 Bounds   --max-bytes BYTES   --max-batch-uncompressed BYTES
-More     --more    also print header values, damage, and what follows the damage
-         --json    one JSON object per batch, record, damaged range or index entry
+More     --more    also print header values, damage, and what follows it
+         --json    one JSON object per batch, record, damage or index entry
 
 Examples:
   {command} --print-data-log orders-0/00000000000000000000.log
-  {command} --offsets-decoder --more __consumer_offsets-7/00000000000000000000.log
+  {command} --offsets-decoder __consumer_offsets-7/*.log
   {command} --verify-index-only orders-0/*.index orders-0/*.timeindex
 
-Exit code: 0 printed, 1 where kafka-dump-log.sh fails too, 2 no such file, or not a file of Kafka.
+Exit code: 0 printed, 1 where kafka-dump-log.sh fails too, 2 no file of Kafka.
 More: docs/dump.md""",
 )
 INSPECT = Command(
@@ -318,25 +322,27 @@ INSPECT = Command(
     ),
     extra="",
     screen="""\
-Usage: kafka-log-lake inspect FILE [--position BYTE | --offset N | --browse] [OPTIONS]
+Usage: kafka-log-lake inspect FILE [--position BYTE | --offset N] [OPTIONS]
 
-Show one batch byte by byte: each field with its position, bytes, value and meaning; its checksum; what is
-damaged, and the most likely cause (a flipped bit, zeros, a cut, bytes of another file). Without --position
-and --offset: the first damage of the file, or its first batch. Needs no Java and no lake.
+Show one batch byte by byte: each field with its position, bytes, value and
+meaning; its checksum; what is damaged, and the most likely cause (a flipped
+bit, zeros, a cut, bytes of another file). Without --position and --offset:
+the first damage of the file, or its first batch. Needs no Java and no lake.
 
-FILE               a .log file; with --offset a partition folder; with --browse any folder of logs
---position BYTE    first byte of the batch; for a byte inside a batch, prints where that batch begins
+FILE               .log file; also a partition folder with --offset, any folder
+                   of logs with --browse
+--position BYTE    first byte of the batch
 --offset N         an offset in the batch
 --records N        records that are shown field by field (default 20)
 --html FILE        write an HTML page instead of printing
 --json             print one JSON object
---browse           interactive: topics, segments, batches and fields; needs the extra browse
---max-batch-uncompressed BYTES    a batch that decompresses to more is not expanded (default 256MiB)
+--browse           interactive; needs the extra browse
+--max-batch-uncompressed BYTES   larger batches are not expanded (256MiB)
 
 Examples:
   {command} orders-0/00000000000000000000.log
   {command} /var/lib/kafka/data/orders-0 --offset 4711
-  {command} orders-0/00000000000000000000.log --position 1048576 --html batch.html
+  {command} orders-0/00000000000000000000.log --html batch.html
 
 Exit code: 0 shown, 2 no such file, position or offset.
 More: docs/commands.md""",
@@ -359,25 +365,30 @@ RECOVER = Command(
     screen="""\
 Usage: kafka-log-lake recover --source NAME=PATH... --lake LAKE [OPTIONS]
 
-Compare the copies of partitions on the disks of brokers: find the history that was committed, take each
-batch from a copy in which it is sound, decode this merged log into a lake, and list what is lost. The
-sources are only read. Needs no Java.
+Compare the copies of partitions on the disks of brokers: find the history
+that was committed, take each batch from a copy in which it is sound, decode
+this merged log into a lake, and list what is lost. The sources are only read.
+Needs no Java.
 
---source NAME=PATH    a broker's disk, or a part of it; several disks of a broker have the same name. Without
-                      NAME it is broker-N, by the node.id in meta.properties
+--source NAME=PATH    a broker's disk, or a part of it; several disks of a
+                      broker have the same name. Without NAME it is broker-N,
+                      by the node.id in meta.properties
 --lake LAKE           folder of the lake; created if missing
---report DIR          write recovery.html, lost_records.csv, and restore.sh, which writes these records again
---with-copies         decode each copy by itself too, which query --log NAME reads
---write DIR           write a log directory for one broker to start from, with --node-id N
---metadata            compare the __cluster_metadata of controllers: the state of the cluster, as tables,
-                      commands and YAML with --report DIR; for one controller with --write DIR; --at OFFSET
---topics REGEX        only topics whose whole name matches; --exclude-topics REGEX skips topics
+--report DIR          write recovery.html, lost_records.csv, and restore.sh,
+                      which writes these records to a cluster again
+--with-copies         also decode each copy by itself, for query --log NAME
+--write DIR           write a log directory from which one broker starts;
+                      --node-id N: its id (default 1)
+--metadata            compare the __cluster_metadata of controllers instead:
+                      the state of the cluster, at its end or before
+                      --at OFFSET, in the lake, as files with --report DIR,
+                      as the disk of a controller with --write DIR
+--topics REGEX        only these topics (whole name); or --exclude-topics REGEX
 --json                print one JSON object
 --cores N             processes (default: all cores)
 
-Examples:
-  {command} --source broker1=/mnt/b1 --source broker2=/mnt/b2 --source broker3=/mnt/b3 --lake lake
-  {command} --source a=/mnt/a --source b=/mnt/b --lake lake --report bill
+Example:
+  {command} --source b1=/mnt/b1 --source b2=/mnt/b2 --lake lake
 
 Exit code: 0 recovered, 2 a source or a folder can't be used.
 More: docs/recovery.md""",

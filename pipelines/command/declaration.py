@@ -43,7 +43,7 @@ class Command:
     names of the fields of its kind of settings that it takes. is_configurable: whether ``--config`` may name
     a file of them. extra: the extra of the wheel that brings the packages it needs. screen: the
     text of ``--help``, where it is not the list of all options; {command} is replaced by how the command
-    is called.
+    is called. example: the arguments of a call, shown where there is no screen.
     """
 
     name: str
@@ -55,3 +55,4 @@ class Command:
     extra: str = "spark"
     screen: str = ""
     kind: type[Running] = Settings
+    example: str = ""

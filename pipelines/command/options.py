@@ -11,6 +11,7 @@ import argparse
 import logging
 import os
 import sys
+import textwrap
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -37,11 +38,18 @@ from pipelines.command.values import flag, texts
 DEBUG = "KAFKA_LAKE_DEBUG"
 
 
+class _Help(argparse.HelpFormatter):
+    """Wraps all but the epilog, whose lines are to be pasted."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if "\n" in text else super()._fill_text(text, width, indent)
+
+
 class Parser(argparse.ArgumentParser):
     """Raises a UserError where argparse would print its usage and exit."""
 
     def __init__(self, screen: str = "", **texts_of: Any) -> None:
-        super().__init__(**texts_of, allow_abbrev=False)
+        super().__init__(**texts_of, allow_abbrev=False, formatter_class=_Help)
         self._groups: dict[str, argparse._ArgumentGroup] = {}
         self._screen = screen
 
@@ -157,13 +165,19 @@ def program_parser(complete: Sequence[Command] = ()) -> argparse.ArgumentParser:
     """The parser of ``kafka-log-lake`` itself, for its help; with all commands for a shell's completion."""
     width = max(len(command.name) for command in COMMANDS)
     commands = "\n".join(
-        f"  {command.name:{width}}  {command.help}\n  {'':{width}}  python -m pipelines.{command.module}"
+        textwrap.fill(
+            command.help,
+            80,
+            initial_indent=f"  {command.name:{width}}  ",
+            subsequent_indent=" " * (width + 4),
+        )
+        + f"\n  {'':{width}}  python -m pipelines.{command.module}"
         for command in COMMANDS
     )
     parser = argparse.ArgumentParser(
         prog=COMMAND,
         usage=f"{COMMAND} COMMAND [OPTIONS]",
-        description="Kafka log segments -> Delta tables, on Spark, without a broker.",
+        description="Kafka log segments -> Delta tables, without a broker.",
         epilog=f"commands:\n{commands}\n\n{COMMAND} COMMAND --help has the options of each.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -180,13 +194,17 @@ def parser_of(command: Command, shows_rare: bool = True, below: Any = None) -> P
     names = f"The same command: python -m pipelines.{command.module}"
     rare = any(name in RARE for name in command.settings)
     more = ". --help-all also shows the options for tuning." if rare and not shows_rare else ""
+    example = f"Example:\n  {invocation()} {command.name} {command.example}\n\n" if command.example else ""
     places = [one.name.upper() + "..." * one.many for one in command.arguments if not one.is_option]
-    usage = " ".join([COMMAND, command.name, *places, "[OPTIONS]"])
+    needed = "--source PATH --lake LAKE" if command.is_configurable else "--lake LAKE"
+    usage = " ".join([COMMAND, command.name, needed, *places, "[OPTIONS]"])
+    if command.screen:
+        usage = command.screen.partition("\n")[0].removeprefix("Usage: ")
     texts_of = {
         "prog": f"{COMMAND} {command.name}",
         "usage": usage,
         "description": command.help,
-        "epilog": f"{names}{more}",
+        "epilog": f"{example}{textwrap.fill(names + more, 80)}",
         "screen": "" if shows_rare else screen_of(command),
     }
     parser = below.add_parser(command.name, **texts_of) if below else Parser(**texts_of)
