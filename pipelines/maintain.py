@@ -113,9 +113,10 @@ def _lines(done: Maintained) -> list[str]:
     section = Section("", ("table", "files before", "files", "bytes", "deleted files"), rows, (1, 2, 3, 4))
     dropped = f", rows of {counted_noun(done.dropped, 'segment')} dropped" if done.dropped else ""
     files = sum(one.files_before - one.files for one in done.tables)
-    merged = f"{counted_noun(max(0, files), 'file')} fewer to read"
+    merged = f"{max(0, files):,} fewer data files to read"
     did = f"maintained {printable(done.lake)} in {done.seconds:.1f} s"
-    return [*text_lines(section), f"verdict: {did}: {merged}{dropped}; no other row changed"]
+    same = "all other rows are" if dropped else "all rows are"
+    return [*text_lines(section), f"verdict: {did}: {merged}{dropped}; {same} as before"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

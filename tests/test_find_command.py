@@ -16,7 +16,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import kafka_log_lake
 from pipelines import find
+from pipelines.finding.table import Table
 from tests.support import corpus
 from tests.support.logs import batch, batches, data, marker, put
 from tests.support.segment_maker import Batch, Record
@@ -106,6 +108,14 @@ def test_a_table_names_the_kind_of_each_value(
         assert shown in line or shown == r"\x1b[2J"
     assert "\x1b" not in out
     assert "batch at byte 0" in lines[2]
+
+
+def test_a_table_fits_80_columns(tmp_path: Path) -> None:
+    put(tmp_path / "orders-12", 0, stored(0, Record(key=b"k" * 99, value=b"v" * 99)))
+    lines = [line for found in kafka_log_lake.find(tmp_path) for line in Table(80).lines(found)]
+    assert "kkkkk…" in lines[1]
+    assert "vvvvvv…" in lines[1]
+    assert max(map(len, lines)) <= 80
 
 
 @pytest.mark.parametrize(

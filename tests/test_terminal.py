@@ -104,7 +104,7 @@ def test_numbers_stand_to_the_right_and_wide_characters_take_two_columns() -> No
     ]
 
 
-@pytest.mark.parametrize(("room", "widest"), [(None, 80), (UNCUT, 100), (60, 41), (30, 12), (500, 100)])
+@pytest.mark.parametrize(("room", "widest"), [(None, 80), (UNCUT, 100), (60, 41), (31, 12), (500, 100)])
 def test_lines_fit_the_terminal_and_are_cut_in_a_pipe(room: int | None, widest: int) -> None:
     head, rule, first, second, _ = table_lines(OF_ROWS, [ROW, OTHER], room)
     assert [len(one) for one in rule.split()] == [9, 6, widest]
@@ -124,17 +124,32 @@ def test_very_long_values_are_not_held(room: int | None) -> None:
     assert first.endswith("x…")
 
 
-def test_a_table_cuts_no_command_and_writes_numbers_as_a_person_does() -> None:
+def test_a_row_of_more_columns_than_the_terminal_has_room_for_is_a_line_a_value() -> None:
+    assert list(table_lines(OF_ROWS, [ROW, OTHER], 30)) == [
+        "row 1",
+        "  name    日本 e\u0301 🎈",
+        "  offset  7",
+        "  value   xxxxxxxxxxxxxxxxxxx…",
+        "row 2",
+        "  name    plain",
+        "  offset  12345",
+        "  value   NULL",
+        "(2 rows)",
+    ]
+
+
+@pytest.mark.parametrize("room", [80, 200])
+def test_a_table_cuts_no_command_and_writes_numbers_as_a_person_does(room: int) -> None:
     reset = (
         "kafka-consumer-groups.sh --bootstrap-server HOST:9092 --group GROUP --topic a:0 --to-offset "
         + "9" * 60
     )
     columns = [Column("command"), Column("text"), Column("share", is_number=True)]
     rows = [f'{{"command": "{reset}", "text": "{"x" * 200}", "share": 5.230173599999999E-4}}']
-    _, _, cells, _ = table_lines(columns, rows, 80)
-    assert reset in cells
-    assert "…" in cells
-    assert cells.endswith("  0.00052301736")
+    *cells, _ = table_lines(columns, rows, room)
+    assert reset in "".join(cells)
+    assert "…" in "".join(cells)
+    assert cells[-1].endswith("  0.00052301736")
 
 
 @pytest.mark.parametrize(

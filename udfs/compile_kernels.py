@@ -64,7 +64,7 @@ def ensure_compiled() -> None:
 def _compile(folder: Path) -> None:
     """Raises an OSError or CalledProcessError where no separate process can run."""
     began = time.monotonic()
-    _say("compiling the decoder for this computer, once: about half a minute")
+    _say("compiling the decoder for this computer, once: half a minute on two idle cores")
     for parts in (("records", "batches"), ("rest",)):
         running = [_start(part) for part in parts]
         try:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pipelines.command.terminal import aligned, counted_noun, printable, shortened_to
 
 _WIDTH = 140  # where there is no terminal
-_KEY, _LEAST_VALUE = 24, 20
+_KEY, _LEAST_KEY, _LEAST_VALUE = 24, 9, 12
 _SCHEMA_ID = 5  # bytes of Confluent's wire format before the content: 0, and the schema id as int32
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -42,8 +42,9 @@ class Table:
         begin = f"{aligned(name, self._names)}  {offset:>12}  {time:<23}  "
         if not self._width:
             return f"{begin}{key}  {value}"
-        room = max(self._width - len(begin), _KEY + 2 + _LEAST_VALUE)
-        key, value = aligned(shortened_to(key, _KEY), _KEY), shortened_to(value, room - _KEY - 2)
+        room = max(self._width - len(begin) - 2, _LEAST_KEY + _LEAST_VALUE)
+        of_key = max(_LEAST_KEY, min(_KEY, room * 2 // 5))
+        key, value = aligned(shortened_to(key, of_key), of_key), shortened_to(value, room - of_key)
         return f"{begin}{key}  {value}".rstrip()
 
     def _cut(self, text: str, width: int) -> str:

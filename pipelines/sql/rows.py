@@ -2,7 +2,8 @@
 
 A row arrives as a JSON object, the same of either engine: binary as Base64, timestamps as ISO 8601 in UTC,
 nulls kept. The formats differ only in how these objects are printed. Rows are printed as they arrive, so that
-a large result needs little memory. The lines of a table fit the terminal; a pipe gets long values cut alike.
+a large result needs little memory. The lines of a table fit the terminal, on which rows of very many columns
+are a line for each value; a pipe gets long values cut alike.
 """
 
 from __future__ import annotations
@@ -121,7 +122,8 @@ def plain_number(text: str) -> str:
 def table_lines(columns: Sequence[Column], lines: Iterable[str], room: int | None = None) -> Iterator[str]:
     """Lines of a table. The first rows decide how wide a column is; control characters are escaped.
 
-    lines, room: see ``printed``. Numbers are never cut, nor commands, which are to be pasted.
+    lines, room: see ``printed``. Numbers are never cut, nor commands, which are to be pasted. Where the
+    columns do not fit the room, each value has its own line.
     """
 
     def cut(texts: Sequence[str], widths: Sequence[int]) -> list[str]:
@@ -151,6 +153,14 @@ def table_lines(columns: Sequence[Column], lines: Iterable[str], room: int | Non
     ]
     widths = _fitted(widest, least, room)
 
+    def row_lines(number: int, row: Sequence[str]) -> Iterator[str]:
+        head = max(map(width_of, names))
+        yield f"row {number:,}"
+        for name, text in zip(
+            names, cut(row, [max(_NARROWEST, (room or 0) - head - 4)] * len(row)), strict=True
+        ):
+            yield f"  {aligned(name, head)}  {text}".rstrip()
+
     def table_line(row: Sequence[str]) -> str:
         shown = [
             aligned(cell, width, column.is_number)
@@ -158,11 +168,16 @@ def table_lines(columns: Sequence[Column], lines: Iterable[str], room: int | Non
         ]
         return _GAP.join(shown).rstrip()
 
-    yield from (table_line(row) for row in (names, ["-" * width for width in widths]))
+    is_too_wide = bool(room and sample) and sum(widths) + len(_GAP) * (len(widths) - 1) > room
+    if not is_too_wide:
+        yield from (table_line(row) for row in (names, ["-" * width for width in widths]))
     count = 0
     for row in itertools.chain(sample, rows):
         count += 1
-        yield table_line(row)
+        if is_too_wide:
+            yield from row_lines(count, row)
+        else:
+            yield table_line(row)
     yield f"({count} row{'' if count == 1 else 's'})"
 
 
