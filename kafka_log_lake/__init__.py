@@ -1,4 +1,4 @@
-"""Kafka log segments -> Delta tables, on Spark, without a broker: what users import.
+"""Kafka log segments -> Delta tables, without a broker: what users import.
 
 ``decode_folder``, ``decode_segment``, ``find``, ``read_segment`` and ``scan`` need no Spark; ``connect``
 opens a lake in DuckDB. It and the others need the wheel's extra:

@@ -213,7 +213,7 @@ def run(settings: Settings, file: Sequence[str], files: str | None = None, **opt
     for line in dump.found.lines():
         say(printable(line))
     if not known:
-        raise UserError(f"no file is known by its name: {_NAMES}")
+        raise UserError(f"not a file of Kafka, by its name: {_NAMES}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

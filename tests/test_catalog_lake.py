@@ -154,7 +154,7 @@ def test_what_cannot_work_is_said_in_one_line(spark: SparkSession, tmp_path: Pat
             Settings(sink="catalog", **settings)  # type: ignore[arg-type]
     spark.sql("CREATE SCHEMA taken")
     spark.sql("CREATE TABLE taken.segments (a int) USING delta")
-    with pytest.raises(UserError, match=r"taken\.segments is no ledger of schema version"):
+    with pytest.raises(UserError, match=r"taken\.segments is not a ledger of schema version"):
         decode(spark, "taken", [tmp_path])
     arguments = ["--source", str(tmp_path), "--lake", "a.b", "--sink", "catalog"]
     alone = subprocess.run(

@@ -20,6 +20,7 @@ from pipelines import decode_batches, format_report, ingest_raw, quality_report,
 from pipelines.command.checked import option
 from pipelines.command.commands import COMMANDS as ALL_COMMANDS
 from pipelines.command.commands import DECODE, INGEST, QUALITY_REPORT
+from pipelines.command.options import parser_of, with_not
 from pipelines.command.settings import COST_NAMES, FIELDS
 from pipelines.command.values import byte_count
 from pipelines.report.quality.check import CHECKS
@@ -95,6 +96,20 @@ def test_commands_parse(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
             arguments = shlex.split(found[2], comments=True)
             assert JOBS[found[1]]([*arguments, "--print-config"]) == 0, line
             capsys.readouterr()
+
+
+def test_commands_of_the_console_parse() -> None:
+    commands = {command.name: command for command in ALL_COMMANDS}
+    shown = [
+        (found[1], found[2])
+        for page in PAGES
+        for block in blocks(page, "sh")
+        for line in block.replace("\\\n", " ").splitlines()
+        if (found := re.search(r"kafka-log-lake ([a-z-]+) (.*)", line)) is not None
+    ]
+    assert len({name for name, _ in shown}) > 8
+    for name, rest in shown:  # an argument that there is not is an error
+        parser_of(commands[name]).values(with_not(shlex.split(rest, comments=True)))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)

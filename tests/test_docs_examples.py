@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
+import deltalake
+import duckdb
+import polars
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
@@ -137,6 +140,16 @@ def test_python_of_the_readme_runs(
     capsys.readouterr()
     exec(alone, {})
     assert "crc_mismatch at byte 3374 - 796 bytes" in capsys.readouterr().out
+
+
+def test_readers_of_the_readme_find_rows(bundled: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(bundled).parent)
+    (shown,) = (block for block in blocks(README, "text") if "scan_delta" in block)
+    calls = [line for line in shown.splitlines() if not line.startswith("spark.")]
+    assert len(calls) == 4
+    for call in calls:
+        found = eval(call, {"deltalake": deltalake, "duckdb": duckdb, "polars": polars})
+        assert len(found) > 0, call
 
 
 def test_every_answer_on_the_page_of_questions_runs(

@@ -350,7 +350,7 @@ def test_one_line_says_what_to_do(tmp_path: Path, capsysbinary: Any) -> None:
     path = put(tmp_path, b"x" * 100, "notes.txt")
     assert lines(capsysbinary, path)[2] == [
         f"Ignoring unknown file {path}",
-        "error: no file is known by its name: a segment's name ends in .log, an index's in .index, "
+        "error: not a file of Kafka, by its name: a segment's name ends in .log, an index's in .index, "
         ".timeindex or .txnindex, a snapshot's in .snapshot or .checkpoint",
     ]
     assert lines(capsysbinary, str(tmp_path))[2] == [

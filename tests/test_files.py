@@ -63,12 +63,14 @@ def test_damage_can_raise() -> None:
 def test_a_file_that_is_no_segment_says_so(tmp_path: Path) -> None:
     path = tmp_path / "photo.jpg"
     path.write_bytes(b"\xff\xd8\xff\xe0" + b"jpeg" * 1000)
-    with pytest.raises(DamageError, match=r"photo.jpg is no Kafka log segment \("):
+    with pytest.raises(DamageError, match=r"photo.jpg is not a Kafka log segment \("):
         read_segment(path)
     assert read_segment(path, on_damage="ignore").num_rows == 0
     short = tmp_path / "hostname"
     short.write_text("node-1\n")
-    with pytest.raises(ValueError, match="hostname is no Kafka log segment: no record batch in its 7 bytes"):
+    with pytest.raises(
+        ValueError, match="hostname is not a Kafka log segment: no record batch in its 7 bytes"
+    ):
         read_segment(short)
     torn = put(tmp_path / "a-0", 0, batch(0)[:40])
     assert read_segment(torn).num_rows == 0, "the first batch of a segment that is being written"
@@ -76,7 +78,7 @@ def test_a_file_that_is_no_segment_says_so(tmp_path: Path) -> None:
     sound.write_bytes(batch(0) + b"\xff" * 100 + batch(3))
     with pytest.warns(DamageWarning) as printed:
         read_segment(sound)
-    assert "is no Kafka log segment" not in str(printed[0].message)
+    assert "is not a Kafka log segment" not in str(printed[0].message)
 
 
 @pytest.mark.parametrize(("path", "hint"), [(5, "not 5"), (b"a.log", r"os.fsdecode\(\) makes a str of it")])

@@ -138,5 +138,5 @@ def test_a_file_is_known_by_its_name(tmp_path: Path) -> None:
     assert broker_file(f"a/b/{INDEX}") == (".index", 100)
     assert broker_file("x/bootstrap.checkpoint") == (".checkpoint", -1)
     assert broker_file("00000000000000000000.log") is None
-    with pytest.raises(ValueError, match="has not the name of an index"):
+    with pytest.raises(ValueError, match="does not have the name of an index"):
         next(decode_broker_file(put(tmp_path, "notes.txt", b"")))

@@ -139,7 +139,7 @@ def _refuse_other_file(path: str, length: int) -> None:
     """Raises a ValueError where a file that holds no batch does not even have a segment's name."""
     if not _SEGMENT.fullmatch(os.path.basename(path)):
         raise ValueError(
-            f"{path} is no Kafka log segment: no record batch in its {length:,} bytes; "
+            f"{path} is not a Kafka log segment: no record batch in its {length:,} bytes; "
             'on_damage="ignore" reads it all the same'
         )
 
@@ -158,7 +158,7 @@ def _tell(path: str, damage: Damage, is_whole: bool, on_damage: OnDamage) -> Non
         on_damage(damage)
     elif on_damage != "ignore":
         what = f"{damage.reason} at byte {damage.position:,}, {damage.size:,} bytes: {damage.detail}"
-        message = f"{path} is no Kafka log segment ({what})" if is_whole else f"{path}: {what}"
+        message = f"{path} is not a Kafka log segment ({what})" if is_whole else f"{path}: {what}"
         if on_damage == "raise" or (is_whole and not _SEGMENT.fullmatch(os.path.basename(path))):
             raise DamageError(message, damage)
         warnings.warn(DamageWarning(message), stacklevel=_outside())

@@ -192,7 +192,7 @@ def _bytes(text: Any, is_hex: bool = False) -> bytes:
     if isinstance(text, bytes):
         return text
     if not isinstance(text, str):
-        raise ValueError(f"must be a text or bytes, not {text!r}")
+        raise ValueError(f"must be text or bytes, not {text!r}")
     if is_hex and text.startswith("0x"):
         try:
             return bytes.fromhex(text[2:])

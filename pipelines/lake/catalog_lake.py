@@ -81,7 +81,8 @@ def lake_exists(spark: SparkSession, schema: str) -> bool:
     found = {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {name}").collect()}
     if found.get(VERSION_PROPERTY) != str(SCHEMA_VERSION):
         raise UserError(
-            f"{schema}.{SEGMENTS.name} is no ledger of schema version {SCHEMA_VERSION}: name another schema"
+            f"{schema}.{SEGMENTS.name} is not a ledger of schema version {SCHEMA_VERSION}: "
+            "name another schema"
         )
     _refuse_s3(spark, schema)
     return True

@@ -96,7 +96,7 @@ class Log:
 class Findings:
     """All findings of a scan. skipped: reason -> number of files or folders. unreadable: URI -> why.
 
-    swap_files: URIs of those that stand for segments. warnings: what else a person should know.
+    swap_files: URIs of those that are read in place of segments. warnings: what else a person should know.
     named: topic and partition that were given for all segments; None if their folders tell them. replicas: of
     disks with names, the copies compared, as rows of ``replica_report``.
     """

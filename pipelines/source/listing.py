@@ -172,7 +172,7 @@ def list_segments(
     on_demand: its Spark lists file systems that only it opens; None where none are among the sources.
     topic, partition: of the segments, whatever their folder is called; then all have to be in one folder.
     null_topic: whether a topic with the name that Spark's writer reads as null may be decoded.
-    read_end: tells where a swap file ends; then these stand for the segments whose place they take. None:
+    read_end: finds where a swap file ends; then these replace the segments whose place they take. None:
     they are skipped. may_be_empty: sources without a segment give a listing without one.
     """
     sources = [sources] if isinstance(sources, str) else list(sources)

@@ -74,7 +74,7 @@ def _export(listed: list[Any], place: str) -> list[Schema]:
 
 def _no_export(place: str, why: object) -> UserError:
     return UserError(
-        f"--schemas: {place} is no schema and no answer of a registry to GET /schemas?deleted=true: {why}"
+        f"--schemas: {place} is neither a schema nor a registry's answer to GET /schemas?deleted=true: {why}"
     )
 
 
@@ -97,7 +97,7 @@ def read_registry(url: str) -> Registry:
 def _get(url: str, path: str) -> list[dict[str, Any]]:
     parts = parse.urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UserError(f"--registry: {url!r} is no URL such as http://registry:8081")
+        raise UserError(f"--registry: {url!r} is not a URL such as http://registry:8081")
     place = parts.netloc.rpartition("@")[2]
     page = request.Request(f"{parts.scheme}://{place}{parts.path.rstrip('/')}{path}")
     if parts.username is not None:
@@ -110,5 +110,5 @@ def _get(url: str, path: str) -> list[dict[str, Any]]:
     except (OSError, ValueError) as error:
         raise UserError(f"--registry: {shown} does not answer: {' '.join(str(error).split())}") from None
     if not isinstance(held, list) or not all(isinstance(one, dict) for one in held):
-        raise UserError(f"--registry: {shown} answers no list of schemas")
+        raise UserError(f"--registry: {shown} does not answer with a list of schemas")
     return held

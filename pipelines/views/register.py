@@ -81,7 +81,7 @@ _KEPT_PLANS = {
 _VIEWS_AT_ONCE = 4
 
 # These are read by nearly every view, and Spark takes 0.1 s to plan each read of a Delta table: where one has
-# at most so many rows, its view holds them. What joins no rows then costs nothing, as committed_records of
+# at most this many rows, its view holds them. What joins no rows then costs nothing, as committed_records of
 # plain topics. A row of quarantine may hold many bytes
 _HELD = {QUARANTINE.name: 0, SEGMENTS.name: 10_000, TRANSACTIONS.name: 10_000}
 

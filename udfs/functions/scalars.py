@@ -99,7 +99,7 @@ def _expanded(codec: str | None, values: BinaryColumn, i: int, scratch: Scratch)
     payload = values.data[values.offsets[i] : values.offsets[i + 1]]
     if code == f.CODEC_NONE:
         return payload.tobytes()
-    # Which magic a payload is of is not known: writers of magic 0 reckon the header checksum of an lz4 frame
+    # Which magic a payload is of is not known: writers of magic 0 compute the header checksum of an lz4 frame
     # wrongly, so any is accepted, as Kafka's reader accepts it of them
     magic = f.MAGIC_V0 if code == f.CODEC_LZ4 else f.MAGIC_V2
     size = expand(code, magic, payload, scratch, MAX_BATCH_UNCOMPRESSED)

@@ -50,7 +50,9 @@ def decode_broker_file(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]
     """
     found = broker_file(os.fspath(path))
     if found is None:
-        raise ValueError(f"{os.fspath(path)} has not the name of an index, a snapshot or a checkpoint file")
+        raise ValueError(
+            f"{os.fspath(path)} does not have the name of an index, a snapshot or a checkpoint file"
+        )
     if found.kind == kraft_snapshot.SUFFIX:
         yield from kraft_snapshot.kraft_snapshot(path)
         return

@@ -21,7 +21,7 @@ BIT, BYTE, ZEROS, CUT, ORDER, OTHER, UNKNOWN = (
     "unknown",
 )
 CERTAIN, LIKELY, POSSIBLE = "certain", "likely", "possible"
-# One of so many damages looks by chance like a changed bit or byte
+# One in this many damages looks by chance like a changed bit or byte
 _FEW_BY_CHANCE, _SOME_BY_CHANCE, _MANY_BY_CHANCE = 1000, 20, 4
 
 

@@ -49,7 +49,7 @@ SAMPLED_COLUMNS = (
     *("topic", "partition", "magic", "segment", "batch_position"),
     *("offset", "timestamp_ms", "key", "value", "headers", "size_bytes"),
 )
-# Of a sampled batch the records are compressed that begin before so many bytes, none that is larger: a task
+# Of a sampled batch the records are compressed that begin within this many bytes, none that is larger: a task
 # holds them in memory
 MOST_BYTES = 16 << 20
 # Its output: bytes of the payloads before and after
