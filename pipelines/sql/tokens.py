@@ -59,9 +59,11 @@ def duckdb_text(statement: str) -> str:
 
 def _quoted(found: list[Token]) -> Iterator[str]:
     for i, token in enumerate(found):
+        if token.word != "offset":
+            yield token.text
+            continue
         behind = next((one.text[0] for one in found[i + 1 :] if not one.is_comment), "")
-        is_name = token.word == "offset" and behind not in _BEGINS_NUMBER
-        yield token.replaced('"offset"') if is_name else token.text
+        yield token.text if behind in _BEGINS_NUMBER else token.replaced('"offset"')
 
 
 def view_text(select: str, parameters: Mapping[str, str]) -> str:

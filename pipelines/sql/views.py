@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 from pipelines.sql.tokens import view_text
 from pipelines.sql.types import duckdb_type, no_rows
@@ -33,6 +34,7 @@ def _statements(view: View, select: str) -> Iterator[str]:
         yield f"CREATE OR REPLACE VIEW {view.name} AS {select}"
 
 
+@cache
 def _select(view: View) -> str:
     parameters = {one.name: duckdb_type(one.sql_type) for one in view.parameters}
     names = ", ".join(f'"{column.name}"' for column in view.columns)
