@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from kafka_log_lake import connect
 from kafka_log_lake.__main__ import main
 from pipelines import decode_batches, recover
 from tests.support import replicas
+from tests.support.answers import asked
 from tests.support.docs import ROOT, blocks
 
 RUNBOOK = {"broker": "s04b-unclean-twice", "controller": "s11-controllers"}
@@ -32,10 +32,6 @@ def run(sources: Sequence[str], *options: str) -> int:
     return recover.main([*named, "--cores", "1", *options])
 
 
-def question(lake: Path, statement: str) -> list[tuple[Any, ...]]:
-    return connect(str(lake)).execute(statement).fetchall()
-
-
 @pytest.fixture(scope="module")
 def lakes(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake of each scenario of BILLED."""
@@ -50,7 +46,7 @@ def test_each_record_that_a_losing_side_alone_has_is_billed_once(
     corpus: Path, lakes: Path, scenario: str
 ) -> None:
     found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-    rows = question(
+    rows = asked(
         lakes / scenario,
         "SELECT topic || '-' || partition, split_part(copy, '/', 1), \"offset\", leader_epoch, why, "
         "acknowledged, also_in_truth, value FROM lost_records",
@@ -75,7 +71,7 @@ def test_each_record_that_a_losing_side_alone_has_is_billed_once(
 
 def test_records_of_the_healed_log_name_their_copy_and_its_bytes(corpus: Path, lakes: Path) -> None:
     lake = lakes / "s04b-unclean-twice"
-    rows = question(
+    rows = asked(
         lake,
         "SELECT \"offset\", key, value, copy FROM healed_records WHERE topic = 'payments.all' "
         'AND partition = 0 ORDER BY "offset"',
@@ -85,7 +81,7 @@ def test_records_of_the_healed_log_name_their_copy_and_its_bytes(corpus: Path, l
     expected = [replicas.comparable(line) for line in truth.records]
     assert [row[:3] for row in rows] == [(line[0], line[2], line[3]) for line in expected]
     assert {row[3] for row in rows} == {"broker-2"}, "it led last"
-    source, position, size, crc = question(
+    source, position, size, crc = asked(
         lake, "SELECT source_segment, source_position, size_bytes, crc FROM healed_batches LIMIT 1"
     )[0]
     batch = Path(source.removeprefix("file://")).read_bytes()[position : position + size]
@@ -99,7 +95,7 @@ def test_transactions_are_those_of_the_healed_log(corpus: Path, lakes: Path) -> 
         assert truth is not None
         expected = [line["offset"] for line in truth.records if line.get("committed")]
         topic, partition = name.rsplit("-", 1)
-        found = question(
+        found = asked(
             lakes / "s04b-unclean-twice",
             f"SELECT \"offset\" FROM committed_records WHERE topic = '{topic}' AND partition = {partition} "
             'ORDER BY "offset"',
@@ -109,7 +105,7 @@ def test_transactions_are_those_of_the_healed_log(corpus: Path, lakes: Path) -> 
 
 def test_copies_are_reported_with_how_they_differ(lakes: Path) -> None:
     lake = lakes / "s04b-unclean-twice"
-    rows = question(
+    rows = asked(
         lake,
         "SELECT copy, role, log_end_offset, diverged_from, behind, epochs FROM replica_report "
         "WHERE topic = 'payments.all' AND partition = 0 ORDER BY copy",
@@ -118,13 +114,13 @@ def test_copies_are_reported_with_how_they_differ(lakes: Path) -> None:
     assert [row[3] for row in rows] == [92, None, 74]
     assert rows[1][2] == 108
     assert rows[1][5] == ["0@0", "2@27", "5@58", "9@92"]
-    diverged = question(
+    diverged = asked(
         lake,
         "SELECT copy, first_offset, last_offset, leader_epoch, why, certainty FROM divergence "
         "WHERE topic = 'payments.all' AND partition = 0 ORDER BY copy",
     )
     assert {row[3:] for row in diverged if row[0] == "broker-3"} == {(7, "diverged", "certain")}
-    starts = question(
+    starts = asked(
         lakes / "s03-retention",
         "SELECT DISTINCT first_offset, last_offset FROM divergence WHERE topic = 'payments.all' "
         "AND partition = 1 AND why = 'before-log-start' AND copy = 'broker-3'",
@@ -141,14 +137,14 @@ def test_a_second_run_changes_nothing_and_sources_stay_as_they_are(
     options = ("--lake", str(tmp_path / "lake"), "--json", "--report", str(tmp_path / "bill"))
     assert run(sources, *options) == 0
     first = json.loads(capsys.readouterr().out.splitlines()[-1])
-    records = question(tmp_path / "lake", "FROM records ORDER BY ALL")
+    records = asked(tmp_path / "lake", "FROM records ORDER BY ALL")
     assert run(sources, *options) == 0
     again = json.loads(capsys.readouterr().out.splitlines()[-1])
     for one in (first, again):
         one.pop("seconds")
     assert first == again
     assert first["lost_ranges"] == 3
-    assert question(tmp_path / "lake", "FROM records ORDER BY ALL") == records
+    assert asked(tmp_path / "lake", "FROM records ORDER BY ALL") == records
     assert replicas.fingerprint(disks) == before
     lines = (tmp_path / "bill" / "lost_records.csv").read_text().splitlines()
     assert len(lines) == 1 + first["lost_records"]
@@ -174,7 +170,7 @@ def test_disks_of_two_clusters_are_refused(
 def test_a_disk_without_a_name_is_called_by_its_broker(corpus: Path, tmp_path: Path) -> None:
     disks = [str(corpus / "s02-behind" / f"broker-{number}") for number in (1, 2)]
     assert run(disks, "--lake", str(tmp_path / "lake"), "--topics", "orders-idem") == 0
-    found = question(tmp_path / "lake", "SELECT copy, broker_id FROM replica_report ORDER BY copy")
+    found = asked(tmp_path / "lake", "SELECT copy, broker_id FROM replica_report ORDER BY copy")
     assert found == [("broker-1", 1), ("broker-2", 2)]
 
 
@@ -254,6 +250,6 @@ def test_decode_of_disks_with_names_has_each_partition_once(corpus: Path, tmp_pa
     assert decode_batches.main([*named, "--lake", str(lake), "--cores", "1", "--topics", "orders-idem"]) == 0
     truth = replicas.truth(corpus, "s04a-unclean-once", "orders-idem-0")
     assert truth is not None
-    offsets = question(lake, 'SELECT "offset" FROM records ORDER BY "offset"')
+    offsets = asked(lake, 'SELECT "offset" FROM records ORDER BY "offset"')
     assert [offset for (offset,) in offsets] == [line["offset"] for line in truth.records]
-    assert question(lake, "SELECT count(*) FROM lost_records")[0][0] > 0
+    assert asked(lake, "SELECT count(*) FROM lost_records")[0][0] > 0

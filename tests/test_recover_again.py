@@ -24,6 +24,7 @@ from kafka_log_lake import connect
 from pipelines import decode_batches, maintain, query, recover, scan
 from pipelines.recovery.restore import write_restore
 from pipelines.sql.types import duckdb_type
+from tests.support.answers import asked
 from tests.support.docs import ROOT
 from tests.support.logs import batch, data, marker, put
 from tests.support.replica_disks import write
@@ -41,7 +42,7 @@ def disk(folder: Path, **logs: list[bytes]) -> str:
 
 
 def offsets(lake: Path) -> list[tuple[str, int]]:
-    found = connect(str(lake)).execute('SELECT topic, "offset" FROM records ORDER BY ALL').fetchall()
+    found = asked(lake, 'SELECT topic, "offset" FROM records ORDER BY ALL')
     return [(topic, offset) for topic, offset in found]
 
 
@@ -56,9 +57,8 @@ def test_what_the_true_log_lost_leaves_the_lake(tmp_path: Path) -> None:
     (tmp_path / "two" / "kept-0" / "leader-epoch-checkpoint").write_text("0\n2\n0 3\n1 6\n")
     assert recover.main([one, two, *lake]) == 0
     assert offsets(tmp_path / "lake") == [("kept", i) for i in range(3, 9)]
-    database = connect(str(tmp_path / "lake"))
     for name in ("batches", "segments", "transactions", "healed_batches", "replica_report"):
-        topics = database.execute(f"SELECT DISTINCT topic FROM {name}").fetchall()
+        topics = asked(tmp_path / "lake", f"SELECT DISTINCT topic FROM {name}")
         assert topics in ([("kept",)], []), name
 
 
@@ -117,7 +117,7 @@ def test_the_healed_log_takes_no_room_and_stays(tmp_path: Path) -> None:
     assert recover.main([one, two, "--lake", str(lake), "--cores", "1"]) == 0
     size = sum(path.stat().st_size for path in (lake / "_healed").rglob("*") if path.is_file())
     assert size < sum(map(len, old)) / 100
-    segments = connect(str(lake)).execute("SELECT epoch(modified), length FROM segments").fetchall()
+    segments = asked(lake, "SELECT epoch(modified), length FROM segments")
     assert segments == [(1_500_000_600, sum(map(len, old)))], "the file that it was taken from"
     assert maintain.main(["--lake", str(lake), "--keep-days", "30"]) == 0
     assert len(offsets(lake)) == 60
@@ -139,11 +139,9 @@ def test_copies_of_older_formats_that_differ_are_two_histories(
     lake = tmp_path / "lake"
     assert recover.main([one, two, three, "--lake", str(lake), "--cores", "1"]) == 0
     assert "those of two are taken" in capsys.readouterr().out
-    ask = connect(str(lake)).execute
-    assert ask(
-        "SELECT string_agg(CAST(value AS VARCHAR), '' ORDER BY \"offset\") FROM records"
-    ).fetchall() == [("abcdefg",)]
-    lost = ask('SELECT copy, "offset", why, CAST(value AS VARCHAR) FROM lost_records ORDER BY 2').fetchall()
+    taken = "SELECT string_agg(CAST(value AS VARCHAR), '' ORDER BY \"offset\") FROM records"
+    assert asked(lake, taken) == [("abcdefg",)]
+    lost = asked(lake, 'SELECT copy, "offset", why, CAST(value AS VARCHAR) FROM lost_records ORDER BY 2')
     assert lost == [("one", 2 + i, "diverged", text) for i, text in enumerate("xyz")]
 
 
@@ -192,8 +190,7 @@ def test_kills_leave_the_sources_alone_and_the_next_run_completes(tmp_path: Path
 
 def rows_of(lake: Path, tables: Sequence[str]) -> dict[str, list[str]]:
     """The rows of each table as text, without the name of the lake."""
-    database = connect(str(lake))
-    rows = {table: database.execute(f"FROM {table}").fetchall() for table in tables}
+    rows = {table: asked(lake, f"FROM {table}") for table in tables}
     return {table: sorted(str(row).replace(str(lake), "") for row in found) for table, found in rows.items()}
 
 
@@ -228,11 +225,10 @@ def test_a_producer_snapshot_says_what_was_cut_off(tmp_path: Path) -> None:
     for name, lost in (("one", [(6, 8, "cut off")]), ("two", [])):
         source = f"--source={name}={tmp_path / name}"
         assert recover.main([source, "--lake", f"{lake}-{name}", "--cores", "1"]) == 0
-        database = connect(f"{lake}-{name}")
-        found = database.execute("SELECT first_offset, last_offset, reason FROM lost_ranges").fetchall()
+        found = asked(f"{lake}-{name}", "SELECT first_offset, last_offset, reason FROM lost_ranges")
         assert found == lost
-    contradicted = database.execute("SELECT contradicted FROM replica_report").fetchone()
-    assert contradicted == ([f"{9:020d}.snapshot: producer 7 wrote offset 5 last"],)
+    contradicted = asked(f"{lake}-two", "SELECT contradicted FROM replica_report")
+    assert contradicted == [([f"{9:020d}.snapshot: producer 7 wrote offset 5 last"],)]
 
 
 def put_snapshot(path: Path, producer: int, last_offset: int) -> None:
@@ -292,9 +288,7 @@ def test_a_transaction_before_the_logs_start_ends_where_its_marker_is(tmp_path: 
     two = disk(tmp_path / "two", t=[data(0, 7, 3), marker(3, 7), batch(4)])
     lake = str(tmp_path / "lake")
     assert recover.main([one, two, "--lake", lake, "--cores", "1"]) == 0
-    rows = (
-        connect(lake).execute('SELECT "offset", why, transaction FROM lost_records ORDER BY ALL').fetchall()
-    )
+    rows = asked(lake, 'SELECT "offset", why, transaction FROM lost_records ORDER BY ALL')
     assert rows == [(offset, "before-log-start", "committed") for offset in range(3)]
 
 
@@ -309,7 +303,7 @@ def test_what_both_histories_have_neither_replaces_nor_is_a_lost_record(tmp_path
     assert recover.main([one, two, "--cores", "1", "--report", str(bill), "--lake", str(lake)]) == 0
     assert read_lines(bill / "restore" / "t-0.txt") == [(b"state", b"on", [])]
     assert read_lines(bill / "restore" / "t-0.older.txt") == [(b"new", b"lost", [])]
-    also = connect(str(lake)).execute('SELECT also_in_truth FROM lost_records ORDER BY "offset"').fetchall()
+    also = asked(lake, 'SELECT also_in_truth FROM lost_records ORDER BY "offset"')
     assert also == [(None,), (2,), (None,)]
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from kafka_log_lake import connect
 from pipelines import recover
+from tests.support.answers import asked
 from tests.support.logs import batch, batches, put
 from tests.support.segment_maker import Batch, Record
 
@@ -66,18 +66,15 @@ CLEANED: dict[str, tuple[Any, ...]] = {
 def test_copies_that_were_cleaned_differently_bring_back_no_deleted_key(tmp_path: Path, name: str) -> None:
     *copies, expected, lost = CLEANED[name]
     lake, _ = recovered(tmp_path, copies)
-    database = connect(str(lake))
-    assert (
-        database.execute('SELECT "offset", key, value FROM healed_records ORDER BY 1').fetchall() == expected
-    )
-    assert database.execute("SELECT first_offset, last_offset FROM lost_ranges").fetchall() == lost
+    assert asked(lake, 'SELECT "offset", key, value FROM healed_records ORDER BY 1') == expected
+    assert asked(lake, "SELECT first_offset, last_offset FROM lost_ranges") == lost
 
 
 def test_a_gap_that_no_log_cleaner_left_is_filled_by_another_copy(tmp_path: Path) -> None:
     """A segment of the copy that leads is gone."""
     put(tmp_path / "b0" / "t-0", 5, log(Y, leader_epoch=1))
     lake, _ = recovered(tmp_path, [([log(A, OLD), log(W)], 0), ([log(A, OLD), log(W), log(GONE), log(X)], 2)])
-    found = connect(str(lake)).execute('SELECT "offset" FROM healed_records ORDER BY 1').fetchall()
+    found = asked(lake, 'SELECT "offset" FROM healed_records ORDER BY 1')
     assert [offset for (offset,) in found] == [0, 1, 2, 3, 4, 5]
 
 
@@ -98,7 +95,7 @@ def test_a_last_batch_follows_what_lies_before_it_where_nothing_was_cleaned(
 ) -> None:
     batches, expected = BEHIND[name]
     lake, doubts = recovered(tmp_path, [(batches, 2)])
-    found = connect(str(lake)).execute('SELECT "offset" FROM healed_records ORDER BY 1').fetchall()
+    found = asked(lake, 'SELECT "offset" FROM healed_records ORDER BY 1')
     assert [offset for (offset,) in found] == expected
     assert not [one for one in doubts if "nothing confirms" in one]
 
@@ -142,7 +139,7 @@ MOVED = {
 @pytest.mark.parametrize("name", MOVED)
 def test_batches_that_damage_moved_go_back(tmp_path: Path, name: str) -> None:
     lake = recovered_as_they_are(tmp_path, MOVED[name])
-    found = connect(str(lake)).execute('SELECT "offset", value FROM records ORDER BY 1').fetchall()
+    found = asked(lake, 'SELECT "offset", value FROM records ORDER BY 1')
     assert found == [(offset, b"v%d" % offset) for offset in range(3 * len(MOVED[name][0]))]
 
 
@@ -150,7 +147,7 @@ def test_damaged_bytes_behind_what_another_copy_has_may_have_been_records(tmp_pa
     damaged = [batch(0), b"\xff" * len(b"".join(batches(3, 2)))]
     for copies, found in (([damaged, batches(0, 2)], [(6, None)]), ([damaged, batches(0, 3)], [])):
         lake = recovered_as_they_are(tmp_path / str(len(found)), copies)
-        rows = connect(str(lake)).execute("SELECT first_offset, last_offset FROM lost_ranges").fetchall()
+        rows = asked(lake, "SELECT first_offset, last_offset FROM lost_ranges")
         assert rows == found
 
 
@@ -193,25 +190,24 @@ def recovered_as_they_are(folder: Path, copies: Sequence[list[bytes]], epochs: S
 def test_leader_epochs_that_damage_changed_are_corrected(tmp_path: Path, name: str) -> None:
     copies, epochs = zip(*LED[name], strict=True)
     lake = recovered_as_they_are(tmp_path, copies, epochs)
-    database = connect(str(lake))
-    rows = database.execute("SELECT base_offset, leader_epoch FROM batches ORDER BY 1").fetchall()
+    rows = asked(lake, "SELECT base_offset, leader_epoch FROM batches ORDER BY 1")
     assert rows == [(base, 2) for base in (0, 3, 6)]
-    known = database.execute("SELECT DISTINCT split_part(unnest(epochs), '@', 1) FROM replica_report")
-    assert known.fetchall() == [("2",)]
+    known = asked(lake, "SELECT DISTINCT split_part(unnest(epochs), '@', 1) FROM replica_report")
+    assert known == [("2",)]
 
 
 def test_of_two_epochs_that_may_be_the_wrong_one_the_rarer_is(tmp_path: Path) -> None:
     """The second batch or the third has the wrong one: each has its true one on one side."""
     copy = [batch(at * 3, leader_epoch=epoch) for at, epoch in enumerate((0, 3, 0, 3, 3))]
     lake = recovered_as_they_are(tmp_path, [copy])
-    rows = connect(str(lake)).execute("SELECT leader_epoch FROM batches ORDER BY base_offset").fetchall()
+    rows = asked(lake, "SELECT leader_epoch FROM batches ORDER BY base_offset")
     assert [epoch for (epoch,) in rows] == [0, 3, 3, 3, 3]
 
 
 def test_a_file_of_epochs_that_is_older_than_its_log_changes_no_batch(tmp_path: Path) -> None:
     copies = [[batch(0, leader_epoch=1), *batches(3, 3, leader_epoch=2)], [batch(0, leader_epoch=1)]]
     lake = recovered_as_they_are(tmp_path, copies, ["1 0", "1 0"])
-    rows = connect(str(lake)).execute("SELECT leader_epoch FROM batches ORDER BY base_offset").fetchall()
+    rows = asked(lake, "SELECT leader_epoch FROM batches ORDER BY base_offset")
     assert [epoch for (epoch,) in rows] == [1, 2, 2, 2]
 
 
@@ -223,7 +219,7 @@ def test_the_last_epoch_is_known_though_its_first_batch_is_damaged(tmp_path: Pat
         [batch(0, leader_epoch=1), *batches(3, 2, text="other", leader_epoch=1)],
     ]
     lake = recovered_as_they_are(tmp_path, copies)
-    rows = connect(str(lake)).execute("SELECT base_offset, leader_epoch FROM batches ORDER BY 1").fetchall()
+    rows = asked(lake, "SELECT base_offset, leader_epoch FROM batches ORDER BY 1")
     assert rows == [(0, 1), (3, 1), (6, 2), (9, 2)]
 
 
@@ -272,14 +268,12 @@ def test_a_highest_epoch_that_no_batch_confirms_is_a_doubt(tmp_path: Path, doubt
     entry, lost = DOUBTED[doubt]
     first = batch(0, leader_epoch=1)
     copies = [[first, *batches(3, 2, leader_epoch=1)], [first, batch(3, text="other", leader_epoch=2)]]
-    database = connect(str(recovered_as_they_are(tmp_path, copies, [entry, "2 3"])))
-    ((sure, why),) = database.execute("SELECT certainty, detail FROM divergence").fetchall()
+    lake = recovered_as_they_are(tmp_path, copies, [entry, "2 3"])
+    ((sure, why),) = asked(lake, "SELECT certainty, detail FROM divergence")
     assert sure == "likely"
     assert doubt in why
-    rows = database.execute(
-        "SELECT first_offset, last_offset, certain_records, possible_records FROM lost_ranges"
-    )
-    assert rows.fetchall() == lost
+    columns = "first_offset, last_offset, certain_records, possible_records"
+    assert asked(lake, f"SELECT {columns} FROM lost_ranges") == lost
 
 
 def recovered(folder: Path, copies: list[tuple[list[bytes], int]]) -> tuple[Path, list[str]]:
