@@ -146,7 +146,8 @@ def text_of(one: Unsearched) -> str:
     if damage.first_lost is not None:
         last = "the end of the log" if damage.last_lost is None else f"{damage.last_lost}"
         offsets = f"offsets {damage.first_lost} to {last} may be in it"
-    place = f"{damage.size} bytes at byte {damage.position} of {damage.segment.rpartition('/')[2]}"
+    size = counted_noun(damage.size, "byte")
+    place = f"{size} at byte {damage.position} of {damage.segment.rpartition('/')[2]}"
     return f"{one.name}: {place} could not be searched ({damage.reason}): {offsets}"
 
 
@@ -241,7 +242,8 @@ def _report(looked: Search | LakeSearch) -> None:
     for one in looked.unsearched[:_SHOWN]:
         log.warning("%s", text_of(one))
     if len(looked.unsearched) > _SHOWN:
-        log.warning("and %s more ranges could not be searched", len(looked.unsearched) - _SHOWN)
+        left = counted_noun(len(looked.unsearched) - _SHOWN, "more range")
+        log.warning("and %s could not be searched", left)
     if looked.found:
         return
     searched = f"{counted_noun(looked.segments, 'segment')} searched"

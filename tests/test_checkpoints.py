@@ -68,7 +68,7 @@ def test_the_files_of_kafka_are_read(tmp_path: Path) -> None:
     ("content", "why"),
     [
         (b"1\n0\n", "its version is '1', not 0"),
-        (b"0\n2\na 0 5\n", "it has 1 entries, and says '2'"),
+        (b"0\n2\na 0 5\n", "it has 1 entry, and says '2'"),
         (b"0\n1\na 0\n", "line 3 is not a topic, a partition and an offset: 'a 0'"),
         (b"0\n1\na 0 9223372036854775808\n", "line 3 is not"),
         (b"0\nmany\n", "it has 0 entries, and says 'many'"),

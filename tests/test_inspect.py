@@ -337,6 +337,7 @@ def test_the_fields_are_printed_with_their_bytes(tmp_path: Path, capsys: pytest.
     row = next(line for line in out.splitlines() if " crc " in line)
     crc = struct.unpack_from(">I", path.read_bytes(), 17)[0]
     assert row.split()[:6] == ["17", "4", *(f"{b:02x}" for b in struct.pack(">I", crc))]
+    assert " bytes, 1 record: ok\n" in out
     assert "checksum: CRC-32C of positions 21 to" in out
 
 

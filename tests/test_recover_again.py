@@ -210,7 +210,7 @@ def test_a_scan_of_named_disks_compares_the_copies(
     assert scan.main([one, two, "--cores", "1"]) == 0
     shown = capsys.readouterr().out
     assert "copies compared" in shown
-    assert "lost: what 1 of 2 copies have of another history than the true one" in shown
+    assert "lost: what 1 of 2 copies has of another history than the true one" in shown
     (command,) = [line for line in shown.splitlines() if " recover " in line]
     assert f" recover {one.replace('=', ' ', 1)} {two.replace('=', ' ', 1)} --lake " in command
 

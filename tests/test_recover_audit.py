@@ -227,7 +227,7 @@ OPEN = {
     "the log begins at offset 0 by leader-epoch-checkpoint, at 3 by other files": ("1 0", "2 6", 3),
     "the log begins at offset 3 by leader-epoch-checkpoint, at 0 by other files": ("1 3", "2 6", 0),
     "b0 without a whole leader-epoch-checkpoint": ("1 0", "2 -6", 0),
-    "1 batches were corrected by leader-epoch-checkpoint alone": ("1 0", "1 0", 0),
+    "1 batch were corrected by leader-epoch-checkpoint alone": ("1 0", "1 0", 0),
 }
 
 
@@ -291,19 +291,19 @@ def recovered(folder: Path, copies: list[tuple[list[bytes], int]]) -> tuple[Path
 
 DOUBTFUL = {
     # the one batch with the offset 3 has gaps around it, and the log is damaged
-    "nothing confirms the base offset of 1 batches": [
+    "nothing confirms the base offset of 1 batch": [
         ([log(A, last_offset_delta=1), log(GONE), log(Y), log((6, b"z", b"1"), hurt=True)], 9)
     ],
     # the log cleaner left room for several offsets where the second batch lies, whose own is wrong
-    "1 batches of b0 are whole, and nothing says at which offsets": [
+    "1 whole batch of b0: nothing says at which offsets": [
         ([log(A, OLD), log((1 << 50, b"x", b"1")), log((9, b"y", b"1"))], 9)
     ],
     # no log cleaner ran, nothing is damaged, and the offsets 2 and 3 are in no batch
-    "nothing confirms the base offset of 1 batches next to damage or gaps, the first at offset 4": [
+    "nothing confirms the base offset of 1 batch next to damage or gaps, the first at offset 4": [
         ([log(A, OLD), log(X), log(Y)], 0)
     ],
     # the log cleaner ran up to the offset 3 alone, and the offsets 3 and 4 are in no batch
-    "nothing confirms the base offset of 1 batches next to damage or gaps, the first at offset 5": [
+    "nothing confirms the base offset of 1 batch next to damage or gaps, the first at offset 5": [
         ([log(A, last_offset_delta=1), log(Y), log((6, b"z", b"1"))], 3)
     ],
     # a record of a losing history replaced the older value, which is damaged in the copy that leads

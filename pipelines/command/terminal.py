@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len, set_cell_size
 
+from udfs.words import counted_noun as counted_noun
+
 COMMAND = "kafka-log-lake"
 
 
@@ -45,11 +47,6 @@ def room_of_lines(is_full: bool = False) -> int | None:
     if is_full:
         return 0
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-
-def counted_noun(count: int, noun: str) -> str:
-    """``1 segment``, ``2,000 segments``."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def first_names(names: Sequence[str], shown: int = 10) -> str:

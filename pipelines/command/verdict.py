@@ -73,11 +73,13 @@ class Tails:
 
     @property
     def faults(self) -> list[str]:
-        many = "batch" if self.torn == 1 else "batches"
         return [
-            f"{self.torn:,} incomplete last {many} ({self.torn_bytes:,} bytes)" if self.torn else "",
+            f"{counted_noun(self.torn, 'incomplete last batch')} ({counted_noun(self.torn_bytes, 'byte')})"
+            if self.torn
+            else "",
             f"{counted_noun(self.empty, 'log')} of nothing but zeros" if self.empty else "",
-            f"{counted_noun(self.zeroed, 'segment')} of nothing but zeros ({self.zeroed_bytes:,} bytes)"
+            f"{counted_noun(self.zeroed, 'segment')} of nothing but zeros "
+            f"({counted_noun(self.zeroed_bytes, 'byte')})"
             if self.zeroed
             else "",
         ]

@@ -63,7 +63,7 @@ class Progress:
 
             def detail() -> str:
                 share = finished_share()
-                text = f"{before + int(share * len(segments)):,} of {self.planned:,} segments"
+                text = f"{before + int(share * len(segments)):,} of {counted_noun(self.planned, 'segment')}"
                 rate = share * size / (time.monotonic() - began)
                 return f"{text}, {size_text(rate)}/s" if rate else text
 

@@ -113,7 +113,8 @@ class Summary:
         """Warnings about the segments and transactions of this job."""
         warnings = first_lines(
             [
-                f"{size:,} bytes of {segment} could not be read from the storage: see the table quarantine"
+                f"{counted_noun(size, 'byte')} of {segment} could not be read from the storage: "
+                "see the table quarantine"
                 for segment, size in sorted(self.unreadable.items())
             ],
             "segments, parts of which could not be read from the storage",
@@ -272,7 +273,7 @@ class Summary:
         checked = segments_text(self.segments, self.bytes)
         if self.unchanged:
             checked = f"{checked} and {known}" if self.segments else known
-        found = f"{counted_noun(self.damaged, 'damaged range')} ({self.damaged_bytes:,} bytes)"
+        found = f"{counted_noun(self.damaged, 'damaged range')} ({counted_noun(self.damaged_bytes, 'byte')})"
         segments = counted_noun(len(self.regressing), "segment")
         left_out = self.in_part + self.undecoded
         unreadable = sum(self.skipped.get(reason, 0) for reason in (UNREADABLE, UNREADABLE_FOLDER))
@@ -357,7 +358,8 @@ def print_round(summary: Summary) -> None:
     if summary.segments:
         text += f", {counted_noun(summary.records, 'record')}"
     if summary.damaged:
-        text += f", {counted_noun(summary.damaged, 'damaged range')} ({summary.damaged_bytes:,} bytes)"
+        text += f", {counted_noun(summary.damaged, 'damaged range')} "
+        text += f"({counted_noun(summary.damaged_bytes, 'byte')})"
     print(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text}", flush=True)
 
 

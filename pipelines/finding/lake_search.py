@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.command.errors import UserError
+from pipelines.command.terminal import counted_noun
 from pipelines.finding.logs import home_first
 from pipelines.finding.request import Request
 from pipelines.finding.search import SAMPLE, Unsearched, schema_of
@@ -240,7 +241,8 @@ class LakeSearch:
             if self.request.may_hide(damage.first_lost, damage.last_lost):
                 self.unsearched.append(Unsearched(name, damage.detail, damage))
         if log.left_out:
-            why = f"records of {log.left_out} segments were left out when it was decoded"
+            segments = counted_noun(log.left_out, "segment")
+            why = f"records of {segments} were left out when it was decoded"
             self.unsearched.append(Unsearched(name, why))
 
     def _damages(self, log: _Log) -> Iterator[DamagedRange]:

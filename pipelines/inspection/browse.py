@@ -18,7 +18,7 @@ from textual.widgets import DataTable, Footer, Static, Tree
 from textual.widgets.tree import TreeNode
 
 from pipelines.command.errors import UserError
-from pipelines.command.terminal import printable
+from pipelines.command.terminal import counted_noun, printable
 from pipelines.inspection.locate import Locator, Stretch
 from pipelines.inspection.text import facts, raw_bytes, summary
 from pipelines.source.listing import list_segments, no_segments_error
@@ -63,9 +63,8 @@ class _Batch(NamedTuple):
     def label(self) -> Text:
         header = self.stretch.header
         if header is None:
-            return Text(
-                f"{self.stretch.position}: damage, {self.stretch.end - self.stretch.position} bytes", "red"
-            )
+            size = counted_noun(self.stretch.end - self.stretch.position, "byte")
+            return Text(f"{self.stretch.position}: damage, {size}", "red")
         first = f"{header.offset} to {header.last_offset}" if header.magic > 1 else f"up to {header.offset}"
         text = f"{header.position}: offsets {first}, {header.size} bytes"
         return Text(text) if self.is_sound else Text(f"{text}, damaged", "red")
@@ -229,7 +228,7 @@ def hex_lines(raw: bytes, at: int) -> Iterator[str]:
         shown = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
         yield f"{at + begin:>12}  {part.hex(' '):<{3 * _LINE}} {shown}"
     if len(raw) > _LINE * _LINES:
-        yield f"and {len(raw) - _LINE * _LINES} bytes more"
+        yield f"and {counted_noun(len(raw) - _LINE * _LINES, 'byte')} more"
 
 
 def _logs_of(path: str) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from html import escape
 from importlib import resources
 
-from pipelines.command.terminal import printable
+from pipelines.command.terminal import counted_noun, printable
 from pipelines.inspection.text import facts, raw_bytes, title
 from udfs.inspection.batch import Inspection
 from udfs.inspection.fields import FILE, PAYLOAD, Field
@@ -52,8 +52,8 @@ def _text(text: str) -> str:
 
 
 def _more(records: int, fields: int) -> str:
-    words = [f"{records} records more are not shown (--records N)"] if records else []
-    words += [f"{fields} fields more are not shown"] if fields else []
+    words = [f"{counted_noun(records, 'record')} more not shown (--records N)"] if records else []
+    words += [f"{counted_noun(fields, 'field')} more not shown"] if fields else []
     return "; ".join(words)
 
 
@@ -61,7 +61,11 @@ def _causes(found: Inspection) -> str:
     items = [f"<li><b>{_text(c.certainty)}</b>: {_text(c.text)}</li>" for c in found.causes]
     if not items:
         return ""
-    words = f"With the first mended {found.mended} records can be read." if found.mended >= 0 else ""
+    words = (
+        f"With the first mended {counted_noun(found.mended, 'record')} can be read."
+        if found.mended >= 0
+        else ""
+    )
     if not words and found.status != "ok":
         words = "The batch can't be read by mending that."
     return f"<h2>What most likely happened</h2><ol>{''.join(items)}</ol><p>{words}</p>"
@@ -119,8 +123,8 @@ def _pane(name: str, data: bytes, base: int, owners: list[int], found: Inspectio
     )
     rows = [_hex_row(data, base, owners, at, changed) for at in range(0, len(owners), _ROW)]
     left = len(data) - len(owners)
-    more = f"<p>{left} bytes more are not shown</p>" if left else ""
-    return f"<h3>{name}: {len(data)} bytes</h3><pre>{''.join(rows)}</pre>{more}"
+    more = f"<p>{counted_noun(left, 'byte')} more not shown</p>" if left else ""
+    return f"<h3>{name}: {counted_noun(len(data), 'byte')}</h3><pre>{''.join(rows)}</pre>{more}"
 
 
 def _hex_row(data: bytes, base: int, owners: list[int], begin: int, changed: set[int]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
-from pipelines.command.terminal import aligned, printable, width_of
+from pipelines.command.terminal import aligned, counted_noun, printable, width_of
 from udfs.format import layout as f
 from udfs.inspection.batch import Inspection
 from udfs.inspection.fields import FILE, Field
@@ -39,7 +39,7 @@ def lines(path: str, found: Inspection) -> Iterator[Text]:
             yield from _payload(found)
         yield _line(found, one)
     if found.left_out:
-        yield Text(f"{found.left_out} more records are not shown (--records N shows N)", "dim")
+        yield Text(f"{counted_noun(found.left_out, 'more record')} not shown (--records N shows N)", "dim")
 
 
 def summary(found: Inspection) -> Iterator[Text]:
@@ -52,7 +52,7 @@ def summary(found: Inspection) -> Iterator[Text]:
         words = "most likely" if i == 0 else "or"
         yield Text(f"{words} ({cause.certainty}): {printable(cause.text)}", "yellow")
     if found.mended >= 0:
-        yield Text(f"with that corrected {found.mended} records can be read", "green")
+        yield Text(f"with that corrected {counted_noun(found.mended, 'record')} can be read", "green")
     elif found.causes and found.status != "ok":
         yield Text("it is not readable even with that corrected", "red")
 
@@ -61,7 +61,7 @@ def title(found: Inspection) -> str:
     """What the batch is, and where."""
     what = {f.MAGIC_V0: "message", f.MAGIC_V1: "message", f.MAGIC_V2: "record batch"}.get(found.magic)
     what = "damage" if found.status == "damaged" or what is None else f"{what} of magic {found.magic}"
-    count = "" if found.status == "damaged" else f", {found.records} records"
+    count = "" if found.status == "damaged" else f", {counted_noun(found.records, 'record')}"
     return f"{what} at position {found.position}, {found.size} bytes{count}"
 
 

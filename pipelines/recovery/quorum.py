@@ -9,11 +9,12 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.command.errors import UserError
+from pipelines.command.terminal import counted_noun
 from pipelines.recovery.broker_disk import Disk, meta_properties
 from pipelines.recovery.compare import Compared, Known, Reading, Task, compare_task, store_entries
 from pipelines.recovery.log_writer import log_to_write, write_log
@@ -179,17 +180,19 @@ def quorum_lines(quorum: Quorum, state: ClusterState) -> list[str]:
         lost = int((copy.entries["is_sound"] & ~one.history.is_true[copy.number]).sum())
         role = "voter" if copy.broker_id in quorum.voters else "observer"
         words = f"{copy.name:12} {role}, true history up to {quorum.ends[copy.name]}, epochs {epochs}"
-        words += f"; {lost} batches of a history that lost" if lost else ""
-        words += f"; {len(copy.hurts)} damaged ranges" if copy.hurts else ""
+        words += f"; {counted_noun(lost, 'batch')} of a history that lost" if lost else ""
+        words += f"; {counted_noun(len(copy.hurts), 'damaged range')}" if copy.hurts else ""
         lines.append(words)
     best = max(one.copies, key=lambda copy: (quorum.ends[copy.name], -copy.number))
     voters = ", ".join(map(str, quorum.voters)) or "not named by any quorum-state"
+    held: dict[str, Sized] = {"topic": state.topics, "partition": state.partitions, "broker": state.brokers}
+    held |= {"ACL": state.acls, "SCRAM user": state.users}
+    counts = ", ".join(counted_noun(len(some), noun) for noun, some in held.items())
     lines += [
         f"voters       {voters}",
         f"most complete  {best.name}: it reaches offset {quorum.end}; history {one.history.sure}",
         f"committed    {_committed_text(quorum)}",
-        f"state        at {state.reached}: {len(state.topics)} topics, {len(state.partitions)} partitions, "
-        f"{len(state.brokers)} brokers, {len(state.acls)} ACLs, {len(state.users)} SCRAM users",
+        f"state        at {state.reached}: {counts}",
     ]
     lines += [f"doubt        {doubt}" for doubt in one.history.doubts]
     for gap in one.healed.lost:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TextIO
 
 import duckdb
 
+from pipelines.command.terminal import counted_noun
 from pipelines.recovery.bill import PARTED_AT
 
 _NULL = "<null>"
@@ -141,10 +142,10 @@ def _script(counts: Counter[_File]) -> Iterator[str]:
         yield "python3 -c 'import confluent_kafka'"
     for file, count in sorted(counts.items()):
         if file.is_older:
-            yield f"# {count} records that would replace a newer value of their key in the true log:"
+            yield f"# {counted_noun(count, 'record')} that would replace a newer value in the true log:"
             yield f"# {file.command}"
         else:
-            yield f"# {count} records"
+            yield f"# {counted_noun(count, 'record')}"
             yield file.command
 
 

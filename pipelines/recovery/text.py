@@ -57,13 +57,15 @@ def lines(done: Recovered, seconds: float, lake: str | None) -> list[str]:
     return [
         f"copies       {len(done.replicas):,} of {counted_noun(done.partitions, 'partition')}, on "
         f"{counted_noun(len(done.inventory.log_dirs), 'disk')} of cluster {cluster}",
-        f"true log     {done.healed_batches:,} batches, {size_text(done.healed_bytes)}; history: {sure}",
+        f"true log     {counted_noun(done.healed_batches, 'batch')}, "
+        f"{size_text(done.healed_bytes)}; history: {sure}",
         f"damage       {counted_noun(damaged, 'range')} in all copies; "
-        f"{done.from_others:,} batches taken from another copy than the first one",
-        f"corrected    base offset, leader epoch or length of {done.mended:,} batches",
-        f"lost         {certain:,} records for sure, {possible:,} at most{more}, in "
+        f"{counted_noun(done.from_others, 'batch')} taken from another copy than the first one",
+        f"corrected    base offset, leader epoch or length of {counted_noun(done.mended, 'batch')}",
+        f"lost         {counted_noun(certain, 'record')} for sure, {possible:,} at most{more}, in "
         f"{counted_noun(len(done.lost_ranges), 'range')} that no copy has (lost_ranges)",
-        f"losing side  {bill['distinct']:,} records are on losing histories alone: {why} (lost_records)",
+        f"losing side  {counted_noun(bill['distinct'], 'record')} on losing histories alone: "
+        f"{why} (lost_records)",
         f"             acknowledged: {answers or 'none'}; {bill['also']:,} of them are in the true "
         "log too, at another offset",
         f"doubts       {printable(done.doubts[0]) if done.doubts else 'none'}"
@@ -79,9 +81,9 @@ def verdict(certain: int, possible: int, unknown: int, bill: dict[str, Any], sec
     parts = []
     if possible:
         parts.append(
-            f"{certain:,} to {possible:,} records are in no copy"
+            f"{certain:,} to {counted_noun(possible, 'record')} in no copy"
             if certain != possible
-            else f"{possible:,} records are in no copy"
+            else f"{counted_noun(possible, 'record')} in no copy"
         )
     if unknown:
         parts.append(f"damaged bytes behind {counted_noun(unknown, 'log')} may have been records")

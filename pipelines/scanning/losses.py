@@ -36,7 +36,7 @@ def verdict(findings: Findings) -> Verdict:
     damaged, unsound = sum(one.size for one in damages), [log for log in logs if _is_cut(log)]
     faults = []
     if damages:
-        faults.append(f"{counted_noun(len(damages), 'damaged range')} ({damaged:,} bytes)")
+        faults.append(f"{counted_noun(len(damages), 'damaged range')} ({counted_noun(damaged, 'byte')})")
     wrong = Counter("base offset" if one.is_offset else "leader epoch" for _, one in findings.contradictions)
     if wrong:
         named = " and ".join(counted_noun(count, f"wrong {word}") for word, count in sorted(wrong.items()))
@@ -80,7 +80,8 @@ def _lost(findings: Findings) -> list[str]:
     unknown = sum(_is_cut(log) and log.torn is None for log in findings.logs)
     diverged = sum(row["diverged_from"] is not None for row in findings.replicas)
     return [
-        f"what {diverged:,} of {len(findings.replicas):,} copies have of another history than the true one"
+        f"what {diverged:,} of {counted_noun(len(findings.replicas), 'copy')} "
+        f"{'has' if diverged == 1 else 'have'} of another history than the true one"
         if diverged
         else "",
         f"at most {counted_noun(counted, 'offset')} in damage" if counted else "",

@@ -19,6 +19,7 @@ from udfs.format import layout as f
 from udfs.kernels.codecs import Scratch, expand
 from udfs.kernels.framing import increment_sequence
 from udfs.vectorized_varint import read_varint, read_varlong
+from udfs.words import counted_noun
 
 _LEAST_MESSAGE = f.V0_KEY_LENGTH_POS - f.LOG_OVERHEAD + 8  # what Kafka lets a length be at least: 14
 
@@ -155,7 +156,8 @@ def _in_payload(e: Any, payload: bytes, count: int) -> Iterator[Record]:
     for number in range(1, count + 1):
         record, at = _record(e, data, at, number)
         if number == count and at < len(data):
-            raise Refused(f"{len(data) - at} bytes are left behind the last of {count} records")
+            left, records = counted_noun(len(data) - at, "byte"), counted_noun(count, "record")
+            raise Refused(f"{left} left behind the last of {records}")
         yield record
 
 
@@ -172,7 +174,8 @@ def _record(e: Any, data: np.ndarray, at: int, number: int) -> tuple[Record, int
     value, p = _bytes(data, p, end, what)
     count, p = read_varint(data, p, end)
     if p < 0 or not 0 <= count <= (end - p) // f.MIN_HEADER_SIZE:
-        raise Refused(f"{what}: {count} headers, and {max(0, end - p)} bytes are left for them")
+        left = counted_noun(max(0, end - p), "byte")
+        raise Refused(f"{what}: {counted_noun(count, 'header')}, and {left} left for them")
     headers = []
     for _ in range(count):
         name, p = _bytes(data, p, end, what)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from udfs.indexes.rows import row_schema, rows_of
+from udfs.words import counted_noun
 
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 # Of a log directory: which offset of each log it keeps
@@ -93,7 +94,7 @@ def _entries(data: bytes, form: re.Pattern[str], what: str) -> Entries:
             return Entries(rows, f"line {number} is not {what}: {line[:60]!r}")
         rows.append(match.groups())
     if lines[1] != str(len(rows)):
-        return Entries(rows, f"it has {len(rows)} entries, and says {lines[1][:20]!r}")
+        return Entries(rows, f"it has {counted_noun(len(rows), 'entry')}, and says {lines[1][:20]!r}")
     return Entries(rows, None)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from udfs.indexes.rows import row_schema, rows_of
+from udfs.words import counted_noun
 
 VERSION = 1
 _HEAD = struct.Struct(">hIi")
@@ -55,18 +56,23 @@ def read_producer_snapshot(data: bytes) -> Snapshot:
     """The producers in a snapshot, as far as they can be read."""
     nothing = np.zeros(0, dtype=ENTRY)
     if len(data) < 2:
-        return Snapshot(nothing, f"Snapshot failed schema validation: it has {len(data)} bytes")
+        return Snapshot(
+            nothing, f"Snapshot failed schema validation: it has {counted_noun(len(data), 'byte')}"
+        )
     version = int.from_bytes(data[:2], "big", signed=True)
     if version != VERSION:
         reason = f"Snapshot failed schema validation: Snapshot contained an unknown file version {version}"
         return Snapshot(nothing, reason)
     if len(data) < _HEAD.size:
-        return Snapshot(nothing, f"Snapshot failed schema validation: it has {len(data)} bytes")
+        return Snapshot(
+            nothing, f"Snapshot failed schema validation: it has {counted_noun(len(data), 'byte')}"
+        )
     _, stored, count = _HEAD.unpack_from(data)
     there = (len(data) - _HEAD.size) // ENTRY.itemsize
     entries = np.frombuffer(data, dtype=ENTRY, count=max(0, min(count, there)), offset=_HEAD.size)
     if not 0 <= count <= there:
-        reason = f"Snapshot failed schema validation: it counts {count} producers, and has bytes for {there}"
+        counted = f"it counts {counted_noun(count, 'producer')}, and has bytes for {there}"
+        reason = f"Snapshot failed schema validation: {counted}"
         return Snapshot(entries, reason)
     computed = _crc32c(data[_CRC_ENDS:])
     if stored != computed:
@@ -89,3 +95,7 @@ def _crc32c(data: bytes) -> int:
     from udfs.kernels.checksums import crc32c  # loads compiled kernels, which the other files do not need
 
     return int(crc32c(np.frombuffer(data, dtype=np.uint8), 0, len(data), 0))
+
+
+def _too_short(data: bytes) -> str:
+    return f"Snapshot failed schema validation: it has {counted_noun(len(data), 'byte')}"

@@ -14,6 +14,7 @@ import numpy as np
 from udfs.replicas.base_offsets import mend_bases
 from udfs.replicas.entries import ENTRY, Copy, Hurt
 from udfs.replicas.leader_epochs import Witnesses, mend_epochs
+from udfs.words import counted_noun
 
 _CONTENT = ("crc", "size", "delta", "count")  # what the bytes under the checksum say of a batch
 
@@ -36,16 +37,17 @@ def mend(copies: Sequence[Copy], is_compacted: bool) -> list[str]:
         if not any(found):
             break
     doubts = [
-        f"the leader epochs of {len(guessed)} batches were corrected by leader-epoch-checkpoint alone or by "
-        f"the batches around them, which may be wrong too, the first at {first}"
+        f"the leader epochs of {counted_noun(len(guessed), 'batch')} were corrected by "
+        f"leader-epoch-checkpoint alone or by the batches "
+        f"next to them, which may be wrong too, first at {first}"
         for first in guessed[:1]
     ]
     for copy in copies:
         unplaced = copy.entries[was_sound[copy.number] & ~copy.entries["is_sound"]]
         _add_unplaced(copy, unplaced)
         doubts += [
-            f"{len(unplaced)} batches of {copy.name} are whole, and nothing says at which offsets or in "
-            f"which leader epoch they belong, the first at byte {first['position']} of its segment"
+            f"{counted_noun(len(unplaced), 'whole batch')} of {copy.name}: nothing says at which "
+            f"offsets or in which leader epoch, the first at byte {first['position']} of its segment"
             for first in unplaced[:1]
         ]
     return doubts

@@ -8,6 +8,7 @@ import numpy as np
 
 from udfs.replicas.base_offsets import without_gaps
 from udfs.replicas.entries import BASE_OFFSET, LEADER_EPOCH, TAILS, Copy, are_among, rows_where
+from udfs.words import counted_noun
 
 _CORRECTED = BASE_OFFSET | LEADER_EPOCH
 _PLACE = ["file", "position"]
@@ -39,8 +40,8 @@ def unconfirmed(copies: Sequence[Copy], batches: np.ndarray, is_compacted: bool)
     if not count:
         return []
     return [
-        f"nothing confirms the base offset of {count} batches next to damage or gaps, the first at {first}: "
-        "it lies outside of the checksum"
+        f"nothing confirms the base offset of {counted_noun(count, 'batch')} next to damage or gaps, "
+        f"the first at {first}: it lies outside of the checksum"
     ]
 
 

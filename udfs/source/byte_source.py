@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from udfs.words import counted_noun
+
 if TYPE_CHECKING:
     from udfs.source.object_source import ObjectSource
     from udfs.source.pieces import PiecesSource
@@ -48,10 +50,11 @@ class Unreadable:
 def what_failed(failed: list[Unreadable]) -> str:
     """Unreadable ranges in words, the first few of them."""
     words = [
-        f"{one.size} bytes at position {one.position}: {os.strerror(one.error)} (errno {one.error})"
+        f"{counted_noun(one.size, 'byte')} at position {one.position}: "
+        f"{os.strerror(one.error)} (errno {one.error})"
         for one in failed[:3]
     ]
-    more = f" and {len(failed) - 3} ranges more" if len(failed) > 3 else ""
+    more = f" and {counted_noun(len(failed) - 3, 'range')} more" if len(failed) > 3 else ""
     return "the storage could not read " + ", ".join(words) + more
 
 

@@ -18,6 +18,7 @@ from udfs.format.schema import BATCHES, QUARANTINE, RECORDS, Table
 from udfs.source.byte_source import SourceError
 from udfs.spark.protocol import ArrowBatches, TableRead
 from udfs.spark.task_input import TaskSlice, slices_of
+from udfs.words import counted_noun
 
 log = logging.getLogger(__name__)
 
@@ -71,10 +72,9 @@ def read_table(read: TableRead, slices: pa.RecordBatch) -> ArrowBatches:
             raise ReadFailed(f"{segment} can't be read as it was planned: {error}") from None
         if damages and read.table != QUARANTINE.name:
             log.warning(
-                "kafka_log skipped %d bytes in %d damaged ranges of %s, the first: %s: %s "
-                "(option table=quarantine reads them)",
-                sum(damage.size for damage in damages),
-                len(damages),
+                "kafka_log skipped %s in %s of %s, the first: %s: %s (option table=quarantine reads them)",
+                counted_noun(sum(damage.size for damage in damages), "byte"),
+                counted_noun(len(damages), "damaged range"),
                 segment,
                 damages[0].reason,
                 _place(damages[0]),
@@ -82,7 +82,7 @@ def read_table(read: TableRead, slices: pa.RecordBatch) -> ArrowBatches:
 
 
 def _place(damage: Damage) -> str:
-    return f"{damage.size} bytes at position {damage.position}: {damage.detail}"
+    return f"{counted_noun(damage.size, 'byte')} at position {damage.position}: {damage.detail}"
 
 
 def _groups(read: TableRead, slice_: TaskSlice) -> Iterator[Group]:

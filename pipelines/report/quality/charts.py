@@ -13,7 +13,7 @@ from typing import Any
 import vl_convert
 from markupsafe import Markup, escape
 
-from pipelines.command.terminal import printable
+from pipelines.command.terminal import counted_noun, printable
 from pipelines.report.quality.facts import Report
 
 SHOWN = 15  # bars of a chart, rows of its table
@@ -120,7 +120,7 @@ def partitions(report: Report) -> Chart | None:
         "order": {"field": "order", "type": "quantitative"},
     }
     shown = min(SHOWN, len(report.partitions))
-    label = f"Bars: sound, damaged and tail bytes of {shown} partitions, the worst first"
+    label = f"Bars: sound, damaged and tail bytes of {counted_noun(shown, 'partition')}, the worst first"
     return _draw(label, rows, {"mark": "bar", "encoding": encoding})
 
 
@@ -136,7 +136,8 @@ def failures(report: Report) -> Chart | None:
     at = {"field": "at", "type": "temporal", "title": "time of the batch before (UTC)", **_UTC}
     mark = {"type": "point", "filled": True, "size": 70, "opacity": 0.7, "color": "var(--damaged)"}
     encoding = {"x": at, "y": _number("position in the segment, bytes")}
-    label = f"Points: {len(timed)} batches with a wrong checksum, by time and by position in their segment"
+    what = f"{counted_noun(len(timed), 'batch')} with a wrong checksum"
+    label = f"Points: {what}, by time and by position in the segment"
     return _draw(label, rows, {"mark": mark, "encoding": encoding, "height": 220})
 
 
@@ -182,7 +183,9 @@ def compression(report: Report) -> Chart | None:
         axis = {"values": [10**power for power in range(8)]}
         encoding["x"] = _number(f"{title}, logarithmic", scale={"type": "log"}, axis=axis)
         mark = {"type": "point", "filled": True, "size": 90}
-    label = f"Compression ratio of {len(rows)} topics and codecs, those with most bytes"
+    label = (
+        f"Compression ratio of {counted_noun(len(rows), 'pair')} of topic and codec, those with most bytes"
+    )
     return _draw(label, rows, {"mark": mark, "encoding": encoding})
 
 
@@ -204,5 +207,5 @@ def trend(report: Report) -> Chart | None:
         "shape": {**shape, "scale": {"domain": ["errors", "warnings"], "range": ["circle", "triangle-up"]}},
     }
     mark = {"type": "line", "point": {"size": 60, "filled": True}}
-    label = f"Lines: failed errors and warnings of the last {len(report.runs)} runs"
+    label = f"Lines: failed errors and warnings of the last {counted_noun(len(report.runs), 'run')}"
     return _draw(label, rows, {"mark": mark, "encoding": encoding, "height": 180})

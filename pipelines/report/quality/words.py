@@ -5,6 +5,7 @@ from __future__ import annotations
 from pipelines.command.terminal import counted_noun, first_names
 from pipelines.report.quality.check import ERROR, TOPIC, WARNING
 from pipelines.report.quality.facts import Lost, Report, Result
+from udfs.words import plural
 
 _NAMED = 3  # checks that the verdict names
 _TIMES = (
@@ -55,8 +56,7 @@ def quantity(value: float | None, unit: str) -> str:
             return duration(value)
         case "share":
             return share(value)
-    plural = "" if value == 1 or unit == "times" else "es" if unit.endswith("ch") else "s"
-    return f"{number(value)} {unit}{plural}"
+    return f"{number(value)} {unit if value == 1 or unit == 'times' else plural(unit)}"
 
 
 def place(topic: str | None, partition: int | None) -> str:

@@ -1,0 +1,15 @@
+"""Numbers of things in words, for messages."""
+
+from __future__ import annotations
+
+
+def counted_noun(count: int, noun: str) -> str:
+    """``1 segment``, ``2,000 segments``."""
+    return f"{count:,} {noun if count == 1 else plural(noun)}"
+
+
+def plural(noun: str) -> str:
+    """``batches`` of batch, ``copies`` of copy, ``segments`` of segment."""
+    if noun.endswith("y"):
+        return f"{noun[:-1]}ies"
+    return f"{noun}{'es' if noun.endswith('ch') else 's'}"
