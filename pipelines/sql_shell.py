@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _PROMPT, _GOES_ON = "sql> ", "...> "
-_LEAVE = ("exit", "quit")
+_LEAVE, _HELP = ("exit", "quit"), "help"  # a line alone, with ; or without
 
 
 QUERIES = (
@@ -47,7 +47,7 @@ QUERIES = (
     "SELECT topic, side, format, schema_ids, payloads, decoded_share FROM payload_profile;",
     "SELECT topic, partition, first_lost, last_lost, cause, next_offset FROM lost_offsets;",
 )
-_KEYS = "A statement ends with ;   DESCRIBE topics; names columns   Tab completes   Ctrl-D leaves"
+_KEYS = "A statement ends with ;   DESCRIBE topics; names columns   Tab completes   quit leaves"
 
 
 def banner(tables: Iterable[str], width: int) -> str:
@@ -76,6 +76,8 @@ def read_statements(read: Callable[[str], str], has_escapes: bool = False) -> It
             continue
         except EOFError:
             break
+        if text.strip().lower() in (*_LEAVE, _HELP):
+            text = f"{text.strip()};"
         statements, text = split_statements(text, has_escapes)
         if not has_code(text) and "/*" not in text:
             text = ""
@@ -213,14 +215,18 @@ def run(settings: LakeSettings, engine: str = "auto", at: str | None = None, log
 
 def _run(shell: Shell) -> None:
     interactive = sys.stdin.isatty()
+    shown = banner(shell.tables, shutil.get_terminal_size().columns)
     if interactive:
         _set_up_terminal(shell.words)
-        print(banner(shell.tables, shutil.get_terminal_size().columns))
+        print(shown)
     failed = 0
     read = input if interactive else _line_of_pipe
     for statement in read_statements(read, isinstance(shell, SparkShell)):
         if statement.lower() in _LEAVE:
             break
+        if statement.lower() == _HELP:
+            print(shown)
+            continue
         failed += not run_statement(shell, statement)
     if failed and not interactive:
         raise RunFailed(f"{counted_noun(failed, 'statement')} failed")

@@ -113,6 +113,18 @@ def test_shell_goes_on_after_a_wrong_statement(
     assert error.endswith('Table with name recods does not exist! Did you mean "records"?')
 
 
+@pytest.mark.parametrize("leave", ["quit", "exit;", "EXIT"])
+def test_a_line_of_help_or_quit_needs_no_semicolon(
+    leave: str, lake: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"help\n{leave}\nSELECT 1 AS never;\n"))
+    assert sql_shell.main(["--lake", lake]) == 0
+    shown = capsys.readouterr().out
+    assert "committed_records" in shown
+    assert "DESCRIBE topics; names columns" in shown
+    assert "never" not in shown
+
+
 def test_shell_of_spark(
     spark: SparkSession, lake: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
