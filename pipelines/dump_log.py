@@ -6,6 +6,7 @@ Needs no Java and no lake, writes nothing. What the tool leaves out comes with `
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import sys
@@ -193,7 +194,8 @@ def run(settings: Settings, file: Sequence[str], files: str | None = None, **opt
         raise UserError("FILE is missing: name a .log file, an index, a snapshot or a checkpoint file")
     for path in file:
         if os.path.isdir(path):
-            raise UserError(f"{path} is a folder: name files in it, such as {os.path.join(path, '*.log')}")
+            logs = "*.log" if glob.glob("*.log", root_dir=path) else "TOPIC-0/*.log"
+            raise UserError(f"{path} is a folder: name files in it, such as {os.path.join(path, logs)}")
         if not os.path.exists(path):
             raise UserError(f"no such file: {path}")
     dump = _Dump(settings, options)

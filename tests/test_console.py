@@ -159,6 +159,8 @@ def test_help_names_every_command() -> None:
         (["decode", "--slice-bytes", "-1"], "--slice-bytes must be a number of bytes above 0"),
         (["query", "--lake", "x"], "the following arguments are required: STATEMENT; see --help"),
         (["query", "--lake", "x", "--format", "xml", "SELECT 1"], "argument --format: invalid choice: 'xml'"),
+        (["decode", "logs", "--lake", "x"], "unknown argument 'logs': --source goes before its PATH"),
+        (["query", "x", "SELECT 1"], "unknown argument 'SELECT 1': --lake goes before its PATH"),
         (["scan"], "PATH is missing: name a log directory"),
         (["scan", ""], "PATH is empty"),
         (["quality-report", "--lake", "x", "--output", ""], "--output is empty"),

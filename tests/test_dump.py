@@ -354,11 +354,12 @@ def test_one_line_says_what_to_do(tmp_path: Path, capsysbinary: Any) -> None:
         ".timeindex or .txnindex, a snapshot's in .snapshot or .checkpoint",
     ]
     assert lines(capsysbinary, str(tmp_path))[2] == [
-        f"error: {tmp_path} is a folder: name files in it, such as {tmp_path}/*.log"
+        f"error: {tmp_path} is a folder: name files in it, such as {tmp_path}/TOPIC-0/*.log"
     ]
     missing = str(tmp_path / "x.log")
     assert lines(capsysbinary, missing)[::2] == (2, [f"error: no such file: {missing}"])
     odd = put(tmp_path, b"", "orders.log")
+    assert lines(capsysbinary, str(tmp_path))[2][0].endswith(f"such as {tmp_path}/*.log")
     assert "its name begins with 'orders', not with a base offset" in lines(capsysbinary, odd)[2][0]
     assert lines(capsysbinary, odd, "--more")[0] == 0
     code, _, err = lines(capsysbinary, odd, "--key-decoder-class", "avro")

@@ -74,6 +74,11 @@ class Parser(argparse.ArgumentParser):
             behind = unknown[0].replace("--not", "-", 1) if unknown[0].startswith("--not") else ""
             if behind == "-" or (behind[:2] == "--" and (behind in options or "--not-" not in hint)):
                 raise UserError("--not goes before a condition of find, as in --not --key user-17")
+            if not unknown[0].startswith("-"):  # a place, as scan takes it
+                needed = [
+                    name for name in ("--source", "--lake") if name in options and name[2:] not in given
+                ]
+                hint = f": {needed[0]} goes before its PATH; see --help" if needed else ""
             raise UserError(f"unknown argument {unknown[0]!r}{hint or '; see --help'}")
         return vars(given)
 
