@@ -111,16 +111,18 @@ def test_page_shows_a_dump_where_there_is_no_header(lake: str, tmp_path: Path) -
     assert "<b>no batch</b>." in page.text()
 
 
-@pytest.mark.parametrize("name", HOSTILE, ids=["markup", "control", "nonprintable"])
-def test_hostile_topic_is_text(lake: str, tmp_path: Path, name: str) -> None:
-    add_log(lake, name, {0: SOUND + flip(batch(200), -1) + batch(203) + data(206, 7)})
+def test_hostile_topics_are_text(lake: str, tmp_path: Path) -> None:
+    for name in HOSTILE:
+        add_log(lake, name, {0: SOUND + flip(batch(200), -1) + batch(203) + data(206, 7)})
     for _ in range(2):
         page, found, markdown = report(lake, tmp_path)
     check_structure(page)
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
-    assert " ".join(f"{shown}-0".split()) in page.text()
-    assert {row["topic"] for row in found["partitions"]} == {name}
-    assert found["worst"][0]["fields"][0]["stored"] == (200).to_bytes(8, "big").hex(" ")
+    for name in HOSTILE:
+        shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+        assert " ".join(f"{shown}-0".split()) in page.text()
+    assert sorted(row["topic"] for row in found["partitions"]) == sorted(HOSTILE)
+    stored = [worst["fields"][0]["stored"] for worst in found["worst"]]
+    assert stored == [(200).to_bytes(8, "big").hex(" ")] * len(HOSTILE)
     for form in ((tmp_path / "quality.html").read_text(), markdown):
         assert not [c for c in form if unicodedata.category(c)[0] == "C" and c != "\n"]
     rows = [line for line in markdown.splitlines() if line.startswith("|")]
