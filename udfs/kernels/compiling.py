@@ -49,7 +49,7 @@ class KernelCache(caching.UserProvidedCacheLocator):
 class _KernelFiles(caching.CompileResultCacheImpl):
     """What goes into these files and comes out of them; ``code``: the machine code of each signature."""
 
-    _locator_classes: ClassVar = [KernelCache]  # type: ignore[misc]
+    _locator_classes: ClassVar = [KernelCache]
 
     def __init__(self, py_func: Callable[..., Any]) -> None:
         super().__init__(py_func)
