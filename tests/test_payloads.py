@@ -11,12 +11,14 @@ import pyarrow as pa
 import pytest
 
 from tests.support import typed_corpus as corpus
+from udfs.format.schema import HEADER_TYPE
 from udfs.values import payload
 from udfs.values.payload import Decoded
 from udfs.values.payloads import KEY, VALUE, PayloadReader
 from udfs.values.plain_payloads import plain_of
 from udfs.values.registry import HARD, REPLACED, SOFT, Registry, Schema, guid_of
 from udfs.values.typed_columns import SideDecoder
+from udfs.values.typed_functions import TypedFunctions
 
 # The corpus has no value for a surrogate without its other half; it is U+FFFD here
 _UNDEFINED = {("plain-json-odd", 0, 19)}
@@ -149,3 +151,21 @@ def test_a_topic_of_text_is_text_though_some_of_it_looks_like_json_or_has_a_sche
     assert corpus.plain("plain-text")[VALUE] == "text"
     assert corpus.plain("plain-json-odd")[VALUE] == "json"
     assert plain_of([]) == ""
+
+
+def test_the_keys_of_a_long_serializer_are_no_schema_ids() -> None:
+    keys = [number.to_bytes(8, "big") for number in (0, 1, 70_000, (1 << 24) - 1)]
+    reader = PayloadReader(Registry([]))
+    looks = [reader.read("t", KEY, one) for one in keys]
+    assert {(one.format, one.reason) for one in looks} == {("bytes", None)}
+    assert plain_of(looks) == "bytes"
+    mixed = [*keys, (1 << 24).to_bytes(8, "big"), b"\xff" * 8]
+    found = SideDecoder(reader, "t", KEY, plain_of(looks)).decode(pa.array(mixed))
+    assert found.wrong == []
+    assert found.column({"bytes": pa.binary()}).to_pylist() == mixed
+    functions = TypedFunctions(Registry([]))
+    n = len(keys)
+    payloads = functions.kafka_payload(
+        pa.array(["t"] * n), pa.array([KEY] * n), pa.array(keys), pa.nulls(n, HEADER_TYPE)
+    )
+    assert {(one["format"], one["reason"]) for one in payloads.to_pylist()} == {("number", None)}

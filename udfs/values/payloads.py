@@ -73,8 +73,8 @@ class PayloadReader:
         if framing.kind == wire_formats.SINGLE_OBJECT:
             return self._single_object(payload, framing)
         if framing.kind in (wire_formats.CONFLUENT, wire_formats.GUID):
-            if plain and framing.start and not self.candidates(topic, side, framing):
-                bare = plain_payload(payload, plain)
+            if framing.start and not self.candidates(topic, side, framing) and (plain or _is_long(payload)):
+                bare = plain_payload(payload, plain or "bytes")
                 # of a schema that may be registered later, where it is not what others of the topic are
                 is_odd = bare.reason is not None or (plain == "text" and 0 < (framing.id or 0) < _MOST_ID)
                 return self._unknown(payload, framing) if is_odd else bare
@@ -265,6 +265,11 @@ class PayloadReader:
 
         add(schema, (schema,))
         return list(found.items())
+
+
+def _is_long(payload: bytes) -> bool:
+    """Whether a payload is an int64 of ``LongSerializer`` that reads as Confluent's id 0: ids begin at 1."""
+    return len(payload) == 8 and payload.startswith(bytes(5))
 
 
 def _rank(schema: Schema, topic: str, side: str) -> int:
