@@ -101,7 +101,7 @@ def test_yaml_of_settings_names_each_once() -> None:
     ("argv", "message"),
     [
         (["--topcs", "x"], r"unknown argument '--topcs'; did you mean --topics\?"),
-        (["stray"], "unknown argument 'stray'; see --help"),
+        (["stray"], "unknown argument 'stray': --source goes before its PATH; see --help"),
         (["--lake"], "expected one argument; see --help"),
         (["--lake", ""], "--lake must be a non-empty string"),
         (["--topics", "a("], r"--topics must be a regular expression; 'a\(' does not compile: missing \)"),
