@@ -9,7 +9,7 @@ def counted_noun(count: int, noun: str) -> str:
 
 
 def plural(noun: str) -> str:
-    """``batches`` of batch, ``copies`` of copy, ``segments`` of segment."""
-    if noun.endswith("y"):
+    """``batches`` of batch, ``copies`` of copy, ``keys`` of key, ``segments`` of segment."""
+    if noun.endswith("y") and not noun.endswith("ey"):
         return f"{noun[:-1]}ies"
     return f"{noun}{'es' if noun.endswith('ch') else 's'}"

@@ -56,17 +56,13 @@ def read_producer_snapshot(data: bytes) -> Snapshot:
     """The producers in a snapshot, as far as they can be read."""
     nothing = np.zeros(0, dtype=ENTRY)
     if len(data) < 2:
-        return Snapshot(
-            nothing, f"Snapshot failed schema validation: it has {counted_noun(len(data), 'byte')}"
-        )
+        return Snapshot(nothing, _too_short(data))
     version = int.from_bytes(data[:2], "big", signed=True)
     if version != VERSION:
         reason = f"Snapshot failed schema validation: Snapshot contained an unknown file version {version}"
         return Snapshot(nothing, reason)
     if len(data) < _HEAD.size:
-        return Snapshot(
-            nothing, f"Snapshot failed schema validation: it has {counted_noun(len(data), 'byte')}"
-        )
+        return Snapshot(nothing, _too_short(data))
     _, stored, count = _HEAD.unpack_from(data)
     there = (len(data) - _HEAD.size) // ENTRY.itemsize
     entries = np.frombuffer(data, dtype=ENTRY, count=max(0, min(count, there)), offset=_HEAD.size)

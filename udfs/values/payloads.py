@@ -73,7 +73,8 @@ class PayloadReader:
         if framing.kind == wire_formats.SINGLE_OBJECT:
             return self._single_object(payload, framing)
         if framing.kind in (wire_formats.CONFLUENT, wire_formats.GUID):
-            if framing.start and not self.candidates(topic, side, framing) and (plain or _is_long(payload)):
+            is_plain = framing.start and (plain or _is_long(payload))
+            if is_plain and not self.candidates(topic, side, framing):
                 bare = plain_payload(payload, plain or "bytes")
                 # of a schema that may be registered later, where it is not what others of the topic are
                 is_odd = bare.reason is not None or (plain == "text" and 0 < (framing.id or 0) < _MOST_ID)
