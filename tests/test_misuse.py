@@ -36,7 +36,7 @@ def logs(tmp_path: Path) -> Path:
             "topics that do not match --topics, or match --exclude-topics: a",
         ),
         ([], "--source is missing"),
-        (["--from-raw"], "ingest_raw"),
+        (["--from-raw"], "nothing was landed in the lake: run ingest first"),
     ],
 )
 def test_each_misuse_ends_with_one_line_and_exit_code_2(
