@@ -240,6 +240,29 @@ def test_a_program_does_not_wait_for_pandas(lake: str, command: tuple[str, ...])
     assert "pandas.core" not in imported
 
 
+def test_a_key_is_found_without_what_only_other_searches_need() -> None:
+    """Arrow's functions and Numba take longer to load than a small log takes to search."""
+    logs = str(ROOT / "tests/data/corpus/v2-headers")
+    done = run("-X", "importtime", "-m", "pipelines.find", logs, "--key", "key-o-13", "--limit", "1")
+    assert done.returncode == 0, done.stdout
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert not imported & {"pyarrow.compute", "numba", "duckdb"}
+
+
+def test_a_program_that_imports_it_keeps_its_own_settings(tmp_path: Path) -> None:
+    """``python -m theirs`` looks like a command of ours while its package is imported."""
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "__init__.py").write_text("import kafka_log_lake\n")
+    code = "import gc, os, sys\nprint(gc.isenabled(), sys.excepthook is sys.__excepthook__, *os.environ)\n"
+    (tmp_path / "theirs" / "program.py").write_text(code)
+    environment = {name: one for name, one in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    environment["PYTHONPATH"] = os.pathsep.join((str(tmp_path), str(ROOT)))
+    command = [sys.executable, "-m", "theirs.program"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split()[:2] == ["True", "True"]
+    assert "OPENBLAS_NUM_THREADS" not in done.stdout
+
+
 def test_without_spark_one_line_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['pyspark'] = None\n"

@@ -7,12 +7,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from kafka_log_lake import find
 from pipelines.finding.search import Unsearched
 from tests.support import corpus
 from tests.support.plain_search import LIMIT, Condition, PlainLog, holds, read_log, some_conditions
+from udfs.search.conditions import OneOf, matching
 
 pytestmark = pytest.mark.sampled
 
@@ -84,3 +86,10 @@ def test_every_damaged_range_is_named(folder: Path) -> None:
     _, unsearched = found(folder, [("not_partition", -1)])
     named = [(one.damage.segment, one.damage.position) for one in unsearched if one.damage is not None]
     assert named == log.damaged
+
+
+@pytest.mark.parametrize(("key", "found"), [(b"", [0, 4]), (b"a", [2]), (b"b", []), (b"x", [])])
+def test_a_null_key_is_no_empty_one(key: bytes, found: list[int]) -> None:
+    keys = pa.array([b"x", b"", None, b"a", None, b"", b"aa"])
+    records = pa.RecordBatch.from_pydict({"key": keys})[1:]
+    assert matching([OneOf("key", pa.array([key]))], records).tolist() == found

@@ -17,8 +17,9 @@ PACKAGES = ("udfs", "pipelines", "kafka_log_lake", "pyspark_kafka_log")
 SOURCES = sorted(path for name in PACKAGES for path in ROOT.glob(f"{name}/**/*.py"))
 # Bytes to Arrow. spark/ alone knows Spark
 UDFS = (
-    *("package_files", "no_pandas", "words", "worker", "format", "kernels", "source", "recovery", "decoded"),
+    *("package_files", "no_pandas", "compute", "words", "worker", "format", "kernels", "source", "recovery"),
     *(
+        "decoded",
         "rules",
         "compile_kernels",
         "segment_decoder",

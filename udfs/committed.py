@@ -16,8 +16,8 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from udfs.compute import pc
 from udfs.decoded import Range
 from udfs.format import layout as f
 from udfs.rules.offsets import NO_LIMIT
@@ -98,11 +98,13 @@ class Outcomes:
 
     def of(self, records: pa.RecordBatch) -> pa.Array:
         """string[n]: committed, aborted or open; null for control records and outside transactions."""
-        in_transaction = pc.and_not(records.column("is_transactional"), records.column("is_control"))
+        is_transactional, is_control = (
+            records.column(name).to_numpy(zero_copy_only=False) for name in ("is_transactional", "is_control")
+        )
         found: list[str | None] = [None] * records.num_rows
         names = ("producer_id", "producer_epoch", "offset")
         columns = [records.column(name).to_pylist() for name in names]
-        for at in np.flatnonzero(in_transaction.to_numpy(zero_copy_only=False)).tolist():
+        for at in np.flatnonzero(is_transactional & ~is_control).tolist():
             producer, epoch, offset = (column[at] for column in columns)
             ends = self._last.get((producer, epoch))
             place = 0 if ends is None else int(np.searchsorted(ends, offset))

@@ -20,6 +20,7 @@ from importlib import import_module
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from udfs.decoded import Range
 from udfs.kernels import machine_code
@@ -154,6 +155,12 @@ def _rest() -> None:
         text = import_module("udfs.dump.log_text")
         source = FileSource(file.name)
         for _ in text.LogText(source, len(_BATCH), text.Prints(records=True, contents=True)):
+            pass
+        source.close()
+        search = import_module("udfs.search.segment_search")
+        key = import_module("udfs.search.conditions").OneOf("key", pa.array([b"x"]))
+        source = FileSource(file.name)
+        for _ in search.SegmentSearch(source, Range(len(_BATCH)), search.Search((key,)), search.COLUMNS):
             pass
         source.close()
 

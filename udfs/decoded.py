@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from udfs.compute import pc
 from udfs.format import layout as f
 
 _TERM = re.compile(r"(\w+) (>=|<) (-?\d+)")
@@ -73,8 +74,6 @@ class Scope:
     def within(self, records: pa.RecordBatch) -> pa.RecordBatch:
         """The records that lie in the scope. They have the columns that are bounded."""
         for name, (low, high) in self.bounds.items():
-            import pyarrow.compute as pc  # a tenth of the start of a program that needs none of it
-
             column = records.column(name)
             above = True if low is None else pc.greater_equal(column, low)
             below = True if high is None else pc.less(column, high)
@@ -211,8 +210,6 @@ def min_max(records: pa.RecordBatch, name: str) -> tuple[int | None, int | None]
     """Lowest and highest value of a column, int64 or timestamp[us]; None where there is none."""
     if name not in records.schema.names:
         return None, None
-    import pyarrow.compute as pc
-
     found = pc.min_max(records.column(name).cast(pa.int64()))
     return found["min"].as_py(), found["max"].as_py()
 

@@ -8,6 +8,7 @@ standard output, progress and errors to standard error. 4, 5: of ``find``, see `
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import sys
@@ -291,6 +292,8 @@ def run_command(
             from udfs.no_pandas import without_pandas
 
             without_pandas()
+            gc.freeze()  # what is loaded now stays
+            gc.enable()
         if not with_spark:
             run(settings, **others)
             return

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipelines.finding.request import Request
 from pipelines.plan.headers import is_older, start_for
@@ -16,6 +15,7 @@ from pipelines.plan.slices import Slice
 from pipelines.scanning.open_slice import read_slice
 from pipelines.scanning.slice_scan import Noting, Placing, SliceScan
 from udfs.committed import Delivery, Outcomes, delivery
+from udfs.compute import pc
 from udfs.decoded import Group, Range
 from udfs.format import layout as f
 from udfs.recovery.resync import Resynchronizer

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from udfs.committed import COMMITTED, Outcomes
+from udfs.compute import pc
 
 _NO_END = 1 << 63
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from udfs.compute import pc
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipelines.command.terminal import counted_noun
 from pipelines.rules import files, offsets
 from pipelines.rules.files import Files, files_of
 from pipelines.source.checkpoints import Checkpoint
 from pipelines.source.listing import ListedLog
+from udfs.compute import pc
 from udfs.rules.offsets import NO_LIMIT, Order
 
 # Causes, as the view lost_offsets names them

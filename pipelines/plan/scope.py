@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipelines.plan import ledger
 from pipelines.plan.headers import is_file_older
 from pipelines.plan.ledger import LedgerRow
 from pipelines.source.listing import Listing
+from udfs.compute import pc
 from udfs.decoded import NO_BOUNDS, Scope
 
 _THREADS = 8

@@ -29,9 +29,9 @@ from enum import StrEnum
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipelines.plan.ledger import LedgerRow
+from udfs.compute import pc
 from udfs.source.fingerprint import Marks
 
 

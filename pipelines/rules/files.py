@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from udfs.compute import pc
 from udfs.rules.offsets import NO_LIMIT
 
 LOG = ("topic", "partition", "partition_dir")

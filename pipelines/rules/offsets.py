@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipelines.rules.files import Files
+from udfs.compute import pc
 from udfs.rules.offsets import RUN, Order, order
 
 # Topics that brokers compact: ordered_batches.sql

@@ -10,10 +10,10 @@ import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipelines.command.errors import UserError
 from pipelines.command.terminal import first_names
@@ -36,6 +36,7 @@ from pipelines.source.naming import (
 )
 from pipelines.source.swaps import Completed, ReadEnd, complete_swaps, segments_alone
 from pipelines.source.uris import resolve
+from udfs.compute import pc
 from udfs.format.schema import SEGMENTS
 from udfs.source.store import is_object_store
 
@@ -104,7 +105,7 @@ class Listing:
     @property
     def has_wanted(self) -> bool:
         """Whether a source names any segment."""
-        return bool(pc.any(self.segments.column("wanted")).as_py())
+        return bool(self.segments.column("wanted").to_numpy().any())
 
     @property
     def swap_files(self) -> int:
@@ -228,6 +229,10 @@ def _check_one_folder(folders: Iterable[Folder]) -> None:
         )
 
 
+_ORDER = ("partition_dir", "file_base_offset")
+_by_folder_and_base_offset = itemgetter(*(LISTING_SCHEMA.get_field_index(name) for name in _ORDER))
+
+
 class _Rows:
     """Rows of LISTING_SCHEMA, converted to Arrow in batches: Python objects take ten times the memory."""
 
@@ -248,9 +253,13 @@ class _Rows:
 
     def sorted_table(self) -> pa.Table:
         """All rows by folder and base offset; a column is sorted at a time, as two tables take memory."""
+        if not self._batches:  # a few rows do not need Arrow's functions, which take time to load
+            self._pending.sort(key=_by_folder_and_base_offset)
+            self._flush()
+            return pa.Table.from_batches(self._batches, LISTING_SCHEMA)
         self._flush()
         table = pa.Table.from_batches(self._batches, LISTING_SCHEMA)
-        order = pc.sort_indices(table, [("partition_dir", "ascending"), ("file_base_offset", "ascending")])
+        order = pc.sort_indices(table, [(name, "ascending") for name in _ORDER])
         columns = table.columns
         del table, self._batches
         for at in range(len(columns)):

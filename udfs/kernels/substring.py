@@ -1,4 +1,6 @@
-"""Looks for a text in bytes: three of its bytes are compared at many places at once, in vector registers."""
+"""Looks for a text in bytes: three of its bytes are compared at many places at once, in vector registers.
+And among texts, by their lengths first.
+"""
 
 from __future__ import annotations
 
@@ -48,3 +50,14 @@ def plain_batches_with(window: Any, batches: Any, text: Any, places: Any, out: A
         if not out[k]:
             at = e["data_at"]
             out[k] = e["codec"] != 0 or contains(window, at, at + e["data_size"], text, places)
+
+
+@kernel
+def equal_to(content: Any, bounds: Any, text: Any, out: Any) -> None:
+    """Note in ``out`` (bool[n]) which texts are ``text`` (uint8[m]).
+
+    ``bounds``: int32[n + 1], where in ``content`` (uint8) each text begins, and where the last one ends.
+    """
+    for k in range(len(out)):
+        at = bounds[k]
+        out[k] = bounds[k + 1] - at == len(text) and _is_at(content, at, text)

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from udfs.compute import pc
 from udfs.decoded import Bounds
+from udfs.kernels.substring import equal_to
 
 if TYPE_CHECKING:
     from udfs.values.topic_payloads import TopicPayloads  # decoders, which most conditions do not need
@@ -71,7 +72,10 @@ class OneOf:
         return tuple(self.values.to_pylist()) if pa.types.is_binary(self.values.type) else ()
 
     def matches(self, records: pa.RecordBatch) -> np.ndarray:
-        return _mask(pc.is_in(records.column(self.column), value_set=self.values))
+        column = records.column(self.column)
+        if len(self.literals) == 1:
+            return _equal(column, self.literals[0])
+        return _mask(pc.is_in(column, value_set=self.values))
 
 
 @dataclass(frozen=True)
@@ -319,6 +323,22 @@ def _same(one: Any, other: Any) -> bool:
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
+def _equal(values: pa.Array, wanted: bytes) -> np.ndarray:
+    """bool[n]: the values (binary[n]) that are these bytes; false where one is null."""
+    valid, bounds, content = values.buffers()
+    found, first = np.zeros(len(values), dtype=bool), values.offset
+    equal_to(
+        np.frombuffer(content or b"", dtype=np.uint8),
+        np.frombuffer(bounds, dtype=np.int32)[first : first + len(values) + 1],
+        np.frombuffer(wanted, dtype=np.uint8),
+        found,
+    )
+    if values.null_count and found.any():
+        bits = np.unpackbits(np.frombuffer(valid, dtype=np.uint8), bitorder="little")
+        found &= bits[first : first + len(values)].astype(bool)
+    return found
+
+
 def _mask(found: pa.Array) -> np.ndarray:
     """bool[n], false where the Arrow array is null."""
     return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), dtype=bool)
@@ -333,10 +353,8 @@ def matching(conditions: Sequence[Condition], records: pa.RecordBatch) -> np.nda
     """int64[n]: numbers of the records for which all conditions hold."""
     numbers = np.arange(records.num_rows)
     for condition in conditions:
-        found = condition.matches(records)
-        if not found.all():
-            numbers = numbers[found]
-            if not len(numbers):
-                break
-            records = records.filter(pa.array(found))
+        left = records if len(numbers) == records.num_rows else records.take(pa.array(numbers))
+        numbers = numbers[condition.matches(left)]
+        if not len(numbers):
+            break
     return numbers

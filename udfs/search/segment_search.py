@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from udfs.decoded import Group, Range
@@ -78,11 +79,17 @@ class SegmentSearch:
             if not len(numbers):
                 matches = None
             elif self._is_whole:
-                matches = records.take(pa.array(numbers)).select(self._columns)
+                matches = records.take(pa.array(numbers))
             else:
                 first = before if in_chunks else 0
                 matches = self._builder.take(self.decoder.data, group.holders, numbers + first, in_chunks)
-                kept = matching(self._then, matches)
-                matches = matches.take(pa.array(kept)).select(self._columns) if len(kept) else None
+                matches = _kept(matches, matching(self._then, matches))
             before = before + records.num_rows if in_chunks else 0
-            yield group, matches
+            yield group, None if matches is None else matches.select(self._columns)
+
+
+def _kept(records: pa.RecordBatch, numbers: np.ndarray) -> pa.RecordBatch | None:
+    """The records with these numbers (int64[n], rising); None without any."""
+    if len(numbers) == records.num_rows:
+        return records
+    return records.take(pa.array(numbers)) if len(numbers) else None
