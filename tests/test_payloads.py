@@ -169,3 +169,29 @@ def test_the_keys_of_a_long_serializer_are_no_schema_ids() -> None:
         pa.array(["t"] * n), pa.array([KEY] * n), pa.array(keys), pa.nulls(n, HEADER_TYPE)
     )
     assert {(one["format"], one["reason"]) for one in payloads.to_pylist()} == {("number", None)}
+
+
+def test_a_key_of_8_bytes_that_no_schema_consumes_is_a_long() -> None:
+    text = '"string"'
+    registry = Registry(
+        [
+            Schema("other-value", 1, 2, guid_of(text), "AVRO", text),
+            Schema("own-key", 1, 3, guid_of(text), "AVRO", text),
+        ]
+    )
+    reader = PayloadReader(registry)
+    longs = [number.to_bytes(8, "big") for number in (1 << 24, 50_000_000, 1_700_000_000_000, (1 << 56) - 1)]
+    assert {(one.format, one.reason) for one in (reader.read("t", KEY, each) for each in longs)} == {
+        ("bytes", None)
+    }
+    column = SideDecoder(reader, "t", KEY).decode(pa.array(longs))
+    assert column.wrong == []
+    assert column.column({"bytes": pa.binary()}).to_pylist() == longs
+    by_schema = reader.read("t", KEY, b"\0\0\0\0\2\4ab")  # its schema consumes every byte
+    assert (by_schema.format, by_schema.content) == ("avro", "ab")
+    for topic, side, body, reason in (
+        ("t", VALUE, longs[2], "unknown_id"),
+        ("own", KEY, b"\0\0\0\0\3\6ab", "truncated"),
+        ("t", KEY, longs[2] + b"\0", "unknown_id"),
+    ):
+        assert reader.read(topic, side, body).reason == reason

@@ -73,13 +73,17 @@ class PayloadReader:
         if framing.kind == wire_formats.SINGLE_OBJECT:
             return self._single_object(payload, framing)
         if framing.kind in (wire_formats.CONFLUENT, wire_formats.GUID):
-            is_plain = framing.start and (plain or _is_long(payload))
+            is_plain = framing.start and (plain or _is_small_long(payload))
             if is_plain and not self.candidates(topic, side, framing):
                 bare = plain_payload(payload, plain or "bytes")
                 # of a schema that may be registered later, where it is not what others of the topic are
                 is_odd = bare.reason is not None or (plain == "text" and 0 < (framing.id or 0) < _MOST_ID)
                 return self._unknown(payload, framing) if is_odd else bare
-            return self._of_registry(topic, side, payload, framing)
+            found = self._of_registry(topic, side, payload, framing)
+            is_number = (
+                found.reason and side == KEY and framing.start and self._is_long(topic, payload, framing)
+            )
+            return Decoded("bytes", payload) if is_number else found
         detail = f"written with the registry of {framing.kind}, whose schemas are not at hand"
         return Decoded(framing.kind, payload, None, "no_registry", detail)
 
@@ -138,10 +142,19 @@ class PayloadReader:
         if framing.guid is not None:
             found = self._registry.by_guid(framing.guid)
         else:
-            found = self._registry.by_id(framing.id) if framing.id is not None else []
+            found = [] if framing.id is None or framing.id < 0 else self._registry.by_id(framing.id)
         if not found:
             found = [one for one in self._registry.by_id(UNKNOWN_ID) if _is_meant(one, topic, side)]
         return sorted(found, key=lambda one: _rank(one, topic, side))
+
+    def _is_long(self, topic: str, payload: bytes, framing: Framing) -> bool:
+        """Whether a key that no schema consumes is an int64 of ``LongSerializer``, such as a time in ms.
+
+        It reads as any id below 2^31. With a schema of the topic's own it is a broken payload of that schema.
+        """
+        if framing.kind != wire_formats.CONFLUENT or not framing.start or len(payload) != 8:
+            return False
+        return all(_rank(one, topic, KEY) > 1 for one in self.candidates(topic, KEY, framing))
 
     def _unknown(self, payload: bytes, framing: Framing) -> Decoded:
         if framing.kind == wire_formats.GUID:
@@ -268,7 +281,7 @@ class PayloadReader:
         return list(found.items())
 
 
-def _is_long(payload: bytes) -> bool:
+def _is_small_long(payload: bytes) -> bool:
     """Whether a payload is an int64 of ``LongSerializer`` that reads as Confluent's id 0: ids begin at 1."""
     return len(payload) == 8 and payload.startswith(bytes(5))
 
