@@ -62,6 +62,13 @@ def test_a_later_record_of_the_key_supersedes(tmp_path: Path) -> None:
     assert printed() == expected | {0: False, 3: False, 5: False, 6: False}
 
 
+def test_damage_in_which_no_offset_is_missing_holds_no_later_record_of_the_key(tmp_path: Path) -> None:
+    put(tmp_path / "a-0", 0, batch(0), b"\xee" * 40, batch(3, 1))
+    got, unsearched = rows(tmp_path, superseded=True)
+    assert [row["superseded"] for row in got] == [True, False, False, False]
+    assert len(unsearched) == 1
+
+
 def test_a_time_that_is_negated_twice_has_to_be_outside_of_both(tmp_path: Path) -> None:
     put(tmp_path / "a-0", 0, *(batch(at, 1, base_timestamp=NOW + at) for at in range(6)))
     assert [row["offset"] for row in rows(tmp_path, not_since=[NOW + 4, NOW + 2])[0]] == [0, 1]

@@ -317,8 +317,7 @@ def test_json_that_is_deep_or_long_ends(tmp_path: Path, capsysbinary: pytest.Cap
 @pytest.mark.parametrize(
     ("condition", "offsets"),
     [
-        ("id=5", [0, 1]),
-        ("$.id=5", [0, 1]),
+        *((path, [0, 1]) for path in ("id=5", "$.id=5")),
         ("id=true", [2, 4]),
         ("id=null", [3]),
         ('id="5"', [1]),
@@ -326,8 +325,8 @@ def test_json_that_is_deep_or_long_ends(tmp_path: Path, capsysbinary: pytest.Cap
         ("items[0].n=1", [5]),
         ('items[0]={"n":1}', [5]),
         ('items[0]={"n":true}', []),
-        ("tags=[1]", [6]),
-        ("tags=[true]", [7]),
+        *((f"tags=[{one}]", [at]) for at, one in ((6, 1), (7, "true"))),
+        *((path, [7]) for path in ("in.or=5", "true=5", "$..or=5", "['true']=5")),
     ],
 )
 def test_json_fields(
@@ -335,7 +334,8 @@ def test_json_fields(
 ) -> None:
     values = (
         *(b'{"id": 5}', b'{"id": "5"}', b'{"id": true}', b'{"id": null}', b'{"id": "true"}'),
-        *(b'{"id": 1, "items": [{"n": 1}, {"n": 2, "name": "x=y"}]}', b'{"tags": [1]}', b'{"tags": [true]}'),
+        *(b'{"id": 1, "items": [{"n": 1}, {"n": 2, "name": "x=y"}]}', b'{"tags": [1]}'),
+        b'{"tags": [true], "in": {"or": 5}, "true": 5}',
     )
     put(tmp_path / "a-0", 0, stored(0, *(Record(key=b"k", value=value) for value in values)))
     _, out, _ = run(capsysbinary, tmp_path, "--json", condition, "--format", "json")

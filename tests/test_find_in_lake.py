@@ -179,6 +179,18 @@ def test_damage_before_a_wrong_base_offset_hides_no_more_than_in_the_segments(tm
     assert (found, unsearched) == rows(path=str(tmp_path / "logs"), key="k1", superseded=True)
 
 
+def test_what_was_left_out_may_hold_a_later_record_of_the_key(tmp_path: Path) -> None:
+    put(tmp_path / "logs" / "a-0", 0, batch(0))
+    put(tmp_path / "logs" / "a-0", 3, batch(3))
+    put(tmp_path / "logs" / "a-0", 6, batch(6))
+    for kept, expected in ((":3", [None]), ("3:6", [None]), ("6:", [False])):
+        lake = str(tmp_path / f"lake{kept}")
+        arguments = ["--source", str(tmp_path / "logs"), "--lake", lake, "--offsets", kept, "--cores", "1"]
+        assert decode_batches.main(arguments) == 0
+        found = find.find(lake=lake, key="k1", superseded=True, on_unsearched=lambda one: None)
+        assert [one for each in found for one in each.column("superseded").to_pylist()] == expected
+
+
 def test_what_was_left_out_could_not_be_searched(tmp_path: Path) -> None:
     put(tmp_path / "logs" / "a-0", 0, batch(0), batch(3))
     lake = str(tmp_path / "lake")

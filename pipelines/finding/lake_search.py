@@ -46,6 +46,11 @@ _DAMAGES = f"""SELECT q.segment, q.file_base_offset, q.position, q.size_bytes, q
 FROM (FROM published_quarantine WHERE {_IN_LOG}) q
 LEFT JOIN (FROM sound_batches WHERE {_IN_LOG} AND NOT is_misplaced) s ON s.segment = q.segment
 GROUP BY ALL ORDER BY q.file_base_offset, q.position"""
+# The last offset that the file names allow in a segment of which records were left out
+_LEFT_OUT_UNTIL = f"""SELECT max(coalesce(behind - 1, {2**63 - 1})) FROM (
+  SELECT left_out, lead(file_base_offset) OVER (ORDER BY file_base_offset) AS behind
+  FROM segments WHERE {_IN_LOG}
+) WHERE left_out <> 0"""
 _PLACE = ["segment", "batch_position", "offset"]  # of a record
 _KEY = ", ".join(f'"{name}"' for name in _PLACE)
 _FIELDS = ("producer_id", "producer_epoch", "first_offset", "last_offset")
@@ -232,7 +237,10 @@ class LakeSearch:
         for batch in self._records(log, columns, *_pushed([condition])):
             last.add(batch.take(pa.array(matching([condition], batch))), transactions.outcomes)
         for damage in self._damages(log):
-            last.damaged_until(damage.last_lost)
+            last.note(damage)
+        if log.left_out:
+            (until,) = self._database.execute(_LEFT_OUT_UNTIL, log.place).fetchall()[0]
+            last.unknown_until(until)
         return last
 
     def _note_unsearched(self, log: _Log) -> None:

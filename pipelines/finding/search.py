@@ -250,9 +250,9 @@ class Search:
                 for batch in one.batches:
                     known.add(batch, self._outcomes(pool, log, batch))
             for damage in _damages(scans):
-                known.damaged_until(damage.last_lost)
+                known.note(damage)
             if any(scan.report.problem for of_segment in scans.values() for scan in of_segment):
-                known.damaged_until(None)  # what a file that can't be read holds is not known
+                known.unknown_until(None)  # what a file that can't be read holds is not known
             self._last_offsets[log.partition_dir] = known
         return known
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from pipelines.scanning.slice_scan import DamagedRange
 from udfs.committed import COMMITTED, Outcomes
 from udfs.compute import pc
 
@@ -14,18 +15,20 @@ _NO_END = 1 << 63
 
 
 class LastOffsets:
-    """The last offset of some keys among the records of a log that count: committed, or of no transaction.
-
-    last_damage: the last offset that may be in damaged bytes; -1 without any.
-    """
+    """The last offset of some keys among the records of a log that count: committed, or of no transaction."""
 
     def __init__(self, keys: Iterable[bytes]) -> None:
         self._last = dict.fromkeys(keys, -1)
-        self.last_damage = -1
+        self._unknown_until = -1
 
-    def damaged_until(self, offset: int | None) -> None:
-        """Notes a damaged range that may hold offsets up to this one; None: up to any."""
-        self.last_damage = max(self.last_damage, _NO_END if offset is None else offset)
+    def unknown_until(self, offset: int | None) -> None:
+        """Notes that a record up to this offset may be where it can't be read; None: up to any."""
+        self._unknown_until = max(self._unknown_until, _NO_END if offset is None else offset)
+
+    def note(self, damage: DamagedRange) -> None:
+        """Notes a damaged range, if an offset may be in it."""
+        if damage.first_lost is not None:
+            self.unknown_until(damage.last_lost)
 
     def add(self, records: pa.RecordBatch, outcomes: Outcomes) -> None:
         """records: with key and the columns that decide about transactions."""
@@ -50,7 +53,7 @@ class LastOffsets:
             return None
         if self._last[key] > offset:
             return True
-        return None if self.last_damage > offset else False
+        return None if self._unknown_until > offset else False
 
 
 def distinct_keys(batches: Iterable[pa.RecordBatch]) -> pa.Array:
