@@ -16,7 +16,7 @@ from udfs.values import payload
 from udfs.values.payload import Decoded
 from udfs.values.payloads import KEY, VALUE, PayloadReader
 from udfs.values.plain_payloads import plain_of
-from udfs.values.registry import HARD, REPLACED, SOFT, Registry, Schema, guid_of
+from udfs.values.registry import HARD, REPLACED, SOFT, UNKNOWN_ID, Registry, Schema, guid_of
 from udfs.values.typed_columns import SideDecoder
 from udfs.values.typed_functions import TypedFunctions
 
@@ -195,3 +195,25 @@ def test_a_key_of_8_bytes_that_no_schema_consumes_is_a_long() -> None:
         ("t", KEY, longs[2] + b"\0", "unknown_id"),
     ):
         assert reader.read(topic, side, body).reason == reason
+
+
+def test_only_a_schema_or_its_framing_gives_a_schema_id() -> None:
+    text = '"string"'
+    file = Schema("f", 1, UNKNOWN_ID, guid_of(text), "AVRO", text)  # a file without an id: f.avsc
+    functions = TypedFunctions(Registry([file]))
+    azure = b"\0\0\0\0" + b"0123456789abcdef" * 2
+    in_header = [{"key": "__value_schema_id", "value": b"\0\0\0\0\x09"}]
+    rows: list[tuple[str, bytes, Any, tuple[Any, ...]]] = [
+        ("t", azure + b"x", None, ("azure", None, "no_registry")),
+        ("t", (5).to_bytes(9, "big") + b"x", None, ("apicurio8", None, "no_registry")),
+        ("t", b"\0\0\0\0\7x", None, ("bytes", 7, "unknown_id")),
+        ("t", b"\0\0\0\0\7x", in_header, ("bytes", 9, "unknown_id")),
+        ("f", b"\0\0\0\0\7\2", None, ("avro", None, "truncated")),
+        ("f", b"\0\0\0\0\7\2x", None, ("avro", None, None)),
+    ]
+    topics, bodies, headers, expected = (list(column) for column in zip(*rows, strict=True))
+    sides = [VALUE] * len(rows)
+    found = functions.kafka_payload(
+        *(pa.array(one) for one in (topics, sides)), pa.array(bodies), pa.array(headers, HEADER_TYPE)
+    )
+    assert [(one["format"], one["schema_id"], one["reason"]) for one in found.to_pylist()] == expected

@@ -55,7 +55,7 @@ class TypedValues:
                 row["topic"], side, row[side], headers, self._plain_of(row["topic"], side)
             )
             found[f"{side}_typed"] = one.value if one.reason is None else None
-            found[f"{side}_schema_id"] = one.schema.id if one.schema is not None else None
+            found[f"{side}_schema_id"] = one.schema_id
             found[f"{side}_error"] = one.reason
             found[f"{side}_format"] = one.format
         return found

@@ -79,6 +79,11 @@ class Decoded:
     detail: str | None = None
 
     @property
+    def schema_id(self) -> int | None:
+        """The id of the schema; None without one, and of a schema from a file that names none."""
+        return None if self.schema is None or self.schema.id < 0 else self.schema.id
+
+    @property
     def value(self) -> Any:
         """Canonical JSON; made when it is wanted, as Base64 of a large payload takes time."""
         return canonical_bytes(self.content) if isinstance(self.content, bytes) else self.content

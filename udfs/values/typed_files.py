@@ -322,8 +322,8 @@ class _Totals:
             for label, at, _ in found.parts:
                 self._count((side, label, None, ""), len(at))
             for one in found.wrong:
-                id_ = one.decoded.schema.id if one.decoded.schema else None
-                self._count((side, one.decoded.format, id_, one.decoded.reason or ""), 1)
+                of = one.decoded
+                self._count((side, of.format, of.schema_id, of.reason or ""), 1)
 
     def _count(self, key: tuple[str, str, int | None, str], more: int) -> None:
         self._counts[key] = self._counts.get(key, 0) + more
@@ -361,7 +361,7 @@ def _error_rows(rows: pa.Table, side: str, found: TypedSide, task: Mapping[str, 
         taken.column("segment").cast(pa.string()),
         pa.repeat(side, n),
         pa.array([one.format for one in decoded], pa.string()),
-        pa.array([one.schema.id if one.schema else None for one in decoded], pa.int32()),
+        pa.array([one.schema_id for one in decoded], pa.int32()),
         pa.array([one.reason for one in decoded], pa.string()),
         pa.array([one.detail for one in decoded], pa.string()),
         taken.column(side),

@@ -20,14 +20,14 @@ from udfs.values.internal_topics import TOPICS
 from udfs.values.json_columns import text
 from udfs.values.payload import PayloadError
 from udfs.values.payload_arrays import rows_at
-from udfs.values.payload_heads import confluent_ids, equal_rows
+from udfs.values.payload_heads import confluent_ids, equal_rows, pairs_at
 from udfs.values.payloads import VALUE, PayloadReader
 from udfs.values.registry import AVRO, Registry, Schema
 from udfs.values.typed_columns import TEXT, LookDecoder, SideDecoder, TextDecoder, TypedSide
-from udfs.values.wire_formats import CONFLUENT, PLAIN, Framing
+from udfs.values.wire_formats import CONFLUENT, PLAIN, Framing, framing_of
 
 _NUMBER_BYTES = (4, 8)
-_HEAD = 9  # bytes that tell a number, or the id of a framing
+_HEAD = 9  # bytes that tell a number
 _LOOKS = ("json", "json-connect", "text", "bytes", "empty", "number", "internal")
 
 
@@ -94,8 +94,9 @@ class TypedFunctions:
             if topic in TOPICS:
                 looks.put(looks.formats, rows, np.arange(len(rows)), "internal")
             else:
-                some, decoder = rows_at(payloads, rows), self._decoder(LookDecoder, topic, side)
-                looks.add(rows, some, decoder.decode(some, rows_at(headers, rows)))
+                some, of_some = rows_at(payloads, rows), rows_at(headers, rows)
+                decoded = self._decoder(LookDecoder, topic, side).decode(some, of_some)
+                looks.add(side, rows, some, of_some, decoded)
         return looks.array()
 
     def _decoder(self, kind: type[SideDecoder], topic: str, side: str) -> SideDecoder:
@@ -160,7 +161,9 @@ class _Looks:
         for row in rows[some].tolist():
             column[row] = value
 
-    def add(self, rows: np.ndarray, payloads: pa.Array, found: TypedSide) -> None:
+    def add(
+        self, side: str, rows: np.ndarray, payloads: pa.Array, headers: pa.Array, found: TypedSide
+    ) -> None:
         heads = pc.binary_slice(payloads, 0, _HEAD)  # no copy of a large payload
         for some, format_ in found.formats:
             self.put(self.formats, rows, some, format_)
@@ -172,7 +175,9 @@ class _Looks:
         for at, wrong in found.wrong:
             row = int(rows[at])
             self.formats[row], self._reasons[row] = wrong.format, wrong.reason
-            self._ids[row] = wrong.schema.id if wrong.schema is not None else _framed_id(heads[at].as_py())
+            self._ids[row] = wrong.schema_id
+            if wrong.reason == "unknown_id":
+                self._ids[row] = framing_of(side, payloads[at].as_py(), pairs_at(headers, at)).id
 
     def array(self) -> pa.Array:
         looks = [
@@ -211,13 +216,6 @@ def _places_of(rows: np.ndarray, n: int) -> pa.Array:
     places = np.full(n, -1, np.int64)
     places[rows] = np.arange(len(rows))
     return pa.array(places, mask=places < 0)
-
-
-def _framed_id(head: bytes) -> int | None:
-    """The id that Confluent's framing has; null without it."""
-    if len(head) < 5 or head[0]:
-        return None
-    return int.from_bytes(head[1:5], "big", signed=True)
 
 
 def _is_number(head: bytes) -> bool:

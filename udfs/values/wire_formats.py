@@ -1,19 +1,15 @@
 """How a key or a value was framed: found by looking at its first bytes and at the record's headers.
 
-====================
-========================================================================================== confluent
-``00`` and a schema id, int32, big-endian (Confluent's serializers, Karapace, Redpanda) confluent-guid
-``01`` and the schema's GUID, 16 bytes; or both in a header ``__key_schema_id`` or
-                      ``__value_schema_id``, where the payload is bare (version ``00`` and an id is legal
-                      there too)
-azure                 four zero bytes and 32 characters of a GUID (Azure Schema Registry's older clients)
-glue                  ``03``, ``00`` or ``05`` (zlib), and a UUID, 16 bytes (AWS Glue)
-apicurio              ``00`` and a global id, int64; or ids in headers ``apicurio.value.globalId`` and the
-like avro-single-object    ``C3 01`` and a fingerprint, 8 bytes, little-endian avro-container        ``Obj``
-and ``01``: a whole container file json, text, bytes     none of these; ``empty`` for no bytes, ``null`` for
-no payload
-====================
-==========================================================================================
+- confluent: ``00`` and a schema id, int32, big-endian (Confluent's serializers, Karapace, Redpanda)
+- confluent-guid: ``01`` and the schema's GUID, 16 bytes; or both in a header ``__key_schema_id`` or
+  ``__value_schema_id``, where the payload is bare (``00`` and an id is legal there too)
+- azure: four zero bytes and 32 characters of a GUID (Azure Schema Registry's older clients)
+- glue: ``03``, ``00`` or ``05`` (zlib), and a UUID, 16 bytes (AWS Glue)
+- apicurio: ids in headers ``apicurio.value.globalId`` and the like; ``00`` and a global id, int64, is told
+  from Confluent's later (``payloads``)
+- avro-single-object: ``C3 01`` and a fingerprint, 8 bytes, little-endian
+- avro-container: ``Obj`` and ``01``: a whole container file
+- plain: none of these; ``empty`` for no bytes, ``null`` for no payload
 
 A payload of numbers can begin like any of them, so that what follows decides: whether the id is known, and
 whether a schema consumes every byte (``payloads``).
