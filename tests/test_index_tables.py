@@ -15,10 +15,12 @@ from deltalake import DeltaTable
 from kafka_log_lake import connect
 from pipelines import decode_batches
 from tests.support.corpus import ROOT
-from tests.support.segment_maker import Batch, Record
+from tests.support.logs import batch, data, marker, put
+from tests.support.segment_maker import Batch, Record, flip
 from udfs.format.index_tables import INDEX_TABLES
 from udfs.indexes.files import decode_broker_file
 
+NOW = 1_700_000_000_000  # ms
 SEGMENTED, ABORTED = "v2-segments/segmented-0", "v2-txn-abort/tx-aborted-0"
 
 
@@ -60,8 +62,8 @@ def versions(lake: str) -> dict[str, int]:
 
 def entries(logs: Path, suffix: str) -> Iterator[dict[str, Any]]:
     for path in sorted(logs.glob(f"*/*{suffix}")):
-        for batch in decode_broker_file(path):
-            yield from ({"file": f"file://{path}", **row} for row in batch.to_pylist())
+        for found in decode_broker_file(path):
+            yield from ({"file": f"file://{path}", **row} for row in found.to_pylist())
 
 
 @pytest.mark.parametrize(
@@ -217,3 +219,53 @@ def test_an_entry_for_a_batch_whose_last_offset_is_below_its_first_is_right(tmp_
     log.with_suffix(".timeindex").write_bytes(struct.pack(">qi", odd.base_timestamp, 5))
     decode(folder.parent, lake)
     assert rows(lake, "SELECT * FROM index_report") == []
+
+
+def report_of(root: Path, lake: str) -> list[tuple[str, str]]:
+    decode(root, lake)
+    report = rows(lake, "SELECT file, problem FROM index_report ORDER BY ALL")
+    return [(row["file"].removeprefix(f"file://{root}/"), row["problem"]) for row in report]
+
+
+def test_files_of_a_live_broker_without_an_entry_yet_are_compared_too(tmp_path: Path) -> None:
+    root = tmp_path / "logs"
+    folder = root / "connect.log-0"  # the file's name has .log, and so has the folder's
+    log = put(folder, 0, data(0, 7), marker(1, 7, commit=False), batch(2))
+    for suffix in (".index", ".timeindex"):
+        log.with_suffix(suffix).write_bytes(bytes(120))  # preallocated
+    (folder / "leader-epoch-checkpoint").write_text("0\n1\n5 0\n")
+    assert report_of(root, str(tmp_path / "lake")) == [
+        (f"connect.log-0/{log.stem}.txnindex", "missing"),
+        ("connect.log-0/leader-epoch-checkpoint", "missing"),
+    ]
+    later = put(folder, 5, batch(5))
+    for suffix in (".index", ".timeindex"):
+        later.with_suffix(suffix).touch()
+    (folder / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    assert report_of(root, str(tmp_path / "lake")) == [
+        (f"connect.log-0/{log.stem}.timeindex", "missing"),
+        (f"connect.log-0/{log.stem}.txnindex", "missing"),
+    ]
+
+
+def test_what_lies_in_damage_does_not_contradict_an_index(tmp_path: Path) -> None:
+    root = tmp_path / "logs"
+    pieces = [batch(0), data(3, 7), marker(4, 7, commit=False), batch(5, base_timestamp=NOW + 5)]
+    log = put(root / "a-0", 0, *pieces)
+    log.with_suffix(".index").write_bytes(struct.pack(">ii", 4, len(pieces[0] + pieces[1])))
+    log.with_suffix(".timeindex").write_bytes(struct.pack(">qi", NOW + 5, 7))
+    log.with_suffix(".txnindex").write_bytes(struct.pack(">hqqqq", 0, 7, 3, 4, 5))
+    (root / "a-0" / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    assert report_of(root, str(tmp_path / "sound")) == []
+    broken = [pieces[0], pieces[1], flip(pieces[2], -1), flip(pieces[3], -1)]
+    log.write_bytes(b"".join(broken))
+    assert report_of(root, str(tmp_path / "damaged")) == []
+    put(
+        root / "b-0", 0, batch(0), (1 << 40).to_bytes(8, "big") + batch(3)[8:], batch(6)
+    )  # a wrong base offset
+    for suffix in (".index", ".timeindex"):
+        (root / "b-0" / log.with_suffix(suffix).name).touch()
+    size = len(batch(0))
+    (root / "b-0" / f"{log.stem}.index").write_bytes(struct.pack(">iiii", 5, size, 8, 2 * size))
+    (root / "b-0" / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n3 9\n")
+    assert report_of(root, str(tmp_path / "misplaced")) == []

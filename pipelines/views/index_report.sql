@@ -15,23 +15,26 @@ WITH known AS (
     b.producer_id, b.producer_epoch, b.is_control, b.max_timestamp_ms,
     max(b.max_timestamp_ms) OVER (PARTITION BY b.topic, b.partition, b.segment ORDER BY b.position) AS newest,
     max(b.max_timestamp_ms) OVER (PARTITION BY b.topic, b.partition, b.segment) AS highest
-  FROM counted_batches b
+  FROM sound_batches b WHERE NOT b.is_misplaced
 ), bounds AS (
   SELECT topic, partition, segment, min(base_offset) AS first_offset, max(last_offset) AS last_offset
   FROM sound GROUP BY topic, partition, segment
 ), places AS (
   SELECT o.topic, o.partition, o.partition_dir, o.file, o.entry,
-    CASE WHEN b.base_offset <= o.offset OR b.position IS NULL THEN 'points_nowhere' ELSE 'disagrees' END AS problem,
+    CASE WHEN s.base_offset > o.offset THEN 'disagrees' ELSE 'points_nowhere' END AS problem,
     CASE WHEN b.position IS NULL THEN 'expected a batch at position ' || o.position || ', found none'
-      WHEN b.base_offset <= o.offset THEN 'expected an offset up to ' || w.last_offset || ', found ' || o.offset
-      ELSE 'expected offset ' || b.base_offset || ' or more at position ' || o.position || ', found ' || o.offset
+      WHEN s.base_offset > o.offset
+        THEN 'expected offset ' || s.base_offset || ' or more at position ' || o.position || ', found ' || o.offset
+      ELSE 'expected an offset up to ' || w.last_offset || ', found ' || o.offset
     END AS detail
   FROM offset_index o JOIN known k ON k.segment = o.segment
   LEFT JOIN published_batches b ON b.topic = o.topic AND b.partition = o.partition AND b.segment = o.segment
     AND b.position = o.position
+  LEFT JOIN sound s ON s.topic = o.topic AND s.partition = o.partition AND s.segment = o.segment
+    AND s.position = o.position
   LEFT JOIN bounds w ON w.topic = o.topic AND w.partition = o.partition AND w.segment = o.segment AND k.whole
   WHERE o.error IS NULL AND o.position < k.decoded_bytes
-    AND (b.position IS NULL OR b.base_offset > o.offset OR o.offset > w.last_offset)
+    AND (b.position IS NULL OR s.base_offset > o.offset OR o.offset > w.last_offset)
   UNION ALL
   SELECT o.topic, o.partition, o.partition_dir, o.file, o.entry, 'points_nowhere',
     'expected a position before ' || k.decoded_bytes || ', where the segment ends, found ' || o.position
@@ -51,12 +54,16 @@ WITH known AS (
   LEFT JOIN sound s ON s.topic = t.topic AND s.partition = t.partition AND s.segment = t.segment
     AND s.base_offset <= t.offset AND s.last_offset >= t.offset
   WHERE t.error IS NULL
-    AND (t.offset < b.first_offset OR t.offset > b.last_offset OR s.newest > t.timestamp_ms
-      OR (k.whole AND s.newest < t.timestamp_ms))
+    AND (s.newest > t.timestamp_ms
+      OR (k.whole AND (t.offset < b.first_offset OR t.offset > b.last_offset OR s.newest < t.timestamp_ms)))
 ), read_folders AS (
-  SELECT DISTINCT topic, partition, partition_dir FROM time_index
+  SELECT topic, partition, partition_dir FROM offset_index
+  UNION SELECT topic, partition, partition_dir FROM time_index
+  UNION SELECT topic, partition, partition_dir FROM aborted_transactions
+  UNION SELECT topic, partition, partition_dir FROM producer_snapshots
+  UNION SELECT topic, partition, partition_dir FROM leader_epochs
 ), last_times AS (
-  SELECT n.topic, n.partition, n.partition_dir, replace(n.segment, '.log', '.timeindex') AS file,
+  SELECT n.topic, n.partition, n.partition_dir, substring(n.segment, 1, length(n.segment) - 4) || '.timeindex' AS file,
     CAST(NULL AS INT) AS entry, 'missing' AS problem,
     'expected an entry for timestamp ' || n.highest || ' at offset ' || n.first_offset || ' or later, found none' AS detail
   FROM (
@@ -79,9 +86,12 @@ WITH known AS (
   LEFT JOIN current_transactions t ON t.topic = a.topic AND t.partition = a.partition
     AND t.partition_dir = a.partition_dir AND t.producer_id = a.producer_id AND t.marker_offset = a.last_offset
     AND t.outcome = 'aborted'
-  WHERE a.error IS NULL AND t.producer_id IS NULL
+  JOIN known k ON k.segment = a.segment
+  LEFT JOIN sound s ON s.topic = a.topic AND s.partition = a.partition AND s.segment = a.segment
+    AND s.base_offset <= a.last_offset AND s.last_offset >= a.last_offset
+  WHERE a.error IS NULL AND t.producer_id IS NULL AND (k.whole OR s.position IS NOT NULL)
   UNION ALL
-  SELECT t.topic, t.partition, t.partition_dir, replace(s.segment, '.log', '.txnindex'), NULL, 'missing',
+  SELECT t.topic, t.partition, t.partition_dir, substring(s.segment, 1, length(s.segment) - 4) || '.txnindex', NULL, 'missing',
     'expected an entry for the transaction of producer ' || t.producer_id || ' that was aborted at offset '
       || t.marker_offset || ', found none'
   FROM current_transactions t
