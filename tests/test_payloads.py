@@ -214,6 +214,6 @@ def test_only_a_schema_or_its_framing_gives_a_schema_id() -> None:
     topics, bodies, headers, expected = (list(column) for column in zip(*rows, strict=True))
     sides = [VALUE] * len(rows)
     found = functions.kafka_payload(
-        *(pa.array(one) for one in (topics, sides)), pa.array(bodies), pa.array(headers, HEADER_TYPE)
+        pa.array(topics), pa.array(sides), pa.array(bodies), pa.array(headers, HEADER_TYPE)
     )
     assert [(one["format"], one["schema_id"], one["reason"]) for one in found.to_pylist()] == expected

@@ -134,12 +134,12 @@ def anomalies(log: Log, max_future_ms: int, max_disorder_ms: int) -> dict[tuple[
     found: dict[tuple[int, str], Anomaly] = {}
     highest: int | None = None
     for segment, batch in decoded(log):
-        if not batch.count:
-            continue
-        at = record_time(batch)
+        at = record_time(batch) if batch.count else batch.max_timestamp_ms
         modified = segment.modified_ms if segment.modified_ms >= BEGIN_OF_KAFKA else None
         what, off_by = unit(at), None if modified is None else at - modified
         is_blocking = off_by is not None and off_by > max_future_ms
+        if not batch.count and (what == "none" or (what == "milliseconds" and not is_blocking)):
+            continue  # without records only what keeps the segment counts
         if what == "none":
             off_by, is_blocking = None, False
         elif what == "milliseconds":
