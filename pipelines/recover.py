@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -106,10 +106,8 @@ def _recover_metadata(
         log.warning("%s", printable(one))
     reading = Reading(settings.processes, settings.slice_bytes, settings.max_batch_uncompressed)
     found = quorum.compare_quorum(inventory, reading)
-    with ExitStack() as stack:
-        temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-log-lake-"))
-        state = quorum.state_at(found, Path(temporary), None if at is None else int(at))
-        made = stack.enter_context(job.folder_to_write(write, settings.source)) if write else None
+    state = quorum.state_at(found, None if at is None else int(at))
+    with job.folder_to_write(write, settings.source) if write else nullcontext() as made:
         if report is not None:
             try:
                 Path(report).mkdir(parents=True, exist_ok=True)

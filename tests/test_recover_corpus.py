@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pipelines.recovery.compare import Compared
-from pipelines.recovery.log_writer import copy_log, log_to_write, write_log
+from pipelines.recovery.log_writer import copy_log, healed_log, write_log
 from tests.support import replicas
 from udfs.files import decode_segment
 from udfs.replicas.history import Sure
@@ -24,10 +24,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def healed_records(one: Compared, folder: Path) -> list[tuple[Any, ...]]:
     """The records of the log as it is written: (offset, epoch, key, value, headers, control type)."""
-    history = one.history
     listed = f"{folder}-pieces"
-    log = log_to_write(listed, one.topic_id, one.copies, one.healed.batches, history.epochs, history.start)
-    write_log(log, as_pieces=True)
+    write_log(healed_log(one), listed)
     copy_log(listed, str(folder))
     found = []
     for path in sorted(folder.glob("*.log")):
@@ -36,7 +34,7 @@ def healed_records(one: Compared, folder: Path) -> list[tuple[Any, ...]]:
                 headers = tuple((h["key"], h["value"]) for h in row["headers"] or ())
                 values = (row[name] for name in ("offset", "leader_epoch", "key", "value"))
                 found.append((*values, headers, row["control_type"]))
-    return [row for row in found if row[0] >= history.start]
+    return [row for row in found if row[0] >= one.history.start]
 
 
 def latest_by_key(records: list[tuple[Any, ...]]) -> dict[bytes, bytes]:

@@ -1,9 +1,10 @@
 """Writes a healed log: segments of unchanged batches, their indexes, and the files next to them.
 
-A segment is written as a list of pieces of the copies, whose bytes are read where they are, or with its
-bytes. Only what no checksum covers is written anew in a batch, where it was corrected. A file is written
-under another name first, so that a run that dies leaves no half of one behind a segment's name. Nothing is
-flushed to the disk here: each run writes the log anew, and ``--write`` flushes what it gives away.
+A segment is written as a list of pieces of the copies, whose bytes are read where they are; ``copy_log``
+writes it with its bytes. Only what no checksum covers is written anew in a batch, where it was corrected. A
+file is written under another name first, so that a run that dies leaves no half of one behind a segment's
+name. Nothing is flushed to the disk here: each run writes the log anew, and ``--write`` flushes what it gives
+away.
 """
 
 from __future__ import annotations
@@ -11,21 +12,23 @@ from __future__ import annotations
 import os
 import shutil
 import struct
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
 
+from pipelines.recovery.compare import Compared
 from pipelines.source.naming import segment_name
 from pipelines.source.uris import canonical
+from udfs.decoded import Range
 from udfs.format import layout as f
 from udfs.indexes.checkpoint_files import LEADER_EPOCH_FILE
-from udfs.replicas.entries import MOST_RELATIVE, Copy, SegmentFile
+from udfs.replicas.entries import MOST_RELATIVE, SegmentFile
 from udfs.source.byte_source import PIECES, ByteSource, local_path, open_source, read_at
-from udfs.source.pieces import Piece, pieces_text, read_pieces
+from udfs.source.pieces import Piece, PiecesSource, pieces_text, read_pieces
 
 SEGMENT_BYTES = 1 << 30
 _INDEX_INTERVAL = 4096  # index.interval.bytes
@@ -36,30 +39,23 @@ _TEMPORARY = ".tmp"
 
 @dataclass(frozen=True)
 class LogToWrite:
-    """A log that is to be written into a folder.
+    """A log of batches of copies.
 
-    files: by number of a copy, its segments. batches: ENTRY[n] by offset. epochs: (leader epoch,
-    start offset). start: first offset of the log.
+    files: by number of a copy, its segments. batches: ENTRY[n] by offset. start: first offset of the log.
+    epochs: (leader epoch, start offset).
     """
 
-    folder: str
-    topic_id: str | None
     files: dict[int, list[SegmentFile]]
     batches: np.ndarray
-    epochs: list[tuple[int, int]]
     start: int
+    epochs: Sequence[tuple[int, int]] = ()
+    topic_id: str | None = None
 
 
-def log_to_write(
-    folder: str,
-    topic_id: str | None,
-    copies: Sequence[Copy],
-    batches: np.ndarray,
-    epochs: list[tuple[int, int]],
-    start: int,
-) -> LogToWrite:
-    files = {copy.number: copy.files for copy in copies}
-    return LogToWrite(folder, topic_id, files, batches, epochs, start)
+def healed_log(one: Compared) -> LogToWrite:
+    """The true log of a partition."""
+    files = {copy.number: copy.files for copy in one.copies}
+    return LogToWrite(files, one.healed.batches, one.history.start, one.history.epochs, one.topic_id)
 
 
 def segments_of(log: LogToWrite) -> Iterator[tuple[int, np.ndarray]]:
@@ -78,50 +74,64 @@ def segments_of(log: LogToWrite) -> Iterator[tuple[int, np.ndarray]]:
         at += count
 
 
-def places_of(log: LogToWrite) -> tuple[pa.Array, np.ndarray]:
+def records_of(log: LogToWrite, columns: Collection[str]) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
+    """Columns of the log's records, with the number of each one's batch (int64[m]); nothing is written.
+
+    columns: with ``batch_position``.
+    """
+    from udfs.segment_decoder import SegmentDecoder  # loads compiled kernels
+
+    before = 0
+    for base, batches in segments_of(log):
+        places = np.cumsum(batches["size"]) - batches["size"]
+        with closing(PiecesSource(list(_pieces(log, batches)))) as source:
+            whole = Range(source.size(), file_base_offset=base)
+            for group in SegmentDecoder(source, whole, columns=columns, content_crc=False):
+                if group.records is not None:
+                    positions = group.records.column("batch_position").to_numpy(zero_copy_only=False)
+                    yield before + np.searchsorted(places, positions), group.records
+        before += len(batches)
+
+
+def places_of(log: LogToWrite, folder: str) -> tuple[pa.Array, np.ndarray]:
     """Where each batch lies once the log is written: (string[n] URIs of segments, int64[n] positions)."""
     uris = [pa.array([], pa.string())]
     positions = [np.zeros(0, dtype=np.int64)]
     for base, batches in segments_of(log):
-        uris.append(pa.repeat(f"{canonical(log.folder)}/{segment_name(base)}", len(batches)))
+        uris.append(pa.repeat(f"{canonical(folder)}/{segment_name(base)}", len(batches)))
         positions.append(np.cumsum(batches["size"]) - batches["size"])
     return pa.concat_arrays(uris), np.concatenate(positions)
 
 
-def write_log(log: LogToWrite, as_pieces: bool = False) -> list[SegmentFile]:
-    """Writes the log into its folder, which is made; what else of segments lies there goes.
+def write_log(log: LogToWrite, folder: str) -> list[SegmentFile]:
+    """Writes the log into a folder, which is made; what else of segments lies there goes.
 
-    as_pieces: whether its segments are lists of pieces. The segments, by base offset; ``modified`` is the
-    newest of the files that they are taken from.
+    The segments, by base offset; ``modified`` is the newest of the files that they are taken from.
     """
-    os.makedirs(log.folder, exist_ok=True)
+    os.makedirs(folder, exist_ok=True)
     written, names = [], {LEADER_EPOCH_FILE, "partition.metadata"}
     for base, batches in segments_of(log):
         name = segment_name(base)
         stem = name.removesuffix(".log")
-        pieces = list(_pieces(log, batches))
-        if as_pieces:
-            _write(f"{log.folder}/{name}{PIECES}", pieces_text(pieces).encode())
-        else:
-            _write_segment(f"{log.folder}/{name}", pieces)
+        _write(f"{folder}/{name}{PIECES}", pieces_text(list(_pieces(log, batches))).encode())
         offsets, times = _indexes(base, batches)
-        _write(f"{log.folder}/{stem}.index", offsets)
-        _write(f"{log.folder}/{stem}.timeindex", times)
-        names |= {f"{name}{PIECES}" if as_pieces else name, f"{stem}.index", f"{stem}.timeindex"}
-        uri = f"{canonical(log.folder)}/{name}"
+        _write(f"{folder}/{stem}.index", offsets)
+        _write(f"{folder}/{stem}.timeindex", times)
+        names |= {f"{name}{PIECES}", f"{stem}.index", f"{stem}.timeindex"}
+        uri = f"{canonical(folder)}/{name}"
         written.append(SegmentFile(uri, base, int(batches["size"].sum()), _modified(log, batches)))
     if not written:
         name = segment_name(log.start)
-        _write(f"{log.folder}/{name}", b"")
+        _write(f"{folder}/{name}", b"")
         names.add(name)
         modified = max((one.modified for files in log.files.values() for one in files), default=0)
-        written.append(SegmentFile(f"{canonical(log.folder)}/{name}", log.start, 0, modified))
-    _write(f"{log.folder}/{LEADER_EPOCH_FILE}", epochs_text(log).encode())
+        written.append(SegmentFile(f"{canonical(folder)}/{name}", log.start, 0, modified))
+    _write(f"{folder}/{LEADER_EPOCH_FILE}", epochs_text(log).encode())
     if log.topic_id is not None:
-        _write(f"{log.folder}/partition.metadata", partition_metadata(log.topic_id).encode())
-    for name in os.listdir(log.folder):
+        _write(f"{folder}/partition.metadata", partition_metadata(log.topic_id).encode())
+    for name in os.listdir(folder):
         if name not in names:
-            os.remove(f"{log.folder}/{name}")
+            os.remove(f"{folder}/{name}")
     return written
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,9 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.recovery.compare import Compared
-from pipelines.recovery.log_writer import LogToWrite, log_to_write, segments_of, write_log
+from pipelines.recovery.log_writer import LogToWrite, records_of
 from pipelines.recovery.rows import BEFORE_START, losing
-from pipelines.source.naming import segment_name
 from udfs.format.schema import HEADER_TYPE, RECORDS
 from udfs.replicas.acknowledged import acknowledged_batches
 
@@ -56,49 +54,32 @@ class LosingLog:
 def losing_logs(one: Compared, folder: str, number: int) -> Iterator[LosingLog]:
     """What a partition loses. folder: for files of a run; number: of the partition in it."""
     copies = [*one.copies, *one.others]
+    files = {copy.number: copy.files for copy in copies}
     for i, (copy, why, batches) in enumerate(losing(one)):
         if not len(batches):
             continue
         batches = batches[np.argsort(batches["base"], kind="stable")]
-        name = f"{folder}/{number}-{i}"
-        log = log_to_write(name, None, copies, batches, [], int(batches["base"][0]))
         yield LosingLog(
             one.topic,
             one.partition,
             copy.name,
             why,
-            log,
+            LogToWrite(files, batches, int(batches["base"][0])),
             acknowledged_batches(copy, copies, batches),
             one.history.start if why == BEFORE_START else None,
-            f"{name}.parquet",
+            f"{folder}/{number}-{i}.parquet",
         )
 
 
-def decode_losing(lost: LosingLog) -> int:
-    """Writes the records of a losing log (LOST) to its file; their number. In a worker process.
-
-    The batches are put together as a log first, in which what was corrected of them is right.
-    """
-    from udfs.files import decode_segment  # loads compiled kernels
-
-    write_log(lost.log)
-    rows, begin = 0, 0
+def decode_losing(lost: LosingLog) -> None:
+    """Writes the records of a losing log (LOST) to its file. In a worker process."""
+    batches, answers = lost.log.batches, pa.array(lost.answers, pa.int8())
+    sources = zip(batches["copy"].tolist(), batches["file"].tolist(), strict=True)
+    uris = pa.array([lost.log.files[copy][file].uri for copy, file in sources], pa.string())
     with pq.ParquetWriter(lost.file, LOST) as writer:
-        for base, batches in segments_of(lost.log):
-            places = np.cumsum(batches["size"]) - batches["size"]
-            answers = pa.array(lost.answers[begin : begin + len(batches)], pa.int8())
-            sources = zip(batches["copy"].tolist(), batches["file"].tolist(), strict=True)
-            uris = pa.array([lost.log.files[copy][file].uri for copy, file in sources], pa.string())
-            begin += len(batches)
-            path = f"{lost.log.folder}/{segment_name(base)}"
-            for found in decode_segment(path, columns=_COLUMNS, on_damage="ignore"):
-                positions = found.column("batch_position").to_numpy(zero_copy_only=False)
-                at = pa.array(np.searchsorted(places, positions))
-                table = _rows(lost, found, uris.take(at), answers.take(at))
-                writer.write_table(table)
-                rows += table.num_rows
-    shutil.rmtree(lost.log.folder)
-    return rows
+        for numbers, found in records_of(lost.log, _COLUMNS):
+            at = pa.array(numbers)
+            writer.write_table(_rows(lost, found, uris.take(at), answers.take(at)))
 
 
 def _rows(lost: LosingLog, found: pa.RecordBatch, uris: pa.Array, answers: pa.Array) -> pa.Table:

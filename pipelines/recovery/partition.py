@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from pipelines.recovery import rows
 from pipelines.recovery.compare import Task, compare_task, forget
-from pipelines.recovery.log_writer import log_to_write, places_of, write_log
+from pipelines.recovery.log_writer import healed_log, places_of, write_log
 from pipelines.recovery.losing import decode_losing, losing_logs
 from udfs.replicas.entries import TAILS, SegmentFile
 
@@ -77,11 +77,11 @@ def heal_partition(task: Task, folder: str, losing: str) -> Partition:
     if one.copies:
         history = one.history
         place = f"{folder}/{one.topic}-{one.partition}"
-        log = log_to_write(place, one.topic_id, one.copies, batches, history.epochs, history.start)
-        written = write_log(log, as_pieces=True)
+        log = healed_log(one)
+        written = write_log(log, place)
         found.log = HealedLog(place, one.topic_id, history.epochs, history.start, history.end, written)
         found.healed = f"{losing}/healed-{task.number}.parquet"
-        pq.write_table(rows.healed_table(one, *places_of(log)), found.healed)
+        pq.write_table(rows.healed_table(one, *places_of(log, place)), found.healed)
     for lost in losing_logs(one, losing, task.number):
         decode_losing(lost)
         found.losing.append(lost.file)

@@ -17,7 +17,7 @@ from pipelines.command.errors import UserError
 from pipelines.command.terminal import counted_noun
 from pipelines.recovery.broker_disk import Disk, meta_properties
 from pipelines.recovery.compare import Compared, Known, Reading, Task, compare_task, store_entries
-from pipelines.recovery.log_writer import log_to_write, write_log
+from pipelines.recovery.log_writer import copy_log, healed_log, records_of, write_log
 from pipelines.recovery.sources import META, Inventory
 from pipelines.source.naming import PartitionFolder
 from pipelines.source.uris import local_path
@@ -25,7 +25,14 @@ from udfs.indexes.kraft_snapshot import BOOTSTRAP, METADATA_TOPIC, snapshot_id
 from udfs.replicas.cluster_state import ClusterState
 from udfs.replicas.entries import Copy
 from udfs.replicas.history import epochs_of_batches
-from udfs.replicas.metadata_log import MetadataRecord, metadata_records, snapshot_end, snapshots
+from udfs.replicas.metadata_log import (
+    COLUMNS,
+    MetadataRecord,
+    decoded_records,
+    metadata_records,
+    snapshot_end,
+    snapshots,
+)
 from udfs.values.encode import new_uuid
 
 _PLACE = PartitionFolder(METADATA_TOPIC, 0)
@@ -111,8 +118,8 @@ def _is_whole(path: str) -> bool:
     return len(kinds) >= 2 and kinds[0] and kinds[-1]
 
 
-def state_at(quorum: Quorum, folder: Path, offset: int | None = None) -> ClusterState:
-    """The state of the true history before an offset; None: of all of it. folder: for files of this run.
+def state_at(quorum: Quorum, offset: int | None = None) -> ClusterState:
+    """The state of the true history before an offset; None: of all of it.
 
     Raises a UserError for an offset that the history does not reach, or no longer has.
     """
@@ -127,30 +134,16 @@ def state_at(quorum: Quorum, folder: Path, offset: int | None = None) -> Cluster
         for record in metadata_records(path):
             _apply(state, record)
     state.reached = snapshot_end(snapshot)
-    log = folder / "log"
-    write_quorum_log(quorum, log)
-    for segment in sorted(log.glob("*.log")):
-        for record in metadata_records(str(segment)):
-            if state.reached <= record.offset < end:
-                _apply(state, record)
-                state.reached = record.offset + 1
-    shutil.rmtree(log)
+    for record in decoded_records(found for _, found in records_of(healed_log(quorum.one), COLUMNS)):
+        if state.reached <= record.offset < end:
+            _apply(state, record)
+            state.reached = record.offset + 1
     return state
 
 
 def _apply(state: ClusterState, record: MetadataRecord) -> None:
     if record.name is not None:
         state.apply(record.name, record.value)
-
-
-def write_quorum_log(quorum: Quorum, folder: Path) -> None:
-    """Writes the true metadata log as a folder."""
-    one = quorum.one
-    history = one.history
-    log = log_to_write(
-        str(folder), one.topic_id, one.copies, one.healed.batches, history.epochs, history.start
-    )
-    write_log(log)
 
 
 def write_controller(quorum: Quorum, folder: Path, inventory: Inventory, node_id: int) -> None:
@@ -160,7 +153,9 @@ def write_controller(quorum: Quorum, folder: Path, inventory: Inventory, node_id
     settings.
     """
     own = folder / f"{METADATA_TOPIC}-0"
-    write_quorum_log(quorum, own)
+    with tempfile.TemporaryDirectory(prefix="kafka-log-lake-") as listed:
+        write_log(healed_log(quorum.one), listed)
+        copy_log(listed, str(own))
     if quorum.snapshot:
         shutil.copyfile(quorum.snapshot, own / os.path.basename(quorum.snapshot))
     for log_dir in inventory.log_dirs:

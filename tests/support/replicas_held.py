@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from pipelines.recovery import rows
 from pipelines.recovery.compare import Compared, Reading, compare
-from pipelines.recovery.log_writer import copy_log, log_to_write, write_log
+from pipelines.recovery.log_writer import copy_log, healed_log, write_log
 from pipelines.recovery.sources import find_copies
 from tests.support.replica_disks import FUTURE, write
 from tests.support.replica_sets import Made, ReplicaSet, replica_set
@@ -68,10 +68,8 @@ def wrong_answers(seed: int, variant: Variant, folder: Path) -> list[str]:
 
 def _written(one: Compared, folder: Path) -> list[bytes]:
     """The batches of the healed log, as bytes."""
-    history = one.history
     listed = f"{folder}-pieces"
-    log = log_to_write(listed, None, one.copies, one.healed.batches, history.epochs, history.start)
-    write_log(log, as_pieces=True)
+    write_log(healed_log(one), listed)
     copy_log(listed, str(folder))
     found = []
     for path in sorted(folder.glob("*.log")):

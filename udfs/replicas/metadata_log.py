@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow as pa
 from udfs.indexes.kraft_snapshot import METADATA_TOPIC, snapshot_id
 from udfs.values.columns import internal_records
 
-_COLUMNS = ("offset", "timestamp_ms", "leader_epoch", "control_type", "key", "value", "batch_position")
+COLUMNS = ("offset", "timestamp_ms", "leader_epoch", "control_type", "key", "value", "batch_position")
 
 
 class MetadataRecord(NamedTuple):
@@ -29,7 +29,12 @@ def metadata_records(path: str) -> Iterator[MetadataRecord]:
     """The records of one file, in its order, as far as they are whole. Raises OSError."""
     from udfs.files import decode_segment  # loads kernels
 
-    for batch in decode_segment(path, columns=_COLUMNS, on_damage="ignore"):
+    return decoded_records(decode_segment(path, columns=COLUMNS, on_damage="ignore"))
+
+
+def decoded_records(batches: Iterable[pa.RecordBatch]) -> Iterator[MetadataRecord]:
+    """The records of a log. batches: COLUMNS of them."""
+    for batch in batches:
         rows = batch.to_pydict()
         own = [METADATA_TOPIC if kind is None else None for kind in rows["control_type"]]
         topics = pa.array(own, pa.string())

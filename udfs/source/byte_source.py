@@ -239,9 +239,9 @@ def open_source(uri: str, stop: int | None = None) -> FileSource | ObjectSource 
     """
     path = local_path(uri)
     if path is not None and path.endswith(PIECES):
-        from udfs.source.pieces import PiecesSource
+        from udfs.source.pieces import PiecesSource, read_pieces
 
-        return PiecesSource(path)
+        return PiecesSource(read_pieces(path))
     if path is not None:
         return FileSource(path)
     from udfs.source.object_source import ObjectSource

@@ -55,10 +55,10 @@ def read_pieces(path: str) -> list[Piece]:
 
 
 class PiecesSource:
-    """The bytes of such a segment. path: of the file that lists its pieces."""
+    """The bytes of such a segment."""
 
-    def __init__(self, path: str) -> None:
-        self._pieces = read_pieces(path)
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self._pieces = pieces
         self._ends = np.cumsum([one.size for one in self._pieces], dtype=np.int64)
         self._open: OrderedDict[str, ByteSource] = OrderedDict()
 
