@@ -43,13 +43,7 @@ from pipelines.source.delta import open_table, read_rows
 from pipelines.source.listing import LISTING_SCHEMA, Listing, TopicFilter
 from pipelines.source.uris import canonical, parse_source
 from pipelines.sql.database import open_database
-from udfs.format.recovery_tables import (
-    DIVERGENCE,
-    HEALED_BATCHES,
-    LOST_RANGES,
-    LOST_RECORDS,
-    REPLICA_REPORT,
-)
+from udfs.format.recovery_tables import HEALED_BATCHES, LOST_RANGES, LOST_RECORDS
 from udfs.format.schema import SEGMENTS, Table
 from udfs.source.byte_source import PIECES
 
@@ -61,45 +55,50 @@ _LOSING = "_losing"  # files of one run, below HEALED
 class Recovered:
     """What a run found.
 
-    summary: of decoding the healed log. damaged: ranges in all copies without torn and zero tails;
-    unreadable: segments of copies. logs: the healed logs, by topic and partition. healed_files, losing_files:
-    of this run, with rows of ``healed_batches`` and with records of losing histories. lost_records: rows of
-    the bill; bill: its sums, of different records.
+    summary: of decoding the healed log. lost_records: rows of the bill; bill: its sums, of different records.
     """
 
     lake: str
     inventory: Inventory
     summary: Summary = field(default_factory=lambda: Summary("", ""))
-    damaged: int = 0
-    unreadable: int = 0
-    replicas: list[rows.Row] = field(default_factory=list)
-    divergence: list[rows.Row] = field(default_factory=list)
-    lost_ranges: list[rows.Row] = field(default_factory=list)
-    logs: dict[tuple[str, int], HealedLog] = field(default_factory=dict)
-    partitions: int = 0
-    healed_files: list[str] = field(default_factory=list)
-    losing_files: list[str] = field(default_factory=list)
-    sure: Counter[str] = field(default_factory=Counter)
-    doubts: list[str] = field(default_factory=list)
-    healed_bytes: int = 0
-    healed_batches: int = 0
-    from_others: int = 0
-    mended: int = 0
+    partitions: list[Partition] = field(default_factory=list)
     lost_records: int = 0
     bill: dict[str, Any] = field(default_factory=dict)
 
     @property
+    def logs(self) -> dict[tuple[str, int], HealedLog]:
+        """The healed logs, by topic and partition."""
+        return {(one.topic, one.partition): one.log for one in self.partitions if one.log is not None}
+
+    @property
+    def doubts(self) -> list[str]:
+        return [f"{one.topic}-{one.partition}: {doubt}" for one in self.partitions for doubt in one.doubts]
+
+    @property
+    def certainty(self) -> Counter[str]:
+        """How many partitions have a history that is known with each certainty."""
+        return Counter(one.sure for one in self.partitions)
+
+    def rows(self, table: Table) -> list[rows.Row]:
+        """The rows of a table of ``rows.REPORTED``."""
+        return [row for one in self.partitions for row in one.rows[table.name]]
+
+    def total(self, name: str) -> int:
+        """The sum of a number that ``Partition`` has, by its name."""
+        return sum(getattr(one, name) for one in self.partitions)
+
+    @property
     def is_damaged(self) -> bool:
         """Whether a copy is damaged, healed or not, or the true log lacks something."""
-        return bool(self.damaged or self.unreadable or self.lost_ranges)
+        return bool(self.total("damaged") or self.total("unreadable") or self.rows(LOST_RANGES))
 
     def warnings(self) -> list[str]:
         """What a person should know who sees the summary of the healed log alone."""
         found = [*self.inventory.warnings, *self.doubts]
         for count, noun, table in (
-            (self.damaged, "damaged range", "replica_report.damage"),
-            (self.unreadable, "segment that can't be read", "replica_report.contradicted"),
-            (len(self.lost_ranges), "range of offsets that no copy has", "lost_ranges"),
+            (self.total("damaged"), "damaged range", "replica_report.damage"),
+            (self.total("unreadable"), "segment that can't be read", "replica_report.contradicted"),
+            (len(self.rows(LOST_RANGES)), "range of offsets that no copy has", "lost_ranges"),
             (self.bill.get("distinct", 0), "record that losing histories alone have", "lost_records"),
         ):
             if count:
@@ -153,29 +152,8 @@ def _heal(done: Recovered, settings: Settings, folder: str, run: Map) -> None:
     os.makedirs(losing)
     heal = partial(heal_partition, folder=folder, losing=losing)
     with phase("comparing copies"):
-        for one in run(heal, tasks(done.inventory, reading, losing)):
-            _note(done, one)
+        done.partitions += run(heal, tasks(done.inventory, reading, losing))
     _remove_others(folder, done)
-
-
-def _note(done: Recovered, one: Partition) -> None:
-    """Adds what is to be said of a partition."""
-    if one.log is not None:
-        done.logs[one.topic, one.partition] = one.log
-    done.partitions += 1
-    done.healed_files += [one.healed] if one.healed else []
-    done.losing_files += one.losing
-    done.replicas += one.replicas
-    done.divergence += one.divergence
-    done.lost_ranges += one.lost_ranges
-    done.damaged += one.damaged
-    done.unreadable += one.unreadable
-    done.sure[one.sure] += 1
-    done.doubts += [f"{one.topic}-{one.partition}: {doubt}" for doubt in one.doubts]
-    done.healed_batches += one.batches
-    done.healed_bytes += one.bytes
-    done.from_others += one.from_others
-    done.mended += one.mended
 
 
 def _remove_others(folder: str, done: Recovered) -> None:
@@ -247,15 +225,12 @@ def _listing(logs: Mapping[tuple[str, int], HealedLog]) -> Listing:
 
 def _write_tables(done: Recovered) -> None:
     schema = HEALED_BATCHES.arrow_schema()
-    healed = (batch for file in done.healed_files for batch in pq.ParquetFile(file).iter_batches())
+    files = [one.healed for one in done.partitions if one.healed]
+    healed = (batch for file in files for batch in pq.ParquetFile(file).iter_batches())
     replace_table(done.lake, HEALED_BATCHES, pa.RecordBatchReader.from_batches(schema, healed))
-    for table, found in (
-        (REPLICA_REPORT, done.replicas),
-        (DIVERGENCE, done.divergence),
-        (LOST_RANGES, done.lost_ranges),
-    ):
-        replace_table(done.lake, table, pa.Table.from_pylist(found, table.arrow_schema()))
-    reader = bill(done.lake, done.losing_files)
+    for table in rows.REPORTED:
+        replace_table(done.lake, table, pa.Table.from_pylist(done.rows(table), table.arrow_schema()))
+    reader = bill(done.lake, [file for one in done.partitions for file in one.losing])
 
     def counted() -> Iterator[pa.RecordBatch]:
         for batch in reader:

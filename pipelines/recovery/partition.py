@@ -32,27 +32,26 @@ class HealedLog:
 class Partition:
     """What became of one partition.
 
+    rows: by table of ``rows.REPORTED``. damaged: ranges in all copies without torn and zero tails;
+    unreadable: segments of copies. batches, bytes: of the healed log; from_others, mended: of these batches.
     log: None where all that is left is of a deleted topic. healed: the file with rows of ``healed_batches``;
-    losing: those with records of losing histories (``losing.LOST``). damaged: ranges in all copies without
-    torn and zero tails; unreadable: segments of copies.
+    losing: those with records of losing histories (``losing.LOST``).
     """
 
     topic: str
     partition: int
     sure: str
     doubts: list[str]
+    rows: dict[str, list[rows.Row]]
+    damaged: int
+    unreadable: int
+    batches: int
+    bytes: int
+    from_others: int
+    mended: int
     log: HealedLog | None = None
     healed: str | None = None
     losing: list[str] = field(default_factory=list)
-    replicas: list[rows.Row] = field(default_factory=list)
-    divergence: list[rows.Row] = field(default_factory=list)
-    lost_ranges: list[rows.Row] = field(default_factory=list)
-    damaged: int = 0
-    unreadable: int = 0
-    batches: int = 0
-    bytes: int = 0
-    from_others: int = 0
-    mended: int = 0
 
 
 def heal_partition(task: Task, folder: str, losing: str) -> Partition:
@@ -64,9 +63,7 @@ def heal_partition(task: Task, folder: str, losing: str) -> Partition:
         one.partition,
         str(one.history.sure),
         one.history.doubts,
-        replicas=list(rows.replica_rows(one)),
-        divergence=list(rows.divergence_rows(one)),
-        lost_ranges=list(rows.lost_rows(one)),
+        {table.name: list(rows_of(one)) for table, rows_of in rows.REPORTED.items()},
         damaged=sum(hurt.reason not in TAILS for copy in copies for hurt in copy.hurts),
         unreadable=sum(len(copy.unreadable) for copy in copies),
         batches=len(batches),

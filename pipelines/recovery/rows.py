@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.recovery.compare import Compared
-from udfs.format.recovery_tables import HEALED_BATCHES
+from udfs.format.recovery_tables import DIVERGENCE, HEALED_BATCHES, LOST_RANGES, REPLICA_REPORT
 from udfs.replicas.entries import MENDED_WORDS, Copy, are_among
 from udfs.replicas.healing import joined, missing
 from udfs.replicas.history import believed_epochs, epochs_of_batches, log_end, log_start
@@ -158,6 +158,10 @@ def lost_rows(one: Compared) -> Iterator[Row]:
             "reason": lost.reason,
             "detail": lost.detail,
         }
+
+
+# The tables that describe a partition, and what makes their rows
+REPORTED = {REPLICA_REPORT: replica_rows, DIVERGENCE: divergence_rows, LOST_RANGES: lost_rows}
 
 
 def healed_table(one: Compared, segments: pa.Array, positions: np.ndarray) -> pa.Table:

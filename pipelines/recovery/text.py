@@ -12,6 +12,7 @@ from pipelines.command.tables import size_text
 from pipelines.command.terminal import counted_noun, printable
 from pipelines.recovery.job import Recovered
 from pipelines.recovery.restore import write_restore
+from pipelines.recovery.rows import REPORTED
 from pipelines.sql.database import open_database
 from udfs.format.recovery_tables import DIVERGENCE, LOST_RANGES, LOST_RECORDS, REPLICA_REPORT
 
@@ -20,19 +21,19 @@ _SHOWN = 500  # rows of a table on the page
 
 def to_json(done: Recovered, lake: str | None) -> dict[str, Any]:
     """What a run came to. lake: the one that is kept; None for none."""
-    bill = done.bill
+    bill, lost_ranges = done.bill, done.rows(LOST_RANGES)
     return {
         "lake": done.lake if lake else None,
         "cluster_id": done.inventory.cluster_id,
-        "copies": len(done.replicas),
+        "copies": len(done.rows(REPLICA_REPORT)),
         "partitions": len(done.logs),
-        "certainty": dict(done.sure),
-        "batches": done.healed_batches,
-        "bytes": done.healed_bytes,
-        "batches_of_other_copies": done.from_others,
-        "mended": done.mended,
-        "lost_ranges": len(done.lost_ranges),
-        "lost_offsets": sum(row["possible_records"] or 0 for row in done.lost_ranges),
+        "certainty": dict(done.certainty),
+        "batches": done.total("batches"),
+        "bytes": done.total("bytes"),
+        "batches_of_other_copies": done.total("from_others"),
+        "mended": done.total("mended"),
+        "lost_ranges": len(lost_ranges),
+        "lost_offsets": sum(row["possible_records"] or 0 for row in lost_ranges),
         "lost_records": done.lost_records,
         "distinct_lost_records": bill["distinct"],
         "acknowledged": bill["acknowledged"],
@@ -44,32 +45,35 @@ def to_json(done: Recovered, lake: str | None) -> dict[str, Any]:
 
 def lines(done: Recovered, seconds: float, lake: str | None) -> list[str]:
     """The bill in ten lines."""
-    bill = done.bill
-    damaged = sum(row["damaged_ranges"] for row in done.replicas)
-    certain = sum(row["certain_records"] for row in done.lost_ranges)
-    possible = sum(row["possible_records"] or 0 for row in done.lost_ranges)
-    unknown = sum(row["possible_records"] is None for row in done.lost_ranges)
+    bill, doubts = done.bill, done.doubts
+    replicas, lost_ranges = done.rows(REPLICA_REPORT), done.rows(LOST_RANGES)
+    damaged = sum(row["damaged_ranges"] for row in replicas)
+    certain = sum(row["certain_records"] for row in lost_ranges)
+    possible = sum(row["possible_records"] or 0 for row in lost_ranges)
+    unknown = sum(row["possible_records"] is None for row in lost_ranges)
     more = f", and more behind {counted_noun(unknown, 'log')}" if unknown else ""
     why = ", ".join(f"{count:,} {name}" for name, count in sorted(bill["why"].items())) or "none"
     answers = ", ".join(f"{name} {count:,}" for name, count in sorted(bill["acknowledged"].items()))
-    sure = ", ".join(f"{count:,} {name}" for name, count in sorted(done.sure.items()))
+    sure = ", ".join(f"{count:,} {name}" for name, count in sorted(done.certainty.items()))
     cluster = done.inventory.cluster_id or "(no id)"
+    batches, from_others, mended = (
+        counted_noun(done.total(name), "batch") for name in ("batches", "from_others", "mended")
+    )
     return [
-        f"copies       {len(done.replicas):,} of {counted_noun(done.partitions, 'partition')}, on "
+        f"copies       {len(replicas):,} of {counted_noun(len(done.partitions), 'partition')}, on "
         f"{counted_noun(len(done.inventory.log_dirs), 'disk')} of cluster {cluster}",
-        f"true log     {counted_noun(done.healed_batches, 'batch')}, "
-        f"{size_text(done.healed_bytes)}; history: {sure}",
+        f"true log     {batches}, {size_text(done.total('bytes'))}; history: {sure}",
         f"damage       {counted_noun(damaged, 'range')} in all copies; "
-        f"{counted_noun(done.from_others, 'batch')} taken from another copy than the first one",
-        f"corrected    base offset, leader epoch or length of {counted_noun(done.mended, 'batch')}",
+        f"{from_others} taken from another copy than the first one",
+        f"corrected    base offset, leader epoch or length of {mended}",
         f"lost         {counted_noun(certain, 'record')} for sure, {possible:,} at most{more}, in "
-        f"{counted_noun(len(done.lost_ranges), 'range')} that no copy has (lost_ranges)",
+        f"{counted_noun(len(lost_ranges), 'range')} that no copy has (lost_ranges)",
         f"losing side  {counted_noun(bill['distinct'], 'record')} on losing histories alone: "
         f"{why} (lost_records)",
         f"             acknowledged: {answers or 'none'}; {bill['also']:,} of them are in the true "
         "log too, at another offset",
-        f"doubts       {printable(done.doubts[0]) if done.doubts else 'none'}"
-        + (f" (and {len(done.doubts) - 1} more)" if len(done.doubts) > 1 else ""),
+        f"doubts       {printable(doubts[0]) if doubts else 'none'}"
+        + (f" (and {len(doubts) - 1} more)" if len(doubts) > 1 else ""),
         f"tables       {lake or 'not kept: no --lake'}: healed_records, healed_batches, replica_report, "
         "divergence, lost_ranges, lost_records",
         verdict(certain, possible, unknown, bill, seconds),
@@ -156,13 +160,10 @@ def _page(done: Recovered, database: Any, lake: str | None) -> str:
     parts = [_HEAD, "<pre>", html.escape("\n".join(lines(done, 0.0, lake and done.lake)[:-1])), "</pre>"]
     if done.doubts:
         parts += ["<h2>Doubts</h2><ul>", *(f"<li>{html.escape(one)}</li>" for one in done.doubts), "</ul>"]
-    for name, found in (
-        (REPLICA_REPORT.name, done.replicas),
-        (DIVERGENCE.name, done.divergence),
-        (LOST_RANGES.name, done.lost_ranges),
-    ):
+    for table in REPORTED:
+        found = done.rows(table)
         columns = list(found[0]) if found else []
-        parts += _table(name, columns, ([row[one] for one in columns] for row in found), len(found))
+        parts += _table(table.name, columns, ([row[one] for one in columns] for row in found), len(found))
     rows = database.execute(f"SELECT * FROM lost_records LIMIT {_SHOWN}")
     names = [one[0] for one in rows.description or []]
     parts += _table(LOST_RECORDS.name, names, rows.fetchall(), done.lost_records)
