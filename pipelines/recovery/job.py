@@ -40,7 +40,9 @@ from pipelines.recovery.remote import original
 from pipelines.recovery.sources import Inventory, find_copies
 from pipelines.scanning.pool import Map
 from pipelines.source.delta import open_table, read_rows
-from pipelines.source.listing import LISTING_SCHEMA, Listing, TopicFilter
+from pipelines.source.folder import File
+from pipelines.source.listing import Listing, Rows, TopicFilter
+from pipelines.source.naming import PartitionFolder, segment_name
 from pipelines.source.uris import canonical, parse_source
 from pipelines.sql.database import open_database
 from udfs.format.recovery_tables import HEALED_BATCHES, LOST_RANGES, LOST_RECORDS
@@ -201,26 +203,14 @@ def _of_healed(settings: Settings, folder: str) -> Settings:
 
 def _listing(logs: Mapping[tuple[str, int], HealedLog]) -> Listing:
     """The segments of healed logs."""
-    rows = []
-    for (topic, partition), log in sorted(logs.items(), key=lambda item: canonical(item[1].folder)):
-        for at, one in enumerate(log.segments):
-            rows.append(
-                {
-                    "topic": topic,
-                    "partition": partition,
-                    "partition_dir": canonical(log.folder),
-                    "segment": one.uri,
-                    "file": f"{one.uri}{PIECES}" if one.length else None,
-                    "file_base_offset": one.base,
-                    "length": one.length,
-                    "modified": one.modified,
-                    "has_successor": at + 1 < len(log.segments),
-                    "log_start_offset": log.segments[0].base,
-                    "topic_id": log.topic_id,
-                    "wanted": True,
-                }
-            )
-    return Listing(pa.Table.from_pylist(rows, LISTING_SCHEMA))
+    listed = Rows()
+    for place, log in logs.items():
+        segments = [
+            (one.base, File(segment_name(one.base), one.length, one.modified, True)) for one in log.segments
+        ]
+        lists = {segment_name(one.base): f"{one.uri}{PIECES}" for one in log.segments if one.length}
+        listed.add(PartitionFolder(*place), canonical(log.folder), log.topic_id, segments, lists)
+    return Listing(listed.sorted_table())
 
 
 def _write_tables(done: Recovered) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -180,7 +180,7 @@ def list_segments(
     topic_filter = TopicFilter(topics, exclude_topics)
     resolved = resolve(sources, _default_scheme(on_demand))
     listing = Listing()
-    rows = _Rows()
+    rows = Rows()
     suffixes = _ALONE if read_end is None else _WITH_SWAPS
     folders: Iterable[Folder] = local_folders(
         resolved.folders, resolved.files, follow_symlinks, suffixes, listing
@@ -233,17 +233,32 @@ _ORDER = ("partition_dir", "file_base_offset")
 _by_folder_and_base_offset = itemgetter(*(LISTING_SCHEMA.get_field_index(name) for name in _ORDER))
 
 
-class _Rows:
+class Rows:
     """Rows of LISTING_SCHEMA, converted to Arrow in batches: Python objects take ten times the memory."""
 
     def __init__(self) -> None:
         self._pending: list[tuple[object, ...]] = []
         self._batches: list[pa.RecordBatch] = []
 
-    def add(self, *values: object) -> None:
-        self._pending.append(values)
-        if len(self._pending) == _ROWS:
-            self._flush()
+    def add(
+        self,
+        place: PartitionFolder,
+        uri: str,
+        topic_id: str | None,
+        segments: Sequence[tuple[int, File]],
+        holders: Mapping[str, str],
+    ) -> None:
+        """Adds the segments of a partition folder, each with its base offset.
+
+        uri: of the folder. holders: name of a segment -> URI of the file that holds its bytes (``file``).
+        """
+        log_start = min((offset for offset, _ in segments), default=0)
+        last = max((offset for offset, file in segments if file.length), default=-1)
+        for offset, file in segments:
+            own = f"{uri}/{file.name}", holders.get(file.name), offset, file.length, file.modified
+            self._pending.append((*place, uri, *own, last > offset, log_start, topic_id, None, file.wanted))
+            if len(self._pending) == _ROWS:
+                self._flush()
 
     def _flush(self) -> None:
         columns = zip(*self._pending, strict=True) if self._pending else [[]] * len(LISTING_SCHEMA)
@@ -274,7 +289,7 @@ def _add_folder(
     null_topic: bool,
     read_end: ReadEnd | None,
     listing: Listing,
-    rows: _Rows,
+    rows: Rows,
 ) -> None:
     """Adds the segments of a folder to ``rows``, or counts in ``listing`` why they are skipped."""
     done = Completed(segments_alone(folder.files))
@@ -298,23 +313,7 @@ def _add_folder(
         if any(file.wanted for _, file in segments):
             listing.not_requested.add(place.topic)
         return
-    log_start = min((offset for offset, _ in segments), default=0)
-    last = max((offset for offset, file in segments if file.length), default=-1)
-    for offset, file in segments:
-        rows.add(
-            *place,
-            folder.uri,
-            f"{folder.uri}/{file.name}",
-            done.swaps.get(file.name),
-            offset,
-            file.length,
-            file.modified,
-            last > offset,
-            log_start,
-            folder.topic_id,
-            None,
-            file.wanted,
-        )
+    rows.add(place, folder.uri, folder.topic_id, segments, done.swaps)
 
 
 def _merged(folders: Iterable[Folder]) -> Collection[Folder]:
