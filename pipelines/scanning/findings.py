@@ -82,6 +82,16 @@ class Log:
     looks: Counter[Look] = field(default_factory=Counter)
 
     @property
+    def end(self) -> int:
+        """The offset behind the last batch; 0 without one."""
+        return 0 if self.last_offset is None else self.last_offset + 1
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the last batch is incomplete, or the log has none and is full of zeros."""
+        return self.tail == "torn" or (self.tail == "zeros" and not self.batches)
+
+    @property
     def last_stable_offset(self) -> int | None:
         """Where a READ_COMMITTED consumer stops: the first offset of an open transaction, or None."""
         return min((t.first_offset for t in self.open_transactions), default=None)
@@ -171,9 +181,7 @@ def collect(
         findings.logs.append(log)
         # of a segment that can't be read the end is not known
         if folder in noted and segments[-1][0].segment == noted[folder].last_segment:
-            end = max(
-                segments[-1][0].file_base_offset, -1 if log.last_offset is None else log.last_offset + 1
-            )
+            end = max(segments[-1][0].file_base_offset, log.end)
             edges = Edges(log.topic, log.partition, folder, segments[0][0].log_start_offset, end)
             log.missing += at_edges(edges, noted[folder].checkpoint)
             log.missing.sort(key=lambda one: one.first)

@@ -19,21 +19,15 @@ def tail_text(log: Log) -> str:
             return "unknown: nothing but zeros, as of a segment that was never written, or lost all of it"
         return "none, if nothing was written there: the zeros of a preallocated segment, or of a crash"
     if log.torn is None:
-        after = 0 if log.last_offset is None else log.last_offset + 1
-        return f"unknown: its header is cut; from offset {after:,} on"
+        return f"unknown: its header is cut; from offset {log.end:,} on"
     first, last = log.torn
     return f"offsets {first:,} to {last:,}, unless the broker is still writing them"
-
-
-def _is_cut(log: Log) -> bool:
-    """Whether the last batch is incomplete, or the log has none and is full of zeros."""
-    return log.tail == "torn" or (log.tail == "zeros" and not log.batches)
 
 
 def verdict(findings: Findings) -> Verdict:
     logs, damages = findings.logs, [one for _, one in findings.damages]
     size, segments = sum(log.bytes for log in logs), sum(log.segments for log in logs)
-    damaged, unsound = sum(one.size for one in damages), [log for log in logs if _is_cut(log)]
+    damaged, unsound = sum(one.size for one in damages), [log for log in logs if log.is_cut]
     faults = []
     if damages:
         faults.append(f"{counted_noun(len(damages), 'damaged range')} ({counted_noun(damaged, 'byte')})")
@@ -77,7 +71,7 @@ def _lost(findings: Findings) -> list[str]:
     torn = sum(
         log.torn[1] - log.torn[0] + 1 for log in findings.logs if log.torn and log.torn[1] >= log.torn[0]
     )
-    unknown = sum(_is_cut(log) and log.torn is None for log in findings.logs)
+    unknown = sum(log.is_cut and log.torn is None for log in findings.logs)
     diverged = sum(row["diverged_from"] is not None for row in findings.replicas)
     return [
         f"what {diverged:,} of {counted_noun(len(findings.replicas), 'copy')} "

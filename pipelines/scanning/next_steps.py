@@ -89,17 +89,14 @@ def _cut(findings: Findings) -> list[Log]:
     return [
         log
         for log in findings.logs
-        if log.tail == "torn"
-        or (log.tail == "zeros" and not log.batches)
-        or any(one.first_lost is not None and one.next_offset is None for one in log.damages)
+        if log.is_cut or any(one.first_lost is not None and one.next_offset is None for one in log.damages)
     ]
 
 
 def _replacing(log: Log) -> Step:
     name = f"{log.topic}-{log.partition}"
-    after = 0 if log.last_offset is None else log.last_offset + 1
     return (
-        f"# this copy has no sound batch from offset {after} of {name} on: scan the folder of a replica. "
+        f"# this copy has no sound batch from offset {log.end} of {name} on: scan the folder of a replica. "
         "A broker that starts on this copy cuts the log there, and fetches the rest from the leader",
         f"{invocation()} scan REPLICA/{shlex.quote(name)}",
     )
