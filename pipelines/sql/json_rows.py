@@ -12,9 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
-_DAY = 86_400
-_INFINITE = 2**63 - 1  # a timestamp of DuckDB
-_PARTS = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
+_INFINITE = {2**63 - 1: "infinity", 1 - 2**63: "-infinity"}  # timestamps of DuckDB
 
 
 def json_lines(batch: pa.RecordBatch) -> Iterator[str]:
@@ -47,11 +45,8 @@ def encoded(array: pa.Array) -> list[str]:
         return [
             text if there else "null" for text, there in zip(texts, array.is_valid().to_pylist(), strict=True)
         ]
-    if pa.types.is_timestamp(kind):
-        unit, zone = _PARTS[kind.unit], "Z" if kind.tz else ""
-        return _each(array.cast(pa.int64()), lambda value: f'"{_moment(value, unit, zone)}"')
-    if pa.types.is_date32(kind):
-        return _each(array.cast(pa.int32()), lambda days: f'"{_date(days)}"')
+    if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
+        return _moments(array)
     return _each(array, _encoder(kind))
 
 
@@ -93,26 +88,18 @@ def _not_finite(value: float) -> str:
     return {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}[str(value)]
 
 
-def _moment(value: int, unit: int, zone: str) -> str:
-    """A timestamp as ISO 8601, with six digits of a second, or nine. unit: parts of a second."""
-    if abs(value) == _INFINITE:
-        return "infinity" if value > 0 else "-infinity"
-    days, rest = divmod(value, _DAY * unit)
-    seconds, fraction = divmod(rest, unit)
-    digits = f"{fraction:09}" if unit > 1_000_000 else f"{fraction * (1_000_000 // unit):06}"
-    return f"{_date(days)}T{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{digits}{zone}"
-
-
-def _date(days: int) -> str:
-    """Days since 1970 in the proleptic Gregorian calendar, for any year (civil_from_days).
-
-    Years past 9999 have a sign.
-    """
-    era, day_of_era = divmod(days + 719_468, 146_097)
-    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
-    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
-    month = (5 * day_of_year + 2) // 153
-    day = day_of_year - (153 * month + 2) // 5 + 1
-    month += 3 if month < 10 else -9
-    year = year_of_era + era * 400 + (month <= 2)
-    return f"{'+' if year > 9999 else ''}{year:04}-{month:02}-{day:02}"
+def _moments(array: pa.Array) -> list[str]:
+    """Dates, and timestamps with six digits of a second or nine, as ISO 8601. Years past 9999 have a sign."""
+    kind = array.type
+    is_date = pa.types.is_date32(kind)
+    unit = "D" if is_date else kind.unit
+    shown = unit if unit in ("D", "ns") else "us"
+    zone = "" if is_date or kind.tz is None else "Z"
+    numbers = array.cast(pa.int32() if is_date else pa.int64())
+    times = numbers.cast(pa.int64()).fill_null(0).to_numpy().astype(f"datetime64[{unit}]")
+    found = []
+    for number, text in zip(numbers.to_pylist(), np.datetime_as_string(times, shown).tolist(), strict=True):
+        sign = "+" if text[0] != "-" != text[4] else ""
+        value = _INFINITE.get(number, f"{sign}{text}{zone}")
+        found.append("null" if number is None else f'"{value}"')
+    return found
