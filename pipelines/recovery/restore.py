@@ -102,8 +102,9 @@ def write_restore(database: duckdb.DuckDBPyConnection, folder: Path) -> None:
     for old in place.iterdir():
         old.unlink()
     counts: Counter[_File] = Counter()
-    rows = database.execute(_QUERY)
-    for _, of_partition in groupby(_dicts(rows), itemgetter("topic", "partition")):
+    batches = database.sql(_QUERY).to_arrow_reader(1000)
+    rows = (row for batch in batches for row in batch.to_pylist())
+    for _, of_partition in groupby(rows, itemgetter("topic", "partition")):
         with ExitStack() as stack:
             files: dict[_File, TextIO] = {}
             for row in of_partition:
@@ -117,12 +118,6 @@ def write_restore(database: duckdb.DuckDBPyConnection, folder: Path) -> None:
                 counts[own] += 1
     (folder / "restore.py").write_text(_PRODUCER, encoding="utf-8")
     (folder / "restore.sh").write_text("".join(f"{line}\n" for line in _script(counts)), encoding="utf-8")
-
-
-def _dicts(rows: duckdb.DuckDBPyConnection) -> Iterator[dict[str, Any]]:
-    names = [one[0] for one in rows.description or []]
-    while some := rows.fetchmany(1000):
-        yield from (dict(zip(names, one, strict=True)) for one in some)
 
 
 def _script(counts: Counter[_File]) -> Iterator[str]:

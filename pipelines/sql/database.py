@@ -168,11 +168,7 @@ def _create_typed(database: duckdb.DuckDBPyConnection, address: str, folder: str
             for number, (file, value) in enumerate(zip(table.files, table.partitions, strict=True))
         }
         _link_files(Path(folder, table.table), table_path(address, table.table), links)
-        hive = (
-            "true, hive_types = {'partition': INTEGER}"
-            if any(one is not None for one in table.partitions)
-            else "false"
-        )
+        hive = "true, hive_types = {'partition': INTEGER}" if table.is_partitioned else "false"
         files = ", ".join(sql_literal(f"{folder}/{table.table}/{path}") for path in links)
         rows = (
             f"SELECT {columns} FROM read_parquet([{files}], hive_partitioning = {hive}, union_by_name = true)"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import duckdb
 
-from pipelines.command.terminal import counted_noun, printable
+from pipelines.command.tables import Section, text_lines
+from pipelines.command.terminal import counted_noun, printable, shortened_to
 from pipelines.report.cost.format_savings import Report
 from udfs.format.levels import CodecLevel
 
@@ -60,9 +61,8 @@ def by_topic(report: Report) -> list[dict[str, Any]]:
     """Sums of each topic, the largest first."""
     with duckdb.connect(config={"threads": "2"}) as database:
         database.register("report", report.rows)
-        found = database.execute(_BY_TOPIC)
-        names = [column[0] for column in found.description or ()]
-        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+        found: list[dict[str, Any]] = database.sql(_BY_TOPIC).to_arrow_table().to_pylist()
+        return found
 
 
 def to_json(report: Report, seconds: float, currency: str) -> str:
@@ -82,8 +82,9 @@ def to_json(report: Report, seconds: float, currency: str) -> str:
 def to_text(report: Report, seconds: float, currency: str) -> str:
     """A line for each topic, and where the rest is."""
     topics = by_topic(report)
-    head = [name.format(currency) for name in _HEAD]
-    lines = [*_table([head, *map(_cells, topics[:_SHOWN])])]
+    head = tuple(name.format(currency) for name in _HEAD)
+    table = Section("", head, [_cells(one) for one in topics[:_SHOWN]], tuple(range(1, len(head))))
+    lines = [line.removeprefix("  ") for line in text_lines(table)]
     if len(topics) > _SHOWN:
         lines.append(f"and {counted_noun(len(topics) - _SHOWN, 'topic')} more")
     lines.append(
@@ -112,7 +113,7 @@ def _cells(topic: dict[str, Any]) -> tuple[str, ...]:
     best += [] if topic["codec"] is None else [f"{topic['best']:,}"]
     then = topic["best_monthly_cost"]
     return (
-        _short(printable(topic["topic"])),
+        shortened_to(printable(topic["topic"]), _WIDEST),
         *sizes,
         f"{topic['v2'] / topic['v1'] - 1:+.1%}" if topic["v1"] else "-",
         *best,
@@ -123,16 +124,3 @@ def _cells(topic: dict[str, Any]) -> tuple[str, ...]:
 
 def _money(cost: float) -> str:
     return "<0.01" if 0 < cost < 0.005 else f"{cost:,.2f}"
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _WIDEST else name[: _WIDEST - 1] + "…"
-
-
-def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Lines of a table: names on the left, figures on the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        first, *others = row
-        cells = [first.ljust(widths[0]), *map(str.rjust, others, widths[1:])]
-        yield "  ".join(cells).rstrip()
