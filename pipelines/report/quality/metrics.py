@@ -27,37 +27,16 @@ from udfs.format.report_tables import CHECKPOINTS, QUALITY_METRICS, VALUE_ERRORS
 from udfs.format.schema import BATCHES, QUARANTINE, SEGMENTS, TRANSACTIONS, Table
 from udfs.rules.epochs import wrong_epochs
 
-_COLUMNS = {
-    SEGMENTS: (
-        *("topic", "partition", "partition_dir", "segment", "file_base_offset", "length", "modified"),
-        *("decoded_bytes", "batches", "records", "tail", "tail_bytes", "end_offset", "log_start_offset"),
-        "left_out",
-    ),
+# The tables that are read, and their columns that no check needs
+_NOT_READ = {
+    SEGMENTS: ("fingerprint", "content_crc32c", "topic_id", "scope", "run_id"),
     BATCHES: (
-        *("topic", "partition", "magic", "segment", "position", "size_bytes", "base_offset", "last_offset"),
-        *("record_count", "compression", "base_timestamp_ms", "max_timestamp_ms", "delete_horizon_ms"),
-        *("leader_epoch", "producer_id", "producer_epoch", "base_sequence", "last_sequence", "is_control"),
-        *("crc_stored", "crc_computed", "crc_ok", "payload_bytes", "uncompressed_bytes", "header_bytes"),
-        *("is_transactional", "control_type", "timestampType"),
-        *("status", "error"),
+        *("declared_count", "attributes", "max_timestamp", "coordinator_epoch", "key_bytes", "value_bytes"),
     ),
-    QUARANTINE: (
-        *("topic", "partition", "segment", "position", "size_bytes", "reason", "detail", "next_position"),
-    ),
-    TRANSACTIONS: (
-        *(
-            "topic",
-            "partition",
-            "partition_dir",
-            "producer_id",
-            "producer_epoch",
-            "first_offset",
-            "last_offset",
-        ),
-        *("records", "outcome", "outcome_uncertain", "holds_last_stable_offset"),
-    ),
-    CHECKPOINTS: tuple(column.name for column in CHECKPOINTS.columns),
-    VALUE_ERRORS: ("topic", "partition", "offset", "segment", "side", "reason"),
+    QUARANTINE: ("content", "run_id"),
+    TRANSACTIONS: (),
+    CHECKPOINTS: (),
+    VALUE_ERRORS: ("format", "schema_id", "detail", "content"),
 }
 _VIEWS = "batch_times transaction_ages sound_batches offset_gaps lost_offsets sequence_steps"
 _MEMORY = "1GB"
@@ -112,14 +91,15 @@ def opened(
 
 def _load(database: duckdb.DuckDBPyConnection, tables: Mapping[str, DeltaTable]) -> None:
     database.execute("SET TimeZone = 'UTC'")
-    for table, columns in _COLUMNS.items():
+    for table, not_read in _NOT_READ.items():
+        columns = [column.name for column in table.columns if column.name not in not_read]
         if table.name in tables:
             rows = read_rows(tables[table.name], table.arrow_schema(), columns)
         else:  # it is made with its first rows
             rows = table.arrow_schema().empty_table().select(columns)
         database.register(_rows_of(table), rows)
         # the views name every column of a table
-        others = (c for c in table.columns if c.name not in columns)
+        others = (c for c in table.columns if c.name in not_read)
         nulls = "".join(f', CAST(NULL AS {duckdb_type(c.sql_type)}) AS "{c.name}"' for c in others)
         database.execute(f"CREATE VIEW {table.name} AS SELECT *{nulls} FROM {_rows_of(table)}")
     _create_views(database)
@@ -150,7 +130,7 @@ def _create_views(database: duckdb.DuckDBPyConnection) -> None:
     """The views that ``logs.sql`` reads, over the columns that are there."""
     for macro in macros():
         database.execute(macro)
-    needed = needed_names(_VIEWS, [table.name for table in _COLUMNS])
+    needed = needed_names(_VIEWS, [table.name for table in _NOT_READ])
     for view in SESSION_VIEWS:
         if view.name in needed:
             database.execute(f"CREATE VIEW {view.name} AS {view_text(view.select, {})}")
