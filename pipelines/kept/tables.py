@@ -11,13 +11,12 @@ from collections.abc import Callable, Mapping
 import duckdb
 import pyarrow as pa
 from deltalake import CommitProperties, write_deltalake
-from deltalake.exceptions import TableNotFoundError
 
 from pipelines.kept import cdc
 from pipelines.kept.events import create_events
 from pipelines.kept.latest import select_latest
 from pipelines.lake.address import table_path
-from pipelines.source.delta import open_table
+from pipelines.source.delta import open_if_there, open_table
 from pipelines.sql.database import one_database
 from pipelines.typed.tables import TypedTable, typed_tables
 from udfs.source.store import deltalake_options
@@ -72,12 +71,9 @@ def _made_of(lake: str, path: str) -> Mapping[str, str]:
     """What the commit says that made a kept table; its version of the typed table alone where others changed
     rows since; none where there is no table.
     """
-    try:
-        commits = open_table(table_path(lake, path)).history()
-    except TableNotFoundError:
-        return {}
+    table = open_if_there(table_path(lake, path))
     rows_are_ours = True
-    for commit in commits:
+    for commit in table.history() if table is not None else ():
         if _MADE_OF in commit:
             return commit if rows_are_ours else {_MADE_OF: commit[_MADE_OF]}
         rows_are_ours &= commit["operation"] in _KEEPS_ROWS

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from udfs.source.store import deltalake_options, open_store
@@ -47,6 +47,13 @@ def patiently(call: Callable[[], T]) -> T:
 def open_table(path: str) -> DeltaTable:
     """A table at its latest version, by its local path or URI."""
     return patiently(lambda: DeltaTable(path, storage_options=deltalake_options(path)))
+
+
+def open_if_there(path: str) -> DeltaTable | None:
+    """The same; None where there is no table."""
+    with suppress(TableNotFoundError):
+        return open_table(path)
+    return None
 
 
 def commit(table: DeltaTable, write: Callable[[DeltaTable], object]) -> None:

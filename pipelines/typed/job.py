@@ -27,7 +27,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pipelines.lake.address import table_path
 from pipelines.lake.create import create_table
 from pipelines.lake.published import published_tables
-from pipelines.source.delta import add_action, open_table, remove_action
+from pipelines.source.delta import add_action, open_if_there, open_table, remove_action
 from pipelines.typed.records_files import RecordsFile, files_by_topic, first_rows
 from pipelines.typed.schemas import keep_schemas, registry_of_lake
 from udfs.format.report_tables import VALUE_ERRORS
@@ -125,8 +125,8 @@ class _Topic:
         self._lake, self._topic, self._files = lake, topic, files
         self._options, self._run_stage = options, run_stage
         self._path = table_path(lake, typed_files.table_folder(topic))
-        self._table = _opened(self._path)
-        self._errors = _opened(table_path(lake, VALUE_ERRORS.name))
+        self._table = open_if_there(self._path)
+        self._errors = open_if_there(table_path(lake, VALUE_ERRORS.name))
         known = self._read_known() if self._table is not None else {}
         is_same = known.get("form", options.form) == options.form
         self._types: str = known.get("types", "") if is_same else ""
@@ -269,12 +269,6 @@ class _Topic:
         mode = "append" if is_same else "overwrite"
         actions: list[AddAction | RemoveAction] = [*(removes if is_same else []), *adds]
         self._table.create_write_transaction(actions, mode, schema, ["partition"])
-
-
-def _opened(path: str) -> DeltaTable | None:
-    return (
-        open_table(path) if DeltaTable.is_deltatable(path, storage_options=deltalake_options(path)) else None
-    )
 
 
 def _by_name(table: DeltaTable | None, topic: str | None) -> dict[str, str]:

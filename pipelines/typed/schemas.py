@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from pipelines.lake.address import table_path
 from pipelines.lake.published import published_tables
-from pipelines.source.delta import open_table, read_declared, read_rows, sql_literal
+from pipelines.source.delta import open_if_there, read_declared, read_rows, sql_literal
 from udfs.format.report_tables import SCHEMAS
 from udfs.format.schema import RECORDS
 from udfs.source.store import deltalake_options
@@ -82,9 +82,9 @@ def keep_schemas(lake: str, registry: Registry) -> None:
     """Writes the table ``schemas``, unless it has these rows."""
     rows = pa.Table.from_pylist(list(_rows(registry)), SCHEMAS.arrow_schema())
     path = table_path(lake, SCHEMAS.name)
-    options = deltalake_options(path)
-    if DeltaTable.is_deltatable(path, storage_options=options):
-        known = read_declared(open_table(path), SCHEMAS.arrow_schema())
+    table = open_if_there(path)
+    if table is not None:
+        known = read_declared(table, SCHEMAS.arrow_schema())
         order = [
             ("subject", "ascending"),
             ("version", "ascending"),
@@ -99,7 +99,7 @@ def keep_schemas(lake: str, registry: Registry) -> None:
             rows,
             mode="overwrite",
             schema_mode="overwrite",
-            storage_options=options,
+            storage_options=deltalake_options(path),
             description=SCHEMAS.comment,
         )
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 
 from pipelines.command.errors import UserError
 from pipelines.command.on_demand import SparkOnDemand
@@ -26,7 +25,7 @@ from pipelines.lake.create import add_rows
 from pipelines.lake.published import published_tables
 from pipelines.report.cost.engines import Engine, OnDuckDB, OnSpark
 from pipelines.report.cost.measure import Compressed, Key, Measured, measure, numbered, parts_of
-from pipelines.source.delta import is_plain, open_table, read_rows, sql_literal
+from pipelines.source.delta import is_plain, open_if_there, read_rows, sql_literal
 from pipelines.source.hadoop import job_scheme
 from pipelines.source.listing import TopicFilter
 from udfs.format.levels import parse_levels
@@ -136,9 +135,8 @@ def _inputs(ledger: pa.Table, settings: CostSettings) -> str:
 
 def _latest(address: str) -> pa.Table | None:
     """The rows of the latest run; None without one."""
-    try:
-        table = open_table(table_path(address, FORMAT_SAVINGS.name))
-    except TableNotFoundError:
+    table = open_if_there(table_path(address, FORMAT_SAVINGS.name))
+    if table is None:
         return None
     schema = FORMAT_SAVINGS.arrow_schema()
     runs = read_rows(table, schema, ["run_id", "created_at"]).group_by(["run_id", "created_at"]).aggregate([])
