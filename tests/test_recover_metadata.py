@@ -8,12 +8,18 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from crc32c import crc32c
 
 from kafka_log_lake import connect
 from pipelines import recover
+from pipelines.recovery.broker_disk import bootstrap
+from pipelines.recovery.compare import broker_states
+from pipelines.recovery.sources import find_copies
 from tests.support import replicas
+from udfs.format.encode import PlainRecord
 from udfs.replicas.cluster_state import ClusterState
 from udfs.replicas.metadata_log import metadata_records
+from udfs.values.encode import metadata_record, new_uuid, record_batch
 
 SCENARIO = "s11-controllers"
 
@@ -80,6 +86,23 @@ def test_an_earlier_state_has_fewer_topics(
     assert counts[0] < counts[1]
     assert run(corpus, "--at", "62") == 2
     assert "have offsets from 0 to 61" in capsys.readouterr().err
+
+
+def test_records_behind_a_snapshot_count_though_it_has_more_records_than_the_log_before(
+    tmp_path: Path,
+) -> None:
+    """A snapshot numbers its own records, and has two besides those of topics."""
+    folder = tmp_path / "__cluster_metadata-0"
+    folder.mkdir()
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\n")
+    topics = [
+        metadata_record("TopicRecord", 0, {"name": name, "topicId": new_uuid()}) for name in ("a", "b", "c")
+    ]
+    (folder / f"{2:020d}-{1:010d}.checkpoint").write_bytes(bootstrap(topics[:2]))
+    records = [PlainRecord(offset, 1, None, value) for offset, value in enumerate(topics)]
+    (folder / f"{0:020d}.log").write_bytes(record_batch(records, 1, 0, crc32c))
+    (state,) = broker_states(find_copies([f"c1={tmp_path}"], lambda topic: True)).values()
+    assert sorted(state.topics.values()) == ["a", "b", "c"]
 
 
 def test_an_aborted_transaction_changes_nothing_and_a_mad_record_is_counted() -> None:

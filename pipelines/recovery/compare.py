@@ -22,7 +22,7 @@ from udfs.replicas.cluster_state import ClusterState
 from udfs.replicas.entries import ENTRY, Copy, Hurt, concatenated
 from udfs.replicas.healing import Healed, heal, is_compacted
 from udfs.replicas.history import History, Leader, Sure, true_history
-from udfs.replicas.metadata_log import metadata_records, snapshot_end, snapshots
+from udfs.replicas.metadata_log import metadata_records, snapshots, state_of
 from udfs.spark.protocol import SliceReport
 
 _BY_TIME = "the topic id of the copy that was written last"
@@ -272,16 +272,9 @@ def broker_states(inventory: Inventory) -> dict[int, ClusterState]:
         for copy in copies:
             if copy.broker_id is None or copy.state != LIVE:
                 continue
-            state = ClusterState()
-            for path in [
-                *snapshots(local_path(copy.folder) or "")[-1:],
-                *(local_path(one.uri) or "" for one in copy.files),
-            ]:
-                for record in metadata_records(path):
-                    if record.offset >= state.reached and record.name is not None:
-                        state.apply(record.name, record.value)
-                    state.reached = max(state.reached, record.offset + 1)
-                state.reached = max(state.reached, snapshot_end(path))
+            newest = [None, *snapshots(local_path(copy.folder) or "")][-1]
+            paths = (local_path(one.uri) or "" for one in copy.files)
+            state = state_of(newest, (record for path in paths for record in metadata_records(path)))
             if copy.broker_id not in states or states[copy.broker_id].reached < state.reached:
                 states[copy.broker_id] = state
     return states

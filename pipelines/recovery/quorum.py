@@ -27,11 +27,11 @@ from udfs.replicas.entries import Copy
 from udfs.replicas.history import epochs_of_batches
 from udfs.replicas.metadata_log import (
     COLUMNS,
-    MetadataRecord,
     decoded_records,
     metadata_records,
     snapshot_end,
     snapshots,
+    state_of,
 )
 from udfs.values.encode import new_uuid
 
@@ -129,21 +129,8 @@ def state_at(quorum: Quorum, offset: int | None = None) -> ClusterState:
     first = quorum.one.history.start
     if end > quorum.end or (snapshot is None and first > 0) or snapshot_end(snapshot) < min(first, end):
         raise UserError(f"--at {end}: the metadata logs have offsets from {first} to {quorum.end}")
-    state = ClusterState()
-    for path in [snapshot] if snapshot else []:
-        for record in metadata_records(path):
-            _apply(state, record)
-    state.reached = snapshot_end(snapshot)
-    for record in decoded_records(found for _, found in records_of(healed_log(quorum.one), COLUMNS)):
-        if state.reached <= record.offset < end:
-            _apply(state, record)
-            state.reached = record.offset + 1
-    return state
-
-
-def _apply(state: ClusterState, record: MetadataRecord) -> None:
-    if record.name is not None:
-        state.apply(record.name, record.value)
+    found = (batch for _, batch in records_of(healed_log(quorum.one), COLUMNS))
+    return state_of(snapshot, decoded_records(found), end)
 
 
 def write_controller(quorum: Quorum, folder: Path, inventory: Inventory, node_id: int) -> None:

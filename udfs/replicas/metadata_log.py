@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from udfs.indexes.kraft_snapshot import METADATA_TOPIC, snapshot_id
+from udfs.replicas.cluster_state import ClusterState
 from udfs.values.columns import internal_records
 
 COLUMNS = ("offset", "timestamp_ms", "leader_epoch", "control_type", "key", "value", "batch_position")
@@ -44,6 +45,24 @@ def decoded_records(batches: Iterable[pa.RecordBatch]) -> Iterator[MetadataRecor
         for (offset, epoch, time, position), one in zip(places, found, strict=True):
             name, value = (one["name"], one["value"]) if one else (None, None)
             yield MetadataRecord(offset, epoch, time, position, name, value)
+
+
+def state_of(snapshot: str | None, records: Iterable[MetadataRecord], end: int | None = None) -> ClusterState:
+    """The state after a snapshot, the path of one or None, and the records behind it up to an offset."""
+    state = ClusterState()
+    for record in metadata_records(snapshot) if snapshot else ():
+        _apply(state, record)
+    state.reached = snapshot_end(snapshot)
+    for record in records:
+        if state.reached <= record.offset and (end is None or record.offset < end):
+            _apply(state, record)
+            state.reached = record.offset + 1
+    return state
+
+
+def _apply(state: ClusterState, record: MetadataRecord) -> None:
+    if record.name is not None:
+        state.apply(record.name, record.value)
 
 
 def snapshots(folder: str) -> list[str]:
