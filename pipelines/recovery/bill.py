@@ -16,7 +16,7 @@ _ROWS = 1 << 14  # of the bill at a time
 
 
 def bill(lake: str, files: Sequence[str]) -> pa.RecordBatchReader:
-    """Rows of ``lost_records``, from the files of ``losing.decode_losing``. The lake holds the healed log."""
+    """Rows of ``lost_records``, from the files of ``losing.write_losing``. The lake holds the healed log."""
     schema = LOST_RECORDS.arrow_schema()
     if not files:
         return pa.RecordBatchReader.from_batches(schema, [])

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +11,7 @@ import pyarrow.parquet as pq
 from pipelines.recovery.compare import Compared
 from pipelines.recovery.log_writer import LogToWrite, records_of
 from pipelines.recovery.rows import BEFORE_START, losing
+from udfs.compute import pc
 from udfs.format.schema import HEADER_TYPE, RECORDS
 from udfs.replicas.acknowledged import acknowledged_batches
 
@@ -34,66 +34,36 @@ LOST = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class LosingLog:
-    """Batches of one copy that are not of the true history. answers: int8[n], numbers of ANSWERS.
+def write_losing(one: Compared, folder: str, number: int) -> list[str]:
+    """Writes the records of a partition's losing histories (LOST); the files. In a worker process.
 
-    before: offsets from here on are of the true history; None for no bound.
+    folder: for files of a run; number: of the partition in it.
     """
-
-    topic: str
-    partition: int
-    copy: str
-    why: str
-    log: LogToWrite
-    answers: np.ndarray
-    before: int | None
-    file: str
-
-
-def losing_logs(one: Compared, folder: str, number: int) -> Iterator[LosingLog]:
-    """What a partition loses. folder: for files of a run; number: of the partition in it."""
     copies = [*one.copies, *one.others]
     files = {copy.number: copy.files for copy in copies}
+    written = []
     for i, (copy, why, batches) in enumerate(losing(one)):
         if not len(batches):
             continue
         batches = batches[np.argsort(batches["base"], kind="stable")]
-        yield LosingLog(
-            one.topic,
-            one.partition,
-            copy.name,
-            why,
-            LogToWrite(files, batches, int(batches["base"][0])),
-            acknowledged_batches(copy, copies, batches),
-            one.history.start if why == BEFORE_START else None,
-            f"{folder}/{number}-{i}.parquet",
-        )
+        answers = pa.array(acknowledged_batches(copy, copies, batches), pa.int8())
+        sources = zip(batches["copy"].tolist(), batches["file"].tolist(), strict=True)
+        uris = pa.array([files[owner][file].uri for owner, file in sources], pa.string())
+        shared = {"topic": one.topic, "partition": one.partition, "copy": copy.name, "why": why}
+        log = LogToWrite(files, batches, int(batches["base"][0]))
+        written.append(f"{folder}/{number}-{i}.parquet")
+        with pq.ParquetWriter(written[-1], LOST) as writer:
+            for numbers, found in records_of(log, _COLUMNS):
+                at = pa.array(numbers)
+                table = _rows(shared, {"segment": uris.take(at), "answer": answers.take(at)}, found)
+                if why == BEFORE_START:
+                    table = table.filter(pc.less(table.column("offset"), one.history.start))
+                writer.write_table(table)
+    return written
 
 
-def decode_losing(lost: LosingLog) -> None:
-    """Writes the records of a losing log (LOST) to its file. In a worker process."""
-    batches, answers = lost.log.batches, pa.array(lost.answers, pa.int8())
-    sources = zip(batches["copy"].tolist(), batches["file"].tolist(), strict=True)
-    uris = pa.array([lost.log.files[copy][file].uri for copy, file in sources], pa.string())
-    with pq.ParquetWriter(lost.file, LOST) as writer:
-        for numbers, found in records_of(lost.log, _COLUMNS):
-            at = pa.array(numbers)
-            writer.write_table(_rows(lost, found, uris.take(at), answers.take(at)))
-
-
-def _rows(lost: LosingLog, found: pa.RecordBatch, uris: pa.Array, answers: pa.Array) -> pa.Table:
-    n = found.num_rows
-    columns = {
-        "topic": pa.repeat(pa.scalar(lost.topic), n),
-        "partition": pa.repeat(pa.scalar(lost.partition, pa.int32()), n),
-        "copy": pa.repeat(pa.scalar(lost.copy), n),
-        "why": pa.repeat(pa.scalar(lost.why), n),
-        "segment": uris,
-        "answer": answers,
-        **{name: found.column(name) for name in _COLUMNS if name != "batch_position"},
-    }
-    table = pa.table(columns).cast(LOST)
-    if lost.before is not None:
-        table = table.filter(pa.compute.less(table.column("offset"), lost.before))
-    return table
+def _rows(shared: dict[str, Any], places: dict[str, pa.Array], found: pa.RecordBatch) -> pa.Table:
+    """Rows of LOST. shared: values that are the same in all."""
+    repeated = {name: pa.repeat(pa.scalar(value), found.num_rows) for name, value in shared.items()}
+    own = {name: found.column(name) for name in _COLUMNS if name != "batch_position"}
+    return pa.table({**repeated, **places, **own}).cast(LOST)

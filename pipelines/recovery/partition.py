@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from pipelines.recovery import rows
 from pipelines.recovery.compare import Task, compare_task, forget
 from pipelines.recovery.log_writer import healed_log, places_of, write_log
-from pipelines.recovery.losing import decode_losing, losing_logs
+from pipelines.recovery.losing import write_losing
 from udfs.replicas.entries import TAILS, SegmentFile
 
 
@@ -79,8 +79,6 @@ def heal_partition(task: Task, folder: str, losing: str) -> Partition:
         found.log = HealedLog(place, one.topic_id, history.epochs, history.start, history.end, written)
         found.healed = f"{losing}/healed-{task.number}.parquet"
         pq.write_table(rows.healed_table(one, *places_of(log, place)), found.healed)
-    for lost in losing_logs(one, losing, task.number):
-        decode_losing(lost)
-        found.losing.append(lost.file)
+    found.losing = write_losing(one, losing, task.number)
     forget(task)
     return found
