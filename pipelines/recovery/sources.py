@@ -15,6 +15,7 @@ from pipelines.command.errors import UserError
 from pipelines.lake.address import HEALED_LOG
 from pipelines.plan.headers import end_of_batches
 from pipelines.recovery.remote import mirrored, original
+from pipelines.source.checkpoints import read_offsets
 from pipelines.source.folder import File, Folder
 from pipelines.source.local import topic_id_of
 from pipelines.source.naming import (
@@ -33,7 +34,6 @@ from udfs.indexes.checkpoint_files import (
     MOST_BYTES,
     OFFSET_FILES,
     leader_epochs,
-    offset_entries,
 )
 from udfs.indexes.files import OFFSET_INDEX, PRODUCER_SNAPSHOT, TIME_INDEX, broker_file
 from udfs.indexes.kraft_snapshot import METADATA_TOPIC
@@ -77,7 +77,7 @@ class Inventory:
     log_dirs: dict[str, tuple[str, Identity]] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
     warnings: list[str] = field(default_factory=list)
-    offsets: dict[str, dict[tuple[str, str], int]] = field(default_factory=dict)
+    offsets: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
 
     @property
     def cluster_id(self) -> str | None:
@@ -242,24 +242,20 @@ def _add_offsets(copy: Copy, place: PartitionFolder, log_dir: str, inventory: In
     if copy.state != LIVE:
         return
     for name, field_ in OFFSET_FILES.items():
-        found = _offsets(os.path.join(log_dir, name), inventory).get((place.topic, str(place.partition)))
+        found = _offsets(os.path.join(log_dir, name), inventory).get(place)
         setattr(copy, "log_start" if field_ == "log_start_offset" else field_, found)
 
 
-def _offsets(path: str, inventory: Inventory) -> dict[tuple[str, str], int]:
+def _offsets(path: str, inventory: Inventory) -> dict[tuple[str, int], int]:
     """The entries of a checkpoint file, read once; {} without one and where it can't be read."""
     if path not in inventory.offsets:
         inventory.offsets[path] = {}
         try:
-            with open(path, "rb") as file:
-                found = offset_entries(file.read(MOST_BYTES))
+            inventory.offsets[path] = read_offsets(path)
+        except ValueError as error:
+            inventory.warnings.append(f"{path}: {error}: what it says is not used")
         except OSError:
-            return {}
-        if found.problem is not None:
-            inventory.warnings.append(f"{path}: {found.problem}: what it says is not used")
-            return {}
-        rows = {(topic, partition): int(offset) for topic, partition, offset in found.rows}
-        inventory.offsets[path] = rows
+            pass
     return inventory.offsets[path]
 
 

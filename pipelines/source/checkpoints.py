@@ -58,7 +58,7 @@ class Checkpoints:
         for name in sorted(CHECKPOINT_FILES.intersection(names)):
             path = os.path.join(log_dir, name)
             try:
-                entries = _read(path)
+                entries = read_offsets(path)
             except FileNotFoundError:
                 continue
             except (OSError, ValueError) as error:
@@ -66,7 +66,8 @@ class Checkpoints:
                 self.warnings.append(f"{path} can't be read, no log is compared with it: {why}")
                 continue
             for log, offset in entries.items():
-                found[log] = found.get(log, Checkpoint())._replace(**{_FIELDS[name]: offset})
+                if offset >= 0:  # Kafka reads negative ones too, which say nothing
+                    found[log] = found.get(log, Checkpoint())._replace(**{_FIELDS[name]: offset})
 
     def of(self, partition_dir: str, topic: str, partition: int) -> Checkpoint | None:
         """What is known of the log in a folder, by its URI; None for nothing."""
@@ -75,15 +76,10 @@ class Checkpoints:
         return entries.get((topic, partition)) if entries else None
 
 
-def _read(path: str) -> dict[tuple[str, int], int]:
-    """The offset of each topic and partition that has one: Kafka reads negative ones too, which say nothing.
-
-    Raises an OSError, and a ValueError for another format.
-    """
+def read_offsets(path: str) -> dict[tuple[str, int], int]:
+    """The offset of each topic and partition. Raises an OSError, and a ValueError for another format."""
     with open(path, "rb") as file:
         found = offset_entries(file.read(MOST_BYTES))
     if found.problem is not None:
         raise ValueError(found.problem)
-    return {
-        (topic, int(partition)): int(offset) for topic, partition, offset in found.rows if int(offset) >= 0
-    }
+    return {(topic, int(partition)): int(offset) for topic, partition, offset in found.rows}
