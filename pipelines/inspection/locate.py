@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pipelines.command.errors import UserError
 from pipelines.plan.headers import Header, headers
-from pipelines.source.naming import CLEANED_SUFFIX, SEGMENT_SUFFIX, SWAP_SUFFIX
+from pipelines.source.naming import CLEANED_SUFFIX, SEGMENT_SUFFIX, SWAP_SUFFIX, parse_file, segment_name
 from udfs.format import layout as f
 from udfs.indexes.checkpoint_files import LEADER_EPOCH_FILE, leader_epochs
 from udfs.inspection.place import Neighbour, Place, read
@@ -197,21 +197,15 @@ def _epochs(path: str) -> list[tuple[int, int]]:
 
 def segment_of(folder: str, offset: int | None) -> str:
     """The segment of a partition's folder that has an offset, by its name. Raises a UserError."""
-    names = sorted(
-        name
-        for name in os.listdir(folder)
-        if name.endswith(SEGMENT_SUFFIX) and name[:20].isdigit() and len(name) == 24
-    )
-    if not names:
+    bases = sorted(base for name in os.listdir(folder) if isinstance(base := parse_file(name), int))
+    if not bases:
         raise UserError(
             f"{folder} has no segment: give a partition's folder, such as logs/orders-0, or a .log file"
         )
     if offset is None:
-        first = os.path.join(folder, names[0])
+        first = os.path.join(folder, segment_name(bases[0]))
         raise UserError(f"{folder} is a folder: give --offset N, or one of its segments, such as {first}")
-    able = [name for name in names if int(name[:20]) <= offset]
+    able = [base for base in bases if base <= offset]
     if not able:
-        raise UserError(
-            f"offset {offset} is before the first segment, which begins with {int(names[0][:20])}"
-        )
-    return os.path.join(folder, able[-1])
+        raise UserError(f"offset {offset} is before the first segment, which begins with {bases[0]}")
+    return os.path.join(folder, segment_name(able[-1]))
