@@ -15,7 +15,7 @@ from kafka_log_lake import connect
 from pipelines import decode_batches, decode_values, ingest_raw, maintain, quality_report, query, scan
 from pipelines.source.delta import open_table
 from pipelines.views.declared import SESSION_VIEWS
-from tests.support.answers import all_rows
+from tests.support.answers import all_rows, asked
 from tests.support.dying import POINTS, DiedError, arrange
 from tests.support.logs import batch, batches, contents, data, marker, put
 from udfs.format.report_tables import REPORT_TABLES
@@ -41,8 +41,7 @@ def test_topics_whose_folders_would_be_too_long_are_refused_before_the_run(
         assert "; not checked: 2 files that no table can hold" in out.splitlines()[-1]
     put(tmp_path / "logs" / "sound-0", 3, batch(3))
     assert decode(tmp_path) == maintain.main(["--lake", str(tmp_path / "lake")]) == 0
-    with connect(str(tmp_path / "lake")) as database:
-        found = database.sql("SELECT topic, count(*) FROM records GROUP BY topic").fetchall()
+    found = asked(tmp_path / "lake", "SELECT topic, count(*) FROM records GROUP BY topic")
     assert dict(found) == dict.fromkeys(fit, 3) | {"sound": 6}
     assert not list((tmp_path / "lake" / "_runs").glob("*.json"))
 
@@ -122,7 +121,7 @@ def test_a_folder_with_an_illegal_name_costs_no_other_topic_its_typed_table(
     assert decode(tmp_path) == decode_values.main(["--lake", lake]) == 0
     assert "a\\nb gets no typed table" in capsys.readouterr().err
     assert len(open_table(f"{lake}/typed/sound").to_pyarrow_table()) == 3
-    (run,) = connect(lake).sql("SELECT run_id FROM runs WHERE job = 'decode'").fetchall()
+    (run,) = asked(lake, "SELECT run_id FROM runs WHERE job = 'decode'")
     assert decode(tmp_path, "lake", "--redecode", ".") == 0
     assert connect(lake, at=run[0]).sql("SELECT count(*) FROM records").fetchall() == [(6,)]
 

@@ -17,12 +17,14 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
-from kafka_log_lake import connect, read_segment
+from kafka_log_lake import read_segment
 from pipelines import decode_batches, decode_values, maintain, quality_report
 from pipelines.lake.published import published_tables
 from pipelines.report.quality.check import CHECKS
 from pipelines.report.quality.metrics import measure, opened
+from pipelines.sql.database import open_database
 from tests.support import typed_corpus as corpus
+from tests.support.answers import asked
 from tests.support.logs import put
 from tests.support.segment_maker import Batch, Record
 from tests.test_payloads import same
@@ -130,38 +132,41 @@ def test_schemas_are_a_table_with_deleted_ones(lake: Path) -> None:
 
 
 def test_typed_tables_have_their_names_in_sql(lake: Path) -> None:
-    database = connect(str(lake / "lake"))
     statement = """SELECT count(*), count(DISTINCT t.value.target) FROM typed."avro-evolution" t
         JOIN records r ON r.topic = 'avro-evolution'
         AND r.partition = t.partition AND r.offset = t."offset" """
     sent = corpus.oracle("avro-evolution")
     targets = {line["value_as_latest"]["target"] for line in sent}
-    assert database.sql(statement).fetchall() == [(len(sent), len(targets))]
-    errors = database.sql("SELECT reason, count(*) FROM value_errors WHERE topic = 'err-avro' GROUP BY ALL")
+    assert asked(lake / "lake", statement) == [(len(sent), len(targets))]
+    statement = "SELECT reason, count(*) FROM value_errors WHERE topic = 'err-avro' GROUP BY ALL"
     expected = Counter(line["error"] for line in corpus.oracle("err-avro") if "error" in line)
-    assert dict(errors.fetchall()) == expected
+    assert dict(asked(lake / "lake", statement)) == expected
 
 
 def test_functions_of_sql_decode_by_the_lake_s_schemas(lake: Path) -> None:
-    database = connect(str(lake / "lake"))
     by_place = {(line["partition"], line["offset"]): line for line in corpus.oracle("avro-evolution")}
-    found = database.sql("""SELECT partition, r.offset, kafka_value(value, topic),
+    statement = """SELECT partition, r.offset, kafka_value(value, topic),
         avro_to_json(value, confluent_schema_id(value)), avro_to_json(value[6:], confluent_schema_id(value)),
-        schema_of(confluent_schema_id(value)) FROM records r WHERE topic = 'avro-evolution'""").fetchall()
+        schema_of(confluent_schema_id(value)) FROM records r WHERE topic = 'avro-evolution'"""
+    found = asked(lake / "lake", statement)
     assert len(found) == len(by_place)
     for partition, offset, *decoded, schema in found:
         line = by_place[partition, offset]
         assert all(same(json.loads(one), line["value"]) for one in decoded)
         assert json.loads(schema)["type"] == "record"
-    assert database.sql("""SELECT kafka_value(NULL, 'x'), kafka_value('\\x00\\x7F\\xFF\\xFF\\xFF'::BLOB, 'x'),
-        avro_to_json('\\xFF'::BLOB, 1), schema_of(2147483647)""").fetchall() == [(None, None, None, None)]
+    statement = """SELECT kafka_value(NULL, 'x'), kafka_value('\\x00\\x7F\\xFF\\xFF\\xFF'::BLOB, 'x'),
+        avro_to_json('\\xFF'::BLOB, 1), schema_of(2147483647)"""
+    assert asked(lake / "lake", statement) == [(None, None, None, None)]
 
 
-PROFILE = "SELECT * FROM payload_profile ORDER BY topic, side, format"
+def profile(lake: Path) -> list[dict[str, Any]]:
+    statement = "SELECT * FROM payload_profile ORDER BY topic, side, format"
+    found: pa.Table = open_database(str(lake), statement).sql(statement).to_arrow_table()
+    return list(found.to_pylist())
 
 
 def test_the_profile_says_what_payloads_are_and_how_many_decode(lake: Path) -> None:
-    found = connect(str(lake / "lake")).sql(PROFILE).to_arrow_table().to_pylist()
+    found = profile(lake / "lake")
     for topic, format_ in (("avro-evolution", "avro"), ("pb-kinds", "protobuf"), ("err-avro", "avro")):
         lines = [line for line in corpus.oracle(topic) if line["value_format"] == format_]
         (row,) = (r for r in found if (r["topic"], r["side"], r["format"]) == (topic, "value", format_))
@@ -184,7 +189,7 @@ def test_the_profile_names_the_certainty_of_the_surest_payload(tmp_path: Path) -
     values = (b"\xff\xfe", framed, b"\xff\xfd")
     put(tmp_path / "logs" / "mixed-0", 0, Batch([Record(value=one) for one in values]).encode())
     decode(tmp_path)
-    found = connect(str(tmp_path / "lake")).sql(PROFILE).to_arrow_table().to_pylist()
+    found = profile(tmp_path / "lake")
     said = [(row["format"], row["certainty"], row["payloads"], row["schema_ids"]) for row in found]
     assert said == [("bytes", "framing", 3, [7])]
 
@@ -194,12 +199,10 @@ def value_ids(topic: str) -> set[int]:
 
 
 def test_messages_say_what_each_key_and_value_is(lake: Path) -> None:
-    database = connect(str(lake / "lake"))
     for topic in ("avro-evolution", "pb-kinds", "hdr-guid"):
         sent = {(line["partition"], line["offset"]): line for line in corpus.oracle(topic)}
-        found = database.execute(
-            'SELECT partition, "offset", value_format, value_schema_id FROM messages WHERE topic = ?', [topic]
-        ).fetchall()
+        columns = 'partition, "offset", value_format, value_schema_id'
+        found = asked(lake / "lake", f"SELECT {columns} FROM messages WHERE topic = '{topic}'")
         assert len(found) == len(sent)
         for partition, offset, format_, id_ in found:
             line = sent[partition, offset]
