@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.command.errors import UserError
-from pipelines.command.values import MIB, byte_count, pattern, texts
+from pipelines.command.values import MIB, byte_count, pattern, texts, whole_number
 from udfs.decoded import Bounds, Scope
 
 PERMISSIVE, FAILFAST = "permissive", "failfast"
@@ -23,12 +23,6 @@ def flag(value: object) -> bool:
     if str(value).lower() not in ("true", "false"):
         raise ValueError(f"must be true or false, not {value!r}")
     return str(value).lower() == "true"
-
-
-def whole(value: object) -> int:
-    if not re.fullmatch(r"-?\d+", str(value)):
-        raise ValueError(f"must be a whole number, not {value!r}")
-    return int(str(value))
 
 
 def partition_ranges(value: object) -> tuple[tuple[int, int], ...]:
@@ -64,10 +58,10 @@ class Options:
     partitions: tuple[tuple[int, int], ...] | None = _option(
         None, partition_ranges, "partitions to read, such as `0,3-5`"
     )
-    starting_offset: int | None = _option(None, whole, "the first offset to read")
-    ending_offset: int | None = _option(None, whole, "the offset to stop before")
-    starting_timestamp: int | None = _option(None, whole, "the lowest `timestamp_ms` to read")
-    ending_timestamp: int | None = _option(None, whole, "the `timestamp_ms` to stay below")
+    starting_offset: int | None = _option(None, whole_number, "the first offset to read")
+    ending_offset: int | None = _option(None, whole_number, "the offset to stop before")
+    starting_timestamp: int | None = _option(None, whole_number, "the lowest `timestamp_ms` to read")
+    ending_timestamp: int | None = _option(None, whole_number, "the `timestamp_ms` to stay below")
     table: str = _option(
         RECORDS,
         one_of(RECORDS, BATCHES, QUARANTINE),
