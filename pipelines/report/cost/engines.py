@@ -7,7 +7,7 @@ Both run the same statements and the same stages. Statements have names in brace
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -30,22 +30,11 @@ _ARROW = {
 }
 
 
-class Engine(Protocol):
-    """parts: name in braces -> a statement, or a number; each may name those before it."""
-
-    def rows(self, statement: str) -> pa.Table: ...
-
-    def staged(self, statement: str, order: Sequence[str], together: int, stage: Stage, ddl: str) -> pa.Table:
-        """What a stage gives for the rows of a statement, in an order.
-
-        One call gets all rows with the same values of the first ``together`` columns of the order. ddl: the
-        columns of what the stage gives.
-        """
-        ...
-
-
 class OnSpark:
-    """tables: of the lake, each at the version that is read."""
+    """tables: of the lake, each at the version that is read.
+
+    parts: name in braces -> a statement, or a number; each may name those before it.
+    """
 
     def __init__(
         self,
@@ -71,13 +60,18 @@ class OnSpark:
         return self._frame(statement).toArrow()
 
     def staged(self, statement: str, order: Sequence[str], together: int, stage: Stage, ddl: str) -> pa.Table:
+        """What a stage gives for the rows of a statement, in an order.
+
+        One call gets all rows with the same values of the first ``together`` columns of the order. ddl: the
+        columns of what the stage gives.
+        """
         with configured(self._spark, _ARROW):
             rows = self._frame(statement).repartition(*order[:together]).sortWithinPartitions(*order)
             return rows.mapInArrow(stage, ddl).toArrow()
 
 
 class OnDuckDB:
-    """tables: the state of the lake that is read (``snapshot``)."""
+    """The same in this process. tables: the state of the lake that is read (``snapshot``)."""
 
     def __init__(
         self,
@@ -102,3 +96,6 @@ class OnDuckDB:
         keys = ", ".join(f'"{name}"' for name in order)
         ordered = self._database.sql(f"{self._text(statement)} ORDER BY {keys}")
         return pa.Table.from_batches(stage(iter(ordered.to_arrow_reader(_ROWS))))
+
+
+Engine = OnDuckDB | OnSpark
