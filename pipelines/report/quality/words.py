@@ -128,6 +128,4 @@ def _lost(lost: Lost) -> str:
 
 
 def _names(results: list[Result]) -> str:
-    names = [result.check.name.replace("_", " ") for result in results]
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+    return first_names([result.check.name.replace("_", " ") for result in results], _NAMED)
