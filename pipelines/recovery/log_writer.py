@@ -75,13 +75,10 @@ def segments_of(log: LogToWrite) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def records_of(log: LogToWrite, columns: Collection[str]) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
-    """Columns of the log's records, with the number of each one's batch (int64[m]); nothing is written.
-
-    columns: with ``batch_position``.
-    """
+    """The log's records with these columns, and the number of each one's batch (int64[m]). Writes nothing."""
     from udfs.segment_decoder import SegmentDecoder  # loads compiled kernels
 
-    before = 0
+    before, columns = 0, (*columns, "batch_position")
     for base, batches in segments_of(log):
         places = np.cumsum(batches["size"]) - batches["size"]
         with closing(PiecesSource(list(_pieces(log, batches)))) as source:

@@ -17,7 +17,7 @@ from udfs.replicas.acknowledged import acknowledged_batches
 
 _COLUMNS = (
     *("offset", "leader_epoch", "timestamp_ms", "key", "value", "headers", "control_type", "producer_id"),
-    *("producer_epoch", "sequence", "is_transactional", "batch_position"),
+    *("producer_epoch", "sequence", "is_transactional"),
 )
 _OWN = {c.name: c.arrow_type for c in RECORDS.columns if c.name in _COLUMNS} | {"headers": HEADER_TYPE}
 # What a losing log's records are, before the true history is looked at
@@ -29,7 +29,7 @@ LOST = pa.schema(
         ("why", pa.string()),
         ("segment", pa.string()),
         ("answer", pa.int8()),
-        *((name, _OWN[name]) for name in _COLUMNS if name != "batch_position"),
+        *((name, _OWN[name]) for name in _COLUMNS),
     ]
 )
 
@@ -65,5 +65,5 @@ def write_losing(one: Compared, folder: str, number: int) -> list[str]:
 def _rows(shared: dict[str, Any], places: dict[str, pa.Array], found: pa.RecordBatch) -> pa.Table:
     """Rows of LOST. shared: values that are the same in all."""
     repeated = {name: pa.repeat(pa.scalar(value), found.num_rows) for name, value in shared.items()}
-    own = {name: found.column(name) for name in _COLUMNS if name != "batch_position"}
+    own = {name: found.column(name) for name in _COLUMNS}
     return pa.table({**repeated, **places, **own}).cast(LOST)

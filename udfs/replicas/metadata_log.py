@@ -12,7 +12,7 @@ from udfs.indexes.kraft_snapshot import METADATA_TOPIC, snapshot_id
 from udfs.replicas.cluster_state import ClusterState
 from udfs.values.columns import internal_records
 
-COLUMNS = ("offset", "timestamp_ms", "leader_epoch", "control_type", "key", "value", "batch_position")
+COLUMNS = ("offset", "leader_epoch", "control_type", "key", "value")
 
 
 class MetadataRecord(NamedTuple):
@@ -20,8 +20,6 @@ class MetadataRecord(NamedTuple):
 
     offset: int
     epoch: int
-    timestamp_ms: int
-    batch_position: int
     name: str | None
     value: str | None
 
@@ -40,11 +38,9 @@ def decoded_records(batches: Iterable[pa.RecordBatch]) -> Iterator[MetadataRecor
         own = [METADATA_TOPIC if kind is None else None for kind in rows["control_type"]]
         topics = pa.array(own, pa.string())
         found = internal_records(topics, batch.column("key"), batch.column("value")).to_pylist()
-        names = ("offset", "leader_epoch", "timestamp_ms", "batch_position")
-        places = zip(*(rows[name] for name in names), strict=True)
-        for (offset, epoch, time, position), one in zip(places, found, strict=True):
+        for offset, epoch, one in zip(rows["offset"], rows["leader_epoch"], found, strict=True):
             name, value = (one["name"], one["value"]) if one else (None, None)
-            yield MetadataRecord(offset, epoch, time, position, name, value)
+            yield MetadataRecord(offset, epoch, name, value)
 
 
 def state_of(snapshot: str | None, records: Iterable[MetadataRecord], end: int | None = None) -> ClusterState:
