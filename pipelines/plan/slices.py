@@ -4,8 +4,7 @@ Pure functions over plain dataclasses: no Spark, no files. ``execute.slice_rows`
 stage to Spark. One task decodes a group into one set of Parquet files:
 
 * a segment above ``slice_bytes`` is cut into several slices, each a separate group: if its slices do not
-fit
-  together, only the files of this segment are discarded;
+  fit together, only the files of this segment are discarded;
 * smaller segments of a partition share a group of up to ``slice_bytes``.
 """
 
