@@ -22,7 +22,7 @@ from pipelines.command.commands import SCAN
 from pipelines.command.errors import DamageFound, UserError
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
-from pipelines.command.status import rewrites, say, show
+from pipelines.command.status import phase
 from pipelines.command.tables import size_text
 from pipelines.plan.listed import list_sources, listed_segments
 from pipelines.scanning import losses, report
@@ -35,7 +35,6 @@ from pipelines.source.uris import is_named, parse_source
 from udfs.values.typed_records import schema_segments
 
 log = logging.getLogger("pipelines.scan")  # also where Python runs it as a script
-_STEP = 1.0  # seconds between two lines of progress
 
 
 def scan(settings: Settings) -> Findings:
@@ -45,13 +44,17 @@ def scan(settings: Settings) -> Findings:
     segments = [segment for segment, wanted in listed_segments(listing) if wanted]
     if not segments and not listing.unreadable:
         raise no_segments_error(settings.source, listing)
-    progress = _Progress(sum(segment.length for segment in segments))
+    total, done = sum(segment.length for segment in segments), 0
+
+    def add(size: int) -> None:
+        nonlocal done
+        done += size
+
     schemas = SchemaSegments(tuple(schema_segments(listing.segments)))
     scan_one = partial(scan_slice, max_batch_uncompressed=settings.max_batch_uncompressed, schemas=schemas)
     numbers = (settings.processes, settings.slice_bytes)
-    scanned = scan_segments(segments, *numbers, progress.add, scan_one)
-    findings = collect(settings.source, listing, scanned)
-    progress.close()
+    with phase("scanning", lambda: f"{100 * done // max(1, total)}% of {size_text(total)}"):
+        findings = collect(settings.source, listing, scan_segments(segments, *numbers, add, scan_one))
     if settings.topic is not None and settings.partition is not None:
         findings.named = settings.topic, settings.partition
     findings.seconds = time.monotonic() - began
@@ -67,25 +70,6 @@ def _compared(settings: Settings) -> list[dict[str, Any]]:
     inventory = find_copies(settings.source, TopicFilter(settings.topics, settings.exclude_topics))
     reading = Reading(settings.processes, settings.slice_bytes, settings.max_batch_uncompressed)
     return [row for one in compare(inventory, reading) for row in replica_rows(one)]
-
-
-class _Progress:
-    """A progress line that is overwritten in place, if standard error is a terminal."""
-
-    def __init__(self, total: int) -> None:
-        self._total, self._done = total, 0
-        self._shown = rewrites()
-        self._next = time.monotonic() + _STEP
-
-    def add(self, size: int) -> None:
-        self._done += size
-        if self._shown and time.monotonic() > self._next:
-            share = 100 * self._done // max(1, self._total)
-            show(f"scanning: {share}% of {size_text(self._total)}")
-            self._next = time.monotonic() + _STEP
-
-    def close(self) -> None:
-        say()
 
 
 def run(settings: Settings, path: Sequence[str] = ()) -> None:
