@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from pipelines.recovery.compare import Compared
 from pipelines.recovery.log_writer import LogToWrite, records_of
-from pipelines.recovery.rows import BEFORE_START, losing
+from pipelines.recovery.rows import BEFORE_START, losing, source_files
 from udfs.compute import pc
 from udfs.format.schema import HEADER_TYPE, RECORDS
 from udfs.replicas.acknowledged import acknowledged_batches
@@ -47,8 +47,7 @@ def write_losing(one: Compared, folder: str, number: int) -> list[str]:
             continue
         batches = batches[np.argsort(batches["base"], kind="stable")]
         answers = pa.array(acknowledged_batches(copy, copies, batches), pa.int8())
-        sources = zip(batches["copy"].tolist(), batches["file"].tolist(), strict=True)
-        uris = pa.array([files[owner][file].uri for owner, file in sources], pa.string())
+        uris = source_files(copies, batches)
         shared = {"topic": one.topic, "partition": one.partition, "copy": copy.name, "why": why}
         log = LogToWrite(files, batches, int(batches["base"][0]))
         written.append(f"{folder}/{number}-{i}.parquet")

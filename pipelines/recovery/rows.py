@@ -168,11 +168,8 @@ def healed_table(one: Compared, segments: pa.Array, positions: np.ndarray) -> pa
     """Rows of ``healed_batches``: segments and positions are where the batches lie once written."""
     batches = one.healed.batches
     names = pa.array([copy.name for copy in one.copies], pa.string())
-    uris = pa.array([file.uri for copy in one.copies for file in copy.files], pa.string())
-    place, first_file = np.zeros((2, max(copy.number for copy in one.copies) + 1), dtype=np.int64)
-    for at, copy in enumerate(one.copies):
-        place[copy.number] = at
-        first_file[copy.number] = sum(len(before.files) for before in one.copies[:at])
+    place = np.zeros(max(copy.number for copy in one.copies) + 1, dtype=np.int64)
+    place[[copy.number for copy in one.copies]] = np.arange(len(one.copies))
     mended = pa.array([_mended(bits) for bits in range(_ALL_MENDED + 1)], pa.string())
     columns = {
         "topic": pa.repeat(pa.scalar(one.topic), len(batches)),
@@ -184,7 +181,7 @@ def healed_table(one: Compared, segments: pa.Array, positions: np.ndarray) -> pa
         "copy": names.take(pa.array(place[batches["copy"]])),
         "copies": _copies_of(one),
         "mended": mended.take(pa.array(batches["mended"])),
-        "source_segment": uris.take(pa.array(first_file[batches["copy"]] + batches["file"])),
+        "source_segment": source_files(one.copies, batches),
         "source_position": batches["position"],
         "size_bytes": batches["size"],
         "crc": batches["crc"],
@@ -192,6 +189,15 @@ def healed_table(one: Compared, segments: pa.Array, positions: np.ndarray) -> pa
         "position": positions,
     }
     return pa.table(columns).cast(HEALED_BATCHES.arrow_schema())
+
+
+def source_files(copies: Sequence[Copy], batches: np.ndarray) -> pa.DictionaryArray:
+    """string[n]: the URIs of the segments that batches are taken from."""
+    first = np.zeros(max(copy.number for copy in copies) + 1, dtype=np.int64)
+    counts = [len(copy.files) for copy in copies]
+    first[[copy.number for copy in copies]] = np.cumsum([0, *counts[:-1]])
+    uris = pa.array([file.uri for copy in copies for file in copy.files], pa.string())
+    return pa.DictionaryArray.from_arrays(first[batches["copy"]] + batches["file"], uris)
 
 
 def _mended(bits: int) -> str | None:
