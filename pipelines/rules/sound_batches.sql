@@ -3,6 +3,7 @@
 -- and after it, contradict it
 -- Columns: those of counted_batches, then
 --   stretch bigint: Stretch of its segment (log_stretches)
+--   retentions bigint: How many times, up to its segment, retention may have deleted segments that no run saw (log_stretches)
 --   damaged_ranges bigint: Damaged ranges of the log before it: between two batches with the same number nothing is damaged
 --   last_before bigint: Last offset of the batch before; null for the first of the log
 --   base_after bigint: Base offset of the batch after; null for the last
@@ -27,7 +28,7 @@ WITH events AS (
   FROM counted WHERE status IS NOT NULL
   WINDOW log AS (PARTITION BY topic, partition, partition_dir ORDER BY file_base_offset, position)
 ), judged AS (
-  SELECT /*+ BROADCAST(s) */ n.*, n.damaged_ranges, n.last_before, n.base_after, s.stretch,
+  SELECT /*+ BROADCAST(s) */ n.*, n.damaged_ranges, n.last_before, n.base_after, s.stretch, s.retentions,
     n.base_offset < n.file_base_offset OR (n.is_later AND n.base_offset = n.file_base_offset)
       OR coalesce(n.last_offset >= s.next_file_base_offset, false) AS is_outside_file,
     coalesce(CASE WHEN end_before < -1 OR base_after <= end_before OR base_offset = n.file_base_offset THEN false
@@ -35,7 +36,7 @@ WITH events AS (
       ELSE base_after - 1 - end_before > span END, false) AS is_outside_neighbours
   FROM neighbours n JOIN log_stretches s ON s.topic = n.topic AND s.partition = n.partition AND s.segment = n.segment
 )
-SELECT j.*, stretch, damaged_ranges, last_before, base_after,
+SELECT j.*, stretch, retentions, damaged_ranges, last_before, base_after,
   -- a neighbour that is wrong by itself, or contradicts its own neighbours, proves nothing
   is_outside_file OR (NOT coalesce(lag(is_outside_file OR is_outside_neighbours) OVER log, false)
     AND CASE WHEN base_after IS NULL THEN coalesce(base_offset <= lag(base_offset) OVER log, false) ELSE is_outside_neighbours

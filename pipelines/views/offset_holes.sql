@@ -14,15 +14,7 @@
 --   follows_retention boolean: Retention may have deleted segments there before a run saw them
 --   is_confirmed boolean: A batch or a file after it confirms the offset of the batch after the hole; false in front of the last batch of the log
 --   is_compacted boolean: The log shows that the log cleaner removed records (compacted_logs)
-WITH marked AS (
-  SELECT *, max(CASE WHEN shows_compaction THEN 1 ELSE 0 END) OVER (PARTITION BY topic, partition, partition_dir) AS compacted
-  FROM ordered_batches
-)
-SELECT /*+ BROADCAST(after), BROADCAST(before) */ h.topic, h.partition, h.partition_dir, h.segment, h.segment_before, h.file_base_offset, h.first_offset, h.next_offset,
-  h.damaged_ranges, h.damaged_bytes, h.misplaced_batches, h.goes_back,
-  coalesce(after.retentions > before.retentions, false) AS follows_retention, h.is_confirmed, h.compacted = 1 AS is_compacted
-FROM marked h
-LEFT JOIN log_stretches after ON after.topic = h.topic AND after.partition = h.partition AND after.segment = h.segment
-LEFT JOIN log_stretches before ON before.topic = h.topic AND before.partition = h.partition
-  AND before.segment = h.segment_before
-WHERE h.next_offset > h.first_offset OR (h.is_end AND h.damaged_ranges + h.misplaced_batches > 0)
+SELECT topic, partition, partition_dir, segment, segment_before, file_base_offset, first_offset, next_offset, damaged_ranges,
+  damaged_bytes, misplaced_batches, goes_back, follows_retention, is_confirmed, is_compacted
+FROM ordered_batches
+WHERE is_hole
