@@ -113,6 +113,11 @@ def test_register_shows_an_earlier_state(spark: SparkSession, lake: str, tmp_pat
         pipelines.register(spark, lake, at=run)
         row = spark.sql("SELECT (SELECT count(*) FROM records), (SELECT max(offset) FROM committed_records)")
         assert row.first() == (expected, expected - 1)
+        records = spark.sql("SELECT records FROM compaction_report(at_ms => 0)").first()
+        assert records == (expected,)
+    spark.sql("DROP TEMPORARY FUNCTION compaction_report")
+    pipelines.register(spark, lake, at=runs[0])
+    assert spark.sql("SELECT records FROM compaction_report(at_ms => 0)").first() == (3,)
 
 
 def test_register_refuses_a_folder_without_a_lake(spark: SparkSession, tmp_path: Path) -> None:

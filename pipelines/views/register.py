@@ -133,6 +133,22 @@ def register(
     _create_views(spark, views)
 
 
+def _create_function(spark: SparkSession, view: View) -> None:
+    """Creates the function of a view where the session does not have it: Spark takes as long as for the view.
+
+    It is kept as its text, so it reads the views that the session has when it is called.
+    """
+    creation = view.function("TEMPORARY", view.select)
+    if creation is None:
+        return
+    digest = hashlib.sha256(creation.encode()).hexdigest()
+    if spark.conf.get(made := f"kafka_log_lake.function.{view.name}", "") != digest or (
+        not spark.catalog.functionExists(view.name)
+    ):
+        spark.sql(creation)
+        spark.conf.set(made, digest)
+
+
 def _create_views(spark: SparkSession, views: Iterable[View]) -> None:
     """Creates views, each once those are there that it reads: Spark analyzes several at a time.
 
@@ -143,7 +159,8 @@ def _create_views(spark: SparkSession, views: Iterable[View]) -> None:
     def create(view: View, read: list[Future[None]]) -> None:
         for one in read:
             one.result()
-        for creation in view.statements("TEMPORARY", view.select):
+        _create_function(spark, view)
+        if (creation := view.view("TEMPORARY", view.select)) is not None:
             spark.sql(creation)
 
     with configured(spark, _KEPT_PLANS), ThreadPoolExecutor(_VIEWS_AT_ONCE) as threads:
