@@ -17,7 +17,7 @@
 --   is_hole boolean: Offsets are missing before it; or damage, or batches with a wrong base offset, lie before the end
 --   is_end boolean: The end of the log
 --   last_offset bigint: Its last offset; null for the end
---   record_count bigint: Its records; null for a segment that is left out, and for the end
+--   record_count int: Its records; null for a segment that is left out, and for the end
 --   control_type string: Type of its control record; null without one
 --   is_control boolean: Whether it is a control batch; null as record_count is
 WITH events AS (
