@@ -321,3 +321,10 @@ def test_sequences_wrap_after_the_largest_int() -> None:
     assert [row["sequence"] for row in verdict.records] == [(1 << 31) - 2, (1 << 31) - 1, 0]
     assert verdict.batch is not None
     assert verdict.batch["last_sequence"] == 0
+
+
+def test_one_byte_and_one_record_are_singular() -> None:
+    payload = Record(value=b"v").encode() + b"\0"
+    verdict = judge(Batch((Record(),), base_offset=FIRST_OFFSET, payload=payload).encode())
+    text = "payload: expected its end after 1 record, found 1 byte more"
+    assert [row["detail"].partition(", at ")[0] for row in verdict.quarantine] == [text]

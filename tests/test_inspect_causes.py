@@ -62,7 +62,8 @@ def test_bytes_that_were_put_in_are_found_by_the_checksum(tmp_path: Path, codec:
     found = cause(tmp_path, content)
     assert (found.kind, found.certainty, found.size) == (OTHER, CERTAIN, len(new))
     assert found.mended == second
-    assert f"{len(new)} bytes were put in at position {found.position}" in found.text
+    words = "1 byte was" if len(new) == 1 else f"{len(new)} bytes were"
+    assert f"{words} put in at position {found.position}" in found.text
     assert content[: found.position] + content[found.position + len(new) :] == first + second + third
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from udfs.compute import pc
 from udfs.format import layout as f
+from udfs.words import count_of
 
 _TERM = re.compile(r"(\w+) (>=|<) (-?\d+)")
 
@@ -120,7 +121,7 @@ class Damage:
 
     def __repr__(self) -> str:
         """Short: the bytes may be a mebibyte."""
-        return f"Damage({self.reason} at byte {self.position}, {self.size} bytes: {self.detail})"
+        return f"Damage({self.reason} at byte {self.position}, {count_of(self.size, 'byte')}: {self.detail})"
 
 
 @dataclass

@@ -5,7 +5,16 @@ from __future__ import annotations
 
 def counted_noun(count: int, noun: str) -> str:
     """``1 segment``, ``2,000 segments``."""
-    return f"{count:,} {noun if count == 1 else plural(noun)}"
+    return f"{count:,} {_agreeing(count, noun)}"
+
+
+def count_of(count: int, noun: str) -> str:
+    """``1 byte``, ``2000 bytes``: in texts with positions, which have no separators."""
+    return f"{count} {_agreeing(count, noun)}"
+
+
+def _agreeing(count: int, noun: str) -> str:
+    return noun if count == 1 else plural(noun)
 
 
 def plural(noun: str) -> str:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from udfs.words import count_of
+
 # Status codes, in the order of STATUS_NAMES
 OK, SUSPECT, CORRUPT, INVALID, UNSUPPORTED = range(5)
 STATUS_NAMES = ("ok", "suspect", "corrupt", "invalid", "unsupported")
@@ -63,31 +65,29 @@ FAULTS: dict[int, Fault] = {
     UNKNOWN_CODEC: Fault(UNSUPPORTED, "unknown_codec", "codec: expected 0 to {0} for this magic, found {1}"),
     DECOMPRESSION_FAILED: Fault(INVALID, "decompression_failed", "payload does not decompress"),
     DECOMPRESSED_TOO_LARGE: Fault(
-        INVALID, "decompressed_too_large", "payload: expected at most {0} bytes expanded, found more"
+        INVALID, "decompressed_too_large", "payload: expected at most {0:byte} expanded, found more"
     ),
     COUNT_NEGATIVE: Fault(INVALID, _RECORD, "record count: expected {0} or more, found {1}"),
     COUNT_TOO_LARGE: Fault(INVALID, _RECORD, "record count: expected at most {0} in this payload, found {1}"),
-    PAYLOAD_LEFT: Fault(
-        INVALID, _RECORD, "payload: expected its end after {0} records, found {1} bytes more"
-    ),
-    BAD_VARINT: Fault(INVALID, _RECORD, "varint: expected at most {0} bytes, found more, or the end"),
+    PAYLOAD_LEFT: Fault(INVALID, _RECORD, "payload: expected its end after {0:record}, found {1:byte} more"),
+    BAD_VARINT: Fault(INVALID, _RECORD, "varint: expected at most {0:byte}, found more, or the end"),
     RECORD_BEYOND: Fault(INVALID, _RECORD, "record length: expected 0 to {0}, found {1}"),
-    RECORD_SLACK: Fault(INVALID, _RECORD, "record: expected a body of {0} bytes, found {1} used"),
+    RECORD_SLACK: Fault(INVALID, _RECORD, "record: expected a body of {0:byte}, found {1} used"),
     KEY_BEYOND: Fault(INVALID, _RECORD, "key length: expected at most {0}, found {1}"),
     VALUE_BEYOND: Fault(INVALID, _RECORD, "value length: expected at most {0}, found {1}"),
     HEADER_COUNT: Fault(INVALID, _RECORD, "header count: expected 0 to {0}, found {1}"),
     HEADER_KEY_NULL: Fault(INVALID, _RECORD, "header key length: expected {0} or more, found {1}"),
     HEADER_BEYOND: Fault(INVALID, _RECORD, "header length: expected at most {0}, found {1}"),
-    CONTROL_KEY: Fault(INVALID, _RECORD, "control record key: expected {0} bytes or more, found {1}"),
+    CONTROL_KEY: Fault(INVALID, _RECORD, "control record key: expected {0:byte} or more, found {1}"),
     CONTROL_VERSION: Fault(INVALID, _RECORD, "control record key version: expected {0} or more, found {1}"),
-    CONTROL_VALUE: Fault(INVALID, _RECORD, "end marker value: expected {0} bytes or more, found {1}"),
+    CONTROL_VALUE: Fault(INVALID, _RECORD, "end marker value: expected {0:byte} or more, found {1}"),
     CONTROL_VALUE_VERSION: Fault(INVALID, _RECORD, "end marker version: expected {0} or more, found {1}"),
-    WRAPPER_NULL_VALUE: Fault(INVALID, _RECORD, "wrapper value: expected {0} bytes or more, found {1}"),
-    WRAPPER_EMPTY: Fault(INVALID, _RECORD, "wrapper: expected {0} inner messages or more, found {1}"),
+    WRAPPER_NULL_VALUE: Fault(INVALID, _RECORD, "wrapper value: expected {0:byte} or more, found {1}"),
+    WRAPPER_EMPTY: Fault(INVALID, _RECORD, "wrapper: expected {0:inner message} or more, found {1}"),
     WRAPPER_OFFSET: Fault(
         INVALID, _RECORD, "wrapper offset: expected 0, or {0} or more as the last inner offset, found {1}"
     ),
-    INNER_CUT: Fault(INVALID, _RECORD, "inner message: expected {0} bytes, found {1}"),
+    INNER_CUT: Fault(INVALID, _RECORD, "inner message: expected {0:byte}, found {1}"),
     INNER_SIZE: Fault(INVALID, _RECORD, "inner message length: expected {0} or more, found {1}"),
     INNER_COMPRESSED: Fault(INVALID, _RECORD, "inner message codec: expected {0}, found {1}"),
     COUNT_TOO_SMALL: Fault(INVALID, _RECORD, "records: expected {0} as counted, found {1}"),
@@ -116,9 +116,21 @@ SUSPECT_TEXTS = {
 }
 
 
+class _Number(int):
+    """A number that a text may name a noun for: ``{0:byte}`` is ``1 byte`` or ``2000 bytes``."""
+
+    def __format__(self, form: str) -> str:
+        return count_of(int(self), form) if form[:1].isalpha() else super().__format__(form)
+
+
+def text_of(code: int, expected: int, found: int | str = 0) -> str:
+    """The fault in words, without its place."""
+    return FAULTS[code].text.format(_Number(expected), found if isinstance(found, str) else _Number(found))
+
+
 def describe(code: int, expected: int, found: int, at: int) -> str:
     """The fault in words. ``at``: byte in the segment, or in the expanded payload where negative."""
-    text = FAULTS[code].text.format(expected, found)
+    text = text_of(code, expected, found)
     where = f"at position {at}" if at >= 0 else f"at byte {-1 - at} of the expanded payload"
     return f"{text}, {where}"
 

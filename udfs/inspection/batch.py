@@ -22,6 +22,7 @@ from udfs.kernels.codecs import Scratch, expand
 from udfs.kernels.framing import batch_size, checksum, locate_wrapped
 from udfs.segment_decoder import MAX_BATCH_UNCOMPRESSED, SegmentDecoder
 from udfs.source.byte_source import ByteSource, ChunkSource
+from udfs.words import count_of
 
 _SHOWN_OF_DAMAGE = 4096  # bytes that are shown where there is no batch
 
@@ -97,9 +98,9 @@ def inspect(
 
 def _why_not_whole(size: int, room: int, head: np.ndarray) -> str:
     if size > 0:
-        return f"the segment ends inside a batch: expected {size} bytes, found {room}"
+        return f"the segment ends inside a batch: expected {count_of(size, 'byte')}, found {room}"
     if size == framing.TOO_SHORT:
-        return f"the segment ends inside a header: found {room} bytes"
+        return f"the segment ends inside a header: found {count_of(room, 'byte')}"
     if not head.any():
         return "no batch begins here: zeros"
     return "no batch begins here: see the fields that are marked"
@@ -161,9 +162,9 @@ def _expanded(found: Inspection, e: np.void, at: int, payload: bytes, limit: int
     codec, scratch = int(e["codec"]), Scratch()
     made = expand(codec, found.magic, np.frombuffer(payload, dtype=np.uint8), scratch, limit)
     name = f.CODEC_NAMES[codec]
-    problem, words = "", f"compressed by {name}: {len(payload)} bytes"
+    problem, words = "", f"compressed by {name}: {count_of(len(payload), 'byte')}"
     if made < 0:
-        problem = faults.FAULTS[-made].text.format(limit, codec)
+        problem = faults.text_of(-made, limit, codec)
     else:
         found.payload = scratch.data[:made].tobytes()
         words += f", expanded {made}"

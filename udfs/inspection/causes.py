@@ -10,6 +10,7 @@ import numpy as np
 from udfs.format import layout as f
 from udfs.kernels.crc_search import TABLES, changed_byte, shift_begin
 from udfs.kernels.framing import batch_size, checksum, is_sound
+from udfs.words import count_of
 
 BIT, BYTE, ZEROS, CUT, ORDER, OTHER, UNKNOWN = (
     "flipped bit",
@@ -193,7 +194,8 @@ def put_in(data: np.ndarray, size: int, more: int, position: int) -> Cause | Non
     if at < 0:
         return None
     first = position + at
-    text = f"{more} bytes were put in at position {first}: without them the checksum is right"
+    text = f"{count_of(more, 'byte')} {'was' if more == 1 else 'were'} put in at position {first}: "
+    text += "the checksum is right without"
     mended = np.concatenate([data[:at], data[at + more : size + more]]).tobytes()
     return Cause(OTHER, CERTAIN, text, first, more, 0, mended)
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from udfs.format import layout as f
 from udfs.format.varints import varint_at
+from udfs.words import count_of
 
 FILE, PAYLOAD = "file", "payload"  # where a field is: in the segment, or in the expanded payload
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -68,7 +69,11 @@ class Reader:
         """Reads a big-endian integer. check: says what is wrong with a value, "" for nothing."""
         raw = self.data[self.at : self.at + size]
         if len(raw) < size:
-            raise Broken(self._base + self.at, len(raw), f"{name}: expected {size} bytes, found {len(raw)}")
+            raise Broken(
+                self._base + self.at,
+                len(raw),
+                f"{name}: expected {count_of(size, 'byte')}, found {len(raw)}",
+            )
         number = int.from_bytes(raw, "big", signed=signed)
         words = meaning(number) if callable(meaning) else meaning
         self.add(name, self.at, size, shown(number), words, level, check(number))

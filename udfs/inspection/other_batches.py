@@ -10,6 +10,7 @@ from udfs.inspection import causes
 from udfs.inspection.breaks import Break, break_of_message, break_of_records, ends_inside
 from udfs.inspection.causes import LIKELY, POSSIBLE, Cause
 from udfs.inspection.damage import MOST_FOLLOWED, Damage, SoundBatch
+from udfs.words import count_of
 
 _HEADER_V2 = struct.Struct(">qiibIhiqqqhii")
 _MOST_BYTES = 1 << 30  # of a batch that is taken for one though no checksum says so
@@ -29,7 +30,7 @@ def inner_batch(damage: Damage) -> Cause | None:
     if not position < inside.begin < min(end, damage.length):
         return _lost_batch(damage, inside)
     at, last = inside.begin - position, int(damage.header["last_offset"])
-    words = f"at position {inside.begin}, {at} bytes behind its begin, a sound batch begins "
+    words = f"at position {inside.begin}, {count_of(at, 'byte')} behind its begin, a sound batch begins "
     words += f"(offsets {inside.first} to {inside.last})"
     if damage.ends_right:
         if not _was_written_over(damage, at):
@@ -156,7 +157,7 @@ def end_of_segment(damage: Damage) -> Cause | None:
         return Cause(causes.CUT, LIKELY, text, first, missing)
     if not _begins_right(damage, broken):
         return None
-    text = f"the segment ends {missing} bytes before the batch does: a write that was cut"
+    text = f"the segment ends {count_of(missing, 'byte')} before the batch does: a write that was cut"
     return Cause(causes.CUT, LIKELY, text, damage.length, missing)
 
 

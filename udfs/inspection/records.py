@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from udfs.format import faults
 from udfs.format import layout as f
 from udfs.inspection.fields import FILE, PAYLOAD, Broken, Field, Reader, moment
 
@@ -56,7 +57,7 @@ def read_records(payload: bytes, base: int, place: str, batch: Batch, shown: Sho
             found.left_out += 1
     if at < len(payload):
         left = len(payload) - at
-        problem = f"payload: expected its end after {batch.count} records, found {left} bytes more"
+        problem = faults.text_of(faults.PAYLOAD_LEFT, batch.count, left)
         found.broken = Broken(base + at, left, problem)
     return found
 
@@ -92,9 +93,7 @@ def _read_record(reader: Reader, number: int, batch: Batch) -> int:
     _read_headers(reader, end)
     if reader.at != end:
         used = reader.at - start
-        raise Broken(
-            reader._base + start, size, f"record: expected a body of {size} bytes, found {used} used"
-        )
+        raise Broken(reader._base + start, size, faults.text_of(faults.RECORD_SLACK, size, used))
     title = Field(
         f"record {number}", reader._base + begin, end - begin, f"offset {offset}", "", 1, reader._place
     )
@@ -202,7 +201,7 @@ def _inner_size(payload: bytes, at: int) -> tuple[int, Broken | None]:
         return 0, Broken(at + 8, 4, f"inner message length: expected {low} or more, found {length}")
     size = length + f.LOG_OVERHEAD
     if size > room:
-        return 0, Broken(at + 8, 4, f"inner message: expected {size} bytes, found {room}")
+        return 0, Broken(at + 8, 4, faults.text_of(faults.INNER_CUT, size, room))
     return size, None
 
 

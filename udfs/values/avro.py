@@ -15,6 +15,7 @@ from uuid import UUID
 
 from udfs.values.avro_schema import MOST_DECIMAL_BYTES, AvroType
 from udfs.values.payload import MAX_DEPTH, PayloadError, canonical_bytes, canonical_float, text_of, unpack
+from udfs.words import count_of
 
 # data, position, depth -> value, the position behind it
 Reader = Callable[[bytes, int, int], tuple[Any, int]]
@@ -35,7 +36,7 @@ def read(type_: AvroType, reader: Reader, data: bytes, at: int = 0) -> Any:
         return _bytes_value(type_, data[at:])
     value, end = reader(data, at, 0)
     if end != len(data):
-        raise PayloadError("trailing_bytes", f"{len(data) - end} bytes behind the value", end)
+        raise PayloadError("trailing_bytes", f"{count_of(len(data) - end, 'byte')} behind the value", end)
     return value
 
 
@@ -94,7 +95,9 @@ def _length(data: bytes, at: int) -> tuple[int, int]:
     if size < 0:
         raise PayloadError("negative_length", f"a length of {size}", at)
     if size > len(data) - begin:
-        raise PayloadError("truncated", f"a length of {size}, and {len(data) - begin} bytes left", at)
+        raise PayloadError(
+            "truncated", f"a length of {size}, and {count_of(len(data) - begin, 'byte')} left", at
+        )
     return size, begin
 
 
@@ -242,7 +245,7 @@ def _count(data: bytes, at: int, least: int) -> tuple[int, int]:
     if count > (left // least if least else MOST_EMPTY_ITEMS):
         # a payload that was cut claims no more than it had bytes
         reason = "huge_count" if not least or count > len(data) else "truncated"
-        raise PayloadError(reason, f"{count} items, and {left} bytes left", at)
+        raise PayloadError(reason, f"{count} items, and {count_of(left, 'byte')} left", at)
     return count, begin
 
 

@@ -20,6 +20,7 @@ import zstandard
 from udfs.values import avro, avro_schema
 from udfs.values.avro_schema import AvroType
 from udfs.values.payload import PayloadError
+from udfs.words import count_of
 
 MAGIC = b"Obj\x01"
 _SYNC = 16
@@ -102,13 +103,15 @@ def read_container(data: bytes) -> list[Any]:
 
 def _values(reader: avro.Reader, block: bytes, count: int, least: int) -> list[Any]:
     if count < 0 or count > (len(block) // least if least else avro.MOST_EMPTY_ITEMS):
-        raise PayloadError("huge_count", f"{count} values in a block of {len(block)} bytes")
+        raise PayloadError("huge_count", f"{count} values in a block of {count_of(len(block), 'byte')}")
     values, at = [], 0
     for _ in range(count):
         value, at = reader(block, at, 0)
         values.append(value)
     if at != len(block):
-        raise PayloadError("trailing_bytes", f"{len(block) - at} bytes behind the values of a block")
+        raise PayloadError(
+            "trailing_bytes", f"{count_of(len(block) - at, 'byte')} behind the values of a block"
+        )
     return values
 
 
@@ -116,7 +119,9 @@ def _part(data: bytes, at: int, size: int) -> tuple[bytes, int]:
     if size < 0:
         raise PayloadError("negative_length", f"a length of {size}", at)
     if size > len(data) - at:
-        raise PayloadError("truncated", f"a length of {size}, and {len(data) - at} bytes left", at)
+        raise PayloadError(
+            "truncated", f"a length of {size}, and {count_of(len(data) - at, 'byte')} left", at
+        )
     return data[at : at + size], at + size
 
 

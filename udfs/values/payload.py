@@ -12,6 +12,8 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from udfs.words import count_of
+
 if TYPE_CHECKING:
     from udfs.values.registry import Schema
 
@@ -104,7 +106,7 @@ def canonical_float(value: float) -> float | str:
 def unpack(layout: struct.Struct, data: bytes, at: int) -> tuple[Any, ...]:
     """The values at a position. Raises a PayloadError where the bytes end before."""
     if at + layout.size > len(data):
-        raise PayloadError("truncated", f"{layout.size} bytes wanted, {len(data) - at} left", at)
+        raise PayloadError("truncated", f"{count_of(layout.size, 'byte')} wanted, {len(data) - at} left", at)
     return layout.unpack_from(data, at)
 
 

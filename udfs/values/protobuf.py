@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from udfs.values.payload import PayloadError, canonical_bytes, canonical_float, text_of, unpack
+from udfs.words import count_of
 
 VARINT, FIXED64, LENGTH, START_GROUP, END_GROUP, FIXED32 = range(6)
 _MOST_LEVELS = 100  # of nested messages, as Protobuf's own libraries
@@ -264,7 +265,7 @@ def _tag(data: bytes, at: int, end: int) -> tuple[int, int, int]:
 def _length(data: bytes, at: int, end: int) -> tuple[int, int]:
     size, begin = varint(data, at, end)
     if size > end - begin:
-        raise PayloadError("truncated", f"a length of {size}, and {end - begin} bytes left", at)
+        raise PayloadError("truncated", f"a length of {size}, and {count_of(end - begin, 'byte')} left", at)
     return size, begin
 
 
@@ -288,7 +289,7 @@ def _scalar(known: Field, data: bytes, at: int, end: int) -> tuple[Any, int]:
     if known.kind in _OF_FIXED:
         layout, _ = _OF_FIXED[known.kind]
         if at + layout.size > end:
-            raise PayloadError("truncated", f"{layout.size} bytes wanted, {end - at} left", at)
+            raise PayloadError("truncated", f"{count_of(layout.size, 'byte')} wanted, {end - at} left", at)
         return unpack(layout, data, at)[0], at + layout.size
     size, at = _length(data, at, end)
     if known.kind == STRING:

@@ -23,6 +23,7 @@ from uuid import UUID
 
 from udfs.values.avro import long
 from udfs.values.payload import PayloadError
+from udfs.words import count_of
 
 CONFLUENT, GUID, AZURE, GLUE = "confluent", "confluent-guid", "azure", "glue"
 APICURIO, SINGLE_OBJECT, CONTAINER = "apicurio", "avro-single-object", "avro-container"
@@ -95,7 +96,7 @@ def _of_schema_header(value: bytes) -> Framing:
     if value[:1] == b"\0" and len(value) >= 5:
         index = message_index(value, 5)[0] if len(value) > 5 else None
         return Framing(CONFLUENT, 0, id=int.from_bytes(value[1:5], "big", signed=True), index=index)
-    raise PayloadError("bad_header", f"a schema id of {len(value)} bytes: {value[:20].hex()}")
+    raise PayloadError("bad_header", f"a schema id of {count_of(len(value), 'byte')}: {value[:20].hex()}")
 
 
 def message_index(payload: bytes, at: int) -> tuple[tuple[int, ...], int]:
@@ -108,7 +109,9 @@ def message_index(payload: bytes, at: int) -> tuple[tuple[int, ...], int]:
         return (0,), at
     if not 0 < count <= len(payload) - at:
         raise PayloadError(
-            "invalid_index", f"{count} message indexes, and {len(payload) - at} bytes left", at
+            "invalid_index",
+            f"{count} message indexes, and {count_of(len(payload) - at, 'byte')} left",
+            at,
         )
     found = []
     for _ in range(count):

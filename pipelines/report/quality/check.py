@@ -58,7 +58,7 @@ CHECKS = (
         0,
         "sum",
         "batch",
-        "Batches whose offsets, leader epoch or magic contradict both neighbours: no checksum covers them",
+        "Batches whose offsets, leader epoch or magic contradict their neighbours: no checksum covers them",
     ),
     Check(
         "hanging_transactions",

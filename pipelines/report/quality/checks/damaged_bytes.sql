@@ -1,2 +1,3 @@
-SELECT file, size_bytes AS amount, printf('position %d: %d bytes, %s', position, size_bytes, reason) AS detail
+SELECT file, size_bytes AS amount, printf('position %d: %d byte%s, %s', position, size_bytes,
+  CASE WHEN size_bytes = 1 THEN '' ELSE 's' END, reason) AS detail
 FROM log_damage

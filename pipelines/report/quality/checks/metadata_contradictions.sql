@@ -1,5 +1,5 @@
 -- Kafka's checksum of magic 2 begins behind base offset, length, leader epoch and magic. A batch is named if its
--- neighbours agree with each other and not with it; the file's name says where its first offset may be
+-- neighbours contradict it and not each other; the file's name says where its first offset may be
 WITH judged AS (
   SELECT b.file, b.position,
     CASE

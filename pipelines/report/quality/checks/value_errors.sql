@@ -1,3 +1,4 @@
-SELECT s.file, count(*) AS amount, printf('%s of %d payloads, the first at offset %d', e.reason, count(*), min(e."offset"))
+SELECT s.file, count(*) AS amount, printf('%s of %d payload%s, the first at offset %d', e.reason, count(*),
+  CASE WHEN count(*) = 1 THEN '' ELSE 's' END, min(e."offset"))
   AS detail
 FROM value_errors e JOIN log_segments s USING (topic, partition, segment) GROUP BY s.file, e.reason
