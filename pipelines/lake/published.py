@@ -11,7 +11,7 @@ follow. Tables of reports, which no run replaces rows of, are read as they are a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -67,10 +67,13 @@ class _Published:
     until: float = _ALWAYS
 
 
-def published_tables(address: str, at: str | None = None) -> dict[str, DeltaTable]:
+def published_tables(
+    address: str, at: str | None = None, reports: Container[str] | None = None
+) -> dict[str, DeltaTable]:
     """Name -> table at its version, of one published state; all tables that are there.
 
-    address: of a lake (``lake_address``). at: the id of a run, as in ``runs``, for the state that it left; or
+    address: of a lake (``lake_address``). reports: of the tables of reports those that are opened, by name;
+    None for all. at: the id of a run, as in ``runs``, for the state that it left; or
     a time (ISO 8601, UTC where it has no zone; or ms since 1970); None for now. Raises a UserError for a run
     or a time that the lake does not know any more.
     """
@@ -78,6 +81,8 @@ def published_tables(address: str, at: str | None = None) -> dict[str, DeltaTabl
     found = {SEGMENTS.name: ledger}
     found |= {table.name: lake_table(address, table.name) for table in TABLES if table is not SEGMENTS}
     for table in REPORT_TABLES:
+        if reports is not None and table.name not in reports:
+            continue
         with suppress(TableNotFoundError):
             found[table.name] = open_table(table_path(address, table.name))
     state = _now(address, ledger) if at is None else _at(address, ledger, found[RAW_SEGMENTS.name], at)

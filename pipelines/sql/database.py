@@ -31,7 +31,7 @@ from pipelines.sql.views import creations
 from pipelines.typed.schemas import registry_reader
 from pipelines.typed.tables import TypedTable, typed_tables
 from pipelines.views.declared import SESSION_VIEWS, needed_names
-from udfs.format.report_tables import READ_BY_VIEWS, REPORT_TABLES
+from udfs.format.report_tables import READ_BY_VIEWS, REPORT_TABLES, SCHEMAS
 from udfs.format.schema import TABLES, Table
 from udfs.source.store import is_object_store, open_store
 
@@ -76,7 +76,7 @@ def open_database(
     address = open_lake(lake)
     known = {table.name: table for table in (*TABLES, *REPORT_TABLES)}
     needed = needed_names("" if _LISTS.search(statement) else statement, known)
-    published = snapshot(address, at) if tables is None else tables
+    published = snapshot(address, at, {*needed, SCHEMAS.name}) if tables is None else tables
     opened = open_tables(address, [table for name, table in known.items() if name in needed], published)
     opened |= {one.name: OpenTable(one, {}) for one in READ_BY_VIEWS if one.name in needed - opened.keys()}
     typed = list(typed_tables(address, "" if needed >= known.keys() else statement, at))

@@ -6,7 +6,7 @@ mapping. Columns that a user added are left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
@@ -37,13 +37,15 @@ class OpenTable:
     rows: pa.Table | None = None
 
 
-def snapshot(address: str, at: str | None = None) -> dict[str, DeltaTable]:
-    """The tables of one state of a lake, by name. at: see ``published_tables``.
+def snapshot(
+    address: str, at: str | None = None, reports: Container[str] | None = None
+) -> dict[str, DeltaTable]:
+    """The tables of one state of a lake, by name. at, reports: see ``published_tables``.
 
     Raises a UserError for a state that is not there.
     """
     with _lake_errors(address):
-        return published_tables(address, at)
+        return published_tables(address, at, reports)
 
 
 def open_tables(
