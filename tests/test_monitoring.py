@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from pyspark.java_gateway import ensure_callback_server_started
 
 from pipelines import decode_batches, ingest_raw
 from pipelines.command.settings import Settings
@@ -193,3 +194,42 @@ def test_spark_shows_jobs_by_run_and_phase(
     assert seen == [(group, f"{phase}: 2 segments, {size} B") for phase in ("decoding", "writing rows")]
     assert [context.getLocalProperty(name) for name in names] == [None, "mine"]
     context.setLocalProperty(names[1], None)  # type: ignore[arg-type]
+
+
+class _Listener:
+    """What a user's listener of queries gets: the observed metrics of each query."""
+
+    def __init__(self) -> None:
+        self.seen: list[dict[str, int]] = []
+
+    def onSuccess(self, function: str, execution: Any, nanoseconds: int) -> None:  # noqa: N802
+        metrics = execution.observedMetrics()
+        if metrics.contains("kafka_log_lake"):
+            row = metrics.apply("kafka_log_lake")
+            self.seen.append({name: row.getLong(row.fieldIndex(name)) for name in row.schema().fieldNames()})
+
+    def onFailure(self, function: str, execution: Any, error: Any) -> None:  # noqa: N802
+        pass
+
+    class Java:
+        implements = ("org.apache.spark.sql.util.QueryExecutionListener",)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("sink", ["arrow", "spark"])
+def test_a_listener_of_queries_gets_what_was_decoded(
+    spark: SparkSession, tmp_path: Path, logs: Path, sink: str
+) -> None:
+    ensure_callback_server_started(spark.sparkContext._gateway)
+    session: Any = spark
+    manager, listener = session._jsparkSession.listenerManager(), _Listener()
+    manager.register(listener)
+    try:
+        settings = Settings(source=(str(logs),), lake=str(tmp_path / "lake"), sink=sink)
+        run = decode_batches.run(spark, settings)
+        session._jsc.sc().listenerBus().waitUntilEmpty()
+    finally:
+        manager.unregister(listener)
+    size = sum(path.stat().st_size for path in logs.rglob("*.log"))
+    counted = {"records": run.records, "batches": run.batches, "damaged_ranges": 1, "damaged_bytes": 70}
+    assert listener.seen == [counted | {"sound_bytes": size - 70}]

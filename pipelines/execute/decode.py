@@ -207,7 +207,7 @@ class Decoder(Runner):
             if not staged:
                 return self.reader.reports("write_tables", self.options, slices)
             stage = protocol.stage("stage_rows", self.options)
-            self.lake.stage(self.reader.rows(slices).mapInArrow(stage, protocol.STAGED_DDL), staged)
+            self.lake.stage(self.reader.observed(slices, stage, protocol.STAGED_DDL), staged)
             is_new = F.col("group_id") >= min(s.group_id for s in slices)
             reports = self.lake.staged(staged).where(is_new & (F.col("kind") == SLICE))
             return [tuple(row) for row in reports.select("group_id", "kind", "payload").collect()]

@@ -25,10 +25,18 @@ from pipelines.plan.slices import Slice, pack, to_arrow
 from pipelines.source.hadoop import exists, open_to_spark
 from pipelines.source.uris import escape
 from udfs.source.store import worker_opens
-from udfs.spark.protocol import REPORT_DDL, SLICE_SCHEMA, StageName, StageOptions, stage
+from udfs.spark.protocol import REPORT_DDL, SLICE_SCHEMA, Stage, StageName, StageOptions, stage
 
 DIRECT, BINARY, RAW = "direct", "binary", "raw"
 _MAX_CONTENT = 2**31 - 1
+# Metrics that a listener of Spark's queries gets -> the field of Totals that they are the sum of
+OBSERVED = {
+    "records": "records",
+    "batches": "batches",
+    "sound_bytes": "sound_bytes",
+    "damaged_ranges": "damaged",
+    "damaged_bytes": "quarantined_bytes",
+}
 _ROW_ORDER = ("group_id", "partition_dir", "file_base_offset", "segment", "start", "chunk_position")
 
 
@@ -61,13 +69,25 @@ class Reader:
     def reports(self, name: StageName, options: StageOptions, slices: Sequence[Slice]) -> list[ReportRow]:
         """Runs a stage that gives reports on these slices."""
         if not self.in_processes:
-            done = self.rows(slices).mapInArrow(stage(name, options), REPORT_DDL)
+            done = self.observed(slices, stage(name, options), REPORT_DDL)
             return [tuple(row) for row in done.collect()]
         processes = self.on_demand.processes
         tasks = pack(slices, processes.number, self.slice_bytes)
         rows = [to_arrow(task.slices) for task in tasks]
         answers = processes.run(partial(stage, name, options), rows)
         return [tuple(row.values()) for answer in answers for row in answer.to_pylist()]
+
+    def observed(self, slices: Sequence[Slice], work: Stage, ddl: str) -> DataFrame:
+        """What a stage of Spark gives for these slices, among it reports.
+
+        A listener of queries gets the sums of the reports as the observed metrics ``kafka_log_lake``.
+        """
+        sums = (
+            F.coalesce(F.sum(F.get_json_object("payload", f"$.totals.{name}").cast("bigint")), F.lit(0))
+            for name in OBSERVED.values()
+        )
+        named = [one.alias(name) for one, name in zip(sums, OBSERVED, strict=True)]
+        return self.rows(slices).mapInArrow(work, ddl).observe("kafka_log_lake", *named)
 
     def finished_share(self) -> AbstractContextManager[Callable[[], float]]:
         """Gives a function for the share of finished tasks of the stage that runs in the block, 0 to 1."""
