@@ -194,6 +194,14 @@ def test_the_profile_names_the_certainty_of_the_surest_payload(tmp_path: Path) -
     assert said == [("bytes", "framing", 3, [7])]
 
 
+def test_the_example_of_several_copies_is_of_the_first_folder(tmp_path: Path) -> None:
+    for copy, value, count in (("a", b"[1]", 5000), ("b", b"[2]", 1)):
+        put(tmp_path / "logs" / copy / "t-0", 0, Batch([Record(value=value)] * count).encode())
+    decode(tmp_path)
+    (row,) = profile(tmp_path / "lake")
+    assert (row["payloads"], row["example_offset"], row["example"]) == (5001, 0, "[1]")
+
+
 def value_ids(topic: str) -> set[int]:
     return {line["value_schema"]["id"] for line in corpus.oracle(topic) if "value_schema" in line}
 

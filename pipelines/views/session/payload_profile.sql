@@ -10,22 +10,23 @@
 --   decoded bigint: Payloads that decode
 --   decoded_share double: decoded / payloads
 --   reasons array<string>: Why others do not, as value_errors.reason, sorted; null where all decode
---   example_partition int: Partition of the first payload that decodes, else of the first one
+--   example_partition int: Partition of the first payload that decodes, else of the first one; of several copies the first by its folder
 --   example_offset bigint: Its offset
 --   example string: That payload as JSON; null where it does not decode
 WITH looked AS (
-  SELECT topic, 'key' AS side, partition, offset, key AS payload, headers,
+  SELECT topic, 'key' AS side, partition, offset, segment, batch_position, key AS payload, headers,
     kafka_payload(topic, 'key', key, headers) AS d
   FROM published_records WHERE NOT is_control AND key IS NOT NULL
   UNION ALL
-  SELECT topic, 'value' AS side, partition, offset, value AS payload, headers,
+  SELECT topic, 'value' AS side, partition, offset, segment, batch_position, value AS payload, headers,
     kafka_payload(topic, 'value', value, headers) AS d
   FROM published_records WHERE NOT is_control AND value IS NOT NULL
 ),
 placed AS (
   SELECT topic, side, partition, offset, d.format AS format, d.certainty AS certainty, d.schema_id AS schema_id,
     d.reason AS reason, CASE WHEN d.reason IS NULL THEN payload END AS payload,
-    struct(CASE WHEN d.reason IS NULL THEN 0 ELSE 1 END, struct(partition, offset)) AS place,
+    struct(CASE WHEN d.reason IS NULL THEN 0 ELSE 1 END,
+      struct(struct(partition, offset), struct(segment, batch_position))) AS place,
     transform(sequence(1, 1), one -> headers) AS headers -- min_by of DuckDB leaves out nulls
   FROM looked
 ),
