@@ -238,6 +238,7 @@ def test_a_program_does_not_wait_for_pandas(lake: str, command: tuple[str, ...])
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "pyarrow.lib" in imported
     assert "pandas.core" not in imported
+    assert "leaked" not in done.stderr  # of modules that the collector did not reach
 
 
 def test_a_key_is_found_without_what_only_other_searches_need() -> None:

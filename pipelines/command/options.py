@@ -292,7 +292,6 @@ def run_command(
             from udfs.no_pandas import without_pandas
 
             without_pandas()
-            gc.freeze()  # what is loaded now stays
             gc.enable()
         if not with_spark:
             run(settings, **others)
