@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -123,3 +123,13 @@ def tasks_of(segments: Sequence[Segment], is_bounded: bool) -> Iterator[tuple[Sl
             size += stop - start
     if task:
         yield tuple(task)
+
+
+def begin_with(size: int, task: tuple[Slice, ...]) -> Iterator[tuple[Slice, ...]]:
+    """The task in two, the first of ``size`` bytes; as it is where its first slice is no larger."""
+    first = task[0]
+    if first.stop - first.start > size > 0:
+        middle = first.start + size
+        yield (replace(first, stop=middle),)
+        task = (replace(first, start=middle, exact_start=False), *task[1:])
+    yield task

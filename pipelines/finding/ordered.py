@@ -15,7 +15,7 @@ from typing import Any
 
 from pipelines.finding.slice_search import Found, search_each
 from pipelines.plan.slices import Slice
-from pipelines.scanning.pool import process_pool
+from pipelines.scanning.pool import WorkerPool
 
 Work = Callable[[Slice], Found]
 _AHEAD = 2  # tasks that wait for each process
@@ -135,8 +135,8 @@ def workers(number: int) -> Iterator[Workers]:
     if number == 1:
         yield Workers(InThisProcess(), 1)
         return
-    executor = process_pool(number)
+    executor = WorkerPool(number)
     try:
         yield Workers(_FirstHere(executor), number)
     finally:
-        executor.shutdown(cancel_futures=True)
+        executor.end()

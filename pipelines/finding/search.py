@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from pipelines.command.terminal import counted_noun
 from pipelines.finding.context import Context
-from pipelines.finding.logs import Log, logs_to_search, tasks_of
+from pipelines.finding.logs import Log, begin_with, logs_to_search, tasks_of
 from pipelines.finding.ordered import Workers, workers
 from pipelines.finding.request import Request
 from pipelines.finding.slice_search import (
@@ -131,13 +131,16 @@ class Search:
         is_bounded = bool(self.request.offsets) or self.request.since is not None
 
         def tasks() -> Iterator[tuple[Work, tuple[Slice, ...]]]:
+            alone = 0 if is_bounded else ALONE_BYTES  # of the first task, which this process runs itself
             for log in logs:
                 work = self._work(pool, log)
                 parts = [log.segments]
                 if self.request.only == "last":
                     parts = [[segment] for segment in reversed(log.segments)]
                 for segments in parts:
-                    yield from ((work, task) for task in tasks_of(segments, is_bounded))
+                    for task in tasks_of(segments, is_bounded):
+                        yield from ((work, one) for one in begin_with(alone, task))
+                        alone = 0
 
         by_folder = {log.partition_dir: log for log in logs}
         results = pool.in_order(tasks(), self._done)

@@ -13,6 +13,7 @@ from pipelines.finding.request import Request
 from pipelines.plan.headers import is_older, start_for
 from pipelines.plan.slices import Slice
 from pipelines.scanning.open_slice import read_slice
+from pipelines.scanning.pool import is_ended
 from pipelines.scanning.slice_scan import Noting, Placing, SliceScan
 from udfs.committed import Delivery, Outcomes, delivery
 from udfs.compute import pc
@@ -92,6 +93,8 @@ class Work:
         has_end = bool(request.offsets) and all(b.high is not None for b in request.offsets)
         placing, held, beyond = Placing(found.scan, slice_.segment), 0, 0
         for group, matches in search:
+            if is_ended():
+                break
             placing.add(group)
             if matches is not None:
                 matches = decided(matches, request, self.transactions)

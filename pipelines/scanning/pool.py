@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext
+from multiprocessing.synchronize import Event
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
@@ -65,7 +66,7 @@ def _workers(number: int) -> Iterator[Map]:
     if number == 1:
         yield map
         return
-    with process_pool(number) as executor:
+    with WorkerPool(number) as executor:
 
         def run(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
             given = list(items)
@@ -91,14 +92,33 @@ def stage_of(
     return stage
 
 
-def process_pool(number: int) -> ProcessPoolExecutor:
+class WorkerPool(ProcessPoolExecutor):
     """Worker processes. A forked one shares the kernels that are loaded in this process."""
-    method = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
-    return ProcessPoolExecutor(number, multiprocessing.get_context(method), _end_with_parent)
+
+    def __init__(self, number: int) -> None:
+        method = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
+        context = multiprocessing.get_context(method)
+        self._ended = context.Event()
+        super().__init__(number, context, _begin, (self._ended,))
+
+    def end(self) -> None:
+        """Ends the processes; tasks that look at ``is_ended`` end early."""
+        self._ended.set()
+        self.shutdown(cancel_futures=True)
 
 
-def _end_with_parent() -> None:
+_ended: Event | None = None  # of the pool that this process works for
+
+
+def is_ended() -> bool:
+    """Whether nobody waits any more for what this worker process does."""
+    return _ended is not None and _ended.is_set()
+
+
+def _begin(ended: Event) -> None:
     """Makes Linux end this worker when its parent is killed: it would write during the next run."""
+    global _ended
+    _ended = ended
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

@@ -7,6 +7,7 @@ same. A million files take some 150 MB, as Arrow columns.
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -148,7 +149,7 @@ class TopicFilter:
         return not (self._excluded and self._excluded.fullmatch(topic))
 
 
-def _compiled(expression: str, option: str) -> regex.Pattern[str]:
+def _compiled(expression: str, option: str) -> regex.Pattern[str] | re.Pattern[str]:
     try:
         return compiled(expression)
     except ValueError as error:
