@@ -205,7 +205,7 @@ def test_bytes_that_are_missing_are_a_cut(tmp_path: Path) -> None:
     assert found.position == len(first)
     cause = found.causes[0]
     assert (cause.kind, cause.position) == (CUT, len(first) + len(second) - 500)
-    assert "500 bytes of the batch are missing" in cause.text
+    assert "the batch lacks 500 bytes" in cause.text
 
 
 def test_a_segment_that_ends_inside_a_batch(tmp_path: Path) -> None:

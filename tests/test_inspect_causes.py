@@ -154,7 +154,7 @@ def test_bytes_that_are_missing_from_the_last_batch(tmp_path: Path) -> None:
     first, second, *_ = batches()
     found = cause(tmp_path, first + second[:1500] + second[1900:])
     assert (found.kind, found.size) == (CUT, 400)
-    assert found.text.startswith("400 bytes of the batch are missing between position")
+    assert found.text.startswith("the batch lacks 400 bytes between position")
 
 
 def test_a_segment_that_ends_inside_a_header(tmp_path: Path) -> None:

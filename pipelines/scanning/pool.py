@@ -116,7 +116,7 @@ def is_ended() -> bool:
 
 
 def _begin(ended: Event) -> None:
-    """Makes Linux end this worker when its parent is killed: it would write during the next run."""
+    """Notes what ``is_ended`` looks at, and makes Linux end this worker when its parent is killed."""
     global _ended
     _ended = ended
     if sys.platform == "linux":

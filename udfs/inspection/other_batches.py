@@ -45,7 +45,7 @@ def inner_batch(damage: Damage) -> Cause | None:
             text = f"{words}, where the records end: the length is wrong, and more of the header"
             return Cause(causes.OTHER, LIKELY, text, position + f.LENGTH_POS, 4)
         missing = end - inside.begin
-        text = f"{words}: {missing} bytes of the batch are missing, it was cut"
+        text = f"{words}: the batch lacks {count_of(missing, 'byte')}, it was cut"
         return Cause(causes.CUT, LIKELY, text, inside.begin, missing)
     elif inside.first < 0 or any(one.first > before for one in damage.sound[:2]):
         return None
@@ -86,7 +86,7 @@ def _lost_batch(damage: Damage, behind: SoundBatch) -> Cause | None:
     ):
         return None
     text = f"offsets {last + 1} to {behind.first - 1} are missing before position {behind.begin}, where the "
-    text += f"next sound batch begins, and {room} bytes are no room for them: the batch was cut"
+    text += f"next sound batch begins, and {count_of(room, 'byte')} can't hold them: the batch was cut"
     return Cause(causes.CUT, LIKELY, text, end, 0)
 
 
@@ -135,7 +135,8 @@ def between_batches(damage: Damage) -> Cause | None:
         return None
     if after.position != damage.position + damage.taken or after.base_offset != before.last_offset + 1:
         return None
-    text = f"the {damage.taken} bytes from position {damage.position} were put in between two batches: "
+    put_in = count_of(damage.taken, "byte")
+    text = f"{put_in} from position {damage.position} on, put in between two batches: "
     text += (
         f"offset {after.base_offset} behind them goes on from {before.last_offset} before, none is missing"
     )
@@ -152,7 +153,7 @@ def end_of_segment(damage: Damage) -> Cause | None:
     broken = _break_at_end(damage)
     if broken is not None and broken.behind >= 0:
         first, last = damage.position + broken.at, damage.position + broken.behind
-        text = f"{missing} bytes of the batch are missing between position {first} and {last}: "
+        text = f"the batch lacks {count_of(missing, 'byte')} between position {first} and {last}: "
         text += "the records behind end with the segment"
         return Cause(causes.CUT, LIKELY, text, first, missing)
     if not _begins_right(damage, broken):
