@@ -27,7 +27,6 @@ from udfs.kernels.record_batches import group_end, most_records
 from udfs.kernels.record_builder import CHUNK_BYTES, MOST_ROWS, Built, Data, RecordBuilder
 from udfs.recovery.resync import LastOffset, Resynchronizer
 from udfs.source.byte_source import ByteSource, ChunkSource, SourceChanged, what_failed
-from udfs.words import count_of
 
 WINDOW_BYTES = 2 << 20
 MAX_BATCH_UNCOMPRESSED = 256 << 20
@@ -302,10 +301,8 @@ class SegmentDecoder:
         if torn and not self.range.has_successor and not self.source.unreadable(position, length):
             return self._tail(position, "torn")
         if torn:
-            text = f"the segment ends inside a batch: expected {count_of(size, 'byte')}, found {room}"
-            if size < 0:
-                text = f"the segment ends inside a header: found {count_of(room, 'byte')}"
-            damage = self._damage(position, length, None, "truncated", f"{text}, at {position}")
+            text = f"{faults.cut_text(size, room)}, at {position}"
+            damage = self._damage(position, length, None, "truncated", text)
         else:
             damage = self._no_batch(position, size, length)
         return length, Group(self._batches[:0], None, [damage])

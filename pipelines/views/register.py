@@ -141,10 +141,8 @@ def _create_function(spark: SparkSession, view: View) -> None:
     creation = view.function("TEMPORARY", view.select)
     if creation is None:
         return
-    digest = hashlib.sha256(creation.encode()).hexdigest()
-    if spark.conf.get(made := f"kafka_log_lake.function.{view.name}", "") != digest or (
-        not spark.catalog.functionExists(view.name)
-    ):
+    made, digest = f"kafka_log_lake.function.{view.name}", hashlib.sha256(creation.encode()).hexdigest()
+    if spark.conf.get(made, "") != digest or not spark.catalog.functionExists(view.name):
         spark.sql(creation)
         spark.conf.set(made, digest)
 

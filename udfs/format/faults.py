@@ -128,6 +128,15 @@ def text_of(code: int, expected: int, found: int | str = 0) -> str:
     return FAULTS[code].text.format(_Number(expected), found if isinstance(found, str) else _Number(found))
 
 
+def cut_text(size: int, room: int) -> str:
+    """What is wrong where a segment ends. size: of the batch that is cut, below 0 where its header is;
+    room: the bytes that are there.
+    """
+    if size < 0:
+        return f"the segment ends inside a header: found {count_of(room, 'byte')}"
+    return f"the segment ends inside a batch: expected {count_of(size, 'byte')}, found {room}"
+
+
 def describe(code: int, expected: int, found: int, at: int) -> str:
     """The fault in words. ``at``: byte in the segment, or in the expanded payload where negative."""
     text = text_of(code, expected, found)

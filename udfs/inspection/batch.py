@@ -97,10 +97,8 @@ def inspect(
 
 
 def _why_not_whole(size: int, room: int, head: np.ndarray) -> str:
-    if size > 0:
-        return f"the segment ends inside a batch: expected {count_of(size, 'byte')}, found {room}"
-    if size == framing.TOO_SHORT:
-        return f"the segment ends inside a header: found {count_of(room, 'byte')}"
+    if size > 0 or size == framing.TOO_SHORT:
+        return faults.cut_text(size, room)
     if not head.any():
         return "no batch begins here: zeros"
     return "no batch begins here: see the fields that are marked"

@@ -357,8 +357,12 @@ def matching(conditions: Sequence[Condition], records: pa.RecordBatch) -> np.nda
     """int64[n]: numbers of the records for which all conditions hold."""
     numbers = np.arange(records.num_rows)
     for condition in conditions:
-        left = records if len(numbers) == records.num_rows else records.take(pa.array(numbers))
-        numbers = numbers[condition.matches(left)]
+        numbers = numbers[condition.matches(taken(records, numbers))]
         if not len(numbers):
             break
     return numbers
+
+
+def taken(records: pa.RecordBatch, numbers: np.ndarray) -> pa.RecordBatch:
+    """The records with these numbers (int64[n], rising)."""
+    return records if len(numbers) == records.num_rows else records.take(pa.array(numbers))

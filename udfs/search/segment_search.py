@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from udfs.decoded import Group, Range
 from udfs.kernels.record_builder import RecordBuilder
 from udfs.search.batch_filter import BatchFilter
-from udfs.search.conditions import Condition, columns_of, matching
+from udfs.search.conditions import Condition, columns_of, matching, taken
 from udfs.segment_decoder import SegmentDecoder
 from udfs.source.byte_source import ByteSource
 
@@ -79,17 +78,10 @@ class SegmentSearch:
             if not len(numbers):
                 matches = None
             elif self._is_whole:
-                matches = records.take(pa.array(numbers))
+                matches = taken(records, numbers)
             else:
                 first = before if in_chunks else 0
                 matches = self._builder.take(self.decoder.data, group.holders, numbers + first, in_chunks)
-                matches = _kept(matches, matching(self._then, matches))
+                matches = taken(matches, matching(self._then, matches))
             before = before + records.num_rows if in_chunks else 0
-            yield group, None if matches is None else matches.select(self._columns)
-
-
-def _kept(records: pa.RecordBatch, numbers: np.ndarray) -> pa.RecordBatch | None:
-    """The records with these numbers (int64[n], rising); None without any."""
-    if len(numbers) == records.num_rows:
-        return records
-    return records.take(pa.array(numbers)) if len(numbers) else None
+            yield group, matches.select(self._columns) if matches else None
