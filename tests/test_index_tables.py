@@ -269,3 +269,25 @@ def test_what_lies_in_damage_does_not_contradict_an_index(tmp_path: Path) -> Non
     (root / "b-0" / f"{log.stem}.index").write_bytes(struct.pack(">iiii", 5, size, 8, 2 * size))
     (root / "b-0" / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n3 9\n")
     assert report_of(root, str(tmp_path / "misplaced")) == []
+
+
+def test_offsets_past_64_bits_hide_no_other_entry(tmp_path: Path) -> None:
+    root, base = tmp_path / "logs", 2**63 - 2
+    log = put(root / "a-0", base, batch(base, 2))
+    log.with_suffix(".index").write_bytes(struct.pack(">iiii", 1, 0, 2**31 - 1, 5))
+    log.with_suffix(".timeindex").write_bytes(struct.pack(">qi", NOW, 0) + struct.pack(">qi", NOW + 1, 2))
+    for suffix in (".index", ".timeindex", ".txnindex", ".snapshot"):  # no broker gives such names
+        (root / "a-0" / ("9" * 20 + suffix)).write_bytes(b"\1" * 34)
+    (root / "a-0" / "leader-epoch-checkpoint").write_text(f"0\n1\n0 {base}\n")
+    assert report_of(root, str(tmp_path / "lake")) == [
+        (f"a-0/{log.stem}.index", "unreadable"),
+        (f"a-0/{log.stem}.timeindex", "unreadable"),
+    ]
+    assert rows(str(tmp_path / "lake"), 'SELECT entry, "offset", error FROM offset_index ORDER BY entry') == [
+        {"entry": 0, "offset": 2**63 - 1, "error": None},
+        {
+            "entry": 1,
+            "offset": None,
+            "error": f"offset: expected {2**63 - 1} or less, found {base + 2**31 - 1}",
+        },
+    ]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from udfs.indexes.rows import row_schema, rows_of
+from udfs.indexes.rows import MAX_OFFSET, row_schema, rows_of
 
 OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
@@ -63,10 +63,11 @@ def rising_entries(data: bytes, entry: np.dtype) -> np.ndarray:
 def offset_index(data: bytes, base: int) -> pa.RecordBatch:
     """The entries of an ``.index`` (OFFSET_INDEX). base: the offset in its name."""
     entries = used_entries(data, OFFSET_ENTRY)
-    errors = _not_rising(entries, "offset") | _not_rising(entries, "position")
+    offsets, too_high = _absolute(base, entries["offset"])
+    errors = _not_rising(entries, "offset") | _not_rising(entries, "position") | too_high
     columns = {
         "entry": range(len(entries)),
-        "offset": [base + offset for offset in entries["offset"].tolist()],
+        "offset": offsets,
         "position": entries["position"].tolist(),
     }
     return rows_of(OFFSET_INDEX, columns, _cut(data, OFFSET_ENTRY), errors)
@@ -75,11 +76,12 @@ def offset_index(data: bytes, base: int) -> pa.RecordBatch:
 def time_index(data: bytes, base: int) -> pa.RecordBatch:
     """The entries of a ``.timeindex`` (TIME_INDEX). base: the offset in its name."""
     entries = used_entries(data, TIME_ENTRY)
-    errors = _not_rising(entries, "offset", may_repeat=True) | _not_rising(entries, "timestamp")
+    offsets, too_high = _absolute(base, entries["offset"])
+    errors = _not_rising(entries, "offset", may_repeat=True) | _not_rising(entries, "timestamp") | too_high
     columns = {
         "entry": range(len(entries)),
         "timestamp_ms": entries["timestamp"].tolist(),
-        "offset": [base + offset for offset in entries["offset"].tolist()],
+        "offset": offsets,
     }
     return rows_of(TIME_INDEX, columns, _cut(data, TIME_ENTRY), errors)
 
@@ -95,6 +97,17 @@ def transaction_index(data: bytes) -> pa.RecordBatch:
     columns = {name: entries[name].tolist() for name in TRANSACTION_ENTRY.names or ()}
     columns["entry"] = list(range(len(entries)))
     return rows_of(ABORTED_TRANSACTIONS, columns, _cut(data, TRANSACTION_ENTRY), errors)
+
+
+def _absolute(base: int, relative: np.ndarray) -> tuple[list[int | None], dict[int, str]]:
+    """Offsets in the log, and by entry what is wrong with it: null where no int64 holds the offset."""
+    offsets = [base + offset for offset in relative.tolist()]
+    errors = {
+        i: f"offset: expected {MAX_OFFSET} or less, found {offset}"
+        for i, offset in enumerate(offsets)
+        if offset > MAX_OFFSET
+    }
+    return [None if i in errors else offset for i, offset in enumerate(offsets)], errors
 
 
 def _not_rising(entries: np.ndarray, name: str, may_repeat: bool = False) -> dict[int, str]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from udfs.indexes import checkpoint_files, entries, kraft_snapshot, producer_snapshot
+from udfs.indexes.rows import MAX_OFFSET
 
 OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX = ".index", ".timeindex", ".txnindex"
 PRODUCER_SNAPSHOT = ".snapshot"
@@ -30,10 +31,13 @@ class BrokerFile(NamedTuple):
 
 
 def broker_file(name: str) -> BrokerFile | None:
-    """What a file is by its name, which may have folders before it; None for a segment or any other file."""
+    """What a file is by its name, which may have folders before it; None for a segment or any other file.
+
+    A name with an offset that no int64 holds is no broker's.
+    """
     name = os.path.basename(name)
     match = _NAME.fullmatch(name)
-    if match:
+    if match and int(match[1]) <= MAX_OFFSET:
         return BrokerFile(match[2], int(match[1]))
     if name == checkpoint_files.LEADER_EPOCH_FILE or name in checkpoint_files.OFFSET_FILES:
         return BrokerFile(name, -1)
