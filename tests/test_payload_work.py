@@ -145,3 +145,14 @@ def test_texts_and_bytes_without_framing_are_not_read_one_by_one(
     column = decoder.decode(pa.array(payloads, pa.binary())).column(decoder.types)
     assert set(read) <= {*framed, "é".encode()}
     assert column[499].as_py() == ("customer-499" if plain == "text" else b"customer-499")
+
+
+def test_thousands_of_texts_and_arrays_take_the_memory_of_their_payloads() -> None:
+    fields: list[dict[str, Any]] = [{"name": f"t{at}", "type": "string"} for at in range(2_500)]
+    fields += [{"name": f"a{at}", "type": {"type": "array", "items": "long"}} for at in range(1_000)]
+    record = avro_schema.parse(json.dumps({"type": "record", "name": "Wide", "fields": fields}))
+    wide = b"\x0cabcdef" * 2_500 + (number(3) + number(7) * 3 + b"\0") * 1_000
+    found, failed = AvroColumns(record).decode(pa.array([wide] * 1_000), np.zeros(1_000, np.int64))
+    assert not failed.any()
+    expected = {f"t{at}": "abcdef" for at in range(2_500)} | {f"a{at}": [7, 7, 7] for at in range(1_000)}
+    assert found[0].as_py() == found[999].as_py() == expected

@@ -1,7 +1,8 @@
 """Avro's binary encoding into columns: a schema as a small program, run over a column of payloads.
 
 The program (``CODE``, int64[n, 4]) has an instruction for each type of the schema in the order of its bytes:
-operation, column, and two arguments. A column has a row a value: numbers, or int32 offsets and their bytes.
+operation, column, and two arguments. A column has a row a value: numbers, texts and bytes as spans
+(``udfs.kernels.texts``), of an array the number of items up to its end.
 What is not there (the branches of a union that a value does not have, all of a payload that is null or wrong)
 gets a default, so that each column has the rows of the one that it lies in; validity lies in the columns of
 unions.
@@ -16,7 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from udfs.kernels.jit import copy_bytes, inlined, int64, kernel, load_u64
+from udfs.kernels.jit import inlined, int64, kernel, load_u32, load_u64
+from udfs.kernels.texts import SPAN_BITS, is_utf8
 from udfs.vectorized_varint import read_varlong
 
 # Operations. Column and arguments: b is the branch or symbol count, the size (of BYTES the most, 0 for any),
@@ -25,25 +27,23 @@ NULL, BOOLEAN, INT, LONG, FLOAT, DOUBLE, BYTES, STRING, FIXED, ENUM = range(10)
 NULLABLE, UNION, BRANCH, UNION_END, ARRAY, ARRAY_END, END = range(10, 17)
 
 WRONG, NO_ROOM = -1, -2
-# Of a column: values, and bytes of data or items of an array
-VALUES, DATA = 0, 1
-_HIGH_BITS = np.uint64(0x8080808080808080)
+# Of a column: values, and items of the arrays that are its values
+VALUES, ITEMS = 0, 1
 
 
 class Columns(NamedTuple):
     """What a program fills.
 
-    bytes_, ints, longs: one piece of memory as uint8, int32 and int64. base, data_base: int64[n], where a
-    column's values begin in the view of their width, and its data in ``bytes_``. room: int64[n, 2], how many
-    there can be. count, saved: int64[n, 2], how many there are, and were before the payload. need: int64[3],
-    the column and which of its rooms is full, and the items without bytes that the payload has had so far.
+    bytes_, ints, longs: one piece of memory as uint8, int32 and int64. base: int64[n], where a column's
+    values begin in the view of their width. room: int64[n], how many there can be. count, saved: int64[n, 2],
+    how many there are, and were before the payload. need: int64[2], the column that is full, and the items
+    without bytes that the payload has had so far.
     """
 
     bytes_: Any
     ints: Any
     longs: Any
     base: Any
-    data_base: Any
     room: Any
     count: Any
     saved: Any
@@ -69,7 +69,7 @@ def decode_payloads(
     """
     for row in range(first, len(starts)):
         _keep(columns.saved, columns.count)
-        columns.need[2] = 0
+        columns.need[1] = 0
         at = int64(WRONG)
         if starts[row] >= 0:
             at = _run(code, data, starts[row], ends[row], columns, stack, False, empty)
@@ -89,7 +89,7 @@ def decode_payloads(
 @inlined
 def _keep(to: Any, of: Any) -> None:
     for column in range(len(of)):
-        to[column, VALUES], to[column, DATA] = of[column, VALUES], of[column, DATA]
+        to[column, VALUES], to[column, ITEMS] = of[column, VALUES], of[column, ITEMS]
 
 
 @kernel
@@ -119,7 +119,7 @@ def _run(
                 stack[depth, 1] = 0
                 depth += 1
             else:
-                columns.count[code[pc, 1], DATA] += 1
+                columns.count[code[pc, 1], ITEMS] += 1
                 stack[depth - 1, 1] -= 1
             if stack[depth - 1, 1] == 0:
                 at = _block(code, pc, data, at, end, columns, stack, depth - 1, skip, empty)
@@ -133,13 +133,13 @@ def _run(
 
 
 @inlined
-def _slot(columns: Columns, column: int, kind: int, more: int) -> int:
-    """The place of the next value of a column, or of its next data; NO_ROOM where there is none."""
-    place = columns.count[column, kind]
-    if place + more > columns.room[column, kind]:
-        columns.need[0], columns.need[1] = column, kind
+def _slot(columns: Columns, column: int) -> int:
+    """The place of the next value of a column; NO_ROOM where there is none."""
+    place = columns.count[column, VALUES]
+    if place == columns.room[column]:
+        columns.need[0] = column
         return NO_ROOM
-    columns.count[column, kind] = place + more
+    columns.count[column, VALUES] = place + 1
     return int64(place)
 
 
@@ -149,12 +149,12 @@ def _value(code: Any, pc: int, data: Any, at: int, end: int, columns: Columns, s
     op, column = code[pc, 0], code[pc, 1]
     if op == NULL:
         return at
-    place = _slot(columns, column, VALUES, 1)
+    place = _slot(columns, column)
     if place < 0:
         return NO_ROOM
     place += columns.base[column]
     if op in (BYTES, STRING, FIXED):
-        return _bytes(code, pc, data, at, end, columns, place, skip)
+        return _text(code, pc, data, at, end, columns, place, skip)
     if op in (FLOAT, DOUBLE):
         return _real(op == DOUBLE, data, at, end, columns, place, skip)
     if op == BOOLEAN:
@@ -193,8 +193,8 @@ def _real(is_double: bool, data: Any, at: int, end: int, columns: Columns, place
     if not skip and at + size > end:
         return WRONG
     bits = np.uint64(0)
-    for i in range(0 if skip else size):
-        bits |= np.uint64(data[at + i]) << np.uint64(8 * i)
+    if not skip:
+        bits = load_u64(data, at) if is_double else load_u32(data, at)
     if is_double:
         columns.longs[place] = int64(bits)
     else:
@@ -203,9 +203,9 @@ def _real(is_double: bool, data: Any, at: int, end: int, columns: Columns, place
 
 
 @inlined
-def _bytes(code: Any, pc: int, data: Any, at: int, end: int, columns: Columns, place: int, skip: bool) -> int:
-    """Bytes of a length, a text, or of a fixed size. ``place`` holds the offset of the end of the data."""
-    op, column = code[pc, 0], code[pc, 1]
+def _text(code: Any, pc: int, data: Any, at: int, end: int, columns: Columns, place: int, skip: bool) -> int:
+    """Bytes of a length, a text, or of a fixed size: the span of them."""
+    op = code[pc, 0]
     size = int64(0)
     if not skip:
         if op == FIXED:
@@ -218,39 +218,8 @@ def _bytes(code: Any, pc: int, data: Any, at: int, end: int, columns: Columns, p
             return WRONG
         if op == STRING and not is_utf8(data, at, at + size):
             return WRONG
-    to = _slot(columns, column, DATA, size)
-    if to < 0:
-        return NO_ROOM
-    copy_bytes(columns.bytes_, columns.data_base[column] + to, data, at, size)
-    columns.ints[place] = to + size
+    columns.longs[place] = at << SPAN_BITS | size
     return at + size
-
-
-@kernel
-def is_utf8(data: Any, at: int, end: int) -> bool:
-    """Whether bytes are UTF-8 (RFC 3629): no overlong forms, no surrogates, nothing past U+10FFFF."""
-    while at < end:
-        while at + 8 <= end and load_u64(data, at) & _HIGH_BITS == 0:
-            at += 8
-        if at >= end:
-            return True
-        lead = int64(data[at])
-        if lead < 0x80:
-            at += 1
-            continue
-        more = 1 if 0xC2 <= lead <= 0xDF else 2 if lead & 0xF0 == 0xE0 else 3 if 0xF0 <= lead <= 0xF4 else 0
-        if more == 0 or at + more >= end:
-            return False
-        second = int64(data[at + 1])
-        low = 0xA0 if lead == 0xE0 else 0x90 if lead == 0xF0 else 0x80
-        high = 0x9F if lead == 0xED else 0x8F if lead == 0xF4 else 0xBF
-        if second < low or second > high:
-            return False
-        for i in range(2, more + 1):
-            if data[at + i] & 0xC0 != 0x80:
-                return False
-        at += more + 1
-    return True
 
 
 @inlined
@@ -267,7 +236,7 @@ def _union(
         branch, at = read_long(data, at, end)
         if at < 0 or not 0 <= branch < (2 if op == NULLABLE else code[pc, 2]):
             return WRONG
-    place = _slot(columns, column, VALUES, 1)
+    place = _slot(columns, column)
     if place < 0:
         return NO_ROOM
     held = branch if op == UNION else int64(branch >= 0 and branch != code[pc, 2])
@@ -304,15 +273,15 @@ def _block(
                 return WRONG
         if at < 0 or count < 0:
             return WRONG
-        if (least and count > (end - at) // least) or (not least and count > empty - columns.need[2]):
+        if (least and count > (end - at) // least) or (not least and count > empty - columns.need[1]):
             return WRONG
         if not least:
-            columns.need[2] += count
+            columns.need[1] += count
     if count == 0:
-        place = _slot(columns, column, VALUES, 1)
+        place = _slot(columns, column)
         if place < 0:
             return NO_ROOM
-        columns.ints[columns.base[column] + place] = columns.count[column, DATA]
+        columns.ints[columns.base[column] + place] = columns.count[column, ITEMS]
     stack[depth, 1] = count
     return at
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from udfs.kernels.avro import is_utf8
 from udfs.kernels.jit import copy_bytes, inlined, int64, kernel, load_u64
+from udfs.kernels.texts import is_utf8
 
 LEFT = -1
 # Decimal digits that a double tells apart always; zeros behind the point before Python writes an exponent

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from udfs.kernels.avro import is_utf8
-from udfs.kernels.jit import copy_bytes, inlined, int64, kernel
+from udfs.kernels.jit import inlined, int64, kernel
+from udfs.kernels.texts import SPAN_BITS, is_utf8
 
 # What a value is made of
 VARINT, INT32, UINT32, BOOL, SINT32, SINT64, FIXED64, FIXED32, BYTES, STRING, MESSAGE, LEFT = range(12)
@@ -32,7 +32,6 @@ DEFAULT, COUNTED = 0, 1
 _END, _MESSAGE, _ROW, _NEXT = range(4)
 
 WRONG, NO_ROOM = -1, -2
-SPAN_BITS = 31  # a text is its first byte in the data, shifted by so many, and its size
 _MOST_FIELD = (1 << 29) - 1
 _LENGTH = 2
 
@@ -240,7 +239,7 @@ def _holds(symbols: Any, begin: int, end: int, value: int) -> bool:
 def _scalar(op: int, data: Any, at: int, end: int) -> tuple[int, int]:
     """A value as an int64, and the position behind it or WRONG.
 
-    Reals are their bits; a text is its place, see SPAN_BITS.
+    Reals are their bits; a text is its span.
     """
     if op in (FIXED64, FIXED32):
         size = 8 if op == FIXED64 else 4
@@ -315,21 +314,8 @@ def _skip(data: Any, at: int, end: int, wire: int) -> int:
 
 
 @kernel
-def gather(data: Any, spans: Any, offsets: Any, out: Any) -> None:
-    """Copy texts, see SPAN_BITS, into ``out`` one behind the other. offsets: int32[n + 1], is filled."""
-    to = int64(0)
-    mask = (1 << SPAN_BITS) - 1
-    offsets[0] = 0
-    for i in range(len(spans)):
-        size = spans[i] & mask
-        copy_bytes(out, to, data, spans[i] >> SPAN_BITS, size)
-        to += size
-        offsets[i + 1] = to
-
-
-@kernel
 def hashes(data: Any, spans: Any, out: Any) -> None:
-    """A hash of 32 bits (FNV-1a) of each text. spans: see SPAN_BITS. out: int64[n], is filled."""
+    """A hash of 32 bits (FNV-1a) of each text. spans: int64[n]. out: int64[n], is filled."""
     for i in range(len(spans)):
         at, size = spans[i] >> SPAN_BITS, spans[i] & ((1 << SPAN_BITS) - 1)
         found = int64(0x811C9DC5)

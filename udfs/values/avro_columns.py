@@ -27,9 +27,9 @@ from udfs.values.avro_types import (
     plain_value,
 )
 from udfs.values.payload import MOST_FIELDS, PayloadError
-from udfs.values.payload_arrays import masked, payload_spans
+from udfs.values.payload_arrays import gathered, in_parts, masked, payload_spans
 
-_FIRST_ROOM = 1024
+_FIRST_ROOM = 1024  # of a column that is full with fewer values
 _PRIMITIVE_OPS = {
     "null": k.NULL,
     "boolean": k.BOOLEAN,
@@ -42,8 +42,10 @@ _PRIMITIVE_OPS = {
     "fixed": k.FIXED,
     "enum": k.ENUM,
 }
-# Bytes of a value in each column, by operation; what has data holds int32 offsets
-_WIDTHS = {k.BOOLEAN: 1, k.LONG: 8, k.DOUBLE: 8, k.NULLABLE: 1, k.UNION: 1}
+# Bytes of a value in each column, by operation; 4 for others
+_WIDTHS = {k.BOOLEAN: 1, k.NULLABLE: 1, k.UNION: 1} | dict.fromkeys(
+    (k.LONG, k.DOUBLE, k.BYTES, k.STRING, k.FIXED), 8
+)
 
 
 @dataclass
@@ -132,10 +134,13 @@ class AvroColumns:
         """
         if not self._is_compiled:
             return self._decode_exactly(payloads, starts)
+        return in_parts(self._decode, payloads, starts, len(self._ops))
+
+    def _decode(self, payloads: pa.BinaryArray, starts: np.ndarray) -> tuple[pa.Array, np.ndarray]:
         n = len(payloads)
         raw, begins, ends = payload_spans(payloads, starts)
         failed = np.zeros(n, np.bool_)
-        room = _Room(self._ops, n, payloads.total_values_length)
+        room = _Room(self._ops, n)
         stack = np.zeros((self._depth + 1, 2), np.int64)
         row = 0
         while True:
@@ -145,7 +150,7 @@ class AvroColumns:
             if row == n:
                 break
             room.grow()
-        values = _Assembly(room).array(self._root, n)
+        values = _Assembly(room.columns, raw).array(self._root, n)
         return masked(values, (begins >= 0) & ~failed), failed
 
     def _decode_exactly(self, payloads: pa.BinaryArray, starts: np.ndarray) -> tuple[pa.Array, np.ndarray]:
@@ -168,77 +173,64 @@ class AvroColumns:
 
 
 class _Room:
-    """The memory that a program fills: of each column its values and its data, all in one piece."""
+    """The memory that a program fills, all in one piece: the values of each column behind a 0, for offsets.
 
-    def __init__(self, ops: list[int], rows: int, size: int) -> None:
-        self._widths = np.array([_WIDTHS.get(op, 4) for op in ops], np.int64)
-        has_data = np.array([op in (k.BYTES, k.STRING, k.FIXED) for op in ops], np.bool_)
-        is_array = np.array([op == k.ARRAY for op in ops], np.bool_)
-        self.ops = ops
-        room = np.zeros((len(ops), 2), np.int64)
-        room[:, k.VALUES] = rows
-        room[:, k.DATA] = np.where(has_data, max(_FIRST_ROOM, size), 0)
-        room[is_array, k.DATA] = np.iinfo(np.int64).max >> 8  # a number of items, which needs no memory
-        self._takes_data = has_data
-        self.columns = self._laid_out(room, None)
+    A column that is full moves behind the last one, so that what is copied grows as the values do.
+    """
 
-    def _laid_out(self, room: np.ndarray, before: k.Columns | None) -> k.Columns:
-        n = len(self.ops)
-        # offsets begin with a 0: one place more, before the first
-        sizes = (room[:, k.VALUES] + 1) * self._widths
-        data = np.where(self._takes_data, room[:, k.DATA], 0)
-        parts = np.stack([sizes, data], 1) + 63 & ~63
-        ends = np.cumsum(parts.reshape(-1)).reshape(n, 2) if n else np.zeros((0, 2), np.int64)
-        begins = ends - parts
-        memory = np.empty(int(ends[-1, 1]) + 64 if n else 64, np.uint8)
-        base = begins[:, 0] // np.maximum(self._widths, 1) + 1
-        columns = k.Columns(
-            memory,
-            memory[: len(memory) & ~7].view(np.int32),
-            memory[: len(memory) & ~7].view(np.int64),
-            base,
-            begins[:, 1].copy(),
-            room,
-            np.zeros((n, 2), np.int64) if before is None else before.count,
-            np.zeros((n, 2), np.int64),
-            np.zeros(3, np.int64),
+    def __init__(self, ops: list[int], rows: int) -> None:
+        n = len(ops)
+        self._widths = [_WIDTHS.get(op, 4) for op in ops]
+        ends = np.cumsum([_padded((rows + 1) * width) for width in self._widths], dtype=np.int64)
+        self._end = int(ends[-1]) if n else 0
+        memory = np.empty(self._end + 64, np.uint8)
+        base = np.zeros(n, np.int64)
+        for column, width in enumerate(self._widths):
+            begin = int(ends[column - 1]) if column else 0
+            memory[begin : begin + width] = 0
+            base[column] = begin // width + 1
+        count, saved = np.zeros((2, n, 2), np.int64)
+        self.columns = k.Columns(
+            *_views(memory), base, np.full(n, rows, np.int64), count, saved, np.zeros(2, np.int64)
         )
-        for at in range(n):
-            begin = int(begins[at, 0])
-            memory[begin : begin + int(self._widths[at])] = 0
-            if before is not None:
-                width = int(self._widths[at])
-                old = (int(before.base[at]) - 1) * width
-                held = (int(before.count[at, k.VALUES]) + 1) * width
-                memory[begin : begin + held] = before.bytes_[old : old + held]
-                if self._takes_data[at]:
-                    old, held = int(before.data_base[at]), int(before.count[at, k.DATA])
-                    to = int(begins[at, 1])
-                    memory[to : to + held] = before.bytes_[old : old + held]
-        return columns
 
     def grow(self) -> None:
-        """Doubles what was full."""
-        column, kind = (int(one) for one in self.columns.need[:2])
-        room = self.columns.room.copy()
-        room[column, kind] = max(_FIRST_ROOM, 2 * int(room[column, kind]))
-        self.columns = self._laid_out(room, self.columns)
+        """Doubles the room of the column that was full."""
+        columns = self.columns
+        column = int(columns.need[0])
+        width = self._widths[column]
+        begin = (int(columns.base[column]) - 1) * width
+        held = (int(columns.count[column, k.VALUES]) + 1) * width
+        columns.room[column] = max(_FIRST_ROOM, 2 * columns.room[column])
+        to, self._end = self._end, self._end + _padded((int(columns.room[column]) + 1) * width)
+        memory = columns.bytes_
+        if self._end > len(memory):
+            memory = np.empty(2 * self._end, np.uint8)
+            memory[:to] = columns.bytes_[:to]
+        memory[to : to + held] = memory[begin : begin + held]
+        columns.base[column] = to // width + 1
+        names = ("bytes_", "ints", "longs")
+        self.columns = columns._replace(**dict(zip(names, _views(memory), strict=True)))
+
+
+def _padded(size: int) -> int:
+    return (size + 63) & ~63
+
+
+def _views(memory: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    whole = memory[: len(memory) & ~7]
+    return memory, whole.view(np.int32), whole.view(np.int64)
 
 
 class _Assembly:
     """Arrow arrays over the filled columns."""
 
-    def __init__(self, room: _Room) -> None:
-        self._columns, self._buffer = room.columns, pa.py_buffer(room.columns.bytes_)
+    def __init__(self, columns: k.Columns, raw: np.ndarray) -> None:
+        self._columns, self._buffer, self._raw = columns, pa.py_buffer(columns.bytes_), raw
 
     def _values(self, column: int, width: int, rows: int, leading: int = 0) -> Any:
         begin = (int(self._columns.base[column]) - leading) * width
         return self._buffer.slice(begin, (rows + leading) * width)
-
-    def _data(self, column: int) -> Any:
-        return self._buffer.slice(
-            int(self._columns.data_base[column]), int(self._columns.count[column, k.DATA])
-        )
 
     def array(self, node: _Node, rows: int) -> pa.Array:
         type_ = node.type
@@ -254,7 +246,7 @@ class _Assembly:
         if node.op == k.UNION:
             return self._union(node, rows)
         if node.op == k.ARRAY:
-            items = int(self._columns.count[node.column, k.DATA])
+            items = int(self._columns.count[node.column, k.ITEMS])
             offsets = pa.Array.from_buffers(
                 pa.int32(), rows + 1, [None, self._values(node.column, 4, rows, leading=1)]
             )
@@ -282,9 +274,9 @@ class _Assembly:
         if node.op == k.BOOLEAN:
             return pa.array(np.frombuffer(self._values(node.column, 1, rows), np.bool_))
         if node.op in (k.BYTES, k.STRING, k.FIXED):
-            buffers = [None, self._values(node.column, 4, rows, leading=1), self._data(node.column)]
+            spans = np.frombuffer(self._values(node.column, 8, rows), np.int64)
             plain = pa.string() if node.op == k.STRING else pa.binary()
-            return _of_bytes(node.type, pa.Array.from_buffers(plain, rows, buffers))
+            return _of_bytes(node.type, gathered(self._raw, spans, plain))
         width = _WIDTHS.get(node.op, 4)
         plain = pa.int32() if node.op == k.ENUM else NUMBERS[node.type.kind]
         values = pa.Array.from_buffers(plain, rows, [None, self._values(node.column, width, rows)])

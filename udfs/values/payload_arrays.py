@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from udfs.kernels import texts
+
+# Numbers that a decoder fills at a time, at most: longer columns are decoded in parts
+_MOST_VALUES, _LEAST_ROWS = 1 << 22, 64
 
 
 def offsets_of(array: pa.Array) -> np.ndarray:
@@ -29,6 +35,32 @@ def payload_spans(payloads: pa.BinaryArray, starts: np.ndarray) -> tuple[np.ndar
     raw = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
     valid = payloads.is_valid().to_numpy(zero_copy_only=False)
     return raw, np.where(valid, offsets[:-1].astype(np.int64) + starts, -1), offsets[1:].astype(np.int64)
+
+
+def in_parts(
+    decode: Callable[[pa.BinaryArray, np.ndarray], tuple[pa.Array, np.ndarray]],
+    payloads: pa.BinaryArray,
+    starts: np.ndarray,
+    columns: int,
+) -> tuple[pa.Array, np.ndarray]:
+    """What ``decode`` gives for the payloads, called for so many rows at a time that memory is bounded.
+
+    columns: how many numbers a row fills.
+    """
+    step = max(_LEAST_ROWS, _MOST_VALUES // max(1, columns))
+    if len(payloads) <= step:
+        return decode(payloads, starts)
+    parts = range(0, len(payloads), step)
+    found = [decode(payloads.slice(at, step), starts[at : at + step]) for at in parts]
+    return pa.concat_arrays([one for one, _ in found]), np.concatenate([failed for _, failed in found])
+
+
+def gathered(raw: np.ndarray, spans: np.ndarray, target: pa.DataType) -> pa.Array:
+    """The texts of spans (``udfs.kernels.texts``), int64[n], as an array of ``target``: string or binary."""
+    total = int((spans & ((1 << texts.SPAN_BITS) - 1)).sum())
+    offsets, out = np.empty(len(spans) + 1, np.int32), np.empty(total, np.uint8)
+    texts.gather(raw, spans, offsets, out)
+    return pa.Array.from_buffers(target, len(spans), [None, pa.py_buffer(offsets), pa.py_buffer(out)])
 
 
 def masked(values: pa.Array, valid: np.ndarray) -> pa.Array:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from udfs.kernels import texts
 from udfs.values.payload import PayloadError
 from udfs.values.payload_arrays import offsets_of
 from udfs.values.registry import PROTOBUF, Schema
@@ -23,20 +24,10 @@ _FRAMINGS = (0, 1, 3, 0xC3, _CONTAINER)
 
 def confluent_ids(payloads: pa.BinaryArray) -> np.ndarray:
     """int64[n]: the id of Confluent's framing, as its first bytes say; -1 for others."""
-    n = len(payloads)
-    ids = np.full(n, -1, np.int64)
+    ids = np.full(len(payloads), -1, np.int64)
     data = payloads.buffers()[2]
-    if not n or data is None or data.size < ID_SIZE:
-        return ids
-    offsets = offsets_of(payloads)
-    raw = np.frombuffer(data, np.uint8)
-    rows = np.flatnonzero(np.diff(offsets) >= ID_SIZE)
-    begins = offsets[:-1][rows].astype(np.int64)
-    rows, begins = rows[raw[begins] == 0], begins[raw[begins] == 0]
-    found = np.zeros(len(rows), np.int64)
-    for at in range(1, ID_SIZE):
-        found = found << 8 | raw[begins + at]
-    ids[rows] = np.where(found >> 31 == 0, found, -1)
+    if data is not None and data.size >= ID_SIZE:
+        texts.framed_ids(np.frombuffer(data, np.uint8), offsets_of(payloads), ids)
     return ids
 
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from udfs.kernels import protobuf as k
 from udfs.values.json_columns import text
 from udfs.values.payload import MOST_FIELDS, PayloadError
-from udfs.values.payload_arrays import masked, payload_spans, struct_of
+from udfs.values.payload_arrays import gathered, in_parts, masked, payload_spans, struct_of
 from udfs.values.protobuf import BYTES, ENUM, GROUP, STRING, Field, MessageReader
 from udfs.values.protobuf_types import UINT64, arrow_type, plain_message
 
@@ -33,8 +33,6 @@ _OPS = {
     BYTES: k.BYTES,
     STRING: k.STRING,
 }
-# Numbers that a decoder fills at a time, at most: longer columns are decoded in parts
-_MOST_VALUES = 1 << 22
 _FIRST_ROOM = 64
 
 
@@ -79,15 +77,7 @@ class ProtobufColumns:
 
         payloads: binary[n]. starts: int64[n], the byte of a payload at which the message begins.
         """
-        width = max(1, len(self._tables.program.columns))
-        step = max(_FIRST_ROOM, _MOST_VALUES // width)
-        found = [
-            self._decode(payloads.slice(at, step), starts[at : at + step])
-            for at in range(0, max(1, len(payloads)), step)
-        ]
-        if len(found) == 1:
-            return found[0]
-        return pa.concat_arrays([one for one, _ in found]), np.concatenate([failed for _, failed in found])
+        return in_parts(self._decode, payloads, starts, len(self._tables.program.columns))
 
     def _decode(self, payloads: pa.BinaryArray, starts: np.ndarray) -> tuple[pa.Array, np.ndarray]:
         n = len(payloads)
@@ -202,27 +192,32 @@ class _Tables:
 
     def rows(self, rows: int) -> k.Rows:
         """Room for rows, and as many items of each repeated field."""
-        return self._laid_out(np.full(len(self._columns), max(rows, _FIRST_ROOM), np.int64), None)
+        room = np.full(len(self._columns), max(rows, _FIRST_ROOM), np.int64)
+        ends = np.cumsum(self._sizes(room))
+        values, count = np.empty(int(ends[-1]) if len(ends) else 0, np.int64), np.zeros_like(room)
+        base = np.concatenate([[0], ends[:-1]]).astype(np.int64)
+        return k.Rows(values, base, count, np.zeros_like(room), room, np.zeros(1, np.int64))
 
-    def grown(self, before: k.Rows) -> k.Rows:
-        """The same with twice the room for what was full."""
-        room = before.room.copy()
-        room[before.need[0]] *= 2
-        return self._laid_out(room, before)
+    def grown(self, rows: k.Rows) -> k.Rows:
+        """The same with twice the room for the scope that was full: its columns move behind the last one."""
+        scope = int(rows.need[0])
+        columns, held = slice(*self.program.scopes[scope].tolist()), int(rows.count[scope])
+        used = int((rows.base + self._sizes(rows.room)).max())
+        rows.room[scope] *= 2
+        moved = used + int(rows.room[scope]) * np.arange(columns.stop - columns.start)
+        end, values = used + int(rows.room[scope]) * len(moved), rows.values
+        if end > len(values):
+            values = np.empty(2 * end, np.int64)
+            values[:used] = rows.values[:used]
+        for old, new in zip(rows.base[columns].tolist(), moved.tolist(), strict=True):
+            values[new : new + held] = values[old : old + held]
+        rows.base[columns] = moved
+        return rows._replace(values=values)
 
-    def _laid_out(self, room: np.ndarray, before: k.Rows | None) -> k.Rows:
+    def _sizes(self, room: np.ndarray) -> np.ndarray:
+        """The room of each column."""
         scopes = self.program.scopes
-        sizes = np.repeat(room, scopes[:, 1] - scopes[:, 0])
-        base = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        values = np.empty(int(base[-1]), np.int64)
-        count = np.zeros(len(room), np.int64) if before is None else before.count
-        for scope, (begin, end) in enumerate(scopes.tolist() if before is not None else ()):
-            held = int(count[scope])
-            for at in range(begin, end):
-                assert before is not None
-                old = before.values[before.base[at] : before.base[at] + held]
-                values[base[at] : base[at] + held] = old
-        return k.Rows(values, base[:-1], count, np.zeros_like(count), room, np.zeros(1, np.int64))
+        return np.repeat(room, scopes[:, 1] - scopes[:, 0])
 
 
 def _op(place: _Place) -> int:
@@ -300,14 +295,8 @@ class _Assembly:
             return pa.repeat(text(of.message.read(b"")), rows)
         numbers = self._numbers(place.value, rows)
         if of.kind in (BYTES, STRING):
-            return self._texts(numbers, pa.binary() if of.kind == BYTES else pa.string())
+            return gathered(self._raw, numbers, pa.binary() if of.kind == BYTES else pa.string())
         return _enum_names(of, numbers) if of.kind == ENUM else _numbers_as(of.kind, numbers)
-
-    def _texts(self, spans: np.ndarray, target: pa.DataType) -> pa.Array:
-        total = int((spans & ((1 << k.SPAN_BITS) - 1)).sum())
-        offsets, out = np.empty(len(spans) + 1, np.int32), np.empty(total, np.uint8)
-        k.gather(self._raw, spans, offsets, out)
-        return pa.Array.from_buffers(target, len(spans), [None, pa.py_buffer(offsets), pa.py_buffer(out)])
 
 
 def _entry(place: _Place) -> tuple[Field, Field]:

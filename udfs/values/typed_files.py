@@ -35,6 +35,7 @@ SIDES = (KEY, VALUE)
 BATCH_ROWS = 32_768
 # Rows or bytes of a row group; a batch may exceed them
 _GROUP_ROWS, _GROUP_BYTES = 131_072, 64 << 20
+_DICTIONARY_BYTES = 64 << 10  # of a dictionary; with more bytes a row group has the values themselves
 _TIMESTAMP = pa.timestamp("us", "UTC")
 RETRY = "retry"  # in the name of a file of errors: another registry may know better
 _OF_REGISTRY = ("unknown_id", "unknown_guid", "deleted_id", "unreadable_schema", "ambiguous_id")
@@ -215,7 +216,9 @@ class _File:
                     raise _TypesGrew
                 writer.add(_typed_rows(rows, typed, self._types, schema))
                 totals.add(rows.num_rows, typed)
-                errors += [_error_rows(rows, side, typed[side], self._task) for side in SIDES]
+                errors += [
+                    _error_rows(rows, side, typed[side], self._task) for side in SIDES if typed[side].wrong
+                ]
         error_path, error_bytes = self._write_errors(errors, totals)
         return {
             **{name: self._task[name] for name in ("topic", "partition", "file")},
@@ -255,17 +258,26 @@ class _File:
 
 
 class _Writer:
-    """Writes rows as row groups: most columns have too many values for a dictionary."""
+    """Writes rows as row groups.
+
+    Whole numbers and times are written as differences. Texts begin with a dictionary, which a row group gives
+    up where it has many of them; they have no statistics, as few readers skip by those and all wait for them.
+    """
 
     def __init__(self, out: Any, schema: pa.Schema) -> None:
+        written = _in_memory(schema)
+        leaves = [leaf for one in written for leaf in _leaves(one.name, one.type)]
+        texts = [path for path, type_ in leaves if _is_text(type_)]
         self._writer = pq.ParquetWriter(
             out,
-            _in_memory(schema),
+            written,
             store_schema=False,  # readers get texts
             compression="zstd",
             compression_level=1,
-            use_dictionary=["segment"],
-            column_encoding=dict.fromkeys(("offset", "timestamp"), "DELTA_BINARY_PACKED"),
+            use_dictionary=texts,
+            dictionary_pagesize_limit=_DICTIONARY_BYTES,
+            write_statistics=[path for path, _ in leaves if path not in texts],
+            column_encoding={path: "DELTA_BINARY_PACKED" for path, type_ in leaves if _is_whole(type_)},
         )
         self._held: list[pa.Table] = []
 
@@ -282,6 +294,29 @@ class _Writer:
     def close(self) -> None:
         self._write()
         self._writer.close()
+
+
+def _leaves(path: str, type_: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
+    """The columns of Parquet below a column, by path."""
+    if pa.types.is_struct(type_):
+        parts = [(one.name, one.type) for one in type_]
+    elif pa.types.is_map(type_):
+        parts = [("key_value.key", type_.key_type), ("key_value.value", type_.item_type)]
+    elif pa.types.is_list(type_):
+        parts = [("list.element", type_.value_type)]
+    else:
+        yield path, type_
+        return
+    for name, part in parts:
+        yield from _leaves(f"{path}.{name}", part)
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return type_ in (pa.string(), pa.binary()) or pa.types.is_dictionary(type_)
+
+
+def _is_whole(type_: pa.DataType) -> bool:
+    return pa.types.is_integer(type_) or pa.types.is_temporal(type_)
 
 
 def file_name(records_file: str, kind: str) -> str:
