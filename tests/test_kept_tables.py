@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
+import json
+import struct
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import fastavro
 import pytest
 from deltalake import DeltaTable
 
@@ -72,19 +76,25 @@ def test_a_run_with_nothing_new_writes_no_version(lake: Path) -> None:
     assert [DeltaTable(path).version() for path in paths] == before
 
 
+def prepared(events: Sequence[tuple[int, int, int, str | None, str | None]]) -> duckdb.DuckDBPyConnection:
+    """A database with the states of events: partition, offset, seconds, key, value."""
+    database = duckdb.connect()
+    database.execute("""CREATE TABLE events(partition INT, "offset" BIGINT, timestamp TIMESTAMPTZ,
+        key VARCHAR, value VARCHAR, is_tombstone BOOLEAN, raw_key BLOB)""")
+    for partition, offset, seconds, key, value in events:
+        database.execute(
+            "INSERT INTO events VALUES ($1, $2, to_timestamp($3), $4, $5, $5 IS NULL, encode($4))",
+            [partition, offset, seconds, key, value],
+        )
+    assert cdc.prepare(database)
+    return database
+
+
 def states(
     events: Sequence[tuple[int, int, int, str | None, str | None]], columns: str = "from_offset, to_offset"
 ) -> set[tuple[Any, ...]]:
     """(key, partition, and columns) of events: partition, offset, seconds, key, value."""
-    database = duckdb.connect()
-    database.execute("""CREATE TABLE events(partition INT, "offset" BIGINT, timestamp TIMESTAMPTZ,
-        key VARCHAR, value VARCHAR, is_tombstone BOOLEAN)""")
-    for partition, offset, seconds, key, value in events:
-        database.execute(
-            "INSERT INTO events VALUES (?, ?, to_timestamp(?), ?, ?, ?)",
-            [partition, offset, seconds, key, value, value is None],
-        )
-    assert cdc.prepare(database)
+    database = prepared(events)
     found = database.execute(f"SELECT key->>'$.id', partition, {columns} FROM states")
     return {(int(key), *rest) for key, *rest in found.fetchall()}
 
@@ -128,18 +138,38 @@ def test_a_row_comes_back_after_a_truncation_and_a_deletion_is_no_row() -> None:
     assert states(events) == {(1, 0, 0, 1), (1, 0, 4, None)}
 
 
+def test_a_key_whose_partition_changed_has_one_row_of_its_newest_event() -> None:
+    events = [
+        (0, 0, 10, '{"id":1}', event("c", 1)),
+        (0, 1, 20, '{"id":2}', event("c", 2)),
+        (0, 2, 50, '{"id":3}', event("c", 3)),
+        (1, 0, 30, '{"id":1}', event("u", 1)),
+        (1, 1, 40, '{"id":2}', event("d", 2)),
+    ]
+    assert states(events) == {(1, 0, 0, 1), (2, 0, 1, 1), (3, 0, 2, None), (1, 1, 0, None)}
+    assert states(events, "epoch(valid_to)::INT") == {(1, 0, 30), (2, 0, 40), (3, 0, None), (1, 1, None)}
+
+
+def test_at_the_moment_of_a_truncation_rows_behind_it_in_its_partition_stay() -> None:
+    events = [
+        (0, 0, 10, '{"id":1}', event("c", 1)),
+        (0, 1, 10, None, '{"op":"t"}'),
+        (0, 2, 10, '{"id":2}', event("c", 2)),
+        (1, 0, 10, '{"id":3}', event("c", 3)),
+        (1, 1, 11, '{"id":2}', event("m", 2)),
+    ]
+    assert states(events) == {(1, 0, 0, 1), (2, 0, 2, None), (3, 1, 0, 0)}
+
+
+def test_a_key_may_be_a_text_that_is_no_json() -> None:
+    events = [(0, at, at, key, event("c", at)) for at, key in enumerate(("Struct{id=0}", "b", "b"))]
+    assert prepared(events).sql(cdc.CURRENT).fetchall() == [(0,), (2,)]
+
+
 def columns_of(*rows: str) -> list[dict[str, Any]]:
     """The rows of a table of JSON events."""
-    database = duckdb.connect()
-    database.execute("""CREATE TABLE events(partition INT, "offset" BIGINT, timestamp TIMESTAMPTZ,
-        key VARCHAR, value VARCHAR, is_tombstone BOOLEAN)""")
-    for at, row in enumerate(rows):
-        value = f'{{"op":"c","after":{row}}}'
-        database.execute(
-            "INSERT INTO events VALUES (0, ?, to_timestamp(?), ?, ?, false)",
-            [at, at, f'{{"id":{at}}}', value],
-        )
-    assert cdc.prepare(database)
+    events = [(0, at, at, f'{{"id":{at}}}', f'{{"op":"c","after":{row}}}') for at, row in enumerate(rows)]
+    database = prepared(events)
     return database.sql(cdc.CURRENT).to_arrow_table().to_pylist()
 
 
@@ -177,3 +207,70 @@ def test_a_table_of_which_compaction_left_no_event_is_empty(tmp_path: Path) -> N
         counts = [one.num_rows for one in found]
         assert counts == ([1, 1] if batch.records == (made,) else [0, 1] if batch is whole else [0, 0])
         assert found[0].schema.names == ["id"]
+
+
+def decoded(root: Path, topics: Mapping[str, Sequence[Record]], *options: str) -> list[dict[str, Any]]:
+    """The rows of ``cdc/t``."""
+    for topic, records in topics.items():
+        logs.put(root / "logs" / f"{topic}-0", 0, Batch(records).encode())
+    arguments = ["--source", str(root / "logs"), "--lake", str(root / "lake"), "--typed", "--mode", "cdc"]
+    assert decode_batches.main([*arguments, *options]) == 0
+    rows: list[dict[str, Any]] = DeltaTable(root / "lake/cdc/t").to_pyarrow_table().to_pylist()
+    return rows
+
+
+def test_values_that_do_not_fit_inferred_types_are_in_the_source_table_too(tmp_path: Path) -> None:
+    afters = ('{"id":1,"a":"x","b":-0.0}', '{"id":2,"a":5}', '{"id":3,"c":[1,{"d":null}]}')
+    made = [Record(b"%d" % at, b'{"op":"c","after":%b}' % one.encode()) for at, one in enumerate(afters)]
+    rows = decoded(tmp_path, {"t": made}, "--json-values", "infer")
+    assert [(row["id"], row["a"], row["c"]) for row in rows] == [
+        (1, "x", None),
+        (2, "5", None),
+        (3, None, ["1", '{"d":null}']),
+    ]
+    assert str(rows[0]["b"]) == "-0.0"
+
+
+def schema_of(name: str, fields: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    """An envelope of Avro."""
+    row = {"type": "record", "name": "Value", "fields": fields}
+    after = {"name": "after", "type": ["null", row], "default": None}
+    named = {"type": "record", "name": "Envelope", "namespace": name}
+    return {**named, "fields": [after, {"name": "op", "type": "string"}]}
+
+
+def registered(subject: str, id_: int, schema: Mapping[str, Any]) -> Record:
+    key = {"keytype": "SCHEMA", "subject": subject, "version": 1, "magic": 1}
+    value = {"subject": subject, "version": 1, "id": id_, "schema": json.dumps(schema), "deleted": False}
+    return Record(json.dumps(key).encode(), json.dumps(value).encode())
+
+
+def of_schema(id_: int, schema: dict[str, Any], value: dict[str, Any]) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
+    return struct.pack(">bi", 0, id_) + out.getvalue()
+
+
+def test_several_source_tables_in_a_topic_are_columns_by_their_types(tmp_path: Path) -> None:
+    a = schema_of("db.a", [{"name": "id", "type": "int"}])
+    b = schema_of("db.b", [{"name": "of", "type": "string"}])
+    registry = [registered("db.a.Envelope", 1, a), registered("db.b.Envelope", 2, b)]
+    made = [
+        Record(b"a1", of_schema(1, a, {"op": "c", "after": {"id": 1}})),
+        Record(b"b1", of_schema(2, b, {"op": "r", "after": {"of": "x"}})),
+        Record(b"a2", of_schema(1, a, {"op": "c", "after": {"id": 2}})),
+        Record(b"a1", of_schema(1, a, {"op": "d", "after": None})),
+    ]
+    assert decoded(tmp_path, {"_schemas": registry, "t": made}) == [
+        {"db_a_Envelope": None, "db_b_Envelope": {"of": "x"}},
+        {"db_a_Envelope": {"id": 2}, "db_b_Envelope": None},
+    ]
+
+
+def test_rows_without_columns_and_rows_of_keys_that_no_schema_reads_are_rows(tmp_path: Path) -> None:
+    schema = schema_of("db", [])
+    events = [of_schema(1, schema, {"op": op, "after": after}) for op, after in (("c", {}), ("d", None))]
+    keys = (b"\0\0\0\0\7a", b"\0\0\0\0\7b")  # of an id that no schema has
+    made = [Record(keys[0], events[0]), Record(keys[1], events[0]), Record(keys[0], events[1])]
+    rows = decoded(tmp_path, {"_schemas": [registered("t-value", 1, schema)], "t": made})
+    assert rows == [{"after": True}]

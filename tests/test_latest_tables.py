@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from pipelines import decode_batches
-from tests.support.logs import marker
+from tests.support.logs import marker, put
 from tests.support.segment_maker import TRANSACTIONAL, Batch, Record
 
 Row = tuple[int, int, str]  # partition, offset, value
@@ -116,3 +116,12 @@ def test_each_run_leaves_the_newest_committed_record_of_each_key(
     assert not any((tmp_path / "temporary").iterdir()), "--watch runs for months"
     assert set(read["fixed"][1:]) == {"new records"}
     assert read["moved"][-1] == "whole topic"
+
+
+def test_a_negative_zero_stays_one(tmp_path: Path) -> None:
+    records = (Record(b"a", b'{"v":-0.0}'), Record(b"b", b'{"v":0.5}'), Record(b"a", b'{"v":-0.0}'))
+    put(tmp_path / "logs" / "t-0", 0, Batch(records).encode())
+    options = ["--source", str(tmp_path / "logs"), "--lake", str(tmp_path / "lake"), "--typed"]
+    assert decode_batches.main([*options, "--mode", "latest", "--json-values", "infer"]) == 0
+    rows = DeltaTable(tmp_path / "lake/latest/t").to_pyarrow_table().to_pylist()
+    assert {row["key"]: str(row["value"]["v"]) for row in rows} == {"a": "-0.0", "b": "0.5"}

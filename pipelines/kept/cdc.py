@@ -2,22 +2,24 @@
 
 An event's ``op`` is r (snapshot), c, u: the row is ``after``; d: the row of the key is gone, as with a
 tombstone; t: all rows are gone; others (m) are of no table. A change of the primary key is a deletion and an
-insertion. Events of a key lie in one partition, in its order. A truncation holds for other partitions from
-its timestamp on.
+insertion. Events of a key lie in one partition, in its order; those in others, as where the number of
+partitions changed, and truncations, come in the order of their timestamps.
 
-Values are structs (Avro, JSON Schema decoded by ``--json-values infer``), or JSON texts: with Kafka Connect's
-schema part or without it; then the columns get the types that all rows have.
+Values are structs (Avro, Protobuf), or JSON texts: with Kafka Connect's schema part or without it; then the
+columns get the types that all rows have. What ``--json-values infer`` made of JSON is such a text again.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import duckdb
 
 from pipelines.source.delta import sql_literal
 from pipelines.sql.types import quoted
+from udfs.values.json_columns import REST
 from udfs.values.merged_types import safe_names
 
 HISTORY = """
@@ -25,28 +27,40 @@ HISTORY = """
     ORDER BY partition, from_offset
 """
 CURRENT = "SELECT UNNEST(after) FROM states WHERE to_offset IS NULL ORDER BY partition, from_offset"
-# changes: partition, "offset", moment, key, op, after
+# changes: partition, "offset", moment, key, odd_key, op, after. A truncation is an event of each key.
+# is_later: at one moment the partition with a truncation is after others, and before them without a moment
 _STATES = """
     CREATE TEMP TABLE states AS
     WITH timed AS (
       SELECT * REPLACE (max(moment) OVER (PARTITION BY partition ORDER BY "offset") AS moment) FROM changes
     ),
-    keys AS (SELECT DISTINCT partition, key FROM timed WHERE op <> 't'),
-    truncations AS (
-      SELECT k.partition, coalesce(CASE WHEN k.partition = t.partition THEN t."offset" END,
-        (SELECT max(e."offset") FROM timed e WHERE e.partition = k.partition AND e.moment <= t.moment), -1
-      ) AS "offset",
-        t.moment, k.key, 't' AS op, NULL AS after
-      FROM (SELECT * FROM timed WHERE op = 't') t, keys k
+    placed AS (
+      SELECT *, bool_or(op = 't') OVER (PARTITION BY partition, moment) = (moment IS NOT NULL) AS is_later
+      FROM timed
     ),
+    ends AS (SELECT partition, moment, max("offset") AS last FROM timed GROUP BY ALL),
     events AS (
-      SELECT partition, "offset", moment, key, op, after, 0 AS step FROM timed WHERE op <> 't'
-      UNION ALL SELECT partition, "offset", moment, key, op, after, 1 FROM truncations
+      FROM placed WHERE op <> 't' UNION ALL BY NAME
+      SELECT t.* EXCLUDE (key, odd_key), k.* FROM placed t,
+        (SELECT DISTINCT key, odd_key FROM changes WHERE op <> 't') k WHERE op = 't'
+    ),
+    followed AS (
+      SELECT *, lead(partition) OVER w AS next_partition, lead("offset") OVER w AS next_offset,
+        lead(moment) OVER w AS next_moment
+      FROM events
+      WINDOW w AS (PARTITION BY key, odd_key ORDER BY moment NULLS FIRST, is_later, partition, "offset")
+      QUALIFY op IN ('r', 'c', 'u') AND after IS NOT NULL
+    ),
+    -- of events that one in another partition follows; ASOF gives -0.0 in a struct as 0.0
+    moved AS (
+      SELECT f.partition, "offset", greatest("offset", last) AS to_offset
+      FROM (SELECT partition, "offset", next_moment FROM followed WHERE next_partition <> partition) f
+      ASOF LEFT JOIN ends e ON e.partition = f.partition AND e.moment <= f.next_moment
     )
-    SELECT key, after, op, partition, "offset" AS from_offset, lead("offset") OVER w AS to_offset,
-      moment AS valid_from, lead(moment) OVER w AS valid_to
-    FROM events WINDOW w AS (PARTITION BY partition, key ORDER BY "offset", step, moment)
-    QUALIFY op IN ('r', 'c', 'u') AND after IS NOT NULL
+    SELECT key, after, op, partition, "offset" AS from_offset,
+      CASE WHEN next_partition = partition THEN next_offset ELSE to_offset END AS to_offset,
+      moment AS valid_from, next_moment AS valid_to
+    FROM followed LEFT JOIN moved USING (partition, "offset")
 """
 _INTEGERS = ("BIGINT", "UBIGINT", "HUGEINT")
 # Whether JSON has an integer, outside of texts, that a double may round
@@ -62,65 +76,88 @@ _OPS = "('r', 'c', 'u', 'd', 't')"
 
 def prepare(database: duckdb.DuckDBPyConnection) -> bool:
     """Makes the table ``states`` of the table ``events``. False where a topic has no change events."""
-    types = {name: type_ for name, type_, *_ in database.execute("DESCRIBE events").fetchall()}
-    value = _envelope(database, str(types["value"]))
-    if value is None:
+    envelopes = _envelopes(database)
+    if not envelopes:
         return False
-    after, op = value
-    key = "key" if str(types["key"]) != "VARCHAR" else _payload("key")
+    op = f"coalesce({', '.join(one.op for one in envelopes.values())})"
     database.execute(f"""
         CREATE TEMP TABLE changes AS
         SELECT partition, "offset", timestamp AS moment, key,
+          CASE WHEN key IS NULL THEN raw_key END AS odd_key,
           CASE WHEN is_tombstone THEN 'd' ELSE op END AS op, after
-        FROM (SELECT partition, "offset", timestamp, is_tombstone, {key} AS key, {op} AS op, {after} AS after
-          FROM events)
-        WHERE (op IN {_OPS} OR is_tombstone) AND (key IS NOT NULL OR op = 't')
+        FROM (SELECT *, {op} AS op, {_after(envelopes)} AS after FROM events)
+        WHERE (op IN {_OPS} OR is_tombstone) AND (raw_key IS NOT NULL OR op = 't')
     """)
     if not database.execute("SELECT count(*) FROM changes WHERE op <> 'd'").fetchall()[0][0]:
         return False
-    if str(types["value"]) == "VARCHAR":
+    type_ = _type(database, "after", "changes")
+    if type_ == "JSON":
         _type_json(database)
+    elif not type_.startswith("STRUCT"):  # a row without columns
+        _replace_after(database, "struct_pack(after := after)")
     database.execute(_STATES)
     return True
 
 
-def _envelope(database: duckdb.DuckDBPyConnection, type_: str) -> tuple[str, str] | None:
-    """SQL of ``after`` and ``op`` of an event; None for values that are no change events."""
-    if type_ == "VARCHAR":
-        value = _payload("value")
-        return f"({value} -> '$.after')", f"({value} ->> '$.op')"
-    if _has(database, "value"):
-        return "value.after", "value.op"
-    # several types in one topic: the first that is an envelope
-    if type_.startswith("STRUCT"):
-        names = [row[0] for row in database.execute("DESCRIBE SELECT UNNEST(value) FROM events").fetchall()]
-        for name in names:
-            place = f"value.{quoted(name)}"
-            if _has(database, place):
-                return f"{place}.after", f"{place}.op"
-    return None
+class _Envelope(NamedTuple):
+    """SQL of the row and the operation of an event. The row is JSON, or as its schema has it."""
+
+    after: str
+    op: str
+
+    @staticmethod
+    def of_json(value: str) -> _Envelope:
+        return _Envelope(f"nullif({value} -> '$.after', 'null')", f"({value} ->> '$.op')")
 
 
-def _has(database: duckdb.DuckDBPyConnection, place: str) -> bool:
-    """Whether values there are envelopes: structs with a text ``op``; a map has any name."""
-    try:
-        found = database.execute(f"DESCRIBE SELECT {place}, {place}.after, {place}.op FROM events").fetchall()
-    except duckdb.Error:
-        return False
-    types = [str(one[1]) for one in found]
-    return types[0].startswith("STRUCT") and types[2] == "VARCHAR"
+def _envelopes(database: duckdb.DuckDBPyConnection) -> dict[str, _Envelope]:
+    """The types of a topic that are envelopes, by name: "" of a topic with one type."""
+    if _type(database, "value") == "VARCHAR":  # Kafka Connect's schema part is gone in typed tables
+        return {"": _Envelope.of_json("CASE WHEN json_valid(value) THEN value::JSON END")}
+    own = _envelope(database, "value")
+    if own is not None:
+        return {"": own}
+    found = {name: _envelope(database, f"value.{quoted(name)}") for name in _fields(database, "value")}
+    return {name: one for name, one in found.items() if one is not None}
 
 
-def _payload(column: str) -> str:
-    """A JSON text; null for another text. Kafka Connect's schema part is gone in typed tables."""
-    return f"CASE WHEN json_valid({column}) THEN {column}::JSON END"
+def _envelope(database: duckdb.DuckDBPyConnection, place: str) -> _Envelope | None:
+    """Of a struct with a text ``op``; None for what is no envelope."""
+    fields = _fields(database, place)
+    rest = next(reversed(fields), "")
+    if rest.rstrip("_") == REST:
+        rest = f"coalesce({place}.{quoted(rest)}, '{{}}')"
+        return _Envelope.of_json(f"json_merge_patch(to_json({place}), {rest}::JSON)")
+    is_envelope = fields.get("op") == "VARCHAR" and "after" in fields
+    return _Envelope(f"{place}.after", f"{place}.op") if is_envelope else None
+
+
+def _type(database: duckdb.DuckDBPyConnection, expression: str, table: str = "events") -> str:
+    return str(database.execute(f"DESCRIBE SELECT {expression} FROM {table}").fetchall()[0][1])
+
+
+def _fields(database: duckdb.DuckDBPyConnection, place: str) -> dict[str, str]:
+    """The types of a struct's fields by name; none for what is no struct."""
+    if not _type(database, place).startswith("STRUCT") or _type(database, place).endswith("]"):
+        return {}
+    found = database.execute(f"DESCRIBE SELECT UNNEST({place}) FROM events").fetchall()
+    return {name: str(type_) for name, type_, *_ in found}
+
+
+def _after(envelopes: Mapping[str, _Envelope]) -> str:
+    """SQL of the row: of several types a struct with a field a type, as typed tables have."""
+    rows = {name: one.after for name, one in envelopes.items()}
+    if len(rows) == 1:
+        return next(iter(rows.values()))
+    packed = ", ".join(f"{quoted(name)} := {row}" for name, row in rows.items())
+    is_held = " OR ".join(f"{row} IS NOT NULL" for row in rows.values())
+    return f"CASE WHEN {is_held} THEN struct_pack({packed}) END"
 
 
 def _type_json(database: duckdb.DuckDBPyConnection) -> None:
     """``changes.after`` as a struct with the types that all rows have; as JSON text where there is none."""
     ((found,),) = database.execute("SELECT json_group_structure(after) FROM changes").fetchall()
     structure: Any = json.loads(found) if found else None
-    _replace_after(database, "CASE WHEN after <> 'null' THEN after END")
     if not isinstance(structure, dict) or not structure:
         _replace_after(database, "struct_pack(after := after::VARCHAR)")
         return

@@ -11,13 +11,14 @@ from pipelines.sql.types import quoted
 from pipelines.typed.tables import TypedTable
 from udfs.values.typed_files import SIDES
 
-# Once where several copies have a record; raw_key: the key's bytes
+# Once where several copies have a record; raw_key: the key's bytes. Of row_number() = 1 DuckDB makes an
+# aggregate, which gives -0.0 in a struct as 0.0: lag and lead find the first and the last row here.
 _EVENTS = """
     CREATE TEMP TABLE events AS
     SELECT t.*, {structs} r.key AS raw_key FROM typed.{table} t JOIN committed_records r
     ON r.topic = {topic} AND r.partition = t.partition AND r."offset" = t."offset" AND r.segment = t.segment
     {condition}
-    QUALIFY row_number() OVER (PARTITION BY t.partition, t."offset" ORDER BY t.segment) = 1
+    QUALIFY lag(t.segment) OVER (PARTITION BY t.partition, t."offset" ORDER BY t.segment) IS NULL
 """
 
 

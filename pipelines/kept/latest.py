@@ -25,13 +25,13 @@ from pipelines.typed.tables import TypedTable
 _WHOLE = """
     WITH newest AS (
       SELECT * FROM events WHERE raw_key IS NOT NULL
-      QUALIFY row_number() OVER (
-        PARTITION BY partition, key, CASE WHEN key IS NULL THEN raw_key END ORDER BY "offset" DESC) = 1
+      QUALIFY lead("offset") OVER (
+        PARTITION BY partition, key, CASE WHEN key IS NULL THEN raw_key END ORDER BY "offset") IS NULL
     )
     SELECT * EXCLUDE ({left_out}) FROM (
-      SELECT * FROM newest QUALIFY row_number() OVER (
+      SELECT * FROM newest QUALIFY lag(partition) OVER (
         PARTITION BY key, CASE WHEN key IS NULL THEN raw_key END
-        ORDER BY timestamp DESC NULLS LAST, partition) = 1
+        ORDER BY timestamp DESC NULLS LAST, partition) IS NULL
     ) WHERE NOT is_tombstone ORDER BY partition, "offset"
 """
 _MERGED = """
@@ -52,7 +52,7 @@ _NEW = """
 """
 _NEWEST = """
     CREATE OR REPLACE TEMP TABLE newest AS SELECT * FROM events WHERE raw_key IS NOT NULL
-    QUALIFY row_number() OVER (PARTITION BY key ORDER BY "offset" DESC) = 1
+    QUALIFY lead("offset") OVER (PARTITION BY key ORDER BY "offset") IS NULL
 """
 # A row of a key without a place in the table, or in another partition than the one it was in
 _ODD = """
