@@ -96,3 +96,19 @@ def test_a_state_that_is_not_there_is_refused_in_one_line(lake: str, tmp_path: P
     assert offsets(lake) == list(range(100, 106))
     with pytest.raises(UserError, match="VACUUM deleted files of records"):
         published_versions(lake, first)
+
+
+def test_a_state_outlives_the_entries_of_the_log_that_published_it(lake: str, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    put(logs / "a-0", 0, *batches(0, 2))
+    decode(lake, logs)
+    ledger = DeltaTable(f"{lake}/segments")
+    ledger.alter.set_table_description("of somebody")
+    ledger.create_checkpoint()
+    *old, _ = sorted(Path(lake, "segments", "_delta_log").glob("*.json"))
+    for entry in old:  # as Delta does with entries older than 30 days, here of a lake that has been quiet
+        entry.unlink()
+    assert offsets(lake) == offsets(lake, str(int(time.time() * 1000))) == list(range(6))
+    put(logs / "a-0", 6, *batches(6, 1))
+    decode(lake, logs)
+    assert offsets(lake) == list(range(9))

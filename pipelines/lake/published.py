@@ -11,7 +11,7 @@ follow. Tables of reports, which no run replaces rows of, are read as they are a
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -157,7 +157,21 @@ def _commit_info(entry: bytes) -> dict[str, Any]:
 def _now(address: str, ledger: DeltaTable) -> _Published:
     """The state that the ledger's newest version belongs to."""
     commits = history(address, SEGMENTS.name, ledger.version())
-    return _Published(ledger.version(), next((one.said for one in commits if one.said), {}))
+    return _Published(ledger.version(), _said(address, commits, ledger.version()))
+
+
+def _said(address: str, commits: Iterable[Commit], version: int) -> Mapping[str, Any]:
+    """What the last of these commits of the ledger said that are a run's.
+
+    Delta deletes old entries of a log. The number of the run is in the ledger's version itself, with the
+    versions of no other table.
+    """
+    for one in commits:
+        if one.said:
+            return one.said
+    ledger = open_table(table_path(address, SEGMENTS.name))
+    ledger.load_as_version(version)
+    return {"run": ledger.transaction_version(DECODE_APP) or 0}
 
 
 def _at(address: str, ledger: DeltaTable, landed: DeltaTable, at: str) -> _Published:
@@ -175,8 +189,7 @@ def _at(address: str, ledger: DeltaTable, landed: DeltaTable, at: str) -> _Publi
         raise UserError(
             f"the lake has no state of {at!r}: name a run_id of the table runs, or a time from {first} on"
         )
-    said = next((one.said for one in known if one.said), {})
-    return _Published(known[0].version, said, until)
+    return _Published(known[0].version, _said(address, known, known[0].version), until)
 
 
 def _time_of(landed: Iterator[Commit], at: str) -> float:
