@@ -67,7 +67,7 @@ def maintain(
     """Finishes killed runs, drops old rows, merges small files and deletes files that are not needed.
 
     vacuum_hours: see ``upkeep``. keep_days: the rows of segments are dropped whose file is gone and whose
-    newest record is older than this; None drops none.
+    newest record is older than this, from the start of each log; None drops none.
     """
     began = time.monotonic()
     address = open_lake(settings.require_lake(), job_scheme(on_demand))
@@ -90,6 +90,7 @@ def _drop_old(on_demand: SparkOnDemand, decoded: LakeWriter, landed: LakeWriter,
     known = list(ledger.rows(decoded.ledger()))
     old = upkeep.expired(known, time.time_ns() // 1000, keep_days)
     gone = [row for row in old if all(is_gone(on_demand, row.segment + end) for end in _HOLDERS)]
+    gone = upkeep.from_the_start(gone, known)
     names = {row.segment for row in gone}
     raw = [row for row in ledger.rows(Landed(landed.read).known()) if row.segment in names]
     run_id = uuid.uuid4().hex

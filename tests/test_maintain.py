@@ -15,7 +15,8 @@ from pipelines import maintain
 from pipelines.command.settings import Settings
 from pipelines.lake.intents import Intents
 from tests.support import as_command
-from tests.support.logs import TABLES, batch, contents, put, rows
+from tests.support.answers import asked
+from tests.support.logs import TABLES, batch, contents, data, marker, put, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,6 +91,20 @@ def test_old_rows_are_dropped_where_no_file_brings_them_back(
     assert as_command.decode(spark, requested).segments == 0
     assert as_command.decode(spark, Settings(lake=lake, from_raw=True)).segments == 0
     assert reported(capsys, lake, "--keep-days", "30")["dropped"] == 0
+
+
+def test_a_segment_waits_for_those_before_it(
+    lake: str, logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(logs / "a-0", 0, data(0, 7, base_timestamp=NEW_MS))
+    put(logs / "a-0", 1, marker(1, 7))  # older, by another clock
+    put(logs / "a-0", 2, batch(2, base_timestamp=NEW_MS))
+    as_command.decode(None, Settings(source=(str(logs),), lake=lake))
+    for base in (0, 1):
+        put(logs / "a-0", base).unlink()
+    assert reported(capsys, lake, "--keep-days", "30")["dropped"] == 0
+    assert asked(lake, "SELECT count(*) FROM committed_records") == [(4,)]
+    assert asked(lake, "SELECT * FROM lost_offsets") == []
 
 
 def test_a_lake_that_a_job_writes_to_is_left_alone(lake: str, capsys: pytest.CaptureFixture[str]) -> None:

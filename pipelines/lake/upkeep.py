@@ -116,6 +116,21 @@ def expired(rows: Collection[LedgerRow], now_us: int, keep_days: int) -> list[Le
     return [row for row, at in newest if at < limit]
 
 
+def from_the_start(rows: Collection[LedgerRow], known: Collection[LedgerRow]) -> list[LedgerRow]:
+    """Those of the rows that no other known segment of their log is in front of.
+
+    As a broker's retention does: a hole in a log looks like a loss, and a transaction whose marker was there
+    would hold back all records behind it.
+    """
+    names = {row.segment for row in rows}
+    first_kept: dict[str, int] = {}
+    for row in known:
+        if row.segment not in names:
+            kept = first_kept.setdefault(row.partition_dir, row.file_base_offset)
+            first_kept[row.partition_dir] = min(kept, row.file_base_offset)
+    return [r for r in rows if r.file_base_offset < first_kept.get(r.partition_dir, r.file_base_offset + 1)]
+
+
 def drop(lake: LakeWriter, rows: list[LedgerRow], run_id: str) -> None:
     """Deletes the rows of these segments from every table of the lake's app, in one commit each."""
     if rows:
