@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import shlex
@@ -10,9 +11,11 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from pipelines.command.errors import DamageFound, UserError
 from pipelines.command.options import exit_code_of, set_up_logging
+from pipelines.command.tables import Section, print_table
 from pipelines.command.terminal import invocation
 from pipelines.execute.summary import Summary, TopicTotals
 from pipelines.sql.rows import UNCUT, Column, csv_lines, plain_number, table_lines
@@ -161,3 +164,17 @@ def test_a_table_cuts_no_command_and_writes_numbers_as_a_person_does(room: int) 
 )
 def test_numbers_are_written_out(text: str, shown: str) -> None:
     assert plain_number(text) == shown
+
+
+@pytest.mark.parametrize("topic", ["compacted-zstd", "a-topic-with-a-very-long-name"])
+@pytest.mark.parametrize("room", [60, 80, 81, 85, 100, 200])
+def test_a_box_breaks_no_number_and_no_name_but_a_long_one(topic: str, room: int) -> None:
+    head = ("topic", "partitions", "segments", "records", "bytes", "damaged ranges", "formats")
+    numbers = ("1,000", "2,345", "1,234,567", "11.1 kB", "1,234,567")
+    out = io.StringIO()
+    console = Console(file=out, width=room, force_terminal=True, color_system=None)
+    print_table(console, Section("topics", head, [(topic, *numbers, "v2 none, v2 zstd")], (1, 2, 3, 4, 5)))
+    shown = out.getvalue()
+    assert all(one in shown for one in (*numbers, "records", "damaged", "none", "zstd"))
+    assert (topic in shown) or len(topic) > 20
+    assert "\u2503" not in shown or max(map(len, shown.splitlines())) <= room

@@ -65,22 +65,39 @@ def print_table(console: Console, section: Section, rest: str = "") -> None:
     from rich.table import Table
     from rich.text import Text
 
-    columns = list(zip(section.columns, *section.rows, strict=True))
-    widths = [max(_word_width(cell) for cell in column) for column in columns]
-    if min(widths[0], _NAME_WIDTH) + sum(widths[1:]) + _OF_BOX * len(widths) + 1 > console.width:
+    widths = _box_widths(section, console.width)
+    if widths is None:
         for line in text_lines(section, rest):
             console.print(Text(line), soft_wrap=True)
         return
     table = Table(title_justify="left", title_style="bold", caption_justify="left")
     table.title = section.title or None
     table.caption = f"and {section.more:,} more{rest}" if section.more else None
-    for at, column in enumerate(section.columns):
-        is_number = at in section.right
-        justify: JustifyMethod = "right" if is_number else "left"
-        table.add_column(column, justify=justify, overflow="fold", no_wrap=is_number)
+    for at, (column, width) in enumerate(zip(section.columns, widths, strict=True)):
+        justify: JustifyMethod = "right" if at in section.right else "left"
+        table.add_column(column, justify=justify, overflow="fold", width=width)
     for row in section.rows:
         table.add_row(*map(Text, row))
     console.print(table)
+
+
+def _box_widths(section: Section, most: int) -> list[int] | None:
+    """The width of each column in a box of at most so many; None where a word or a number would be broken.
+
+    A long name in the first column may be.
+    """
+    whole, least = [], []
+    for at, (head, *cells) in enumerate(zip(section.columns, *section.rows, strict=True)):
+        parts = map(width_of if at in section.right else _word_width, cells)
+        least.append(max(_word_width(head), *parts))
+        whole.append(max(map(width_of, (head, *cells))))
+    least[0] = min(least[0], _NAME_WIDTH)
+    room = most - sum(least) - _OF_BOX * len(least) - 1
+    if room < 0:
+        return None
+    wanted = sum(whole) - sum(least)
+    share = min(1.0, room / wanted) if wanted else 0.0
+    return [at_least + int((full - at_least) * share) for at_least, full in zip(least, whole, strict=True)]
 
 
 def _word_width(cell: str) -> int:
