@@ -291,3 +291,37 @@ def test_offsets_past_64_bits_hide_no_other_entry(tmp_path: Path) -> None:
             "error": f"offset: expected {2**63 - 1} or less, found {base + 2**31 - 1}",
         },
     ]
+
+
+def put_with_indexes(folder: Path, base: int, *batches: bytes, stamp: int = NOW, last: int = 2) -> Path:
+    log = put(folder, base, *batches)
+    log.with_suffix(".index").touch()
+    log.with_suffix(".timeindex").write_bytes(struct.pack(">qi", stamp, last))
+    return log
+
+
+def test_no_entry_is_missing_of_what_retention_or_deleterecords_deleted(tmp_path: Path) -> None:
+    root, lake = tmp_path / "logs", str(tmp_path / "lake")
+    folder = root / "a-0"
+    checkpoint = folder / "leader-epoch-checkpoint"
+    first = put_with_indexes(folder, 0, data(0, 7, 3), marker(3, 7, commit=False))
+    first.with_suffix(".txnindex").write_bytes(struct.pack(">hqqqq", 0, 7, 0, 3, 4))
+    put_with_indexes(folder, 4, batch(4, leader_epoch=1), batch(7, leader_epoch=2), last=5)
+    checkpoint.write_text("0\n3\n0 0\n1 4\n2 7\n")
+    assert report_of(root, lake) == []
+    for file in folder.glob(f"{first.stem}.*"):  # as retention does; the rows of the segment stay
+        file.unlink()
+    checkpoint.write_text("0\n2\n1 4\n2 7\n")
+    assert report_of(root, lake) == []
+    checkpoint.write_text("0\n1\n2 8\n")  # as DeleteRecords up to offset 8 does
+    assert report_of(root, lake) == []
+    checkpoint.write_text("0\n1\n3 4\n")
+    assert report_of(root, lake) == [("a-0/leader-epoch-checkpoint", "missing")] * 2
+
+
+def test_an_entry_for_the_time_0_is_not_missing(tmp_path: Path) -> None:
+    folder = tmp_path / "logs" / "a-0"
+    put_with_indexes(folder, 0, *(batch(base, 1, base_timestamp=0) for base in (0, 1)), stamp=0, last=0)
+    put_with_indexes(folder, 2, batch(2))
+    (folder / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    assert report_of(tmp_path / "logs", str(tmp_path / "lake")) == []

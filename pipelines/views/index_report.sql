@@ -7,9 +7,22 @@
 --   problem string: unreadable: the file, or an entry of it, is not as it has to be; points_nowhere: at that position no batch begins, or no batch has that offset; disagrees: the batches say something else; missing: the file, or an entry for something that the batches have
 --   detail string: What was expected, and what was found
 WITH known AS (
-  SELECT segment, partition_dir, decoded_bytes, left_out = 0 AND damaged = 0 AS whole,
-    lead(segment) OVER (PARTITION BY partition_dir ORDER BY file_base_offset) IS NOT NULL AS closed
+  SELECT segment, partition_dir, decoded_bytes, left_out = 0 AND damaged = 0 AS whole, log_start_offset,
+    lead(file_base_offset) OVER (PARTITION BY partition_dir ORDER BY file_base_offset) AS next_file_base_offset
   FROM segments WHERE left_out >= 0
+), spans AS (
+  SELECT *, lead(start_offset) OVER (PARTITION BY topic, partition, partition_dir ORDER BY entry) AS end_offset
+  FROM leader_epochs WHERE error IS NULL
+), starts AS (
+  -- a broker has no entries for what retention deleted, and forgets epochs before what DeleteRecords deleted
+  SELECT k.partition_dir, greatest(max(k.log_start_offset), max(e.start_offset)) AS log_start
+  FROM known k LEFT JOIN (SELECT partition_dir, min(start_offset) AS start_offset FROM spans GROUP BY partition_dir) e
+    ON e.partition_dir = k.partition_dir
+  GROUP BY k.partition_dir
+), kept AS (
+  SELECT k.segment, k.next_file_base_offset IS NOT NULL AS closed
+  FROM known k JOIN starts b ON b.partition_dir = k.partition_dir
+  WHERE coalesce(k.next_file_base_offset > b.log_start, true)
 ), sound AS (
   SELECT b.topic, b.partition, b.partition_dir, b.segment, b.position, b.base_offset, b.last_offset, b.leader_epoch,
     b.producer_id, b.producer_epoch, b.is_control, b.max_timestamp_ms,
@@ -68,9 +81,9 @@ WITH known AS (
     'expected an entry for timestamp ' || n.highest || ' at offset ' || n.first_offset || ' or later, found none' AS detail
   FROM (
     SELECT s.topic, s.partition, s.partition_dir, s.segment, s.highest, min(s.base_offset) AS first_offset
-    FROM sound s JOIN known k ON k.segment = s.segment AND k.closed
+    FROM sound s JOIN kept k ON k.segment = s.segment AND k.closed
     JOIN read_folders i ON i.topic = s.topic AND i.partition = s.partition AND i.partition_dir = s.partition_dir
-    WHERE s.max_timestamp_ms = s.highest AND s.highest >= 0
+    WHERE s.max_timestamp_ms = s.highest AND s.highest > 0 -- an entry for 0 may be all zeros, as space without entries is
     GROUP BY s.topic, s.partition, s.partition_dir, s.segment, s.highest
   ) n
   LEFT JOIN (
@@ -97,6 +110,7 @@ WITH known AS (
   FROM current_transactions t
   JOIN sound s ON s.topic = t.topic AND s.partition = t.partition AND s.partition_dir = t.partition_dir
     AND s.base_offset <= t.marker_offset AND s.last_offset >= t.marker_offset
+  JOIN kept k ON k.segment = s.segment
   JOIN read_folders i
     ON i.topic = t.topic AND i.partition = t.partition AND i.partition_dir = t.partition_dir
   LEFT JOIN aborted_transactions a ON a.topic = t.topic AND a.partition = t.partition
@@ -105,9 +119,6 @@ WITH known AS (
 ), epochs AS (
   SELECT topic, partition, partition_dir, leader_epoch, min(base_offset) AS first_offset, max(last_offset) AS last_offset
   FROM sound WHERE leader_epoch >= 0 GROUP BY topic, partition, partition_dir, leader_epoch
-), spans AS (
-  SELECT *, lead(start_offset) OVER (PARTITION BY topic, partition, partition_dir ORDER BY entry) AS end_offset
-  FROM leader_epochs WHERE error IS NULL
 ), led AS (
   SELECT s.topic, s.partition, s.partition_dir, s.file, s.entry, 'disagrees' AS problem,
     'expected offsets of epoch ' || s.leader_epoch || ' from ' || s.start_offset || ' on'
@@ -123,7 +134,8 @@ WITH known AS (
     ON f.topic = e.topic AND f.partition = e.partition AND f.partition_dir = e.partition_dir
   LEFT JOIN spans s ON s.topic = e.topic AND s.partition = e.partition AND s.partition_dir = e.partition_dir
     AND s.leader_epoch = e.leader_epoch
-  WHERE s.leader_epoch IS NULL
+  JOIN starts b ON b.partition_dir = e.partition_dir
+  WHERE s.leader_epoch IS NULL AND e.last_offset >= b.log_start
 ), noted AS (
   SELECT p.topic, p.partition, p.partition_dir, p.file, p.producer_id, p.last_offset, p.snapshot_offset,
     max(b.last_offset) AS newest
