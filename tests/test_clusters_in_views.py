@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -239,3 +240,32 @@ def test_a_partition_without_its_metadata_file_belongs_to_the_cluster_of_its_nei
     assert [row["group"] for row in rows] == ["g", "other"]
     assert {row["cluster"] for row in rows} == {"zAAAAAAAAAAAAAAAAAAAAQ"}
     assert len(ask("SELECT * FROM group_lag_at('g', TIMESTAMP '2030-01-01 00:00:00Z')")) == 1
+
+
+def test_values_with_surplus_bytes_count_as_they_do_for_a_broker_and_damaged_ones_do_not(
+    tmp_path: Path,
+) -> None:
+    def surplus(record: Record) -> Record:
+        return replace(record, value=(record.value or b"") + b"\0\0")
+
+    def cut(record: Record) -> Record:
+        return replace(record, value=(record.value or b"")[:7])
+
+    logs = tmp_path / "logs"
+    put(logs / "t-0", 0, batch(0, 3))
+    commits = (commit(4), surplus(commit(9)), cut(commit(8)))
+    put(logs / "__consumer_offsets-3", 0, *noted(*((NOW, one) for one in commits)))
+    states = (state(1, COMPLETE_COMMIT, None, NOW), surplus(state(1, ONGOING, b"t", NOW + 1)))
+    last = cut(state(1, COMPLETE_COMMIT, None, NOW + 2))
+    put(
+        logs / "__transaction_state-0",
+        0,
+        *noted(*((NOW + at, one) for at, one in enumerate((*states, last)))),
+    )
+    ask = asking(logs, str(tmp_path / "lake"))
+    assert ask("SELECT committed_offset, seek_to FROM group_seeks") == [{"committed_offset": 9, "seek_to": 3}]
+    lag = "SELECT committed_offset, lag FROM group_lag_at('g', TIMESTAMP '2030-01-01 00:00:00Z')"
+    assert ask(lag) == [{"committed_offset": 9, "lag": 0}]
+    assert ask("SELECT state, noted_until_ms - updated_ms AS since FROM producer_states") == [
+        {"state": "Ongoing", "since": 1}
+    ]
