@@ -82,6 +82,28 @@ def test_a_record_of_schemas_that_is_no_json_is_a_problem_and_no_other_is_touche
     assert kinds["FUTURE_KIND"] == kinds["ASSOC"] == kinds["CONTEXT"] == 1
 
 
+@pytest.mark.parametrize(
+    ("cleared", "gone"),
+    [("a-value", {"a-value"}), (":.c:", {":.c:b-value"}), (None, {"a-value", ":.c:b-value"}), ("x", set())],
+)
+def test_clearing_a_subject_a_context_or_all_takes_softly_deleted_versions_alone(
+    cleared: str | None, gone: set[str]
+) -> None:
+    """As ``InMemoryCache.clearSubjects`` of Confluent's registry."""
+    records = []
+    for id_, subject in enumerate(("a-value", ":.c:b-value"), 1):
+        for version, text in ((1, '"int"'), (2, '"long"')):
+            key = {"keytype": "SCHEMA", "subject": subject, "version": version, "magic": 1}
+            value = {"subject": subject, "version": version, "id": 2 * id_ + version, "schema": text}
+            records.append((key, {**value, "deleted": version == 1}))
+    records.append(({"keytype": "CLEAR_SUBJECT", "subject": cleared, "magic": 0}, {"subject": cleared}))
+    texts = [[json.dumps(part).encode() for part in record] for record in records]
+    registry = Registry.from_records((offset, *pair) for offset, pair in enumerate(texts))
+    found = {(s.subject, s.version): s.deleted for s in registry.schemas}
+    firsts = {subject: "cleared" if subject in gone else "soft" for subject in ("a-value", ":.c:b-value")}
+    assert found == {(s, 1): how for s, how in firsts.items()} | {(s, 2): "" for s in firsts}
+
+
 def test_one_id_with_two_schemas_is_the_one_that_consumes_every_byte() -> None:
     def schema(subject: str, text: str) -> Schema:
         return Schema(subject, 1, 7, guid_of(text), "AVRO", text)

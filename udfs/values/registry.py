@@ -8,7 +8,8 @@ differs:
 - a schema's value again with ``deleted: true``: deleted softly; readers still resolve its id
 - a null value, or an empty one (Karapace): deleted for good
 - DELETE_SUBJECT: all versions up to ``version`` are deleted softly
-- CLEAR_SUBJECT: the subject's versions are gone
+- CLEAR_SUBJECT: versions that are deleted softly are gone: of the subject, of all subjects of a context where
+  the name behind it is empty, of all where the subject is null
 - the same key may be written with another order of fields or with white space: it is the same key
 
 Ids are counted per context (``:.name:subject``), so that one id may mean a schema in each context. No value
@@ -258,9 +259,9 @@ class _State:
             return
         said = json.loads(value) if value else None
         if keytype == "DELETE_SUBJECT" and said is not None:
-            self._end_subject(offset, said["subject"], int(said["version"]), SOFT)
+            self._delete_subject(offset, said["subject"], int(said["version"]))
         elif keytype == "CLEAR_SUBJECT" and said is not None:
-            self._end_subject(offset, said["subject"], None, CLEARED)
+            self._clear_subject(offset, said.get("subject"))
         subject = named.get("subject")
         canonical = json.dumps({k: v for k, v in named.items() if v is not None}, sort_keys=True)
         text = value.decode("utf-8", "replace") if value else None
@@ -284,11 +285,16 @@ class _State:
             self.ended.append(replace(known, deleted=known.deleted or REPLACED, last_offset=offset))
         self.held[place] = found
 
-    def _end_subject(self, offset: int, subject: str, version: int | None, how: str) -> None:
+    def _delete_subject(self, offset: int, subject: str, version: int) -> None:
         for place, one in self.held.items():
-            is_meant = one.subject == subject and (version is None or one.version <= version)
-            if is_meant and not one.is_gone and (how != SOFT or not one.deleted):
-                self.held[place] = replace(one, deleted=how, last_offset=offset)
+            if one.subject == subject and one.version <= version and not one.deleted:
+                self.held[place] = replace(one, deleted=SOFT, last_offset=offset)
+
+    def _clear_subject(self, offset: int, subject: str | None) -> None:
+        for place, one in self.held.items():
+            is_meant = subject in (None, one.subject, one.subject.removesuffix(one.name))
+            if is_meant and one.deleted == SOFT:
+                self.held[place] = replace(one, deleted=CLEARED, last_offset=offset)
 
 
 def schema_of(value: Mapping[str, Any], place: tuple[str, int], offset: int) -> Schema:
