@@ -63,6 +63,8 @@ ADDED: tuple[tuple[dict[str, Any], Any], ...] = (
     ({"name": "none", "type": ["null", "string"], "default": None}, None),
     ({"name": "any", "type": ["string", "int"], "default": "t"}, {"string": "t", "int": None}),
     ({"name": "wrong", "type": "int", "default": "no number"}, None),
+    ({"name": "past_a_long", "type": "long", "default": 1 << 70}, None),
+    ({"name": "past_a_double", "type": "double", "default": 10**400}, None),
 )
 
 

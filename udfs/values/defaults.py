@@ -149,8 +149,8 @@ def _default(one: AvroField) -> tuple[pa.DataType, Any]:
     target = arrow_type(one.type)
     try:
         value = plain_value(one.type, _canonical(one.type, one.default))
-        pa.array([value], target)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):  # pa.ArrowInvalid too
+        pa.array([value], target)  # its ArrowInvalid is a ValueError
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return target, None
     return target, value
 
