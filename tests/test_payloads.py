@@ -90,14 +90,14 @@ def test_clearing_a_subject_a_context_or_all_takes_softly_deleted_versions_alone
     cleared: str | None, gone: set[str]
 ) -> None:
     """As ``InMemoryCache.clearSubjects`` of Confluent's registry."""
-    records = []
+    records: list[tuple[dict[str, Any], dict[str, Any]]] = []
     for id_, subject in enumerate(("a-value", ":.c:b-value"), 1):
         for version, text in ((1, '"int"'), (2, '"long"')):
             key = {"keytype": "SCHEMA", "subject": subject, "version": version, "magic": 1}
             value = {"subject": subject, "version": version, "id": 2 * id_ + version, "schema": text}
             records.append((key, {**value, "deleted": version == 1}))
     records.append(({"keytype": "CLEAR_SUBJECT", "subject": cleared, "magic": 0}, {"subject": cleared}))
-    texts = [[json.dumps(part).encode() for part in record] for record in records]
+    texts = [(json.dumps(key).encode(), json.dumps(value).encode()) for key, value in records]
     registry = Registry.from_records((offset, *pair) for offset, pair in enumerate(texts))
     found = {(s.subject, s.version): s.deleted for s in registry.schemas}
     firsts = {subject: "cleared" if subject in gone else "soft" for subject in ("a-value", ":.c:b-value")}
@@ -239,3 +239,12 @@ def test_only_a_schema_or_its_framing_gives_a_schema_id() -> None:
         pa.array(topics), pa.array(sides), pa.array(bodies), pa.array(headers, HEADER_TYPE)
     )
     assert [(one["format"], one["schema_id"], one["reason"]) for one in found.to_pylist()] == expected
+
+
+def test_framed_bytes_that_would_do_without_framing_too_are_framed() -> None:
+    fields = [{"name": f"s{at}", "type": "string"} for at in range(5)]
+    schema = json.dumps({"type": "record", "name": "R", "fields": fields})
+    functions = TypedFunctions(Registry([Schema("t-value", 1, 10, guid_of(schema), "AVRO", schema)]))
+    framed = pa.array([b"\0\0\0\0\x0a" + bytes(5)])
+    (found,) = functions.avro_to_json(framed, pa.array([10])).to_pylist()
+    assert set(json.loads(found).values()) == {""}
