@@ -77,7 +77,7 @@ def test_foreign_delta_table_is_refused(spark: SparkSession, tmp_path: Path) -> 
         create_tables(str(tmp_path))
 
 
-@pytest.mark.parametrize("name", ["a[1]", "a%20b", "a\\b", "a\nb"])
+@pytest.mark.parametrize("name", ["a[1]", "a%20b", "a\\b", "a\nb", "a|b", "a^b"])
 def test_name_that_delta_libraries_read_differently_is_refused(spark: SparkSession, name: str) -> None:
     with pytest.raises(UserError, match="which deltalake does not read as it is"):
         create_tables(f"/tmp/{name}")

@@ -30,7 +30,7 @@ from udfs.format.report_tables import REPORT_TABLES
 from udfs.format.schema import SEGMENTS, TABLES, Table
 from udfs.source.store import deltalake_options, open_store
 
-_AMBIGUOUS = re.compile(r"[][\\\x00-\x1f]|%[0-9A-Fa-f]{2}")
+_AMBIGUOUS = re.compile(r"[][\\|^\x00-\x1f]|%[0-9A-Fa-f]{2}")
 
 LEDGER_LAST = (*(table for table in TABLES if table is not SEGMENTS), SEGMENTS)
 
