@@ -125,3 +125,13 @@ def test_a_type_of_too_many_fields_is_no_table() -> None:
     reader = MessageReader(protobuf_schema.message_at(protobuf_schema.parse(text), (0,)))
     with pytest.raises(PayloadError, match="fields"):
         ProtobufColumns(reader)
+
+
+@pytest.mark.parametrize(("index", "name"), [((0, 0), "B"), ((0, 1), "D"), ((0, 2), "D"), ((0, 1, 0), "E")])
+def test_message_indexes_with_and_without_the_entries_of_maps_name_a_message(
+    index: tuple[int, ...], name: str
+) -> None:
+    """Clients in Python and Go count the entry of ``m`` as (0, 1), those in Java do not."""
+    inner = "message B {} map<string, int32> m = 1; message D { message E {} }"
+    file = protobuf_schema.parse(f'syntax = "proto3"; message A {{ {inner} }}')
+    assert protobuf_schema.message_at(file, index).name == name

@@ -150,15 +150,19 @@ def messages(among: Iterable[Any]) -> Iterator[Any]:
 def message_at(file: Any, index: Iterable[int]) -> Any:
     """The message that a list of indexes names: of the file's messages, then of those nested in it.
 
-    Raises a PayloadError (invalid_index) where there is none.
+    Clients in Python and Go count the entry of a map, a nested message for ``protoc``, those in Java do not:
+    an index that names an entry, of which no payload is, is Java's. Raises a PayloadError (invalid_index)
+    where there is no message.
     """
     path = tuple(index)
-    messages, found = list(file.message_types_by_name.values()), None
+    nested, found = list(file.message_types_by_name.values()), None
     for at in path:
-        if not 0 <= at < len(messages):
+        if 0 <= at < len(nested) and nested[at].GetOptions().map_entry:
+            nested = [one for one in nested if not one.GetOptions().map_entry]
+        if not 0 <= at < len(nested):
             raise PayloadError("invalid_index", f"the message indexes {list(path)} name no message")
-        found = messages[at]
-        messages = list(found.nested_types)
+        found = nested[at]
+        nested = list(found.nested_types)
     if found is None:
         raise PayloadError("invalid_index", "an empty list of message indexes")
     return found
