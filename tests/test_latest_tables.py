@@ -125,3 +125,14 @@ def test_a_negative_zero_stays_one(tmp_path: Path) -> None:
     assert decode_batches.main([*options, "--mode", "latest", "--json-values", "infer"]) == 0
     rows = DeltaTable(tmp_path / "lake/latest/t").to_pyarrow_table().to_pylist()
     assert {row["key"]: str(row["value"]["v"]) for row in rows} == {"a": "-0.0", "b": "0.5"}
+
+
+def test_a_topic_of_which_compaction_left_no_record_has_empty_tables(tmp_path: Path) -> None:
+    made = (Record(b"a", b"1"), Record(b"\0\0\0\0\5z", b"2"))  # a key of a schema that nobody knows
+    put(tmp_path / "logs" / "u-0", 0, Batch(made).encode())
+    tables = ("typed/t", "latest/t", "value_errors")
+    for batch, expected in ((Batch(made), [2, 2, 2]), (Batch((), last_offset_delta=1), [0, 0, 1])):
+        put(tmp_path / "logs" / "t-0", 0, batch.encode())
+        run(tmp_path)
+        found = [DeltaTable(tmp_path / "lake" / one).to_pyarrow_table().num_rows for one in tables]
+        assert found == expected

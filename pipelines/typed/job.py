@@ -30,6 +30,7 @@ from pipelines.lake.published import published_tables
 from pipelines.source.delta import add_action, open_if_there, open_table, remove_action
 from pipelines.typed.records_files import RecordsFile, files_by_topic, first_rows
 from pipelines.typed.schemas import keep_schemas, registry_of_lake
+from pipelines.typed.tables import typed_topics
 from udfs.format.report_tables import VALUE_ERRORS
 from udfs.format.schema import RECORDS
 from udfs.source.store import deltalake_options, open_store
@@ -91,7 +92,9 @@ class TypedJob:
         known = [(one.subject, one.version, one.id, one.guid, one.deleted) for one in registry.schemas]
         name = typed_files.signature(repr(known))
         options = typed_files.TypedOptions(self._lake, registry, name, **self._choices)
-        by_topic = {topic: files for topic, files in files_by_topic(records).items() if is_typed(topic)}
+        # compaction may have left no record of a topic with a table
+        files = dict.fromkeys(typed_topics(self._lake), ()) | files_by_topic(records)
+        by_topic = {topic: of_topic for topic, of_topic in files.items() if is_typed(topic)}
         changed, meant = [], sorted(filter(is_meant, by_topic))
         for number, topic in enumerate(meant, 1):
             self.progress = f"topic {number:,} of {len(meant):,}, {topic}"

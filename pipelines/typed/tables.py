@@ -50,9 +50,7 @@ def typed_tables(address: str, statement: str = "", at: str | None = None) -> It
     """
     text = statement.casefold()
     for folder in (one for one in FOLDERS if not text or one in text):
-        system, path = open_store(table_path(address, folder))
-        listed = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
-        found = sorted(one.base_name for one in listed if one.type == fs.FileType.Directory)
+        found = _tables_in(address, folder)
         names = safe_names([unquote(one) for one in found])
         for name, own in zip(names, found, strict=True):
             if name.casefold() not in text and text:
@@ -63,6 +61,18 @@ def typed_tables(address: str, statement: str = "", at: str | None = None) -> It
                 version = version_at(address, table, delta, at)
                 if version is not None:
                     yield _opened((folder, name, unquote(own), table), delta, version)
+
+
+def typed_topics(address: str) -> list[str]:
+    """The topics with a folder for their typed table."""
+    return [unquote(one) for one in _tables_in(address, "typed")]
+
+
+def _tables_in(address: str, folder: str) -> list[str]:
+    """The names of the folders in one of FOLDERS."""
+    system, path = open_store(table_path(address, folder))
+    listed = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+    return sorted(one.base_name for one in listed if one.type == fs.FileType.Directory)
 
 
 def _opened(names: tuple[str, str, str, str], delta: DeltaTable, version: int) -> TypedTable:
