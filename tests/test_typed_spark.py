@@ -61,3 +61,19 @@ def test_the_data_source_reads_one_topic_typed(spark: SparkSession) -> None:
         line = sent[row["partition"], row["offset"]]
         assert row["value_error"] == line.get("error")
         assert (row["value"] is None) == ("error" in line)
+
+
+def test_spark_makes_a_variant_of_the_text_of_json(spark: SparkSession, tmp_path: Path) -> None:
+    corpus.copy(("_schemas", "json-schema"), tmp_path / "logs")
+    lake = str(tmp_path / "lake")
+    run(spark, Settings(source=(str(tmp_path / "logs"),), lake=lake, typed=True))
+    statement = """SELECT partition, offset, to_json(parse_json(value)) AS whole,
+        parse_json(value):width AS width FROM `typed.json-schema` WHERE value IS NOT NULL"""
+    register(spark, lake, statement)
+    rows = {(row["partition"], row["offset"]): row for row in spark.sql(statement).collect()}
+    sent = {(line["partition"], line["offset"]): line for line in corpus.oracle("json-schema")}
+    assert rows.keys() == {place for place, line in sent.items() if line.get("value") is not None}
+    for place, row in rows.items():
+        value = sent[place]["value"]
+        assert json.loads(row["whole"]) == value
+        assert json.loads(str(row["width"])) == value["width"]
