@@ -264,6 +264,15 @@ def test_typed_tables_have_structs_and_keep_what_does_not_fit_later(tmp_path: Pa
     ]
 
 
+def test_names_with_dots_are_columns_beside_nested_ones(tmp_path: Path) -> None:
+    sent = {"a.b": "text", "a": {"b": 1, "c": {"d": 2}, "c.d": "text"}, "e f": 3}
+    put(tmp_path / "logs" / "events-0", 0, [json.dumps(sent).encode()])
+    job = ["--source", str(tmp_path / "logs"), "--lake", str(tmp_path / "lake"), "--typed"]
+    assert decode_batches.main([*job, "--json-values", "infer"]) == 0
+    table = DeltaTable(str(tmp_path / "lake" / "typed" / "events")).to_pyarrow_table()
+    assert table["value"].to_pylist() == [{**sent, REST: None}]
+
+
 def test_another_choice_makes_the_whole_table_again(tmp_path: Path) -> None:
     """Text becomes structs, and back with another value: never both in one column."""
     folder, lake = tmp_path / "logs" / "events-0", str(tmp_path / "lake")

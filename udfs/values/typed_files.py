@@ -12,6 +12,7 @@ import json
 import os
 import re
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -267,6 +268,8 @@ class _Writer:
     def __init__(self, out: Any, schema: pa.Schema) -> None:
         written = _in_memory(schema)
         leaves = [leaf for one in written for leaf in _leaves(one.name, one.type)]
+        named = Counter(path for path, _ in leaves)  # JSON has names with dots: a.b, and b in a
+        leaves = [leaf for leaf in leaves if named[leaf[0]] == 1]
         texts = [path for path, type_ in leaves if _is_text(type_)]
         self._writer = pq.ParquetWriter(
             out,
