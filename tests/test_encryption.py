@@ -15,7 +15,7 @@ from tests.support import logs
 from tests.support.docs import ROOT, blocks
 from tests.support.segment_maker import Batch, Record
 from udfs.values.encryption import described
-from udfs.values.registry import Registry
+from udfs.values.registry import JSON_SCHEMA, Registry, Schema
 
 KEK = {"type": "KEK", "tenant": "default", "name": "aws1"}
 DEK = {"type": "DEK", "tenant": "default", "kekName": "aws1", "subject": "orders-value"}
@@ -208,3 +208,60 @@ def test_a_rule_with_mad_content_takes_no_schema_away() -> None:
     registry = Registry.from_records([(0, key, value)])
     assert [one.subject for one in registry.schemas] == ["mad-value"]
     assert described(registry.schemas[0], mad, ())["fields"] == []
+
+
+TAGGED = {"confluent:tags": ["PII"]}
+STREET = {"name": "street", "type": "string", **TAGGED}
+NEXT = {"name": "next", "type": ["null", "Place"]}
+PLACE = {"type": "record", "name": "Place", "namespace": "x", "fields": [STREET, NEXT]}
+TEXT = {"type": "object", "properties": {"text": {"type": "string", **TAGGED}}}
+
+
+@pytest.mark.parametrize(
+    ("type_", "declared", "expected"),
+    [
+        (
+            "AVRO",
+            {
+                "type": "record",
+                "name": "Person",
+                "namespace": "x",
+                "fields": [
+                    {"name": "home", "type": PLACE},
+                    {"name": "work", "type": ["null", "Place"]},
+                    {"name": "others", "type": {"type": "array", "items": "x.Place"}},
+                    {"name": "note", "type": "y.Note"},
+                ],
+            },
+            ["home.street", "note.text", "others.street", "work.street"],
+        ),
+        (
+            JSON_SCHEMA,
+            {
+                "properties": {
+                    "a": {"$ref": "#/$defs/Text"},
+                    "b": {"oneOf": [{"type": "null"}, {"type": "array", "items": {"$ref": "#/$defs/Text"}}]},
+                    "c": {"$ref": "note.json"},
+                    "d": {"$ref": "#"},
+                },
+                "$defs": {"Text": TEXT},
+            },
+            ["a.text", "b.text", "c.text"],
+        ),
+    ],
+)
+def test_encrypted_fields_of_a_type_are_found_wherever_it_is_named(
+    type_: str, declared: dict[str, Any], expected: list[str]
+) -> None:
+    text = {"name": "text", "type": "string", **TAGGED}
+    note = {"type": "record", "name": "Note", "namespace": "y", "fields": [text]}
+    others = [("y.Note", json.dumps(note)), ("note.json", json.dumps(TEXT))]
+    schema = Schema("a-value", 1, 1, "g", type_, json.dumps(declared))
+    assert described(schema, {"type": "ENCRYPT", "tags": ["PII"]}, others)["fields"] == expected
+
+
+def test_types_that_lie_in_each_other_without_end_end_the_search_of_fields() -> None:
+    levels = {f"L{at}": {"allOf": 2 * [{"$ref": f"#/$defs/L{at + 1}"}]} for at in range(60)}
+    text = json.dumps({"properties": {"a": {"type": "string", **TAGGED}}, "allOf": [{"$ref": "#/$defs/L0"}]})
+    schema = Schema("a-value", 1, 1, "g", JSON_SCHEMA, text[:-1] + f', "$defs": {json.dumps(levels)}}}')
+    assert described(schema, {"type": "ENCRYPT", "tags": ["PII"]}, ())["fields"] == ["a"]

@@ -22,6 +22,9 @@ _KEK, _ALGORITHM, _EXPIRY = "encrypt.kek.name", "encrypt.dek.algorithm", "encryp
 _DEFAULT_ALGORITHM = "AES256_GCM"
 _TAGS = "confluent:tags"
 _PREFIX = 5
+_MOST_PARTS = (
+    100_000  # of a schema that are looked at: few words may say that types lie in each other without end
+)
 _META, _META_TAGS = 1088, 3  # the option confluent.field_meta, and the field of its tags
 
 
@@ -74,7 +77,8 @@ def _fields(schema: Schema, tags: set[str], references: Iterable[tuple[str, str]
         if schema.type == PROTOBUF:
             walked = _of_protobuf(protobuf_schema.parse(schema.text, references))
         else:
-            walked = _of_json(json.loads(schema.text), (), "")
+            others = {name: json.loads(text) for name, text in references}
+            walked = _Walk(json.loads(schema.text), others).fields()
         for path, name, own in walked:
             if tags & own or any(one.fullmatch(name) for one in patterns):
                 found.add(path)
@@ -94,29 +98,83 @@ def _texts(value: object) -> set[str]:
     return {one for one in value if isinstance(one, str)} if isinstance(value, list) else set()
 
 
-def _of_json(node: Any, path: tuple[str, ...], name: str) -> Iterator[tuple[str, str, set[str]]]:
-    """Fields of a schema of Avro or JSON: path, name as metadata has it, tags."""
+class _Walk:
+    """Finds the fields of a schema of Avro or JSON: path, name as metadata has it, tags.
+
+    A type is met where it is declared and where it is named. others: the schemas that it refers to, by name.
+    """
+
+    def __init__(self, root: Any, others: Mapping[str, Any]) -> None:
+        self._root, self._others, self._left = root, others, _MOST_PARTS
+        self._records: dict[str, tuple[Any, str]] = {}  # of Avro by full name, and the record around each
+        for one in (*others.values(), root):
+            self._declare(one, "")
+
+    def fields(self) -> Iterator[tuple[str, str, set[str]]]:
+        return self._of(self._root, (), "", self._root, ())
+
+    def _declare(self, node: Any, name: str) -> None:
+        if isinstance(node, Mapping) and isinstance(node.get("fields"), list):
+            full = _full_name(node, name)
+            self._records[full] = node, name
+            for one in node["fields"]:
+                self._declare(one.get("type") if isinstance(one, Mapping) else None, full)
+        for one in _parts(node):
+            self._declare(one, name)
+
+    def _of(
+        self, node: Any, path: tuple[str, ...], name: str, root: Any, above: tuple[int, ...]
+    ) -> Iterator[tuple[str, str, set[str]]]:
+        """name: of the record around it (Avro), or the path from $ (JSON Schema). root: of its document."""
+        if isinstance(node, str):
+            space = name.rpartition(".")[0]
+            held = self._records.get(f"{space}.{node}" if space and "." not in node else node)
+            node, name = held or self._records.get(node, (None, name))
+        elif isinstance(node, Mapping) and isinstance(node.get("$ref"), str):
+            document, _, pointer = node["$ref"].partition("#")
+            root = self._others.get(document) if document else root
+            node = _at(root, pointer)
+        self._left -= 1
+        if id(node) in above or self._left < 0:
+            return
+        inside = (*above, id(node))
+        if isinstance(node, Mapping) and isinstance(node.get("fields"), list):
+            full = _full_name(node, name)
+            for one in node["fields"]:
+                if isinstance(one, Mapping) and "name" in one:
+                    own = (*path, str(one["name"]))
+                    yield ".".join(own), f"{full}.{one['name']}", _texts(one.get(_TAGS))
+                    yield from self._of(one.get("type"), own, full, root, inside)
+            return
+        properties = node.get("properties") if isinstance(node, Mapping) else None
+        for key, one in properties.items() if isinstance(properties, Mapping) else ():
+            own, full = (*path, str(key)), f"{name or '$'}.{key}"
+            yield ".".join(own), full, _texts(one.get(_TAGS)) if isinstance(one, Mapping) else set()
+            yield from self._of(one, own, full, root, inside)
+        for part in _parts(node):
+            yield from self._of(part, path, name, root, inside)
+
+
+def _full_name(record: Mapping[str, Any], around: str) -> str:
+    """The full name of a record of Avro. around: that of the record that it is declared in."""
+    space, name = record.get("namespace", around.rpartition(".")[0]), str(record.get("name"))
+    return f"{space}.{name}" if space and "." not in name else name
+
+
+def _parts(node: Any) -> list[Any]:
+    """The types in one without fields: of a union, a list, a map, or of what JSON Schema combines."""
     if isinstance(node, list):
-        for one in node:
-            yield from _of_json(one, path, name)
-    if not isinstance(node, Mapping):
-        return
-    if isinstance(node.get("fields"), list):  # Avro: the record's full name and the field
-        space, full = node.get("namespace", name.rpartition(".")[0]), str(node.get("name"))
-        full = f"{space}.{full}" if space and "." not in full else full
-        for one in node["fields"]:
-            if isinstance(one, Mapping) and "name" in one:
-                inside = (*path, str(one["name"]))
-                yield ".".join(inside), f"{full}.{one['name']}", _texts(one.get(_TAGS))
-                yield from _of_json(one.get("type"), inside, full)
-    elif isinstance(node.get("properties"), Mapping):  # JSON Schema: the path from $
-        for key, one in node["properties"].items():
-            inside, full = (*path, str(key)), f"{name or '$'}.{key}"
-            yield ".".join(inside), full, _texts(one.get(_TAGS)) if isinstance(one, Mapping) else set()
-            yield from _of_json(one, inside, full)
-    else:
-        for inner in ("type", "items", "values"):
-            yield from _of_json(node.get(inner), path, name)
+        return node
+    inner = ("type", "items", "values", "oneOf", "anyOf", "allOf")
+    is_record = isinstance(node, Mapping) and isinstance(node.get("fields"), list)
+    return [node[one] for one in inner if one in node] if isinstance(node, Mapping) and not is_record else []
+
+
+def _at(root: Any, pointer: str) -> Any:
+    """What a JSON pointer names; None for nothing."""
+    for part in pointer.split("/")[1:]:
+        root = root.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(root, Mapping) else None
+    return root
 
 
 def _of_protobuf(file: Any) -> Iterator[tuple[str, str, set[str]]]:
