@@ -135,8 +135,5 @@ def workers(number: int) -> Iterator[Workers]:
     if number == 1:
         yield Workers(InThisProcess(), 1)
         return
-    executor = WorkerPool(number)
-    try:
+    with WorkerPool(number) as executor:
         yield Workers(_FirstHere(executor), number)
-    finally:
-        executor.end()

@@ -9,8 +9,9 @@ import signal
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import CancelledError, ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from multiprocessing.synchronize import Event
 from typing import Any, Protocol, TypeVar
 
@@ -71,7 +72,8 @@ def _workers(number: int) -> Iterator[Map]:
         def run(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
             given = list(items)
             # more at a time where there are many
-            return executor.map(function, given, chunksize=max(1, min(32, len(given) // 64)))
+            chunk = max(1, min(32, len(given) // 64))
+            return executor.map(partial(_unless_ended, function), given, chunksize=chunk)
 
         yield run
 
@@ -101,7 +103,7 @@ class WorkerPool(ProcessPoolExecutor):
         self._ended = context.Event()
         super().__init__(number, context, _begin, (self._ended,))
 
-    def end(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Ends the processes; tasks that look at ``is_ended`` end early."""
         self._ended.set()
         self.shutdown(cancel_futures=True)
@@ -115,10 +117,21 @@ def is_ended() -> bool:
     return _ended is not None and _ended.is_set()
 
 
+def _unless_ended(function: Callable[[Any], Any], item: Any) -> Any:
+    if is_ended():
+        raise CancelledError
+    return function(item)
+
+
 def _begin(ended: Event) -> None:
-    """Notes what ``is_ended`` looks at, and makes Linux end this worker when its parent is killed."""
+    """Notes what ``is_ended`` looks at, and makes Linux end this worker when its parent is killed.
+
+    Ctrl-C reaches each process of a terminal. The parent ends the workers: one that is interrupted itself may
+    keep the lock of the results, for which the others would wait for ever.
+    """
     global _ended
     _ended = ended
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
