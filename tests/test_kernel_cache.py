@@ -210,13 +210,15 @@ def answered(code: str, **environment: str) -> str:
 
 
 def test_setup_left_nothing_to_compile() -> None:
-    """What decodes a real segment, of each magic, is in the folder that ``ensure_compiled`` filled."""
+    """What decodes real segments, typed ones too, is in the folder that ``ensure_compiled`` filled."""
     code = """
 import sys
 from pathlib import Path
-from udfs import read_segment
+from kafka_log_lake import read_segment
 for case in ("v0-codec-gzip", "v1-codec-lz4", "v2-codec-zstd", "v2-headers"):
     read_segment(next(Path("tests/data/corpus", case).rglob("*.log")))
+for topic in ("avro-logical", "avro-nested", "pb-kinds", "pb-wkt", "json-schema"):
+    read_segment(next(Path("tests/data/typed/data", topic + "-0").glob("*.log")), typed=True)
 print("numba" in sys.modules)
 """
     assert answered(code) == "False"

@@ -66,7 +66,7 @@ def _compile(folder: Path) -> None:
     """Raises an OSError or CalledProcessError where no separate process can run."""
     began = time.monotonic()
     _say("compiling the decoder for this computer, once: half a minute on two idle cores")
-    for parts in (("records", "batches"), ("rest",)):
+    for parts in (("records", "batches"), ("rest", "values")):
         running = [_start(part) for part in parts]
         try:
             _wait(running, folder, began)
@@ -165,7 +165,33 @@ def _rest() -> None:
         source.close()
 
 
-_PARTS: dict[str, Callable[[], None]] = {"records": _records, "batches": _batches, "rest": _rest}
+def _values() -> None:
+    """The kernels that decode keys and values: Avro, Protobuf, JSON."""
+    from udfs.kernels import protobuf
+
+    heads, json_arrays = import_module("udfs.values.payload_heads"), import_module("udfs.values.json_arrays")
+    avro, schema = import_module("udfs.values.avro_columns"), import_module("udfs.values.avro_schema")
+    payloads = pa.array([b"\0\0\0\0\1"])
+    heads.confluent_ids(payloads)
+    json_arrays.texts(payloads, False)
+    names = ("text", '"string"'), ("price", '{"type": "bytes", "logicalType": "decimal", "precision": 4}')
+    fields = ", ".join(f'{{"name": "{name}", "type": {type_}}}' for name, type_ in names)
+    record = schema.parse(f'{{"type": "record", "name": "all", "fields": [{fields}]}}')
+    avro.AvroColumns(record).decode(payloads, np.zeros(1, np.int64))
+    data = np.frombuffer(payloads.buffers()[2], np.uint8)
+    numbers, table = np.zeros(0, np.int64), np.zeros((1, 1), np.int64)
+    program = protobuf.Program(table, table, table, table, numbers)
+    rows = protobuf.Rows(*[numbers] * 6)
+    protobuf.decode_messages(program, data, numbers, numbers, 0, rows, table, np.zeros(0, np.bool_))
+    protobuf.hashes(data, numbers, numbers)
+
+
+_PARTS: dict[str, Callable[[], None]] = {
+    "records": _records,
+    "batches": _batches,
+    "rest": _rest,
+    "values": _values,
+}
 
 
 def compile_part(name: str) -> None:

@@ -274,7 +274,8 @@ class _Assembly:
         if node.op == k.BOOLEAN:
             return pa.array(np.frombuffer(self._values(node.column, 1, rows), np.bool_))
         if node.op in (k.BYTES, k.STRING, k.FIXED):
-            spans = np.frombuffer(self._values(node.column, 8, rows), np.int64)
+            begin = int(self._columns.base[node.column])
+            spans = self._columns.longs[begin : begin + rows]
             plain = pa.string() if node.op == k.STRING else pa.binary()
             return _of_bytes(node.type, gathered(self._raw, spans, plain))
         width = _WIDTHS.get(node.op, 4)
