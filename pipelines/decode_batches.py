@@ -56,10 +56,12 @@ def run(spark: SparkSession, settings: Settings) -> Summary:
 
 
 def _decode_values(on_demand: SparkOnDemand, settings: Settings, summary: Summary) -> None:
-    from pipelines.decode_values import as_json, update  # brings decoders, which other jobs need not wait for
+    # They bring decoders, which other jobs need not wait for
+    from pipelines.decode_values import as_json, kept_lines, update
 
-    done, _ = update(on_demand, settings, summary.lake)
+    done, kept = update(on_demand, settings, summary.lake)
     summary.typed = [as_json(one) for one in done]
+    summary.kept = kept_lines(summary.lake, kept, settings.mode)
 
 
 def decode_into(

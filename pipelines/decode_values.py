@@ -56,8 +56,7 @@ def run(on_demand: SparkOnDemand, settings: Settings) -> None:
         topics = [as_json(one) for one in done]
         print(json.dumps({"lake": address, "seconds": seconds, "topics": topics, "kept": kept}))
     else:
-        written = [f"written: {address}/{one}" for one in kept]
-        print("\n".join([*_lines(done, address, seconds), *(written or _NOT_WRITTEN[settings.mode])]))
+        print("\n".join([*_lines(done, address, seconds), *kept_lines(address, kept, settings.mode)]))
 
 
 def _check_topics(settings: Settings, address: str) -> None:
@@ -86,10 +85,18 @@ def update(on_demand: SparkOnDemand, settings: Settings, address: str) -> tuple[
             return job.progress
         return f"{job.progress}, {on_demand.processes.finished_share():.0%} of its files"
 
-    with Intents(address).lock(), phase("decoding values", progress):
-        done = job.run(is_meant)
-        kept = [] if settings.mode == "append" else keep(address, settings.mode, is_meant)
-    return done, kept
+    with Intents(address).lock():
+        with phase("decoding values", progress):
+            done = job.run(is_meant)
+        if settings.mode == "append":
+            return done, []
+        with phase(f"writing the tables of --mode {settings.mode}"):
+            return done, keep(address, settings.mode, is_meant)
+
+
+def kept_lines(address: str, kept: Sequence[str], mode: str) -> list[str]:
+    """Which tables of ``--mode`` were written, or why none."""
+    return [f"written: {printable(address)}/{printable(one)}" for one in kept] or _NOT_WRITTEN[mode]
 
 
 def as_json(one: TypedTopic) -> dict[str, Any]:

@@ -88,7 +88,10 @@ def run(
     if settings.json:
         print(json.dumps({**text.to_json(done, settings.lake), "seconds": round(seconds, 3)}))
         return
-    print("\n".join(text.lines(done, seconds, settings.lake)))
+    *lines, verdict = text.lines(done, seconds, settings.lake)
+    if report is not None:
+        lines.append(f"report       {printable(report)}: recovery.html, lost_records.csv, restore.sh")
+    print("\n".join([*lines, verdict]))
     if write is not None:
         print(f"log directory for broker {number}: {write}")
 

@@ -288,7 +288,7 @@ def test_where_a_batch_begins_is_said(tmp_path: Path, capsys: pytest.CaptureFixt
     size = path.stat().st_size
     outside = f"position {size} is outside the file: it has {size} bytes, from 0 to {size - 1}"
     assert refused(capsys, path, "--position", size) == outside
-    offsets = "no batch has offset 120: the batches of this file have offsets from 0 to 119"
+    offsets = f"no batch has offset 120: the batches of {path} have offsets from 0 to 119"
     assert refused(capsys, path, "--offset", 120) == offsets
     assert "--position must be a whole number" in refused(capsys, path, "--position", "x")
     assert refused(capsys, path, "--position", 0, "--offset", 0) == "give --position or --offset, not both"

@@ -209,6 +209,18 @@ def test_a_table_of_which_compaction_left_no_event_is_empty(tmp_path: Path) -> N
         assert found[0].schema.names == ["id"]
 
 
+def test_decode_prints_which_tables_of_its_mode_were_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs.put(tmp_path / "plain" / "p-0", 0, Batch([Record(b"k", b"v")]).encode())
+    options = ["--lake", str(tmp_path / "lake"), "--typed", "--mode", "cdc"]
+    assert decode_batches.main(["--source", str(tmp_path / "plain"), *options]) == 0
+    assert "\nno table of --mode cdc was written: " in capsys.readouterr().out
+    decoded(tmp_path, {"t": [Record(b'{"id":1}', event("c", 1).encode())]})
+    printed = capsys.readouterr().out
+    assert f"\nwritten: {tmp_path}/lake/cdc/t\nwritten: {tmp_path}/lake/history/t\n" in printed
+
+
 def decoded(root: Path, topics: Mapping[str, Sequence[Record]], *options: str) -> list[dict[str, Any]]:
     """The rows of ``cdc/t``."""
     for topic, records in topics.items():

@@ -237,7 +237,9 @@ def put_snapshot(path: Path, producer: int, last_offset: int) -> None:
     path.write_bytes(struct.pack(">hI", 1, crc32c.crc32c(row)) + row)
 
 
-def test_lost_records_are_restored_as_kafkas_console_producer_reads_lines(tmp_path: Path) -> None:
+def test_lost_records_are_restored_as_kafkas_console_producer_reads_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     records = [
         Record(b"n1", b"a\tb", ((b"h", b"1"), (b"h", None))),
         Record(None, b"no key"),
@@ -252,6 +254,7 @@ def test_lost_records_are_restored_as_kafkas_console_producer_reads_lines(tmp_pa
     two = disk(tmp_path / "two", t=truth, __consumer_offsets=truth)
     bill = tmp_path / "bill"
     assert recover.main([one, two, "--cores", "1", "--report", str(bill)]) == 0
+    assert f"report       {bill}: recovery.html, lost_records.csv, restore.sh\n" in capsys.readouterr().out
     written = read_lines(bill / "restore" / "t-0.txt")
     assert written == [
         (b"n1", b"a\tb", [("h", b"1"), ("h", None)]),

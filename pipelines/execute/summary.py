@@ -60,7 +60,7 @@ class Summary:
     missing: offsets that no segment of the logs has, each range with ``<topic>-<partition>``.
     tails: what logs end in, if it is no batch.
     swap_files: segments of the sources whose bytes are in ``.log.swap`` files.
-    typed: of --typed, what changed in the typed table of each topic.
+    typed: of --typed, what changed in the typed table of each topic. kept: lines on the tables of --mode.
     """
 
     run_id: str
@@ -92,6 +92,7 @@ class Summary:
     tails: Tails = field(default_factory=Tails)
     swap_files: int = 0
     typed: list[dict[str, Any]] | None = None
+    kept: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -264,6 +265,7 @@ class Summary:
             lines.append(
                 f"typed table of {printable(one['topic'])}: {counted_noun(one['rows'], 'record')}{wrong}"
             )
+        lines += self.kept
         return lines + [f"skipped: {count:,} x {reason}" for reason, count in self.skipped.items()]
 
     def verdict(self) -> Verdict:

@@ -112,7 +112,7 @@ class Locator:
         if first is None:
             raise UserError(f"{self.path} has no batch: see --position 0")
         raise UserError(
-            f"no batch has offset {offset}: the batches of this file have offsets from {first} to {last}"
+            f"no batch has offset {offset}: the batches of {self.path} have offsets from {first} to {last}"
         )
 
     def first_damage(self) -> Place:

@@ -139,7 +139,7 @@ def recover(settings: Settings, decode: Decode, run: Map) -> Recovered:
     done.summary = decode(_of_healed(settings, folder), _listing(done.logs))
     if settings.with_copies:
         _decode_copies(done, settings, decode)
-    with Intents(address).lock(), phase("billing"):
+    with Intents(address).lock(), phase("listing what is lost"):
         _write_tables(done)
         done.bill = _sums(_losing_records(address) if done.lost_records else [])
         shutil.rmtree(f"{folder}/{_LOSING}", ignore_errors=True)
