@@ -12,7 +12,6 @@ import json
 import os
 import re
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -30,13 +29,11 @@ from udfs.values.payload_arrays import rows_at
 from udfs.values.payloads import KEY, VALUE, PayloadReader
 from udfs.values.registry import Registry
 from udfs.values.typed_columns import SideDecoder, TypedSide, add_type, column_type
+from udfs.values.typed_writer import TypedWriter, in_memory
 
 SIDES = (KEY, VALUE)
 # Rows of ``records`` that are decoded together
 BATCH_ROWS = 32_768
-# Rows or bytes of a row group; a batch may exceed them
-_GROUP_ROWS, _GROUP_BYTES = 131_072, 64 << 20
-_DICTIONARY_BYTES = 64 << 10  # of a dictionary; with more bytes a row group has the values themselves
 _TIMESTAMP = pa.timestamp("us", "UTC")
 RETRY = "retry"  # in the name of a file of errors: another registry may know better
 _OF_REGISTRY = ("unknown_id", "unknown_guid", "deleted_id", "unreadable_schema", "ambiguous_id")
@@ -206,7 +203,7 @@ class _File:
         system.create_dir(f"{folder}/{os.path.dirname(path)}", recursive=True)
         with (
             system.open_output_stream(f"{folder}/{path}") as out,
-            closing(_Writer(out, schema)) as writer,
+            closing(TypedWriter(out, schema)) as writer,
         ):
             for rows in self._batches():
                 typed = {
@@ -256,70 +253,6 @@ class _File:
         with system.open_output_stream(f"{folder}/{path}") as out:
             pq.write_table(pa.concat_tables(errors), out, compression="zstd", compression_level=1)
         return path, int(system.get_file_info(f"{folder}/{path}").size)
-
-
-class _Writer:
-    """Writes rows as row groups.
-
-    Whole numbers and times are written as differences. Texts begin with a dictionary, which a row group gives
-    up where it has many of them; they have no statistics, as few readers skip by those and all wait for them.
-    """
-
-    def __init__(self, out: Any, schema: pa.Schema) -> None:
-        written = _in_memory(schema)
-        leaves = [leaf for one in written for leaf in _leaves(one.name, one.type)]
-        named = Counter(path for path, _ in leaves)  # JSON has names with dots: a.b, and b in a
-        leaves = [leaf for leaf in leaves if named[leaf[0]] == 1]
-        texts = [path for path, type_ in leaves if _is_text(type_)]
-        self._writer = pq.ParquetWriter(
-            out,
-            written,
-            store_schema=False,  # readers get texts
-            compression="zstd",
-            compression_level=1,
-            use_dictionary=texts,
-            dictionary_pagesize_limit=_DICTIONARY_BYTES,
-            write_statistics=[path for path, _ in leaves if path not in texts],
-            column_encoding={path: "DELTA_BINARY_PACKED" for path, type_ in leaves if _is_whole(type_)},
-        )
-        self._held: list[pa.Table] = []
-
-    def add(self, rows: pa.Table) -> None:
-        self._held.append(rows)
-        if sum(map(len, self._held)) >= _GROUP_ROWS or sum(one.nbytes for one in self._held) >= _GROUP_BYTES:
-            self._write()
-
-    def _write(self) -> None:
-        if self._held:
-            self._writer.write_table(pa.concat_tables(self._held))
-        self._held = []
-
-    def close(self) -> None:
-        self._write()
-        self._writer.close()
-
-
-def _leaves(path: str, type_: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
-    """The columns of Parquet below a column, by path."""
-    if pa.types.is_struct(type_):
-        parts = [(one.name, one.type) for one in type_]
-    elif pa.types.is_map(type_):
-        parts = [("key_value.key", type_.key_type), ("key_value.value", type_.item_type)]
-    elif pa.types.is_list(type_):
-        parts = [("list.element", type_.value_type)]
-    else:
-        yield path, type_
-        return
-    for name, part in parts:
-        yield from _leaves(f"{path}.{name}", part)
-
-
-def _is_text(type_: pa.DataType) -> bool:
-    return type_ in (pa.string(), pa.binary()) or pa.types.is_dictionary(type_)
-
-
-def _is_whole(type_: pa.DataType) -> bool:
-    return pa.types.is_integer(type_) or pa.types.is_temporal(type_)
 
 
 def file_name(records_file: str, kind: str) -> str:
@@ -379,13 +312,7 @@ def _typed_rows(
         columns += [column] if side in schema.names else column.flatten()
     columns.append(rows.column(VALUE).is_null())
     columns += [typed[side].ids() for side in SIDES]
-    return pa.table(columns, schema=_in_memory(schema))
-
-
-def _in_memory(schema: pa.Schema) -> pa.Schema:
-    """The columns of a data file as they are read and written: a file has few segments."""
-    field = pa.field("segment", pa.dictionary(pa.int32(), pa.string()))
-    return schema.set(schema.get_field_index("segment"), field)
+    return pa.table(columns, schema=in_memory(schema))
 
 
 def _error_rows(rows: pa.Table, side: str, found: TypedSide, task: Mapping[str, str]) -> pa.Table:
