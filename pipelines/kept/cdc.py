@@ -138,7 +138,8 @@ def _type(database: duckdb.DuckDBPyConnection, expression: str, table: str = "ev
 
 def _fields(database: duckdb.DuckDBPyConnection, place: str) -> dict[str, str]:
     """The types of a struct's fields by name; none for what is no struct."""
-    if not _type(database, place).startswith("STRUCT") or _type(database, place).endswith("]"):
+    type_ = _type(database, place)
+    if not type_.startswith("STRUCT") or type_.endswith("]"):
         return {}
     found = database.execute(f"DESCRIBE SELECT UNNEST({place}) FROM events").fetchall()
     return {name: str(type_) for name, type_, *_ in found}

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from pipelines.command.terminal import counted_noun
 from pipelines.command.values import is_utf8
 from udfs.format.hive import MAX_NAME_BYTES, NULL, longest_name
+from udfs.format.layout import MAX_OFFSET
 
 SEGMENT_SUFFIX = ".log"
 
@@ -52,7 +53,7 @@ _SEGMENT_NAME = re.compile(r"[0-9]{20}\.log")
 _FILE_LEFT_BEHIND = re.compile(r"[0-9]{20}(\.log\.(?:swap|cleaned|deleted))")
 _SWAP_NAME = re.compile(r"[0-9]{20}\.log\.swap")
 _CLEANED_NAME = re.compile(r"[0-9]{20}\..*\.cleaned")
-_MAX_PARTITION, _MAX_OFFSET = 2**31 - 1, 2**63 - 1
+_MAX_PARTITION = 2**31 - 1
 
 
 class PartitionFolder(NamedTuple):
@@ -93,7 +94,7 @@ def parse_file(name: str) -> int | str:
     if not _SEGMENT_NAME.fullmatch(name):
         return NO_SEGMENT
     offset = int(name[: -len(SEGMENT_SUFFIX)])
-    return offset if offset <= _MAX_OFFSET else OFFSET_TOO_BIG
+    return offset if offset <= MAX_OFFSET else OFFSET_TOO_BIG
 
 
 def is_log(name: str) -> bool:
@@ -123,7 +124,7 @@ def segment_name(base_offset: int) -> str:
 
 def _offset(name: str) -> int | None:
     offset = int(name.partition(".")[0])
-    return offset if offset <= _MAX_OFFSET else None
+    return offset if offset <= MAX_OFFSET else None
 
 
 def counts_folders(reason: str) -> bool:

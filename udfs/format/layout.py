@@ -78,6 +78,7 @@ MIN_RECORD_SIZE = 7  # length, attributes, two deltas, two lengths, header count
 MIN_HEADER_SIZE = 2
 MAX_VARINT_BYTES = 5
 MAX_VARLONG_BYTES = 10
+MAX_OFFSET = 2**63 - 1
 # What a SQL timestamp holds: years 1 to 9999, in milliseconds
 MIN_TIMESTAMP_MS = -62_135_596_800_000
 MAX_TIMESTAMP_MS = 253_402_300_799_999

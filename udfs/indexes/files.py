@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from udfs.format.layout import MAX_OFFSET
 from udfs.indexes import checkpoint_files, entries, kraft_snapshot, producer_snapshot
-from udfs.indexes.rows import MAX_OFFSET
 
 OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX = ".index", ".timeindex", ".txnindex"
 PRODUCER_SNAPSHOT = ".snapshot"

@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 
 ERROR = pa.field("error", pa.string())
-MAX_OFFSET = 2**63 - 1
 
 
 def row_schema(**columns: pa.DataType) -> pa.Schema:

@@ -209,8 +209,7 @@ class _Room:
             memory[:to] = columns.bytes_[:to]
         memory[to : to + held] = memory[begin : begin + held]
         columns.base[column] = to // width + 1
-        names = ("bytes_", "ints", "longs")
-        self.columns = columns._replace(**dict(zip(names, _views(memory), strict=True)))
+        self.columns = k.Columns(*_views(memory), *columns[3:])
 
 
 def _padded(size: int) -> int:

@@ -22,9 +22,9 @@ _KEK, _ALGORITHM, _EXPIRY = "encrypt.kek.name", "encrypt.dek.algorithm", "encryp
 _DEFAULT_ALGORITHM = "AES256_GCM"
 _TAGS = "confluent:tags"
 _PREFIX = 5
-_MOST_PARTS = (
-    100_000  # of a schema that are looked at: few words may say that types lie in each other without end
-)
+# Parts of a schema that are looked at: few words may say that types lie in each other without end
+_MOST_PARTS = 100_000
+_INNER = ("type", "items", "values", "oneOf", "anyOf", "allOf")
 _META, _META_TAGS = 1088, 3  # the option confluent.field_meta, and the field of its tags
 
 
@@ -165,9 +165,9 @@ def _parts(node: Any) -> list[Any]:
     """The types in one without fields: of a union, a list, a map, or of what JSON Schema combines."""
     if isinstance(node, list):
         return node
-    inner = ("type", "items", "values", "oneOf", "anyOf", "allOf")
-    is_record = isinstance(node, Mapping) and isinstance(node.get("fields"), list)
-    return [node[one] for one in inner if one in node] if isinstance(node, Mapping) and not is_record else []
+    if not isinstance(node, Mapping) or isinstance(node.get("fields"), list):
+        return []
+    return [node[one] for one in _INNER if one in node]
 
 
 def _at(root: Any, pointer: str) -> Any:
