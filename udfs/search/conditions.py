@@ -1,6 +1,6 @@
 """Conditions on records, each evaluated over whole Arrow columns.
 
-A condition names the columns of ``records`` that it reads. It gives bool[n] for record batches with these
+A condition gives bool[n] for record batches with these
 columns; a null never matches, so that ``Not`` holds for it.
 """
 
@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,23 +23,28 @@ if TYPE_CHECKING:
     from udfs.values.topic_payloads import TopicPayloads  # decoders, which most conditions do not need
 
 
-class Condition(Protocol):
-    """A condition on records."""
+class Condition:
+    """A condition on records, as a rule on one column of ``records``."""
+
+    column: str
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of ``records`` that it reads."""
+        return (self.column,)
 
     @property
     def literals(self) -> tuple[bytes, ...]:
         """Texts of which the bytes of every match hold one; none where there is no such text."""
+        return ()
 
     def matches(self, records: pa.RecordBatch) -> np.ndarray:
         """bool[n]: the records that match."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class Not:
+class Not(Condition):
     """Holds where another condition does not."""
 
     condition: Condition
@@ -48,24 +53,16 @@ class Not:
     def columns(self) -> tuple[str, ...]:
         return self.condition.columns
 
-    @property
-    def literals(self) -> tuple[bytes, ...]:
-        return ()
-
     def matches(self, records: pa.RecordBatch) -> np.ndarray:
         return ~self.condition.matches(records)
 
 
 @dataclass(frozen=True)
-class OneOf:
+class OneOf(Condition):
     """A column is one of several values."""
 
     column: str
     values: pa.Array
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (self.column,)
 
     @property
     def literals(self) -> tuple[bytes, ...]:
@@ -79,19 +76,11 @@ class OneOf:
 
 
 @dataclass(frozen=True)
-class InBounds:
+class InBounds(Condition):
     """A column lies in one of several bounds."""
 
     column: str
     bounds: tuple[Bounds, ...]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (self.column,)
-
-    @property
-    def literals(self) -> tuple[bytes, ...]:
-        return ()
 
     def matches(self, records: pa.RecordBatch) -> np.ndarray:
         values = records.column(self.column).to_numpy()
@@ -107,37 +96,37 @@ class InBounds:
 
 
 @dataclass(frozen=True)
-class Prefix:
+class Prefix(Condition):
     """The key begins with a text."""
 
     text: bytes
-    columns: tuple[str, ...] = ("key",)
+    column = "key"
 
     @property
     def literals(self) -> tuple[bytes, ...]:
         return (self.text,)
 
     def matches(self, records: pa.RecordBatch) -> np.ndarray:
-        return _mask(pc.starts_with(records.column(self.columns[0]), pattern=self.text))
+        return _mask(pc.starts_with(records.column(self.column), pattern=self.text))
 
 
 @dataclass(frozen=True)
-class Contains:
+class Contains(Condition):
     """The value contains a text."""
 
     text: bytes
-    columns: tuple[str, ...] = ("value",)
+    column = "value"
 
     @property
     def literals(self) -> tuple[bytes, ...]:
         return (self.text,)
 
     def matches(self, records: pa.RecordBatch) -> np.ndarray:
-        return _mask(pc.match_substring(records.column(self.columns[0]), pattern=self.text))
+        return _mask(pc.match_substring(records.column(self.column), pattern=self.text))
 
 
 @dataclass(frozen=True)
-class Matches:
+class Matches(Condition):
     """A regular expression of RE2, whose time is linear in the text, is found in a column.
 
     What is UTF-8 is matched as text, all else byte by byte: ``.`` is a character there, a byte here.
@@ -145,14 +134,6 @@ class Matches:
 
     column: str
     pattern: str
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (self.column,)
-
-    @property
-    def literals(self) -> tuple[bytes, ...]:
-        return ()
 
     def matches(self, records: pa.RecordBatch) -> np.ndarray:
         values = records.column(self.column)
@@ -190,30 +171,22 @@ def _is_utf8(value: bytes | None) -> bool:
 
 
 @dataclass(frozen=True)
-class IsNull:
+class IsNull(Condition):
     """A column is null."""
 
     column: str
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (self.column,)
-
-    @property
-    def literals(self) -> tuple[bytes, ...]:
-        return ()
 
     def matches(self, records: pa.RecordBatch) -> np.ndarray:
         return _mask(records.column(self.column).is_null())
 
 
 @dataclass(frozen=True)
-class Header:
+class Header(Condition):
     """A header has this name, and this value where there is one to compare; a null value equals none."""
 
     name: str
     value: bytes | None = None
-    columns: tuple[str, ...] = ("headers",)
+    column = "headers"
 
     @property
     def literals(self) -> tuple[bytes, ...]:
@@ -223,7 +196,7 @@ class Header:
         return () if "\ufffd" in self.name else (self.name.encode(),)
 
     def matches(self, records: pa.RecordBatch) -> np.ndarray:
-        lists = records.column("headers")
+        lists = records.column(self.column)
         pairs, parents = lists.flatten(), pc.list_parent_indices(lists)
         equal = pc.equal(pairs.field(0), pa.scalar(self.name))
         if self.value is not None:
@@ -234,7 +207,7 @@ class Header:
 
 
 @dataclass(frozen=True)
-class JsonField:
+class JsonField(Condition):
     """A JSONPath (RFC 9535) leads to a given value in a value that is JSON, or that a schema describes.
 
     wanted: the text to compare with a string, or to compare as JSON. payloads: of the topic; None: values
@@ -248,10 +221,6 @@ class JsonField:
     @property
     def columns(self) -> tuple[str, ...]:
         return ("value",) if self.payloads is None else ("value", "headers")
-
-    @property
-    def literals(self) -> tuple[bytes, ...]:
-        return ()
 
     @cached_property
     def _compiled(self) -> Any:
