@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from pipelines.plan.slices import Segment
-from udfs.decoded import Group, Range
+from pipelines.plan.slices import Segment, Slice
+from udfs.decoded import Group
 from udfs.files import SCHEMA
 from udfs.search.segment_search import COLUMNS
 from udfs.segment_decoder import SegmentDecoder
@@ -37,8 +37,8 @@ class Context:
     def __init__(self, segments: Sequence[Segment], max_batch_uncompressed: int) -> None:
         """segments: all of the log, by base offset."""
         self._segments, self._limit = segments, max_batch_uncompressed
-        self._positions: OrderedDict[int, np.ndarray] = OrderedDict()
-        self._rows: OrderedDict[tuple[int, int], pa.RecordBatch] = OrderedDict()
+        self._batches = lru_cache(_HELD_SEGMENTS)(self._read_positions)
+        self._batch = lru_cache(_HELD_BATCHES)(self._read_records)
 
     def around(
         self, found: Iterable[Matches], number: int
@@ -50,8 +50,8 @@ class Context:
         matches: set[_Place] = set()
         begin = end = None
         for place in self._places(found):
-            first, last = self._back(place, number), self._forth(place, number)
-            if begin is not None and end is not None and first > self._forth(end, 1):
+            first, last = self._moved(place, -number), self._moved(place, number)
+            if begin is not None and end is not None and first > self._moved(end, 1):
                 yield from self._between(begin, end, matches)
                 begin, matches = None, set()
             begin, end = first if begin is None else begin, last
@@ -86,28 +86,19 @@ class Context:
                 return
             (of_segment, at), row = following, 0
 
-    def _back(self, place: _Place, number: int) -> _Place:
-        """The record that is ``number`` before a place, or the first of the log."""
+    def _moved(self, place: _Place, number: int) -> _Place:
+        """The record that is ``number`` behind a place, before it if less than 0; or where the log ends."""
         of_segment, at, row = place
-        while number > row:
-            before = self._next(of_segment, at, -1)
-            if before is None:
-                return _Place(of_segment, at, 0)
-            number -= row + 1
-            of_segment, at = before
-            row = self._batch(of_segment, at).num_rows - 1
-        return _Place(of_segment, at, row - number)
-
-    def _forth(self, place: _Place, number: int) -> _Place:
-        """The record that is ``number`` behind a place, or the last of the log."""
-        of_segment, at, row = place
-        while (rest := self._batch(of_segment, at).num_rows - 1 - row) < number:
-            behind = self._next(of_segment, at, 1)
-            if behind is None:
-                return _Place(of_segment, at, row + rest)
-            number -= rest + 1
-            (of_segment, at), row = behind, 0
-        return _Place(of_segment, at, row + number)
+        row += number
+        while True:
+            count = self._batch(of_segment, at).num_rows
+            if 0 <= row < count:
+                return _Place(of_segment, at, row)
+            following = self._next(of_segment, at, 1 if number > 0 else -1)
+            if following is None:
+                return _Place(of_segment, at, min(max(row, 0), count - 1))
+            of_segment, at = following
+            row += -count if number > 0 else self._batch(of_segment, at).num_rows
 
     def _next(self, of_segment: int, at: int, step: int) -> tuple[int, int] | None:
         """The next batch with records, forth (step 1) or back (-1); None at the end of the log."""
@@ -121,43 +112,30 @@ class Context:
             if self._batch(of_segment, at).num_rows:
                 return of_segment, at
 
-    def _batches(self, of_segment: int) -> np.ndarray:
+    def _read_positions(self, of_segment: int) -> np.ndarray:
         """int64[n]: where the sound batches of a segment begin."""
-        held = self._positions.get(of_segment)
-        if held is None:
-            groups = (group.batches for group in self._groups(of_segment, 0, None, ()))
-            parts = [batches["position"][batches["fault"] == 0] for batches in groups]
-            held = np.concatenate([np.zeros(0, dtype=np.int64), *parts])
-            _keep(self._positions, of_segment, held, _HELD_SEGMENTS)
-        return held
+        groups = (group.batches for group in self._groups(of_segment, 0, None, ()))
+        parts = [batches["position"][batches["fault"] == 0] for batches in groups]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
 
-    def _batch(self, of_segment: int, at: int) -> pa.RecordBatch:
+    def _read_records(self, of_segment: int, at: int) -> pa.RecordBatch:
         """The records of a batch."""
-        held = self._rows.get((of_segment, at))
-        if held is None:
-            position = int(self._batches(of_segment)[at])
-            groups = self._groups(of_segment, position, position + 1, COLUMNS)
-            parts = [one.records.select(COLUMNS) for one in groups if one.records is not None]
-            held = pa.concat_batches(parts) if parts else _NO_RECORDS
-            _keep(self._rows, (of_segment, at), held, _HELD_BATCHES)
-        return held
+        position = int(self._batches(of_segment)[at])
+        groups = self._groups(of_segment, position, position + 1, COLUMNS)
+        parts = [one.records.select(COLUMNS) for one in groups if one.records is not None]
+        return pa.concat_batches(parts) if parts else _NO_RECORDS
 
     def _groups(
         self, of_segment: int, start: int, stop: int | None, columns: Sequence[str]
     ) -> Iterator[Group]:
         """The batches of a part of a segment; without columns as far as headers and checksums tell."""
         segment = self._segments[of_segment]
-        source = open_source(segment.uri, stop)
+        part = Slice(0, segment, start, segment.length if stop is None else stop, exact_start=True)
+        source = open_source(segment.uri, part.stop)
         try:
             yield from SegmentDecoder(
                 source,
-                Range(
-                    segment.length,
-                    start,
-                    stop,
-                    has_successor=segment.has_successor,
-                    file_base_offset=segment.file_base_offset,
-                ),
+                part.range,
                 max_batch_uncompressed=self._limit,
                 columns=columns,
                 content_crc=False,
@@ -169,10 +147,3 @@ class Context:
 
 def _none(_: np.ndarray, batches: np.ndarray) -> np.ndarray:
     return np.zeros(len(batches), dtype=bool)
-
-
-def _keep(held: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:
-    """Keeps a value, in the place of the oldest one where there are ``most``."""
-    if len(held) == most:
-        held.popitem(last=False)
-    held[key] = value

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 from pipelines.finding.slice_search import Found, search_each
 from pipelines.plan.slices import Slice
@@ -21,43 +20,33 @@ Work = Callable[[Slice], Found]
 _AHEAD = 2  # tasks that wait for each process
 
 
-class InThisProcess(Executor):
-    """Runs a task when its result is requested."""
+class _Late(Future[list[Found]]):
+    """A task that this process runs when its result is requested."""
 
-    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        return _Late(function, args)
-
-
-class _Late(Future[Any]):
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    def __init__(self, work: Work, slices: tuple[Slice, ...]) -> None:
         super().__init__()
-        self._task = function, args
+        self._task = work, slices
 
-    def result(self, timeout: float | None = None) -> Any:
-        function, args = self._task
-        return function(*args)
-
-
-class _FirstHere(Executor):
-    """Runs the first task in this process, which loads the kernels that forked processes then share."""
-
-    def __init__(self, others: Executor) -> None:
-        self._others, self._is_first = others, True
-
-    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        if not self._is_first:
-            return self._others.submit(function, *args)
-        self._is_first = False
-        done: Future[Any] = Future()
-        done.set_result(function(*args))
-        return done
+    def result(self, timeout: float | None = None) -> list[Found]:
+        return search_each(*self._task)
 
 
 class Workers:
-    """Worker processes, or this process if one is enough."""
+    """Worker processes; without a pool this process, if one is enough."""
 
-    def __init__(self, executor: Executor, number: int) -> None:
-        self._executor, self._number = executor, number
+    def __init__(self, number: int, pool: WorkerPool | None = None) -> None:
+        self._number, self._pool, self._is_first = number, pool, True
+
+    def _submit(self, work: Work, slices: tuple[Slice, ...]) -> Future[list[Found]]:
+        """Runs the first task here, which loads the kernels that forked processes then share."""
+        if self._pool is None:
+            return _Late(work, slices)
+        if not self._is_first:
+            return self._pool.submit(search_each, work, slices)
+        self._is_first = False
+        done: Future[list[Found]] = Future()
+        done.set_result(search_each(work, slices))
+        return done
 
     def in_order(
         self, tasks: Iterable[tuple[Work, tuple[Slice, ...]]], done: Collection[str] = ()
@@ -71,7 +60,7 @@ class Workers:
         try:
             while True:
                 while len(waiting) < self._number * (1 + _AHEAD) and (task := next(source, None)) is not None:
-                    waiting.append((*task, self._executor.submit(search_each, *task)))
+                    waiting.append((*task, self._submit(*task)))
                 if not waiting:
                     return
                 work, slices, future = waiting.popleft()
@@ -97,7 +86,7 @@ class Workers:
             if last.rest is not None:
                 slices = (_rest_of(last), *slices)
             if slices:
-                future = self._executor.submit(search_each, work, slices)
+                future = self._submit(work, slices)
 
 
 def _rest_of(found: Found) -> Slice:
@@ -133,7 +122,7 @@ def _fitting(work: Work, found: Found, end: tuple[str, int] | None) -> Iterator[
 def workers(number: int) -> Iterator[Workers]:
     """Up to ``number`` processes."""
     if number == 1:
-        yield Workers(InThisProcess(), 1)
+        yield Workers(1)
         return
-    with WorkerPool(number) as executor:
-        yield Workers(_FirstHere(executor), number)
+    with WorkerPool(number) as pool:
+        yield Workers(number, pool)
