@@ -57,7 +57,7 @@ def search(settings: Settings, request: Request, topic: str | None = None) -> Se
             needed = f"--lake needs {error.name}: pip install 'kafka-log-lake[report]'"
             raise UserError(needed) from None
         topics = TopicFilter(settings.topics, settings.exclude_topics)
-        of_lake = LakeSearch(settings.lake, request, topics, settings.cores)
+        of_lake = LakeSearch(request=request, lake=settings.lake, topics=topics, threads=settings.cores)
         if request.looks_into_values:
             of_lake.registry = _registry(of_lake, settings)
         return of_lake
@@ -67,7 +67,12 @@ def search(settings: Settings, request: Request, topic: str | None = None) -> Se
     listing = list_sources(settings, topic=topic, partition=partition)
     if not (listing.has_wanted or listing.unreadable):
         raise no_segments_error(settings.source, listing)
-    looked = Search(listing, request, settings.processes, settings.max_batch_uncompressed)
+    looked = Search(
+        request=request,
+        listing=listing,
+        processes=settings.processes,
+        max_batch_uncompressed=settings.max_batch_uncompressed,
+    )
     if request.looks_into_values:
         looked.registry = _registry(looked, settings)
     return looked

@@ -5,9 +5,8 @@ DuckDB reads the rows that can match, by the columns' statistics; conditions are
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import duckdb
@@ -16,9 +15,8 @@ import pyarrow as pa
 
 from pipelines.command.errors import UserError
 from pipelines.command.terminal import counted_noun
-from pipelines.finding.logs import home_first
-from pipelines.finding.request import Request
-from pipelines.finding.search import SAMPLE, Unsearched, schema_of
+from pipelines.finding.logs import LakeLog, home_first
+from pipelines.finding.search import SAMPLE, Searching, Unsearched
 from pipelines.finding.slice_search import DECIDING, NO_TRANSACTIONS, Transactions, decided
 from pipelines.finding.superseded import LastOffsets, distinct_keys
 from pipelines.lake.address import open_lake
@@ -32,7 +30,6 @@ from udfs.rules.transactions import TRANSACTION
 from udfs.search.conditions import Condition, InBounds, IsNull, OneOf, Prefix, matching
 from udfs.search.segment_search import COLUMNS
 from udfs.values.registry import Registry
-from udfs.values.topic_payloads import TopicPayloads
 from udfs.values.typed_records import NEEDED
 
 _TABLES = "published_records counted_batches sound_batches published_quarantine segments current_transactions"
@@ -57,38 +54,13 @@ _FIELDS = ("producer_id", "producer_epoch", "first_offset", "last_offset")
 _CONTROLS = {outcome: control for control, outcome in OUTCOMES.items()}
 
 
-@dataclass(frozen=True)
-class _Log:
-    """A log in the lake. damaged: its damaged ranges. left_out: segments that were not decoded whole."""
-
-    topic: str
-    partition: int
-    partition_dir: str
-    segments: int
-    damaged: int
-    left_out: int
-
-    @property
-    def place(self) -> list[Any]:
-        return [self.topic, self.partition, self.partition_dir]
-
-
-@dataclass
-class LakeSearch:
-    """One search over a lake. Iterate once, as ``Search``.
-
-    registry: the schemas of values, where conditions look into them.
-    """
+@dataclass(kw_only=True)
+class LakeSearch(Searching):
+    """A search over a lake."""
 
     lake: str
-    request: Request
     topics: TopicFilter
     threads: int | None = None
-    registry: Registry | None = None
-    found: int = 0
-    passed_over: int = 0
-    segments: int = 0
-    unsearched: list[Unsearched] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._tables = snapshot(open_lake(self.lake))
@@ -96,10 +68,6 @@ class LakeSearch:
 
     def _opened(self) -> duckdb.DuckDBPyConnection:
         return open_database(self.lake, _TABLES, self.threads, tables=self._tables)
-
-    @property
-    def schema(self) -> pa.Schema:
-        return schema_of(self.request)
 
     def schemas(self) -> Registry:
         """The schemas that the lake knows."""
@@ -131,36 +99,30 @@ class LakeSearch:
                 is_context = "is_match" in batch.schema.names
                 self.found += batch.column("is_match").true_count if is_context else batch.num_rows
                 if not request.count:
-                    yield self._whole(log, transactions, last, batch)
+                    yield self._whole(log, batch, transactions.outcomes, last)
             self._note_unsearched(log)
-            if request.only is None and request.limit is not None and self.found >= request.limit:
+            if self._is_enough:
                 return
 
-    def _logs(self) -> list[_Log]:
+    def _logs(self) -> list[LakeLog]:
         rows = self._database.execute(
             "SELECT topic, partition, partition_dir, count(*), sum(damaged), count_if(left_out <> 0) "
-            "FROM segments GROUP BY ALL ORDER BY topic, partition, partition_dir"
+            "FROM segments GROUP BY ALL"
         ).fetchall()
-        logs = [_Log(*row) for row in rows if self.topics(row[0])]
-        numbers: dict[str, int] = defaultdict(int)
-        for log in logs:
-            numbers[log.topic] = max(numbers[log.topic], log.partition + 1)
-        taken = [log for log in logs if self.request.takes(log.partition)]
-        ordered, self.passed_over = home_first(taken, numbers, self.request)
-        return ordered
+        logs, self.passed_over = home_first(
+            [LakeLog(*row) for row in rows if self.topics(row[0])], self.request
+        )
+        return logs
 
-    def _matches(self, log: _Log, transactions: Transactions) -> Iterator[pa.RecordBatch]:
-        request = self.request
-        if self.registry is not None:
-            request = request.with_payloads(TopicPayloads(self.registry, log.topic))
-        conditions = request.search.conditions
+    def _matches(self, log: LakeLog, transactions: Transactions) -> Iterator[pa.RecordBatch]:
+        conditions = self._request_of(log.topic).conditions
         for batch in self._records(log, (*COLUMNS, "segment"), *_pushed(conditions)):
             kept = batch.take(pa.array(matching(conditions, batch)))
             kept = decided(kept, self.request, transactions) if self.request.needs_transactions else kept
             if kept.num_rows:
                 yield kept
 
-    def _with_context(self, log: _Log, matches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _with_context(self, log: LakeLog, matches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Matches and the records around them, each once, with is_match."""
         places = [batch.select(_PLACE) for batch in matches]
         if not places:
@@ -182,7 +144,7 @@ class LakeSearch:
             self._database.unregister("matches")
 
     def _records(
-        self, log: _Log, columns: Sequence[str], where: str = "true", values: Sequence[Any] = ()
+        self, log: LakeLog, columns: Sequence[str], where: str = "true", values: Sequence[Any] = ()
     ) -> Iterator[pa.RecordBatch]:
         """Records of a log for which ``where`` holds, in its order."""
         of_log = f"published_records WHERE {_IN_LOG} AND ({where}) ORDER BY {_ORDER}"
@@ -191,7 +153,7 @@ class LakeSearch:
     def _read(self, columns: Sequence[str], source: str, values: Sequence[Any]) -> Iterator[pa.RecordBatch]:
         """Columns of what follows FROM."""
         names = ", ".join(f'"{name}"' for name in columns)
-        schema = pa.schema([schema_of(self.request).field(name) for name in columns])
+        schema = pa.schema([self.schema.field(name) for name in columns])
         try:
             answer = self._database.sql(f"SELECT {names} FROM {source}", params=list(values))
             for batch in answer.to_arrow_reader(_ROWS):
@@ -199,22 +161,7 @@ class LakeSearch:
         except duckdb.Error as error:
             raise UserError(f"the lake can't be read: {str(error).splitlines()[0]}") from None
 
-    def _whole(
-        self, log: _Log, transactions: Transactions, last: LastOffsets | None, batch: pa.RecordBatch
-    ) -> pa.RecordBatch:
-        columns = {
-            "topic": pa.repeat(pa.scalar(log.topic), batch.num_rows),
-            "partition": pa.repeat(pa.scalar(log.partition, pa.int32()), batch.num_rows),
-            **{name: batch.column(name) for name in (*COLUMNS, "segment")},
-            "outcome": transactions.outcomes.of(batch.select(DECIDING)),
-        }
-        if last is not None:
-            columns["superseded"] = last.of(batch)
-        if self.request.context:
-            columns["is_match"] = batch.column("is_match")
-        return pa.RecordBatch.from_pydict(columns, self.schema)
-
-    def _transactions(self, log: _Log) -> Transactions:
+    def _transactions(self, log: LakeLog) -> Transactions:
         rows = self._database.execute(
             "SELECT producer_id, producer_epoch, first_offset, last_offset, outcome, "
             "NOT holds_last_stable_offset "
@@ -228,7 +175,7 @@ class LakeSearch:
             one["has_data"], one["control_type"], one["is_over"] = True, _CONTROLS[outcome], is_over
         return Transactions.of(found)
 
-    def _last_offsets(self, log: _Log, transactions: Transactions) -> LastOffsets:
+    def _last_offsets(self, log: LakeLog, transactions: Transactions) -> LastOffsets:
         columns = ("key", *DECIDING)
         keys = pa.array(self.request.keys, pa.binary())
         if not self.request.keys:
@@ -243,17 +190,14 @@ class LakeSearch:
             last.unknown_until(until)
         return last
 
-    def _note_unsearched(self, log: _Log) -> None:
-        name = f"{log.topic}-{log.partition}"
-        for damage in self._damages(log):
-            if self.request.may_hide(damage.first_lost, damage.last_lost):
-                self.unsearched.append(Unsearched(name, damage.detail, damage))
+    def _note_unsearched(self, log: LakeLog) -> None:
+        self._note_damages(log, self._damages(log))
         if log.left_out:
             segments = counted_noun(log.left_out, "segment")
             why = f"records of {segments} were left out when it was decoded"
-            self.unsearched.append(Unsearched(name, why))
+            self.unsearched.append(Unsearched(log.name, why))
 
-    def _damages(self, log: _Log) -> Iterator[DamagedRange]:
+    def _damages(self, log: LakeLog) -> Iterator[DamagedRange]:
         """The damaged ranges of a log with the offsets around them."""
         if not log.damaged:
             return

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,71 +21,76 @@ SLICE_BYTES = 32 << 20  # so that what is found appears soon
 
 
 @dataclass
-class Log:
-    """The log in one partition folder.
-
-    segments: those to search, by base offset. all_segments: with those that no source names, or that cannot
-    hold what is looked for: their markers decide about transactions too.
-    """
+class _Log:
+    """The log in one partition folder."""
 
     topic: str
     partition: int
     partition_dir: str
-    segments: list[Segment] = field(default_factory=list)
-    all_segments: list[Segment] = field(default_factory=list)
 
     @property
     def name(self) -> str:
         return f"{self.topic}-{self.partition}"
 
 
-def logs_to_search(listing: Listing, request: Request) -> tuple[list[Log], int]:
-    """The logs that may hold a match, in the order in which they are searched; how many others there are.
+@dataclass
+class Log(_Log):
+    """A log of segments.
 
-    First come those that Kafka's default partitioner gives the keys to, among as many partitions as the
-    highest number of the topic says. The others follow, unless the partitioner is trusted.
+    segments: those to search, by base offset. all_segments: with those that no source names, or that cannot
+    hold what is looked for: their markers decide about transactions too.
     """
-    segments = list(listed_segments(listing))
-    partitions: dict[str, int] = defaultdict(int)
-    for segment, _ in segments:
-        partitions[segment.topic] = max(partitions[segment.topic], segment.partition + 1)
+
+    segments: list[Segment] = field(default_factory=list)
+    all_segments: list[Segment] = field(default_factory=list)
+
+
+@dataclass
+class LakeLog(_Log):
+    """A log in a lake. damaged: its damaged ranges. left_out: segments that were not decoded whole."""
+
+    segments: int
+    damaged: int
+    left_out: int
+
+    @property
+    def place(self) -> list[Any]:
+        return [self.topic, self.partition, self.partition_dir]
+
+
+AnyLog = TypeVar("AnyLog", Log, LakeLog)
+
+
+def logs_to_search(listing: Listing, request: Request) -> tuple[list[Log], int]:
+    """The logs that may hold a match, in the order in which they are searched; how many others there are."""
     outside = _outside(listing.segments, request.offsets)
     logs: dict[str, Log] = {}
-    for (segment, wanted), is_outside in zip(segments, outside.tolist(), strict=True):
+    for (segment, wanted), is_outside in zip(listed_segments(listing), outside.tolist(), strict=True):
         log = logs.setdefault(
             segment.partition_dir, Log(segment.topic, segment.partition, segment.partition_dir)
         )
         log.all_segments.append(segment)
         if wanted and not is_outside:
             log.segments.append(segment)
-    found = [log for log in logs.values() if log.segments and request.takes(log.partition)]
-    found.sort(key=lambda log: (log.topic, log.partition, log.partition_dir))
-    return home_first(found, partitions, request)
+    return home_first(logs.values(), request)
 
 
-class _Placed(Protocol):
-    @property
-    def topic(self) -> str: ...
+def home_first(logs: Collection[AnyLog], request: Request) -> tuple[list[AnyLog], int]:
+    """Those of all logs that may hold a match, in the order in which they are searched; how many others.
 
-    @property
-    def partition(self) -> int: ...
-
-
-AnyLog = TypeVar("AnyLog", bound=_Placed)
-
-
-def home_first(
-    logs: Sequence[AnyLog], partitions: Mapping[str, int], request: Request
-) -> tuple[list[AnyLog], int]:
-    """The logs in the order in which they are searched for keys, and how many are left out.
-
-    partitions: how many each topic has.
+    First come those that Kafka's default partitioner gives the keys to, among as many partitions as the
+    highest number of the topic says. The others follow, unless the partitioner is trusted.
     """
+    found = [log for log in logs if log.segments and request.takes(log.partition)]
+    found.sort(key=lambda log: (log.topic, log.partition, log.partition_dir))
     if not request.keys:
-        return list(logs), 0
+        return found, 0
+    partitions: dict[str, int] = defaultdict(int)
+    for log in logs:
+        partitions[log.topic] = max(partitions[log.topic], log.partition + 1)
     home = {topic: _partitions_of(request.keys, number) for topic, number in partitions.items()}
-    first = [log for log in logs if log.partition in home[log.topic]]
-    rest = [log for log in logs if log.partition not in home[log.topic]]
+    first = [log for log in found if log.partition in home[log.topic]]
+    rest = [log for log in found if log.partition not in home[log.topic]]
     return (first, len(rest)) if request.trust_partitioner else (first + rest, 0)
 
 

@@ -42,10 +42,11 @@ _MOST = 1 << 63
 _INT64 = re.compile(r"-?[0-9]{1,19}")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Request:
     """What to find, and how much of it.
 
+    conditions: all of them must hold.
     keys: a match has one of them; none where keys are not given. offsets: a match lies in one of these
     bounds. partitions, outcomes: a match has one of each set; none of it where the set comes with False.
     committed: only what a READ_COMMITTED consumer gets. limit: matches, at most. only: "first"
@@ -53,12 +54,12 @@ class Request:
     superseded: whether to tell if a later record of the key follows.
     """
 
-    search: Search
+    conditions: list[Condition] = field(default_factory=list)
     keys: tuple[bytes, ...] = ()
     offsets: tuple[Bounds, ...] = ()
     since: int | None = None
-    partitions: tuple[tuple[frozenset[int], bool], ...] = ()
-    outcomes: tuple[tuple[frozenset[str], bool], ...] = ()
+    partitions: list[tuple[frozenset[int], bool]] = field(default_factory=list)
+    outcomes: list[tuple[frozenset[str], bool]] = field(default_factory=list)
     committed: bool = False
     limit: int | None = None
     only: str | None = None
@@ -68,6 +69,11 @@ class Request:
     superseded: bool = False
 
     @property
+    def search(self) -> Search:
+        """What is looked for in a segment."""
+        return Search(tuple(self.conditions), any(wanted for _, wanted in self.outcomes))
+
+    @property
     def needs_transactions(self) -> bool:
         """Whether the outcomes of transactions decide what matches."""
         return self.committed or bool(self.outcomes)
@@ -75,12 +81,11 @@ class Request:
     @property
     def looks_into_values(self) -> bool:
         """Whether the schemas of values matter."""
-        return any(map(looks_into_values, self.search.conditions))
+        return any(map(looks_into_values, self.conditions))
 
     def with_payloads(self, payloads: TopicPayloads) -> Request:
         """The request for one topic, looking into what its schemas describe too."""
-        conditions = tuple(with_payloads(one, payloads) for one in self.search.conditions)
-        return replace(self, search=replace(self.search, conditions=conditions))
+        return replace(self, conditions=[with_payloads(one, payloads) for one in self.conditions])
 
     @property
     def limit_of_a_log(self) -> int | None:
@@ -113,24 +118,12 @@ class Request:
         )
 
 
-@dataclass
-class _Parts:
-    """What the options make."""
-
-    conditions: list[Condition] = field(default_factory=list)
-    keys: tuple[bytes, ...] = ()
-    offsets: tuple[Bounds, ...] = ()
-    since: int | None = None
-    partitions: list[tuple[frozenset[int], bool]] = field(default_factory=list)
-    outcomes: list[tuple[frozenset[str], bool]] = field(default_factory=list)
-
-
 def make_request(given: Mapping[str, Any], **others: Any) -> Request:
     """The request of options by their names; ``not_key`` is the contrary of ``key``.
 
     Raises a UserError for a wrong value. others: fields of Request.
     """
-    parts = _Parts()
+    request = Request(**others)
     for name, values in given.items():
         if values is None or values is False or values == [] or values == ():
             continue
@@ -140,34 +133,25 @@ def make_request(given: Mapping[str, Any], **others: Any) -> Request:
             add = _ADD.get(plain)
             if add is None:
                 raise UserError(f"unknown condition {name!r}{nearest(plain, _ADD)}")
-            add(parts, texts, wanted)
+            add(request, texts, wanted)
         except (ValueError, TypeError) as error:
             shown = option(plain) if wanted else f"--not {option(plain)}"
             raise UserError(f"{shown} {error}") from None
-    only_transactional = any(wanted for _, wanted in parts.outcomes)
-    return Request(
-        Search(tuple(parts.conditions), only_transactional),
-        parts.keys,
-        parts.offsets,
-        parts.since,
-        tuple(parts.partitions),
-        tuple(parts.outcomes),
-        **others,
-    )
+    return request
 
 
 # The options
 
 
-def _either(parts: _Parts, condition: Condition, wanted: bool) -> None:
-    parts.conditions.append(condition if wanted else Not(condition))
+def _either(request: Request, condition: Condition, wanted: bool) -> None:
+    request.conditions.append(condition if wanted else Not(condition))
 
 
-def _key(parts: _Parts, texts: list[Any], wanted: bool) -> None:
+def _key(request: Request, texts: list[Any], wanted: bool) -> None:
     keys = tuple(dict.fromkeys(key for text in texts for key in _keys(text)))
     if wanted:
-        parts.keys = keys
-    _either(parts, OneOf("key", pa.array(keys, pa.binary())), wanted)
+        request.keys = keys
+    _either(request, OneOf("key", pa.array(keys, pa.binary())), wanted)
 
 
 def _keys(text: Any) -> Iterator[bytes]:
@@ -201,15 +185,15 @@ def _bytes(text: Any, is_hex: bool = False) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-Add = Callable[[_Parts, list[Any], bool], None]
+Add = Callable[[Request, list[Any], bool], None]
 
 
 def _each(condition: Callable[[Any], Condition]) -> Add:
     """An option of which each value is a condition."""
 
-    def add(parts: _Parts, texts: list[Any], wanted: bool) -> None:
+    def add(request: Request, texts: list[Any], wanted: bool) -> None:
         for text in texts:
-            _either(parts, condition(text), wanted)
+            _either(request, condition(text), wanted)
 
     return add
 
@@ -247,11 +231,11 @@ def _header(text: Any) -> Header:
     return Header(name, _bytes(value) if equals else None)
 
 
-def _offset(parts: _Parts, texts: list[Any], wanted: bool) -> None:
+def _offset(request: Request, texts: list[Any], wanted: bool) -> None:
     bounds = tuple(_bounds(str(text)) for text in texts)
     if wanted:
-        parts.offsets = bounds
-    _either(parts, InBounds("offset", bounds), wanted)
+        request.offsets = bounds
+    _either(request, InBounds("offset", bounds), wanted)
 
 
 def _bounds(text: str) -> Bounds:
@@ -274,32 +258,33 @@ def _number(text: Any) -> int:
     return int(text)
 
 
-def _since(parts: _Parts, texts: list[Any], wanted: bool) -> None:
+def _since(request: Request, texts: list[Any], wanted: bool) -> None:
     since = (max if wanted else min)(map(moment, texts))
-    parts.since = since if wanted else parts.since
-    _either(parts, InBounds("timestamp_ms", (Bounds(since, None),)), wanted)
+    if wanted:
+        request.since = since
+    _either(request, InBounds("timestamp_ms", (Bounds(since, None),)), wanted)
 
 
-def _until(parts: _Parts, texts: list[Any], wanted: bool) -> None:
+def _until(request: Request, texts: list[Any], wanted: bool) -> None:
     until = (min if wanted else max)(map(moment, texts))
-    _either(parts, InBounds("timestamp_ms", (Bounds(None, until),)), wanted)
+    _either(request, InBounds("timestamp_ms", (Bounds(None, until),)), wanted)
 
 
-def _producer(parts: _Parts, texts: list[Any], wanted: bool) -> None:
-    _either(parts, OneOf("producer_id", pa.array(map(_number, texts), pa.int64())), wanted)
+def _producer(request: Request, texts: list[Any], wanted: bool) -> None:
+    _either(request, OneOf("producer_id", pa.array(map(_number, texts), pa.int64())), wanted)
 
 
-def _transaction(parts: _Parts, texts: list[Any], wanted: bool) -> None:
+def _transaction(request: Request, texts: list[Any], wanted: bool) -> None:
     outcome = one_of(OPEN, ABORTED, COMMITTED)
-    parts.outcomes.append((frozenset(map(outcome, texts)), wanted))
+    request.outcomes.append((frozenset(map(outcome, texts)), wanted))
 
 
-def _partition(parts: _Parts, texts: list[Any], wanted: bool) -> None:
-    parts.partitions.append((frozenset(map(_number, texts)), wanted))
+def _partition(request: Request, texts: list[Any], wanted: bool) -> None:
+    request.partitions.append((frozenset(map(_number, texts)), wanted))
 
 
-def _tombstones(parts: _Parts, texts: list[Any], wanted: bool) -> None:
-    _either(parts, IsNull("value"), wanted)
+def _tombstones(request: Request, texts: list[Any], wanted: bool) -> None:
+    _either(request, IsNull("value"), wanted)
 
 
 _ADD: dict[str, Add] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from pipelines.command.terminal import counted_noun
 from pipelines.finding.context import Context
-from pipelines.finding.logs import Log, begin_with, logs_to_search, tasks_of
+from pipelines.finding.logs import LakeLog, Log, begin_with, logs_to_search, tasks_of
 from pipelines.finding.ordered import Workers, workers
 from pipelines.finding.request import Request
 from pipelines.finding.slice_search import (
@@ -33,7 +33,6 @@ from pipelines.source.naming import LINKS, NOT_LOOKED_AT
 from udfs.committed import Outcomes
 from udfs.files import SCHEMA as SEGMENT_SCHEMA
 from udfs.rules.transactions import of_one_log
-from udfs.search import segment_search as query
 from udfs.search.conditions import OneOf
 from udfs.search.segment_search import COLUMNS
 
@@ -53,12 +52,6 @@ SCHEMA = pa.schema(
 )
 
 
-def schema_of(request: Request) -> pa.Schema:
-    """SCHEMA, with superseded and is_match where they are wanted."""
-    more = {"superseded": request.superseded, "is_match": bool(request.context)}
-    return pa.schema([*SCHEMA, *(pa.field(name, pa.bool_()) for name, wanted in more.items() if wanted)])
-
-
 @dataclass(frozen=True)
 class Unsearched:
     """Bytes that could not be searched, in a log; of a whole file or folder ``damage`` is None."""
@@ -68,23 +61,68 @@ class Unsearched:
     damage: DamagedRange | None = None
 
 
-@dataclass
-class Search:
+@dataclass(kw_only=True)
+class Searching:
     """One search. Iterate once; then ``unsearched`` and the counts tell what was read.
 
-    passed_over: logs that were left out because the partitioner is trusted. searched_bytes: of segments that
-    were opened. registry: the schemas of values, where conditions look into them.
+    registry: the schemas of values, where conditions look into them. passed_over: logs that were left out
+    because the partitioner is trusted.
     """
 
-    listing: Listing
     request: Request
-    processes: int
-    max_batch_uncompressed: int
     registry: Registry | None = None
     found: int = 0
     passed_over: int = 0
     segments: int = 0
     unsearched: list[Unsearched] = field(default_factory=list)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """SCHEMA, with superseded and is_match where they are wanted."""
+        more = {"superseded": self.request.superseded, "is_match": bool(self.request.context)}
+        return pa.schema([*SCHEMA, *(pa.field(name, pa.bool_()) for name, wanted in more.items() if wanted)])
+
+    @property
+    def _is_enough(self) -> bool:
+        request = self.request
+        return request.only is None and request.limit is not None and self.found >= request.limit
+
+    def _request_of(self, topic: str) -> Request:
+        """The request, looking into what the schemas of a topic describe."""
+        if self.registry is None:
+            return self.request
+        from udfs.values.topic_payloads import TopicPayloads  # decoders, which other searches do not need
+
+        return self.request.with_payloads(TopicPayloads(self.registry, topic))
+
+    def _whole(
+        self, log: Log | LakeLog, records: pa.RecordBatch, outcomes: Outcomes, last: LastOffsets | None
+    ) -> pa.RecordBatch:
+        """Records of COLUMNS and segment, and is_match with context, with what the log around them tells."""
+        rows = records.num_rows
+        columns = {
+            **dict(zip(records.schema.names, records.columns, strict=True)),
+            "topic": pa.repeat(pa.scalar(log.topic), rows),
+            "partition": pa.repeat(pa.scalar(log.partition, pa.int32()), rows),
+            "outcome": outcomes.of(records.select(DECIDING)),
+        }
+        if last is not None:
+            columns["superseded"] = last.of(records)
+        return pa.RecordBatch.from_pydict(columns, self.schema)
+
+    def _note_damages(self, log: Log | LakeLog, damages: Iterable[DamagedRange]) -> None:
+        for damage in damages:
+            if self.request.may_hide(damage.first_lost, damage.last_lost):
+                self.unsearched.append(Unsearched(log.name, damage.detail, damage))
+
+
+@dataclass(kw_only=True)
+class Search(Searching):
+    """A search over segments."""
+
+    listing: Listing
+    processes: int
+    max_batch_uncompressed: int
 
     def __post_init__(self) -> None:
         self._transactions: dict[str, tuple[Transactions, dict[Segment, list[SliceScan]]]] = {}
@@ -121,11 +159,6 @@ class Search:
 
         return first_records(self.listing.segments, topic, SAMPLE)
 
-    @property
-    def _is_enough(self) -> bool:
-        request = self.request
-        return request.only is None and request.limit is not None and self.found >= request.limit
-
     def _by_log(self, pool: Workers, logs: Sequence[Log]) -> Iterator[tuple[Log, Iterator[Found]]]:
         """Each log with what its slices hold, in the order in which they are searched."""
         is_bounded = bool(self.request.offsets) or self.request.since is not None
@@ -150,11 +183,7 @@ class Search:
     def _work(self, pool: Workers, log: Log) -> Work:
         transactions = self._read_transactions(pool, log) if self.request.needs_transactions else None
         most = None if self.request.only == "last" else self.request.limit_of_a_log
-        request = self.request
-        if self.registry is not None:
-            from udfs.values.topic_payloads import TopicPayloads  # decoders, which other searches do not need
-
-            request = request.with_payloads(TopicPayloads(self.registry, log.topic))
+        request = self._request_of(log.topic)
         return Work(request, self.max_batch_uncompressed, transactions, most)
 
     def _of_log(self, pool: Workers, log: Log, results: Iterator[Found]) -> Iterator[pa.RecordBatch]:
@@ -163,12 +192,12 @@ class Search:
         if not self.request.context:
             for segment, batch in matches:
                 self.found += batch.num_rows
-                yield self._whole(pool, log, segment, batch)
+                yield self._placed(pool, log, segment, batch)
         else:
             context = Context(log.all_segments, self.max_batch_uncompressed)
             for segment, batch, is_match in context.around(matches, self.request.context):
                 self.found += is_match.true_count
-                yield self._whole(pool, log, segment, batch, is_match)
+                yield self._placed(pool, log, segment, batch.append_column("is_match", is_match))
         self._transactions.pop(log.partition_dir, None)
         self._last_offsets.pop(log.partition_dir, None)
 
@@ -202,32 +231,10 @@ class Search:
             self.found += count if left is None else min(count, left)
         yield from held
 
-    def _whole(
-        self,
-        pool: Workers,
-        log: Log,
-        segment: Segment,
-        batch: pa.RecordBatch,
-        is_match: pa.Array | None = None,
-    ) -> pa.RecordBatch:
-        """Records with the columns that the place of the segment, and the whole log, tell."""
-        rows = batch.num_rows
-        columns = {
-            "topic": pa.repeat(pa.scalar(log.topic), rows),
-            "partition": pa.repeat(pa.scalar(log.partition, pa.int32()), rows),
-            **{name: batch.column(name) for name in COLUMNS},
-            "segment": pa.repeat(pa.scalar(segment.segment), rows),
-            "outcome": self._outcomes(pool, log, batch).of(batch.select(DECIDING)),
-        }
-        if self.request.superseded:
-            columns["superseded"] = self._read_last_offsets(pool, log).of(batch)
-        if is_match is not None:
-            columns["is_match"] = is_match
-        return pa.RecordBatch.from_pydict(columns, self.schema)
-
-    @property
-    def schema(self) -> pa.Schema:
-        return schema_of(self.request)
+    def _placed(self, pool: Workers, log: Log, segment: Segment, records: pa.RecordBatch) -> pa.RecordBatch:
+        records = records.append_column("segment", pa.repeat(pa.scalar(segment.segment), records.num_rows))
+        last = self._read_last_offsets(pool, log) if self.request.superseded else None
+        return self._whole(log, records, self._outcomes(pool, log, records), last)
 
     def _outcomes(self, pool: Workers, log: Log, batch: pa.RecordBatch) -> Outcomes:
         """The outcomes of a log's transactions; of none, where no record of the batch is of one."""
@@ -246,7 +253,7 @@ class Search:
                 keys = distinct_keys(batch for one in found for batch in one.batches)
             known = LastOffsets(keys.to_pylist())
             scans: dict[Segment, list[SliceScan]] = defaultdict(list)
-            later = Request(query.Search((OneOf("key", keys),)), keys=tuple(keys.to_pylist()))
+            later = Request([OneOf("key", keys)], keys=tuple(keys.to_pylist()))
             work = Work(later, self.max_batch_uncompressed, columns=columns)
             for one in self._read(pool, log.all_segments, work):
                 scans[one.slice_.segment].append(one.scan)
@@ -282,9 +289,7 @@ class Search:
             problem = next((scan.report.detail for scan in of_segment if scan.report.problem), None)
             if problem is not None:
                 self.unsearched.append(Unsearched(segment.uri, problem))
-        for damage in _damages(scans):
-            if self.request.may_hide(damage.first_lost, damage.last_lost):
-                self.unsearched.append(Unsearched(log.name, damage.detail, damage))
+        self._note_damages(log, _damages(scans))
 
 
 def _damages(scans: dict[Segment, list[SliceScan]]) -> Iterator[DamagedRange]:
