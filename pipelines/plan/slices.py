@@ -171,8 +171,8 @@ def pack(slices: Sequence[Slice], cores: int, slice_bytes: int) -> list[Task]:
     groups = list(by_group.values())
     costs = [sum(s.stop - s.start + SEGMENT_COST for s in members) for members in groups]
     wanted = max(cores * TASKS_PER_CORE, -(-sum(costs) // (slice_bytes + SEGMENT_COST)))
-    # A task with fewer bytes than 16 * SEGMENT_COST is not worth its start
-    worthwhile = max(cores, -(-sum(costs) // (16 * SEGMENT_COST)))
+    # A task with fewer bytes than 16 * SEGMENT_COST is not worth the start of a process
+    worthwhile = -(-sum(costs) // (16 * SEGMENT_COST))
     count = max(1, min(len(groups), wanted, worthwhile))
     loads: list[tuple[int, int]] = [(0, task) for task in range(count)]
     members_of: list[list[Slice]] = [[] for _ in range(count)]
