@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kafka_log_lake import connect
 from pipelines import decode_batches
+from pipelines.sql.database import one_database
 from tests.support import corpus
 from tests.support.logs import batch, data, marker, put
 from tests.support.segment_maker import DELETE_HORIZON, GZIP, LOG_APPEND, Batch, Message, Record, flip, wrap
@@ -25,7 +25,7 @@ def lake_of(root: Path, *sources: Path) -> str:
 
 
 def rows(lake: str, statement: str) -> list[dict[str, Any]]:
-    with connect(lake) as database:
+    with one_database(lake, statement) as database:
         found: list[dict[str, Any]] = database.sql(statement).to_arrow_table().to_pylist()
         return found
 

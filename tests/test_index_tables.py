@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from kafka_log_lake import connect
 from pipelines import decode_batches
+from pipelines.sql.database import one_database
 from tests.support.corpus import ROOT
 from tests.support.logs import batch, data, marker, put
 from tests.support.segment_maker import Batch, Record, flip
@@ -51,7 +51,7 @@ def decode(logs: Path, lake: str, *more: str) -> None:
 
 
 def rows(lake: str, statement: str) -> list[dict[str, Any]]:
-    with connect(lake) as database:
+    with one_database(lake, statement) as database:
         found = database.sql(statement)
         return [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
 
