@@ -21,14 +21,12 @@ from deltalake import write_deltalake
 from duckdb import DuckDBPyConnection
 
 from kafka_log_lake import connect
-from pipelines import quality_report
 from pipelines.command.settings import Settings
 from pipelines.lake.address import table_path
 from pipelines.lake.published import published_tables
 from pipelines.report.quality import metrics
 from pipelines.report.quality.check import CHECKS
 from pipelines.scan import scan
-from pipelines.views.declared import SESSION_VIEWS
 from tests.support import rule_model_time as model
 from tests.support.answers import prepare_in_memory, same_in_both
 from tests.support.made_tables import tables
@@ -229,12 +227,6 @@ def test_anomalies_of_timestamps(ask: Ask, logs: list[Log], future: int, disorde
         assert printed == model.anomalies(log, future, disorder), log
 
 
-@pytest.mark.parametrize("view", [view.name for view in SESSION_VIEWS if view.has_defaults])
-def test_no_number_takes_a_view_away(database: DuckDBPyConnection, view: str) -> None:
-    """Offsets, timestamps and partitions at both ends of their types."""
-    database.sql(f"SELECT * FROM {view}").to_arrow_table()
-
-
 def test_checks_measure_what_the_model_finds(random_lake: str, logs: list[Log], opened: list[Open]) -> None:
     names = ("timestamp_units", "timestamp_future", "hanging_transactions")
     with metrics.opened(published_tables(random_lake)) as database:
@@ -256,13 +248,6 @@ def test_checks_measure_what_the_model_finds(random_lake: str, logs: list[Log], 
         hanging = (names[2], log.topic, log.partition)
         expected[hanging] = max(expected[hanging], 0.0 if age is None else float(age.open_ms or 0))
     assert found == expected
-
-
-def test_no_number_takes_the_quality_report_away(random_lake: str, tmp_path: Path) -> None:
-    summary = quality_report.run(Settings(lake=random_lake), output=str(tmp_path))
-    assert {"timestamp_future", "timestamp_units", "timestamp_order"} <= {
-        r.check.name for r in summary.report.failed("warning")
-    }
 
 
 @pytest.fixture(scope="module")

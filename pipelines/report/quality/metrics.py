@@ -20,8 +20,8 @@ from deltalake import DeltaTable
 from pipelines.report.quality.check import AGGREGATES, TOPIC, Check
 from pipelines.source.delta import read_rows
 from pipelines.sql.database import macros
-from pipelines.sql.tokens import view_text
 from pipelines.sql.types import duckdb_type
+from pipelines.sql.views import creations
 from pipelines.views.declared import SESSION_VIEWS, needed_names
 from udfs.format.report_tables import CHECKPOINTS, QUALITY_METRICS, VALUE_ERRORS
 from udfs.format.schema import BATCHES, QUARANTINE, SEGMENTS, TRANSACTIONS, Table
@@ -131,9 +131,8 @@ def _create_views(database: duckdb.DuckDBPyConnection) -> None:
     for macro in macros():
         database.execute(macro)
     needed = needed_names(_VIEWS, [table.name for table in _NOT_READ])
-    for view in SESSION_VIEWS:
-        if view.name in needed:
-            database.execute(f"CREATE VIEW {view.name} AS {view_text(view.select, {})}")
+    for creation in creations([view for view in SESSION_VIEWS if view.name in needed]):
+        database.execute(creation)
 
 
 def measure(
