@@ -27,6 +27,7 @@ from pipelines.finding.slice_search import (
 from pipelines.finding.superseded import LastOffsets, distinct_keys
 from pipelines.plan.slices import Segment, Slice
 from pipelines.scanning.findings import damages_of
+from pipelines.scanning.pool import ALONE_BYTES
 from pipelines.scanning.slice_scan import DamagedRange, SliceScan
 from pipelines.source.listing import Listing
 from pipelines.source.naming import LINKS, NOT_LOOKED_AT
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from udfs.values.registry import Registry
 
 SAMPLE = 200  # records of a topic that say what payloads without a schema are
-ALONE_BYTES = 1 << 20  # of segments that one process searches before another has started
 SCHEMA = pa.schema(
     [
         ("topic", pa.string()),

@@ -38,7 +38,7 @@ from pipelines.recovery.compare import Reading, tasks
 from pipelines.recovery.partition import HealedLog, Partition, heal_partition
 from pipelines.recovery.remote import original
 from pipelines.recovery.sources import Inventory, find_copies
-from pipelines.scanning.pool import Map
+from pipelines.scanning.pool import ALONE_BYTES, Map
 from pipelines.source.delta import open_table, read_rows
 from pipelines.source.folder import File
 from pipelines.source.listing import Listing, Rows, TopicFilter
@@ -147,7 +147,10 @@ def recover(settings: Settings, decode: Decode, run: Map) -> Recovered:
 
 
 def _heal(done: Recovered, settings: Settings, folder: str, run: Map) -> None:
-    """Compares, and writes the healed log, a partition in each worker process or task."""
+    """Compares, and writes the healed log, a partition in each worker or task; little is done here."""
+    copies = (copy for some in done.inventory.copies.values() for copy in some)
+    if sum(one.length for copy in copies for one in copy.files) < ALONE_BYTES:
+        run = map
     reading = Reading(settings.processes, settings.slice_bytes, settings.max_batch_uncompressed, run)
     losing = f"{folder}/{_LOSING}"
     shutil.rmtree(losing, ignore_errors=True)

@@ -21,6 +21,7 @@ from pipelines.execute.verdicts import chain_break
 from pipelines.plan.slices import Segment, Slice, make_slices, whole
 from udfs.spark.protocol import SliceReport
 
+ALONE_BYTES = 1 << 20  # of segments that one process reads before another has started
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 OnScanned = Callable[[int], None]  # called with the bytes of each scanned slice
@@ -52,7 +53,8 @@ def scan_segments(
     for processes of this machine.
     """
     slices = make_slices(segments, slice_bytes)
-    workers = max(1, min(processes, len(slices)))
+    size = sum(s.stop - s.start for s in slices)
+    workers = 1 if size < ALONE_BYTES else max(1, min(processes, len(slices)))
     with _workers(workers) if run is None else nullcontext(run) as mapped:
         scans = _by_segment(_scan(mapped, scan, slices, on_scanned))
         broken = [s for s in segments if _is_broken(s, scans[s.segment])]
