@@ -93,7 +93,7 @@ def _inspect(
             raise UserError(f"--html: cannot write {html}: {error.strerror}") from None
         say(f"written: {html}")
     if options["json"]:
-        from pipelines.inspection.objects import to_json
+        from pipelines.inspection.text import to_json
 
         print(json.dumps(to_json(file, found), ensure_ascii=False))
     elif html is None:

@@ -197,4 +197,4 @@ def test_a_wrapper_whose_own_checksum_is_right(tmp_path: Path, name: str) -> Non
 
 
 def look_at(locator: Locator, one: Stretch) -> Inspection:
-    return inspect(locator.source, locator.length, locator.place(one, None), lambda *_: False)
+    return inspect(locator.source, locator.length, locator.place(one._replace(before=None)), lambda *_: False)

@@ -32,32 +32,23 @@ _COLUMNS = ("position", "bytes", "field", "value", "meaning")
 
 @dataclass
 class _Segment:
-    """A segment in the tree. left: its batches that are not in the tree yet; before: the one before them."""
+    """A segment in the tree. left: its batches that are not in the tree yet."""
 
     path: str
     locator: Locator | None = None
     left: Iterator[Stretch] = field(default_factory=lambda: iter(()))
-    before: Stretch | None = None
-
-    def take(self) -> Iterator[_Batch]:
-        """The next batches and damaged ranges. The segment was opened."""
-        assert self.locator is not None
-        for one in islice(self.left, _BATCHES):
-            yield _Batch(self.locator, one, self.before)
-            self.before = one if one.header is not None else self.before
 
 
 class _Batch(NamedTuple):
-    """A batch, or a damaged range, in the tree. before: the batch before it."""
+    """A batch, or a damaged range, in the tree."""
 
     locator: Locator
     stretch: Stretch
-    before: Stretch | None
 
     @property
     def is_sound(self) -> bool:
         header = self.stretch.header
-        return header is not None and self.locator.is_sound(header.position, header.size)
+        return header is not None and self.locator.is_sound(header)
 
     @property
     def label(self) -> Text:
@@ -139,7 +130,7 @@ class Browser(App[None]):
                 segment.locator = Locator(segment.path)
                 segment.left = segment.locator.stretches()
                 self._opened.append(segment.locator)
-            batches = list(segment.take())
+            batches = [_Batch(segment.locator, one) for one in islice(segment.left, _BATCHES)]
         except (OSError, SourceError) as error:
             self._say(Text(printable(str(error)), "red"))
             return
@@ -181,10 +172,10 @@ class Browser(App[None]):
     def _show(self) -> None:
         if self._batch is None:
             return
-        locator, stretch, before = self._batch
+        locator, stretch = self._batch
         window = range(self._first, self._first + _RECORDS)
         try:
-            place = locator.place(stretch, before)
+            place = locator.place(stretch)
             self.found = inspect(
                 locator.source, locator.length, place, lambda number, _: number in window, self._limit
             )

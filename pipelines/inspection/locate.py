@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pipelines.command.errors import UserError
 from pipelines.plan.headers import Header, headers
@@ -22,13 +22,13 @@ from udfs.source.byte_source import FileSource
 _OF_BATCHES = (SEGMENT_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX, ".checkpoint")
 
 
-@dataclass(frozen=True)
-class Stretch:
-    """A batch by its header, or a damaged range where ``header`` is None."""
+class Stretch(NamedTuple):
+    """A batch by its header, or a damaged range where ``header`` is None. before: the batch before it."""
 
     position: int
     end: int
     header: Header | None
+    before: Header | None
 
 
 class Locator:
@@ -48,48 +48,44 @@ class Locator:
 
     def stretches(self) -> Iterator[Stretch]:
         """The whole segment, in order: batches and damaged ranges."""
-        at, last = 0, self.base - 1
+        at: int = 0
+        before: Header | None = None
         while at < self.length:
             for header in headers(self.source, at, self.length):
-                yield Stretch(header.position, header.end, header)
-                at, last = header.end, header.last_offset
+                yield Stretch(at, header.end, header, before)
+                at, before = header.end, header
             if at < self.length:
+                last = before.last_offset if before else self.base - 1
                 end = self._resync.next_batch(at, LastOffset(last, at))
                 end = self.length if end <= at else end
-                yield Stretch(at, end, None)
+                yield Stretch(at, end, None, before)
                 at = end
 
-    def is_sound(self, position: int, size: int) -> bool:
-        """Whether the checksum of the batch at a position is right."""
-        data = read(self.source, position, size)
-        least = (
-            f.V2_HEADER_SIZE if len(data) > f.MAGIC_POS and data[f.MAGIC_POS] == f.MAGIC_V2 else f.V0_MIN_SIZE
-        )
-        return len(data) == size >= least and bool(is_sound(data, 0, size))
+    def is_sound(self, header: Header) -> bool:
+        """Whether the checksum of a batch is right."""
+        data = read(self.source, header.position, header.size)
+        return len(data) == header.size and bool(is_sound(data, 0, header.size))
 
     def at_position(self, position: int) -> Place:
         """The batch, or the damage, that begins at a position."""
         if not 0 <= position < self.length:
             have = f"it has {self.length} bytes, from 0 to {self.length - 1}"
             raise UserError(f"position {position} is outside the file: {have}")
-        before: Stretch | None = None
         for one in self.stretches():
             if one.position == position:
-                return self.place(one, before)
+                return self.place(one)
             if one.position < position < one.end:
-                return self._inside(one, before, position)
-            before = one if one.header is not None else before
+                return self._inside(one, position)
         raise UserError(f"no batch is at position {position}")
 
-    def _inside(self, one: Stretch, before: Stretch | None, position: int) -> Place:
+    def _inside(self, one: Stretch, position: int) -> Place:
         """A position inside of what headers lead to: only a sound batch may begin there, if that is none."""
         header = one.header
-        outer_is_sound = header is not None and self.is_sound(header.position, header.size)
+        outer_is_sound = header is not None and self.is_sound(header)
         if not outer_is_sound:
-            found = next(iter(headers(self.source, position, self.length)), None)
-            if found is not None and self.is_sound(position, found.size):
-                outer = one if header is not None else before
-                return self.place(Stretch(position, found.end, found), outer)
+            found = self._next(position)
+            if found is not None and self.is_sound(found):
+                return self.place(Stretch(position, found.end, found, header or one.before))
         what = "the batch" if outer_is_sound else "the damaged batch" if header is not None else "the damage"
         offsets = "" if header is None else f" (last offset {header.last_offset})"
         raise UserError(
@@ -99,16 +95,14 @@ class Locator:
 
     def at_offset(self, offset: int) -> Place:
         """The batch with an offset."""
-        before: Stretch | None = None
         first = last = None
         for one in self.stretches():
             if one.header is None:
                 continue
             low, high = self._offsets(one.header)
             if low <= offset <= high:
-                return self.place(one, before)
-            first = low if first is None else first
-            last, before = high, one
+                return self.place(one)
+            first, last = low if first is None else first, high
         if first is None:
             raise UserError(f"{self.path} has no batch: see --position 0")
         raise UserError(
@@ -118,17 +112,16 @@ class Locator:
     def first_damage(self) -> Place:
         """The first batch, or range, that is not sound; the first batch where all are."""
         first: Stretch | None = None
-        before: Stretch | None = None
         for one in self.stretches():
-            if one == Stretch(0, self.length, None) and not self.path.endswith(_OF_BATCHES):
+            if one == Stretch(0, self.length, None, None) and not self.path.endswith(_OF_BATCHES):
                 why = "no record batch is in it, and its name does not end in .log"
                 raise UserError(f"{self.path} is not a segment: {why}")
-            if one.header is None or not self.is_sound(one.position, one.header.size):
-                return self.place(one, before)
-            first, before = first or one, one
+            if one.header is None or not self.is_sound(one.header):
+                return self.place(one)
+            first = first or one
         if first is None:
             raise UserError(f"{self.path} is empty: it has no batch")
-        return self.place(first, None)
+        return self.place(first)
 
     def _offsets(self, header: Header) -> tuple[int, int]:
         """First and last offset; of a wrapper the first is not in its header, but behind the batch before."""
@@ -140,26 +133,18 @@ class Locator:
         attributes = read(self.source, header.position + f.LEGACY_ATTRIBUTES_POS, 1)
         return bool(len(attributes) and attributes[0] & f.CODEC_MASK)
 
-    def place(self, one: Stretch, before: Stretch | None) -> Place:
-        """A batch, or a damaged range, between its neighbours. before: the batch before it."""
-        end = one.end
-        after = next(iter(headers(self.source, end, self.length)), None) if end < self.length else None
-        if (
-            one.header is not None
-            and not self.is_sound(one.position, one.header.size)
-            and (after is None or not self.is_sound(after.position, after.size))
-        ):
-            last = before.header.last_offset if before and before.header else -1
+    def place(self, one: Stretch) -> Place:
+        """A batch, or a damaged range, between its neighbours."""
+        after = self._next(one.end)
+        if one.header and not self.is_sound(one.header) and not (after and self.is_sound(after)):
+            last = one.before.last_offset if one.before else -1
             found = self._resync.next_batch(one.position, LastOffset(last, one.position))
-            after = next(iter(headers(self.source, found, self.length)), None) if found > 0 else None
-        return Place(
-            one.position,
-            end,
-            self._neighbour(before.header if before else None),
-            self._neighbour(after),
-            self.base,
-            self._epoch_at,
-        )
+            after = self._next(found) if found > 0 else None
+        neighbours = self._neighbour(one.before), self._neighbour(after)
+        return Place(one.position, one.end, *neighbours, self.base, self._epoch_at)
+
+    def _next(self, position: int) -> Header | None:
+        return next(headers(self.source, position, self.length), None)
 
     def _neighbour(self, header: Header | None) -> Neighbour | None:
         if header is None:
@@ -168,10 +153,7 @@ class Locator:
         if header.magic == f.MAGIC_V2:
             raw = read(self.source, header.position + f.LEADER_EPOCH_POS, 4).tobytes()
             epoch = int.from_bytes(raw, "big", signed=True)
-        sound = self.is_sound(header.position, header.size)
-        return Neighbour(
-            header.position, header.size, header.magic, header.offset, header.last_offset, epoch, sound
-        )
+        return Neighbour(*header[:-1], epoch, self.is_sound(header))
 
     def _epoch_at(self, offset: int) -> int:
         """The leader epoch of an offset by the epoch file; -1 where it says nothing."""

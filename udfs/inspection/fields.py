@@ -55,6 +55,10 @@ class Reader:
         place = self._base + at
         self.fields.append(Field(name, place, size, value, meaning, level, self._place, problem))
 
+    def broken(self, at: int, size: int, problem: str) -> Broken:
+        """Why it can't be read on; ``at`` counts from the begin of the buffer."""
+        return Broken(self._base + at, size, problem)
+
     def integer(
         self,
         name: str,
@@ -69,11 +73,8 @@ class Reader:
         """Reads a big-endian integer. check: says what is wrong with a value, "" for nothing."""
         raw = self.data[self.at : self.at + size]
         if len(raw) < size:
-            raise Broken(
-                self._base + self.at,
-                len(raw),
-                f"{name}: expected {count_of(size, 'byte')}, found {len(raw)}",
-            )
+            problem = f"{name}: expected {count_of(size, 'byte')}, found {len(raw)}"
+            raise self.broken(self.at, len(raw), problem)
         number = int.from_bytes(raw, "big", signed=signed)
         words = meaning(number) if callable(meaning) else meaning
         self.add(name, self.at, size, shown(number), words, level, check(number))
@@ -92,7 +93,7 @@ class Reader:
                 wrong = f"a varint of {most} bytes at most, found a longer one"
             else:
                 most, wrong = end - begin, "a varint, found the end inside of it"
-            raise Broken(self._base + begin, most, f"{name}: expected {wrong}")
+            raise self.broken(begin, most, f"{name}: expected {wrong}")
         number, self.at = found
         size = self.at - begin
         kind = "varint" if bits == 32 else "varlong"

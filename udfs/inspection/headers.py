@@ -40,7 +40,8 @@ def read_fields(data: bytes, position: int, room: int, computed: int | None) -> 
     reader = Reader(data, position, "file")
     magic = data[f.MAGIC_POS] if len(data) > f.MAGIC_POS else f.MAGIC_V2
     v2 = magic not in (f.MAGIC_V0, f.MAGIC_V1)
-    reader.integer("baseOffset" if v2 else "offset", 8, "outside the checksum" if v2 else _offset_words())
+    of_wrapper = "" if v2 else "of a wrapper that of its last inner message; "
+    reader.integer("baseOffset" if v2 else "offset", 8, f"{of_wrapper}outside the checksum")
     least = _LEAST.get(magic, f.V2_HEADER_SIZE)
     length_name = "batchLength" if v2 else "messageSize"
     reader.integer(
@@ -53,17 +54,9 @@ def read_fields(data: bytes, position: int, room: int, computed: int | None) -> 
     return reader.fields
 
 
-def _offset_words() -> str:
-    return "of a wrapper that of its last inner message; outside the checksum"
-
-
 def _length_problem(length: int, least: int, room: int) -> str:
     low, high = least - f.LOG_OVERHEAD, room - f.LOG_OVERHEAD
     return "" if low <= length <= high else f"expected {low} to {high}, found {length}"
-
-
-def _magic_problem(magic: int) -> str:
-    return "" if magic in _MAGICS else f"expected 0, 1 or 2, found {magic}"
 
 
 def _crc(reader: Reader, name: str, covers: str, computed: int | None) -> None:
@@ -84,7 +77,12 @@ def _read_v2(reader: Reader, position: int, computed: int | None) -> None:
     data = reader.data
     base = int.from_bytes(data[:8], "big", signed=True)
     reader.integer("partitionLeaderEpoch", 4, "set by the broker; outside the checksum")
-    reader.integer("magic", 1, lambda n: _MAGICS.get(n, "not known"), check=_magic_problem)
+    reader.integer(
+        "magic",
+        1,
+        lambda n: _MAGICS.get(n, "not known"),
+        check=lambda n: "" if n in _MAGICS else f"expected 0, 1 or 2, found {n}",
+    )
     covers = f"all from position {position + f.V2_ATTRIBUTES_POS} to the end of the batch"
     _crc(reader, "CRC-32C", covers, computed)
     attributes = reader.integer("attributes", 2, _v2_attributes, signed=False, check=_v2_unused)

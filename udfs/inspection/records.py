@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from udfs.format import faults
 from udfs.format import layout as f
-from udfs.inspection.fields import FILE, PAYLOAD, Broken, Field, Reader, moment
+from udfs.inspection.fields import PAYLOAD, Broken, Field, Reader, moment
 
 # Whether the fields of a record are shown: by its number from 0, and its offset
 Shown = Callable[[int, int], bool]
@@ -67,44 +67,39 @@ def _read_record(reader: Reader, number: int, batch: Batch) -> int:
     begin, data = reader.at, reader.data
     if begin >= len(data):
         problem = f"records: expected {batch.count} as counted, found {number}"
-        raise Broken(reader._base + begin, 0, problem)
+        raise reader.broken(begin, 0, problem)
     head = len(reader.fields)
     size = reader.varint("length", len(data), "of the record's body")
     start, end = reader.at, reader.at + size
     if size < 0 or end > len(data):
         room = len(data) - start
-        raise Broken(
-            reader._base + begin, start - begin, f"record length: expected 0 to {room}, found {size}"
-        )
+        raise reader.broken(begin, start - begin, f"record length: expected 0 to {room}, found {size}")
     reader.integer(
         "attributes", 1, "unused", 2, check=lambda n: "" if n == 0 else f"expected 0, found {n & 0xFF}"
     )
     delta = reader.varint("timestampDelta", end, bits=64)
-    last = reader.fields[-1]
-    reader.fields[-1] = _with(last, moment(batch.base_timestamp + delta))
+    _explain(reader, moment(batch.base_timestamp + delta))
     offset = batch.base_offset + reader.varint("offsetDelta", end)
-    reader.fields[-1] = _with(reader.fields[-1], f"offset {offset}")
+    _explain(reader, f"offset {offset}")
     key = _sized(reader, "key", end)
     _sized(reader, "value", end)
     if batch.is_control and key is not None and len(key) >= f.CONTROL_KEY_SIZE:
         code = int.from_bytes(key[2:4], "big", signed=True)
         kind = f.CONTROL_TYPES[code] if 0 <= code < len(f.CONTROL_TYPES) else "unknown"
-        reader.fields.append(Field("control type", reader._base + begin, 0, kind, f"type {code}", 2))
+        reader.add("control type", begin, 0, kind, f"type {code}", 2)
     _read_headers(reader, end)
     if reader.at != end:
         used = reader.at - start
-        raise Broken(reader._base + start, size, faults.text_of(faults.RECORD_SLACK, size, used))
-    title = Field(
-        f"record {number}", reader._base + begin, end - begin, f"offset {offset}", "", 1, reader._place
-    )
-    reader.fields.insert(head, title)
+        raise reader.broken(start, size, faults.text_of(faults.RECORD_SLACK, size, used))
+    reader.add(f"record {number}", begin, end - begin, f"offset {offset}", "", 1)
+    reader.fields.insert(head, reader.fields.pop())  # the title
     return offset
 
 
-def _with(one: Field, words: str) -> Field:
-    return Field(
-        one.name, one.at, one.size, one.value, f"{words}; {one.meaning}", one.level, one.place, one.problem
-    )
+def _explain(reader: Reader, words: str) -> None:
+    """Puts words before the meaning of the field that was read last."""
+    last = reader.fields[-1]
+    reader.fields[-1] = replace(last, meaning=f"{words}; {last.meaning}")
 
 
 def _sized(reader: Reader, name: str, end: int, level: int = 2) -> bytes | None:
@@ -113,8 +108,8 @@ def _sized(reader: Reader, name: str, end: int, level: int = 2) -> bytes | None:
     size = reader.varint(f"{name}Length", end, level=level)
     room = end - reader.at
     if size > room:
-        place = reader._base + begin
-        raise Broken(place, reader.at - begin, f"{name} length: expected at most {room}, found {size}")
+        problem = f"{name} length: expected at most {room}, found {size}"
+        raise reader.broken(begin, reader.at - begin, problem)
     if size < 0:
         reader.add(name, reader.at, 0, "null", "", level)
         return None
@@ -126,13 +121,13 @@ def _read_headers(reader: Reader, end: int) -> None:
     count = reader.varint("headersCount", end)
     most = (end - reader.at) // f.MIN_HEADER_SIZE
     if not 0 <= count <= most:
-        place = reader._base + begin
-        raise Broken(place, reader.at - begin, f"header count: expected 0 to {most}, found {count}")
+        problem = f"header count: expected 0 to {most}, found {count}"
+        raise reader.broken(begin, reader.at - begin, problem)
     for i in range(count):
         begin = reader.at
         if _sized(reader, f"header {i} key", end, 3) is None:
             problem = "header key length: expected 0 or more, found less"
-            raise Broken(reader._base + begin, reader.at - begin, problem)
+            raise reader.broken(begin, reader.at - begin, problem)
         _sized(reader, f"header {i} value", end, 3)
 
 
@@ -162,7 +157,7 @@ def _part(reader: Reader, name: str, level: int) -> bytes | None:
     size = reader.integer(f"{name}Length", 4, lambda n: "null" if n < 0 else "", level)
     room = len(reader.data) - reader.at
     if size > room:
-        raise Broken(reader._base + begin, 4, f"{name} length: expected at most {room}, found {size}")
+        raise reader.broken(begin, 4, f"{name} length: expected at most {room}, found {size}")
     return None if size < 0 else reader.content(name, size, "", level)
 
 
@@ -228,6 +223,3 @@ def _read_inner(body: bytes, at: int, number: int) -> Records:
     rest, _ = read_message_body(body, at, reader.at, PAYLOAD, 2)
     rest.fields = reader.fields + rest.fields
     return rest
-
-
-__all__ = ["FILE", "Batch", "Records", "Shown", "read_inner", "read_message_body", "read_records"]
