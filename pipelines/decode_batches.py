@@ -38,7 +38,7 @@ from pipelines.lake.stages import stage_options
 from pipelines.plan.landed import Landed
 from pipelines.plan.runs import Plan
 from pipelines.plan.slices import make_slices
-from pipelines.scanning.task_map import task_map
+from pipelines.scanning.pool import task_map
 from pipelines.source.hadoop import job_scheme
 from pipelines.source.listing import Listing, TopicFilter
 from pipelines.source.uris import is_named

@@ -32,7 +32,7 @@ from pipelines.decode_batches import decode_into
 from pipelines.recovery import job, text
 from pipelines.recovery.compare import Reading
 from pipelines.recovery.sources import find_copies
-from pipelines.scanning.task_map import task_map
+from pipelines.scanning.pool import task_map
 from udfs.indexes.kraft_snapshot import METADATA_TOPIC
 
 log = logging.getLogger("pipelines.recover")  # also where Python runs it as a script

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipelines.data_source.source import KafkaLogSource as DefaultSource
+from pipelines.data_source.source import sent_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,7 +19,6 @@ __all__ = ["DefaultSource", "register"]
 def register(spark: SparkSession) -> None:
     """Makes ``kafka_log`` known to a session that looked for data sources before it was installed."""
     from pipelines.command.driver import driver_of
-    from pipelines.data_source.sent import sent_source
 
     driver = driver_of(spark)
     driver.share_code()

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipelines.data_source.boundaries import boundaries
+from pipelines.data_source.slices import boundaries
 from pipelines.plan.headers import headers, read_index
 from tests.support import corpus
 from tests.support.logs import batch, put

@@ -19,8 +19,7 @@ from duckdb import DuckDBPyConnection
 from kafka_log_lake import connect
 from pipelines import decode_batches, find, quality_report, scan
 from pipelines.command.settings import Settings
-from pipelines.functions.register import register_functions, register_internal_topics
-from pipelines.functions.typed import register_typed
+from pipelines.functions.register import register_functions, register_internal_topics, register_typed
 from pipelines.views.declared import SESSION_VIEWS, View
 from tests.support.answers import all_rows, same_in_both
 from tests.support.mad_logs import INT64, write_mad_logs, write_mad_settings

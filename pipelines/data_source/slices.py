@@ -1,4 +1,11 @@
-"""The input partitions of a read: segments that may hold what was requested, cut where batches begin."""
+"""The input partitions of a read: segments that may hold what was requested, cut where batches begin.
+
+Batches begin where headers, a few bytes each, lead. The ``.index`` next to a segment (Kafka's
+``OffsetIndex``: pairs of a relative offset and a position, big-endian int32, ascending; zeros behind them
+while the segment is active) saves most of that walk. It may be of another file: headers at its positions have
+to agree with it, else all headers are followed. Nothing here computes a checksum, so a task that reads a
+slice verifies that it ends where the next one starts.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +17,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from pipelines.command.errors import UserError
 from pipelines.command.tables import size_text
 from pipelines.command.terminal import counted_noun
-from pipelines.data_source.boundaries import boundaries
 from pipelines.data_source.options import PRUNING, Options, option_name
-from pipelines.plan.headers import NO_INDEX, is_file_older, read_index
+from pipelines.plan.headers import NO_INDEX, headers, is_file_older, read_index
 from pipelines.plan.scope import outside_by_name
 from pipelines.plan.slices import Segment, Slice, cut, pack, slice_row
 from pipelines.source.listing import Listing, TopicFilter, list_segments, no_segments_error
@@ -146,6 +153,59 @@ def _edges(span: Span, cuts: list[int]) -> Edges:
         edges = [start, *inner, stop]
         first = mark(source, 0, segment.length)
         return edges, [f"{first}/{mark(source, edge, segment.length)}" for edge in edges[:-1]]
+
+
+def boundaries(
+    source: ByteSource,
+    index: np.ndarray,
+    base: int,
+    length: int,
+    cuts: Sequence[int],
+    start: int = 0,
+    walks: bool = True,
+) -> list[int]:
+    """For each cut the first batch at or past it; none for cuts past the last batch that headers lead to.
+
+    index: int64[n, 2] of ``read_index``. base: the offset in the segment's name. cuts: ascending, past
+    ``start``, where a batch begins. walks: whether all headers are followed where the index does not help;
+    else such a cut is left out.
+    """
+    found: list[int] = []
+    known = start  # a batch begins here
+    for edge in cuts:
+        if found and found[-1] >= edge:
+            continue
+        boundary = _by_index(source, index, base, length, edge)
+        if boundary < 0 and walks:
+            boundary = next((h.position for h in headers(source, known, length) if h.position >= edge), -1)
+        if start < boundary < length:
+            found.append(boundary)
+            known = boundary
+        elif walks:
+            break
+    return found
+
+
+def _by_index(source: ByteSource, index: np.ndarray, base: int, length: int, edge: int) -> int:
+    """The first batch at or past ``edge`` by headers between two entries of the index; -1 where they differ.
+
+    An entry names a batch by the last offset of what was appended there.
+    """
+    after = int(np.searchsorted(index[:, 1], edge, side="left"))
+    if not 0 < after < len(index):
+        return -1
+    (before_offset, before), (offset, stop) = index[after - 1].tolist(), index[after].tolist()
+    boundary, first = -1, True
+    for header in headers(source, before, length):
+        if first and not base <= header.offset <= base + before_offset:
+            return -1
+        first = False
+        if boundary < 0 and header.position >= edge:
+            boundary = header.position
+        if header.position >= stop:
+            agrees = header.position == stop and base + before_offset < header.offset <= base + offset
+            return boundary if agrees else -1
+    return -1
 
 
 def _pruned(segments: Sequence[Segment], options: Options) -> Iterator[Segment]:

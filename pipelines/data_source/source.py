@@ -51,16 +51,20 @@ class KafkaLogSource(DataSource):
     def schema(self) -> str | StructType:
         """All columns, as Spark writes a schema. Raises a UserError for wrong options or a missing path."""
         from pipelines.data_source.columns import ddl
-        from pipelines.data_source.options import parse_options
         from pipelines.source.uris import resolve
 
-        options = parse_options(self.options)
+        options = self._parsed()
         resolve(options.path)
         if not options.typed:
             return ddl(options.table)
         from pyspark.sql.pandas.types import from_arrow_schema
 
         return from_arrow_schema(self._planned(options).schema)
+
+    def _parsed(self) -> Options:
+        from pipelines.data_source.options import parse_options
+
+        return parse_options(self.options)
 
     def _planned(self, options: Options) -> TypedPlan:
         """What planning learns of a topic, once: Spark pickles this source behind ``schema``."""
@@ -72,19 +76,16 @@ class KafkaLogSource(DataSource):
 
     @one_line
     def reader(self, schema: StructType) -> KafkaLogReader:
-        from pipelines.data_source.options import parse_options
-
-        if parse_options(self.options).typed:
+        if self._parsed().typed:
             options, read = requested(self.options, None)
             return TypedReader(options, read, self._planned(options))
         return KafkaLogReader(*requested(self.options, schema))
 
     @one_line
     def streamReader(self, schema: StructType) -> KafkaLogStreamReader:  # noqa: N802
-        from pipelines.data_source.options import parse_options
         from pipelines.data_source.stream import KafkaLogStreamReader
 
-        if parse_options(self.options).typed:
+        if self._parsed().typed:
             raise UserError("typed is for reads, not for streams: decode --typed --watch keeps tables")
         return KafkaLogStreamReader(*requested(self.options, schema))
 
@@ -150,3 +151,39 @@ def read_slices(read: TableRead, partition: InputPartition) -> Iterator[pa.Recor
         from udfs.spark.table_rows import read_table  # loads the decoder, which planning does without
 
         yield from read_table(read, partition.value)
+
+
+def sent_source() -> type[DataSource]:
+    """The data source as a session of Spark Connect sends it to its server.
+
+    Spark pickles this class whole, so that a process without this project can load it. Spark 4.2 plans and
+    reads a stream in processes that get no code from the session, unlike all others. Where they
+    lack the project this class says so, in place of ``No module named 'pipelines'``.
+    """
+
+    class KafkaLog(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "kafka_log"
+
+        def _source(self) -> Any:
+            from pipelines.data_source.source import KafkaLogSource
+
+            return KafkaLogSource(self.options)
+
+        def schema(self) -> Any:
+            return self._source().schema()
+
+        def reader(self, schema: Any) -> Any:
+            return self._source().reader(schema)
+
+        def streamReader(self, schema: Any) -> Any:  # noqa: N802
+            try:
+                return self._source().streamReader(schema)
+            except ModuleNotFoundError:
+                raise RuntimeError(
+                    "streams of kafka_log over Spark Connect need the wheel of kafka-log-lake in the Python "
+                    "of the server's workers: install it there, or follow the log with decode --watch"
+                ) from None
+
+    return KafkaLog

@@ -12,9 +12,8 @@ import pyarrow as pa
 from pipelines.finding.request import Request
 from pipelines.plan.headers import is_older, start_for
 from pipelines.plan.slices import Slice
-from pipelines.scanning.open_slice import read_slice
 from pipelines.scanning.pool import is_ended
-from pipelines.scanning.slice_scan import Noting, Placing, SliceScan
+from pipelines.scanning.slice_scan import Noting, Placing, SliceScan, read_slice
 from udfs.committed import Delivery, Outcomes, delivery
 from udfs.compute import pc
 from udfs.decoded import Group, Range

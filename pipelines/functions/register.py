@@ -7,22 +7,31 @@ function around one of them: Spark refuses an ``arrow_udtf`` in LATERAL joins
 
 from __future__ import annotations
 
+import pickle
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import DataType
 
 from pipelines.command.driver import driver_of
-from pipelines.lake.address import sql_name, sql_string
+from pipelines.lake.address import sql_name, sql_string, sql_table
+from pipelines.typed.schemas import registry_of_state
+from pipelines.typed.tables import typed_tables
 from udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS, Function, TableFunction
+from udfs.functions.typed import FUNCTIONS as TYPED_FUNCTIONS
 from udfs.values import columns as internal_topics
 
+if TYPE_CHECKING:
+    from udfs.values.typed_functions import TypedFunctions
 
-def _code(function: Function) -> Callable[..., Any]:
+
+def _code_of(function: Function) -> Callable[..., Any]:
     """A callable that loads the function where it runs: the decoder would keep the driver waiting.
 
     Spark reads from its annotations whether it takes arrays or an iterator; of several arguments an iterator
@@ -40,7 +49,17 @@ def _code(function: Function) -> Callable[..., Any]:
 
         yield from getattr(import_module(module), name)(columns)
 
-    return of_stream if function.is_stream else of_arrays
+    return _named(name, of_stream if function.is_stream else of_arrays)
+
+
+def _named(name: str, code: Callable[..., Any]) -> Callable[..., Any]:
+    code.__name__ = code.__qualname__ = name
+    return code
+
+
+def _register(spark: SparkSession, name: str, code: Callable[..., Any], returns: DataType | str) -> None:
+    # Spark's stubs ask for the kind of function too, of which Spark itself warns
+    spark.udf.register(name, arrow_udf(code, returns))  # type: ignore[call-overload]
 
 
 def _table_function(function: TableFunction) -> str:
@@ -67,10 +86,7 @@ def register_functions(spark: SparkSession, statement: str = "") -> None:
     for function in FUNCTIONS:
         if statement and function.name not in needed:
             continue
-        code = _code(function)
-        code.__name__ = code.__qualname__ = function.name
-        # Spark's stubs ask for the kind of function too, of which Spark itself warns
-        spark.udf.register(function.name, arrow_udf(code, function.returns))  # type: ignore[call-overload]
+        _register(spark, function.name, _code_of(function), function.returns)
     for table_function in tables:
         spark.sql(_table_function(table_function))
 
@@ -87,5 +103,40 @@ def register_internal_topics(spark: SparkSession, text: str = "") -> None:
     """
     for name, (_, function, gives) in internal_topics.FUNCTIONS.items():
         if not text or name in text.lower():
-            kind = from_arrow_type(gives)
-            spark.udf.register(name, arrow_udf(function, kind))  # type: ignore[call-overload]  # as above
+            _register(spark, name, function, from_arrow_type(gives))
+
+
+def register_typed(spark: SparkSession, address: str, text: str = "") -> None:
+    """Creates the views of typed tables, and the functions that decode by schemas.
+
+    The table ``typed/orders`` of a lake is the view ```typed.orders```, one name in backticks: a temporary
+    view lies in no schema. text: SQL; what it names is enough. "" for all.
+    """
+    words = set(re.findall(r"\w+", text.lower()))
+    for table in typed_tables(address, text):
+        rows = f"SELECT * FROM {sql_table(address, table.table)}"
+        name = sql_name(f"{table.folder}.{table.name}")
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {rows}")
+    names = [name for name in TYPED_FUNCTIONS if not text or name in words]
+    if names:
+        registry = pickle.dumps(registry_of_state(address))
+        for name in names:
+            _register(spark, name, _typed_code(name, registry), from_arrow_type(TYPED_FUNCTIONS[name][1]))
+
+
+def _typed_code(name: str, registry: bytes) -> Callable[..., pa.Array]:
+    """A callable of Arrow arrays, as Spark reads from its annotations."""
+
+    def of_arrays(*columns: pa.Array) -> pa.Array:
+        found: pa.Array = getattr(_functions(registry), name)(*columns)
+        return found
+
+    return _named(name, of_arrays)
+
+
+@cache
+def _functions(registry: bytes) -> TypedFunctions:
+    from udfs.values.typed_functions import TypedFunctions
+
+    known: Any = pickle.loads(registry)
+    return TypedFunctions(known)

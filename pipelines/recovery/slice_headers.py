@@ -9,7 +9,7 @@ import numpy as np
 
 from pipelines.plan.slices import Slice
 from pipelines.recovery.compare import SliceHeaders
-from pipelines.scanning.open_slice import claimed_by_torn, read_slice
+from pipelines.scanning.slice_scan import claimed_by_torn, read_slice
 from udfs.decoded import Damage, Totals
 from udfs.replicas.entries import LENGTH, TORN, ZEROS, Hurt, concatenated, entries_of, rows_where
 from udfs.replicas.whole_batches import MOST_BYTES, whole_batches

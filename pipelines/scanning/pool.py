@@ -1,4 +1,4 @@
-"""Scans slices of segments in worker processes, until the slices of each segment fit together."""
+"""Scans slices of segments in worker processes or tasks, until the slices of each segment fit together."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from concurrent.futures import CancelledError, ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from multiprocessing.synchronize import Event
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pyarrow as pa
 
 from pipelines.execute.verdicts import chain_break
 from pipelines.plan.slices import Segment, Slice, make_slices, whole
 from udfs.spark.protocol import SliceReport
+
+if TYPE_CHECKING:
+    from pipelines.command.on_demand import SparkOnDemand
 
 ALONE_BYTES = 1 << 20  # of segments that one process reads before another has started
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -94,6 +97,26 @@ def stage_of(
                 )
 
     return stage
+
+
+def task_map(on_demand: SparkOnDemand) -> Map:
+    """A map over Spark's tasks, or over worker processes of this machine where the job has these.
+
+    The function is one that workers can import, what it takes and gives can be pickled.
+    """
+
+    def run(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        pickled = [pickle.dumps(item) for item in items]
+        if not pickled:
+            return iter(())
+        tasks = [
+            pa.table({"number": pa.array([number], pa.int32()), "item": pa.array([item], pa.binary())})
+            for number, item in enumerate(pickled)
+        ]
+        done = on_demand.run_stage(partial(stage_of, function), tasks, "number int, result binary")
+        return (pickle.loads(one) for one in done.sort_by("number").column("result").to_pylist())
+
+    return run
 
 
 class WorkerPool(ProcessPoolExecutor):

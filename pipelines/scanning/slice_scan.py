@@ -1,26 +1,27 @@
-"""Scans one slice of a segment in a worker process: gives counts and positions, but no records."""
+"""Reads one slice of a segment in a worker process. A scan gives counts and positions, but no records."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from pipelines.execute.verdicts import highest, lowest
 from pipelines.plan.slices import Segment, Slice
 from pipelines.scanning.contradictions import EPOCHS, epochs_of
-from pipelines.scanning.open_slice import claimed_by_torn, read_slice
 from udfs.decoded import Group
 from udfs.format import layout as f
-from udfs.kernels.framing import BATCH, base_unknown
+from udfs.kernels.framing import BATCH, UNKNOWN_OFFSET, base_unknown, batch_size, read_header
 from udfs.rules import clocks
 from udfs.rules.offsets import RUN
 from udfs.rules.transactions import EVENT, events_of, of_transactions
 from udfs.segment_decoder import SegmentDecoder
-from udfs.source.byte_source import ByteSource
+from udfs.source.byte_source import ByteSource, SourceError, open_source, read_at
 from udfs.spark.protocol import SliceReport
+from udfs.spark.task_input import problem_of
 
 if TYPE_CHECKING:
     from pipelines.scanning.payloads import SchemaSegments
@@ -37,6 +38,7 @@ TRANSACTIONAL = np.dtype(
     ]
 )
 Format = tuple[int, str]  # magic, codec
+Found = TypeVar("Found")
 _HELD_BATCHES = 1 << 12
 _ROW = np.dtype((np.void, BATCH.itemsize))  # of BATCH, copied at once and not field by field
 
@@ -107,6 +109,36 @@ class SliceScan:
     clock: clocks.Clock = field(default_factory=clocks.Clock)
     torn: tuple[int, int] | None = None
     looks: Counter[Look] = field(default_factory=Counter)
+
+
+def read_slice(
+    slice_: Slice, read: Callable[[ByteSource, SliceReport], Found], failed: Callable[[SliceReport], Found]
+) -> Found:
+    """What ``read`` gives of the open segment; of ``failed`` where it can't be opened or read.
+
+    read: gets a report without totals. failed: gets one with the problem.
+    """
+    report = SliceReport(slice_.group_id, slice_.segment.segment, slice_.start)
+    try:
+        source = open_source(slice_.segment.uri, slice_.stop)
+        try:
+            return read(source, report)
+        finally:
+            source.close()
+    except SourceError as error:
+        return failed(replace(report, problem=problem_of(error), detail=str(error)))
+
+
+def claimed_by_torn(source: ByteSource, position: int, length: int) -> tuple[int, int] | None:
+    """First and last offset by the header of a batch that is cut; None where they are not in it."""
+    head = np.zeros(f.V2_HEADER_SIZE, dtype=np.uint8)
+    got = read_at(source, position, head, length)
+    if got < f.HEADER_UP_TO_MAGIC or (head[f.MAGIC_POS] == f.MAGIC_V2 and got < len(head)):
+        return None
+    row = np.zeros(1, dtype=BATCH)
+    read_header(head, 0, max(int(batch_size(head, 0, got)), 0), position, row[0])
+    first, last = int(row["base_offset"][0]), int(row["last_offset"][0])
+    return (last if first == UNKNOWN_OFFSET else first), last
 
 
 def scan_slice(slice_: Slice, max_batch_uncompressed: int, schemas: SchemaSegments) -> SliceScan:

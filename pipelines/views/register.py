@@ -15,8 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructType
 
 from pipelines.command.session import configured
-from pipelines.functions.register import register_functions, register_internal_topics
-from pipelines.functions.typed import register_typed
+from pipelines.functions.register import register_functions, register_internal_topics, register_typed
 from pipelines.lake.address import open_lake, open_log, sql_name, sql_table
 from pipelines.lake.published import published_tables
 from pipelines.source.delta import few_rows
