@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.harness import Row, Scale, paired, part_main, say
 from benchmarks.segments import MIB, PLAIN, WORK, batches, partition_dir, size_of
 from pipelines.command.settings import Settings
-from pipelines.recovery.compare import Reading, compare
+from pipelines.recovery.compare import compare
 from pipelines.recovery.sources import find_copies
 from pipelines.scan import scan
 
@@ -57,7 +57,7 @@ def _run(*command: str) -> float:
 def _compare(sources: list[str]) -> float:
     began = time.perf_counter()
     inventory = find_copies(sources, lambda topic: True)
-    for one in compare(inventory, Reading(_CORES, Settings().slice_bytes, Settings().max_batch_uncompressed)):
+    for one in compare(inventory, Settings(cores=_CORES)):
         assert one.healed.lost == [], "a batch that one copy lacks is whole in another"
     return time.perf_counter() - began
 

@@ -30,7 +30,6 @@ from pipelines.command.settings import Settings
 from pipelines.command.terminal import printable
 from pipelines.decode_batches import decode_into
 from pipelines.recovery import job, text
-from pipelines.recovery.compare import Reading
 from pipelines.recovery.sources import find_copies
 from pipelines.scanning.pool import task_map
 from udfs.indexes.kraft_snapshot import METADATA_TOPIC
@@ -107,8 +106,7 @@ def _recover_metadata(
     inventory = find_copies(settings.source, METADATA_TOPIC.__eq__)
     for one in inventory.warnings:
         log.warning("%s", printable(one))
-    reading = Reading(settings.processes, settings.slice_bytes, settings.max_batch_uncompressed)
-    found = quorum.compare_quorum(inventory, reading)
+    found = quorum.compare_quorum(inventory, settings)
     state = quorum.state_at(found, None if at is None else int(at))
     with job.folder_to_write(write, settings.source) if write else nullcontext() as made:
         if report is not None:

@@ -63,13 +63,12 @@ def scan(settings: Settings) -> Findings:
 
 def _compared(settings: Settings) -> list[dict[str, Any]]:
     """Rows of ``replica_report`` for disks with names. Raises a UserError for disks of two clusters."""
-    from pipelines.recovery.compare import Reading, compare  # few scans need it
+    from pipelines.recovery.compare import compare  # few scans need it
     from pipelines.recovery.rows import replica_rows
     from pipelines.recovery.sources import find_copies
 
     inventory = find_copies(settings.source, TopicFilter(settings.topics, settings.exclude_topics))
-    reading = Reading(settings.processes, settings.slice_bytes, settings.max_batch_uncompressed)
-    return [row for one in compare(inventory, reading) for row in replica_rows(one)]
+    return [row for one in compare(inventory, settings) for row in replica_rows(one)]
 
 
 def run(settings: Settings, path: Sequence[str] = ()) -> None:

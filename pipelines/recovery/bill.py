@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from pipelines.recovery.losing import LOST
+from pipelines.recovery.partition import LOST
 from pipelines.sql.database import open_database
 from udfs.format.recovery_tables import LOST_RECORDS
 from udfs.replicas.acknowledged import ANSWERS
@@ -16,7 +16,7 @@ _ROWS = 1 << 14  # of the bill at a time
 
 
 def bill(lake: str, files: Sequence[str]) -> pa.RecordBatchReader:
-    """Rows of ``lost_records``, from the files of ``losing.write_losing``. The lake holds the healed log."""
+    """Rows of ``lost_records``, from the files of ``partition``. The lake holds the healed log."""
     schema = LOST_RECORDS.arrow_schema()
     if not files:
         return pa.RecordBatchReader.from_batches(schema, [])

@@ -11,9 +11,8 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from pipelines.recovery.compare import broker_states
 from pipelines.recovery.job import Recovered
 from pipelines.recovery.log_writer import copy_log, partition_metadata
 from pipelines.recovery.partition import HealedLog
-from pipelines.recovery.sources import META
+from pipelines.recovery.sources import META, Inventory
 from udfs.format import layout as f
 from udfs.format.encode import PlainRecord
 from udfs.indexes.kraft_snapshot import BOOTSTRAP
@@ -29,11 +28,7 @@ from udfs.replicas.cluster_state import NO_LEADER, ClusterState
 from udfs.values.encode import metadata_record, new_uuid, record_batch
 
 # What a controller starts with where there is no metadata of its cluster: the features of Kafka 4.1
-FEATURES = {
-    "metadata.version": 27,
-    "group.version": 1,
-    "transaction.version": 2,
-}
+FEATURES = {"metadata.version": 27, "group.version": 1, "transaction.version": 2}
 # With it a broker that was not shut down cleanly loses its place in the ISR, and no other replica is there
 _WITHOUT = "eligible.leader.replicas.version"
 _TOPIC, _DIRECTORIES_SINCE = 2, 17  # resource type; metadata.version 3.7-IV2
@@ -41,36 +36,21 @@ _SNAPSHOT_HEADER, _SNAPSHOT_FOOTER = 3, 4  # types of control records
 _RECORDS_IN_A_BATCH = 500
 
 
-@dataclass(frozen=True)
-class Disk:
-    """What a log directory is called. cluster_id, directory_id: as Kafka writes ids."""
+class Disk(NamedTuple):
+    """A log directory's broker, and its id as Kafka writes ids."""
 
     node_id: int
-    cluster_id: str
     directory_id: str
 
 
 def write_recovered(folder: Path, done: Recovered, node_id: int) -> None:
-    """Writes what ``recover`` found as the disk of one broker."""
-    disk = Disk(node_id, done.inventory.cluster_id or new_uuid(), new_uuid())
-    states = broker_states(done.inventory)
-    state = max(states.values(), key=lambda one: one.reached, default=None)
-    write_disk(folder, done.logs, disk, state)
-
-
-def write_disk(
-    folder: Path, logs: Mapping[tuple[str, int], HealedLog], disk: Disk, state: ClusterState | None
-) -> None:
-    """Writes the logs, and what a broker and its controller need besides them, into a folder.
-
-    state: what the brokers' metadata says; None where there is none.
-    """
+    """Writes what ``recover`` found as the disk of one broker, which is its own controller."""
+    logs, disk = done.logs, write_identity(folder, done.inventory, node_id)
     ids = _topic_ids(logs)
     for (topic, partition), log in logs.items():
         own = folder / f"{topic}-{partition}"
         copy_log(log.folder, str(own))
         (own / "partition.metadata").write_text(partition_metadata(ids[topic]))
-    (folder / META).write_text(meta_properties(disk))
     starts = {place: log.start for place, log in logs.items() if log.start > log.segments[0].base}
     for name, offsets in (
         ("replication-offset-checkpoint", {place: log.end for place, log in logs.items()}),
@@ -79,13 +59,17 @@ def write_disk(
     ):
         lines = [f"{topic} {partition} {offset}\n" for (topic, partition), offset in sorted(offsets.items())]
         (folder / name).write_text(f"0\n{len(lines)}\n" + "".join(lines))
+    state = max(broker_states(done.inventory).values(), key=lambda one: one.reached, default=None)
     (folder / BOOTSTRAP).write_bytes(bootstrap(metadata_of(logs, ids, disk, state)))
 
 
-def meta_properties(disk: Disk) -> str:
-    """The text of ``meta.properties``."""
-    own = {"cluster.id": disk.cluster_id, "node.id": disk.node_id, "directory.id": disk.directory_id}
-    return "".join(f"{name}={value}\n" for name, value in {"version": 1, **own}.items())
+def write_identity(folder: Path, inventory: Inventory, node_id: int) -> Disk:
+    """Writes ``meta.properties`` of a new log directory."""
+    disk = Disk(node_id, new_uuid())
+    own = {"version": 1, "cluster.id": inventory.cluster_id or new_uuid()}
+    own |= {"node.id": disk.node_id, "directory.id": disk.directory_id}
+    (folder / META).write_text("".join(f"{name}={value}\n" for name, value in own.items()))
+    return disk
 
 
 def _topic_ids(logs: Mapping[tuple[str, int], HealedLog]) -> dict[str, str]:
@@ -100,7 +84,10 @@ def _topic_ids(logs: Mapping[tuple[str, int], HealedLog]) -> dict[str, str]:
 def metadata_of(
     logs: Mapping[tuple[str, int], HealedLog], ids: Mapping[str, str], disk: Disk, state: ClusterState | None
 ) -> list[bytes]:
-    """Records of the controller: features, topics, partitions with this broker alone, settings of topics."""
+    """Records of the controller: features, topics, partitions with this broker alone, settings of topics.
+
+    state: what the brokers' metadata says; None where there is none.
+    """
     features = (state.features if state is not None else {}) or FEATURES
     features = {"metadata.version": FEATURES["metadata.version"], **features}
     records = [

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pipelines.command.settings import Settings
 from pipelines.plan.slices import Segment, Slice
 from pipelines.recovery.sources import DELETE, LIVE, Inventory
 from pipelines.scanning.pool import Map, scan_segments
@@ -63,16 +64,6 @@ class SliceHeaders:
     hurts: list[Hurt] = field(default_factory=list)
 
 
-@dataclass
-class Reading:
-    """How headers are read. run: what runs a function on slices elsewhere; None for ``processes`` here."""
-
-    processes: int
-    slice_bytes: int
-    max_batch_uncompressed: int
-    run: Map | None = None
-
-
 class Task(NamedTuple):
     """What a worker process needs to compare the copies of one partition.
 
@@ -87,18 +78,21 @@ class Task(NamedTuple):
     known: Known
 
 
-def compare(inventory: Inventory, reading: Reading) -> Iterator[Compared]:
+def compare(inventory: Inventory, settings: Settings) -> Iterator[Compared]:
     """Every partition of the sources, by topic and number; ``__cluster_metadata`` is not among them."""
     with tempfile.TemporaryDirectory(prefix="kafka-log-lake-") as folder:
-        for task in tasks(inventory, reading, folder):
+        for task in tasks(inventory, settings, folder):
             yield compare_task(task)
             forget(task)
             for copy in task.copies:
                 copy.entries = np.zeros(0, dtype=ENTRY)  # the memory is for the next partitions
 
 
-def tasks(inventory: Inventory, reading: Reading, folder: str) -> Iterator[Task]:
-    """A task for each partition, once the headers of its copies are read. folder: for files with headers."""
+def tasks(inventory: Inventory, settings: Settings, folder: str, run: Map | None = None) -> Iterator[Task]:
+    """A task for each partition, once the headers of its copies are read.
+
+    folder: for files with headers. run: what reads headers elsewhere; None for processes of this machine.
+    """
     states = broker_states(inventory)
     places = sorted(place for place in inventory.copies if place.topic != METADATA_TOPIC)
     at = 0
@@ -109,7 +103,7 @@ def tasks(inventory: Inventory, reading: Reading, folder: str) -> Iterator[Task]
             some.append(places[at])
             size += sum(one.length for copy in inventory.copies[places[at]] for one in copy.files)
             at += 1
-        stored = store_entries(inventory, some, reading, folder)
+        stored = store_entries(inventory, some, settings, folder, run)
         for number, place in enumerate(some, at - len(some)):
             copies = inventory.copies[place]
             yield Task(number, place, copies, stored[place], known_of(place, copies, states))
@@ -139,7 +133,11 @@ def _placed(copy: Copy, number: int, path: str) -> np.ndarray:
 
 
 def store_entries(
-    inventory: Inventory, places: Sequence[PartitionFolder], reading: Reading, folder: str
+    inventory: Inventory,
+    places: Sequence[PartitionFolder],
+    settings: Settings,
+    folder: str,
+    run: Map | None = None,
 ) -> dict[PartitionFolder, dict[int, list[tuple[int, str]]]]:
     """Reads the headers of all copies of some partitions into files. Copies get their damaged ranges."""
     segments, owners = [], {}
@@ -159,10 +157,10 @@ def store_entries(
                 )
                 owners[one.segment] = (place, copy, number)
                 segments.append(one)
-    numbers = (reading.processes, reading.slice_bytes)
-    scan = partial(_read_headers, max_batch_uncompressed=reading.max_batch_uncompressed, folder=folder)
+    numbers = (settings.processes, settings.slice_bytes)
+    scan = partial(_read_headers, max_batch_uncompressed=settings.max_batch_uncompressed, folder=folder)
     found: dict[PartitionFolder, dict[int, list[tuple[int, str]]]] = {place: {} for place in places}
-    for segment, slices in scan_segments(segments, *numbers, lambda _: None, scan, reading.run):
+    for segment, slices in scan_segments(segments, *numbers, lambda _: None, scan, run):
         place, copy, number = owners[segment.segment]
         for headers in slices:
             if headers.report.problem is not None:

@@ -34,7 +34,7 @@ from pipelines.lake.create import create_table, create_tables
 from pipelines.lake.intents import Intents
 from pipelines.recovery import rows
 from pipelines.recovery.bill import bill
-from pipelines.recovery.compare import Reading, tasks
+from pipelines.recovery.compare import tasks
 from pipelines.recovery.partition import HealedLog, Partition, heal_partition
 from pipelines.recovery.remote import original
 from pipelines.recovery.sources import Inventory, find_copies
@@ -97,17 +97,14 @@ class Recovered:
     def warnings(self) -> list[str]:
         """What a person should know who sees the summary of the healed log alone."""
         found = [*self.inventory.warnings, *self.doubts]
-        for count, noun, table in (
-            (self.total("damaged"), "damaged range", "replica_report.damage"),
-            (self.total("unreadable"), "segment that can't be read", "replica_report.contradicted"),
-            (len(self.rows(LOST_RANGES)), "range of offsets that no copy has", "lost_ranges"),
-            (self.bill.get("distinct", 0), "record that losing histories alone have", "lost_records"),
+        for count, noun, rest, table in (
+            (self.total("damaged"), "damaged range", "in copies", "replica_report.damage"),
+            (self.total("unreadable"), "segment", "that can't be read", "replica_report.contradicted"),
+            (len(self.rows(LOST_RANGES)), "range of offsets", "that no copy has", "lost_ranges"),
+            (self.bill.get("distinct", 0), "record", "that losing histories alone have", "lost_records"),
         ):
             if count:
-                first, _, rest = noun.partition(" that ")
-                found.append(
-                    f"{counted_noun(count, first)}{f' that {rest}' if rest else ' in copies'}: {table}"
-                )
+                found.append(f"{counted_noun(count, noun)} {rest}: {table}")
         return found
 
 
@@ -141,7 +138,7 @@ def recover(settings: Settings, decode: Decode, run: Map) -> Recovered:
         _decode_copies(done, settings, decode)
     with Intents(address).lock(), phase("listing what is lost"):
         _write_tables(done)
-        done.bill = _sums(_losing_records(address) if done.lost_records else [])
+        done.bill = _sums(address, done.lost_records > 0)
         shutil.rmtree(f"{folder}/{_LOSING}", ignore_errors=True)
     return done
 
@@ -151,21 +148,15 @@ def _heal(done: Recovered, settings: Settings, folder: str, run: Map) -> None:
     copies = (copy for some in done.inventory.copies.values() for copy in some)
     if sum(one.length for copy in copies for one in copy.files) < ALONE_BYTES:
         run = map
-    reading = Reading(settings.processes, settings.slice_bytes, settings.max_batch_uncompressed, run)
     losing = f"{folder}/{_LOSING}"
     shutil.rmtree(losing, ignore_errors=True)
     os.makedirs(losing)
     heal = partial(heal_partition, folder=folder, losing=losing)
     with phase("comparing copies"):
-        done.partitions += run(heal, tasks(done.inventory, reading, losing))
-    _remove_others(folder, done)
-
-
-def _remove_others(folder: str, done: Recovered) -> None:
-    """Removes healed logs of partitions that no source has any more."""
+        done.partitions += run(heal, tasks(done.inventory, settings, losing, run))
     kept = {f"{topic}-{partition}" for topic, partition in done.logs} | {_LOSING}
     for name in os.listdir(folder):
-        if name not in kept:
+        if name not in kept:  # a partition that no source has any more
             shutil.rmtree(f"{folder}/{name}")
 
 
@@ -233,34 +224,24 @@ def _write_tables(done: Recovered) -> None:
     replace_table(done.lake, LOST_RECORDS, pa.RecordBatchReader.from_batches(reader.schema, counted()))
 
 
-def _losing_records(lake: str) -> list[tuple[Any, ...]]:
-    """Records of losing histories alone: why, acknowledged, how many, and how many the truth has too."""
-    counts = "count(*), count(*) FILTER (WHERE also_in_truth IS NOT NULL)"
-    rows: list[tuple[Any, ...]] = (
-        open_database(lake, "FROM lost_records")
-        .execute(
-            f"SELECT why, acknowledged, {counts} FROM ("
-            'SELECT DISTINCT topic, partition, "offset", leader_epoch, why, acknowledged, also_in_truth '
-            "FROM lost_records WHERE control_type IS NULL) GROUP BY ALL"
-        )
-        .fetchall()
+def _sums(lake: str, has_any: bool) -> dict[str, Any]:
+    """Records of losing histories alone, by why and by whether they were acknowledged.
+
+    also: how many of them the truth has too.
+    """
+    statement = (
+        "SELECT why, acknowledged, count(*), count(*) FILTER (WHERE also_in_truth IS NOT NULL) FROM ("
+        'SELECT DISTINCT topic, partition, "offset", leader_epoch, why, acknowledged, also_in_truth '
+        "FROM lost_records WHERE control_type IS NULL) GROUP BY ALL"
     )
-    return rows
-
-
-def _sums(rows: list[tuple[Any, ...]]) -> dict[str, Any]:
-    """Sums of ``_losing_records``, by why and by whether they were acknowledged."""
+    rows = open_database(lake, "FROM lost_records").execute(statement).fetchall() if has_any else []
     why: Counter[str] = Counter()
     acknowledged: Counter[str] = Counter()
     for reason, word, count, _ in rows:
         why[reason] += count
         acknowledged[word] += count
-    return {
-        "distinct": sum(why.values()),
-        "why": dict(why),
-        "acknowledged": dict(acknowledged),
-        "also": sum(row[3] for row in rows),
-    }
+    also = sum(row[3] for row in rows)
+    return {"distinct": why.total(), "why": dict(why), "acknowledged": dict(acknowledged), "also": also}
 
 
 def write_tables(lake: str, tables: Iterable[tuple[Table, pa.Table]]) -> None:

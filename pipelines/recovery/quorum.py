@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.command.errors import UserError
+from pipelines.command.settings import Settings
 from pipelines.command.terminal import counted_noun
-from pipelines.recovery.broker_disk import Disk, meta_properties
-from pipelines.recovery.compare import Compared, Known, Reading, Task, compare_task, store_entries
+from pipelines.recovery.broker_disk import write_identity
+from pipelines.recovery.compare import Compared, Known, Task, compare_task, store_entries
 from pipelines.recovery.log_writer import copy_log, healed_log, records_of, write_log
-from pipelines.recovery.sources import META, Inventory
+from pipelines.recovery.sources import Inventory
 from pipelines.source.naming import PartitionFolder
 from pipelines.source.uris import local_path
 from udfs.indexes.kraft_snapshot import BOOTSTRAP, METADATA_TOPIC, snapshot_id
@@ -33,7 +34,6 @@ from udfs.replicas.metadata_log import (
     snapshots,
     state_of,
 )
-from udfs.values.encode import new_uuid
 
 _PLACE = PartitionFolder(METADATA_TOPIC, 0)
 _QUORUM_STATE = "quorum-state"
@@ -60,13 +60,13 @@ class Quorum:
         return max(self.one.history.end, snapshot_end(self.snapshot))
 
 
-def compare_quorum(inventory: Inventory, reading: Reading) -> Quorum:
+def compare_quorum(inventory: Inventory, settings: Settings) -> Quorum:
     """Raises a UserError where no source has a metadata log."""
     copies = inventory.copies.get(_PLACE)
     if not copies:
         raise UserError("no folder __cluster_metadata-0 in the sources: name the disks of controllers")
     with tempfile.TemporaryDirectory(prefix="kafka-log-lake-") as folder:
-        stored = store_entries(inventory, [_PLACE], reading, folder)
+        stored = store_entries(inventory, [_PLACE], settings, folder)
         one = compare_task(Task(0, _PLACE, copies, stored[_PLACE], Known()))
     ends = {
         copy.name: max(one.true_end(copy) or 0, snapshot_end(_newest_snapshot([copy]))) for copy in copies
@@ -149,8 +149,7 @@ def write_controller(quorum: Quorum, folder: Path, inventory: Inventory, node_id
         if os.path.exists(f"{log_dir}/{BOOTSTRAP}"):
             shutil.copyfile(f"{log_dir}/{BOOTSTRAP}", folder / BOOTSTRAP)
             break
-    disk = Disk(node_id, inventory.cluster_id or new_uuid(), new_uuid())
-    (folder / META).write_text(meta_properties(disk))
+    write_identity(folder, inventory, node_id)
 
 
 def quorum_lines(quorum: Quorum, state: ClusterState) -> list[str]:

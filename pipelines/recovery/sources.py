@@ -56,14 +56,6 @@ class Identity(NamedTuple):
     directory_id: str | None = None
 
 
-class Log(NamedTuple):
-    """The key of a log: its topic, its partition and the topic's id, None where no copy names it."""
-
-    topic: str
-    partition: int
-    topic_id: str | None
-
-
 @dataclass
 class Inventory:
     """The copies of all partitions in the sources.

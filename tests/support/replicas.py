@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.recovery.compare import Compared, Reading, compare
+from pipelines.command.settings import Settings
+from pipelines.recovery.compare import Compared, compare
 from pipelines.recovery.sources import Inventory, find_copies
 
 DATA = Path(__file__).resolve().parent.parent / "data" / "replicas"
@@ -41,7 +42,7 @@ def sources(corpus: Path, scenario: str) -> list[str]:
 
 def compared(corpus: Path, scenario: str) -> tuple[Inventory, Iterator[Compared]]:
     inventory = find_copies(sources(corpus, scenario), lambda topic: True)
-    return inventory, compare(inventory, Reading(1, 1 << 27, 1 << 28))
+    return inventory, compare(inventory, Settings(cores=1))
 
 
 @dataclass

@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from pipelines.command.settings import Settings
 from pipelines.recovery import rows
-from pipelines.recovery.compare import Compared, Reading, compare
+from pipelines.recovery.compare import Compared, compare
 from pipelines.recovery.log_writer import copy_log, healed_log, write_log
 from pipelines.recovery.sources import find_copies
 from tests.support.replica_disks import FUTURE, write
@@ -53,7 +54,7 @@ def wrong_answers(seed: int, variant: Variant, folder: Path) -> list[str]:
     made = replica_set(seed, variant.moves_start, variant.is_compacted)
     sources = write(made, folder / "copies", seed, variant.damage, variant.odds)
     found = []
-    for one in compare(find_copies(sources, lambda topic: True), Reading(1, 1 << 27, 1 << 28)):
+    for one in compare(find_copies(sources, lambda topic: True), Settings(cores=1)):
         try:
             if variant.is_compacted:
                 _check_compacted(made, one, folder / "healed", variant.damage + variant.odds > 0)
