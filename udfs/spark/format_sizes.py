@@ -20,7 +20,7 @@ from udfs.format.encode import PlainRecord, batch_records, messages
 from udfs.format.levels import CodecLevel
 from udfs.format.sizes import Records, Sizes, as_stored, batched, varint_size
 from udfs.kernels.compress import compress
-from udfs.spark.protocol import ArrowBatches, Stage
+from udfs.spark.protocol import ArrowBatches, Stage, schema_of
 
 BATCHINGS = (1, 10, 100, 1000)
 
@@ -35,15 +35,6 @@ SIZES_DDL = (
     "segment int, magic tinyint, batch_records int, "
     "records bigint, batches bigint, v2 bigint, v3 bigint, v3_headers bigint"
 )
-_SIZES = pa.schema(
-    [
-        ("segment", pa.int32()),
-        ("magic", pa.int8()),
-        ("batch_records", pa.int32()),
-        *((name, pa.int64()) for name in ("records", "batches", "v2", "v3", "v3_headers")),
-    ]
-)
-
 # Input of recompress; sorted so that the records of a batch follow each other
 SAMPLED_COLUMNS = (
     *("topic", "partition", "magic", "segment", "batch_position"),
@@ -56,14 +47,6 @@ MOST_BYTES = 16 << 20
 COMPRESSED_DDL = (
     "topic string, partition int, magic tinyint, layout string, codec string, level int, "
     "batches bigint, bytes_in bigint, bytes_out bigint, seconds double"
-)
-_COMPRESSED = pa.schema(
-    [
-        *(("topic", pa.string()), ("partition", pa.int32()), ("magic", pa.int8())),
-        *(("layout", pa.string()), ("codec", pa.string()), ("level", pa.int32())),
-        *((name, pa.int64()) for name in ("batches", "bytes_in", "bytes_out")),
-        ("seconds", pa.float64()),
-    ]
 )
 Encoder = Callable[[Sequence[PlainRecord]], bytes]
 LAYOUTS: dict[str, tuple[int, Encoder]] = {
@@ -109,7 +92,7 @@ def size_records(batches: ArrowBatches) -> ArrowBatches:
         for cut in cuts:
             cut.add(empty, is_last=True)
             rows.append((segment, magic, cut.records, *astuple(cut.total)))
-    yield _record_batch(rows, _SIZES)
+    yield _record_batch(rows, SIZES_DDL)
 
 
 def _runs(batches: ArrowBatches) -> Iterator[tuple[tuple[int, int], Records]]:
@@ -164,7 +147,7 @@ def recompress(levels: Sequence[CodecLevel]) -> Stage:
                     if how.allows(magic):
                         key = (*partition, layout, how.codec, how.level)
                         sums.setdefault(key, _Compressed()).add(plain, how)
-        yield _record_batch([(*key, *astuple(total)) for key, total in sums.items()], _COMPRESSED)
+        yield _record_batch([(*key, *astuple(total)) for key, total in sums.items()], COMPRESSED_DDL)
 
     return run
 
@@ -187,7 +170,6 @@ def _plain(row: dict[str, Any]) -> PlainRecord:
     return PlainRecord(row["offset"], row["timestamp_ms"], row["key"], row["value"], headers)
 
 
-def _record_batch(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
-    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+def _record_batch(rows: Sequence[tuple[Any, ...]], ddl: str) -> pa.RecordBatch:
+    schema = schema_of(ddl)
+    return pa.RecordBatch.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)

@@ -15,40 +15,28 @@ from typing import Literal
 import pyarrow as pa
 
 from udfs.decoded import ALL, Scope, Totals
-from udfs.format.schema import BATCHES, QUARANTINE, RECORDS
+from udfs.format.schema import BATCHES, QUARANTINE, RECORDS, Column
 
 ArrowBatches = Iterator[pa.RecordBatch]
 Stage = Callable[[ArrowBatches], ArrowBatches]
 
-SLICE_SCHEMA = pa.schema(
-    [
-        ("group_id", pa.int32()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("partition_dir", pa.string()),
-        ("segment", pa.string()),
-        ("file", pa.string()),
-        ("file_base_offset", pa.int64()),
-        ("length", pa.int64()),
-        ("modified", pa.int64()),
-        ("log_start_offset", pa.int64()),
-        ("topic_id", pa.string()),
-        ("start", pa.int64()),
-        ("stop", pa.int64()),
-        ("exact_start", pa.bool_()),
-        ("has_successor", pa.bool_()),
-        ("previous_last_offset", pa.int64()),
-        ("fingerprint", pa.string()),
-        ("expected_crc32c", pa.int64()),
-        ("scope", pa.string()),
-        ("content", pa.binary()),
-        ("chunk_position", pa.int64()),
-    ]
+
+def schema_of(ddl: str) -> pa.Schema:
+    """The Arrow schema of columns as Spark writes them, of types without a comma or a blank."""
+    columns = (column.split(" ") for column in ddl.split(", "))
+    return pa.schema([(name, Column(name, kind, "").arrow_type) for name, kind in columns])
+
+
+SLICE_SCHEMA = schema_of(
+    "group_id int, topic string, partition int, partition_dir string, segment string, file string, "
+    "file_base_offset bigint, length bigint, modified bigint, log_start_offset bigint, topic_id string, "
+    "start bigint, stop bigint, exact_start boolean, has_successor boolean, previous_last_offset bigint, "
+    "fingerprint string, expected_crc32c bigint, scope string, content binary, chunk_position bigint"
 )
 
 # What the stage gives: a report of a slice, or a data file, as JSON
 REPORT_DDL = "group_id int, kind string, payload string"
-REPORT_SCHEMA = pa.schema([("group_id", pa.int32()), ("kind", pa.string()), ("payload", pa.string())])
+REPORT_SCHEMA = schema_of(REPORT_DDL)
 SLICE, FILE = "slice", "file"
 
 # The same with rows of batches and quarantine, for the sink that lets Spark write
@@ -64,7 +52,7 @@ STAGED_SCHEMA = pa.schema(
 
 
 # Files to be written again: ``udfs.arrow.rewriting.Rewrite`` as JSON
-REWRITE_SCHEMA = pa.schema([("number", pa.int32()), ("payload", pa.string())])
+REWRITE_SCHEMA = schema_of("number int, payload string")
 
 
 class Problem(StrEnum):

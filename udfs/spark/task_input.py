@@ -26,7 +26,7 @@ from udfs.source.byte_source import (
 )
 from udfs.source.fingerprint import Marks, compare
 from udfs.source.object_source import ObjectSource
-from udfs.spark.protocol import SLICE_SCHEMA, ArrowBatches, Problem, StageOptions
+from udfs.spark.protocol import SLICE_SCHEMA, ArrowBatches, Problem, SliceReport, StageOptions
 
 
 @dataclass
@@ -40,6 +40,10 @@ class TaskSlice:
     def ids(self) -> tuple[int, str, int]:
         """What a report names it by: group_id, segment, start."""
         return self.row["group_id"], self.row["segment"], self.row["start"]
+
+    def failed(self, error: SourceError) -> SliceReport:
+        """The report of a slice of which nothing may be committed."""
+        return SliceReport(*self.ids, problem=problem_of(error), detail=str(error))
 
     def check_unchanged(self) -> None:
         """Raises SourceChanged where an object was written again since it was listed."""

@@ -18,7 +18,7 @@ from udfs.arrow.rewriting import Rewrite, rewrite
 from udfs.decoded import Group, Totals
 from udfs.format.schema import BATCHES, QUARANTINE, RAW_SEGMENTS, RECORDS
 from udfs.segment_decoder import SegmentDecoder
-from udfs.source.byte_source import SourceError
+from udfs.source.byte_source import SourceChanged, SourceError
 from udfs.source.chunks import cut_chunks
 from udfs.source.fingerprint import fingerprint, mark
 from udfs.spark.protocol import (
@@ -29,13 +29,12 @@ from udfs.spark.protocol import (
     SLICE,
     STAGED_SCHEMA,
     ArrowBatches,
-    Problem,
     SliceReport,
     Stage,
     StageOptions,
 )
 from udfs.spark.table_rows import cut_for_spark, placed
-from udfs.spark.task_input import FailedSource, TaskSlice, groups_of, problem_of, slices_of
+from udfs.spark.task_input import FailedSource, TaskSlice, groups_of, slices_of
 
 _BATCH_ROWS = 1 << 12  # rows of ``batches`` converted at a time, of several small segments
 
@@ -80,7 +79,7 @@ def _decode(
             slice_.check_unchanged()
             yield report
         except SourceError as error:
-            yield SliceReport(*slice_.ids, problem=problem_of(error), detail=str(error))
+            yield slice_.failed(error)
 
 
 def _report_batch(rows: list[tuple[int, str, str]]) -> pa.RecordBatch:
@@ -89,22 +88,30 @@ def _report_batch(rows: list[tuple[int, str, str]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=REPORT_SCHEMA)
 
 
-def _writer(options: StageOptions, folders: Folders, group_id: int) -> GroupWriter:
-    codec = (options.parquet_compression, options.parquet_compression_level)
-    return GroupWriter(folders, f"{options.run_id}-{group_id:06d}", *codec)
-
-
 def write_tables(options: StageOptions) -> Stage:
     """Decode and write the Parquet files of records, batches and quarantine; rows: REPORT_DDL."""
 
+    def write(writer: GroupWriter, rows: ArrowBatches) -> list[SliceReport]:
+        tables = _GroupTables(writer, options.run_id)
+        reports = list(_decode(rows, options, tables.take))
+        tables.flush()
+        return reports
+
+    return _by_group(options, write)
+
+
+def _by_group(
+    options: StageOptions, write: Callable[[GroupWriter, ArrowBatches], list[SliceReport]]
+) -> Stage:
+    """A stage that writes the files of each group of slices. write: gives the slices' reports."""
+
     def stage(batches: ArrowBatches) -> ArrowBatches:
         folders = Folders(options.lake)
+        codec = (options.parquet_compression, options.parquet_compression_level)
         for group_id, rows in groups_of(batches):
-            writer = _writer(options, folders, group_id)
-            tables = _GroupTables(writer, options.run_id)
+            writer = GroupWriter(folders, f"{options.run_id}-{group_id:06d}", *codec)
             try:
-                reports = list(_decode(rows, options, tables.take))
-                tables.flush()
+                reports = write(writer, rows)
             except BaseException:
                 writer.abandon()
                 raise
@@ -212,7 +219,7 @@ def stage_rows(options: StageOptions) -> Stage:
                 if not report.problem:
                     yield from staged
                 staged.clear()
-                yield _staged_report(_report_batch([(group_id, SLICE, report.to_json())]))
+                yield _staged_columns(*_report_batch([(group_id, SLICE, report.to_json())]).columns)
 
     return stage
 
@@ -222,10 +229,6 @@ def _staged(kind: str, group_id: int, rows: pa.RecordBatch) -> pa.RecordBatch:
     struct = pa.StructArray.from_arrays(rows.columns, fields=list(rows.schema))
     reports = [pa.repeat(pa.scalar(group_id, pa.int32()), n), pa.repeat(kind, n), pa.nulls(n, pa.string())]
     return _staged_columns(*reports, **{kind: struct})
-
-
-def _staged_report(reports: pa.RecordBatch) -> pa.RecordBatch:
-    return _staged_columns(*reports.columns)
 
 
 def _staged_columns(
@@ -264,17 +267,15 @@ def verify(options: StageOptions) -> Stage:
 
     def stage(batches: ArrowBatches) -> ArrowBatches:
         for slice_ in slices_of(batches):
-            row, problem, detail = slice_.row, None, ""
-            decoder = slice_.decoder(options, columns=())
+            decoder, report = slice_.decoder(options, columns=()), SliceReport(*slice_.ids)
             try:
                 for _ in slice_.groups(decoder):
                     pass
-                if decoder.totals.content_crc32c != row["expected_crc32c"]:
-                    problem, detail = Problem.CHANGED, "other bytes than before"
+                if decoder.totals.content_crc32c != slice_.row["expected_crc32c"]:
+                    raise SourceChanged("other bytes than before")
             except SourceError as error:
-                problem, detail = problem_of(error), str(error)
-            report = SliceReport(*slice_.ids, problem=problem, detail=detail)
-            yield _report_batch([(row["group_id"], SLICE, report.to_json())])
+                report = slice_.failed(error)
+            yield _report_batch([(report.group_id, SLICE, report.to_json())])
 
     return stage
 
@@ -290,7 +291,7 @@ def check_files(options: StageOptions) -> Stage:
                     raise source.why
                 slice_.check_unchanged()
             except SourceError as error:
-                report = SliceReport(*slice_.ids, problem=problem_of(error), detail=str(error))
+                report = slice_.failed(error)
             yield _report_batch([(report.group_id, SLICE, report.to_json())])
 
     return stage
@@ -324,19 +325,10 @@ def _raw_rows(slice_: TaskSlice, options: StageOptions) -> Iterator[pa.RecordBat
 def land_raw(options: StageOptions) -> Stage:
     """Write the bytes of segments as chunks, the Parquet files of raw_segments; rows: REPORT_DDL."""
 
-    def stage(batches: ArrowBatches) -> ArrowBatches:
-        folders = Folders(options.lake)
-        for group_id, rows in groups_of(batches):
-            writer = _writer(options, folders, group_id)
-            try:
-                reports = [_land(writer, slice_, options) for slice_ in slices_of(rows)]
-            except BaseException:
-                writer.abandon()
-                raise
-            yield _finished(writer, group_id, reports)
-        folders.flush()
+    def write(writer: GroupWriter, rows: ArrowBatches) -> list[SliceReport]:
+        return [_land(writer, slice_, options) for slice_ in slices_of(rows)]
 
-    return stage
+    return _by_group(options, write)
 
 
 def _land(writer: GroupWriter, slice_: TaskSlice, options: StageOptions) -> SliceReport:
@@ -350,7 +342,7 @@ def _land(writer: GroupWriter, slice_: TaskSlice, options: StageOptions) -> Slic
             writer.write(RAW_SEGMENTS, row["topic"], row["partition"], [origin], chunk)
         slice_.check_unchanged()
     except SourceError as error:
-        return SliceReport(*slice_.ids, problem=problem_of(error), detail=str(error))
+        return slice_.failed(error)
     return SliceReport(*slice_.ids, Totals(end=landed, end_offset=last_offset), marks)
 
 
