@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from udfs.arrow.batch_columns import batch_columns
 from udfs.decoded import Damage, Range
-from udfs.dump.kafka_reader import Message, Record, Refused, records_of
+from udfs.dump.kafka_reader import Record, Refused, records_of
 from udfs.dump.log_text import Prints
 from udfs.dump.payloads import Parse
 from udfs.format import faults
@@ -111,6 +111,7 @@ def _unproven(source: ByteSource, e: Any, limit: int, parse: Parse | None) -> It
     try:
         for record in records_of(e, content.tobytes(), limit):
             key, value = record.key, record.value
+            headers = record.headers if isinstance(record, Record) else []
             yield {
                 "kind": "record",
                 "unproven": True,
@@ -118,18 +119,12 @@ def _unproven(source: ByteSource, e: Any, limit: int, parse: Parse | None) -> It
                 "timestamp_ms": record.timestamp,
                 "key": _base64(key),
                 "value": _base64(value),
-                "headers": _headers(record),
+                "headers": [[name.decode(errors="replace"), _base64(one)] for name, one in headers],
                 "magic": int(e["magic"]),
                 "batch_position": int(e["position"]),
             } | _parsed(parse, record.offset, key, value)
     except Refused:
         return  # the damaged range that follows says why the batch is not read
-
-
-def _headers(record: Record | Message) -> list[list[str | None]]:
-    if isinstance(record, Message):
-        return []
-    return [[name.decode(errors="replace"), _base64(value)] for name, value in record.headers]
 
 
 def _base64(value: bytes | None) -> str | None:

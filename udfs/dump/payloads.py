@@ -135,32 +135,30 @@ def metadata_type(name: str) -> str:
     return re.sub(r"(?<!^)([A-Z])", r"_\1", name).upper()
 
 
-def _cluster_metadata(topic: str) -> Parse:
+def _values(topic: str, place: str, text_of: Callable[[InternalRecord], str]) -> Parse:
+    """Of a topic without keys. place: the tool's words for an offset. text_of: may raise ValueError."""
     read = record_reader(topic)
 
     def parse(offset: int, key: bytes | None, value: bytes | None) -> Contents:
         record = read(None, value)
-        if record.name is None or record.value is None:
-            return None, f"Error at {offset}, skipping. {record.problem}".encode()
-        named = {"type": metadata_type(record.name), "version": record.version, "data": record.value}
-        return None, jackson(named).encode()
+        problem = record.problem
+        if record.name is not None and record.value is not None:
+            try:
+                return None, text_of(record).encode()
+            except ValueError as why:
+                problem = str(why)
+        return None, f"Error at {place}{offset}, skipping. {problem}".encode()
 
     return parse
 
 
-def _remote_log_metadata(topic: str) -> Parse:
-    read = record_reader(topic)
+def _cluster_metadata(record: InternalRecord) -> str:
+    named = {"type": metadata_type(record.name or ""), "version": record.version, "data": record.value}
+    return jackson(named)
 
-    def parse(offset: int, key: bytes | None, value: bytes | None) -> Contents:
-        record = read(None, value)
-        if record.name is None or record.value is None:
-            return None, f"Error at offset {offset}, skipping. {record.problem}".encode()
-        try:
-            return None, remote_metadata_text(record.name, record.value).encode()
-        except ValueError as why:
-            return None, f"Error at offset {offset}, skipping. {why}".encode()
 
-    return parse
+def _remote_log_metadata(record: InternalRecord) -> str:
+    return remote_metadata_text(record.name or "", record.value or {})
 
 
 # By option of the command: the topic whose records it decodes
@@ -176,7 +174,7 @@ TOPIC_OF = {
 def topic_parse(topic: str) -> Parse:
     """Key and value of the records of an internal topic."""
     if topic == "__cluster_metadata":
-        return _cluster_metadata(topic)
+        return _values(topic, "", _cluster_metadata)
     if topic == "__remote_log_metadata":
-        return _remote_log_metadata(topic)
+        return _values(topic, "offset ", _remote_log_metadata)
     return _coordinator(topic)

@@ -35,23 +35,14 @@ def _written(name: str, fields: dict[str, Any]) -> str:
     return name + "{" + ", ".join(f"{key}={value}" for key, value in fields.items()) + "}"
 
 
-def _bounds(value: dict[str, Any]) -> dict[str, Any]:
-    names = ("startOffset", "endOffset", "brokerId", "maxTimestampMs", "eventTimestampMs")
-    return {name: value[name] for name in names}
-
-
 def _segment_rest(value: dict[str, Any]) -> dict[str, Any]:
     return {
         "segmentLeaderEpochs": _epochs(value["segmentLeaderEpochs"]),
         "segmentSizeInBytes": value["segmentSizeInBytes"],
         "customMetadata": _custom(value["customMetadata"]),
         "state": _SEGMENT_STATES[value["remoteLogSegmentState"]],
-        "txnIdxEmpty": _flag(value.get("txnIndexEmpty", False)),
+        "txnIdxEmpty": str(bool(value.get("txnIndexEmpty"))).lower(),
     }
-
-
-def _flag(is_true: bool) -> str:
-    return "true" if is_true else "false"
 
 
 def _check(name: str, value: dict[str, Any]) -> None:
@@ -88,8 +79,10 @@ def remote_metadata_text(name: str, value: dict[str, Any]) -> str:
     """
     _check(name, value)
     if name == "RemoteLogSegmentMetadataRecord":
+        names = ("startOffset", "endOffset", "brokerId", "maxTimestampMs", "eventTimestampMs")
         fields = {"remoteLogSegmentId": _segment_id(value["remoteLogSegmentId"])}
-        return _written("RemoteLogSegmentMetadata", fields | _bounds(value) | _segment_rest(value))
+        fields |= {name: value[name] for name in names} | _segment_rest(value)
+        return _written("RemoteLogSegmentMetadata", fields)
     if name == "RemoteLogSegmentMetadataUpdateRecord":
         fields = {
             "remoteLogSegmentId": _segment_id(value["remoteLogSegmentId"]),

@@ -58,10 +58,6 @@ class Partition:
     last_known_elr: list[int] = field(default_factory=list)
     leader: int = NO_LEADER
     leader_epoch: int = 0
-    partition_epoch: int = 0
-    directories: list[str] = field(default_factory=list)
-    adding: list[int] = field(default_factory=list)
-    removing: list[int] = field(default_factory=list)
     led: dict[int, int] = field(default_factory=dict)
 
     def lead(self, leader: int, epoch: int) -> None:
@@ -86,11 +82,9 @@ class ClusterState:
     configs: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
     brokers: dict[int, Fields] = field(default_factory=dict)
-    controllers: dict[int, Fields] = field(default_factory=dict)
     acls: dict[str, Fields] = field(default_factory=dict)
     users: dict[tuple[str, str], int] = field(default_factory=dict)
     quotas: dict[str, dict[str, float]] = field(default_factory=dict)
-    next_producer_id: int = 0
     reached: int = 0
     unknown: dict[str, int] = field(default_factory=dict)
     _open: list[tuple[str, Fields]] | None = None
@@ -143,15 +137,13 @@ def _partition(state: ClusterState, fields: Fields) -> None:
     one = Partition(fields["topicId"], fields["partitionId"])
     _set_lists(one, fields)
     one.lead(fields["leader"], fields["leaderEpoch"])
-    one.partition_epoch = fields.get("partitionEpoch", 0)
     state.partitions[one.topic_id, one.partition] = one
 
 
 def _set_lists(one: Partition, fields: Fields) -> None:
     for field_, name in (
         *(("replicas", "replicas"), ("isr", "isr"), ("elr", "eligibleLeaderReplicas")),
-        *(("last_known_elr", "lastKnownElr"), ("directories", "directories")),
-        *(("adding", "addingReplicas"), ("removing", "removingReplicas")),
+        ("last_known_elr", "lastKnownElr"),
     ):
         if fields.get(name) is not None:
             setattr(one, field_, list(fields[name]))
@@ -164,7 +156,6 @@ def _partition_change(state: ClusterState, fields: Fields) -> None:
     leader = fields.get("leader", UNCHANGED_LEADER)
     if leader != UNCHANGED_LEADER:
         one.lead(leader, one.leader_epoch + 1)
-    one.partition_epoch += 1
 
 
 def _config(state: ClusterState, fields: Fields) -> None:
@@ -193,13 +184,6 @@ def _broker_change(state: ClusterState, fields: Fields) -> None:
             one[name] = fields[name] > 0
     if fields.get("logDirs"):
         one["logDirs"] = fields["logDirs"]
-
-
-def _fence(is_fenced: bool) -> Callable[[ClusterState, Fields], None]:
-    def set_fenced(state: ClusterState, fields: Fields) -> None:
-        state.brokers[fields["id"]]["fenced"] = is_fenced
-
-    return set_fenced
 
 
 def _acl(state: ClusterState, fields: Fields) -> None:
@@ -239,15 +223,7 @@ def _quota(state: ClusterState, fields: Fields) -> None:
         values[fields["key"]] = fields["value"]
 
 
-def _producer_ids(state: ClusterState, fields: Fields) -> None:
-    state.next_producer_id = fields["nextProducerId"]
-
-
-def _controller(state: ClusterState, fields: Fields) -> None:
-    state.controllers[fields["controllerId"]] = fields
-
-
-_HANDLERS: dict[str, Callable[[ClusterState, Fields], None]] = {
+_HANDLERS: dict[str, Callable[[ClusterState, Fields], object]] = {
     "TopicRecord": _topic,
     "RemoveTopicRecord": _remove_topic,
     "PartitionRecord": _partition,
@@ -255,23 +231,17 @@ _HANDLERS: dict[str, Callable[[ClusterState, Fields], None]] = {
     "ConfigRecord": _config,
     "FeatureLevelRecord": _feature,
     "RegisterBrokerRecord": _broker,
-    "UnregisterBrokerRecord": lambda state, fields: _drop(state.brokers, fields["brokerId"]),
+    "UnregisterBrokerRecord": lambda state, fields: state.brokers.pop(fields["brokerId"], None),
     "BrokerRegistrationChangeRecord": _broker_change,
-    "FenceBrokerRecord": _fence(True),
-    "UnfenceBrokerRecord": _fence(False),
+    "FenceBrokerRecord": lambda state, fields: state.brokers[fields["id"]].update(fenced=True),
+    "UnfenceBrokerRecord": lambda state, fields: state.brokers[fields["id"]].update(fenced=False),
     "AccessControlEntryRecord": _acl,
-    "RemoveAccessControlEntryRecord": lambda state, fields: _drop(state.acls, fields["id"]),
+    "RemoveAccessControlEntryRecord": lambda state, fields: state.acls.pop(fields["id"], None),
     "UserScramCredentialRecord": _user,
     "RemoveUserScramCredentialRecord": _remove_user,
     "ClientQuotaRecord": _quota,
-    "ProducerIdsRecord": _producer_ids,
-    "RegisterControllerRecord": _controller,
 }
 _WITHOUT_STATE = {
     *("NoOpRecord", "ZkMigrationStateRecord", "DelegationTokenRecord", "RemoveDelegationTokenRecord"),
-    "ClearElrRecord",
+    *("ClearElrRecord", "ProducerIdsRecord", "RegisterControllerRecord"),
 }
-
-
-def _drop(values: dict[Any, Any], key: Any) -> None:
-    values.pop(key, None)
