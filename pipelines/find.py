@@ -30,10 +30,9 @@ from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.terminal import counted_noun, room_of_lines
 from pipelines.command.values import count as whole
-from pipelines.finding.output import MoreFields, Write, write_lines, writer_of
+from pipelines.finding.output import MoreFields, Table, Write, write_lines, writer_of
 from pipelines.finding.request import Request, make_request
 from pipelines.finding.search import Search, Unsearched
-from pipelines.finding.table import Table
 from pipelines.plan.listed import list_sources
 from pipelines.source.listing import TopicFilter, no_segments_error
 from udfs.files import DamageWarning

@@ -18,7 +18,7 @@ import pytest
 
 import kafka_log_lake
 from pipelines import find
-from pipelines.finding.table import Table
+from pipelines.finding.output import Table
 from tests.support import corpus
 from tests.support.logs import batch, batches, data, marker, put
 from tests.support.segment_maker import Batch, Record

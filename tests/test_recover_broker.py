@@ -14,7 +14,7 @@ from tests.kafka.cluster import Cluster
 from tests.support import replicas
 from tests.support.logs import batch, put
 from tests.support.segment_maker import Batch, Record
-from udfs.replicas.metadata_log import metadata_records
+from udfs.replicas.cluster_state import metadata_records
 
 pytestmark = [pytest.mark.kafka, pytest.mark.full("pipelines/recovery/", "udfs/replicas/", "tests/kafka/")]
 

@@ -17,8 +17,7 @@ from pipelines.recovery.compare import broker_states
 from pipelines.recovery.sources import find_copies
 from tests.support import replicas
 from udfs.format.encode import PlainRecord
-from udfs.replicas.cluster_state import ClusterState
-from udfs.replicas.metadata_log import metadata_records
+from udfs.replicas.cluster_state import ClusterState, metadata_records
 from udfs.values.encode import metadata_record, new_uuid, record_batch
 
 SCENARIO = "s11-controllers"

@@ -15,7 +15,7 @@ from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
 from pipelines.scan import scan
 from pipelines.scanning import report
-from pipelines.scanning.next_steps import next_steps
+from pipelines.scanning.losses import next_steps
 from tests.support import corpus, typed_corpus
 from tests.support.as_command import decode
 from tests.support.logs import batch, batches, data, put

@@ -12,7 +12,7 @@ import pytest
 
 from pipelines.scanning import report
 from pipelines.scanning.findings import Findings
-from pipelines.scanning.next_steps import next_steps
+from pipelines.scanning.losses import next_steps
 from tests.support.logs import batch, data, marker, put
 from tests.support.scanned import HOUR, NOW, found, log_of
 from tests.support.segment_maker import CONTROL, LOG_APPEND, TRANSACTIONAL, Batch, Record

@@ -14,7 +14,7 @@ from pipelines.execute.summary import Summary
 from pipelines.plan.headers import end_of_batches
 from pipelines.scan import scan
 from pipelines.scanning import report
-from pipelines.scanning.next_steps import next_steps
+from pipelines.scanning.losses import next_steps
 from pipelines.source import hadoop, naming, stores
 from pipelines.source.listing import Listing, list_segments
 from tests.support import as_command, swap_cases

@@ -1,4 +1,4 @@
-"""The options of the data source, declared once: name, default, check, and what each does."""
+"""What a user asks for: the options, declared once with name, default, check and meaning, and columns."""
 
 from __future__ import annotations
 
@@ -8,14 +8,26 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from pipelines.command.errors import UserError
+from pipelines.command.settings import nearest
 from pipelines.command.values import MIB, byte_count, pattern, texts, whole_number
 from udfs.decoded import Bounds, Scope
+from udfs.format.schema import BATCHES, QUARANTINE, RECORDS, Column
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
 
 PERMISSIVE, FAILFAST = "permissive", "failfast"
-RECORDS, BATCHES, QUARANTINE = "records", "batches", "quarantine"
+# What says by which run a row came into a lake: nothing without one
+_OF_A_LAKE = ("run_id",)
+TABLE_COLUMNS = {
+    table.name: tuple(column for column in table.columns if column.name not in _OF_A_LAKE)
+    for table in (RECORDS, BATCHES, QUARANTINE)
+}
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
@@ -63,8 +75,8 @@ class Options:
     starting_timestamp: int | None = _option(None, whole_number, "the lowest `timestamp_ms` to read")
     ending_timestamp: int | None = _option(None, whole_number, "the `timestamp_ms` to stay below")
     table: str = _option(
-        RECORDS,
-        one_of(RECORDS, BATCHES, QUARANTINE),
+        RECORDS.name,
+        one_of(*TABLE_COLUMNS),
         "the table whose rows are returned: `records`, `batches` or `quarantine`",
     )
     mode: str = _option(
@@ -124,9 +136,9 @@ def parse_options(given: Mapping[str, str]) -> Options:
     if "path" not in values:
         raise UserError("no path: load(path) takes one log directory, partition folder, .log file or glob")
     options = Options(**values)
-    if options.typed and options.table != RECORDS:
+    if options.typed and options.table != RECORDS.name:
         raise UserError(f"typed is for records; option table is {options.table}")
-    if options.table != RECORDS and options.scope.bounds:
+    if options.table != RECORDS.name and options.scope.bounds:
         bounds = ", ".join(map(option_name, ROW_BOUNDS))
         raise UserError(f"{bounds} are for records; option table is {options.table}")
     return options
@@ -137,3 +149,47 @@ def _known(name: str, names: list[str]) -> str:
     spelled = {known.lower(): known for known in names}
     similar = difflib.get_close_matches(name.lower(), spelled, n=1)
     return f"; did you mean {spelled[similar[0]]}?" if similar else f"; known options: {', '.join(names)}"
+
+
+def ddl(table: str) -> str:
+    """All columns of a table that need no lake, as Spark writes a schema."""
+    return ", ".join(f"`{column.name}` {column.sql_type}" for column in TABLE_COLUMNS[table])
+
+
+def requested_columns(table: str, schema: StructType) -> tuple[tuple[str, ...], pa.Schema]:
+    """Names of a table's columns, and the Arrow schema of the rows: both in the order of the user's schema.
+
+    Raises a UserError for a column that the table has not, another type, or a NOT NULL.
+    """
+    columns = {column.name.lower(): column for column in TABLE_COLUMNS[table]}
+    if not schema.fields:
+        raise UserError("the schema names no column")
+    requested: list[Column] = []
+    for field in schema.fields:
+        column = columns.get(field.name.lower())
+        if column is None:
+            names = [one.name for one in columns.values()]
+            hint = nearest(field.name, names) or f"; it has {', '.join(names)}"
+            raise UserError(f"{table} has no column {field.name}{hint}")
+        if field.dataType.simpleString() != column.sql_type:
+            raise UserError(
+                f"column {field.name} is {column.sql_type}, the schema says {field.dataType.simpleString()}"
+            )
+        if not field.nullable or not _holds_nulls(field.dataType):
+            raise UserError(f"column {field.name} must be nullable in the schema: leave out NOT NULL")
+        if column in requested:
+            raise UserError(f"the schema names column {field.name} twice")
+        requested.append(column)
+    types = [(field.name, column.arrow_type) for field, column in zip(schema.fields, requested, strict=True)]
+    return tuple(column.name for column in requested), pa.schema(types)
+
+
+def _holds_nulls(kind: DataType) -> bool:
+    """Whether the elements of an array, and their fields, may be null."""
+    from pyspark.sql.types import ArrayType, StructType
+
+    if isinstance(kind, ArrayType):
+        return kind.containsNull and _holds_nulls(kind.elementType)
+    if isinstance(kind, StructType):
+        return all(field.nullable for field in kind.fields)
+    return True

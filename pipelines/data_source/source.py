@@ -50,7 +50,7 @@ class KafkaLogSource(DataSource):
     @one_line
     def schema(self) -> str | StructType:
         """All columns, as Spark writes a schema. Raises a UserError for wrong options or a missing path."""
-        from pipelines.data_source.columns import ddl
+        from pipelines.data_source.options import ddl
         from pipelines.source.uris import resolve
 
         options = self._parsed()
@@ -95,8 +95,7 @@ def requested(given: Mapping[str, str], schema: StructType | None) -> tuple[Opti
     import pyarrow as pa
 
     from pipelines.command.settings import Settings
-    from pipelines.data_source.columns import requested_columns
-    from pipelines.data_source.options import FAILFAST, parse_options
+    from pipelines.data_source.options import FAILFAST, parse_options, requested_columns
     from udfs.spark.protocol import StageOptions, TableRead
 
     options, defaults = parse_options(given), Settings()

@@ -17,8 +17,14 @@ from pipelines.command.errors import UserError
 from pipelines.command.terminal import counted_noun
 from pipelines.finding.logs import LakeLog, home_first
 from pipelines.finding.search import SAMPLE, Searching, Unsearched
-from pipelines.finding.slice_search import DECIDING, NO_TRANSACTIONS, Transactions, decided
-from pipelines.finding.superseded import LastOffsets, distinct_keys
+from pipelines.finding.slice_search import (
+    DECIDING,
+    NO_TRANSACTIONS,
+    LastOffsets,
+    Transactions,
+    decided,
+    distinct_keys,
+)
 from pipelines.lake.address import open_lake
 from pipelines.scanning.slice_scan import DamagedRange
 from pipelines.source.listing import TopicFilter

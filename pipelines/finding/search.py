@@ -20,11 +20,12 @@ from pipelines.finding.slice_search import (
     DECIDING,
     NO_TRANSACTIONS,
     Found,
+    LastOffsets,
     ReadTransactions,
     Transactions,
     Work,
+    distinct_keys,
 )
-from pipelines.finding.superseded import LastOffsets, distinct_keys
 from pipelines.plan.slices import Segment, Slice
 from pipelines.scanning.findings import damages_of
 from pipelines.scanning.pool import ALONE_BYTES

@@ -19,11 +19,10 @@ from pipelines.source.naming import PartitionFolder
 from pipelines.source.uris import local_path
 from udfs.indexes.kraft_snapshot import METADATA_TOPIC
 from udfs.replicas import audit
-from udfs.replicas.cluster_state import ClusterState
+from udfs.replicas.cluster_state import ClusterState, metadata_records, snapshots, state_of
 from udfs.replicas.entries import ENTRY, Copy, Hurt, concatenated
 from udfs.replicas.healing import Healed, heal, is_compacted
 from udfs.replicas.history import History, Leader, Sure, true_history
-from udfs.replicas.metadata_log import metadata_records, snapshots, state_of
 from udfs.spark.protocol import SliceReport
 
 _BY_TIME = "the topic id of the copy that was written last"

@@ -36,8 +36,7 @@ from pipelines.recovery import rows
 from pipelines.recovery.bill import bill
 from pipelines.recovery.compare import tasks
 from pipelines.recovery.partition import HealedLog, Partition, heal_partition
-from pipelines.recovery.remote import original
-from pipelines.recovery.sources import Inventory, find_copies
+from pipelines.recovery.sources import Inventory, find_copies, original
 from pipelines.scanning.pool import ALONE_BYTES, Map
 from pipelines.source.delta import open_table, read_rows
 from pipelines.source.folder import File

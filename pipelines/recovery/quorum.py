@@ -23,17 +23,17 @@ from pipelines.recovery.sources import Inventory
 from pipelines.source.naming import PartitionFolder
 from pipelines.source.uris import local_path
 from udfs.indexes.kraft_snapshot import BOOTSTRAP, METADATA_TOPIC, snapshot_id
-from udfs.replicas.cluster_state import ClusterState
-from udfs.replicas.entries import Copy
-from udfs.replicas.history import epochs_of_batches
-from udfs.replicas.metadata_log import (
+from udfs.replicas.cluster_state import (
     COLUMNS,
+    ClusterState,
     decoded_records,
     metadata_records,
     snapshot_end,
     snapshots,
     state_of,
 )
+from udfs.replicas.entries import Copy
+from udfs.replicas.history import epochs_of_batches
 
 _PLACE = PartitionFolder(METADATA_TOPIC, 0)
 _QUORUM_STATE = "quorum-state"

@@ -1,12 +1,21 @@
-"""``--source NAME=PATH``: the disks of a cluster's brokers, and the copies of partitions on them."""
+"""``--source NAME=PATH``: the disks of a cluster's brokers, and the copies of partitions on them.
+
+For disks that were copied into an object store there is a folder of this machine that looks like one. Files
+next to segments are fetched whole. A segment is an empty file of its size and time: its bytes are read where
+they are. The metadata log of a controller is fetched too.
+"""
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
+import shutil
+import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +23,6 @@ import numpy as np
 from pipelines.command.errors import UserError
 from pipelines.lake.address import HEALED_LOG
 from pipelines.plan.headers import end_of_batches
-from pipelines.recovery.remote import mirrored, original
 from pipelines.source.checkpoints import read_offsets
 from pipelines.source.folder import File, Folder
 from pipelines.source.local import topic_id_of
@@ -27,6 +35,7 @@ from pipelines.source.naming import (
     parse_folder,
     parse_left_folder,
 )
+from pipelines.source.stores import list_files
 from pipelines.source.swaps import complete_swaps
 from pipelines.source.uris import GLOB_CHARACTERS, Source, canonical, local_path, parse_source, resolve
 from udfs.indexes.checkpoint_files import (
@@ -35,12 +44,13 @@ from udfs.indexes.checkpoint_files import (
     OFFSET_FILES,
     leader_epochs,
 )
-from udfs.indexes.files import OFFSET_INDEX, PRODUCER_SNAPSHOT, TIME_INDEX, broker_file
+from udfs.indexes.files import OFFSET_INDEX, PRODUCER_SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX, broker_file
 from udfs.indexes.kraft_snapshot import METADATA_TOPIC
 from udfs.indexes.producer_snapshot import ENTRY as PRODUCER
 from udfs.indexes.producer_snapshot import Snapshot, read_producer_snapshot
 from udfs.replicas.entries import Copy, SegmentFile
 from udfs.source.store import canonical as canonical_uri
+from udfs.source.store import open_store, reason_of
 
 META = "meta.properties"
 LIVE, FUTURE, DELETE, STRAY = "live", "future", "delete", "stray"
@@ -273,3 +283,58 @@ def _number(inventory: Inventory) -> None:
             copy.number = number
             if names[copy.name] > 1:
                 copy.name = f"{copy.name}:{os.path.dirname(local_path(copy.folder) or '')}"
+
+
+_NAMES_ALONE = (SEGMENT_SUFFIX, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, ".deleted")
+
+
+@cache
+def _folder() -> str:
+    """The folder of this process for all mirrors; it goes with the process."""
+    folder = tempfile.mkdtemp(prefix="kafka-log-lake-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def mirrored(uri: str) -> str:
+    """The folder that looks like the disk, or the part of one, at a canonical URI.
+
+    Raises a UserError for one that can't be listed or read.
+    """
+    places = [uri]
+    if not isinstance(parse_folder(uri), str):
+        places.append(uri.rpartition("/")[0])  # meta.properties and checkpoints of the disk lie there
+    for place in places:
+        table, _ = list_files(place, ("",))
+        for path, length, modified in zip(*table.to_pydict().values(), strict=True):
+            if place == uri or path.rpartition("/")[0] == place:
+                _make(path, length, modified)
+    return _local(uri)
+
+
+def original(text: str) -> str:
+    """A path or URI, or a text with some, in which those of mirrors are the URIs of what they are for."""
+    return re.sub(rf"(file://)?{re.escape(_folder())}/([a-z0-9]+)/", r"\2://", text)
+
+
+def _local(uri: str) -> str:
+    scheme, _, rest = uri.partition("://")
+    return f"{_folder()}/{scheme}/{rest}".rstrip("/")
+
+
+def _make(uri: str, length: int, modified: int) -> None:
+    """modified: microseconds since 1970 UTC."""
+    path = _local(uri)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    is_name_alone = path.endswith(_NAMES_ALONE) and f"/{METADATA_TOPIC}-" not in path
+    try:
+        with open(path, "wb") as out:
+            if is_name_alone:
+                out.truncate(length)
+            else:
+                system, place = open_store(uri)
+                with system.open_input_stream(place) as source:
+                    shutil.copyfileobj(source, out)
+    except OSError as error:
+        raise UserError(f"{uri} can't be read: {reason_of(error)}") from None
+    os.utime(path, ns=(modified * 1000, modified * 1000))

@@ -12,7 +12,7 @@ from pipelines.command.tables import Section, open_console, print_table, shorten
 from pipelines.command.terminal import counted_noun, printable
 from pipelines.scanning import losses
 from pipelines.scanning.findings import Findings, Log, OpenTransaction
-from pipelines.scanning.next_steps import next_steps
+from pipelines.scanning.losses import next_steps
 from pipelines.scanning.slice_scan import DamagedRange, Format, FormatCount
 from udfs.values.payloads import KEY, VALUE
 from udfs.values.profile import PayloadFormat

@@ -14,10 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from udfs.decoded import Damage, Group, Range
-from udfs.dump.control_records import control_text
 from udfs.dump.kafka_reader import Message, Record, Refused, records_of
 from udfs.dump.lenient import LenientDecoder
-from udfs.dump.payloads import STRING, Parse, fixed, plain_parse, texts_of, topic_parse
+from udfs.dump.payloads import STRING, Parse, control_text, fixed, plain_parse, texts_of, topic_parse
 from udfs.format import faults
 from udfs.format import layout as f
 from udfs.kernels import log_lines as k

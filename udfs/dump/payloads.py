@@ -1,19 +1,28 @@
-"""Keys and values as Kafka's tool prints them: its decoders, by name, and those of internal topics."""
+"""Keys and values as Kafka's tool prints them: its decoders, by name, and those of internal topics.
+
+Control records are markers of transactions, and what KRaft writes. JSON is as Jackson writes it.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from decimal import Decimal
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from udfs.dump.json_text import jackson
 from udfs.dump.kafka_reader import Refused
 from udfs.dump.remote_metadata import remote_metadata_text
+from udfs.format import layout as f
 from udfs.kernels.log_lines import Texts
+from udfs.values.definitions import messages
 from udfs.values.internal_topics import InternalRecord, record_reader, with_consumer_protocol
+from udfs.values.readers import UNKNOWN_TAGS, Reader, Unreadable, message_reader
 
 STRING, LONG, INTEGER, BYTES = "string", "long", "integer", "bytes"
 _CLASSES = {"StringDecoder": STRING, "LongDecoder": LONG, "IntegerDecoder": INTEGER, "DefaultDecoder": BYTES}
@@ -178,3 +187,80 @@ def topic_parse(topic: str) -> Parse:
     if topic == "__remote_log_metadata":
         return _values(topic, "offset ", _remote_log_metadata)
     return _coordinator(topic)
+
+
+# By control type: how the tool names it, and Kafka's message, which is read in its version 0
+_MESSAGES = {
+    "LEADER_CHANGE": ("LeaderChange:", "LeaderChangeMessage"),
+    "SNAPSHOT_HEADER": ("SnapshotHeader", "SnapshotHeaderRecord"),
+    "SNAPSHOT_FOOTER": ("SnapshotFooter", "SnapshotFooterRecord"),
+    "KRAFT_VERSION": ("KRaftVersion", "KRaftVersionRecord"),
+    "KRAFT_VOTERS": ("KRaftVoters", "VotersRecord"),
+}
+
+
+@cache
+def _reader(name: str) -> Reader:
+    return next(message_reader(m, 0) for m in messages("control_records") if m.name == name)
+
+
+def control_text(key: bytes | None, value: bytes | None) -> bytes:
+    """What is printed behind the metadata of a control record. Raises Refused where the tool fails."""
+    if key is None or len(key) < f.CONTROL_KEY_SIZE:
+        raise Refused("a control record whose key has no type")
+    if key[0] & 0x80:
+        raise Refused("a control record whose key has a negative version")
+    code = int.from_bytes(key[2:4], "big", signed=True)
+    kind = f.CONTROL_TYPES[code] if 0 <= code < len(f.CONTROL_TYPES) else "UNKNOWN"
+    if code in (f.CONTROL_ABORT, f.CONTROL_COMMIT):
+        return f" endTxnMarker: {kind} coordinatorEpoch: {_coordinator_epoch(value)}".encode()
+    if kind not in _MESSAGES:
+        return f" controlType: {kind}({code})".encode()
+    shown, name = _MESSAGES[kind]
+    if value is None:
+        raise Refused(f"a control record {kind} without a value")
+    try:
+        fields, _ = _reader(name)(value, 0)
+    except Unreadable as why:
+        raise Refused(f"a control record {kind}: {why}") from None
+    return f" {shown} {jackson(fields)}".encode()
+
+
+def _coordinator_epoch(value: bytes | None) -> int:
+    if value is None or len(value) < f.END_MARKER_VALUE_SIZE:
+        raise Refused(f"an end marker: expected {f.END_MARKER_VALUE_SIZE} bytes or more")
+    if value[0] & 0x80:
+        raise Refused("an end marker of a negative version")
+    return int.from_bytes(value[2:6], "big", signed=True)
+
+
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+# A backslash that is escaped, or a control character as Python escapes it
+_ESCAPED = re.compile(r"\\\\|\\u00[0-9a-f]{2}")
+
+
+def jackson(fields: Any) -> str:
+    """No blanks, escapes with capital digits, and none of the tagged fields that Kafka does not know."""
+    if isinstance(fields, dict):
+        parts = (f"{_encode(k)}:{jackson(v)}" for k, v in fields.items() if k != UNKNOWN_TAGS)
+        return "{" + ",".join(parts) + "}"
+    if isinstance(fields, list):
+        return "[" + ",".join(map(jackson, fields)) + "]"
+    if isinstance(fields, float):
+        return java_double(fields)
+    text = _encode(fields)
+    if "\\u00" in text:
+        text = _ESCAPED.sub(lambda m: m[0] if m[0] == "\\\\" else m[0][:4] + m[0][4:].upper(), text)
+    return text
+
+
+def java_double(number: float) -> str:
+    """As ``Double.toString`` of Java 19 and later writes it; NaN and the like in quotes, as Jackson does."""
+    if not math.isfinite(number):
+        return '"NaN"' if math.isnan(number) else f'"{"-" if number < 0 else ""}Infinity"'
+    if number == 0 or 1e-3 <= abs(number) < 1e7:
+        return format(Decimal(repr(number)), "f")
+    sign, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
+    assert isinstance(exponent, int)  # of a finite number
+    rest = "".join(map(str, digits[1:])) or "0"
+    return f"{'-' if sign else ''}{digits[0]}.{rest}E{exponent + len(digits) - 1}"

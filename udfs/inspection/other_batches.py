@@ -9,7 +9,7 @@ from udfs.format import layout as f
 from udfs.inspection import causes
 from udfs.inspection.breaks import Break, break_of_message, break_of_records, ends_inside
 from udfs.inspection.causes import LIKELY, POSSIBLE, Cause
-from udfs.inspection.damage import MOST_FOLLOWED, Damage, SoundBatch
+from udfs.inspection.place import MOST_FOLLOWED, Damage, SoundBatch
 from udfs.words import count_of
 
 _HEADER_V2 = struct.Struct(">qiibIhiqqqhii")

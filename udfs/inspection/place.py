@@ -1,15 +1,19 @@
-"""A place in a segment, and the batches next to it."""
+"""A place in a segment, the batches next to it, and what can be read of damage there."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from udfs.format import layout as f
-from udfs.kernels.framing import BATCH, read_header
+from udfs.inspection.breaks import Break, break_of_message, break_of_records
+from udfs.kernels.framing import BATCH, batch_size, is_sound, read_header
+from udfs.recovery.batch_search import BatchSearch
+from udfs.recovery.range_checksums import RangeChecksums
 from udfs.source.byte_source import ByteSource
 
 
@@ -55,3 +59,100 @@ def header_of(data: np.ndarray, position: int) -> np.void:
     read_header(head, 0, len(data), position, row[0])
     e: np.void = row[0]
     return e
+
+
+_MOST_TRIED = 1 << 29
+MOST_FOLLOWED = 64  # sound batches behind damage
+
+
+class SoundBatch(NamedTuple):
+    """A sound batch behind the begin of the damage."""
+
+    begin: int
+    end: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A damaged batch, or a damaged range, in a segment of ``length`` bytes.
+
+    taken: bytes that it takes; size: of the batch by its header, 0 where it has none.
+    """
+
+    source: ByteSource
+    length: int
+    place: Place
+    taken: int
+    size: int
+
+    @property
+    def position(self) -> int:
+        return self.place.position
+
+    @property
+    def room(self) -> int:
+        return self.length - self.position
+
+    @property
+    def is_whole(self) -> bool:
+        return 0 < self.size <= self.room
+
+    @cached_property
+    def data(self) -> np.ndarray:
+        """uint8: all from the position on."""
+        return read(self.source, self.position, min(self.room, _MOST_TRIED))
+
+    @cached_property
+    def wrong(self) -> bytes:
+        """The bytes of the batch or the range."""
+        return self.data[: max(0, self.taken)].tobytes()
+
+    @cached_property
+    def header(self) -> np.void:
+        """BATCH: the header at the position, right or wrong."""
+        return header_of(self.data, self.position)
+
+    @cached_property
+    def sound(self) -> list[SoundBatch]:
+        """The next sound batches behind the position, one after another as their headers lead on."""
+        checksums = RangeChecksums(self.source, self.position, self.length)
+        at = BatchSearch(self.source, self.position, self.length, checksums).first_from(self.position + 1)
+        found: list[SoundBatch] = []
+        while 0 <= at < self.length and len(found) < MOST_FOLLOWED:
+            rest = self.data[at - self.position :]
+            size = int(batch_size(rest, 0, len(rest)))
+            if not self.is_sound(at - self.position):
+                break
+            e = header_of(rest, at)
+            first = "base_offset" if rest[f.MAGIC_POS] == f.MAGIC_V2 else "last_offset"
+            found.append(SoundBatch(at, at + size, int(e[first]), int(e["last_offset"])))
+            at += size
+        return found
+
+    def is_sound(self, at: int) -> bool:
+        """Whether a sound batch begins there, counted from the position."""
+        rest = self.data[at:]
+        size = int(batch_size(rest, 0, len(rest)))
+        return 0 < size <= len(rest) and bool(is_sound(rest, 0, size))
+
+    @cached_property
+    def ends_right(self) -> bool:
+        """Whether the segment, or a sound batch, goes on where the header says that the batch ends."""
+        return self.is_whole and (self.size == self.room or self.is_sound(self.size))
+
+    @cached_property
+    def break_(self) -> Break | None:
+        """Where the records can't be read, of a whole batch that is not compressed."""
+        if not self.is_whole or self.header["codec"] != f.CODEC_NONE:
+            return None
+        if self.header["magic"] != f.MAGIC_V2:
+            return break_of_message(self.wrong, self.size)
+        return break_of_records(self.wrong, int(self.header["count"]), int(self.header["last_offset_delta"]))
+
+    @property
+    def offset_before(self) -> int:
+        """The last offset before; -1 where nothing is known of it."""
+        before = self.place.before
+        return before.last_offset if before is not None else max(-1, self.place.first_offset - 1)

@@ -8,8 +8,7 @@ from udfs.format import layout as f
 from udfs.inspection import causes
 from udfs.inspection.breaks import Break, record_at
 from udfs.inspection.causes import LIKELY, POSSIBLE, Cause
-from udfs.inspection.damage import Damage
-from udfs.inspection.place import read
+from udfs.inspection.place import Damage, read
 
 _PAGES = (65536, 4096, 512)
 _ZEROS, _TEXT = re.compile(rb"\0{8,}"), re.compile(rb"[\t\n\r\x20-\x7e]{12,}")
