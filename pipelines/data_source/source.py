@@ -78,7 +78,7 @@ class KafkaLogSource(DataSource):
     def reader(self, schema: StructType) -> KafkaLogReader:
         if self._parsed().typed:
             options, read = requested(self.options, None)
-            return TypedReader(options, read, self._planned(options))
+            return KafkaLogReader(options, read, self._planned(options))
         return KafkaLogReader(*requested(self.options, schema))
 
     @one_line
@@ -116,8 +116,13 @@ def requested(given: Mapping[str, str], schema: StructType | None) -> tuple[Opti
 class KafkaLogReader(DataSourceReader):
     """Plans the segments of a path; each input partition holds slices for one task."""
 
-    def __init__(self, options: Options, read: TableRead) -> None:
-        self._options, self._read = options, read
+    def __init__(self, options: Options, read: TableRead, plan: TypedPlan | None = None) -> None:
+        """plan: with option ``typed``."""
+        self._options, self._read, self._plan = options, read, plan
+        if plan is not None:
+            from pipelines.data_source.typed import records_read
+
+            self._read = records_read(read)
 
     @one_line
     def partitions(self) -> list[InputPartition]:
@@ -126,22 +131,12 @@ class KafkaLogReader(DataSourceReader):
         return [InputPartition(slices) for slices in plan_read(self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_slices(self._read, partition)
-
-
-class TypedReader(KafkaLogReader):
-    """The same with option ``typed``."""
-
-    def __init__(self, options: Options, read: TableRead, plan: TypedPlan) -> None:
-        from pipelines.data_source.typed import records_read
-
-        super().__init__(options, records_read(read))
-        self._plan = plan
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        rows = read_slices(self._read, partition)
+        if self._plan is None:
+            return rows
         from pipelines.data_source.typed import typed_rows
 
-        yield from typed_rows(self._plan, super().read(partition))
+        return typed_rows(self._plan, rows)
 
 
 def read_slices(read: TableRead, partition: InputPartition) -> Iterator[pa.RecordBatch]:

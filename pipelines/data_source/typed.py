@@ -8,17 +8,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipelines.command.errors import UserError
 from pipelines.data_source.slices import list_requested
 from udfs.decoded import Range
 from udfs.format.schema import RECORDS
-from udfs.segment_decoder import SegmentDecoder
 from udfs.source.byte_source import open_source
 from udfs.values.registry import Registry
 from udfs.values.typed_files import types_of, types_text
-from udfs.values.typed_records import NEEDED, TypedRecords, registry_of, schemas_next_to
+from udfs.values.typed_records import NEEDED, TypedRecords, data_records, registry_of, schemas_next_to
 
 if TYPE_CHECKING:
     from pipelines.data_source.options import Options
@@ -51,9 +49,8 @@ def plan_typed(options: Options) -> TypedPlan:
     found = TypedRecords(registry, topics[0])
     for one in segments:
         with closing(open_source(one.segment)) as source:
-            for group in SegmentDecoder(source, Range(source.size()), columns=NEEDED, content_crc=False):
-                if group.records is not None:
-                    found.learn(group.records.filter(pc.invert(group.records.column("is_control"))))
+            for records in data_records(source, Range(source.size()), NEEDED):
+                found.learn(records)
     plan = TypedPlan(registry, topics[0], types_text(found.types), found.plain, pa.schema([]))
     return replace(
         plan, schema=next(typed_rows(plan, iter([pa.RecordBatch.from_pylist([], _records_schema())]))).schema

@@ -43,12 +43,19 @@ _MOST_VALUES = 1000  # of a column in a statement
 _ROWS = 1 << 14
 _ORDER = 'file_base_offset, batch_position, "offset"'
 _IN_LOG = "topic = ? AND partition = ? AND partition_dir = ?"
-# The damaged ranges of a log, each with the offsets of its segment around it. A wrong base offset is none
-_DAMAGES = f"""SELECT q.segment, q.file_base_offset, q.position, q.size_bytes, q.reason, q.detail,
-  max(s.last_offset) FILTER (s.position < q.position), min(s.base_offset) FILTER (s.position > q.position)
-FROM (FROM published_quarantine WHERE {_IN_LOG}) q
+# The damaged ranges of a log, each with the offsets around it: those of batches of its segment, of which a
+# wrong base offset is none, else those in the names of files
+_DAMAGES = f"""SELECT q.segment, q.position, q.size_bytes, q.reason, q.detail,
+  coalesce(max(s.last_offset) FILTER (s.position < q.position), q.file_base_offset - 1),
+  coalesce(min(s.base_offset) FILTER (s.position > q.position), q.following)
+FROM (
+  SELECT *, (SELECT min(f.file_base_offset) FROM (FROM segments WHERE {_IN_LOG}) f
+    WHERE f.file_base_offset > d.file_base_offset) AS following
+  FROM published_quarantine d WHERE {_IN_LOG}
+) q
 LEFT JOIN (FROM sound_batches WHERE {_IN_LOG} AND NOT is_misplaced) s ON s.segment = q.segment
-GROUP BY ALL ORDER BY q.file_base_offset, q.position"""
+GROUP BY q.segment, q.position, q.size_bytes, q.reason, q.detail, q.file_base_offset, q.following
+ORDER BY q.file_base_offset, q.position"""
 # The last offset that the file names allow in a segment of which records were left out
 _LEFT_OUT_UNTIL = f"""SELECT max(coalesce(behind - 1, {2**63 - 1})) FROM (
   SELECT left_out, lead(file_base_offset) OVER (ORDER BY file_base_offset) AS behind
@@ -205,23 +212,9 @@ class LakeSearch(Searching):
 
     def _damages(self, log: LakeLog) -> Iterator[DamagedRange]:
         """The damaged ranges of a log with the offsets around them."""
-        if not log.damaged:
-            return
-        bases = self._database.execute(
-            f"SELECT file_base_offset FROM segments WHERE {_IN_LOG} ORDER BY ALL", log.place
-        ).fetchall()
-        ranges = self._database.execute(_DAMAGES, [*log.place, *log.place]).fetchall()
-        for segment, base, position, size, reason, detail, before, after in ranges:
-            following = next((one for (one,) in bases if one > base), None)
-            yield DamagedRange(
-                segment,
-                position,
-                size,
-                reason,
-                detail,
-                base - 1 if before is None else before,
-                following if after is None else after,
-            )
+        if log.damaged:
+            ranges = self._database.execute(_DAMAGES, 3 * log.place).fetchall()
+            yield from (DamagedRange(*row) for row in ranges)
 
 
 def _pushed(conditions: Iterable[Condition]) -> tuple[str, list[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import html
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -109,20 +110,14 @@ def write_report(done: Recovered, folder: str, lake: str | None) -> None:
         rows = database.execute('SELECT * FROM lost_records ORDER BY topic, partition, "offset", copy')
         names = [one[0] for one in rows.description or []]
         with (place / "lost_records.csv").open("w", encoding="utf-8", newline="") as file:
-            _write_csv(file, names, rows)
+            writer = csv.writer(file)
+            writer.writerow(names)
+            while some := rows.fetchmany(1000):
+                writer.writerows([[_cell(value) for value in row] for row in some])
         write_restore(database, place)
         (place / "recovery.html").write_text(_page(done, database, lake), encoding="utf-8")
     except OSError as error:
         raise UserError(f"--report: cannot write to {folder}: {error.strerror or error}") from None
-
-
-def _write_csv(file: Any, names: Sequence[str], rows: Any) -> None:
-    import csv
-
-    writer = csv.writer(file)
-    writer.writerow(names)
-    while some := rows.fetchmany(1000):
-        writer.writerows([[_cell(value) for value in row] for row in some])
 
 
 def _cell(value: Any) -> Any:

@@ -8,16 +8,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipelines.plan.slices import Slice
 from udfs.decoded import Range
-from udfs.segment_decoder import SegmentDecoder
 from udfs.source.byte_source import ByteSource
 from udfs.values.payloads import VALUE
 from udfs.values.profile import COLUMNS, Look, count_looks
 from udfs.values.typed_functions import TypedFunctions
-from udfs.values.typed_records import registry_of
+from udfs.values.typed_records import data_records, registry_of
 
 _RECORDS, _OF_TOPIC = 50, 500  # of a segment that are looked at; of a topic, after which none is
 _BYTES = 1 << 20  # of a segment in which their batches begin
@@ -53,15 +51,13 @@ def first_looks(source: ByteSource, slice_: Slice, schemas: SchemaSegments) -> C
 
 
 def _first_rows(source: ByteSource, range_: Range) -> pa.Table:
-    columns = [*COLUMNS, "is_control"]
-    found: list[pa.Table] = []
-    for group in SegmentDecoder(source, range_, columns=columns, content_crc=False):
-        if group.records is not None:
-            rows = pa.Table.from_batches([group.records.select(columns)])
-            found.append(rows.filter(pc.invert(rows.column("is_control"))).slice(0, _RECORDS))
-        if sum(one.num_rows for one in found) >= _RECORDS:
+    found, left = [], _RECORDS
+    for rows in data_records(source, range_, (*COLUMNS, "is_control")):
+        found.append(rows.select(COLUMNS)[:left])
+        left -= found[-1].num_rows
+        if not left:
             break
-    return pa.concat_tables(found).slice(0, _RECORDS) if found else pa.table({name: [] for name in columns})
+    return pa.Table.from_batches(found) if found else pa.table({name: [] for name in COLUMNS})
 
 
 class _Sample:

@@ -96,30 +96,29 @@ class InBounds(Condition):
 
 
 @dataclass(frozen=True)
-class Prefix(Condition):
-    """The key begins with a text."""
+class _Text(Condition):
+    """A column holds a text."""
 
     text: bytes
-    column = "key"
 
     @property
     def literals(self) -> tuple[bytes, ...]:
         return (self.text,)
+
+
+class Prefix(_Text):
+    """The key begins with a text."""
+
+    column = "key"
 
     def matches(self, records: pa.RecordBatch) -> np.ndarray:
         return _mask(pc.starts_with(records.column(self.column), pattern=self.text))
 
 
-@dataclass(frozen=True)
-class Contains(Condition):
+class Contains(_Text):
     """The value contains a text."""
 
-    text: bytes
     column = "value"
-
-    @property
-    def literals(self) -> tuple[bytes, ...]:
-        return (self.text,)
 
     def matches(self, records: pa.RecordBatch) -> np.ndarray:
         return _mask(pc.match_substring(records.column(self.column), pattern=self.text))

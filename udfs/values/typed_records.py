@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from typing import Any
 
@@ -12,7 +12,7 @@ from pyarrow import fs
 
 from udfs.decoded import Range
 from udfs.segment_decoder import SegmentDecoder
-from udfs.source.byte_source import SourceError, open_source
+from udfs.source.byte_source import ByteSource, SourceError, open_source
 from udfs.source.store import open_store
 from udfs.values.payload_heads import pairs_of
 from udfs.values.payloads import KEY, VALUE, PayloadReader
@@ -32,9 +32,15 @@ def records_of(segments: Iterable[str]) -> Iterator[dict[str, Any]]:
     """The data records of segments, as far as they can be read."""
     for uri in segments:
         with suppress(SourceError), closing(open_source(uri)) as source:
-            for group in SegmentDecoder(source, Range(source.size()), columns=_COLUMNS, content_crc=False):
-                rows = [] if group.records is None else group.records.to_pylist()
-                yield from (row for row in rows if not row["is_control"])
+            for records in data_records(source, Range(source.size()), _COLUMNS):
+                yield from records.to_pylist()
+
+
+def data_records(source: ByteSource, range_: Range, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
+    """Columns of the records of a range that are no control records; is_control is one of the columns."""
+    for group in SegmentDecoder(source, range_, columns=columns, content_crc=False):
+        if group.records is not None:
+            yield group.records.filter(pc.invert(group.records.column("is_control")))
 
 
 def registry_of(segments: Iterable[str]) -> Registry:
