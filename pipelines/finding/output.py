@@ -105,6 +105,7 @@ def writer_of(kind: str, schema: pa.Schema, more: MoreFields | None) -> Write:
 
 
 _WIDTH = 140  # where there is no terminal
+_BOLD, _DIM = 1, 2  # of a terminal
 _KEY, _LEAST_KEY, _LEAST_VALUE = 24, 9, 12
 _SCHEMA_ID = 5  # bytes of Confluent's wire format before the content: 0, and the schema id as int32
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -123,12 +124,12 @@ class Table:
             row["name"] = printable(f"{row['topic']}-{row['partition']}")
         before, self._names = self._names, max(self._names, *(len(row["name"]) for row in rows), 9)
         if not before:
-            yield self._bold(self._line("partition", "offset", "timestamp", "key", "value"))
+            yield self._styled(_BOLD, self._line("partition", "offset", "timestamp", "key", "value"))
         for row in rows:
             key, value = (" ".join(_text(row[name])) for name in ("key", "value"))
             line = self._line(row["name"], str(row["offset"]), _time(row["timestamp_ms"]), key, value)
-            yield self._bold(line) if row.get("is_match") else line
-            yield self._dim(self._cut("    " + ", ".join(_details(row)), self._width))
+            yield self._styled(_BOLD, line) if row.get("is_match") else line
+            yield self._styled(_DIM, self._cut("    " + ", ".join(_details(row)), self._width))
 
     def _line(self, name: str, offset: str, time: str, key: str, value: str) -> str:
         """The key is cut so that a value has room; both are whole where nothing is cut."""
@@ -143,11 +144,8 @@ class Table:
     def _cut(self, text: str, width: int) -> str:
         return shortened_to(text, width) if width else text
 
-    def _bold(self, text: str) -> str:
-        return f"\x1b[1m{text}\x1b[0m" if self._is_coloured else text
-
-    def _dim(self, text: str) -> str:
-        return f"\x1b[2m{text}\x1b[0m" if self._is_coloured else text
+    def _styled(self, style: int, text: str) -> str:
+        return f"\x1b[{style}m{text}\x1b[0m" if self._is_coloured else text
 
 
 def _text(content: bytes | None) -> tuple[str, ...]:

@@ -283,10 +283,6 @@ def _partition(request: Request, texts: list[Any], wanted: bool) -> None:
     request.partitions.append((frozenset(map(_number, texts)), wanted))
 
 
-def _tombstones(request: Request, texts: list[Any], wanted: bool) -> None:
-    _either(request, IsNull("value"), wanted)
-
-
 _ADD: dict[str, Add] = {
     "key": _key,
     "key_prefix": _each(lambda text: Prefix(_bytes(text, is_hex=True))),
@@ -295,7 +291,7 @@ _ADD: dict[str, Add] = {
     "value_regex": _each(partial(_regex, "value")),
     "json": _each(_json_field),
     "header": _each(_header),
-    "tombstones": _tombstones,
+    "tombstones": _each(lambda _: IsNull("value")),
     "partition": _partition,
     "offset": _offset,
     "since": _since,

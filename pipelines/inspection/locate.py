@@ -125,13 +125,10 @@ class Locator:
 
     def _offsets(self, header: Header) -> tuple[int, int]:
         """First and last offset; of a wrapper the first is not in its header, but behind the batch before."""
-        if header.magic == f.MAGIC_V2 or not self._is_wrapper(header):
+        attributes = read(self.source, header.position + f.LEGACY_ATTRIBUTES_POS, 1)
+        if header.magic == f.MAGIC_V2 or not (len(attributes) and attributes[0] & f.CODEC_MASK):
             return header.offset, header.last_offset
         return -(1 << 62), header.last_offset
-
-    def _is_wrapper(self, header: Header) -> bool:
-        attributes = read(self.source, header.position + f.LEGACY_ATTRIBUTES_POS, 1)
-        return bool(len(attributes) and attributes[0] & f.CODEC_MASK)
 
     def place(self, one: Stretch) -> Place:
         """A batch, or a damaged range, between its neighbours."""

@@ -25,6 +25,7 @@ from udfs.replicas.healing import Healed, heal, is_compacted
 from udfs.replicas.history import History, Leader, Sure, true_history
 from udfs.spark.protocol import SliceReport
 
+Stored = tuple[int, int, str]  # numbers of a copy and a segment, a file with ENTRY[n] of a slice
 _BY_TIME = "the topic id of the copy that was written last"
 _BYTES_AT_A_TIME = 8 << 30  # of partitions whose headers are in memory together
 
@@ -66,14 +67,13 @@ class SliceHeaders:
 class Task(NamedTuple):
     """What a worker process needs to compare the copies of one partition.
 
-    number: of the task. stored: by number of a copy, the files with headers of its slices, each with the
-    number of the segment.
+    number: of the task. stored: where the headers of slices are.
     """
 
     number: int
     place: PartitionFolder
     copies: list[Copy]
-    stored: dict[int, list[tuple[int, str]]]
+    stored: list[Stored]
     known: Known
 
 
@@ -111,7 +111,7 @@ def tasks(inventory: Inventory, settings: Settings, folder: str, run: Map | None
 def compare_task(task: Task) -> Compared:
     """Compares the copies of a partition."""
     for copy in task.copies:
-        parts = [_placed(copy, *one) for one in task.stored.get(copy.number, ())]
+        parts = [_placed(copy, number, path) for of, number, path in task.stored if of == copy.number]
         entries = concatenated(parts)
         copy.entries = np.take(entries, np.lexsort((entries["position"], entries["file"])))
     return compare_copies(task.place, task.copies, task.known)
@@ -119,9 +119,8 @@ def compare_task(task: Task) -> Compared:
 
 def forget(task: Task) -> None:
     """Removes the files with headers, once nothing can fail that would need them again."""
-    for stored in task.stored.values():
-        for _, path in stored:
-            os.remove(path)
+    for _, _, path in task.stored:
+        os.remove(path)
 
 
 def _placed(copy: Copy, number: int, path: str) -> np.ndarray:
@@ -137,28 +136,20 @@ def store_entries(
     settings: Settings,
     folder: str,
     run: Map | None = None,
-) -> dict[PartitionFolder, dict[int, list[tuple[int, str]]]]:
+) -> dict[PartitionFolder, list[Stored]]:
     """Reads the headers of all copies of some partitions into files. Copies get their damaged ranges."""
     segments, owners = [], {}
     for place in places:
         for copy in inventory.copies[place]:
             for number, file in enumerate(copy.files):
-                last = number == len(copy.files) - 1
-                one = Segment(
-                    place.topic,
-                    place.partition,
-                    copy.folder,
-                    file.uri,
-                    file.base,
-                    file.length,
-                    file.modified,
-                    not last,
-                )
+                has_successor = number + 1 < len(copy.files)
+                of_file = file.uri, file.base, file.length, file.modified, has_successor
+                one = Segment(place.topic, place.partition, copy.folder, *of_file)
                 owners[one.segment] = (place, copy, number)
                 segments.append(one)
     numbers = (settings.processes, settings.slice_bytes)
     scan = partial(_read_headers, max_batch_uncompressed=settings.max_batch_uncompressed, folder=folder)
-    found: dict[PartitionFolder, dict[int, list[tuple[int, str]]]] = {place: {} for place in places}
+    found: dict[PartitionFolder, list[Stored]] = {place: [] for place in places}
     for segment, slices in scan_segments(segments, *numbers, lambda _: None, scan, run):
         place, copy, number = owners[segment.segment]
         for headers in slices:
@@ -166,7 +157,7 @@ def store_entries(
                 copy.unreadable.append(f"{headers.report.segment}: {headers.report.detail}")
             copy.hurts += [replace(hurt, file=number) for hurt in headers.hurts]
             if headers.path is not None:
-                found[place].setdefault(copy.number, []).append((number, headers.path))
+                found[place].append((copy.number, number, headers.path))
     return found
 
 
@@ -217,17 +208,7 @@ def compare_copies(place: PartitionFolder, copies: Sequence[Copy], known: Known)
     if healed.doubts:
         history.doubts += healed.doubts
         history.sure = Sure.LIKELY if history.sure == Sure.CERTAIN else history.sure
-    return Compared(
-        place.topic,
-        place.partition,
-        topic_id,
-        own,
-        history,
-        healed,
-        compacted,
-        others,
-        rule,
-    )
+    return Compared(*place, topic_id, own, history, healed, compacted, others, rule)
 
 
 def _topic_id(copies: Sequence[Copy], known: Known) -> tuple[str | None, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -93,7 +94,7 @@ class IndexText:
 
     def _offset_index(self, path: str, data: bytes) -> Iterator[str]:
         base = base_of(path)
-        with _Log(log_of(path)) as log:
+        with closing(_Log(log_of(path))) as log:
             entries = whole_entries(data, OFFSET_ENTRY)
             if not len(entries):
                 yield f"{path} is empty."
@@ -117,7 +118,7 @@ class IndexText:
     def _time_index(self, path: str, data: bytes) -> Iterator[str]:
         base = base_of(path)
         entries = whole_entries(data, TIME_ENTRY)
-        with _Log(log_of(path)) as log:
+        with closing(_Log(log_of(path))) as log:
             with open(os.path.join(os.path.dirname(path), f"{_stem(path)}.index"), "rb") as file:
                 index = whole_entries(file.read(), OFFSET_ENTRY)
             if self.sanity_only:
@@ -247,10 +248,7 @@ class _Log:
         self._source = FileSource(path)
         self._length = self._source.size()
 
-    def __enter__(self) -> _Log:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._source.close()
 
     def batch_at(self, position: int, most: int) -> _Batch | None:

@@ -101,12 +101,12 @@ class LogText:
         for group in decoder:
             self._damages = {damage.position: damage for damage in group.damages} if self.prints.more else {}
             yield from self._group(group, decoder)
-            yield from (_text(_bytes(_damage_line(damage))) for damage in self._damages.values())
+            yield from (_text(_damage_line(damage)) for damage in self._damages.values())
         self.end = self.length - decoder.totals.tail_bytes
         if self.prints.more and decoder.totals.tail_bytes:
             size = decoder.totals.tail_bytes
             line = f"tail: {decoder.totals.tail} position: {self.end} size: {size}\n"
-            yield _text(_bytes(line.encode()))
+            yield _text(line.encode())
 
     def _group(self, group: Group, decoder: SegmentDecoder) -> Iterator[np.ndarray]:
         batches, records = group.batches, group.records
@@ -212,14 +212,14 @@ class LogText:
         except Refused as why:
             text = b"".join(pieces)
             if not self.prints.more:
-                yield _text(_bytes(text))
+                yield _text(text)
                 raise Refused(f"{why}, in the batch at position {e['position']}") from None
             pieces = [text if text.endswith(b"\n") else text + b"\n"]
         damage = self._damages.pop(int(e["position"]), None)
         if damage is not None:
             pieces.append(_damage_line(damage))
         if any(pieces):
-            yield _text(_bytes(b"".join(pieces)))
+            yield _text(b"".join(pieces))
 
     def _put_batch(self, batch: np.ndarray, pieces: list[bytes]) -> None:
         e = batch[0]
@@ -276,8 +276,9 @@ def _damage_line(damage: Damage) -> bytes:
     return f"damage: {damage.reason} {where} detail: {damage.detail}\n".encode()
 
 
-def _text(raw: np.ndarray) -> np.ndarray:
-    """Bytes (uint8) as the JVM writes them: bytes that are not UTF-8 are U+FFFD."""
+def _text(data: np.ndarray | bytes) -> np.ndarray:
+    """uint8: bytes as the JVM writes them: bytes that are not UTF-8 are U+FFFD."""
+    raw = np.frombuffer(data, dtype=np.uint8)
     ends = pa.py_buffer(np.array([0, len(raw)], dtype=np.int32))
     try:
         pa.Array.from_buffers(pa.string(), 1, [None, ends, pa.py_buffer(raw)]).validate(full=True)
@@ -285,10 +286,6 @@ def _text(raw: np.ndarray) -> np.ndarray:
     except pa.ArrowInvalid:
         out = np.empty(3 * len(raw), dtype=np.uint8)
         return out[: int(repair_bytes(raw, out))]
-
-
-def _bytes(text: bytes) -> np.ndarray:
-    return np.frombuffer(text, dtype=np.uint8)
 
 
 def _numbers(records: pa.RecordBatch, name: str) -> np.ndarray:
