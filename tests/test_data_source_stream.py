@@ -18,10 +18,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from pipelines.command.errors import UserError
-from pipelines.data_source.follow import Place, advance, spans
 from pipelines.data_source.options import Options
 from pipelines.data_source.slices import Span, list_requested
 from pipelines.data_source.source import sent_source
+from pipelines.data_source.stream import Place, advance, spans
 from tests.support.logs import put
 from tests.support.segment_maker import Batch, Record
 

@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from pipelines.command.terminal import counted_noun
 from pipelines.finding.context import Context
-from pipelines.finding.logs import LakeLog, Log, begin_with, logs_to_search, tasks_of
-from pipelines.finding.ordered import Workers, workers
+from pipelines.finding.logs import LakeLog, Log, Workers, begin_with, logs_to_search, tasks_of, workers
 from pipelines.finding.request import Request
 from pipelines.finding.slice_search import (
     DECIDING,
