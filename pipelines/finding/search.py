@@ -210,7 +210,8 @@ class Search(Searching):
         count, before = 0, None
         for found in results:
             segment = found.slice_.segment
-            if is_last and _rows(held) >= (left or 1) and before != segment:
+            is_full = sum(batch.num_rows for _, batch in held) >= (left or 1)
+            if is_last and is_full and before != segment:
                 break
             before = segment
             scans[segment].append(found.scan)
@@ -297,10 +298,6 @@ def _damages(scans: dict[Segment, list[SliceScan]]) -> Iterator[DamagedRange]:
     for segment in sorted(scans, key=lambda one: one.file_base_offset):
         if not any(scan.report.problem for scan in scans[segment]):
             yield from damages_of(segment, scans[segment])
-
-
-def _rows(held: Sequence[tuple[Segment, pa.RecordBatch]]) -> int:
-    return sum(batch.num_rows for _, batch in held)
 
 
 def _last(held: Sequence[tuple[Segment, pa.RecordBatch]], most: int) -> list[tuple[Segment, pa.RecordBatch]]:

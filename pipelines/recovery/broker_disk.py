@@ -107,11 +107,11 @@ def metadata_of(
             records.append(metadata_record("PartitionRecord", version, fields))
     for (kind, name), values in sorted(state.configs.items() if state is not None else ()):
         if kind == "topic" and name in by_topic:
-            fields = {"resourceType": _TOPIC, "resourceName": name}
-            records += [
-                metadata_record("ConfigRecord", 0, {**fields, "name": one, "value": value})
-                for one, value in sorted(_for_one_replica(values).items())
-            ]
+            for one, value in sorted(values.items()):
+                # above 1 one broker would refuse every write
+                held = "1" if one == "min.insync.replicas" else value
+                fields = {"resourceType": _TOPIC, "resourceName": name, "name": one, "value": held}
+                records.append(metadata_record("ConfigRecord", 0, fields))
     return records
 
 
@@ -128,11 +128,6 @@ def _partition(number: int, topic_id: str, disk: Disk, epoch: int) -> dict[str, 
         "partitionEpoch": 0,
         "directories": [disk.directory_id],
     }
-
-
-def _for_one_replica(values: Mapping[str, str]) -> dict[str, str]:
-    """Settings of a topic that one broker can hold: min.insync.replicas above 1 would refuse every write."""
-    return {name: "1" if name == "min.insync.replicas" else value for name, value in values.items()}
 
 
 def bootstrap(records: Sequence[bytes]) -> bytes:

@@ -33,7 +33,7 @@ from udfs.replicas.cluster_state import (
     state_of,
 )
 from udfs.replicas.entries import Copy
-from udfs.replicas.history import epochs_of_batches
+from udfs.replicas.history import END, epochs_of_batches
 
 _PLACE = PartitionFolder(METADATA_TOPIC, 0)
 _QUORUM_STATE = "quorum-state"
@@ -108,9 +108,13 @@ def _snapshots(copies: Sequence[Copy]) -> list[str]:
     return sorted(found, key=lambda path: (snapshot_id(os.path.basename(path)) or (), path))
 
 
-def _newest_snapshot(copies: Sequence[Copy]) -> str | None:
-    """The newest one whose records can all be read; a controller makes it of committed records alone."""
-    return next((path for path in reversed(_snapshots(copies)) if _is_whole(path)), None)
+def _newest_snapshot(copies: Sequence[Copy], end: int = END) -> str | None:
+    """The newest one up to an offset whose records can all be read.
+
+    A controller makes it of committed records alone.
+    """
+    known = (path for path in reversed(_snapshots(copies)) if snapshot_end(path) <= end)
+    return next(filter(_is_whole, known), None)
 
 
 def _is_whole(path: str) -> bool:
@@ -118,14 +122,13 @@ def _is_whole(path: str) -> bool:
     return len(kinds) >= 2 and kinds[0] and kinds[-1]
 
 
-def state_at(quorum: Quorum, offset: int | None = None) -> ClusterState:
+def state_at(quorum: Quorum, offset: int | None) -> ClusterState:
     """The state of the true history before an offset; None: of all of it.
 
     Raises a UserError for an offset that the history does not reach, or no longer has.
     """
     end = quorum.end if offset is None else offset
-    known = [path for path in _snapshots(quorum.one.copies) if snapshot_end(path) <= end]
-    snapshot = next((path for path in reversed(known) if _is_whole(path)), None)
+    snapshot = _newest_snapshot(quorum.one.copies, end)
     first = quorum.one.history.start
     if end > quorum.end or (snapshot is None and first > 0) or snapshot_end(snapshot) < min(first, end):
         raise UserError(f"--at {end}: the metadata logs have offsets from {first} to {quorum.end}")
@@ -188,11 +191,8 @@ def quorum_lines(quorum: Quorum, state: ClusterState) -> list[str]:
 
 def _committed_text(quorum: Quorum) -> str:
     if quorum.committed is not None:
-        who = (
-            "a majority of the voters has it on these disks"
-            if quorum.voters
-            else "most of these disks have it"
-        )
+        of_voters = "a majority of the voters has it on these disks"
+        who = of_voters if quorum.voters else "most of these disks have it"
         return f"up to offset {quorum.committed}: {who}"
     here = len({copy.broker_id for copy in quorum.one.copies} & set(quorum.voters))
     known = snapshot_end(quorum.snapshot)  # of committed records alone

@@ -12,15 +12,8 @@ from udfs.kernels.crc_search import TABLES, changed_byte, shift_begin
 from udfs.kernels.framing import batch_size, checksum, is_sound
 from udfs.words import count_of
 
-BIT, BYTE, ZEROS, CUT, ORDER, OTHER, UNKNOWN = (
-    "flipped bit",
-    "changed byte",
-    "zeros",
-    "cut",
-    "wrong order",
-    "other bytes",
-    "unknown",
-)
+BIT, BYTE, ZEROS, CUT = "flipped bit", "changed byte", "zeros", "cut"
+ORDER, OTHER, UNKNOWN = "wrong order", "other bytes", "unknown"
 CERTAIN, LIKELY, POSSIBLE = "certain", "likely", "possible"
 # One in this many damages looks by chance like a changed bit or byte
 _FEW_BY_CHANCE, _SOME_BY_CHANCE, _MANY_BY_CHANCE = 1000, 20, 4
@@ -119,11 +112,8 @@ def field_at(batch: bytes, at: int) -> str:
 
 
 _FIELDS_V2 = (
-    *(
-        (f.OFFSET_POS, "baseOffset"),
-        (f.LENGTH_POS, "batchLength"),
-        (f.LEADER_EPOCH_POS, "partitionLeaderEpoch"),
-    ),
+    *((f.OFFSET_POS, "baseOffset"), (f.LENGTH_POS, "batchLength")),
+    (f.LEADER_EPOCH_POS, "partitionLeaderEpoch"),
     *((f.MAGIC_POS, "magic"), (f.V2_CRC_POS, "crc"), (f.V2_ATTRIBUTES_POS, "attributes")),
     *((f.LAST_OFFSET_DELTA_POS, "lastOffsetDelta"), (f.BASE_TIMESTAMP_POS, "baseTimestamp")),
     *((f.MAX_TIMESTAMP_POS, "maxTimestamp"), (f.PRODUCER_ID_POS, "producerId")),

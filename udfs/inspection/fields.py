@@ -181,21 +181,15 @@ def read_fields(data: bytes, position: int, room: int, computed: int | None) -> 
     v2 = magic not in (f.MAGIC_V0, f.MAGIC_V1)
     of_wrapper = "" if v2 else "of a wrapper that of its last inner message; "
     reader.integer("baseOffset" if v2 else "offset", 8, f"{of_wrapper}outside the checksum")
-    least = _LEAST.get(magic, f.V2_HEADER_SIZE)
-    length_name = "batchLength" if v2 else "messageSize"
+    low, high = _LEAST.get(magic, f.V2_HEADER_SIZE) - f.LOG_OVERHEAD, room - f.LOG_OVERHEAD
     reader.integer(
-        length_name,
+        "batchLength" if v2 else "messageSize",
         4,
         lambda n: f"bytes that follow this field: the whole has {n + f.LOG_OVERHEAD}; outside the checksum",
-        check=lambda n: _length_problem(n, least, room),
+        check=lambda n: "" if low <= n <= high else f"expected {low} to {high}, found {n}",
     )
     (_read_v2 if v2 else _read_message)(reader, position, computed)
     return reader.fields
-
-
-def _length_problem(length: int, least: int, room: int) -> str:
-    low, high = least - f.LOG_OVERHEAD, room - f.LOG_OVERHEAD
-    return "" if low <= length <= high else f"expected {low} to {high}, found {length}"
 
 
 def _crc(reader: Reader, name: str, covers: str, computed: int | None) -> None:
