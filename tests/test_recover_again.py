@@ -22,7 +22,7 @@ import pytest
 
 from kafka_log_lake import connect
 from pipelines import decode_batches, maintain, query, recover, scan
-from pipelines.recovery.restore import write_restore
+from pipelines.recovery.bill import write_restore
 from pipelines.sql.types import duckdb_type
 from tests.support.answers import asked
 from tests.support.docs import ROOT

@@ -1,12 +1,28 @@
-"""The loss bill: the records of losing histories, and what the true history has in their place."""
+"""The loss bill: the records of losing histories, and what the true history has in their place.
+
+Files and commands write lost records again: of a losing history, committed, and not in the true log.
+``kafka-console-producer.sh`` reads a record a line, as text. From the first record of a partition on that is
+no such line, all lie as JSON and Base64 for ``restore.py``, so that they are written in their order.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from shlex import quote
+from typing import Any, NamedTuple, TextIO
 
+import duckdb
 import pyarrow as pa
 
+from pipelines.command.terminal import counted_noun
 from pipelines.recovery.partition import LOST
 from pipelines.sql.database import open_database
 from udfs.format.recovery_tables import LOST_RECORDS
@@ -87,3 +103,157 @@ LEFT JOIN latest n ON n.topic = e.topic AND n.partition = e.partition AND n.key 
   AND e.control_type IS NULL
 ORDER BY e.topic, e.partition, e."offset", e.copy
 """
+
+
+_NULL = "<null>"
+# --sync: without it the producer says that a record can't be written, goes on and ends as if it were
+_OPTIONS = f"--sync --property parse.headers=true --property parse.key=true --property null.marker='{_NULL}'"
+_PRODUCER = """\
+# Writes the records of .jsonl files again, one after the other, each acknowledged before the next one.
+# usage: python3 restore.py HOST:PORT FILE ...; needs confluent-kafka
+import base64, json, sys
+
+from confluent_kafka import KafkaException, Producer
+
+
+def data(text):
+    return None if text is None else base64.b64decode(text)
+
+
+def check(error, record):
+    if error is not None:
+        raise KafkaException(error)
+
+
+producer = Producer({"bootstrap.servers": sys.argv[1], "partitioner": "murmur2_random"})  # as Kafka's own
+for path in sys.argv[2:]:
+    for row in map(json.loads, open(path, encoding="utf-8")):
+        headers = [(name, data(value)) for name, value in row["headers"]]
+        producer.produce(row["topic"], data(row["value"]), data(row["key"]), headers=headers, callback=check)
+        producer.flush()
+"""
+# One row a record, though several copies have it; those without leader epochs may have others at its offset.
+# Internal topics are brokers' own
+_QUERY = f"""
+WITH diverged AS (
+  SELECT *, {PARTED_AT} AS parted_at
+  FROM lost_records WHERE why = 'diverged'
+)
+SELECT topic, partition, coalesce(bool_or(true_offset >= parted_at), false) AS is_older, "offset",
+  headers, key, value
+FROM diverged
+WHERE control_type IS NULL AND coalesce(transaction, 'committed') = 'committed' AND also_in_truth IS NULL
+  AND topic NOT IN ('__consumer_offsets', '__transaction_state', '__share_group_state',
+    '__remote_log_metadata')
+GROUP BY topic, partition, "offset", leader_epoch, headers, key, value
+ORDER BY topic, partition, "offset", leader_epoch
+"""
+
+
+class _File(NamedTuple):
+    """Records of one partition, in the order in which files are written to the broker.
+
+    is_older: the true log has a newer value of their keys. is_json: they are not all lines of text.
+    """
+
+    topic: str
+    partition: int
+    is_older: bool
+    is_json: bool
+
+    @property
+    def path(self) -> str:
+        ends = ("", ".older")[self.is_older] + (".txt", ".jsonl")[self.is_json]
+        return f"restore/{self.topic}-{self.partition}{ends}"
+
+    @property
+    def command(self) -> str:
+        if self.is_json:
+            return f'python3 restore.py "$1" {quote(self.path)}'
+        topic = f"--topic {quote(self.topic)}"
+        producer = f'kafka-console-producer.sh --bootstrap-server "$1" {topic} {_OPTIONS}'
+        return f"{producer} < {quote(self.path)}"
+
+
+def write_restore(database: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    """Writes ``restore.sh``, ``restore.py``, and ``restore/<topic>-<partition>.*`` with records.
+
+    database: with the table lost_records. Raises OSError.
+    """
+    place = folder / "restore"
+    place.mkdir(exist_ok=True)
+    for old in place.iterdir():
+        old.unlink()
+    counts: Counter[_File] = Counter()
+    batches = database.sql(_QUERY).to_arrow_reader(1000)
+    rows = (row for batch in batches for row in batch.to_pylist())
+    for _, of_partition in groupby(rows, itemgetter("topic", "partition")):
+        with ExitStack() as stack:
+            files: dict[_File, TextIO] = {}
+            for row in of_partition:
+                own = _File(row["topic"], row["partition"], row["is_older"], is_json=True)
+                line = None if own in files else _line(row)
+                own = own._replace(is_json=line is None)
+                if own not in files:
+                    path = folder / own.path
+                    files[own] = stack.enter_context(path.open("w", encoding="utf-8", newline=""))
+                files[own].write(f"{_json(row) if line is None else line}\n")
+                counts[own] += 1
+    (folder / "restore.py").write_text(_PRODUCER, encoding="utf-8")
+    (folder / "restore.sh").write_text("".join(f"{line}\n" for line in _script(counts)), encoding="utf-8")
+
+
+def _script(counts: Counter[_File]) -> Iterator[str]:
+    """A missing tool ends it before it has written anything."""
+    yield from (
+        "#!/bin/sh",
+        "# usage: sh restore.sh HOST:PORT, with Kafka's bin in PATH. It stops at the first record that can't",
+        "# be written; a second run writes what came before it a second time.",
+        "set -e",
+        ': "${1:?usage: sh restore.sh HOST:PORT}"',
+        'cd "$(dirname "$0")"',
+    )
+    written = {file.is_json for file in counts if not file.is_older}
+    if False in written:
+        yield "command -v kafka-console-producer.sh"
+    if True in written:
+        yield "python3 -c 'import confluent_kafka'"
+    for file, count in sorted(counts.items()):
+        if file.is_older:
+            yield f"# {counted_noun(count, 'record')} that would replace a newer value in the true log:"
+            yield f"# {file.command}"
+        else:
+            yield f"# {counted_noun(count, 'record')}"
+            yield file.command
+
+
+def _line(row: dict[str, Any]) -> str | None:
+    """A record as ``LineMessageReader`` reads it: headers, key, value; None where it can't."""
+    try:
+        headers = [(one["key"], _text(one["value"], "\t,")) for one in row["headers"] or ()]
+        key, value = _text(row["key"], "\t"), _text(row["value"], "")
+    except ValueError:
+        return None
+    if any(set(name) & set("\t\r\n,:") or name == _NULL for name, _ in headers):
+        return None
+    listed = ",".join(f"{name}:{text}" for name, text in headers)
+    return f"{listed or _NULL}\t{key}\t{value}"
+
+
+def _text(data: bytes | None, separators: str) -> str:
+    """Raises ValueError for bytes that are no text, or that hold a separator or the word for null."""
+    if data is None:
+        return _NULL
+    text = data.decode()
+    if text == _NULL or set(text) & {"\r", "\n", *separators}:
+        raise ValueError
+    return text
+
+
+def _json(row: dict[str, Any]) -> str:
+    def encoded(data: bytes | None) -> str | None:
+        return None if data is None else b64encode(data).decode()
+
+    headers = [[one["key"], encoded(one["value"])] for one in row["headers"] or ()]
+    own = {name: row[name] for name in ("topic", "offset")}
+    return json.dumps({**own, "key": encoded(row["key"]), "value": encoded(row["value"]), "headers": headers})

@@ -11,8 +11,8 @@ from typing import Any
 from pipelines.command.errors import UserError
 from pipelines.command.tables import size_text
 from pipelines.command.terminal import counted_noun, printable
+from pipelines.recovery.bill import write_restore
 from pipelines.recovery.job import Recovered
-from pipelines.recovery.restore import write_restore
 from pipelines.recovery.rows import REPORTED
 from pipelines.sql.database import open_database
 from udfs.format.recovery_tables import DIVERGENCE, LOST_RANGES, LOST_RECORDS, REPLICA_REPORT
