@@ -3,17 +3,13 @@
 -- but a delete horizon lies in its place where one is set (KIP-534). A time is credible in milliseconds, at most an
 -- hour (message.timestamp.after.max.ms) after the modification of its file, and a broker's not before 2011
 -- Columns: those of a segment, then
---   file_base_offset bigint: Base offset in the segment's file name
---   position bigint: Position of the batch in the segment
---   base_offset bigint: Base offset
---   producer_id bigint: Producer id; -1 none
---   is_control boolean: A control batch
+--   file_base_offset, position, base_offset, producer_id, is_control: as in counted_batches
 --   is_marker boolean: A marker that ends a transaction
 --   is_by_broker boolean: The times are by a broker's clock: log append time, or a control batch. Else by a producer's
 --   first_ms bigint: Time of the first record, as stored (`counted_batches`); null where the header does not have it
 --   newest_ms bigint: Highest time of a record, as stored; -1 none
 --   unit string: Unit of newest_ms: milliseconds, as Kafka stores them, or one of `timestamp_units`
---   modified_ms bigint: Modification time of the file; null before 2011 (log_stretches)
+--   modified_ms bigint: Modification time of the file; null before 2011, when there was no Kafka: it proves nothing
 --   credible_first_ms bigint: first_ms where it is credible; else null
 --   credible_newest_ms bigint: newest_ms where it is credible; else null
 WITH timed AS (

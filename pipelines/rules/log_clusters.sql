@@ -1,10 +1,7 @@
 -- Which copy of each internal topic belongs to a log, where a lake has those of several clusters: the one in the same log
 -- directory, else the only one. Copies with the same topic id are replicas of one topic. Without one, and for
 -- `__cluster_metadata`, whose id is the same in all clusters, each log directory is taken for a cluster
--- Columns:
---   topic string: Topic of the log
---   partition int: Partition
---   partition_dir string: Canonical URI of the partition folder
+-- Columns: those of a log, then
 --   internal_topic string: Name of the internal topic
 --   cluster string: Topic id of the internal topic, else the log directory of its copy; null where several could be meant
 WITH placed AS (

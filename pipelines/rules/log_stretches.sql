@@ -2,7 +2,7 @@
 -- known. A stretch ends where the segment before was already deleted by retention when the next one was first listed
 -- (those between may have been deleted too, before a run saw them), and before and after a segment that is left out
 -- Columns: those of a segment, then
---   file_base_offset bigint: Base offset in the file's name
+--   file_base_offset bigint: Base offset in the segment's file name
 --   next_file_base_offset bigint: The same of the next file of the log: all offsets of this one are below it; null for the last
 --   modified_ms bigint: Modification time of the file; null before 2011, when there was no Kafka: it proves nothing
 --   left_out bigint: Records of it that are left out, as --since, --until or --offsets say; -1: nothing of it was decoded

@@ -9,7 +9,7 @@
 --   next_offset bigint: Its base offset: where it is above first_offset, the offsets between are missing; null for the end
 --   damaged_ranges bigint: Damaged ranges between the batch before and this one
 --   damaged_bytes bigint: Their bytes
---   misplaced_batches bigint: Batches with a wrong base offset between them
+--   misplaced_batches bigint: Batches between them whose base offset, which no checksum covers, is wrong: their records are there, under other offsets
 --   goes_back boolean: The batch lies in front of the one before, in the files: one of both has a wrong base offset
 --   follows_retention boolean: Retention may have deleted segments between the batch before and this one before a run saw them
 --   is_confirmed boolean: A batch or a file after it confirms its base offset; false for the last batch of the last file

@@ -1,7 +1,6 @@
 -- What a broker knows of each segment's age, for retention and for the log cleaner (LogSegment.largestTimestamp)
 -- Columns: those of a segment, then
---   file_base_offset bigint: Base offset in the file's name
---   next_file_base_offset bigint: The same of the next segment of the log; null for the last
+--   file_base_offset, next_file_base_offset: as in log_stretches
 --   length bigint: Length of the file
 --   is_active boolean: The last segment of its log, to which the broker appends
 --   largest_timestamp_ms bigint: Highest max timestamp of its batches, as stored; the file's modification time where it is below 0, or nothing was decoded

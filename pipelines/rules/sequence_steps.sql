@@ -2,23 +2,13 @@
 -- log, in the order of the files. Kafka takes a batch whose base sequence is the one after the last
 -- (ProducerAppendInfo.checkSequence); after 2147483647 comes 0
 -- Columns: those of a segment, then
---   file_base_offset bigint: Base offset in the file's name
---   position bigint: Byte where the batch starts in the segment
---   producer_id bigint: Producer id; -1 none
---   producer_epoch smallint: Producer epoch; -1 none
---   base_sequence int: Sequence of the first record; -1 none
---   last_sequence int: Sequence of the last record; -1 none
+--   file_base_offset, position, producer_id, producer_epoch, base_sequence, last_sequence: as in sound_batches
 --   sequence_before int: Last sequence of the batch before; null for the first, and without a producer id or sequence
 --   step string: next: it follows; gap: sequence numbers are missing; reset: it begins at 0 again in the same epoch; duplicate: it is not above the one before; null without one before
 --   missing_sequences bigint: Sequence numbers missing in a gap; else 0
 --   cause string: Why the step is not next: damage between both batches; compaction, for a gap in a log that shows it; null for next, and where nothing known explains it
---   base_offset bigint: First offset as stored
---   last_offset bigint: Last offset as stored
---   record_count int: Records decoded from it
---   first_timestamp_ms bigint: Timestamp of its first record (sound_batches)
---   max_timestamp_ms bigint: Max timestamp as stored
---   is_transactional boolean: Written in a transaction
---   is_misplaced boolean: Its base offset is wrong (sound_batches)
+--   base_offset, last_offset, record_count, first_timestamp_ms, max_timestamp_ms, is_transactional: as in sound_batches
+--   is_misplaced: as in sound_batches
 WITH followed AS (
   SELECT *, lag(last_sequence) OVER producer AS last_sequence_before, lag(damaged_ranges) OVER producer AS damaged_then
   FROM sound_batches WHERE NOT is_control

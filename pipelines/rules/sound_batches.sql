@@ -2,8 +2,7 @@
 -- offset of a batch lies outside its checksum: is_misplaced says that the name of the file, or the batches before
 -- and after it, contradict it
 -- Columns: those of counted_batches, then
---   stretch bigint: Stretch of its segment (log_stretches)
---   retentions bigint: How many times, up to its segment, retention may have deleted segments that no run saw (log_stretches)
+--   stretch, retentions: as in log_stretches
 --   damaged_ranges bigint: Damaged ranges of the log before it: between two batches with the same number nothing is damaged
 --   last_before bigint: Last offset of the batch before; null for the first of the log
 --   base_after bigint: Base offset of the batch after; null for the last

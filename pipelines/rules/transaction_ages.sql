@@ -2,12 +2,7 @@
 -- (`log_clocks`). A transaction began after the markers before it and before the markers behind it, whatever its producer's
 -- clock says
 -- Columns: those of a log, then
---   producer_id bigint: Producer id
---   producer_epoch smallint: Producer epoch of the data
---   first_offset bigint: First offset of the transaction
---   last_offset bigint: Last offset of its data
---   records bigint: Its data records
---   outcome_uncertain boolean: The marker may lie in damaged bytes
+--   producer_id, producer_epoch, first_offset, last_offset, records, outcome_uncertain: as in current_transactions
 --   began_ms bigint: Time of its first batch, between the markers around it; null where that is not credible (`batch_times`)
 --   open_ms bigint: now_ms less began_ms
 --   proven_open_ms bigint: For how long it is open at least, by the brokers' clock alone: from its own log append time, else from the marker behind it, to the newest; null where brokers stamped none, or their clocks disagree

@@ -1,7 +1,6 @@
 -- Checksum failures and damaged bytes by partition and magic; damage without a readable header has magic null
 -- Columns:
---   topic string: Topic
---   partition int: Partition
+--   topic, partition: as in segments
 --   magic tinyint: Message format; null for damaged bytes without a row in batches
 --   batches bigint: Rows in batches
 --   bytes bigint: Their bytes on disk

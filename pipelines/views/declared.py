@@ -31,7 +31,8 @@ from pipelines.lake.address import sql_name, sql_string
 from udfs.format.report_tables import REPORT_TABLES
 from udfs.format.schema import TABLES, Column
 
-# What ``Columns: those of`` names: columns that many views begin with, and all of a table or a view
+# What many views begin with. ``Columns: those of`` takes all columns of one of these, or of a table or view,
+# ``column, column: as in`` some of a table or view
 _OF_A_LOG = (
     Column("topic", "string", "Topic"),
     Column("partition", "int", "Partition"),
@@ -40,9 +41,11 @@ _OF_A_LOG = (
 _OF_A_SEGMENT = (*_OF_A_LOG, Column("segment", "string", "Canonical URI of the segment file"))
 _BEGINS = {"a log": _OF_A_LOG, "a segment": _OF_A_SEGMENT}
 _COLUMNS = {table.name: table.columns for table in (*TABLES, *REPORT_TABLES)}
+_NAMED = re.compile(r"\b(?:FROM|JOIN|: as in|those of) (\w+)\b")
 _PARAMETER = re.compile(r"  (\w+) (\w+)(?: DEFAULT (\S+))?: (.+)")
 _COLUMN = re.compile(r"  (\w+) ([\w<>,:()]+): (.+)")
 _COLUMNS_OF = re.compile(r"Columns: those of ([\w ]+)(, then)?")
+_AS_IN = re.compile(r"  (\w+(?:, \w+)*): as in (\w+)")
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,9 @@ def _read(name: str, text: str, in_session_only: bool) -> View:
             part = line
         elif part == "Parameters:" and (parameter := _PARAMETER.fullmatch(line)) is not None:
             parameters.append(Parameter(parameter[1], parameter[2], parameter[3], parameter[4]))
+        elif part == "Columns:" and (like := _AS_IN.fullmatch(line)) is not None:
+            known = {column.name: column for column in _COLUMNS[like[2]]}
+            columns += [known[column_name] for column_name in like[1].split(", ")]
         elif part == "Columns:" and (column := _COLUMN.fullmatch(line)) is not None:
             columns.append(Column(column[1], column[2], column[3]))
         else:
@@ -144,18 +150,20 @@ def _read(name: str, text: str, in_session_only: bool) -> View:
 
 
 def _read_all() -> tuple[View, ...]:
-    """Every view, each after those that it reads."""
+    """Every view, each after those that it reads or has columns of."""
     own, rules = resources.files("pipelines.views"), resources.files("pipelines.rules")
-    views: dict[str, View] = {}
-    for folder, in_session_only in ((own, False), (rules, False), (own / "session", True)):
-        # a view with the columns of another comes after it
-        for file in sorted(folder.iterdir(), key=lambda one: one.name):
-            name, _, suffix = file.name.partition(".")
-            if suffix == "sql":
-                views[name] = _read(name, file.read_text(), in_session_only)
-                _COLUMNS[name] = views[name].columns
-    reads = {name: sorted(views[name].reads(views)) for name in sorted(views)}
-    return tuple(views[name] for name in TopologicalSorter(reads).static_order())
+    files = {
+        file.name.removesuffix(".sql"): (file.read_text(), folder.name == "session")
+        for folder in (own, rules, own / "session")
+        for file in sorted(folder.iterdir(), key=lambda one: one.name)
+        if file.name.endswith(".sql")
+    }
+    named = {name: sorted({*_NAMED.findall(text)} & files.keys()) for name, (text, _) in files.items()}
+    views = []
+    for name in TopologicalSorter(named).static_order():
+        views.append(_read(name, *files[name]))
+        _COLUMNS[name] = views[-1].columns
+    return tuple(views)
 
 
 SESSION_VIEWS = _read_all()

@@ -16,9 +16,7 @@
 --   is_deleted boolean: It is deleted softly
 --   is_tombstone boolean: The record deletes the key for good
 --   is_current boolean: The last record of this key in its copy of the topic
---   record_offset bigint: Offset of the record
---   record_timestamp timestamp: Its timestamp
---   segment string: Canonical URI of the segment file
+--   record_offset, record_timestamp, segment: as in schema_encoders
 --   error string: Why the record can't be read; else null
 --   raw_key binary: The record's key, where there is an error
 --   raw_value binary: The record's value, where there is an error

@@ -5,15 +5,10 @@
 -- Parameters:
 --   timeout_ms bigint DEFAULT 900000: transaction.max.timeout.ms of the brokers
 -- Columns: those of a log, then
---   producer_id bigint: Producer id
---   producer_epoch smallint: Producer epoch of the data
---   first_offset bigint: First offset of the transaction
---   last_offset bigint: Last offset of its data
---   records bigint: Its data records
+--   producer_id, producer_epoch, first_offset, last_offset, records: as in transaction_ages
 --   began timestamp: The coordinator's start, where it has the transaction open; else the time of its first batch, between the markers around it; null where that is not credible
 --   open_ms bigint: For how long it is open, in the time of the log; null where it is not known when it began
---   now_ms bigint: The time of the log
---   witness string: Which clock gave it: broker, producer or file (`log_clocks`)
+--   now_ms, witness: as in transaction_ages
 --   certainty string: That it hangs: certain: by the brokers' clock alone, or by the coordinator; likely: by a producer's clock that nothing contradicts; unknown
 --   why string: Why it is as certain as that
 --   transactional_id string: Transactional id that the coordinator has for the producer id; null where it is not known

@@ -1,10 +1,7 @@
 -- Committed records with key, value and headers as text where their bytes are UTF-8, in addition to the exact bytes. Records of
 -- aborted transactions, and from the first open one on, are not here: topics.uncommitted_records counts those of transactions
 -- Columns:
---   topic string: Topic
---   partition int: Partition
---   offset bigint: Offset
---   timestamp timestamp: Timestamp; null for none
+--   topic, partition, offset, timestamp: as in committed_records
 --   key_text string: The key as text; null where there is none, or its bytes are not UTF-8
 --   value_text string: The value as text; null where there is none, or its bytes are not UTF-8
 --   key_format string: What the key is, as in payload_profile; null for none, and in a catalog
@@ -12,13 +9,7 @@
 --   key_schema_id int: Id of the key's schema; null without one, and in a catalog
 --   value_schema_id int: Id of the value's schema; null without one, and in a catalog
 --   headers_text map<string,string>: The last value of each header key as text; null where it is null or not UTF-8
---   key binary: The key
---   value binary: The value
---   headers array<struct<key:string,value:binary>>: All headers in order; null where there are none
---   timestampType int: 0 create, 1 log append, -1 none
---   producer_id bigint: Producer id; -1 none
---   size_bytes int: Size of the record
---   segment string: Canonical URI of its segment file
+--   key, value, headers, timestampType, producer_id, size_bytes, segment: as in committed_records
 WITH looked AS (
   -- null payloads are not passed to Python
   SELECT r.*, CASE WHEN r.key IS NOT NULL THEN kafka_payload(r.topic, 'key', r.key, r.headers) END AS of_key,

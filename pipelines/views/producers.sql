@@ -3,8 +3,7 @@
 -- of the log (log_stretches), in the order of the files. Where the log cleaner removed batches, or bytes are damaged, their
 -- sequence numbers are a gap too
 -- Columns: those of a log, then
---   producer_id bigint: Producer id; -1 none
---   producer_epoch smallint: Producer epoch; -1 none
+--   producer_id, producer_epoch: as in sequence_steps
 --   first_offset bigint: Base offset of the first batch
 --   last_offset bigint: Last offset of the last batch
 --   first_seen timestamp: Lowest timestamp of a batch's first record; of the years 1970 to 9999; null without one

@@ -6,8 +6,7 @@
 --   retention_bytes bigint DEFAULT NULL: retention.bytes; -1 for no limit; if it is not given, that of each topic, else Kafka's default, -1
 --   at_ms bigint DEFAULT NULL: the time in ms since 1970; now if it is not given
 -- Columns: those of a segment, then
---   file_base_offset bigint: Base offset in the file's name
---   length bigint: Length of the file
+--   file_base_offset, length: as in segment_times
 --   is_active boolean: The last segment of its log: the broker rolls a new one before it deletes this one, and never deletes an empty one
 --   largest_timestamp_ms bigint: What the segment expires by: its highest timestamp, or the file's modification time where no record has one, or none was decoded
 --   expires_ms bigint: The last millisecond in which time keeps it, or a segment before it that size does not delete; null with no limit of time, where it goes without one, and past 2^63 - 1

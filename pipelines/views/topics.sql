@@ -3,15 +3,7 @@
 --   topic string: Topic
 --   partitions bigint: Partitions
 --   folders bigint: Partition folders: more than partitions where there are replicas
---   segments bigint: Segment files
---   bytes bigint: Their lengths
---   batches bigint: Rows in batches
---   records bigint: Rows in records, control records too
---   first_timestamp timestamp: Lowest record timestamp
---   last_timestamp timestamp: Highest record timestamp
---   damaged_ranges bigint: Rows in quarantine
---   damaged_bytes bigint: Their bytes
---   tail_bytes bigint: Bytes of torn or zeroed tails
+--   segments, bytes, batches, records, first_timestamp, last_timestamp, damaged_ranges, damaged_bytes, tail_bytes: as in logs
 --   uncommitted_records bigint: Data records of aborted and open transactions, which committed_records and messages leave out
 --   segments_in_part bigint: Segments of which records, or all, are left out, as --since, --until or --offsets request
 SELECT topic, count(DISTINCT partition) AS partitions, count(*) AS folders, sum(segments) AS segments, sum(bytes) AS bytes,

@@ -5,12 +5,7 @@
 --   leader_epoch int: Epoch of the controller that wrote it
 --   api_key int: API key as stored
 --   name string: Kafka's name of the record; null where the API key is not known
---   version int: Version as stored
---   record string: The record as JSON
---   segment string: Canonical URI of the segment file
---   cluster string: The cluster that the record's copy belongs to (`log_clusters`)
---   error string: Why it cannot be read; else null
---   raw_value binary: The value, where there is an error
+--   version, record, segment, cluster, error, raw_value: as in remote_log_metadata
 WITH decoded AS (
   SELECT kafka_internal_record(topic, key, value) AS d, value, partition, offset, timestamp, leader_epoch, segment, cluster
   FROM internal_records

@@ -13,14 +13,7 @@
 --   is_current boolean: The last record of this key in its cluster, of equal ones in several copies the first
 --   record_type int: Record type as stored
 --   version int: Version of the value; null for a tombstone
---   log_partition int: Partition of `__consumer_offsets`
---   record_offset bigint: Offset of the record there
---   record_timestamp timestamp: Its timestamp
---   segment string: Canonical URI of the segment file
---   cluster string: The cluster that the record's copy belongs to (`log_clusters`)
---   error string: Why it cannot be read; else null
---   raw_key binary: The key, where there is an error
---   raw_value binary: The value, where there is an error
+--   log_partition, record_offset, record_timestamp, segment, cluster, error, raw_key, raw_value: as in consumer_offsets
 WITH decoded AS (
   SELECT kafka_internal_record(topic, key, value) AS d, key, value, partition, offset, timestamp, segment, cluster
   FROM internal_records

@@ -3,8 +3,7 @@
 -- behind that batch, and its next fetch is out of range
 -- Columns:
 --   group string: Group id
---   topic string: Topic
---   partition int: Partition
+--   topic, partition: as in lost_offsets
 --   partition_dir string: Canonical URI of the partition folder: each copy of a partition has its own losses
 --   committed_offset bigint: The next offset that the group will read
 --   cause string: As in lost_offsets; past_the_end: the committed offset is above the end of the log

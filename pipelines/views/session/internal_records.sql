@@ -7,9 +7,7 @@ WITH pending AS (
   FROM current_transactions
   WHERE first_offset IS NOT NULL AND outcome <> 'committed'
 )
-SELECT /*+ BROADCAST(pending) */ r.key, r.value, r.topic, r.partition, r.offset, r.timestamp, r.timestampType, r.headers,
-  r.magic, r.timestamp_ms, r.segment, r.batch_position, r.sequence, r.producer_id, r.producer_epoch, r.leader_epoch,
-  r.is_transactional, r.is_control, r.control_type, r.size_bytes, l.cluster
+SELECT /*+ BROADCAST(pending) */ r.*, l.cluster
 FROM published_records r
 JOIN log_clusters l ON l.topic = r.topic AND l.partition = r.partition AND l.partition_dir = r.partition_dir
   AND l.internal_topic = r.topic

@@ -4,14 +4,9 @@
 --   wanted_topic string: Topic
 --   wanted_key binary: The key
 -- Columns: those of a log, then
---   offset bigint: Offset
---   timestamp timestamp: Timestamp; null for none
---   value binary: The value
+--   offset, timestamp, value: as in published_records
 --   is_tombstone boolean: The record deletes the key
---   producer_id bigint: Producer id; -1 none
---   producer_epoch smallint: Producer epoch; -1 none
---   sequence int: Sequence number; -1 none
---   leader_epoch int: Epoch of the partition leader that took it; -1 none
+--   producer_id, producer_epoch, sequence, leader_epoch: as in published_records
 --   transaction_first_offset bigint: First offset of its transaction; null outside of one
 --   outcome string: committed, aborted, open, or unknown: it ended, and its marker was not seen; null outside of a transaction
 --   outcome_uncertain boolean: The marker may lie where it can't be seen; null outside of a transaction
@@ -19,8 +14,7 @@
 --   transactional_id string: Transactional id of the producer, where `__transaction_state` has it (producer_states)
 --   is_visible boolean: A READ_COMMITTED consumer gets it
 --   superseded_by bigint: Offset of the next visible record of the key in the log: the log cleaner keeps that one; null for the latest, and for what is not visible
---   segment string: Canonical URI of the segment file
---   batch_position bigint: Byte where its batch starts
+--   segment, batch_position: as in published_records
 WITH found AS (
   SELECT r.topic, r.partition, r.partition_dir, r.offset, r.timestamp, r.value, r.producer_id, r.producer_epoch, r.sequence,
     r.leader_epoch, r.is_transactional, r.segment, r.file_base_offset, r.batch_position, t.first_offset, t.marker_offset,

@@ -1,7 +1,6 @@
 -- What keys and values are: per topic, side and format how many, which schemas, the share that decodes, and an example
 -- Columns:
---   topic string: Topic
---   side string: key or value
+--   topic, side: as in value_errors
 --   format string: avro, avro-container, protobuf, jsonschema, json, json-connect, text, number (4 or 8 bytes that begin with 00 or FF), bytes, empty, internal (Kafka's own topics), or the framing of a registry that is not at hand (azure, glue, apicurio8 by 8 bytes, apicurio by a header, avro-single-object)
 --   certainty string: of the surest payload. schema: a schema consumes every byte; framing: only first bytes or a header say so; look: the bytes look like it
 --   schema_ids array<int>: Ids of the schemas, sorted; null where none has one

@@ -16,12 +16,7 @@
 --   is_current boolean: The last record of this segment, or partition, in its cluster, of equal ones in several copies the first
 --   version int: Version as stored
 --   log_partition int: Partition of `__remote_log_metadata`
---   record_offset bigint: Offset of the record there
---   record_timestamp timestamp: Its timestamp
---   segment string: Canonical URI of the segment file
---   cluster string: The cluster that the record's copy belongs to (`log_clusters`)
---   error string: Why it cannot be read; else null
---   raw_value binary: The value, where there is an error
+--   record_offset, record_timestamp, segment, cluster, error, raw_value: as in consumer_offsets
 WITH decoded AS (
   SELECT d.name, d.version, d.value AS record, d.error, value, partition, offset, timestamp, segment, cluster,
     get_json_object(d.value, '$.remoteLogSegmentId.topicIdPartition') AS of_segment,

@@ -9,17 +9,9 @@
 --   leader_epoch int: Leader epoch
 --   start_offset bigint: First offset that is in flight; -1 in an update that does not change it
 --   batches string: State batches as JSON: offsets, delivery state and count
---   is_tombstone boolean: The record's key was deleted
---   is_current boolean: The last record of this key in its cluster, of equal ones in several copies the first
---   version int: Version of the value; null for a tombstone
+--   is_tombstone, is_current, version: as in consumer_groups
 --   log_partition int: Partition of `__share_group_state`
---   record_offset bigint: Offset of the record there
---   record_timestamp timestamp: Its timestamp
---   segment string: Canonical URI of the segment file
---   cluster string: The cluster that the record's copy belongs to (`log_clusters`)
---   error string: Why it cannot be read; else null
---   raw_key binary: The key, where there is an error
---   raw_value binary: The value, where there is an error
+--   record_offset, record_timestamp, segment, cluster, error, raw_key, raw_value: as in consumer_offsets
 WITH decoded AS (
   SELECT kafka_internal_record(topic, key, value) AS d, key, value, partition, offset, timestamp, segment, cluster
   FROM internal_records

@@ -17,13 +17,7 @@
 --   is_current boolean: The last record of this transactional id in its cluster, of equal ones in several copies the first
 --   version int: Version of the value, 0 or 1; null for a tombstone
 --   log_partition int: Partition of `__transaction_state`
---   record_offset bigint: Offset of the record there
---   record_timestamp timestamp: Its timestamp
---   segment string: Canonical URI of the segment file
---   cluster string: The cluster that the record's copy belongs to (`log_clusters`)
---   error string: Why it cannot be read; else null
---   raw_key binary: The key, where there is an error
---   raw_value binary: The value, where there is an error
+--   record_offset, record_timestamp, segment, cluster, error, raw_key, raw_value: as in consumer_offsets
 WITH decoded AS (
   SELECT kafka_transaction_state(key, value) AS t, key, value, partition, offset, timestamp, segment, cluster
   FROM internal_records
