@@ -203,9 +203,7 @@ def _job(on_demand: SparkOnDemand, settings: Settings) -> None:
         once()
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return run_command(DECODE, _job, argv)
-
+main = partial(run_command, DECODE, _job)
 
 if __name__ == "__main__":
     sys.exit(main())

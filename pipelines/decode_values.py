@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the imports need its parent
@@ -128,9 +129,7 @@ def _formats(one: TypedTopic) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in found.most_common(4))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return run_command(DECODE_VALUES, run, argv)
-
+main = partial(run_command, DECODE_VALUES, run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -11,10 +11,8 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
-
-if __package__ in (None, ""):  # Python puts pipelines/ on sys.path; the imports need its parent
-    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from pipelines.command.commands import DUMP
 from pipelines.command.errors import JobError, UserError
@@ -218,9 +216,7 @@ def run(settings: Settings, file: Sequence[str], files: str | None = None, **opt
         raise UserError(f"not a file of Kafka, by its name: {_NAMES}")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return run_command(DUMP, run, argv, with_spark=False)
-
+main = partial(run_command, DUMP, run, with_spark=False)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from pipelines.finding.lake_search import LakeSearch
     from udfs.values.registry import Registry
 
-if __package__ in (None, ""):  # Python puts pipelines/ on sys.path; the imports need its parent
-    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-
 from pipelines.command.commands import FIND
 from pipelines.command.errors import NotAllSearched, NotFound, UserError
 from pipelines.command.options import run_command
@@ -260,9 +257,7 @@ def _report(looked: Search | LakeSearch) -> None:
     raise NotFound(f"not found; {searched}")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return run_command(FIND, run, argv, with_spark=False)
-
+main = partial(run_command, FIND, run, with_spark=False)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+from functools import partial
 
 if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the imports need its parent
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -37,9 +37,7 @@ def _job(on_demand: SparkOnDemand, settings: CostSettings) -> None:
     print(to_text(report, seconds, settings.currency))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return run_command(FORMAT_REPORT, _job, argv)
-
+main = partial(run_command, FORMAT_REPORT, _job)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from functools import partial
 
 if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the imports need its parent
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -67,9 +67,7 @@ def _job(on_demand: SparkOnDemand, settings: Settings) -> None:
     print_summary(summary, settings.json)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return run_command(INGEST, _job, argv)
-
+main = partial(run_command, INGEST, _job)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -8,12 +8,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-if __package__ in (None, ""):  # Python puts pipelines/ on sys.path; the imports need its parent
-    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from pipelines.command.commands import INSPECT
 from pipelines.command.errors import UserError
@@ -110,9 +107,7 @@ def _number(option: str, text: str | None) -> int | None:
     return int(text)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return run_command(INSPECT, run, argv, with_spark=False)
-
+main = partial(run_command, INSPECT, run, with_spark=False)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -7,8 +7,8 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 
 if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the imports need its parent
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -120,9 +120,7 @@ def _lines(done: Maintained) -> list[str]:
     return [*text_lines(section), f"verdict: {did}: {merged}{dropped}; {same} as before"]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return run_command(MAINTAIN, run, argv)
-
+main = partial(run_command, MAINTAIN, run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -7,17 +7,13 @@ on the tables of a lake with deltalake and DuckDB in this process: no Spark, no 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-
-if __package__ in (None, ""):  # Python puts pipelines/ on sys.path; the imports need its parent
-    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from pipelines.command.commands import QUALITY_REPORT
 from pipelines.command.errors import ChecksFailed, UserError
@@ -129,9 +125,7 @@ def _judge(report: Report, fail_on: str) -> None:
         raise ChecksFailed(f"{counted_noun(len(failed), 'check')} failed: {', '.join(failed)}")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return run_command(QUALITY_REPORT, run, argv, with_spark=False)
-
+main = partial(run_command, QUALITY_REPORT, run, with_spark=False)
 
 if __name__ == "__main__":
     sys.exit(main())

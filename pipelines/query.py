@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -156,9 +156,7 @@ def _is_elsewhere() -> bool:
     return has_session or any(name in os.environ for name in _OF_A_CLUSTER)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return run_command(QUERY, run, argv, with_spark=False)
-
+main = partial(run_command, QUERY, run, with_spark=False)
 
 if __name__ == "__main__":
     sys.exit(main())

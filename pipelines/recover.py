@@ -14,7 +14,6 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
@@ -134,9 +133,7 @@ def _node(node_id: str | None) -> int:
     return int(node_id)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return run_command(RECOVER, run, argv)
-
+main = partial(run_command, RECOVER, run)
 
 if __name__ == "__main__":
     sys.exit(main())

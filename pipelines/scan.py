@@ -8,15 +8,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-import os
 import sys
 import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
-
-if __package__ in (None, ""):  # Python puts pipelines/ on sys.path; the imports need its parent
-    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from pipelines.command.commands import SCAN
 from pipelines.command.errors import DamageFound, UserError
@@ -94,9 +90,7 @@ def run(settings: Settings, path: Sequence[str] = ()) -> None:
         raise DamageFound(losses.verdict(findings).sentence)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return run_command(SCAN, run, argv, with_spark=False)
-
+main = partial(run_command, SCAN, run, with_spark=False)
 
 if __name__ == "__main__":
     sys.exit(main())

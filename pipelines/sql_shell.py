@@ -11,9 +11,10 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -232,9 +233,7 @@ def _run(shell: Shell) -> None:
         raise RunFailed(f"{counted_noun(failed, 'statement')} failed")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return run_command(SQL, run, argv, with_spark=False)
-
+main = partial(run_command, SQL, run, with_spark=False)
 
 if __name__ == "__main__":
     sys.exit(main())
