@@ -1,4 +1,4 @@
-"""The checks of data quality: name, severity, threshold and meaning; the SQL of each lies in ``checks/``.
+"""The checks of data quality: the SQL of each lies in ``checks/``, and begins with what the check is.
 
 A check measures one value for every partition, or for every topic, and passes where it is not above the
 threshold. The SQL of a check over partitions gives what it found: columns file (a number of ``logs.sql``),
@@ -7,6 +7,7 @@ amount, detail, and whole for a share. The SQL of a check over topics gives the 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from importlib import resources
 
@@ -42,95 +43,31 @@ class Check:
 
     @property
     def sql(self) -> str:
-        return resources.files("pipelines.report.quality").joinpath("checks", f"{self.name}.sql").read_text()
+        return _sql(self.name)
 
 
-_HOUR = 3_600_000
+def _sql(name: str) -> str:
+    return resources.files("pipelines.report.quality").joinpath("checks", f"{name}.sql").read_text()
 
-CHECKS = (
-    Check("crc_failure_rate", ERROR, 0, "share", "share", "Batches whose checksum is wrong, of all batches"),
-    Check("damaged_bytes", ERROR, 0, "sum", "bytes", "Bytes in quarantine"),
-    Check("invalid_batches", ERROR, 0, "sum", "batch", "Batches with a right checksum that can't be decoded"),
-    Check("offset_order", ERROR, 0, "sum", "batch", "Batches that begin at or before the last offset"),
-    Check(
-        "metadata_contradictions",
-        ERROR,
-        0,
-        "sum",
-        "batch",
-        "Batches whose offsets, leader epoch or magic contradict their neighbours: no checksum covers them",
-    ),
-    Check(
-        "hanging_transactions",
-        ERROR,
-        _HOUR / 4,  # transaction.max.timeout.ms of Kafka
-        "max",
-        "ms",
-        "How far the log has moved on since a transaction began that holds back the last stable offset",
-    ),
-    Check("suspect_batches", WARNING, 0, "sum", "batch", "Batches whose header contradicts their content"),
-    Check(
-        "value_errors",
-        WARNING,
-        0,
-        "sum",
-        "payload",
-        "Keys and values that their schemas do not decode, as far as decode-values has run",
-    ),
-    Check(
-        "torn_tails",
-        WARNING,
-        0,
-        "sum",
-        "bytes",
-        "Bytes of incomplete last batches, and of logs of zeros alone",
-    ),
-    Check(
-        "offset_gaps",
-        ERROR,
-        0,
-        "sum",
-        "offset",
-        "Offsets missing between batches, neither damaged nor removed by compaction or retention",
-    ),
-    Check(
-        "sequence_gaps",
-        WARNING,
-        0,
-        "sum",
-        "batch",
-        "Batches that do not go on where their producer's last batch ended",
-    ),
-    Check("timestamp_units", WARNING, 0, "sum", "batch", "Batches with timestamps not in milliseconds"),
-    Check(
-        "timestamp_future",
-        WARNING,
-        _HOUR,  # message.timestamp.after.max.ms of Kafka
-        "max",
-        "ms",
-        "How far a timestamp lies after the file's modification",
-    ),
-    Check(
-        "timestamp_order",
-        WARNING,
-        24 * _HOUR,
-        "max",
-        "ms",
-        "How far a batch's timestamp lies before that of an earlier batch",
-    ),
-    Check(
-        "mixed_codecs",
-        WARNING,
-        1,
-        TOPIC,
-        "codec",
-        "Different codecs in one topic; no compression counts as one",
-    ),
-    Check("old_formats", WARNING, 0, "sum", "bytes", "Bytes of message formats 0 and 1"),
-    Check("header_size", WARNING, 8192, "max", "bytes", "Bytes of headers a record, on average of a batch"),
-    Check("tiny_batches", WARNING, 0.2, "share", "share", "Batch headers' part of the bytes on disk"),
-    Check("partition_skew", WARNING, 3, TOPIC, "times", "Largest partition against the topic's average"),
-)
+
+_HEAD = re.compile(r"-- (\w+), (\w+), (\S+) (\w+): (.+)")
+_NAMES = """
+crc_failure_rate damaged_bytes invalid_batches offset_order metadata_contradictions hanging_transactions
+suspect_batches value_errors torn_tails offset_gaps sequence_gaps timestamp_units timestamp_future
+timestamp_order mixed_codecs old_formats header_size tiny_batches partition_skew
+"""
+
+
+def _read(name: str) -> Check:
+    """A check by the first line of its SQL: severity, aggregate, threshold and unit, what it measures."""
+    head = _HEAD.match(_sql(name))
+    if head is None:
+        raise ValueError(f"{name}.sql does not begin with what the check is")
+    severity, aggregate, threshold, unit, measures = head.groups()
+    return Check(name, severity, float(threshold), aggregate, unit, measures)
+
+
+CHECKS = tuple(map(_read, _NAMES.split()))
 
 
 def with_thresholds(path: str | None) -> tuple[Check, ...]:

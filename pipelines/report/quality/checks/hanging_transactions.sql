@@ -1,4 +1,5 @@
--- How far the log's time has moved on since the open transaction began (transaction_ages)
+-- error, max, 900000 ms: How far the log has moved on since a transaction began that holds back the last stable offset
+-- The time since is open_ms of transaction_ages; the threshold is transaction.max.timeout.ms of Kafka
 SELECT b.file, t.open_ms AS amount, printf(
   'position %d: producer %d, epoch %d, open since offset %d, by the clock of a %s', b.position, t.producer_id,
   t.producer_epoch, t.first_offset, t.witness) AS detail

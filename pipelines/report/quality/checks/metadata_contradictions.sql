@@ -1,3 +1,4 @@
+-- error, sum, 0 batch: Batches whose offsets, leader epoch or magic contradict their neighbours: no checksum covers them
 -- Kafka's checksum of magic 2 begins behind base offset, length, leader epoch and magic. A batch is named if its
 -- neighbours contradict it and not each other; the file's name says where its first offset may be
 WITH judged AS (

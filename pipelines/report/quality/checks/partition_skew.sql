@@ -1,3 +1,4 @@
+-- warning, topic, 3 times: Largest partition against the topic's average
 -- Of several copies of a partition the largest counts, whatever of it was decoded. Topics below 1 MiB are left out
 WITH partitions AS (
   SELECT topic, partition, max(bytes) AS bytes FROM log_files GROUP BY ALL

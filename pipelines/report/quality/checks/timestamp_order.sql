@@ -1,3 +1,4 @@
+-- warning, max, 86400000 ms: How far a batch's timestamp lies before that of an earlier batch
 -- Credible timestamps alone (batch_times)
 WITH plausible AS (
   SELECT t.file, t.position, t.credible_newest_ms AS ms, max(t.credible_newest_ms) OVER (PARTITION BY s.log, s.stretch
