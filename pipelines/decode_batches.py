@@ -19,12 +19,12 @@ if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the i
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines.command.checked import option
 from pipelines.command.commands import DECODE
 from pipelines.command.errors import DamageFound, UserError
 from pipelines.command.on_demand import SparkOnDemand, spark_on_demand
 from pipelines.command.options import run_command
 from pipelines.command.settings import CATALOG, Settings, Typing, make_settings
+from pipelines.command.values import option
 from pipelines.execute import job
 from pipelines.execute.decode import Decoded, Decoder
 from pipelines.execute.metrics import Metrics

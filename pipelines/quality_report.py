@@ -24,9 +24,9 @@ from pipelines.lake.address import open_lake
 from pipelines.lake.create import add_rows
 from pipelines.lake.published import published_tables
 from pipelines.report.quality import facts, metrics, render, words
-from pipelines.report.quality.batch_pages import with_batch_pages
 from pipelines.report.quality.check import ERROR, NONE, WARNING, with_thresholds
 from pipelines.report.quality.facts import Report
+from pipelines.report.quality.render import with_batch_pages
 from udfs.format.report_tables import QUALITY_METRICS
 
 _FOLDER = "quality-report"

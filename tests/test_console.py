@@ -19,10 +19,10 @@ from databricks.bundles.jobs import Job
 import kafka_log_lake
 from kafka_log_lake import __main__ as console
 from pipelines.command import options
-from pipelines.command.checked import option
 from pipelines.command.commands import COMMANDS, DECODE, INGEST
 from pipelines.command.declaration import Command
 from pipelines.command.settings import RARE
+from pipelines.command.values import option
 
 ROOT = Path(__file__).parent.parent
 SEGMENT = str(ROOT / "tests/data/corpus/v2-headers/headers.v1-0/00000000000000000000.log")

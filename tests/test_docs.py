@@ -17,12 +17,11 @@ from packaging.requirements import Requirement
 
 import pipelines
 from pipelines import decode_batches, format_report, ingest_raw, quality_report, query, sql_shell
-from pipelines.command.checked import option
 from pipelines.command.commands import COMMANDS as ALL_COMMANDS
 from pipelines.command.commands import DECODE, INGEST, QUALITY_REPORT
 from pipelines.command.options import parser_of, with_not
 from pipelines.command.settings import COST_NAMES, FIELDS
-from pipelines.command.values import byte_count
+from pipelines.command.values import byte_count, option
 from pipelines.report.quality.check import CHECKS
 from pipelines.source import naming
 from pipelines.views.declared import SESSION_VIEWS, VIEWS

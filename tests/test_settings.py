@@ -10,9 +10,8 @@ import yaml
 from pipelines.command.commands import DECODE, FORMAT_REPORT
 from pipelines.command.declaration import Command
 from pipelines.command.errors import DamageFound, RunFailed, UserError
-from pipelines.command.options import exit_code_of, parse_arguments
+from pipelines.command.options import exit_code_of, parse_arguments, read_yaml, to_yaml
 from pipelines.command.settings import FIELDS, SETTING_NAMES, Settings, make_settings
-from pipelines.command.settings_file import read_yaml, to_yaml
 from pipelines.command.values import MIB, byte_text
 
 

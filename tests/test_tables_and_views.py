@@ -21,9 +21,8 @@ from pipelines.lake.address import sql_table
 from pipelines.lake.create import create_tables
 from pipelines.plan import ledger
 from pipelines.plan.ledger import LedgerRow
-from pipelines.views.catalog import register_in_catalog
 from pipelines.views.declared import VIEWS
-from pipelines.views.register import register
+from pipelines.views.register import register, register_in_catalog
 from tests.support import as_command
 from tests.support.lake_rows import insert
 from tests.support.logs import batches, put
@@ -135,7 +134,7 @@ import sys
 from pipelines.command.options import exit_code_of
 from pipelines.command.session import session
 from pipelines.command.settings import Settings
-from pipelines.views.catalog import register_in_catalog
+from pipelines.views.register import register_in_catalog
 
 def job():
     with session(Settings(catalog_schema="kafka")) as spark:

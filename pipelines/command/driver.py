@@ -2,7 +2,7 @@
 
 A classic session has its driver's JVM at hand. A session of Spark Connect has none: no ``_jvm``, no
 ``sparkContext``, no RDD, and an analysis that happens when a result or a schema is requested. Nothing here
-imports py4j, which a client of Spark Connect may not have.
+imports py4j, which a client of Spark Connect may not have. Its workers get a zip of our packages.
 """
 
 from __future__ import annotations
@@ -12,18 +12,21 @@ import os
 import re
 import sys
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pipelines.command.errors import UserError
 from pipelines.command.executors import is_local
-from pipelines.command.worker_code import LOOK_DDL, look, write_zip
+from udfs.package_files import package_files
 from udfs.source.store import s3_variables, use_settings_of
 
 log = logging.getLogger(__name__)
@@ -255,3 +258,59 @@ def _function(kind: str, node: Any) -> str:
         return ""
     parts = node.nameParts() if kind == "UnresolvedFunction" else node.name()
     return str(parts.last()).lower()
+
+
+# What workers may need: the jobs' stages, the functions of SQL, the data source
+PACKAGES = ("udfs", "pipelines", "pyspark_kafka_log")
+# Packages of others that these import
+_LIBRARIES = ("numba", "pyarrow", "pandas", "zstandard", "lz4", "cramjam", "regex", "wcmatch", "yaml")
+
+LOOK_DDL = "code string, missing string"
+
+
+def look() -> tuple[Callable[[], str], Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]]:
+    """A function that gives a hash of our packages here, and a mapInArrow callable that runs it on a worker.
+
+    The callable gives one row a task: the hash, and one of our libraries that is missing, or "". Both are
+    made of nothing but what Spark sends, and import no package of ours: a worker that has imported one would
+    not take it from a zip that comes later.
+    """
+    packages, libraries = PACKAGES, _LIBRARIES
+
+    def code() -> str:
+        import hashlib
+        import os
+        from importlib.util import find_spec
+
+        found = hashlib.sha256()
+        for package in packages:
+            spec = find_spec(package)
+            folders = spec.submodule_search_locations if spec is not None else None
+            if not folders or not os.path.isdir(folders[0]):
+                return ""  # none, or in a zip
+            for folder, below, names in os.walk(folders[0]):
+                below[:] = sorted(name for name in below if name != "__pycache__")
+                for name in sorted(names):
+                    path = os.path.join(folder, name)
+                    with open(path, "rb") as file:
+                        content = file.read()
+                    found.update(f"{os.path.relpath(path, folders[0])}\0{len(content)}\0".encode() + content)
+        return found.hexdigest()[:16]
+
+    def tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from importlib.util import find_spec
+
+        for _ in batches:
+            pass
+        missing = next((name for name in libraries if find_spec(name) is None), "")
+        yield pa.RecordBatch.from_pydict({"code": [code()], "missing": [missing]})
+
+    return code, tell
+
+
+def write_zip(path: Path) -> None:
+    """Writes a zip of the packages, from which Python imports them."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
+        for package in PACKAGES:
+            for name, content in package_files(resources.files(package), package):
+                made.writestr(zipfile.ZipInfo(name), content)

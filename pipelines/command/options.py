@@ -14,10 +14,10 @@ import os
 import sys
 import textwrap
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
-from pipelines.command.checked import option
 from pipelines.command.commands import COMMANDS
 from pipelines.command.declaration import Argument, Command
 from pipelines.command.errors import JobError, UserError, one_line
@@ -25,16 +25,18 @@ from pipelines.command.settings import (
     FIELDS,
     GROUPS,
     RARE,
+    SETTING_NAMES,
+    Running,
     help_of,
     make_settings,
     metavar_of,
     nearest,
+    shown,
 )
-from pipelines.command.settings_file import read_yaml, to_yaml
 from pipelines.command.status import say
 from pipelines.command.streams import drop_output, set_up_streams
 from pipelines.command.terminal import COMMAND, invocation, printable
-from pipelines.command.values import flag, texts
+from pipelines.command.values import flag, option, texts
 
 DEBUG = "KAFKA_LAKE_DEBUG"
 
@@ -311,3 +313,35 @@ def run_command(
     if argv is None and "duckdb" not in sys.modules:
         gc.freeze()
     return code
+
+
+def read_yaml(path: str, named_by: str = "--config") -> dict[str, Any]:
+    """The mapping in a settings file; {} for an empty file. named_by: the option, for messages."""
+    import yaml  # takes 0.01 s, and few commands are given a file
+
+    try:
+        loaded = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{named_by}: cannot read {path}: {error.strerror or error}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{named_by}: {path} is not valid YAML: {' '.join(str(error).split())}") from None
+    if loaded is None:
+        return {}
+    if isinstance(loaded, list):
+        raise UserError(f"{named_by}: {path} is a list: write `name: value` lines, without the dashes")
+    if not isinstance(loaded, dict):
+        raise UserError(f"{named_by}: {path} must consist of `name: value` lines")
+    return loaded
+
+
+def to_yaml(settings: Running, names: Iterable[str] = SETTING_NAMES) -> str:
+    """The text of a file for ``--config`` with these settings, each below its help text."""
+    import yaml
+
+    lines = []
+    for name in names:
+        value = getattr(settings, name)
+        plain = list(value) if isinstance(value, tuple) else shown(FIELDS[name], value)
+        lines.append(f"# {FIELDS[name].metadata['help']}")
+        lines.append(yaml.safe_dump({name: plain}, allow_unicode=True, width=10_000).rstrip())
+    return "\n".join(lines)

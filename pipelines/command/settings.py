@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
-from pipelines.command.checked import Checked, setting
 from pipelines.command.errors import UserError
 from pipelines.command.values import (
     MIB,
+    Checked,
     amount,
     byte_count,
     byte_text,
@@ -32,6 +32,7 @@ from pipelines.command.values import (
     offset_range,
     one_of,
     pattern,
+    setting,
     text,
     texts,
     topic_name,

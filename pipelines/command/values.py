@@ -1,21 +1,52 @@
-"""The values of settings: each function takes what a user wrote, and gives the checked value.
+"""What a setting is made of. Each function for values takes what a user wrote, and gives the checked value.
 
 A ValueError holds the rule that a wrong value breaks, to follow the setting's name in a message.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pipelines.command.errors import UserError
 from udfs.format.levels import parse_levels
 
 if TYPE_CHECKING:
     import regex
+
+
+def setting(default: Any, parse: Callable[[object], Any], help_text: str, metavar: str | None = None) -> Any:
+    """A setting. parse: returns the checked value, or raises a ValueError with the rule."""
+    metadata = {"parse": parse, "help": help_text, "metavar": metavar}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """Options that are checked when they are made: a wrong value raises a UserError of one line."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value is None and field.default is None:
+                continue
+            try:
+                parsed = field.metadata["parse"](value)
+            except ValueError as error:
+                raise UserError(f"{option(field.name)} {error}") from None
+            object.__setattr__(self, field.name, parsed)
+
+
+def option(name: str) -> str:
+    """``one_copy`` as the command line writes it: ``--one-copy``."""
+    return "--" + name.replace("_", "-")
+
 
 MIB = 1024 * 1024
 _INT64 = 1 << 63

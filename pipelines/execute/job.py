@@ -48,8 +48,7 @@ from pipelines.source import hadoop
 from pipelines.source.listing import Listing, no_segments_error
 from pipelines.source.naming import NO_TABLE_HOLDS, UNREADABLE
 from pipelines.source.uris import local_path
-from pipelines.views.catalog import register_in_catalog
-from pipelines.views.register import make_views
+from pipelines.views.register import make_views, register_in_catalog
 from udfs.format import schema
 from udfs.format.report_tables import RUNS
 from udfs.source.fingerprint import Marks

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pipelines.command.checked import option
 from pipelines.command.commands import NOT
 from pipelines.command.errors import UserError
 from pipelines.command.settings import nearest
-from pipelines.command.values import is_utf8, moment, one_of
+from pipelines.command.values import is_utf8, moment, one_of, option
 from udfs.committed import ABORTED, COMMITTED, OPEN
 from udfs.decoded import Bounds
 from udfs.search.conditions import (

@@ -1,5 +1,5 @@
 """A lake in DuckDB: its tables, views and functions by their plain names, in this process, read-only.
 
-``database`` opens one, ``views`` makes the views of ``pipelines.views`` there, ``functions`` the functions
-of ``udfs``; ``macros.sql`` has Spark's functions that DuckDB lacks, ``tokens`` what it reads otherwise.
+``database`` opens one, ``functions`` makes the functions of ``udfs`` there, ``tokens`` the views of
+``pipelines.views``, and what DuckDB reads otherwise; ``macros.sql`` has Spark's functions that DuckDB lacks.
 """

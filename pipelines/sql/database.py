@@ -26,8 +26,8 @@ from pipelines.lake.address import open_lake, open_log, table_path
 from pipelines.source.delta import open_table, sql_literal
 from pipelines.sql.functions import create_functions, create_typed_functions
 from pipelines.sql.snapshot import OpenTable, open_tables, snapshot
+from pipelines.sql.tokens import creations
 from pipelines.sql.types import duckdb_type, no_rows, quoted
-from pipelines.sql.views import creations
 from pipelines.typed.schemas import registry_reader
 from pipelines.typed.tables import TypedTable, typed_tables
 from pipelines.views.declared import SESSION_VIEWS, needed_names

@@ -1,4 +1,4 @@
-"""Statements for DuckDB: one pass over their tokens.
+"""Statements and views for DuckDB: where a statement ends, and one pass over its tokens.
 
 ``offset`` is a reserved word there, and a column of most tables here. Where no OFFSET clause can be it is
 quoted. The views are written for Spark and DuckDB alike; ``view_text`` changes two more things in them.
@@ -6,10 +6,17 @@ quoted. The views are written for Spark and DuckDB alike; ``view_text`` changes 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import duckdb
+
+from pipelines.command.errors import UserError
+from pipelines.command.values import is_utf8
+from pipelines.sql.types import duckdb_type, no_rows
+from pipelines.views.declared import View
 
 # What begins the number of an OFFSET clause: OFFSET 5, OFFSET (1 + 1), OFFSET ?, OFFSET $1
 _BEGINS_NUMBER = frozenset("0123456789(?$")
@@ -86,3 +93,76 @@ def view_text(select: str, parameters: Mapping[str, str]) -> str:
         else:
             made.append(text)
     return "".join(made)
+
+
+# What may hold a semicolon that ends nothing: quoted text and names, comments. An open one goes on
+_BEHIND = r"""`[^`]*(?:`|\Z) | --[^\n]* | /\*(?:.*?\*/|.*\Z) | ; | [^'"`;/-]+ | ."""
+_TOKENS, _WITH_ESCAPES = (
+    re.compile(
+        rf"""'{inside}(?:'|\Z) | "{inside.replace("'", '"')}(?:"|\Z) | {_BEHIND}""", re.DOTALL | re.VERBOSE
+    )
+    for inside in (r"[^']*", r"(?:[^'\\]|\\.)*")
+)
+
+
+def split_statements(text: str, has_escapes: bool = False) -> tuple[list[str], str]:
+    """The statements in a text that ``;`` ends, and what is left behind the last.
+
+    has_escapes: whether a backslash in a literal escapes a quote, as in Spark's SQL and not in DuckDB's.
+    """
+    statements: list[str] = []
+    rest = ""
+    for token in (_WITH_ESCAPES if has_escapes else _TOKENS).findall(text):
+        if token == ";":
+            statements.append(rest.strip())
+            rest = ""
+        else:
+            rest += token
+    return statements, rest
+
+
+def check_text(statement: str) -> None:
+    """Raises a UserError for a statement with bytes that are not UTF-8, which no engine takes."""
+    if not is_utf8(statement):
+        raise UserError("SQL: the statement is not UTF-8")
+
+
+def has_code(statement: str) -> bool:
+    """Whether a statement is more than blanks and comments."""
+    return any(token.strip() and not token.startswith(("--", "/*")) for token in _TOKENS.findall(statement))
+
+
+def creations(views: Sequence[View]) -> Iterator[str]:
+    """Statements that create views, which come after those that they read.
+
+    DuckDB binds a view when it is created, and each view below it again. So each is empty first, and the
+    last one gets its SELECT first, over empty views: a fifth of the time.
+    """
+    for view in views:
+        yield from _statements(view, no_rows(view.columns))
+    for view in reversed(views):
+        yield from _statements(view, _select(view))
+
+
+def _statements(view: View, select: str) -> Iterator[str]:
+    """With parameters a table macro, and a view of their defaults."""
+    if view.parameters:
+        listed = ", ".join(
+            f'"{one.name}"' + ("" if one.default is None else f" := {one.default}") for one in view.parameters
+        )
+        yield f"CREATE OR REPLACE MACRO {view.name}({listed}) AS TABLE {select}"
+        select = f"SELECT * FROM {view.name}()"
+    if view.has_defaults:
+        yield f"CREATE OR REPLACE VIEW {view.name} AS {select}"
+
+
+@cache
+def _select(view: View) -> str:
+    parameters = {one.name: duckdb_type(one.sql_type) for one in view.parameters}
+    names = ", ".join(f'"{column.name}"' for column in view.columns)
+    # With the view's name: a parameter of a macro that reads the view may have the name of a column
+    typed = ", ".join(
+        f'CAST({view.name}."{column.name}" AS {duckdb_type(column.sql_type)}) AS "{column.name}"'
+        for column in view.columns
+    )
+    return f"SELECT {typed} FROM (\n{view_text(view.select, parameters)}\n) AS {view.name}({names})"

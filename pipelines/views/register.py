@@ -14,9 +14,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructType
 
+from pipelines.command.driver import spark_errors
+from pipelines.command.errors import UserError, one_line
 from pipelines.command.session import configured
 from pipelines.functions.register import register_functions, register_internal_topics, register_typed
-from pipelines.lake.address import open_lake, open_log, sql_name, sql_table
+from pipelines.lake.address import open_lake, open_log, sql_name, sql_string, sql_table, table_path, tables_of
+from pipelines.lake.create import create_table
 from pipelines.lake.published import published_tables
 from pipelines.source.delta import few_rows
 from pipelines.source.hadoop import default_scheme, open_to_spark
@@ -176,3 +179,38 @@ def _create_views(spark: SparkSession, views: Iterable[View]) -> None:
             made[view.name] = threads.submit(create, view, [made[name] for name in view.reads(made)])
         for one in made.values():
             one.result()
+
+
+def register_in_catalog(spark: SparkSession, address: str, schema: str) -> None:
+    """Registers the tables and views of a lake under a schema, which is created if it is missing.
+
+    schema: a name, or catalog.schema. Raises a UserError for an in-memory catalog, and if it cannot register.
+    """
+    open_to_spark(spark, address)
+    catalog = schema.rpartition(".")[0] or spark.catalog.currentCatalog()
+    implementation = spark.conf.get("spark.sql.catalogImplementation", "in-memory")
+    if catalog == "spark_catalog" and implementation == "in-memory":
+        raise UserError(
+            "--catalog-schema needs a catalog that outlives this process, and this Spark's is in memory: "
+            "use spark-submit with --conf spark.sql.catalogImplementation=hive, or leave the option out"
+        )
+    prefix = ".".join(sql_name(part) for part in schema.split("."))
+    try:
+        if not spark.catalog.databaseExists(prefix):
+            spark.sql(f"CREATE SCHEMA {prefix}")
+        for table in READ_BY_VIEWS:
+            create_table(address, table)
+        for table in tables_of(address):
+            _register_table(spark, f"{prefix}.{sql_name(table.name)}", table_path(address, table.name))
+        make_views(spark, prefix)
+    except spark_errors() as error:
+        raise UserError(f"--catalog-schema: cannot register in {schema}: {one_line(error)}") from None
+
+
+def _register_table(spark: SparkSession, name: str, path: str) -> None:
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING delta LOCATION {sql_string(path)}")
+    registered = spark.sql(f"DESCRIBE DETAIL {name}").first()
+    ours = spark.sql(f"DESCRIBE DETAIL delta.{sql_name(path)}").first()
+    # Locations are compared, as a copied lake has the same table ids
+    if registered is None or ours is None or registered["location"] != ours["location"]:
+        raise UserError(f"--catalog-schema: {name} already exists and belongs to another lake")

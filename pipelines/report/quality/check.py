@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from importlib import resources
 
 from pipelines.command.errors import UserError
+from pipelines.command.options import read_yaml
 from pipelines.command.settings import nearest
-from pipelines.command.settings_file import read_yaml
 
 ERROR, WARNING, NONE = "error", "warning", "none"
 SEVERITIES = (ERROR, WARNING, NONE)

@@ -1,4 +1,4 @@
-"""The report as one HTML page, as Markdown and as JSON.
+"""The report as one HTML page, as Markdown and as JSON, and the pages of ``inspect`` next to it.
 
 All text from segments (topics, paths, details) is hostile: its unprintable characters are escaped first, then
 the template engine escapes markup. The page holds no script and loads nothing; its policy forbids both.
@@ -7,20 +7,24 @@ the template engine escapes markup. The page holds no script and loads nothing; 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
+from pipelines.command.errors import UserError
 from pipelines.command.terminal import counted_noun, printable
 from pipelines.report.quality import charts, words
 from pipelines.report.quality.charts import SHOWN
-from pipelines.report.quality.facts import Partition, Report
+from pipelines.report.quality.facts import Partition, Report, Worst
 from pipelines.report.quality.words import size
+from pipelines.source.uris import local_path
 from udfs.values.profile import PayloadFormat
 
 _CHARTS: tuple[Callable[[Report], charts.Chart | None], ...] = (
@@ -152,3 +156,41 @@ def to_json(report: Report) -> str:
         return value.isoformat().replace("+00:00", "Z")
 
     return json.dumps({**head, **asdict(report)}, default=plain, indent=1) + "\n"
+
+
+_RECORDS = 20
+_EXPANDED = 256 << 20  # bytes that a batch may expand to
+
+
+def with_batch_pages(report: Report, folder: Path) -> Report:
+    """The report with the names of these pages, which are written to the folder.
+
+    There is none of a segment that this machine does not have any more, or that has another batch there now.
+    """
+    return replace(
+        report, worst=[_with_page(one, folder / f"batch-{i}.html") for i, one in enumerate(report.worst, 1)]
+    )
+
+
+def _with_page(worst: Worst, page: Path) -> Worst:
+    path = local_path(worst.segment)
+    if path is None or not os.path.isfile(path):
+        return worst
+    from pipelines.inspection import page as inspected  # the decoder: a lake without damage needs none
+    from pipelines.inspection.locate import Locator
+    from udfs.inspection.batch import inspect
+    from udfs.source.byte_source import SourceError
+
+    try:
+        locator = Locator(path)
+        try:
+            place = locator.at_position(worst.position)
+            found = inspect(
+                locator.source, locator.length, place, lambda number, _: number < _RECORDS, _EXPANDED
+            )
+        finally:
+            locator.close()
+    except (OSError, SourceError, UserError):
+        return worst
+    page.write_text(inspected.page(path, found), encoding="utf-8", errors="backslashreplace")
+    return replace(worst, page=page.name)
