@@ -39,7 +39,7 @@ class _Dump:
 
         self._options = options
         self._more, self._json = options["more"], options["json"]
-        self._max_bytes = _whole_number("--max-bytes", options["max_bytes"])
+        self._max_bytes = min(options["max_bytes"], _MOST_BYTES)
         limit = settings.max_batch_uncompressed
         self._decoders = [
             _decoder(payloads.decoder, option, options[option.replace("-", "_")])
@@ -65,7 +65,7 @@ class _Dump:
             self.found,
             sanity_only=options["index_sanity_check"],
             verify_only=options["verify_index_only"],
-            max_message_size=_whole_number("--max-message-size", options["max_message_size"]),
+            max_message_size=min(options["max_message_size"], _MOST_BYTES),
             max_batch_uncompressed=limit,
         )
 
@@ -140,12 +140,6 @@ def _decoder(make: Any, option: str, name: str | None) -> Any:
         return make(name or "string")
     except ValueError as error:
         raise UserError(f"--{option} {error}") from None
-
-
-def _whole_number(option: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise UserError(f"{option} must be a whole number of bytes, not {text!r}")
-    return min(int(text), _MOST_BYTES)
 
 
 def _heading(path: str) -> str:

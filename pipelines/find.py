@@ -26,7 +26,6 @@ from pipelines.command.errors import NotAllSearched, NotFound, UserError
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.terminal import counted_noun, room_of_lines
-from pipelines.command.values import count as whole
 from pipelines.finding.output import MoreFields, Table, Write, write_lines, writer_of
 from pipelines.finding.request import Request, make_request
 from pipelines.finding.search import Search, Unsearched
@@ -159,13 +158,13 @@ def run(
     output: str | None = None,
     topic: str | None = None,
     committed: bool = False,
-    limit: str | None = None,
+    limit: int | None = None,
     first: bool = False,
     last: bool = False,
     count: bool = False,
     trust_partitioner: bool = False,
     typed: bool = False,
-    context: str | None = None,
+    context: int | None = None,
     superseded: bool = False,
     **conditions: Any,
 ) -> None:
@@ -177,8 +176,8 @@ def run(
     request = make_request(
         conditions,
         committed=committed,
-        limit=None if limit is None else _number("limit", limit),
-        context=0 if context is None else _number("context", context),
+        limit=limit,
+        context=context or 0,
         superseded=superseded,
         only="first" if first else "last" if last else None,
         count=count,
@@ -196,13 +195,6 @@ def run(
             more = _typed_fields(looked, settings) if typed else None
             _writer(format, output, looked.schema, more)(file, looked)
     _report(looked)
-
-
-def _number(name: str, text: str) -> int:
-    try:
-        return whole(text)
-    except ValueError as error:
-        raise UserError(f"--{name} {error}") from None
 
 
 def _check_output(output: str, looked: Search) -> None:

@@ -24,16 +24,13 @@ def run(settings: Settings, file: str, **options: Any) -> None:
     """Inspects one batch. Raises a UserError for a file, a position or an offset that is not there."""
     from udfs.source.byte_source import SourceError  # the decoder: --help does not need it
 
-    position = _number("--position", options["position"])
-    offset = _number("--offset", options["offset"])
-    records = _number("--records", options["records"]) or 0
-    if position is not None and offset is not None:
+    if options["position"] is not None and options["offset"] is not None:
         raise UserError("give --position or --offset, not both")
     if options["browse"]:
         _browse(settings, file)
         return
     try:
-        _inspect(settings, file, position, offset, records, options)
+        _inspect(settings, file, options)
     except BrokenPipeError:
         raise
     except (OSError, SourceError) as error:
@@ -50,20 +47,13 @@ def _browse(settings: Settings, path: str) -> None:
     Browser(path, settings.max_batch_uncompressed).run()
 
 
-def _inspect(
-    settings: Settings,
-    file: str,
-    position: int | None,
-    offset: int | None,
-    records: int,
-    options: dict[str, Any],
-) -> None:
+def _inspect(settings: Settings, file: str, options: dict[str, Any]) -> None:
     from pipelines.inspection.locate import Locator, segment_of
     from udfs.inspection.batch import inspect
 
+    position, offset, html = options["position"], options["offset"], options["html"]
     if os.path.isdir(file):
         file = segment_of(file, offset)
-    html = options["html"]
     if html is not None and os.path.exists(html) and os.path.samefile(html, file):
         raise UserError(f"--html: {html} is the file that is inspected, and is not overwritten")
     locator = Locator(file)
@@ -76,7 +66,7 @@ def _inspect(
             place = locator.first_damage()
 
         def shown(number: int, at: int) -> bool:
-            return number < records or at == offset
+            return number < options["records"] or at == offset
 
         found = inspect(locator.source, locator.length, place, shown, settings.max_batch_uncompressed)
     finally:
@@ -97,14 +87,6 @@ def _inspect(
         from pipelines.inspection.text import print_inspection
 
         print_inspection(open_console(), file, found)
-
-
-def _number(option: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) < 20):
-        raise UserError(f"{option} must be a whole number from 0 on, not {text!r}")
-    return int(text)
 
 
 main = partial(run_command, INSPECT, run, with_spark=False)

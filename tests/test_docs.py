@@ -36,8 +36,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PAGES = [README, *DOCS]
-JOBS = {"decode_batches": decode_batches.main, "ingest_raw": ingest_raw.main}
-OTHERS: dict[str, Callable[[list[str]], int]] = {
+Main = Callable[[list[str]], int]
+JOBS: dict[str, Main] = {
+    "decode_batches": decode_batches.main,
+    "ingest_raw": ingest_raw.main,
+}
+OTHERS: dict[str, Main] = {
     "query": query.main,
     "sql_shell": sql_shell.main,
     "quality_report": quality_report.main,

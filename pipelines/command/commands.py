@@ -6,6 +6,8 @@ both.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import replace
 
 from pipelines.command.declaration import Argument, Command
@@ -18,32 +20,31 @@ from pipelines.command.settings import (
     Typing,
     Watching,
 )
+from pipelines.command.values import count, from_0
 
+_PLACE, _OFFSET = from_0(10**19), from_0(10**18, "must be an offset")
+_SIZE = from_0(math.inf, "must be a whole number of bytes")
+_AGE = from_0(878_401, "takes a whole number from 0 to 878,400")
 _OF_TYPES = tuple(name for name in Typing.__annotations__ if name != "typed")
 _ONLY_FOR_DECODING = {
     *("include_swap", "with_indexes", "with_copies"),
-    *Decoding.__annotations__,
-    *Watching.__annotations__,
-    *Typing.__annotations__,
+    *(name for kind in (Decoding, Watching, Typing) for name in kind.__annotations__),
 }
+
+
+def _number(
+    name: str, help_text: str, parse: Callable[[object], int], metavar: str = "N", default: str | None = None
+) -> Argument:
+    return Argument(name, help_text, metavar=metavar, default=default, parse=parse)
+
 
 SCAN = Command(
     "scan",
     "scan",
     "Show what is in a log directory: formats, damage, open transactions. Needs no Java and no lake.",
     (
-        *(
-            "source",
-            "topic",
-            "partition",
-            "topics",
-            "exclude_topics",
-            "follow_symlinks",
-            "include_swap",
-            "max_batch_uncompressed",
-            "slice_bytes",
-        ),
-        *("cores", "fail_on_damage", "json"),
+        *("source", "topic", "partition", "topics", "exclude_topics", "follow_symlinks", "include_swap"),
+        *("max_batch_uncompressed", "slice_bytes", "cores", "fail_on_damage", "json"),
     ),
     (Argument("path", "log directory, partition folder, .log file or glob", many=True, is_optional=True),),
     extra="",
@@ -102,10 +103,10 @@ FIND = Command(
         *_CONDITIONS,
         *(replace(one, name=NOT + one.name) for one in _CONDITIONS),
         Argument("committed", "only what a READ_COMMITTED consumer gets", is_switch=True),
-        Argument("limit", "at most this many records; with --first and --last per partition", metavar="N"),
+        _number("limit", "at most this many records; with --first and --last per partition", count),
         Argument("first", "the first of each partition", is_switch=True),
         Argument("last", "the last of each partition; searches from the end", is_switch=True),
-        Argument("context", "records before and after each one", metavar="N"),
+        _number("context", "records before and after each one", count),
         Argument("superseded", "add a column: whether a later record of the key follows", is_switch=True),
         Argument("count", "print only the number of records", is_switch=True),
         Argument("topic", "topic of the segments if the folder is not named TOPIC-N", metavar="NAME"),
@@ -234,16 +235,15 @@ MAINTAIN = Command(
     "Compact the tables of a lake: merge small files, delete files and old rows that are not needed.",
     ("lake", "cores", "driver_memory", "json"),
     (
-        Argument(
+        _number(
             "vacuum_hours",
             "delete files that no version of the last hours needs; a reader that began earlier may fail",
-            metavar="HOURS",
-            default="168",
+            *(_AGE, "HOURS", "168"),
         ),
-        Argument(
+        _number(
             "keep_days",
             "drop the rows of segments whose file is gone and whose newest record is older",
-            metavar="DAYS",
+            *(_AGE, "DAYS"),
         ),
     ),
     kind=LakeSettings,
@@ -274,8 +274,8 @@ DUMP = Command(
         Argument("share_group_state_decoder", "of __share_group_state", is_switch=True),
         Argument("index_sanity_check", "check an index as a broker does when it starts", is_switch=True),
         Argument("verify_index_only", "compare an index with its segment, print no entry", is_switch=True),
-        Argument("max_message_size", "largest batch of an index", metavar="BYTES", default="5242880"),
-        Argument("max_bytes", "read only the first bytes of a log", metavar="BYTES", default="2147483647"),
+        _number("max_message_size", "largest batch of an index", _SIZE, "BYTES", "5242880"),
+        _number("max_bytes", "read only the first bytes of a log", _SIZE, "BYTES", "2147483647"),
         Argument("more", "print header values and damage too, and what follows damage", is_switch=True),
         Argument("json", "print one JSON object per batch, record or entry", is_switch=True),
     ),
@@ -313,9 +313,9 @@ INSPECT = Command(
     ("max_batch_uncompressed",),
     (
         Argument("file", "a .log file, with --offset a partition folder, with --browse any folder of logs"),
-        Argument("position", "byte of the file where the batch begins", metavar="BYTE"),
-        Argument("offset", "an offset that the batch has", metavar="N"),
-        Argument("records", "records that are shown field by field", metavar="N", default="20"),
+        _number("position", "byte of the file where the batch begins", _PLACE, "BYTE"),
+        _number("offset", "an offset that the batch has", _PLACE),
+        _number("records", "records that are shown field by field", _PLACE, "N", "20"),
         Argument("html", "write an HTML page instead of printing", metavar="FILE"),
         Argument("json", "print one JSON object", is_switch=True),
         Argument("browse", "interactive: topics, segments, batches and fields", is_switch=True),
@@ -358,9 +358,9 @@ RECOVER = Command(
     (
         Argument("report", "folder for the list of losses as a page and as CSV", metavar="DIR"),
         Argument("write", "new folder: a log directory for a broker to start from", metavar="DIR"),
-        Argument("node_id", "node.id of that broker, or controller (default 1)", metavar="N"),
+        _number("node_id", "node.id of that broker, or controller (default 1)", from_0(10**9)),
         Argument("metadata", "compare the metadata logs of controllers instead", is_switch=True),
-        Argument("at", "with --metadata: the state before this offset of the log", metavar="OFFSET"),
+        _number("at", "with --metadata: the state before this offset of the log", _OFFSET, "OFFSET"),
     ),
     screen="""\
 Usage: kafka-log-lake recover --source NAME=PATH... --lake LAKE [OPTIONS]

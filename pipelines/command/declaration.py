@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from pipelines.command.settings import Running, Settings
 
@@ -13,7 +15,8 @@ class Argument:
 
     is_switch: an option without a value. many: whether it may be given several times. default: an option's
     value where it is not given; of choices it is the first.
-    is_optional: whether a positional one may be missing.
+    is_optional: whether a positional one may be missing. parse: gives the checked value of a text, or raises
+    a ValueError with the rule.
     """
 
     name: str
@@ -24,6 +27,7 @@ class Argument:
     default: str | None = None
     is_switch: bool = False
     is_optional: bool = False
+    parse: Callable[[object], Any] | None = None
 
     @property
     def is_option(self) -> bool:

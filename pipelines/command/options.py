@@ -243,6 +243,11 @@ def parse_arguments(command: Command, argv: Sequence[str] | None) -> tuple[Any, 
             raise UserError(
                 f"{option(argument.name) if argument.is_option else argument.name.upper()} is empty"
             )
+        if argument.parse is not None and others[argument.name] is not None:
+            try:
+                others[argument.name] = argument.parse(others[argument.name])
+            except ValueError as error:
+                raise UserError(f"{option(argument.name)} {error}") from None
     config, print_config = values.pop("config", None), values.pop("print_config", False)
     given = {**(read_yaml(config) if config else {}), **values}
     settings = make_settings(given, command.settings, command.kind)
