@@ -15,9 +15,9 @@ from deltalake import DeltaTable
 from pipelines import format_report
 from pipelines.command.errors import UserError
 from pipelines.command.settings import CostSettings, Settings
+from pipelines.format_report import by_topic, to_json, to_text
 from pipelines.lake.create import create_tables
 from pipelines.report.cost.format_savings import Report
-from pipelines.report.cost.savings_text import by_topic, to_json, to_text
 from pipelines.views.register import register
 from tests.support import as_command, logs
 from tests.support.segment_maker import Batch, Record
