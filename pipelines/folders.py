@@ -74,10 +74,7 @@ def decode_folder(
 
 
 def _batches(
-    segments: list[dict[str, Any]],
-    columns: Collection[str] | None,
-    committed: bool,
-    on_damage: OnDamage,
+    segments: list[dict[str, Any]], columns: Collection[str] | None, committed: bool, on_damage: OnDamage
 ) -> Iterator[pa.RecordBatch]:
     folder, delivery = "", None
     for segment in segments:

@@ -175,10 +175,7 @@ class Watching(Checked):
         None, amount, "with --watch: seconds from the end of a run to the next (default 10)", "SECONDS"
     )
     commit_bytes: int | None = setting(
-        None,
-        byte_count,
-        "with --watch: decode after this many new bytes, or after --commit-lag",
-        "BYTES",
+        None, byte_count, "with --watch: decode after this many new bytes, or after --commit-lag", "BYTES"
     )
     commit_lag: float | None = setting(
         None,
@@ -215,9 +212,7 @@ class Typing(Checked):
         "keys and values in typed tables: one struct each, or flat: a column for each of their fields",
     )
     fill_defaults: bool = setting(
-        False,
-        flag,
-        "a field that a value's version lacks gets the default of the latest version, not null",
+        False, flag, "a field that a value's version lacks gets the default of the latest version, not null"
     )
     mode: str = setting(
         "append",
@@ -316,16 +311,8 @@ class CostSettings(Selection, LakeSettings):
 GROUPS = {
     name: str(group.__doc__).rstrip(".")
     for group in (
-        Reading,
-        Selection,
-        Decoding,
-        LakeSettings,
-        Typing,
-        Writing,
-        Watching,
-        Monitoring,
-        CostSettings,
-        Running,
+        *(Reading, Selection, Decoding, LakeSettings, Typing, Writing, Watching, Monitoring),
+        *(CostSettings, Running),
     )
     for name in group.__annotations__
 }

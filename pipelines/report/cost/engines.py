@@ -74,11 +74,7 @@ class OnDuckDB:
     """The same in this process. tables: the state of the lake that is read (``snapshot``)."""
 
     def __init__(
-        self,
-        address: str,
-        tables: Mapping[str, DeltaTable],
-        ledger: pa.Table,
-        parts: Mapping[str, str | int],
+        self, address: str, tables: Mapping[str, DeltaTable], ledger: pa.Table, parts: Mapping[str, str | int]
     ) -> None:
         self._database = open_database(address, f"FROM {', '.join(_TABLES)}", tables=tables)
         self._database.register("ledger", ledger)

@@ -8,14 +8,8 @@ from pipelines.report.quality.facts import Lost, Report, Result
 from udfs.words import plural
 
 _NAMED = 3  # checks that the verdict names
-_TIMES = (
-    (365 * 86_400_000, "years"),
-    (86_400_000, "d"),
-    (3_600_000, "h"),
-    (60_000, "min"),
-    (1000, "s"),
-    (1, "ms"),
-)
+_DAY = 86_400_000
+_TIMES = ((365 * _DAY, "years"), (_DAY, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"), (1, "ms"))
 _SIZES = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 
 
