@@ -18,8 +18,7 @@ WITH first_batches AS (
     AND b.partition_dir = t.partition_dir AND b.producer_id = t.producer_id AND b.base_offset = t.first_offset
     AND NOT b.is_control
   WHERE t.holds_last_stable_offset
-  GROUP BY t.topic, t.partition, t.partition_dir, t.producer_id, t.producer_epoch, t.first_offset, t.last_offset, t.records,
-    t.outcome_uncertain
+  GROUP BY ALL
 ), places AS (
   SELECT topic, partition, partition_dir, first_offset AS place, 1 AS is_start, CAST(NULL AS BIGINT) AS marker_ms, producer_id,
     producer_epoch, last_offset, records, outcome_uncertain, first_ms, appended_ms

@@ -153,7 +153,10 @@ def _explained(text: str) -> str:
     return "".join(token.text for token in left)
 
 
-_QUERIES = "select with from values table pivot unpivot pivot_wider pivot_longer (".split()
+_QUERIES = (
+    *("select", "with", "from", "values", "table", "pivot", "unpivot", "pivot_wider", "pivot_longer"),
+    "(",
+)
 _ABOUT_QUERIES = ("describe", "desc", "show", "summarize")
 _CHANGING = ("insert", "update", "delete", "merge", "copy", "create")
 

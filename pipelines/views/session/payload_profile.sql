@@ -20,16 +20,14 @@ WITH looked AS (
   SELECT topic, 'value' AS side, partition, offset, segment, batch_position, value AS payload, headers,
     kafka_payload(topic, 'value', value, headers) AS d
   FROM published_records WHERE NOT is_control AND value IS NOT NULL
-),
-placed AS (
+), placed AS (
   SELECT topic, side, partition, offset, d.format AS format, d.certainty AS certainty, d.schema_id AS schema_id,
     d.reason AS reason, CASE WHEN d.reason IS NULL THEN payload END AS payload,
     struct(CASE WHEN d.reason IS NULL THEN 0 ELSE 1 END,
       struct(struct(partition, offset), struct(segment, batch_position))) AS place,
     transform(sequence(1, 1), one -> headers) AS headers -- min_by of DuckDB leaves out nulls
   FROM looked
-),
-counted AS (
+), counted AS (
   SELECT topic, side, format, CASE WHEN count_if(certainty = 'schema') > 0 THEN 'schema'
       WHEN count_if(certainty = 'framing') > 0 THEN 'framing' ELSE max(certainty) END AS certainty,
     CASE WHEN count(schema_id) > 0

@@ -21,10 +21,7 @@ WITH decoded AS (
   SELECT d.name, d.version, d.value AS record, d.error, value, partition, offset, timestamp, segment, cluster,
     get_json_object(d.value, '$.remoteLogSegmentId.topicIdPartition') AS of_segment,
     get_json_object(d.value, '$.topicIdPartition') AS of_partition
-  FROM (
-    SELECT kafka_internal_record(topic, key, value) AS d, value, partition, offset, timestamp, segment, cluster
-    FROM internal_records WHERE topic = '__remote_log_metadata'
-  )
+  FROM (SELECT *, kafka_internal_record(topic, key, value) AS d FROM internal_records WHERE topic = '__remote_log_metadata')
 ), named AS (
   SELECT *, get_json_object(coalesce(of_segment, of_partition), '$.name') AS topic_name,
     get_json_object(coalesce(of_segment, of_partition), '$.id') AS topic_id,

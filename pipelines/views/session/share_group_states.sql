@@ -12,11 +12,6 @@
 --   is_tombstone, is_current, version: as in consumer_groups
 --   log_partition int: Partition of `__share_group_state`
 --   record_offset, record_timestamp, segment, cluster, error, raw_key, raw_value: as in consumer_offsets
-WITH decoded AS (
-  SELECT kafka_internal_record(topic, key, value) AS d, key, value, partition, offset, timestamp, segment, cluster
-  FROM internal_records
-  WHERE topic = '__share_group_state'
-)
 SELECT get_json_object(d.key, '$.groupId') AS `group`, get_json_object(d.key, '$.topicId') AS topic_id,
   CAST(get_json_object(d.key, '$.partition') AS INT) AS partition, d.name AS kind,
   CAST(get_json_object(d.value, '$.snapshotEpoch') AS INT) AS snapshot_epoch,
@@ -27,4 +22,4 @@ SELECT get_json_object(d.key, '$.groupId') AS `group`, get_json_object(d.key, '$
   row_number() OVER (PARTITION BY cluster, partition, key ORDER BY offset DESC, segment) = 1 AS is_current,
   d.version, partition AS log_partition, offset AS record_offset, timestamp AS record_timestamp, segment, cluster,
   d.error, if(d.error IS NOT NULL, key, NULL) AS raw_key, if(d.error IS NOT NULL, value, NULL) AS raw_value
-FROM decoded
+FROM (SELECT *, kafka_internal_record(topic, key, value) AS d FROM internal_records WHERE topic = '__share_group_state')
