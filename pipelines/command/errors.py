@@ -52,8 +52,6 @@ class ChecksFailed(JobError):
 class RunFailed(JobError):
     """The run could not be completed; the ledger holds nothing of it."""
 
-    exit_code = 1
-
 
 def one_line(error: BaseException) -> str:
     """The message of an error in one line, without the stack traces of Java and Python.

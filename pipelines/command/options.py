@@ -117,45 +117,27 @@ def add_setting(parser: Parser, name: str, shows_rare: bool, creates_lake: bool)
         help_text += "; created if missing"
     if name in RARE and not shows_rare:
         help_text = argparse.SUPPRESS
-    group = parser.group(GROUPS[name])
-    if parse is flag:
-        action = argparse.BooleanOptionalAction
-        group.add_argument(option(name), action=action, default=argparse.SUPPRESS, help=help_text)
-    else:
-        group.add_argument(
-            option(name),
-            action="append" if parse is texts else "store",
-            default=argparse.SUPPRESS,
-            metavar=metavar_of(field),
-            help=help_text,
-        )
+    how: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
+    if parse is not flag:
+        how = {"action": "append" if parse is texts else "store", "metavar": metavar_of(field)}
+    parser.group(GROUPS[name]).add_argument(option(name), default=argparse.SUPPRESS, help=help_text, **how)
 
 
 def add_argument(parser: argparse.ArgumentParser, argument: Argument) -> None:
     """Adds an argument that is not a setting."""
+    how: dict[str, Any] = {"help": argument.help}
     if argument.choices:
-        choices = argument.choices
-        parser.add_argument(option(argument.name), choices=choices, default=choices[0], help=argument.help)
+        how |= {"choices": argument.choices, "default": argument.choices[0]}
     elif argument.is_switch:
-        parser.add_argument(option(argument.name), action="store_true", help=argument.help)
+        how |= {"action": "store_true"}
     elif argument.metavar:
-        default = f" (default {argument.default})" if argument.default else ""
-        action = "append" if argument.many else "store"
-        parser.add_argument(
-            option(argument.name),
-            action=action,
-            metavar=argument.metavar,
-            default=argument.default,
-            help=argument.help + default,
-        )
+        how |= {"metavar": argument.metavar, "default": argument.default}
+        how["action"] = "append" if argument.many else "store"
+        how["help"] += f" (default {argument.default})" if argument.default else ""
     else:
         many = ("*" if argument.is_optional else "+") if argument.many else None
-        parser.add_argument(argument.name, nargs=many, metavar=argument.name.upper(), help=argument.help)
-
-
-def screen_of(command: Command) -> str:
-    """The text of ``--help`` that is declared for a command; empty if there is none."""
-    return command.screen.format(command=f"{invocation()} {command.name}")
+        how |= {"nargs": many, "metavar": argument.name.upper()}
+    parser.add_argument(option(argument.name) if argument.is_option else argument.name, **how)
 
 
 def with_not(argv: Sequence[str]) -> list[str]:
@@ -172,15 +154,11 @@ def with_not(argv: Sequence[str]) -> list[str]:
 def program_parser(complete: Sequence[Command] = ()) -> argparse.ArgumentParser:
     """The parser of ``kafka-log-lake`` itself, for its help; with all commands for a shell's completion."""
     width = max(len(command.name) for command in COMMANDS)
+    below = " " * (width + 4)
     commands = "\n".join(
-        textwrap.fill(
-            command.help,
-            80,
-            initial_indent=f"  {command.name:{width}}  ",
-            subsequent_indent=" " * (width + 4),
-        )
-        + f"\n  {'':{width}}  python -m pipelines.{command.module}"
-        for command in COMMANDS
+        textwrap.fill(one.help, 80, initial_indent=f"  {one.name:{width}}  ", subsequent_indent=below)
+        + f"\n{below}python -m pipelines.{one.module}"
+        for one in COMMANDS
     )
     parser = argparse.ArgumentParser(
         prog=COMMAND,
@@ -191,9 +169,9 @@ def program_parser(complete: Sequence[Command] = ()) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="store_true", help="print the version and stop")
     if complete:
-        below = parser.add_subparsers(parser_class=Parser)
+        added = parser.add_subparsers(parser_class=Parser)
         for command in complete:
-            parser_of(command, below=below)
+            parser_of(command, below=added)
     return parser
 
 
@@ -213,7 +191,7 @@ def parser_of(command: Command, shows_rare: bool = True, below: Any = None) -> P
         "usage": usage,
         "description": command.help,
         "epilog": f"{example}{textwrap.fill(names + more, 80)}",
-        "screen": "" if shows_rare else screen_of(command),
+        "screen": "" if shows_rare else command.screen.format(command=f"{invocation()} {command.name}"),
     }
     parser = below.add_parser(command.name, **texts_of) if below else Parser(**texts_of)
     for argument in command.arguments:

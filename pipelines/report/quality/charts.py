@@ -100,6 +100,17 @@ def _number(title: str, **more: Any) -> dict[str, Any]:
     return {"field": "value", "type": "quantitative", "title": title, "axis": axis, **more}
 
 
+def _bars(label: str, rows: Sequence[Row], value: dict[str, Any], kinds: Sequence[str], **more: Any) -> Chart:
+    """A bar for each place: the kinds of its value as parts, in the order that the rows have."""
+    encoding = {
+        "y": _names(rows),
+        "x": value,
+        "color": _colours(kinds),
+        "order": {"field": "order", "type": "quantitative"},
+    }
+    return _draw(label, rows, {"mark": "bar", "encoding": encoding, **more})
+
+
 def partitions(report: Report) -> Chart | None:
     """Sound, damaged and tail bytes of the worst partitions, as parts of each."""
     rows: list[Row] = []
@@ -113,15 +124,9 @@ def partitions(report: Report) -> Chart | None:
     if not any(row["value"] for row in rows):
         return None
     x = _number("part of the partition's bytes", stack="normalize", axis={"format": "%"})
-    encoding = {
-        "y": _names(rows),
-        "x": x,
-        "color": _colours(("sound", "damaged", "tail")),
-        "order": {"field": "order", "type": "quantitative"},
-    }
     shown = min(SHOWN, len(report.partitions))
     label = f"Bars: sound, damaged and tail bytes of {counted_noun(shown, 'partition')}, the worst first"
-    return _draw(label, rows, {"mark": "bar", "encoding": encoding})
+    return _bars(label, rows, x, ("sound", "damaged", "tail"))
 
 
 def failures(report: Report) -> Chart | None:
@@ -145,24 +150,18 @@ def formats(report: Report) -> Chart | None:
     """Bytes of each message format, by codec."""
     rows: list[Row] = [
         {
-            "place": f"magic {found.magic}",
-            "kind": found.codec,
-            "value": found.bytes,
-            "order": _CODECS.index(found.codec),
+            "place": f"magic {one.magic}",
+            "kind": one.codec,
+            "value": one.bytes,
+            "order": _CODECS.index(one.codec),
         }
-        for found in report.formats
-        if found.codec in _CODECS
+        for one in report.formats
+        if one.codec in _CODECS
     ]
     if not rows:
         return None
-    encoding = {
-        "y": _names(rows),
-        "x": _number("bytes on disk"),
-        "color": _colours(_CODECS),
-        "order": {"field": "order", "type": "quantitative"},
-    }
     label = "Bars: bytes of each message format, by codec"
-    return _draw(label, rows, {"mark": "bar", "encoding": encoding, "height": {"step": 34}})
+    return _bars(label, rows, _number("bytes on disk"), _CODECS, height={"step": 34})
 
 
 def compression(report: Report) -> Chart | None:
