@@ -28,8 +28,7 @@ from pipelines.finding.slice_search import (
 from pipelines.lake.address import open_lake
 from pipelines.scanning.slice_scan import DamagedRange
 from pipelines.source.listing import TopicFilter
-from pipelines.sql.database import open_database
-from pipelines.sql.snapshot import snapshot
+from pipelines.sql.database import open_database, snapshot
 from pipelines.typed.schemas import registry_reader
 from udfs.committed import OUTCOMES
 from udfs.rules.transactions import TRANSACTION

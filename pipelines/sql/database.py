@@ -1,7 +1,8 @@
 """Opens a lake in DuckDB: every table, view and function by its plain name, at one moment of the lake.
 
 The database is in memory. It reaches no file but the data files of the lake's tables, loads no extension, and
-its configuration is locked.
+its configuration is locked. Only what every reader of Delta's first protocol reads alike is opened here: no
+deletion vectors, no column mapping. Columns that a user added are left out.
 """
 
 from __future__ import annotations
@@ -11,26 +12,30 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
 
 import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
-from pipelines.command.errors import UserError
+from pipelines.command.errors import UserError, one_line
 from pipelines.lake.address import open_lake, open_log, table_path
-from pipelines.source.delta import open_table, sql_literal
+from pipelines.lake.published import published_tables
+from pipelines.source.delta import is_plain, open_table, read_declared, sql_literal
 from pipelines.sql.functions import create_functions, create_typed_functions
-from pipelines.sql.snapshot import OpenTable, open_tables, snapshot
 from pipelines.sql.tokens import creations
 from pipelines.sql.types import duckdb_type, no_rows, quoted
 from pipelines.typed.schemas import registry_reader
 from pipelines.typed.tables import TypedTable, typed_tables
 from pipelines.views.declared import SESSION_VIEWS, needed_names
+from udfs.format.hive import NULL
 from udfs.format.report_tables import READ_BY_VIEWS, REPORT_TABLES, SCHEMAS
 from udfs.format.schema import TABLES, Table
 from udfs.source.store import is_object_store, open_store
@@ -77,7 +82,12 @@ def open_database(
     known = {table.name: table for table in (*TABLES, *REPORT_TABLES)}
     needed = needed_names("" if _LISTS.search(statement) else statement, known)
     published = snapshot(address, at, {*needed, SCHEMAS.name}) if tables is None else tables
-    opened = open_tables(address, [table for name, table in known.items() if name in needed], published)
+    with _lake_errors(address):
+        opened = {
+            name: _opened(published[name], table)
+            for name, table in known.items()
+            if name in needed & published.keys()
+        }
     opened |= {one.name: OpenTable(one, {}) for one in READ_BY_VIEWS if one.name in needed - opened.keys()}
     typed = list(typed_tables(address, "" if needed >= known.keys() else statement, at))
     database = _database(address, opened, typed, threads)
@@ -218,3 +228,62 @@ def _parquet(folder: str, table: OpenTable) -> str:
     )
     hive = f", hive_partitioning = true, hive_types = {{{types}}}" if types else ", hive_partitioning = false"
     return f"read_parquet([{files}]{hive})"
+
+
+@dataclass(frozen=True)
+class OpenTable:
+    """One version of a table.
+
+    files: path -> a data file below the table's folder. The path is one with folders of partition values, as
+    DuckDB reads them: the values are those of the log, wherever the file lies. rows: those of a small table
+    instead; a column that is not there yet, because an earlier release made the table, is null.
+    """
+
+    declared: Table
+    files: dict[str, str]
+    rows: pa.Table | None = None
+
+
+def snapshot(
+    address: str, at: str | None = None, reports: Container[str] | None = None
+) -> dict[str, DeltaTable]:
+    """The tables of one state of a lake, by name. at, reports: see ``published_tables``.
+
+    Raises a UserError for a state that is not there.
+    """
+    with _lake_errors(address):
+        return published_tables(address, at, reports)
+
+
+@contextmanager
+def _lake_errors(address: str) -> Iterator[None]:
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        raise UserError(f"cannot read the lake {address}: {one_line(error)}") from None
+
+
+def _opened(table: DeltaTable, declared: Table) -> OpenTable:
+    """Raises a UserError for a table that only Spark reads."""
+    if not is_plain(table):
+        raise UserError(
+            f"the table {declared.name} has features of a newer Delta protocol: use --engine spark"
+        )
+    if declared in REPORT_TABLES:
+        return OpenTable(declared, {}, read_declared(table, declared.arrow_schema()))
+    actions = pa.table(table.get_add_actions(flatten=True))
+    files = [unquote(path) for path in actions.column("path").to_pylist()]  # as Delta escapes them
+    values = [actions.column(f"partition.{name}").to_pylist() for name in declared.partitioned_by]
+    paths = {}
+    for number, (file, *own) in enumerate(zip(files, *values, strict=True)):
+        folders = "".join(
+            f"{name}={NULL if value is None else _escaped(value)}/"
+            for name, value in zip(declared.partitioned_by, own, strict=True)
+        )
+        paths[f"{folders}{number}.parquet"] = file
+    return OpenTable(declared, paths)
+
+
+def _escaped(value: object) -> str:
+    """A value in the name of a folder as DuckDB reads it; a text like ``NULL`` stays a text."""
+    return quote(str(value), safe="").replace("_", "%5F")

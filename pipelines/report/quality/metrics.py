@@ -20,8 +20,8 @@ from deltalake import DeltaTable
 from pipelines.report.quality.check import AGGREGATES, TOPIC, Check
 from pipelines.source.delta import read_rows
 from pipelines.sql.database import macros
+from pipelines.sql.tokens import creations
 from pipelines.sql.types import duckdb_type
-from pipelines.sql.views import creations
 from pipelines.views.declared import SESSION_VIEWS, needed_names
 from udfs.format.report_tables import CHECKPOINTS, QUALITY_METRICS, VALUE_ERRORS
 from udfs.format.schema import BATCHES, QUARANTINE, SEGMENTS, TRANSACTIONS, Table
