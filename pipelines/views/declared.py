@@ -85,36 +85,22 @@ class View:
         """Which of these tables and views it reads itself."""
         return set(re.findall(r"\b(?:FROM|JOIN) (\w+)\b", self.select)).intersection(names)
 
-    def function(self, keyword: str, select: str, prefix: str = "") -> str | None:
-        """SQL that creates the function of a view with parameters; None without any. See ``statements``."""
-        if not self.parameters:
-            return None
-        listed = ", ".join(one.declaration() for one in self.parameters)
-        columns = ", ".join(f"{sql_name(c.name)} {c.sql_type}" for c in self.columns)
-        return (
-            f"CREATE OR REPLACE {keyword} FUNCTION {prefix}{self.name}({listed}) RETURNS TABLE({columns}) "
-            f"COMMENT {sql_string(self.comment)} RETURN {select}"
-        )
-
-    def view(self, keyword: str, select: str, prefix: str = "") -> str | None:
-        """SQL that creates the view; None if it can't be read without arguments. See ``statements``."""
-        if not self.has_defaults:
-            return None
-        for one in self.parameters:  # not FROM name(): Spark takes twice as long to analyze a function
-            select = re.sub(rf"\b{one.name}\b", f"CAST({one.default} AS {one.sql_type})", select)
-        commented = ", ".join(f"{sql_name(c.name)} COMMENT {sql_string(c.comment)}" for c in self.columns)
-        return (
-            f"CREATE OR REPLACE {keyword} VIEW {prefix}{self.name} ({commented}) "
-            f"COMMENT {sql_string(self.comment)} AS {select}"
-        )
-
     def statements(self, keyword: str, select: str, prefix: str = "") -> Iterator[str]:
-        """SQL that creates the function, where it has parameters, and the view.
+        """SQL that creates the function, where it has parameters, and the view, where none has to be given.
 
         keyword: TEMPORARY or nothing. select: the SELECT, with the names that the session or catalog knows.
         """
-        both = self.function(keyword, select, prefix), self.view(keyword, select, prefix)
-        yield from (one for one in both if one is not None)
+        comment, create = sql_string(self.comment), f"CREATE OR REPLACE {keyword}"
+        if self.parameters:
+            listed = ", ".join(one.declaration() for one in self.parameters)
+            columns = ", ".join(f"{sql_name(c.name)} {c.sql_type}" for c in self.columns)
+            returned = f"RETURNS TABLE({columns}) COMMENT {comment} RETURN {select}"
+            yield f"{create} FUNCTION {prefix}{self.name}({listed}) {returned}"
+        if self.has_defaults:
+            for one in self.parameters:  # not FROM name(): Spark takes twice as long to analyze a function
+                select = re.sub(rf"\b{one.name}\b", f"CAST({one.default} AS {one.sql_type})", select)
+            commented = ", ".join(f"{sql_name(c.name)} COMMENT {sql_string(c.comment)}" for c in self.columns)
+            yield f"{create} VIEW {prefix}{self.name} ({commented}) COMMENT {comment} AS {select}"
 
 
 def _read(name: str, text: str, in_session_only: bool) -> View:

@@ -146,16 +146,16 @@ def _planned(view: View, tables: Collection[str]) -> View:
     return replace(view, select=_no_rows(view.columns))
 
 
-def _create_function(spark: SparkSession, view: View) -> None:
-    """Creates the function of a view where the session does not have it: Spark takes as long as for the view.
+def _create(spark: SparkSession, name: str, creation: str) -> None:
+    """Creates a view, or its function where the session does not have it: Spark takes as long for both.
 
-    It is kept as its text, so it reads the views that the session has when it is called.
+    A function is kept as its text, so it reads the views that the session has when it is called.
     """
-    creation = view.function("TEMPORARY", view.select)
-    if creation is None:
+    if not creation.startswith("CREATE OR REPLACE TEMPORARY FUNCTION"):
+        spark.sql(creation)
         return
-    made, digest = f"kafka_log_lake.function.{view.name}", hashlib.sha256(creation.encode()).hexdigest()
-    if spark.conf.get(made, "") != digest or not spark.catalog.functionExists(view.name):
+    made, digest = f"kafka_log_lake.function.{name}", hashlib.sha256(creation.encode()).hexdigest()
+    if spark.conf.get(made, "") != digest or not spark.catalog.functionExists(name):
         spark.sql(creation)
         spark.conf.set(made, digest)
 
@@ -170,9 +170,8 @@ def _create_views(spark: SparkSession, views: Iterable[View]) -> None:
     def create(view: View, read: list[Future[None]]) -> None:
         for one in read:
             one.result()
-        _create_function(spark, view)
-        if (creation := view.view("TEMPORARY", view.select)) is not None:
-            spark.sql(creation)
+        for creation in view.statements("TEMPORARY", view.select):
+            _create(spark, view.name, creation)
 
     with configured(spark, _KEPT_PLANS), ThreadPoolExecutor(_VIEWS_AT_ONCE) as threads:
         for view in views:
