@@ -4,7 +4,8 @@
 --   wanted_group string: Group id
 --   at_time timestamp: The time
 -- Columns:
---   topic, partition: as in consumer_offsets
+--   topic string: Topic of the committed offset
+--   partition int: Its partition
 --   committed_offset bigint: The last offset that the group had committed by then
 --   commit_timestamp timestamp: When it was committed
 --   end_offset bigint: Offset after the last record of the cluster's logs with a timestamp up to then; null without one
