@@ -141,16 +141,21 @@ def numbered(ledger: pa.Table) -> pa.Table:
 
 
 def measure(engine: Engine, ledger: pa.Table, levels: Sequence[CodecLevel]) -> dict[Key, Measured]:
-    """By topic, partition and magic. ledger: columns of ``segments``, as ``numbered``."""
+    """By topic, partition and magic. ledger: columns of ``segments``, as ``numbered``.
+
+    Raises a RunFailed if ``records`` and ``batches`` do not tell of the same records.
+    """
+    changed = RunFailed("a job changed the lake while the report read it: run the report again")
     found = _stored(engine)
     places = ledger.select(["topic", "partition"]).to_pylist()
     sized = engine.staged(_SIZED, SIZED_COLUMNS[:4], 1, size_records, SIZES_DDL)
     for row in sized.to_pylist():
         key = (*places[row.pop("segment")].values(), row.pop("magic"))
         if key not in found:
-            raise _changed()
+            raise changed
         found[key].sizes.setdefault(row.pop("batch_records"), Sizes()).add(Sizes(**row))
-    _check(found)
+    if any(one.records != one.sizes.get(None, Sizes()).records for one in found.values()):
+        raise changed
     order = ("segment", "batch_position", "offset")
     compressed = engine.staged(_SAMPLED, order, 2, recompress(levels), COMPRESSED_DDL)
     sums = [(name, "sum") for name in ("batches", "bytes_in", "bytes_out", "seconds")]
@@ -160,17 +165,6 @@ def measure(engine: Engine, ledger: pa.Table, levels: Sequence[CodecLevel]) -> d
         total = Compressed(row["layout"], how, *(row[f"{name}_sum"] for name, _ in sums))
         found[row["topic"], row["partition"], row["magic"]].compressed.append(total)
     return found
-
-
-def _changed() -> RunFailed:
-    return RunFailed("a job changed the lake while the report read it: run the report again")
-
-
-def _check(found: dict[Key, Measured]) -> None:
-    """Raises a RunFailed if ``records`` and ``batches`` do not tell of the same records."""
-    for one in found.values():
-        if one.records != one.sizes.get(None, Sizes()).records:
-            raise _changed()
 
 
 def _stored(engine: Engine) -> dict[Key, Measured]:
