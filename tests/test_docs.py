@@ -36,12 +36,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PAGES = [README, *DOCS]
-Main = Callable[[list[str]], int]
-JOBS: dict[str, Main] = {
+JOBS: dict[str, Callable[[list[str]], int]] = {
     "decode_batches": decode_batches.main,
     "ingest_raw": ingest_raw.main,
 }
-OTHERS: dict[str, Main] = {
+OTHERS: dict[str, Callable[[list[str]], int]] = {
     "query": query.main,
     "sql_shell": sql_shell.main,
     "quality_report": quality_report.main,
