@@ -112,7 +112,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Table:
-    """Gives the lines of matches. width: columns of the terminal; None without one, 0 to cut nothing."""
+    """Gives two lines a match. width: columns of the terminal; None without one, 0 to cut nothing."""
 
     def __init__(self, width: int | None, is_coloured: bool = False) -> None:
         self._width, self._is_coloured = _WIDTH if width is None else width, is_coloured

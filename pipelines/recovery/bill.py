@@ -105,6 +105,8 @@ ORDER BY e.topic, e.partition, e."offset", e.copy
 """
 
 
+# Lost records, to be written again
+
 _NULL = "<null>"
 # --sync: without it the producer says that a record can't be written, goes on and ends as if it were
 _OPTIONS = f"--sync --property parse.headers=true --property parse.key=true --property null.marker='{_NULL}'"

@@ -285,6 +285,8 @@ def _number(inventory: Inventory) -> None:
                 copy.name = f"{copy.name}:{os.path.dirname(local_path(copy.folder) or '')}"
 
 
+# Disks in an object store
+
 _NAMES_ALONE = (SEGMENT_SUFFIX, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, ".deleted")
 
 

@@ -103,6 +103,8 @@ def _unconfirmed(logs: Sequence[Log]) -> list[str]:
     ]
 
 
+# What to do next
+
 _BROKER = "--bootstrap-server HOST:9092"
 _MOST, _SOURCES = 5, 4
 Step = tuple[str, str]  # a comment, and a command; "" for none

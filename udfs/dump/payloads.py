@@ -189,6 +189,8 @@ def topic_parse(topic: str) -> Parse:
     return _coordinator(topic)
 
 
+# Control records
+
 # By control type: how the tool names it, and Kafka's message, which is read in its version 0
 _MESSAGES = {
     "LEADER_CHANGE": ("LeaderChange:", "LeaderChangeMessage"),
@@ -234,6 +236,8 @@ def _coordinator_epoch(value: bytes | None) -> int:
     return int.from_bytes(value[2:6], "big", signed=True)
 
 
+# JSON
+
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 # A backslash that is escaped, or a control character as Python escapes it
 _ESCAPED = re.compile(r"\\\\|\\u00[0-9a-f]{2}")
@@ -265,6 +269,8 @@ def java_double(number: float) -> str:
     rest = "".join(map(str, digits[1:])) or "0"
     return f"{'-' if sign else ''}{digits[0]}.{rest}E{exponent + len(digits) - 1}"
 
+
+# Records of ``__remote_log_metadata``, as the ``toString`` of Kafka's classes writes them
 
 _SEGMENT_STATES = (
     *("COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_STARTED", "DELETE_SEGMENT_FINISHED"),

@@ -100,6 +100,8 @@ def _hurt_before(copy: Copy) -> np.ndarray:
     return found[len(hurts) :] - ~copy.entries["is_sound"]  # a damaged batch is not damage before itself
 
 
+# Leader epochs
+
 _NONE = -2  # no entry of leader-epoch-checkpoint
 _BY_COPY, _BY_FILE, _BY_BOTH = 2, 3, 5  # weights of what they say of a batch
 

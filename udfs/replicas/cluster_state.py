@@ -253,6 +253,8 @@ _WITHOUT_STATE = {
 }
 
 
+# The records of a ``__cluster_metadata`` log or of a ``.checkpoint`` snapshot
+
 COLUMNS = ("offset", "leader_epoch", "control_type", "key", "value")
 
 
