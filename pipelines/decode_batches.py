@@ -33,8 +33,8 @@ from pipelines.execute.summary import Summary, TopicTotals, print_round, print_s
 from pipelines.execute.watch import Batching, check_settings, watch
 from pipelines.lake.address import open_lake
 from pipelines.lake.commit import LakeWriter
+from pipelines.lake.committed import stage_options
 from pipelines.lake.published import DECODE_APP
-from pipelines.lake.stages import stage_options
 from pipelines.plan.landed import Landed
 from pipelines.plan.runs import Plan
 from pipelines.plan.slices import make_slices
@@ -137,7 +137,7 @@ def decode_segments(spark: SparkSession, source: str | Sequence[str], **settings
     slices = make_slices(segments, checked.slice_bytes, split=False)
     mode = choose_mode(checked.read, False, [s.segment for s in segments])
     rows = Reader(on_demand, mode, checked.slice_bytes).rows(slices)
-    options = stage_options(checked, "", uuid.uuid4().hex, 0)
+    options = stage_options(checked, "", uuid.uuid4().hex)
     return rows.mapInArrow(protocol.stage("read_records", options), schema.RECORDS.ddl())
 
 

@@ -220,7 +220,7 @@ def test_an_intent_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
         ],
         transactional=[("t'\\", 0)],
     )
-    Path(runs.folder, "app-0000000009.json.tmp").write_text("{half")
+    Path(runs._folder, "app-0000000009.json.tmp").write_text("{half")
     runs.write(intent)
     assert Intents(str(tmp_path)).pending() == [intent]
     with pytest.raises(UserError, match="another run"):

@@ -6,13 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from kafka_log_lake import connect
 from pipelines import decode_batches
 from pipelines.lake import transactions
 from pipelines.plan import ledger
-from pipelines.plan.ledger import LedgerRow
+from pipelines.plan.ledger import LedgerRow, Log
 from pipelines.source.delta import open_table
 from tests.support import logs
 from tests.support.lake_rows import insert, reader
@@ -72,7 +73,7 @@ def damage(position: int, segment: str = FIRST) -> dict[str, Any]:
     return {"topic": TOPIC, "partition": 0, "segment": segment, "position": position, "size_bytes": 1}
 
 
-def computed(lake: str, *segments: LedgerRow) -> transactions.Computed:
+def computed(lake: str, *segments: LedgerRow) -> tuple[pa.Table, set[Log], transactions.Outcome]:
     table = ledger.to_arrow(segments or [segment(), segment(SECOND, 100)])
     return transactions.compute(reader(lake), {PARTITION}, table)
 
@@ -98,7 +99,7 @@ def _begin(row: dict[str, Any]) -> int:
 
 def rows(lake: str, *segments: LedgerRow) -> list[tuple[Any, ...]]:
     """The columns _COLUMNS of each transaction, by folder and offset."""
-    found = computed(lake, *segments).rows.to_pylist()
+    found = computed(lake, *segments)[0].to_pylist()
     found.sort(key=lambda r: (r["partition_dir"], _begin(r), r["producer_id"]))
     return [tuple(row[name] for name in _COLUMNS) for row in found]
 
@@ -174,9 +175,9 @@ def test_open_transaction_is_uncertain_where_damage_follows_its_start(
 ) -> None:
     insert(lake, "batches", [batch(1), marker(2, "COMMIT"), batch(10), batch(20)])
     insert(lake, "quarantine", [found])
-    made = computed(lake, segment(), segment(SECOND, 100), segment(REPLICA))
-    assert made.uncertain == ([PARTITION_DIR] if uncertain else [])
-    assert [row["outcome_uncertain"] for row in made.rows.to_pylist()] == [False, uncertain]
+    rows, _, outcome = computed(lake, segment(), segment(SECOND, 100), segment(REPLICA))
+    assert outcome.uncertain == ([PARTITION_DIR] if uncertain else [])
+    assert [row["outcome_uncertain"] for row in rows.to_pylist()] == [False, uncertain]
 
 
 def test_a_marker_behind_damage_may_not_be_the_first(lake: str) -> None:
@@ -189,8 +190,7 @@ def test_a_marker_behind_damage_may_not_be_the_first(lake: str) -> None:
 def test_uncertain_is_reported_only_where_it_holds_the_last_stable_offset(lake: str) -> None:
     insert(lake, "batches", [batch(0, position=50, segment=SECOND, producer_id=8), batch(1)])
     insert(lake, "quarantine", [damage(30)])
-    made = computed(lake)
-    assert made.uncertain == []
+    assert computed(lake)[2].uncertain == []
     assert outcomes(lake) == [OPEN, HELD_UNCERTAIN]
 
 
@@ -204,7 +204,7 @@ def test_a_marker_behind_a_gap_ends_nothing_before_it(lake: str) -> None:
     found = [batch(0), batch(100, segment=SECOND), marker(101, "COMMIT", segment=SECOND)]
     insert(lake, "batches", found)
     assert outcomes(lake, BEFORE_GAP, BEHIND_GAP) == [UNKNOWN, COMMITTED]
-    assert computed(lake, BEFORE_GAP, BEHIND_GAP).unknown == 1
+    assert computed(lake, BEFORE_GAP, BEHIND_GAP)[2].unknown == 1
 
 
 def test_what_is_open_before_a_gap_holds_nothing_back(lake: str) -> None:
@@ -231,15 +231,15 @@ def test_the_next_epoch_of_a_producer_shows_that_the_one_before_is_over(lake: st
 
 def test_only_logs_whose_transactions_changed_are_written(lake: str) -> None:
     insert(lake, "batches", [batch(0), marker(1, "COMMIT"), batch(0, segment=REPLICA)])
-    first = computed(lake, segment(), segment(REPLICA))
-    assert first.changed == {(*PARTITION, PARTITION_DIR), (*PARTITION, REPLICA.rpartition("/")[0])}
-    insert(lake, "transactions", first.rows.to_pylist())
+    rows, changed, _ = computed(lake, segment(), segment(REPLICA))
+    assert changed == {(*PARTITION, PARTITION_DIR), (*PARTITION, REPLICA.rpartition("/")[0])}
+    insert(lake, "transactions", rows.to_pylist())
     printed = [segment(), segment(REPLICA)]
-    assert computed(lake, *printed).changed == set()
+    assert computed(lake, *printed)[1] == set()
     insert(lake, "batches", [marker(2, "ABORT", segment=REPLICA)])
-    again = computed(lake, *printed)
-    assert again.changed == {(*PARTITION, REPLICA.rpartition("/")[0])}
-    assert [row["outcome"] for row in again.rows.to_pylist()] == ["aborted"]
+    rows, changed, _ = computed(lake, *printed)
+    assert changed == {(*PARTITION, REPLICA.rpartition("/")[0])}
+    assert [row["outcome"] for row in rows.to_pylist()] == ["aborted"]
 
 
 def test_transactions_that_are_there_no_more_are_a_change(lake: str) -> None:
@@ -248,8 +248,8 @@ def test_transactions_that_are_there_no_more_are_a_change(lake: str) -> None:
         "transactions",
         [{"topic": TOPIC, "partition": 0, "partition_dir": PARTITION_DIR}],
     )
-    made = computed(lake, segment())
-    assert (made.changed, made.rows.num_rows) == ({(*PARTITION, PARTITION_DIR)}, 0)
+    rows, changed, _ = computed(lake, segment())
+    assert (changed, rows.num_rows) == ({(*PARTITION, PARTITION_DIR)}, 0)
 
 
 def test_other_partitions_are_left_alone(lake: str) -> None:

@@ -21,8 +21,9 @@ from pipelines.command.errors import RunFailed
 from pipelines.execute.progress import Progress
 from pipelines.execute.slice_rows import DIRECT, Reader, ReportRow
 from pipelines.execute.verdicts import Run, Verdict, first_byte, judge, shortened, with_batches
-from pipelines.lake.commit import LakeWriter, Outcome
+from pipelines.lake.commit import LakeWriter
 from pipelines.lake.intents import STAGED, Intent
+from pipelines.lake.transactions import Outcome
 from pipelines.plan.obsolete import Obsolete
 from pipelines.plan.segment_actions import Action
 from pipelines.plan.slices import Segment, Slice, make_slices, second_pass, whole

@@ -36,9 +36,9 @@ from pipelines.execute.summary import Summary, counted
 from pipelines.lake import catalog_lake
 from pipelines.lake.address import lake_address, refuse_commits_by_spark
 from pipelines.lake.commit import LakeWriter, writing_conf
+from pipelines.lake.committed import stage_options
 from pipelines.lake.create import check_place, create_tables
 from pipelines.lake.intents import Intent, Intents
-from pipelines.lake.stages import stage_options
 from pipelines.plan import ledger
 from pipelines.plan.listed import list_sources
 from pipelines.plan.obsolete import Obsolete

@@ -30,11 +30,12 @@ from pipelines.lake.address import (
     sql_name,
     sql_string,
 )
-from pipelines.lake.commit import LakeWriter, Outcome
+from pipelines.lake.commit import LakeWriter
 from pipelines.lake.create import LEDGER_LAST, properties
 from pipelines.lake.intents import Intent, Intents, Place
 from pipelines.lake.published import INGEST_APP, USER_METADATA, Commit, mark, of_entry
 from pipelines.lake.superseded import delete_predicate
+from pipelines.lake.transactions import Outcome
 from pipelines.plan import ledger
 from pipelines.plan.ledger import NAMES, Partition
 from udfs.format.report_tables import READ_BY_VIEWS
@@ -143,9 +144,8 @@ class CatalogIntents(Intents):
     def lock(self) -> Iterator[None]:
         yield
 
-    def pending(self) -> list[Intent]:
-        rows = self._spark.table(self._table).select("intent").collect()
-        return sorted((Intent.from_json(row["intent"].encode()) for row in rows), key=_order)
+    def _texts(self) -> Iterator[bytes]:
+        return (row["intent"].encode() for row in self._spark.table(self._table).select("intent").collect())
 
     def write(self, intent: Intent) -> None:
         row = {"app_id": [intent.app_id], "version": [intent.version], "intent": [intent.to_json().decode()]}
@@ -315,7 +315,3 @@ class CatalogLake(LakeWriter):
                 f"VALUES ({', '.join(f'new.{name}' for name in names)})"
             )
         self._spark.catalog.dropTempView(_CHANGES)
-
-
-def _order(intent: Intent) -> tuple[str, int]:
-    return intent.app_id, intent.version

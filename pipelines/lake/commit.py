@@ -4,7 +4,7 @@ A run's intent is written atomically before its first commit and removed after i
 (``pipelines.lake.intents``). A job first finishes the intents that it finds. The order of the commits:
 
 1. records, batches and quarantine: one commit each adds the run's files and removes what they replace
-   (``pipelines.lake.replacing``), so that every version of a table is right by itself;
+   (``pipelines.lake.committed``), so that every version of a table is right by itself;
 2. transactions: the same, for logs whose transactions changed;
 3. the ledger: its commit names the versions of the other tables that belong to it. Readers of several tables
    open these (``pipelines.lake.published``), and see the state before step 3 or the state after it.
@@ -29,11 +29,14 @@ Why this holds if the process is killed:
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame
@@ -42,12 +45,12 @@ from pyspark.sql import functions as F
 from pipelines.command.errors import JobError, one_line
 from pipelines.command.session import configured
 from pipelines.command.settings import Settings
-from pipelines.lake import dead_runs, transactions
-from pipelines.lake.committed import DECODED
+from pipelines.lake import transactions
+from pipelines.lake.committed import DECODED, CommittedTables
 from pipelines.lake.intents import FOLDER, Intent, Place
 from pipelines.lake.published import INGEST_APP, Commit, mark
-from pipelines.lake.replacing import ReplacingTables
 from pipelines.lake.spark_files import write_by_spark
+from pipelines.lake.transactions import Outcome
 from pipelines.plan import ledger
 from pipelines.plan.ledger import LedgerRow, Partition
 from pipelines.source.delta import read_rows, sql_in, sql_literal
@@ -66,19 +69,7 @@ _STAGED = ((schema.BATCHES, BATCH_ROW), (schema.QUARANTINE, DAMAGE_ROW))
 _GZIP_LEVELS = "BEST_SPEED TWO THREE FOUR FIVE SIX SEVEN EIGHT BEST_COMPRESSION"
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """Transactions with an uncertain outcome, in the logs that a run changed.
-
-    uncertain: partition_dir of each log whose last stable offset is held by such a transaction.
-    unknown: number of transactions whose outcome can't be known, because their markers were never seen.
-    """
-
-    uncertain: list[str] = field(default_factory=list)
-    unknown: int = 0
-
-
-class LakeWriter(ReplacingTables):
+class LakeWriter(CommittedTables):
     """The tables of one lake, and the commits of one app (DECODE_APP or INGEST_APP) to them."""
 
     def table(self, name: str) -> DataFrame:
@@ -153,9 +144,37 @@ class LakeWriter(ReplacingTables):
 
     def _recover(self, intent: Intent) -> None:
         self._finish_or_take_back(intent)
-        row = dead_runs.row_of(self, intent)
-        if row is not None:
-            self.add_rows(RUNS, row)
+        row = self._row_of_run(intent)
+        if row["segments"]:
+            self.add_rows(RUNS, ledger.rows_to_arrow(RUNS, [row]))
+
+    def _row_of_run(self, intent: Intent) -> dict[str, Any]:
+        """The row of ``runs`` of a run that was killed: by what its commits say, which were not undone.
+
+        Other commits of the run count too. seconds, phases and what the process alone knew are null or empty.
+        """
+        row: dict[str, Any] = dict.fromkeys(("unchanged", "batches", "records", "damaged", "warnings"), 0)
+        if intent.app_id == INGEST_APP:
+            published = self._commits_of_run(schema.RAW_SEGMENTS, intent)
+            chunks = self.chunks_of_run(intent.run_id)
+            row["segments"] = pc.count_distinct(chunks.column("segment")).as_py()
+            row["bytes"] = pc.sum(chunks.column("chunk_bytes")).as_py() or 0
+        else:
+            published = self._commits_of_run(schema.SEGMENTS, intent)
+            row |= {name: _sum(published, name) for name in ("segments", "bytes")}
+            for name, table in zip(("records", "batches", "damaged"), DECODED, strict=True):
+                row[name] = _sum(self._commits_of_run(table, intent), "rows_added")
+        began = [one.decoded_at for one in intent.put] or [1000 * one.at for one in published]
+        job = "ingest" if intent.app_id == INGEST_APP else "decode"
+        row |= {"run_id": intent.run_id, "job": job, "began_at": min(began, default=0)}
+        return row | {"seconds": None, "phases": [], "unreadable": []}
+
+    def _commits_of_run(self, table: Table, intent: Intent) -> list[Commit]:
+        """The commits of an intent's run to a table that are the newest of runs and that were not undone."""
+        of_app = (one for one in self.commits(table.name) if one.said.get("app") == intent.app_id)
+        own = list(itertools.takewhile(lambda one: one.said["run_id"] == intent.run_id, of_app))
+        undone = {commit.said["run"] for commit in own if commit.said.get("undone")}
+        return [commit for commit in own if commit.said["run"] not in undone]
 
     def _finish_or_take_back(self, intent: Intent) -> None:
         why = "it is being taken back" if intent.taken_back else self._obstacle(intent)
@@ -279,10 +298,10 @@ class LakeWriter(ReplacingTables):
         dropped = {row.segment for row in intent.drop}
         after = {row.segment: row for row in self._ledger_rows(affected) if row.segment not in dropped}
         after |= {row.segment: row for row in intent.put if row.log[:2] in affected}
-        computed = transactions.compute(self.read, affected, ledger.to_arrow(after.values()))
-        if computed.changed:
-            self.replace_logs(computed.rows, [Place(*log) for log in sorted(computed.changed)], intent)
-        return Outcome(computed.uncertain, computed.unknown)
+        rows, changed, outcome = transactions.compute(self.read, affected, ledger.to_arrow(after.values()))
+        if changed:
+            self.replace_logs(rows, [Place(*log) for log in sorted(changed)], intent)
+        return outcome
 
     def replace_logs(self, rows: pa.Table, logs: list[Place], intent: Intent) -> None:
         """The commit of a run to ``transactions``: rows of some logs take the place of those there."""
@@ -320,6 +339,10 @@ class LakeWriter(ReplacingTables):
             return True
 
         self.commit_once(schema.SEGMENTS, intent, commit)
+
+
+def _sum(commits: Iterable[Commit], name: str) -> int:
+    return sum(commit.said.get("metrics", {}).get(name, 0) for commit in commits)
 
 
 def writing_conf(settings: Settings) -> dict[str, str]:

@@ -10,38 +10,58 @@ On a local lake the operating system keeps a second job out. On another the lock
   no other intent is there;
 * the commit that publishes a run is one of these. The intent of the job that came second is not finished by
   the next one but taken back: another run has published since it was planned.
+
+One commit of a run to a table adds the run's files and removes those with rows that the run replaces, so that
+every version of a table is right by itself. A file that holds other rows too is written again without the
+replaced ones (``udfs.arrow.rewriting``), in the driver where few bytes are concerned, else in tasks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction
 
 from pipelines.command.errors import RunFailed, one_line
+from pipelines.command.on_demand import SparkOnDemand
+from pipelines.command.settings import Settings
 from pipelines.lake.address import MissingTable, lake_table, table_path
 from pipelines.lake.create import add_rows, replace_rows
-from pipelines.lake.features import check_features
-from pipelines.lake.intents import Intent, Intents
+from pipelines.lake.features import apply_deletion_vectors, check_features, with_deletion_vectors
+from pipelines.lake.intents import Intent, Intents, Place
 from pipelines.lake.published import DECODE_APP, INGEST_APP, Commit, history, mark
-from pipelines.source.delta import commit, patiently
+from pipelines.lake.superseded import OldFile, files_with
+from pipelines.rules.files import group_begins
+from pipelines.source.delta import add_action, commit, patiently, remove_action
+from udfs.arrow.parquet_sink import Codec, DataFile, Folders
+from udfs.arrow.rewriting import SAME, Rewrite, rewrite, write_rows
 from udfs.format import schema
 from udfs.format.schema import Table
+from udfs.spark.protocol import FILE, REPORT_DDL, REWRITE_SCHEMA, StageOptions, stage
 
 DECODED = (schema.RECORDS, schema.BATCHES, schema.QUARANTINE)
 _RUNS_PER_LEASE = 1_000_000
 _ATTEMPTS = 15
+_IN_DRIVER = 64 << 20  # bytes of files that are not worth a task
+_THREADS = 4
 
 
 class CommittedTables:
     """The tables of one lake, and what one app (DECODE_APP or INGEST_APP) has committed to them."""
 
-    def __init__(self, address: str, intents: Intents, app_id: str) -> None:
+    def __init__(self, on_demand: SparkOnDemand, address: str, intents: Intents, app_id: str) -> None:
         self.address, self.intents, self.app_id = address, intents, app_id
+        self._on_demand = on_demand
+        given = on_demand.settings
+        self._settings = settings = given if isinstance(given, Settings) else Settings()
+        self._codec = Codec.of(settings.parquet_compression, settings.parquet_compression_level)
         self._lease = intents.lease
         self._opened: dict[str, DeltaTable] = {}
 
@@ -141,51 +161,40 @@ class CommittedTables:
         """Makes one commit of a run. Raises a RunFailed where another job's is in its place.
 
         write: commits onto the version that it gets, and no later one; returns whether there was anything to
-        commit. prepare: called before, may make commits that change no row. Where somebody else was first,
-        both are called again with what is there now: what ``write`` removes may have been written again.
+        commit. prepare: called before, may make commits that change no row. Where somebody else was first on
+        a local lake, both are called again with what is there now: what ``write`` removes may have been
+        written again.
         """
-        if self._lease is not None:
-            self._commit_or_fail(table, intent, write, prepare)
-            return
         for attempt in range(1, _ATTEMPTS + 1):
+            delta = self._open(table.name)
             try:
-                delta = self._open(table.name)
                 prepare(delta)
-                write(delta)
+                version = delta.version() + 1
+                made = commit(delta, write)
+                if self._lease is not None and made is not False and delta.version() != version:
+                    patiently(partial(delta.load_as_version, version))
                 return
-            except CommitFailedError:
+            except (DeltaError, OSError) as error:
+                if self._lease is not None:
+                    self._check_made(table, intent, error)
+                    return
+                if not isinstance(error, CommitFailedError):
+                    raise
                 if self.committed(table.name) == intent.version:
                     return
                 if attempt == _ATTEMPTS:
                     raise
 
-    def _commit_or_fail(
-        self,
-        table: Table,
-        intent: Intent,
-        write: Callable[[DeltaTable], bool],
-        prepare: Callable[[DeltaTable], object],
-    ) -> None:
-        delta = self._open(table.name)
-        version, made = delta.version() + 1, True
+    def _check_made(self, table: Table, intent: Intent, error: Exception) -> None:
+        """Raises a RunFailed unless the run's commit is there, whose attempt ended in an error.
 
-        def once(opened: DeltaTable) -> None:
-            nonlocal made
-            made = write(opened)
-
-        try:
-            prepare(delta)
-            version = delta.version() + 1
-            commit(delta, once)
-            if made and delta.version() != version:
-                patiently(lambda: delta.load_as_version(version))
-        except (DeltaError, OSError) as error:
-            self.catch_up(table)
-            # The answer to a commit that succeeded may be lost, so that its second attempt meets the first
-            if self.committed(table.name) != intent.version:
-                raise self._not_alone(error) from error
-            assert self._lease is not None
-            self._lease.check()  # or another job has made it, which found the intent
+        The answer to a commit that succeeded may be lost, so that its second attempt meets the first.
+        """
+        self.catch_up(table)
+        if self.committed(table.name) != intent.version:
+            raise self._not_alone(error) from error
+        assert self._lease is not None
+        self._lease.check()  # or another job has made it, which found the intent
 
     def properties(self, intent: Intent, **more: Any) -> CommitProperties:
         """Properties of a run's commits, by which it is known. more: see ``mark``."""
@@ -218,3 +227,101 @@ class CommittedTables:
             f"another run is writing to {self.address} at the same time: "
             f"start again once it has ended{reason}"
         )
+
+    # Replacing rows
+
+    def replace(
+        self, table: Table, intent: Intent, files: Sequence[DataFile], places: Collection[Place]
+    ) -> None:
+        """The commit of a run to a table, if it is missing: rows at ``places`` go, ``files`` come."""
+        if self.is_done(table, intent):
+            return
+
+        def write(delta: DeltaTable) -> bool:
+            removed, rewritten = self._without(delta, table, places)
+            added = [*files, *rewritten]
+            actions: list[AddAction | RemoveAction] = [
+                *(remove_action(old.path, old.size, old.partition_values) for old in removed),
+                *(add_action(new.path, new.size, new.partition_values, new.stats) for new in added),
+            ]
+            if actions:
+                delta.create_write_transaction(
+                    actions,
+                    mode="append",
+                    schema=delta.schema(),
+                    partition_by=list(table.partitioned_by),
+                    commit_properties=self.properties(intent, metrics=_metrics(added, removed)),
+                )
+            return bool(actions)
+
+        self.commit_once(table, intent, write, partial(apply_deletion_vectors, table=table, places=places))
+
+    def _without(
+        self, delta: DeltaTable, table: Table, places: Iterable[Place]
+    ) -> tuple[list[OldFile], list[DataFile]]:
+        """The files that go so that no row at these places is left, and those written in place of some."""
+        found = list(files_with(delta, table, places))
+        if found:
+            marked = with_deletion_vectors(delta)  # none of their rows is at these places any more
+            found = [file for file in found if file.path not in marked]
+        removed = [file for file in found if file.is_all]
+        others = [file for file in found if not file.is_all]
+        rewritten = []
+        for file, made in zip(others, self._rewrite(table, others), strict=True):
+            if made != SAME:
+                removed.append(file)
+            if isinstance(made, DataFile):
+                rewritten.append(made)
+        return removed, rewritten
+
+    def _rewrite(self, table: Table, files: Sequence[OldFile]) -> list[DataFile | str]:
+        """What becomes of each file: see ``udfs.arrow.rewriting.rewrite``."""
+        tasks = [Rewrite(table.name, f.path, f.partition_values, f.starts) for f in files]
+        if sum(file.size for file in files) > _IN_DRIVER and len(files) > 1:
+            return self._rewrite_in_tasks(tasks)
+        folders = Folders(self.address)
+        with ThreadPoolExecutor(_THREADS) as threads:
+            done = list(threads.map(partial(rewrite, folders, codec=self._codec), tasks))
+        folders.flush()
+        return done
+
+    def _rewrite_in_tasks(self, tasks: Sequence[Rewrite]) -> list[DataFile | str]:
+        options = stage_options(self._settings, self.address)
+        columns = [list(range(len(tasks))), [task.to_json() for task in tasks]]
+        rows = pa.table(columns, schema=REWRITE_SCHEMA)
+        parts = [rows.slice(at, 1) for at in range(rows.num_rows)]
+        done = self._on_demand.run_stage(partial(stage, "rewrite_files", options), parts, REPORT_DDL)
+        by_number = {number: rest for number, *rest in zip(*done.to_pydict().values(), strict=True)}
+        made = [by_number[number] for number in range(len(tasks))]
+        return [DataFile.from_json(payload) if kind == FILE else kind for kind, payload in made]
+
+    def write_by_partition(self, table: Table, rows: pa.Table) -> list[DataFile]:
+        """Writes rows to new files, one a partition, in this process."""
+        if not rows.num_rows:
+            return []
+        folders, own = Folders(self.address), list(table.partitioned_by)
+        ordered, made = rows.sort_by([(name, "ascending") for name in own]), []
+        begins = group_begins(ordered.select(own))
+        for begin, end in zip(begins, [*begins[1:], len(ordered)], strict=True):
+            some = ordered.slice(begin, end - begin).combine_chunks()
+            texts: dict[str, str | None] = {name: str(some.column(name)[0]) for name in own}
+            rest = some.drop_columns(own)
+            made.append(write_rows(folders, table, texts, rest.schema, rest.to_batches(), self._codec))
+        folders.flush()
+        return made
+
+
+def _metrics(added: Sequence[DataFile], removed: Sequence[OldFile]) -> dict[str, int]:
+    """What a commit adds and removes. deltalake writes no ``operationMetrics`` of such a commit."""
+    return {
+        "rows_added": sum(file.stats["numRecords"] for file in added),
+        "files_added": len(added),
+        "bytes_added": sum(file.size for file in added),
+        "files_removed": len(removed),
+    }
+
+
+def stage_options(settings: Settings, address: str, run_id: str = "", began_us: int = 0) -> StageOptions:
+    """What tasks are told. address: of the lake. began_us: see ``StageOptions``."""
+    given: dict[str, Any] = {one.name: getattr(settings, one.name, None) for one in fields(StageOptions)}
+    return StageOptions(**given | {"run_id": run_id, "began_us": began_us, "lake": address})

@@ -98,15 +98,10 @@ class Intent:
     @classmethod
     def from_json(cls, text: bytes) -> Intent:
         values: dict[str, Any] = json.loads(text)
-        classes: dict[str, Any] = {
-            "files": DataFile,
-            "put": LedgerRow,
-            "drop": LedgerRow,
-            "cut": Place,
-        }
+        classes: dict[str, Any] = {"files": DataFile, "put": LedgerRow, "drop": LedgerRow, "cut": Place}
         for name, kind in classes.items():
             values[name] = [kind(**row) for row in values[name]]
-        values["transactional"] = [(topic, partition) for topic, partition in values["transactional"]]
+        values["transactional"] = [*map(tuple, values["transactional"])]
         return cls(**values)
 
 
@@ -121,16 +116,16 @@ class Intents:
         try:
             self._files, base = open_store(lake)
             self._base = base.rstrip("/")
-            self.folder = f"{self._base}/{FOLDER}"
+            self._folder = f"{self._base}/{FOLDER}"
             self._renames = not is_object_store(lake)
             if self._renames:
-                self._files.create_dir(self.folder, recursive=True)
+                self._files.create_dir(self._folder, recursive=True)
         except (OSError, ValueError) as error:
             raise cannot_write(lake, error) from error
         self._lake = lake
         self._flushed: set[str] = set()
         # Of a local lake the operating system knows who writes to it
-        self.lease = Lease(lake, self._files, self.folder) if self.local is None else None
+        self.lease = Lease(lake, self._files, self._folder) if self.local is None else None
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -142,7 +137,7 @@ class Intents:
         import fcntl
 
         try:
-            descriptor = os.open(f"{self.folder}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(f"{self._folder}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise cannot_write(self._lake, error) from error
         try:
@@ -156,17 +151,20 @@ class Intents:
 
     def pending(self) -> list[Intent]:
         """Intents of runs that were killed, oldest first for each app."""
-        intents = [self._read(path) for path in self.paths()]
-        return sorted(intents, key=lambda i: (i.app_id, i.version))
+        return sorted(map(Intent.from_json, self._texts()), key=lambda i: (i.app_id, i.version))
+
+    def _texts(self) -> Iterator[bytes]:
+        for path in self.paths():
+            with self._files.open_input_stream(path) as stream:
+                yield stream.read()
 
     def paths(self) -> list[str]:
         """The files of the intents that are there."""
-        listed = self._listed()
-        return [f.path for f in listed if f.type == fs.FileType.File and f.path.endswith(".json")]
+        return [path for path in self._listed(fs.FileType.File) if path.endswith(".json")]
 
-    def _listed(self) -> list[fs.FileInfo]:
-        selector = fs.FileSelector(self.folder, allow_not_found=True)
-        return list(self._files.get_file_info(selector))
+    def _listed(self, kind: fs.FileType) -> list[str]:
+        found = self._files.get_file_info(fs.FileSelector(self._folder, allow_not_found=True))
+        return [info.path for info in found if info.type == kind]
 
     def write(self, intent: Intent) -> None:
         """Writes the intent atomically. One that is taken back takes the place of what it was."""
@@ -181,7 +179,7 @@ class Intents:
         if self._renames:
             self._files.move(written, path)
         if self.local is not None:
-            flush(self.folder)
+            flush(self._folder)
 
     def flush_commits(self, intent: Intent) -> None:
         """Flushes what Spark and deltalake, which do not, have committed since the intent was written.
@@ -212,18 +210,14 @@ class Intents:
 
     def remove_folder(self, name: str) -> None:
         """Removes a folder of files that Spark wrote, by its name in ``_runs``, if it exists."""
-        path = self.path(name)
+        path = f"{self._folder}/{name}"
         if self._files.get_file_info(path).type == fs.FileType.Directory:
             self._files.delete_dir(path)
 
     def staged_folders(self) -> list[str]:
         """Folders of files that Spark wrote for a run that was killed before its intent."""
-        listed = (f for f in self._listed() if f.type == fs.FileType.Directory)
-        return [f.base_name for f in listed if f.base_name.endswith(STAGED)]
-
-    def path(self, folder: str) -> str:
-        """Where a folder in ``_runs`` is."""
-        return f"{self.folder}/{folder}"
+        listed = self._listed(fs.FileType.Directory)
+        return [path.rpartition("/")[2] for path in listed if path.endswith(STAGED)]
 
     def holds(self, paths: Sequence[str]) -> bool:
         """Whether all of these files exist. paths: relative to the lake."""
@@ -231,11 +225,7 @@ class Intents:
         return all(info.type == fs.FileType.File for info in infos)
 
     def _path(self, intent: Intent) -> str:
-        return f"{self.folder}/{intent.app_id}-{intent.version:010d}.json"
-
-    def _read(self, path: str) -> Intent:
-        with self._files.open_input_stream(path) as stream:
-            return Intent.from_json(stream.read())
+        return f"{self._folder}/{intent.app_id}-{intent.version:010d}.json"
 
 
 def _added(entry: str) -> list[str]:

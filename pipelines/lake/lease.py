@@ -20,9 +20,9 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,35 +42,27 @@ _RENEWALS = 4  # in that time
 _PREFIX, _RENEWED, _RELEASED = "lease-", "renewed", "released"
 
 
-@dataclass(frozen=True)
-class Process:
-    """A process, as others on its machine can look it up. Empty where that can't be done.
+def process_of(number: int) -> dict[str, Any]:
+    """A process of this machine, as others on it can look it up; nothing where that can't be done.
 
     place: the machine since it was started, and its table of processes. started: when the process was, as
     another one may have its number later.
     """
-
-    place: str = ""
-    number: int = 0
-    started: str = ""
-
-
-def process_of(number: int) -> Process:
-    """A process of this machine."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return Process(f"{boot} {os.readlink('/proc/self/ns/pid')}", number, _started(number))
+        place = f"{boot} {os.readlink('/proc/self/ns/pid')}"
+        return {"place": place, "number": number, "started": _started(number)}
     except OSError:  # not Linux
-        return Process()
+        return {}
 
 
-def has_ended(process: Process) -> bool:
-    """Whether a process ran on this machine, and does not run any more."""
-    if not process.place or process.place != process_of(os.getpid()).place:
+def has_ended(process: Mapping[str, Any]) -> bool:
+    """Whether a process (``process_of``) ran on this machine, and does not run any more."""
+    if not process or process["place"] != process_of(os.getpid()).get("place"):
         return False
     try:
-        os.kill(process.number, 0)
-        return _started(process.number) != process.started
+        os.kill(process["number"], 0)
+        return _started(process["number"]) != process["started"]
     except ProcessLookupError:
         return True
     except OSError:  # another user's
@@ -128,8 +120,11 @@ class Lease:
                 f"{SECONDS:.0f} s: start again once it has ended"
             )
 
-    def _path(self, number: int) -> str:
+    def _name(self, number: int) -> str:
         return f"{_PREFIX}{number:010d}"
+
+    def _table(self, number: int) -> str:
+        return f"{self._lake}/_runs/{self._name(number)}"
 
     def _listed(self) -> dict[int, str]:
         found = self._files.get_file_info(fs.FileSelector(self._folder, allow_not_found=True))
@@ -141,24 +136,19 @@ class Lease:
 
     def _take(self, number: int) -> bool:
         """Whether the lease of this number is this job's."""
-        path = f"{self._lake}/_runs/{self._path(number)}"
-        said = json.dumps(
-            {
-                "id": self._id,
-                "owner": self._owner,
-                "seconds": SECONDS,
-                "process": vars(process_of(os.getpid())),
-            }
+        path, nothing = self._table(number), pa.schema([("nothing", pa.string())])
+        said = {"id": self._id, "owner": self._owner, "seconds": SECONDS, "process": process_of(os.getpid())}
+        create = partial(
+            DeltaTable.create,
+            path,
+            nothing,
+            description=json.dumps(said),
+            # Else deltalake would try a second creation again, onto the version after the first
+            commit_properties=CommitProperties(max_commit_retries=0),
+            storage_options=deltalake_options(path),
         )
-        nothing = pa.schema([("nothing", pa.string())])
-        # Else deltalake would try a second creation again, onto the version after the first
-        once, options = CommitProperties(max_commit_retries=0), deltalake_options(path)
         try:
-            patiently(
-                lambda: DeltaTable.create(
-                    path, nothing, description=said, commit_properties=once, storage_options=options
-                )
-            )
+            patiently(create)
         except (DeltaError, OSError):
             if self._last() < number:
                 raise  # it can't be written at all
@@ -171,8 +161,7 @@ class Lease:
     def _said(self, number: int) -> dict[str, Any]:
         """What the job that took a lease wrote into it; nothing of one that is gone."""
         try:
-            path = f"{self._lake}/_runs/{self._path(number)}"
-            return dict(json.loads(open_table(path).metadata().description or "{}"))
+            return dict(json.loads(open_table(self._table(number)).metadata().description or "{}"))
         except (DeltaError, OSError):
             return {}
 
@@ -181,7 +170,7 @@ class Lease:
 
         0 where its folder is empty: it is just being taken, or removed as there is a later one.
         """
-        where = fs.FileSelector(f"{self._folder}/{self._path(number)}", recursive=True, allow_not_found=True)
+        where = fs.FileSelector(f"{self._folder}/{self._name(number)}", recursive=True, allow_not_found=True)
         found = [f for f in self._files.get_file_info(where) if f.type == fs.FileType.File]
         is_released = any(f.base_name == _RELEASED for f in found)
         return is_released, max((f.mtime_ns for f in found), default=0)
@@ -193,7 +182,7 @@ class Lease:
             return
         said = self._said(number)
         seconds, owner = float(said.get("seconds", SECONDS)), said.get("owner", "another run")
-        if has_ended(Process(**said.get("process", {}))):
+        if has_ended(said.get("process", {})):
             log.info("%s was killed while it wrote to the lake: taking its place", owner)
             return
         began, is_reported = time.monotonic(), False
@@ -221,7 +210,7 @@ class Lease:
         return int(now)
 
     def _write(self, number: int, name: str) -> None:
-        with self._files.open_output_stream(f"{self._folder}/{self._path(number)}/{name}") as out:
+        with self._files.open_output_stream(f"{self._folder}/{self._name(number)}/{name}") as out:
             out.write(self._owner.encode())
 
     def _renew(self) -> None:

@@ -81,18 +81,15 @@ def published_tables(
     found = {SEGMENTS.name: ledger}
     found |= {table.name: lake_table(address, table.name) for table in TABLES if table is not SEGMENTS}
     for table in REPORT_TABLES:
-        if reports is not None and table.name not in reports:
-            continue
-        with suppress(TableNotFoundError):
-            found[table.name] = open_table(table_path(address, table.name))
-    state = _now(address, ledger) if at is None else _at(address, ledger, found[RAW_SEGMENTS.name], at)
-    chosen: dict[str, DeltaTable] = {}
-    for name, delta in found.items():
-        is_ledger = delta is ledger
-        version = state.ledger if is_ledger else _version(address, name, delta.version(), state)
-        if version is not None:
-            chosen[name] = _loaded(address, name, delta, version, at)
-    return chosen
+        if reports is None or table.name in reports:
+            with suppress(TableNotFoundError):
+                found[table.name] = open_table(table_path(address, table.name))
+    state = _state(address, ledger, found[RAW_SEGMENTS.name], at)
+    versions = {
+        name: state.ledger if delta is ledger else _version(address, name, delta.version(), state)
+        for name, delta in found.items()
+    }
+    return {n: _loaded(address, n, found[n], one, at) for n, one in versions.items() if one is not None}
 
 
 def version_at(address: str, name: str, table: DeltaTable, at: str | None) -> int | None:
@@ -100,7 +97,7 @@ def version_at(address: str, name: str, table: DeltaTable, at: str | None) -> in
     if at is None:
         return table.version()
     ledger, landed = (open_table(table_path(address, one.name)) for one in (SEGMENTS, RAW_SEGMENTS))
-    return _version(address, name, table.version(), _at(address, ledger, landed, at))
+    return _version(address, name, table.version(), _state(address, ledger, landed, at))
 
 
 def _loaded(address: str, name: str, table: DeltaTable, version: int, at: str | None) -> DeltaTable:
@@ -140,24 +137,12 @@ def history(address: str, name: str, newest: int, than: int = -1) -> Iterator[Co
     for version in range(newest, than, -1):
         try:
             with system.open_input_stream(f"{folder}/_delta_log/{version:020d}.json") as entry:
-                info = _commit_info(entry.read())
+                lines = entry.read().splitlines()
         except FileNotFoundError:
             return
+        said = next((line for line in lines if line.startswith(b'{"commitInfo"')), b'{"commitInfo": {}}')
+        info = json.loads(said)["commitInfo"]
         yield of_entry(version, info.get("timestamp", 0), info.get(USER_METADATA))
-
-
-def _commit_info(entry: bytes) -> dict[str, Any]:
-    """What an entry of a Delta log says of its commit."""
-    for line in entry.splitlines():
-        if line.startswith(b'{"commitInfo"'):
-            return dict(json.loads(line)["commitInfo"])
-    return {}
-
-
-def _now(address: str, ledger: DeltaTable) -> _Published:
-    """The state that the ledger's newest version belongs to."""
-    commits = history(address, SEGMENTS.name, ledger.version())
-    return _Published(ledger.version(), _said(address, commits, ledger.version()))
 
 
 def _said(address: str, commits: Iterable[Commit], version: int) -> Mapping[str, Any]:
@@ -174,9 +159,12 @@ def _said(address: str, commits: Iterable[Commit], version: int) -> Mapping[str,
     return {"run": ledger.transaction_version(DECODE_APP) or 0}
 
 
-def _at(address: str, ledger: DeltaTable, landed: DeltaTable, at: str) -> _Published:
-    """The state that a run left, or that was there at a time."""
-    commits = list(history(address, SEGMENTS.name, ledger.version()))
+def _state(address: str, ledger: DeltaTable, landed: DeltaTable, at: str | None) -> _Published:
+    """The state of now (None), that a run left, or that was there at a time."""
+    newest = history(address, SEGMENTS.name, ledger.version())
+    if at is None:
+        return _Published(ledger.version(), _said(address, newest, ledger.version()))
+    commits = list(newest)
     until = _time_of(history(address, RAW_SEGMENTS.name, landed.version()), at)
     for place, commit in enumerate(commits):
         if commit.said.get("run_id") == at:

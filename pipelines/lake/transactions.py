@@ -41,17 +41,13 @@ _UNKNOWN = "SELECT count(*) FROM computed WHERE outcome = 'open' AND NOT holds_l
 
 
 @dataclass(frozen=True)
-class Computed:
-    """Transactions of some logs.
+class Outcome:
+    """Transactions with an uncertain outcome, in some logs.
 
-    rows: transactions of the changed logs. changed: logs (topic, partition, partition_dir) whose transactions
-    differ from those in the table. uncertain: partition_dir of each log whose last stable offset is held by a
-    transaction of uncertain outcome. unknown: number of transactions that have ended, but whose marker was
-    never seen.
+    uncertain: partition_dir of each log whose last stable offset is held by such a transaction.
+    unknown: number of transactions that have ended, but whose marker was never seen.
     """
 
-    rows: pa.Table
-    changed: set[Log] = field(default_factory=set)
     uncertain: list[str] = field(default_factory=list)
     unknown: int = 0
 
@@ -67,8 +63,11 @@ def with_rows(table: DeltaTable) -> set[Partition]:
     return {(key["partition.topic"], key["partition.partition"]) for key in keys}
 
 
-def compute(read: Read, partitions: Collection[Partition], ledger: pa.Table) -> Computed:
-    """The transactions of some topic-partitions.
+def compute(
+    read: Read, partitions: Collection[Partition], ledger: pa.Table
+) -> tuple[pa.Table, set[Log], Outcome]:
+    """The transactions of some topic-partitions: rows of the logs that differ from the table, these logs, and
+    what is uncertain in all of them.
 
     read: reads rows of the lake. ledger: their rows of ``segments``, as they will be after the run.
     """
@@ -88,7 +87,7 @@ def compute(read: Read, partitions: Collection[Partition], ledger: pa.Table) -> 
         rows: pa.Table = database.sql(query).to_arrow_table()
         held = [row[0] for row in database.execute(_HELD_BY_UNCERTAIN).fetchall()]
         (unknown,) = database.execute(_UNKNOWN).fetchone() or (0,)
-        return Computed(rows.cast(TRANSACTIONS.arrow_schema()), changed, held, unknown)
+        return rows.cast(TRANSACTIONS.arrow_schema()), changed, Outcome(held, unknown)
     finally:
         database.close()
 

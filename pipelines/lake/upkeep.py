@@ -19,7 +19,7 @@ from pyarrow.fs import FileType
 
 from pipelines.lake.address import lake_table, table_path, tables_of
 from pipelines.lake.commit import LakeWriter
-from pipelines.lake.deletion_vectors import may_have_deletion_vectors
+from pipelines.lake.features import may_have_deletion_vectors
 from pipelines.lake.intents import Intent
 from pipelines.plan.ledger import LedgerRow
 from pipelines.source.delta import patiently

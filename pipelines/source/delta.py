@@ -56,10 +56,13 @@ def open_if_there(path: str) -> DeltaTable | None:
     return None
 
 
-def commit(table: DeltaTable, write: Callable[[DeltaTable], object]) -> None:
-    """Makes one commit to an open table. write: makes it onto the version that the table has, or fails."""
+def commit(table: DeltaTable, write: Callable[[DeltaTable], T]) -> T | None:
+    """Makes one commit to an open table. write: makes it onto the version that the table has, or fails.
+
+    Its result; None where an attempt that broke off has made the commit.
+    """
     version = table.version()
-    patiently(lambda: write(table) if table.version() == version else None)
+    return patiently(lambda: write(table) if table.version() == version else None)
 
 
 def add_action(path: str, size: int, values: Mapping[str, str | None], stats: Mapping[str, Any]) -> AddAction:
