@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pipelines.plan.ledger import LedgerRow
 from pipelines.plan.segment_actions import Action
-from pipelines.plan.slices import Segment, cut, make_slices, pack, second_pass, whole
+from pipelines.plan.slices import Segment, cut, make_slices, pack, whole
 
 
 def segment(name: str = "0", length: int = 100, partition: int = 0, **rest: Any) -> Segment:
@@ -90,30 +90,23 @@ def test_every_slice_is_in_one_task_and_groups_stay_together(lengths: list[int],
     segments = [segment(str(i), length=n, partition=i % 3) for i, n in enumerate(lengths)]
     slices = make_slices(segments, slice_bytes=16_000_000)
     tasks = pack(slices, cores, slice_bytes=16_000_000)
-    assert sorted(map(repr, (s for t in tasks for s in t.slices))) == sorted(map(repr, slices))
+    assert sorted(map(repr, (s for t in tasks for s in t))) == sorted(map(repr, slices))
     homes: dict[int, set[int]] = {}
-    for task in tasks:
-        ids = [s.group_id for s in task.slices]
+    for number, task in enumerate(tasks):
+        ids = [s.group_id for s in task]
         assert ids == sorted(ids)
         for group in ids:
-            homes.setdefault(group, set()).add(task.task_id)
+            homes.setdefault(group, set()).add(number)
     assert all(len(home) == 1 for home in homes.values())
 
 
 def test_tasks_are_about_equal_in_bytes() -> None:
     segments = [segment(str(i), length=20_000_000, partition=i) for i in range(60)]
     tasks = pack(make_slices(segments, 16_000_000), cores=2, slice_bytes=16_000_000)
-    sizes = [sum(s.stop - s.start for s in t.slices) for t in tasks]
+    sizes = [sum(s.stop - s.start for s in t) for t in tasks]
     assert max(sizes) <= 2 * min(sizes)
 
 
 def test_little_work_is_one_task() -> None:
     segments = [segment(str(i), length=10, partition=i) for i in range(10)]
     assert len(pack(make_slices(segments, 1000), cores=2, slice_bytes=2**27)) == 1
-
-
-def test_the_second_pass_reads_the_same_batches_and_checks_them() -> None:
-    (slice_,) = make_slices([segment(length=100)], slice_bytes=1000)
-    again = second_pass(slice_, begin=10, end=90, crc32c=5)
-    assert (again.start, again.stop, again.exact_start, again.expected_crc32c) == (10, 90, True, 5)
-    assert again.segment is slice_.segment

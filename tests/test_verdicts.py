@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.command.errors import RunFailed
-from pipelines.execute.verdicts import Run, Verdict, judge, shortened
+from pipelines.execute.verdicts import Verdict, judge, shortened
 from pipelines.plan.ledger import LedgerRow
 from pipelines.plan.segment_actions import Action
 from pipelines.plan.slices import Segment
 from udfs.decoded import Totals
-from udfs.spark.protocol import SliceReport
+from udfs.spark.protocol import SliceReport, StageOptions
 
 DATA = bytes(range(100))
 
 
-RUN = Run("run", 7)
+RUN = StageOptions("run", 7, 1, 1, 1, "", "zstd")
 
 
 def segment(**values: Any) -> Segment:

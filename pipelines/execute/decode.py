@@ -20,13 +20,13 @@ from pyspark.sql import functions as F
 from pipelines.command.errors import RunFailed
 from pipelines.execute.progress import Progress
 from pipelines.execute.slice_rows import DIRECT, Reader, ReportRow
-from pipelines.execute.verdicts import Run, Verdict, first_byte, judge, shortened, with_batches
+from pipelines.execute.verdicts import Verdict, first_byte, judge, shortened, with_batches
 from pipelines.lake.commit import LakeWriter
 from pipelines.lake.intents import STAGED, Intent
 from pipelines.lake.transactions import Outcome
 from pipelines.plan.obsolete import Obsolete
 from pipelines.plan.segment_actions import Action
-from pipelines.plan.slices import Segment, Slice, make_slices, second_pass, whole
+from pipelines.plan.slices import Segment, Slice, make_slices, whole
 from udfs.arrow.parquet_sink import DataFile
 from udfs.format import schema
 from udfs.spark import protocol
@@ -199,7 +199,6 @@ class Decoder(Runner):
 
     def _decode(self, segments: Sequence[Segment], version: int) -> tuple[Decoded, str]:
         """Runs the stage. Returns its results, and the folder of staged rows ("" for the arrow sink)."""
-        run = Run(self.options.run_id, self.options.began_us)
         staged = "" if self.sink == ARROW else staging_folder(self.lake, version)
         if staged:
             self.lake.intents.remove_folder(staged)
@@ -213,9 +212,9 @@ class Decoder(Runner):
             reports = self.lake.staged(staged).where(is_new & (F.col("kind") == SLICE))
             return [tuple(row) for row in reports.select("group_id", "kind", "payload").collect()]
 
-        judge_ = partial(judge, run=run)
-        decoded = StageLoop(self.reader, self.progress, execute, judge_, "decoding", split=True).run(segments)
-        return decoded, staged
+        verdict = partial(judge, run=self.options)
+        loop = StageLoop(self.reader, self.progress, execute, verdict, "decoding", split=True)
+        return loop.run(segments), staged
 
     def _intent(self, decoded: Decoded, version: int, staged: str) -> Intent:
         """The intent: everything that this run commits."""
@@ -252,12 +251,7 @@ class Decoder(Runner):
     def _second_pass(self, changes: Sequence[Verdict]) -> list[Slice]:
         """The slices with records, to be read again."""
         return [
-            second_pass(
-                Slice(r.group_id, v.segment, r.start, r.totals.end, exact_start=True),
-                first_byte(r, i == 0),
-                r.totals.end,
-                r.totals.content_crc32c,
-            )
+            Slice(r.group_id, v.segment, first_byte(r, i == 0), r.totals.end, True, r.totals.content_crc32c)
             for v in changes
             for i, r in enumerate(with_batches(v.reports))
             if r.totals.records

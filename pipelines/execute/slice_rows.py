@@ -73,8 +73,7 @@ class Reader:
             return [tuple(row) for row in done.collect()]
         processes = self.on_demand.processes
         tasks = pack(slices, processes.number, self.slice_bytes)
-        rows = [to_arrow(task.slices) for task in tasks]
-        answers = processes.run(partial(stage, name, options), rows)
+        answers = processes.run(partial(stage, name, options), list(map(to_arrow, tasks)))
         return [tuple(row.values()) for answer in answers for row in answer.to_pylist()]
 
     def observed(self, slices: Sequence[Slice], work: Stage, ddl: str) -> DataFrame:
@@ -103,8 +102,8 @@ class Reader:
         if self.mode == BINARY:
             return self._with_content(slices)
         tasks = pack(slices, driver_of(self.spark).parallelism(), self.slice_bytes)
-        table = to_arrow([s for t in tasks for s in t.slices])
-        ids = pa.array([t.task_id for t in tasks for _ in t.slices], pa.int32())
+        table = to_arrow([slice_ for task in tasks for slice_ in task])
+        ids = pa.array([number for number, task in enumerate(tasks) for _ in task], pa.int32())
         frame = self.spark.createDataFrame(table.append_column("task", ids))
         if self.mode == RAW:
             frame = self._with_chunks(frame)

@@ -17,20 +17,12 @@ from pipelines.plan.ledger import LedgerRow
 from pipelines.plan.segment_actions import Action
 from pipelines.plan.slices import Segment
 from udfs.decoded import Totals
-from udfs.spark.protocol import Problem, SliceReport
+from udfs.spark.protocol import Problem, SliceReport, StageOptions
 
 # Fields of Totals to add up over slices
 _COUNTS = (
-    "batches",
-    "records",
-    "left_out",
-    "damaged",
-    "unreadable_bytes",
-    "offset_regressions",
-    "transactional",
-    "sound_bytes",
-    "quarantined_bytes",
-    "tail_bytes",
+    *("batches", "records", "left_out", "damaged", "unreadable_bytes", "offset_regressions"),
+    *("transactional", "sound_bytes", "quarantined_bytes", "tail_bytes"),
 )
 # If none of these columns changed, a continued segment had no new bytes, and its row is not written again
 _CONTENT = (
@@ -76,15 +68,7 @@ def shortened(verdicts: Iterable[Verdict]) -> list[LedgerRow]:
     ]
 
 
-@dataclass(frozen=True)
-class Run:
-    """A bounded run: id of its job, and when the job began (microseconds since 1970 UTC)."""
-
-    run_id: str
-    began_us: int
-
-
-def judge(segment: Segment, reports: Sequence[SliceReport], run: Run) -> Verdict:
+def judge(segment: Segment, reports: Sequence[SliceReport], run: StageOptions) -> Verdict:
     """The verdict on a segment, from the reports on all its slices. Raises RunFailed if bytes are missing."""
     ordered = tuple(sorted(reports, key=lambda r: r.start))
     broken = chain_break(segment, ordered)
@@ -129,7 +113,7 @@ def check_accounting(segment: Segment, reports: Sequence[SliceReport]) -> None:
         )
 
 
-def ledger_row(segment: Segment, reports: Sequence[SliceReport], run: Run) -> LedgerRow:
+def ledger_row(segment: Segment, reports: Sequence[SliceReport], run: StageOptions) -> LedgerRow:
     """The segment's new ledger row; GO_ON adds to the row that the ledger has."""
     log_start_offset = segment.was.log_start_offset if segment.was else segment.log_start_offset
     fresh = segment.new_row(log_start_offset=log_start_offset, content_crc32c=0)

@@ -44,7 +44,7 @@ def gone_segments(missing: pa.Table, listing: Listing, known: pa.Table) -> Itera
 
 def rewritten(listing: Listing, known: pa.Table) -> list[Gone]:
     """Every known segment that is not listed, wherever it was."""
-    listed = pc.is_in(known.column("segment"), _flat(listing.segments.column("segment")))
+    listed = pc.is_in(known.column("segment"), listing.segments.column("segment").combine_chunks())
     rows = ledger.rows(known.filter(pc.invert(listed)))
     return [Gone(row, recreated=False, rewritten=True) for row in rows]
 
@@ -72,13 +72,14 @@ def missing_from(listing: Listing, known: pa.Table, places: np.ndarray) -> pa.Ta
     )
     partial = pa.array(sorted(listing.partial), pa.string())
     folders = folders.filter(pc.invert(pc.is_in(folders.column("partition_dir"), partial)))
-    may_miss = pc.is_in(known.column("partition_dir"), _flat(folders.column("partition_dir"))).to_numpy()
+    whole = folders.column("partition_dir").combine_chunks()
+    may_miss = pc.is_in(known.column("partition_dir"), whole).to_numpy()
     may_miss[places[places >= 0]] = False
     missing = known.filter(pa.array(may_miss))
     if missing.num_rows:  # else the names of all listed segments need not be compared again
-        here = pc.is_in(missing.column("segment"), _flat(listing.segments.column("segment")))
+        here = pc.is_in(missing.column("segment"), listing.segments.column("segment").combine_chunks())
         missing = missing.filter(pc.invert(here))
-    place = pc.index_in(missing.column("partition_dir"), _flat(folders.column("partition_dir")))
+    place = pc.index_in(missing.column("partition_dir"), whole)
     now = {"start": "file_base_offset_min", "topic_id_now": "topic_id_max", "landed_at": "landed_at_max"}
     for name, column in now.items():
         missing = missing.append_column(name, folders.column(column).take(place))
@@ -99,7 +100,7 @@ def _emptied(gone: list[LedgerRow], listing: Listing, known: pa.Table) -> set[st
         return set()
     folders = pa.array(sorted({row.partition_dir for row in gone}), pa.string())
     listed = listing.segments.filter(pc.is_in(listing.segments.column("partition_dir"), folders))
-    before = known.filter(pc.is_in(known.column("segment"), _flat(listed.column("segment"))))
+    before = known.filter(pc.is_in(known.column("segment"), listed.column("segment").combine_chunks()))
     was = dict(zip(before.column("segment").to_pylist(), before.column("modified").to_pylist(), strict=True))
     there: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
     for one in listed.select(["partition_dir", "file_base_offset", "modified", "segment"]).to_pylist():
@@ -127,10 +128,6 @@ def twice_warnings(rows: Iterable[tuple[LedgerRow, int]]) -> list[str]:
         for row, start in rows
     ]
     return first_lines(lines, "segments with offsets that are in the tables twice")
-
-
-def _flat(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks()
 
 
 class Copies:
@@ -388,12 +385,3 @@ class _Covered:
             starts = [start for start, _ in listed]
             self._sorted[key] = starts, list(accumulate((reach for _, reach in listed), max))
         return self._sorted[key]
-
-
-def staying(unchanged: pa.Array, known: pa.Table, partitions: set[Partition]) -> Iterator[LedgerRow]:
-    """Ledger rows of the segments of some topic-partitions that stay as they are.
-
-    unchanged: their places in the ledger, ``known``.
-    """
-    if partitions:
-        yield from (row for row in ledger.rows(known.take(unchanged)) if row.log[:2] in partitions)

@@ -25,7 +25,6 @@ from pipelines.plan.obsolete import (
     missing_from,
     overlapping,
     rewritten,
-    staying,
     twice_warnings,
 )
 from pipelines.plan.scope import outside
@@ -208,8 +207,9 @@ def make_plan(listing: Listing, known: pa.Table, rules: Rules) -> Plan:
     segments = wanted.append_column("action", pa.array(actions)).append_column("known", pa.array(places))
     twice = () if rules.drops_missing else overlapping(missing)
     copies.warnings += twice_warnings([one for one in twice if rules.is_gone(one[0].segment)])
-    unchanged = pa.array(places[(actions == _UNCHANGED) & (places >= 0)])
-    obsolete = Obsolete(gone, copies, staying(unchanged, known, moving))
+    unchanged = places[(actions == _UNCHANGED) & (places >= 0)] if moving else places[:0]
+    stay = (row for row in ledger.rows(known.take(pa.array(unchanged))) if row.log[:2] in moving)
+    obsolete = Obsolete(gone, copies, stay)
     left_out, segments = ledger.kept(segments, is_outside), ledger.kept(segments, ~is_outside)
     return Plan(segments, left_out, known, obsolete, rules.scope, moving, copies.warnings, unreadable)
 

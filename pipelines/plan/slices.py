@@ -14,7 +14,7 @@ import heapq
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -113,14 +113,6 @@ class Slice:
         )
 
 
-@dataclass(frozen=True)
-class Task:
-    """Groups that one Spark task decodes one after another."""
-
-    task_id: int
-    slices: tuple[Slice, ...]
-
-
 def cut(segment: Segment, slice_bytes: int) -> list[tuple[int, int]]:
     """Equal parts [start, stop) of the bytes to decode, at least one.
 
@@ -163,8 +155,11 @@ def whole(segments: Iterable[Segment], first_group: int) -> list[Slice]:
     return [Slice(next(ids), s, s.start, s.length, exact_start=True) for s in segments]
 
 
-def pack(slices: Sequence[Slice], cores: int, slice_bytes: int) -> list[Task]:
-    """Distributes groups over tasks of about equal bytes: a few tasks per core, more for a large run."""
+def pack(slices: Sequence[Slice], cores: int, slice_bytes: int) -> list[list[Slice]]:
+    """The slices of each task, which decodes their groups one after another.
+
+    The tasks have about equal bytes: a few tasks per core, more for a large run.
+    """
     by_group: dict[int, list[Slice]] = defaultdict(list)
     for slice_ in slices:
         by_group[slice_.group_id].append(slice_)
@@ -180,20 +175,13 @@ def pack(slices: Sequence[Slice], cores: int, slice_bytes: int) -> list[Task]:
         load, task = heapq.heappop(loads)
         members_of[task] += groups[index]
         heapq.heappush(loads, (load + costs[index], task))
-    return [
-        Task(task, tuple(sorted(members, key=_order))) for task, members in enumerate(members_of) if members
-    ]
+    return [sorted(members, key=_order) for members in members_of if members]
 
 
 def _order(slice_: Slice) -> tuple[int, str, int, str, int]:
     segment = slice_.segment
     place = (segment.partition_dir, segment.file_base_offset, segment.segment, slice_.start)
     return (slice_.group_id, *place)
-
-
-def second_pass(slice_: Slice, begin: int, end: int, crc32c: int) -> Slice:
-    """The slice to read the same batches again: bytes [begin, end), which must have this CRC-32C."""
-    return replace(slice_, start=begin, stop=end, exact_start=True, expected_crc32c=crc32c)
 
 
 def to_arrow(slices: Sequence[Slice]) -> pa.Table:

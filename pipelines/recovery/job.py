@@ -39,9 +39,8 @@ from pipelines.recovery.partition import HealedLog, Partition, heal_partition
 from pipelines.recovery.sources import Inventory, find_copies, original
 from pipelines.scanning.pool import ALONE_BYTES, Map
 from pipelines.source.delta import open_table, read_rows
-from pipelines.source.folder import File
 from pipelines.source.listing import Listing, Rows, TopicFilter
-from pipelines.source.naming import PartitionFolder, segment_name
+from pipelines.source.naming import File, PartitionFolder, segment_name
 from pipelines.source.uris import canonical, parse_source
 from pipelines.sql.database import open_database
 from udfs.format.recovery_tables import HEALED_BATCHES, LOST_RANGES, LOST_RECORDS

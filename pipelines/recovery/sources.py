@@ -24,12 +24,13 @@ from pipelines.command.errors import UserError
 from pipelines.lake.address import HEALED_LOG
 from pipelines.plan.headers import end_of_batches
 from pipelines.source.checkpoints import read_offsets
-from pipelines.source.folder import File, Folder
 from pipelines.source.local import topic_id_of
 from pipelines.source.naming import (
     CLEANED_SUFFIX,
     SEGMENT_SUFFIX,
     SWAP_SUFFIX,
+    File,
+    Folder,
     PartitionFolder,
     parse_file,
     parse_folder,

@@ -20,7 +20,6 @@ from pipelines.command.errors import UserError
 from pipelines.command.terminal import first_names
 from pipelines.command.values import compiled
 from pipelines.source.checkpoints import Checkpoint, Checkpoints
-from pipelines.source.folder import File, Folder
 from pipelines.source.local import local_folders
 from pipelines.source.naming import (
     CLEANED_SUFFIX,
@@ -30,6 +29,8 @@ from pipelines.source.naming import (
     NULL_TOPIC,
     SEGMENT_SUFFIX,
     SWAP_SUFFIX,
+    File,
+    Folder,
     PartitionFolder,
     counts_folders,
     parse_file,

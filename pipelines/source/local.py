@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from pipelines.source.checkpoints import CHECKPOINT_FILES
-from pipelines.source.folder import File, Folder
 from pipelines.source.naming import (
     BROKEN_LINK,
     CLEANED_SUFFIX,
@@ -17,6 +16,8 @@ from pipelines.source.naming import (
     SWAP_SUFFIX,
     UNREADABLE,
     UNREADABLE_FOLDER,
+    File,
+    Folder,
     is_log,
     left_behind,
     parse_folder,

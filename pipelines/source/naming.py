@@ -1,7 +1,8 @@
 """Parses the names of folders and files: which files are segments, and of which topic-partition.
 
-Pure functions over names, for local folders, object stores and landed bytes alike. The rules are those of
-Kafka's ``UnifiedLog`` and ``LogFileUtils``: ``<topic>-<partition>/<20 digits>.log``.
+Pure functions over names, and what a listing gives of a folder, for local folders, object stores and landed
+bytes alike. The rules are those of Kafka's ``UnifiedLog`` and ``LogFileUtils``:
+``<topic>-<partition>/<20 digits>.log``.
 """
 
 from __future__ import annotations
@@ -61,6 +62,30 @@ class PartitionFolder(NamedTuple):
 
     topic: str
     partition: int
+
+
+class File(NamedTuple):
+    """A file of a partition folder: a segment, or one that the log cleaner left next to segments.
+
+    modified: microseconds since 1970 UTC. wanted: False if no source names the file, and it was listed only
+    because another file of its folder was named.
+    """
+
+    name: str
+    length: int
+    modified: int
+    wanted: bool
+
+
+class Folder(NamedTuple):
+    """A folder with its ``.log`` files, and those of the log cleaner where they are requested.
+
+    uri: canonical, no trailing slash. topic_id: None if unknown.
+    """
+
+    uri: str
+    files: list[File]
+    topic_id: str | None
 
 
 def parse_folder(path: str) -> PartitionFolder | str:

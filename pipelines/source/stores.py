@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
+from itertools import takewhile
 from typing import Any
 
 import pyarrow as pa
@@ -54,7 +55,8 @@ def _files(system: Any, path: str) -> tuple[list[Any], set[str]]:
         return system.get_file_info(fs.FileSelector(path, recursive=True)), set()
     if not any(character in path for character in GLOB_CHARACTERS):
         raise FileNotFoundError(path)
-    begin = "/".join(_plain_parts(path))
+    plain = takewhile(lambda part: not any(c in part for c in GLOB_CHARACTERS), path.split("/"))
+    begin = "/".join(plain)
     found = system.get_file_info(fs.FileSelector(begin, recursive=True))
     named = {f.path for f in found if glob.globmatch(f.path, path, flags=glob_flags())}
     files = {f.path for f in found if f.type == fs.FileType.File}
@@ -77,13 +79,6 @@ def _named(system: Any, paths: list[str]) -> list[Any]:
     """All objects of the folders of these paths."""
     folders = {path.rpartition("/")[0] for path in paths}
     return [f for folder in sorted(folders) for f in system.get_file_info(fs.FileSelector(folder))]
-
-
-def _plain_parts(path: str) -> list[str]:
-    """The folders of a glob before the first that holds a pattern."""
-    parts = path.split("/")
-    first = next(i for i, part in enumerate(parts) if any(c in part for c in GLOB_CHARACTERS))
-    return parts[:first]
 
 
 def is_gone(uri: str) -> bool:

@@ -19,13 +19,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pipelines.source.folder import File, Folder
 from pipelines.source.naming import (
     REPLACED,
     SEGMENT_SUFFIX,
     SWAP_NOT_WHOLE,
     SWAP_UNFINISHED,
     UNREADABLE,
+    File,
+    Folder,
     cleaned_offset,
     parse_file,
     segment_name,

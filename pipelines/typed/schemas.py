@@ -85,12 +85,7 @@ def keep_schemas(lake: str, registry: Registry) -> None:
     table = open_if_there(path)
     if table is not None:
         known = read_declared(table, SCHEMAS.arrow_schema())
-        order = [
-            ("subject", "ascending"),
-            ("version", "ascending"),
-            ("id", "ascending"),
-            ("first_offset", "ascending"),
-        ]
+        order = [(name, "ascending") for name in ("subject", "version", "id", "first_offset")]
         if known.sort_by(order).equals(rows.sort_by(order)):
             return
     if rows.num_rows:
