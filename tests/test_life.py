@@ -120,7 +120,7 @@ def test_whole_columns_decide_as_single_rows_do() -> None:
     """Nothing stays by its columns that its row would not let stay; and most segments do."""
     listed: list[dict[str, Any]] = [
         {"length": 100 + more, "modified": modified, "has_successor": followed, "topic_id": topic_id}
-        | {"landed_at": landed_at, "file": None}
+        | {"landed_at": landed_at}
         for more, modified, followed in product((-1, 0, 1), (6, 7, 8), (False, True))
         for topic_id, landed_at in product((None, "a", "b"), (None, 49, 51))
     ]

@@ -314,17 +314,9 @@ class Summary:
 
     def next_lines(self) -> list[str]:
         """Where the tables are, and what to do next."""
-        queries = self._queries() if self.chunks is None else []
-        return [f"tables are in {printable(self.lake)}", *queries]
-
-    def to_text(self) -> str:
-        """The summary for a pipe, a file or a notebook."""
-        lines = [self.headline()]
-        for section in self.sections():
-            lines += text_lines(section)
-        return "\n".join([*lines, *self.other_lines(), *self.next_lines(), self.verdict_line()])
-
-    def _queries(self) -> list[str]:
+        place = f"tables are in {printable(self.lake)}"
+        if self.chunks is not None:
+            return [place]
         command = f"{invocation()} query --lake {printable(shlex.quote(self.lake))}"
         last = "SELECT * FROM crc_report"
         if self.is_damaged or self.missing:
@@ -332,11 +324,19 @@ class Summary:
         elif self.tails.bytes:
             last = "SELECT segment, last_offset, tail, tail_bytes FROM segments WHERE tail <> 'none'"
         return [
+            place,
             "three queries to try:",
             f'  {command} "SELECT * FROM topics"',
             f'  {command} "SELECT topic, timestamp, key_text, value_text FROM messages LIMIT 10"',
             f'  {command} "{last}"',
         ]
+
+    def to_text(self) -> str:
+        """The summary for a pipe, a file or a notebook."""
+        lines = [self.headline()]
+        for section in self.sections():
+            lines += text_lines(section)
+        return "\n".join([*lines, *self.other_lines(), *self.next_lines(), self.verdict_line()])
 
 
 def print_summary(summary: Summary, as_json: bool) -> None:

@@ -14,7 +14,6 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -31,9 +30,10 @@ from pipelines.lake.address import (
     sql_string,
 )
 from pipelines.lake.commit import LakeWriter
+from pipelines.lake.committed import marked
 from pipelines.lake.create import LEDGER_LAST, properties
 from pipelines.lake.intents import Intent, Intents, Place
-from pipelines.lake.published import INGEST_APP, USER_METADATA, Commit, mark, of_entry
+from pipelines.lake.published import INGEST_APP, USER_METADATA, Commit, of_entry
 from pipelines.lake.superseded import delete_predicate
 from pipelines.lake.transactions import Outcome
 from pipelines.plan import ledger
@@ -252,9 +252,6 @@ class CatalogLake(LakeWriter):
 
     # Runs that were killed
 
-    def _of_app(self, app_id: str) -> CatalogLake:
-        return CatalogLake(self._on_demand, self.address, self.intents, app_id)
-
     def _recover(self, intent: Intent) -> None:
         self._is_recovering = True
         first = RAW_SEGMENTS if intent.app_id == INGEST_APP else RECORDS
@@ -265,14 +262,11 @@ class CatalogLake(LakeWriter):
         self._is_recovering = False
 
     def restore(self, table: Table, version: int, intent: Intent) -> None:
-        said = self._mark(intent, undone=True)
+        said = marked(intent, undone=True)[USER_METADATA]
         with configured(self._spark, {_SAID: said}):
             self._spark.sql(f"RESTORE TABLE {self.path(table.name)} TO VERSION AS OF {int(version)}")
 
     # A run
-
-    def _mark(self, intent: Intent, **more: Any) -> str:
-        return mark(intent.run_id, intent.app_id, intent.version, source=intent.source, **more)[USER_METADATA]
 
     def commit_frames(self, intent: Intent, frames: Mapping[Table, DataFrame]) -> Outcome:
         self._frames = frames
@@ -297,7 +291,7 @@ class CatalogLake(LakeWriter):
         """Rows take the place of those where a condition holds, in one commit."""
         if rows is None:
             rows = self._spark.createDataFrame(table.arrow_schema().empty_table())
-        said = self._mark(intent)
+        said = marked(intent)[USER_METADATA]
         writer = rows.writeTo(self.path(table.name)).option(USER_METADATA, said)
         writer.overwrite(F.expr(spark_condition(where)))
 
@@ -305,8 +299,7 @@ class CatalogLake(LakeWriter):
         changes = ledger.changes(intent.put, intent.drop)
         self._spark.createDataFrame(changes).createOrReplaceTempView(_CHANGES)
         names = [sql_name(column.name) for column in SEGMENTS.columns]
-        said = self._mark(intent)
-        with configured(self._spark, {_SAID: said}):
+        with configured(self._spark, {_SAID: marked(intent)[USER_METADATA]}):
             self._spark.sql(
                 f"MERGE INTO {self.path(SEGMENTS.name)} old USING {_CHANGES} new "
                 "ON old.segment = new.segment WHEN MATCHED AND new.dropped THEN DELETE "

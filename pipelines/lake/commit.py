@@ -46,13 +46,13 @@ from pipelines.command.errors import JobError, one_line
 from pipelines.command.session import configured
 from pipelines.command.settings import Settings
 from pipelines.lake import transactions
-from pipelines.lake.committed import DECODED, CommittedTables
+from pipelines.lake.committed import DECODED, CommittedTables, marked
 from pipelines.lake.intents import FOLDER, Intent, Place
-from pipelines.lake.published import INGEST_APP, Commit, mark
+from pipelines.lake.published import INGEST_APP, Commit
 from pipelines.lake.spark_files import write_by_spark
 from pipelines.lake.transactions import Outcome
 from pipelines.plan import ledger
-from pipelines.plan.ledger import LedgerRow, Partition
+from pipelines.plan.ledger import Partition
 from pipelines.source.delta import read_rows, sql_in, sql_literal
 from pipelines.source.hadoop import open_to_spark
 from pipelines.source.uris import escape
@@ -80,18 +80,15 @@ class LakeWriter(CommittedTables):
         """The ledger (``pipelines.plan.ledger.read``). where: a condition on rows, "" for all."""
         return ledger.read(self._open(_LEDGER), where)
 
-    def _ledger_rows(self, partitions: set[Partition]) -> list[LedgerRow]:
-        """The ledger rows of some topic-partitions."""
-        topics = sql_in("topic", (topic for topic, _ in partitions))
-        return [r for r in ledger.rows(self.ledger(topics)) if (r.topic, r.partition) in partitions]
-
     def read(self, table: Table, columns: Iterable[str], where: str = "") -> pa.Table:
         """Columns of a table, read in this process. where: a condition on rows, "" for all."""
         return read_rows(self._open(table.name), table.arrow_schema(), columns, where)
 
     def with_transactions(self) -> set[Partition]:
-        """The topic-partitions that have rows in ``transactions``."""
-        return transactions.with_rows(self._open(schema.TRANSACTIONS.name))
+        """The topic-partitions that have rows in ``transactions``. Most logs have none."""
+        files = pa.table(self._open(schema.TRANSACTIONS.name).get_add_actions(flatten=True))
+        columns = (files.column(f"partition.{name}").to_pylist() for name in ("topic", "partition"))
+        return set(zip(*columns, strict=True))
 
     def chunks_of_run(self, run_id: str) -> pa.Table:
         """The chunks that a run landed, without their content."""
@@ -134,13 +131,10 @@ class LakeWriter(CommittedTables):
     def recover(self) -> None:
         """Finishes every run that was killed, or takes it back."""
         for intent in self.intents.pending():
-            self._of_app(intent.app_id)._recover(intent)
+            type(self)(self._on_demand, self.address, self.intents, intent.app_id)._recover(intent)
         for folder in self.intents.staged_folders():
             self.intents.remove_folder(folder)
         self.pin()
-
-    def _of_app(self, app_id: str) -> LakeWriter:
-        return LakeWriter(self._on_demand, self.address, self.intents, app_id)
 
     def _recover(self, intent: Intent) -> None:
         self._finish_or_take_back(intent)
@@ -236,8 +230,8 @@ class LakeWriter(CommittedTables):
         return True
 
     def restore(self, table: Table, version: int, intent: Intent) -> None:
-        said = mark(intent.run_id, intent.app_id, intent.version, source=intent.source, undone=True)
-        self._open(table.name).restore(version, commit_properties=CommitProperties(custom_metadata=said))
+        said = CommitProperties(custom_metadata=marked(intent, undone=True))
+        self._open(table.name).restore(version, commit_properties=said)
 
     def _leave(self, intent: Intent) -> None:
         """Removes what an intent added, where tables can't go back to what they were before it.
@@ -295,8 +289,9 @@ class LakeWriter(CommittedTables):
         affected = intent.partitions & (self.with_transactions() | {*intent.transactional})
         if not affected:
             return Outcome()
-        dropped = {row.segment for row in intent.drop}
-        after = {row.segment: row for row in self._ledger_rows(affected) if row.segment not in dropped}
+        gone = {row.segment for row in intent.drop}
+        known = ledger.rows(self.ledger(sql_in("topic", (topic for topic, _ in affected))))
+        after = {r.segment: r for r in known if r.log[:2] in affected and r.segment not in gone}
         after |= {row.segment: row for row in intent.put if row.log[:2] in affected}
         rows, changed, outcome = transactions.compute(self.read, affected, ledger.to_arrow(after.values()))
         if changed:
@@ -313,7 +308,8 @@ class LakeWriter(CommittedTables):
         """The commit of a run to the ledger, which names the versions of the other tables."""
         decoded = sum(not row.is_left_out for row in intent.put)
         metrics = {"segments": decoded, "bytes": intent.new_bytes, "dropped": len(intent.drop)}
-        properties = self.properties(intent, tables=self.named_versions(), metrics=metrics)
+        versions = {t.name: self._open(t.name).version() for t in schema.TABLES if t is not schema.SEGMENTS}
+        properties = self.properties(intent, tables=versions, metrics=metrics)
         rows = ledger.to_arrow(intent.put)
         changes, names = ledger.changes(intent.put, intent.drop), schema.SEGMENTS.arrow_schema().names
         values = {f'"{name}"': f'new."{name}"' for name in names}

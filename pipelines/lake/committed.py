@@ -199,7 +199,7 @@ class CommittedTables:
     def properties(self, intent: Intent, **more: Any) -> CommitProperties:
         """Properties of a run's commits, by which it is known. more: see ``mark``."""
         return CommitProperties(
-            custom_metadata=mark(intent.run_id, intent.app_id, intent.version, source=intent.source, **more),
+            custom_metadata=marked(intent, **more),
             app_transactions=[Transaction(intent.app_id, intent.version)],
             max_commit_retries=0,
         )
@@ -207,10 +207,6 @@ class CommittedTables:
     def commits(self, table: str) -> Iterator[Commit]:
         """The commits of a table, newest first, as far as its log still has them."""
         return history(self.address, table, self._open(table).version())
-
-    def named_versions(self) -> dict[str, int]:
-        """Table -> version, of all that belong to the ledger's next commit."""
-        return {t.name: self._open(t.name).version() for t in schema.TABLES if t is not schema.SEGMENTS}
 
     def _check_alone(self) -> None:
         if self._lease is None:
@@ -309,6 +305,11 @@ class CommittedTables:
             made.append(write_rows(folders, table, texts, rest.schema, rest.to_batches(), self._codec))
         folders.flush()
         return made
+
+
+def marked(intent: Intent, **more: Any) -> dict[str, str]:
+    """What the commits of an intent's run say of it. more: see ``mark``."""
+    return mark(intent.run_id, intent.app_id, intent.version, source=intent.source, **more)
 
 
 def _metrics(added: Sequence[DataFile], removed: Sequence[OldFile]) -> dict[str, int]:

@@ -38,7 +38,11 @@ LEDGER_LAST = (*(table for table in TABLES if table is not SEGMENTS), SEGMENTS)
 def create_tables(address: str) -> None:
     """Creates the missing tables of a new lake. Raises a MissingTable where a complete one has lost one."""
     if check_place(address):
-        _check_tables(address)
+        system, folder = open_store(address)  # one listing: a job may run every second
+        there = {info.base_name for info in system.get_file_info(FileSelector(folder))}
+        for table in TABLES:
+            if table.name not in there:
+                lake_table(address, table.name)
         return
     # On a store each takes some ten requests, one after the other
     with ThreadPoolExecutor() as threads:
@@ -126,15 +130,6 @@ def properties(table: Table) -> dict[str, str]:
         "delta.dataSkippingStatsColumns": ",".join(table.bounded),
         VERSION_PROPERTY: str(SCHEMA_VERSION),
     }
-
-
-def _check_tables(address: str) -> None:
-    """Raises a MissingTable where the folder of a table is gone. One listing: a job may run every second."""
-    system, folder = open_store(address)
-    there = {info.base_name for info in system.get_file_info(FileSelector(folder))}
-    for table in TABLES:
-        if table.name not in there:
-            lake_table(address, table.name)
 
 
 def _check_folder(folder: Path) -> None:

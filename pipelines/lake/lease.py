@@ -104,7 +104,10 @@ class Lease:
         renewing = threading.Thread(target=self._renew, daemon=True)
         renewing.start()
         try:
-            self._remove_older()
+            for number, name in self._listed().items():
+                if number < self.number:
+                    with suppress(OSError):  # the next job does it
+                        self._files.delete_dir(f"{self._folder}/{name}")
             yield
         finally:
             self._ended.set()
@@ -217,9 +220,3 @@ class Lease:
         while not self._ended.wait(SECONDS / _RENEWALS):
             with suppress(OSError):  # the next time
                 self._write(self.number, _RENEWED)
-
-    def _remove_older(self) -> None:
-        for number, name in self._listed().items():
-            if number < self.number:
-                with suppress(OSError):  # the next job does it
-                    self._files.delete_dir(f"{self._folder}/{name}")

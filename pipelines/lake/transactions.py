@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from pipelines.plan.ledger import Log, Partition
 from pipelines.rules import COUNTED
@@ -54,13 +53,6 @@ class Outcome:
 
 # Columns of a table, where a condition of deltalake's SQL holds: ``LakeWriter.read``
 Read = Callable[[Table, Iterable[str], str], pa.Table]
-
-
-def with_rows(table: DeltaTable) -> set[Partition]:
-    """The topic-partitions that have rows in ``transactions``. Most logs have none."""
-    files = pa.table(table.get_add_actions(flatten=True))
-    keys = files.select(["partition.topic", "partition.partition"]).to_pylist()
-    return {(key["partition.topic"], key["partition.partition"]) for key in keys}
 
 
 def compute(

@@ -8,7 +8,7 @@ those of segments and folders that are gone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 import pyarrow as pa
@@ -284,7 +284,9 @@ def _decide(
     actions = np.full(was.num_rows, _UNCHANGED, dtype=np.int8)
     rest = np.flatnonzero(~stays)
     seen, was = seen.take(pa.array(rest)), was.take(pa.array(rest))
-    files, rows, marks = _files(seen), list(ledger.rows(was)), [marks[place] for place in rest]
+    columns = seen.select([one.name for one in fields(Seen)])
+    files, rows = [Seen(**row) for row in columns.to_pylist()], list(ledger.rows(was))
+    marks = [marks[place] for place in rest]
     again = [i for i, one in enumerate(zip(files, rows, marks, strict=True)) if must_compare(*one)]
     if again and not rules.compare_all:
         compared = rules.check(_to_check(seen, was, whole=True).take(pa.array(again, pa.int64())))
@@ -292,7 +294,9 @@ def _decide(
             marks[i] = mark
     for place, one, row, mark in zip(rest, files, rows, marks, strict=True):
         requested = ALL if row.log[:2] in moving else rules.scope
-        is_wanted = bool(is_requested[place]) or _requests_more(row, requested)
+        # in part, and records may be requested that were left out when it was decoded
+        is_more = row.left_out > 0 and _scope(row, requested) != Scope.parse(row.scope)
+        is_wanted = bool(is_requested[place]) or is_more
         actions[place] = _ACTIONS.index(next_action(one, row, mark, is_wanted))
     return actions, [row.segment for row, mark in zip(rows, marks, strict=True) if mark is Marks.UNREADABLE]
 
@@ -300,16 +304,6 @@ def _decide(
 def _scope(was: LedgerRow | None, requested: Scope) -> Scope:
     """The scope to decode a segment in: records that an earlier run requested stay."""
     return requested if was is None or was.is_left_out else Scope.parse(was.scope).hull(requested)
-
-
-def _requests_more(was: LedgerRow, requested: Scope) -> bool:
-    """Whether records may be requested that were left out when the segment was decoded."""
-    return was.left_out > 0 and _scope(was, requested) != Scope.parse(was.scope)
-
-
-def _files(seen: pa.Table) -> list[Seen]:
-    columns = seen.select(["length", "modified", "has_successor", "topic_id", "landed_at", "file"])
-    return [Seen(**row) for row in columns.to_pylist()]
 
 
 def _marks(seen: pa.Table, was: pa.Table, rules: Rules) -> list[Marks]:

@@ -53,7 +53,6 @@ class Seen:
     has_successor: bool
     topic_id: str | None = None
     landed_at: int | None = None
-    file: str | None = None
 
 
 def next_action(seen: Seen, was: LedgerRow, marks: Marks, is_requested: bool = False) -> Action:

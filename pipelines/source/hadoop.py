@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -89,8 +88,10 @@ def list_files(
         folders, named = _folders(spark, uri)
         patterns = [f"{folder}/*{SEGMENT_SUFFIX}" for folder in folders]
         patterns = [pattern for pattern in patterns if len(_glob(spark, pattern))]
-        others = _statuses(
-            spark, [f"{folder}/*{s}" for folder in folders for s in suffixes if s != SEGMENT_SUFFIX]
+        left = [f"{folder}/*{s}" for folder in folders for s in suffixes if s != SEGMENT_SUFFIX]
+        found = [status for pattern in left for status in _glob(spark, pattern) if status.isFile()]
+        others = files_table(
+            (s.getPath().toString(), s.getLen(), s.getModificationTime() * 1000) for s in found
         )
         if not patterns:
             return others, named
@@ -127,12 +128,6 @@ def _folders(spark: SparkSession, uri: str) -> tuple[list[str], set[str]]:
         raise
     except Exception as error:
         raise UserError(f"{uri} can't be opened: {one_line(error)}") from error
-
-
-def _statuses(spark: SparkSession, patterns: Sequence[str]) -> pa.Table:
-    """The files that match globs, as Hadoop tells them: FILES_SCHEMA."""
-    found = [status for pattern in patterns for status in _glob(spark, pattern) if status.isFile()]
-    return files_table((s.getPath().toString(), s.getLen(), s.getModificationTime() * 1000) for s in found)
 
 
 def _glob(spark: SparkSession, pattern: str) -> Any:

@@ -94,8 +94,9 @@ class TypedJob:
         options = typed_files.TypedOptions(self._lake, registry, name, **self._choices)
         # compaction may have left no record of a topic with a table
         files = dict.fromkeys(typed_topics(self._lake), ()) | files_by_topic(records)
-        by_topic = {topic: of_topic for topic, of_topic in files.items() if is_typed(topic)}
-        changed, meant = [], sorted(filter(is_meant, by_topic))
+        # those that Kafka and the registry keep for themselves get no typed table
+        meant = sorted(filter(is_meant, files.keys() - {*TOPICS, *REGISTRY_TOPICS}))
+        changed = []
         for number, topic in enumerate(meant, 1):
             self.progress = f"topic {number:,} of {len(meant):,}, {topic}"
             if "%" in typed_files.table_folder(topic):  # no legal name of Kafka's: deltalake decodes the path
@@ -103,15 +104,10 @@ class TypedJob:
                     "%s gets no typed table: its name has characters that Kafka does not allow", topic
                 )
                 continue
-            one = _Topic(self._lake, topic, by_topic[topic], options, self._run_stage).update()
+            one = _Topic(self._lake, topic, files[topic], options, self._run_stage).update()
             if one is not None:
                 changed.append(one)
         return changed
-
-
-def is_typed(topic: str) -> bool:
-    """Whether a topic gets a typed table: not those that Kafka and the registry keep for themselves."""
-    return topic not in (*TOPICS, *REGISTRY_TOPICS)
 
 
 class _Topic:
@@ -266,7 +262,8 @@ class _Topic:
         old = [
             self._typed[name] for one in done if (name := typed_files.signature(one["file"])) in self._typed
         ]
-        removes = [remove_action(path, 0, {"partition": _partition(path)}) for path in (*gone, *old)]
+        of = {path: path.partition("/")[0].removeprefix("partition=") for path in (*gone, *old)}
+        removes = [remove_action(path, 0, {"partition": one}) for path, one in of.items()]
         # Where columns change, all files are new: one commit takes the old ones and brings the schema
         is_same = str(self._table.schema().to_json()) == str(schema.to_json())
         mode = "append" if is_same else "overwrite"
@@ -286,10 +283,6 @@ def _by_name(table: DeltaTable | None, topic: str | None) -> dict[str, str]:
     topics = actions.column("partition.topic").to_pylist() if topic is not None else [None] * len(paths)
     own = [path for path, of in zip(paths, topics, strict=True) if of == topic]
     return {typed_files.made_of(path) or path: path for path in own}
-
-
-def _partition(path: str) -> str:
-    return path.partition("/")[0].partition("=")[2]
 
 
 def _full_schema(columns: pa.Schema) -> pa.Schema:
