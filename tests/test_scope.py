@@ -13,7 +13,7 @@ import pytest
 
 from pipelines import decode_batches, ingest_raw
 from pipelines.command.settings import Settings
-from pipelines.plan.headers import Header, headers, is_older, read_time_index
+from pipelines.plan.headers import Header, headers, is_older, read_index
 from pipelines.sql.database import connect
 from pipelines.views.register import register
 from tests.support import as_command, corpus
@@ -161,7 +161,7 @@ def test_an_index_never_hides_a_record(tmp_path: Path) -> None:
     assert not is_older(
         source, str(path), 0, length - 1, NOW + 10
     )  # a torn batch: nobody knows its timestamp
-    assert read_time_index(str(path)).shape == (0, 2)
+    assert read_index(str(path), ".timeindex").shape == (0, 2)
 
 
 # Records that are left out

@@ -7,14 +7,15 @@ second run over the same files writes nothing.
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import fs
 
 from pipelines.lake.commit import LakeWriter
-from pipelines.plan.ledger import rows_to_arrow
+from pipelines.plan.ledger import Log, rows_to_arrow
 from pipelines.source.delta import sql_in
 from udfs.format.index_tables import (
     ABORTED_TRANSACTIONS,
@@ -40,63 +41,54 @@ _BY_KIND = {
 _OF_SEGMENTS = (files.OFFSET_INDEX, files.TIME_INDEX)  # a broker keeps them for every segment
 _FOLDERS = 256  # whose rows are compared and replaced together
 _MISSING = "the file is missing"
+_LOG = ("topic", "partition", "partition_dir")
 Row = dict[str, Any]
-
-
-class Folder(NamedTuple):
-    """A partition's folder. segments: names of its segments, without the suffix."""
-
-    topic: str
-    partition: int
-    partition_dir: str
-    segments: frozenset[str]
 
 
 def write_indexes(lake: LakeWriter, segments: pa.Table, run_id: str) -> None:
     """Puts what is next to segments (columns of a listing) into the tables of INDEX_TABLES."""
-    folders = list(_folders(segments))
+    folders = _folders(segments)
     for begin in range(0, len(folders), _FOLDERS):
         some = folders[begin : begin + _FOLDERS]
         rows: dict[str, list[Row]] = {table.name: [] for table in INDEX_TABLES}
-        for folder in some:
-            for table, row in _rows(folder):
+        for log, stems in some:
+            for table, row in _rows(log, stems):
                 rows[table.name].append(row)
         for table in INDEX_TABLES:
-            _replace(lake, table, rows[table.name], {folder.partition_dir for folder in some}, run_id)
+            _replace(lake, table, rows[table.name], {log[2] for log, _ in some}, run_id)
 
 
-def _folders(segments: pa.Table) -> Iterator[Folder]:
-    columns = ["topic", "partition", "partition_dir", "segment"]
-    names: dict[tuple[str, int, str], set[str]] = {}
-    for row in segments.select(columns).to_pylist():
-        stem = os.path.basename(row["segment"]).removesuffix(".log")
-        names.setdefault((row["topic"], row["partition"], row["partition_dir"]), set()).add(stem)
-    for (topic, partition, partition_dir), found in sorted(names.items()):
-        yield Folder(topic, partition, partition_dir, frozenset(found))
+def _folders(segments: pa.Table) -> list[tuple[Log, set[str]]]:
+    """The logs of segments, each with the names of its segments without the suffix."""
+    names: dict[Log, set[str]] = defaultdict(set)
+    columns = (segments.column(name).to_pylist() for name in (*_LOG, "segment"))
+    for topic, partition, partition_dir, segment in zip(*columns, strict=True):
+        names[topic, partition, partition_dir].add(os.path.basename(segment).removesuffix(".log"))
+    return sorted(names.items())
 
 
-def _rows(folder: Folder) -> Iterator[tuple[Table, Row]]:
-    place = {name: getattr(folder, name) for name in ("topic", "partition", "partition_dir")}
+def _rows(log: Log, stems: set[str]) -> Iterator[tuple[Table, Row]]:
+    place, partition_dir = dict(zip(_LOG, log, strict=True)), log[2]
     seen = set()
-    for name, content, problem in _contents(folder.partition_dir):
+    for name, content, problem in _contents(partition_dir):
         found = broker_file(name)
         table = _BY_KIND[found.kind] if found else None
         if found is None or table is None:
             continue
         seen.add(name)
-        of_file = {**place, "file": f"{folder.partition_dir}/{name}", "snapshot_offset": found.base}
-        of_file["segment"] = f"{folder.partition_dir}/{name.removesuffix(found.kind)}.log"
+        of_file = {**place, "file": f"{partition_dir}/{name}", "snapshot_offset": found.base}
+        of_file["segment"] = f"{partition_dir}/{name.removesuffix(found.kind)}.log"
         if problem is not None:
             yield table, {**of_file, "error": f"the file can't be read: {problem}"}
             continue
         for row in decode_content(found, content).to_pylist():
             yield table, {**of_file, **row}
-    for stem in sorted(folder.segments):
+    for stem in sorted(stems):
         for kind in _OF_SEGMENTS:
             name = stem + kind
             if name not in seen:
-                of_file = {**place, "file": f"{folder.partition_dir}/{name}"}
-                segment = f"{folder.partition_dir}/{stem}.log"
+                of_file = {**place, "file": f"{partition_dir}/{name}"}
+                segment = f"{partition_dir}/{stem}.log"
                 yield _BY_KIND[kind], {**of_file, "segment": segment, "error": _MISSING}
 
 

@@ -39,9 +39,9 @@ from pipelines.lake.commit import LakeWriter, writing_conf
 from pipelines.lake.committed import stage_options
 from pipelines.lake.create import check_place, create_tables
 from pipelines.lake.intents import Intent, Intents
+from pipelines.lake.upkeep import drop
 from pipelines.plan import ledger
 from pipelines.plan.listed import list_sources
-from pipelines.plan.obsolete import Obsolete
 from pipelines.plan.runs import Plan, Rules, make_plan
 from pipelines.plan.slices import Segment
 from pipelines.source import hadoop
@@ -216,7 +216,9 @@ def _run_all(
         work.count(summary, decoded, lake)
         changed |= decoded.changed
         unreadable |= decoded.unreadable
-    _drop_rest(lake, plan.obsolete, options)
+    rest = plan.obsolete.rest()  # no run replaces it
+    drop(lake, rest, options.run_id)
+    plan.obsolete.done([], [], rest)
     warnings.update(_left_segments("changed while it was read, left for the next run", changed))
     warnings.update(plan.obsolete.warnings())
     warnings.update(_left_segments("can't be read", unreadable))
@@ -257,17 +259,7 @@ def _note_left_out(lake: LakeWriter, plan: Plan, options: StageOptions, max_file
     """Writes the ledger rows of segments that are left out: a log has no gap where they are."""
     rows = plan.new_left_out(options.run_id, options.began_us)
     while some := list(itertools.islice(rows, max_files)):
-        version = lake.next_version()
-        lake.commit(Intent(lake.app_id, version, options.run_id, put=some, only_new=True))
-
-
-def _drop_rest(lake: LakeWriter, obsolete: Obsolete, options: StageOptions) -> None:
-    """Drops the obsolete ledger rows that no run replaced, with the rows of their segments."""
-    rest = obsolete.rest()
-    if rest:
-        version = lake.next_version()
-        lake.commit(Intent(lake.app_id, version, options.run_id, drop=rest))
-        obsolete.done([], [], rest)
+        lake.commit(Intent(lake.app_id, lake.next_version(), options.run_id, put=some, only_new=True))
 
 
 def plan_afresh(on_demand: SparkOnDemand, settings: Settings) -> Plan:

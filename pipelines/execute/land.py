@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -18,7 +17,6 @@ from udfs.format import schema
 from udfs.spark import protocol
 from udfs.spark.protocol import SliceReport
 
-log = logging.getLogger(__name__)
 _ATTEMPTS = 3
 
 

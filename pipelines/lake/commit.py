@@ -99,14 +99,11 @@ class LakeWriter(CommittedTables):
 
     def stage(self, rows: DataFrame, name: str) -> None:
         """Adds rows of STAGED_DDL to a folder of staged rows."""
-        rows.write.mode("append").parquet(self._staged_path(name))
-
-    def _staged_path(self, name: str) -> str:
-        return f"{self.path(FOLDER)}/{name}/rows"
+        rows.write.mode("append").parquet(f"{self.path(FOLDER)}/{name}/rows")
 
     def staged(self, name: str) -> DataFrame:
         """The rows of a folder of staged rows, columns of STAGED_DDL."""
-        path = escape(self._staged_path(name))  # Spark reads a path as a glob
+        path = escape(f"{self.path(FOLDER)}/{name}/rows")  # Spark reads a path as a glob
         return self._on_demand.spark.read.schema(STAGED_DDL).parquet(path)
 
     def staged_frames(self, intent: Intent) -> dict[Table, DataFrame]:

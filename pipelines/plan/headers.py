@@ -121,7 +121,7 @@ def is_older(source: ByteSource, segment: str, base: int, length: int, timestamp
     base: the offset in the segment's name. The last entry of the time index names the batch that was the
     newest when it was added: only the headers from that batch on are followed, if it has that timestamp.
     """
-    times = read_time_index(segment)
+    times = read_index(segment, ".timeindex")
     if len(times):
         newest, offset = times[-1].tolist()
         if newest >= timestamp:
@@ -150,7 +150,7 @@ def start_for(
         first = _batch_with(source, length, int(index[place, 1]), base + int(index[place, 0]))
         if place >= 0 and first is not None:
             starts.append(first.position)
-    times = read_time_index(segment) if timestamp is not None and len(index) else NO_INDEX
+    times = read_index(segment, ".timeindex") if timestamp is not None and len(index) else NO_INDEX
     at = int((times[:, 0] < timestamp).sum()) - 1 if timestamp is not None else -1
     if at >= 0:
         newest, relative = times[at].tolist()
@@ -178,23 +178,12 @@ def _are_older(found: Iterable[Header], length: int, timestamp: int) -> bool:
     return 0 < end == length
 
 
-def read_index(segment: str) -> np.ndarray:
+def read_index(segment: str, suffix: str = ".index") -> np.ndarray:
     """The entries of the ``.index`` next to a segment: int64[n, 2] of relative offset and position.
 
-    Without a readable one there is none: n is 0.
+    Of the ``.timeindex`` they are timestamp, ms, and relative offset. Without a readable one n is 0.
     """
-    return _read_entries(segment, ".index", OFFSET_ENTRY)
-
-
-def read_time_index(segment: str) -> np.ndarray:
-    """The entries of the ``.timeindex`` next to a segment: int64[n, 2] of timestamp, ms, and relative offset.
-
-    Without a readable one there is none: n is 0.
-    """
-    return _read_entries(segment, ".timeindex", TIME_ENTRY)
-
-
-def _read_entries(segment: str, suffix: str, entry: np.dtype) -> np.ndarray:
+    entry = OFFSET_ENTRY if suffix == ".index" else TIME_ENTRY
     return rising_entries(_content(segment.removesuffix(".log") + suffix), entry)
 
 

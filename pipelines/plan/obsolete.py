@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -232,7 +232,7 @@ class Obsolete:
         self._leaving = {row.segment: row for row in copies.leaving}
         self._left_out, self._made_again = copies.left_out, copies.made_again
         self._committed = _Covered(stay)
-        self._cut: dict[str, int] = {}
+        self._cut: list[LedgerRow] = []
         self._reported: Counter[tuple[str, int, str]] = Counter()
 
     def with_run(self, put: list[LedgerRow], cut: list[LedgerRow]) -> list[LedgerRow]:
@@ -246,29 +246,20 @@ class Obsolete:
         found = [
             one.row
             for one in self._gone.values()
-            if one.row.partition_dir in folders
-            and (one.recreated or one.rewritten or own.has_merged(one.row) or _is_behind(one.row, lowest_cut))
+            if one.row.partition_dir in folders and one.has_left(own, lowest_cut)
         ]
         return found + [row for row in self._leaving.values() if self._is_held(row) or own.holds(row)]
 
     def rest(self) -> list[LedgerRow]:
         """What goes though no run of this job puts anything in its place."""
-        found = [
-            one.row
-            for one in self._gone.values()
-            if one.recreated
-            or one.emptied
-            or one.rewritten
-            or self._committed.has_merged(one.row)
-            or _is_behind(one.row, self._cut)
-        ]
+        lowest, gone = _lowest(self._cut), self._gone.values()
+        found = [one.row for one in gone if one.emptied or one.has_left(self._committed, lowest)]
         leaving = self._leaving.values()
         return found + [r for r in leaving if r.partition_dir in self._left_out or self._is_held(r)]
 
     def done(self, put: list[LedgerRow], cut: list[LedgerRow], drop: list[LedgerRow]) -> None:
         """Notes what a run has committed."""
-        for folder, base_offset in _lowest(cut).items():
-            self._cut[folder] = min(base_offset, self._cut.get(folder, base_offset))
+        self._cut += cut
         self._committed.add(put)
         for row in drop:
             self._reported[row.topic, row.partition, self._why(row)] += 1
@@ -282,9 +273,7 @@ class Obsolete:
             for (topic, partition, why), count in sorted(self._reported.items())
             if why
         ]
-        missing = Counter(
-            (one.row.topic, one.row.partition, one.row.partition_dir) for one in self._gone.values()
-        )
+        missing = Counter(one.row.log for one in self._gone.values())
         stay = [
             f"{topic}-{partition}: {folder} no longer has the files of {counted_noun(count, 'segment')}, "
             "but still has that of an earlier one: the rows stay"
@@ -330,20 +319,19 @@ class Gone:
     emptied: bool = False
     rewritten: bool = False
 
+    def has_left(self, covered: _Covered, lowest_cut: Mapping[str, int]) -> bool:
+        """Whether its rows go: those of segments that cover it are there, or one before it was cut."""
+        is_behind = lowest_cut.get(self.row.partition_dir, 1 << 63) < self.row.file_base_offset
+        return self.recreated or self.rewritten or covered.has_merged(self.row) or is_behind
+
 
 def _lowest(rows: Iterable[LedgerRow]) -> dict[str, int]:
     """Of each folder the lowest base offset of these segments."""
     found: dict[str, int] = {}
     for row in rows:
-        found[row.partition_dir] = min(
-            row.file_base_offset, found.get(row.partition_dir, row.file_base_offset)
-        )
+        known = found.setdefault(row.partition_dir, row.file_base_offset)
+        found[row.partition_dir] = min(row.file_base_offset, known)
     return found
-
-
-def _is_behind(row: LedgerRow, lowest_cut: dict[str, int]) -> bool:
-    """Whether a segment comes after one of its folder that was cut."""
-    return lowest_cut.get(row.partition_dir, row.file_base_offset) < row.file_base_offset
 
 
 class _Covered:

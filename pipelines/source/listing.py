@@ -180,7 +180,12 @@ def list_segments(
     """
     sources = [sources] if isinstance(sources, str) else list(sources)
     topic_filter = TopicFilter(topics, exclude_topics)
-    resolved = resolve(sources, _default_scheme(on_demand))
+    scheme = "file"
+    if on_demand is not None:
+        from pipelines.source.hadoop import job_scheme  # imports Spark
+
+        scheme = job_scheme(on_demand)
+    resolved = resolve(sources, scheme)
     listing = Listing()
     rows = Rows()
     suffixes = _ALONE if read_end is None else _WITH_SWAPS
@@ -334,15 +339,6 @@ def _merged(folders: Iterable[Folder]) -> Collection[Folder]:
 
 
 # Other file systems
-
-
-def _default_scheme(on_demand: SparkOnDemand | None) -> str:
-    """The URI scheme of a path without one."""
-    if on_demand is None:
-        return "file"
-    from pipelines.source.hadoop import job_scheme
-
-    return job_scheme(on_demand)
 
 
 def _remote_folders(

@@ -52,8 +52,6 @@ _PARTITION_FOLDER = re.compile(r"(?s)(.+)-([0-9]+)")
 _LEFT_BEHIND = re.compile(r"(?s)(.*)\.[0-9a-fA-F]+-(delete|stray|future)")
 _SEGMENT_NAME = re.compile(r"[0-9]{20}\.log")
 _FILE_LEFT_BEHIND = re.compile(r"[0-9]{20}(\.log\.(?:swap|cleaned|deleted))")
-_SWAP_NAME = re.compile(r"[0-9]{20}\.log\.swap")
-_CLEANED_NAME = re.compile(r"[0-9]{20}\..*\.cleaned")
 _MAX_PARTITION = 2**31 - 1
 
 
@@ -133,22 +131,17 @@ def left_behind(name: str) -> str | None:
     return LEFT_BEHIND[match.group(1)] if match else None
 
 
-def swap_offset(name: str) -> int | None:
-    """The base offset in the name of a swap file; None for any other file, and above bigint."""
-    return _offset(name) if _SWAP_NAME.fullmatch(name) else None
-
-
-def cleaned_offset(name: str) -> int | None:
-    """The base offset in the name of a ``.cleaned`` file, also of an index; None for any other file."""
-    return _offset(name) if _CLEANED_NAME.fullmatch(name) else None
-
-
 def segment_name(base_offset: int) -> str:
     return f"{base_offset:020d}{SEGMENT_SUFFIX}"
 
 
-def _offset(name: str) -> int | None:
-    offset = int(name.partition(".")[0])
+def offset_left(name: str, suffix: str) -> int | None:
+    """The base offset in the name of a file that the log cleaner left; None for any other, and above bigint.
+
+    suffix: SWAP_SUFFIX, or CLEANED_SUFFIX, which an index has too.
+    """
+    pattern = r"[0-9]{20}\.log\.swap" if suffix == SWAP_SUFFIX else r"[0-9]{20}\..*\.cleaned"
+    offset = int(name[:20]) if re.fullmatch(pattern, name) else MAX_OFFSET + 1
     return offset if offset <= MAX_OFFSET else None
 
 

@@ -20,17 +20,18 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pipelines.source.naming import (
+    CLEANED_SUFFIX,
     REPLACED,
     SEGMENT_SUFFIX,
     SWAP_NOT_WHOLE,
+    SWAP_SUFFIX,
     SWAP_UNFINISHED,
     UNREADABLE,
     File,
     Folder,
-    cleaned_offset,
+    offset_left,
     parse_file,
     segment_name,
-    swap_offset,
 )
 from udfs.source.byte_source import SourceError
 
@@ -79,8 +80,8 @@ def complete_swaps(folder: Folder, read_end: ReadEnd) -> Completed:
     """
     files = folder.files
     done = Completed(segments_alone(files))
-    cleaned = [offset for one in files if (offset := cleaned_offset(one.name)) is not None]
-    swaps = {base: one for one in files if (base := swap_offset(one.name)) is not None}
+    cleaned = [offset for one in files if (offset := offset_left(one.name, CLEANED_SUFFIX)) is not None]
+    swaps = {base: one for one in files if (base := offset_left(one.name, SWAP_SUFFIX)) is not None}
     for base in [base for base in swaps if cleaned and base >= min(cleaned)]:
         done.skipped[SWAP_UNFINISHED] += swaps.pop(base).wanted
     if not swaps:
