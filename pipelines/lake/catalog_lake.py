@@ -37,7 +37,7 @@ from pipelines.lake.published import INGEST_APP, USER_METADATA, Commit, of_entry
 from pipelines.lake.superseded import delete_predicate
 from pipelines.lake.transactions import Outcome
 from pipelines.plan import ledger
-from pipelines.plan.ledger import NAMES, Partition
+from pipelines.plan.ledger import Partition
 from udfs.format.report_tables import READ_BY_VIEWS
 from udfs.format.schema import RAW_SEGMENTS, RECORDS, SEGMENTS, TRANSACTIONS, Table, columns
 from udfs.source.store import scheme_of
@@ -206,9 +206,6 @@ class CatalogLake(LakeWriter):
         schema = table.arrow_schema()
         return rows.select(*map(sql_name, names)).toArrow().cast(pa.schema([schema.field(n) for n in names]))
 
-    def ledger(self, where: str = "") -> pa.Table:
-        return ledger.numbered(self.read(SEGMENTS, NAMES, where))
-
     def with_transactions(self) -> set[Partition]:
         rows = self.table(TRANSACTIONS.name).select("topic", "partition").distinct().collect()
         return {(row["topic"], row["partition"]) for row in rows}
@@ -223,7 +220,7 @@ class CatalogLake(LakeWriter):
         writer.overwrite(F.expr(spark_condition(where)))
 
     def has(self, table: Table) -> bool:
-        return self._spark.catalog.tableExists(f"{quoted(self.address)}.{sql_name(table.name)}")
+        return self._spark.catalog.tableExists(self.path(table.name))
 
     def stage(self, rows: DataFrame, name: str) -> None:
         rows.write.format("delta").mode("append").saveAsTable(self.intents.staged_table(name))
@@ -279,21 +276,19 @@ class CatalogLake(LakeWriter):
 
     def replace_rows(self, table: Table, intent: Intent) -> None:
         frames = {**self._frames, **(self.staged_frames(intent) if intent.staged else {})}
-        if intent.places and not self.is_done(table, intent):
-            self._overwrite(table, frames.get(table), delete_predicate(table.name, intent.places), intent)
+        self._overwrite(table, frames.get(table), intent.places, intent)
 
     def replace_logs(self, rows: pa.Table, logs: list[Place], intent: Intent) -> None:
-        if not self.is_done(TRANSACTIONS, intent):
-            frame = self._spark.createDataFrame(rows)
-            self._overwrite(TRANSACTIONS, frame, delete_predicate(TRANSACTIONS.name, logs), intent)
+        self._overwrite(TRANSACTIONS, self._spark.createDataFrame(rows), logs, intent)
 
-    def _overwrite(self, table: Table, rows: DataFrame | None, where: str, intent: Intent) -> None:
-        """Rows take the place of those where a condition holds, in one commit."""
+    def _overwrite(self, table: Table, rows: DataFrame | None, places: list[Place], intent: Intent) -> None:
+        """Rows (None: none) take the place of those at some places, in one commit, unless it is there."""
+        if not places or self.is_done(table, intent):
+            return
         if rows is None:
             rows = self._spark.createDataFrame(table.arrow_schema().empty_table())
-        said = marked(intent)[USER_METADATA]
-        writer = rows.writeTo(self.path(table.name)).option(USER_METADATA, said)
-        writer.overwrite(F.expr(spark_condition(where)))
+        writer = rows.writeTo(self.path(table.name)).option(USER_METADATA, marked(intent)[USER_METADATA])
+        writer.overwrite(F.expr(spark_condition(delete_predicate(table.name, places))))
 
     def replace_ledger(self, intent: Intent) -> None:
         changes = ledger.changes(intent.put, intent.drop)

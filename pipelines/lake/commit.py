@@ -62,7 +62,6 @@ from udfs.format.schema import Table
 from udfs.spark.protocol import BATCH_ROW, DAMAGE_ROW, STAGED_DDL
 
 log = logging.getLogger(__name__)
-_LEDGER = schema.SEGMENTS.name
 _NOWHERE = (1 << 63) - 1  # a byte behind every segment
 _STAGED = ((schema.BATCHES, BATCH_ROW), (schema.QUARANTINE, DAMAGE_ROW))
 # Hadoop's names of the levels 1 to 9 of gzip
@@ -78,7 +77,7 @@ class LakeWriter(CommittedTables):
 
     def ledger(self, where: str = "") -> pa.Table:
         """The ledger (``pipelines.plan.ledger.read``). where: a condition on rows, "" for all."""
-        return ledger.read(self._open(_LEDGER), where)
+        return ledger.numbered(self.read(schema.SEGMENTS, ledger.NAMES, where))
 
     def read(self, table: Table, columns: Iterable[str], where: str = "") -> pa.Table:
         """Columns of a table, read in this process. where: a condition on rows, "" for all."""
