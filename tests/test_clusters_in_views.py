@@ -112,9 +112,16 @@ def write_first_cluster(logs: Path) -> None:
         setting(2, b"unset", b"retention.bytes", None),
         setting(2, b"odd", b"retention.ms", b"99999999999999999999"),
         setting(4, b"", b"log.retention.bytes", b"200"),
+        setting(4, b"", b"log.roll.ms", b"60000"),
+        setting(4, b"", b"log.cleaner.threads", b"2"),
+        setting(4, b"", b"log.local.retention.bytes", b"-2"),
+        setting(2, b"tiered", b"remote.storage.enable", b"true"),
+        setting(2, b"tiered", b"local.retention.ms", b"1000"),
+        setting(2, b"untiered", b"local.retention.ms", b"1000"),
     )
-    put(logs / "__cluster_metadata-0", 0, Batch(settings).encode())
-    for topic in ("short", "again", "compacted", "unset", "odd"):
+    put(logs / "__cluster_metadata-0", 0, Batch(settings, base_timestamp=NOW).encode())
+    put(logs / "__cluster_metadata-0", len(settings), batch(len(settings), 1))
+    for topic in ("short", "again", "compacted", "unset", "odd", "tiered", "untiered"):
         put(logs / f"{topic}-0", 0, batch(0, 1), batch(1, 1))
         put(logs / f"{topic}-0", 2, batch(2, 1))
 
@@ -176,8 +183,23 @@ def test_retention_goes_by_the_settings_of_each_topic(ask: Ask) -> None:
     assert found["again"] == (week, 200, "its own timestamp")  # deleted and made again
     assert found["unset"] == found["odd"] == (week, 200, "its own timestamp")
     assert found["compacted"] == (week, 200, "cleanup.policy")
+    assert found["tiered"] == (1000, 200, None)
+    assert found["untiered"] == (week, 200, "its own timestamp")
+    # its segments go after snapshots alone
+    assert limits(f"at_ms => {NOW + 2 * week}")["__cluster_metadata"] == (-1, -1, "no limit")
     given = limits(f"at_ms => {NOW + 2000}, retention_ms => 1, retention_bytes => -1")
     assert {given[topic] for topic in ("short", "again", "compacted")} == {(1, -1, None)}
+
+
+def test_defaults_of_brokers_have_the_names_that_topics_have_and_others_are_no_settings_of_topics(
+    ask: Ask,
+) -> None:
+    rows = ask("SELECT setting, value FROM topic_settings WHERE topic IS NULL ORDER BY setting")
+    assert [tuple(row.values()) for row in rows] == [
+        ("local.retention.bytes", "-2"),
+        ("retention.bytes", "200"),
+        ("segment.ms", "60000"),
+    ]
 
 
 def test_compaction_goes_by_the_lag_of_each_topic(ask: Ask) -> None:

@@ -2,7 +2,7 @@
 -- holds the others. A broker deletes from the start of a log: first what lies before the log's start, then by size, then by time; a segment waits for those before
 -- it (UnifiedLog.deleteOldSegments). It deletes nothing that is not on all replicas in sync yet
 -- Parameters:
---   retention_ms bigint DEFAULT NULL: retention.ms; -1 for no limit; if it is not given, that of each topic, else Kafka's default, 604800000
+--   retention_ms bigint DEFAULT NULL: retention.ms; -1 for no limit; if it is not given, that of each topic, else Kafka's default, 604800000; of `__cluster_metadata` -1, as its segments go after snapshots alone
 --   retention_bytes bigint DEFAULT NULL: retention.bytes; -1 for no limit; if it is not given, that of each topic, else Kafka's default, -1
 --   at_ms bigint DEFAULT NULL: the time in ms since 1970; now if it is not given
 -- Columns: those of a segment, then
@@ -17,7 +17,8 @@
 --   freed_by string: Which limit deletes it: log start: the folder began behind it when a later segment was first decoded; size; time; null if it stays
 --   held_by string: null if it can go; its own timestamp; an earlier segment: the segment has expired, one before it has not; size: no limit of time, and the log is not over that of size; empty last segment; no limit; cleanup.policy: it has no delete
 WITH limited AS (
-  SELECT t.*, s.cleanup_policy, coalesce(retention_ms, s.topic_retention_ms, 604800000) AS limit_ms,
+  SELECT t.*, s.cleanup_policy, coalesce(retention_ms, s.topic_retention_ms,
+      CASE WHEN t.topic = '__cluster_metadata' THEN -1 ELSE 604800000 END) AS limit_ms,
     coalesce(retention_bytes, s.topic_retention_bytes, -1) AS limit_bytes,
     coalesce(retention_ms, retention_bytes) IS NULL AND coalesce(s.cleanup_policy NOT LIKE '%delete%', false) AS keeps_all
   FROM segment_times t LEFT JOIN log_settings s ON s.topic = t.topic AND s.partition = t.partition

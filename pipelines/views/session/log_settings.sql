@@ -1,5 +1,6 @@
 -- The settings of each log's topic that retention and compaction go by: the topic's own, else the default of the cluster,
--- as `topic_settings` has them
+-- as `topic_settings` has them. Where segments are copied to remote storage, local.retention.ms and local.retention.bytes,
+-- if set, are what a disk keeps. `__cluster_metadata` has none: it is no log of a topic
 -- Columns: those of a log, then
 --   topic_retention_ms bigint: retention.ms; null where it is not known
 --   topic_retention_bytes bigint: retention.bytes; null where it is not known
@@ -9,11 +10,22 @@ WITH found AS (
   SELECT l.topic, l.partition, l.partition_dir, s.setting, s.value,
     row_number() OVER (PARTITION BY l.topic, l.partition, l.partition_dir, s.setting ORDER BY s.topic IS NULL) AS number
   FROM log_clusters l JOIN topic_settings s ON s.cluster = l.cluster AND coalesce(s.topic, l.topic) = l.topic
-  WHERE l.internal_topic = '__cluster_metadata'
+  WHERE l.internal_topic = '__cluster_metadata' AND l.topic <> '__cluster_metadata'
+), known AS (
+  SELECT topic, partition, partition_dir,
+    max(CASE WHEN setting = 'retention.ms' THEN TRY_CAST(value AS BIGINT) END) AS retention_ms,
+    max(CASE WHEN setting = 'retention.bytes' THEN TRY_CAST(value AS BIGINT) END) AS retention_bytes,
+    max(CASE WHEN setting = 'local.retention.ms' THEN TRY_CAST(value AS BIGINT) END) AS local_ms,
+    max(CASE WHEN setting = 'local.retention.bytes' THEN TRY_CAST(value AS BIGINT) END) AS local_bytes,
+    max(CASE WHEN setting = 'min.compaction.lag.ms' THEN TRY_CAST(value AS BIGINT) END) AS compaction_lag_ms,
+    max(CASE WHEN setting = 'cleanup.policy' THEN value END) AS cleanup_policy,
+    max(CASE WHEN setting = 'remote.storage.enable' THEN lower(value) END) = 'true'
+      AND coalesce(max(CASE WHEN setting = 'remote.log.copy.disable' THEN lower(value) END), 'false') <> 'true' AS is_copied
+  FROM found WHERE number = 1 GROUP BY topic, partition, partition_dir
 )
+-- -2: as retention.ms and retention.bytes
 SELECT topic, partition, partition_dir,
-  max(CASE WHEN setting = 'retention.ms' THEN TRY_CAST(value AS BIGINT) END) AS topic_retention_ms,
-  max(CASE WHEN setting = 'retention.bytes' THEN TRY_CAST(value AS BIGINT) END) AS topic_retention_bytes,
-  max(CASE WHEN setting = 'min.compaction.lag.ms' THEN TRY_CAST(value AS BIGINT) END) AS topic_compaction_lag_ms,
-  max(CASE WHEN setting = 'cleanup.policy' THEN value END) AS cleanup_policy
-FROM found WHERE number = 1 GROUP BY topic, partition, partition_dir
+  CASE WHEN is_copied AND local_ms <> -2 THEN local_ms ELSE retention_ms END AS topic_retention_ms,
+  CASE WHEN is_copied AND local_bytes <> -2 THEN local_bytes ELSE retention_bytes END AS topic_retention_bytes,
+  compaction_lag_ms AS topic_compaction_lag_ms, cleanup_policy
+FROM known

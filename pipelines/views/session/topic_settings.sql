@@ -1,6 +1,6 @@
 -- The settings of topics that the metadata log of a KRaft cluster has: the last value of each, of topics that are not
--- deleted, and the defaults that were set for all brokers at run time. Brokers' own files (server.properties) are in no
--- log, and what a snapshot replaced before the log was decoded is not here
+-- deleted, and the defaults of topics that were set for all brokers at run time. Brokers' own files (server.properties) are
+-- in no log, and what a snapshot replaced before the log was decoded is not here
 -- Columns:
 --   cluster string: Log directory of the copy of `__cluster_metadata` (`log_clusters`)
 --   topic string: Topic; null for a default of all topics
@@ -18,14 +18,31 @@ WITH changes AS (
   FROM changes t JOIN changes r ON r.cluster = t.cluster AND r.topic_id = t.topic_id AND r.name = 'RemoveTopicRecord'
   WHERE t.name = 'TopicRecord'
   GROUP BY t.cluster, t.named
+), synonyms AS (
+  -- brokers' names of the settings of topics (ServerTopicConfigSynonyms) that can be set at run time
+  SELECT named, setting FROM (VALUES ('log.roll.ms', 'segment.ms'), ('log.roll.jitter.ms', 'segment.jitter.ms'),
+    ('log.index.size.max.bytes', 'segment.index.bytes'), ('log.flush.interval.messages', 'flush.messages'),
+    ('log.flush.interval.ms', 'flush.ms'), ('log.segment.delete.delay.ms', 'file.delete.delay.ms'),
+    ('log.cleaner.min.cleanable.ratio', 'min.cleanable.dirty.ratio'), ('message.max.bytes', 'max.message.bytes')
+  ) AS other(named, setting)
+  UNION ALL
+  SELECT 'log.cleaner.' || setting, setting
+  FROM (VALUES ('min.compaction.lag.ms'), ('max.compaction.lag.ms'), ('delete.retention.ms')) AS cleaner(setting)
+  UNION ALL
+  SELECT 'log.' || setting, setting FROM (VALUES ('segment.bytes'), ('retention.ms'), ('retention.bytes'),
+    ('local.retention.ms'), ('local.retention.bytes'), ('index.interval.bytes'), ('cleanup.policy'), ('preallocate'),
+    ('message.timestamp.type'), ('message.timestamp.before.max.ms'), ('message.timestamp.after.max.ms')) AS prefixed(setting)
+  UNION ALL
+  SELECT setting, setting FROM (VALUES ('unclean.leader.election.enable'), ('min.insync.replicas'), ('compression.type'),
+    ('compression.gzip.level'), ('compression.lz4.level'), ('compression.zstd.level')) AS same(setting)
 ), numbered AS (
   SELECT *, row_number() OVER (PARTITION BY cluster, resource_type, resource_name, named
     ORDER BY record_offset DESC, segment) AS number
   FROM changes WHERE name = 'ConfigRecord' AND (resource_type = '2' OR (resource_type = '4' AND resource_name = ''))
 )
 SELECT n.cluster, CASE WHEN n.resource_type = '2' THEN n.resource_name END AS topic,
-  CASE WHEN n.resource_type = '2' THEN n.named
-    WHEN n.named = 'log.cleaner.min.compaction.lag.ms' THEN 'min.compaction.lag.ms'
-    WHEN n.named LIKE 'log.%' THEN substring(n.named, 5) ELSE n.named END AS setting, n.value, n.record_offset
+  coalesce(y.setting, n.named) AS setting, n.value, n.record_offset
 FROM numbered n LEFT JOIN deleted d ON d.cluster = n.cluster AND d.topic = n.resource_name AND n.resource_type = '2'
+LEFT JOIN synonyms y ON y.named = n.named AND n.resource_type = '4'
 WHERE n.number = 1 AND n.value IS NOT NULL AND n.record_offset > coalesce(d.deleted_offset, -1)
+  AND (n.resource_type = '2' OR y.setting IS NOT NULL)
