@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from deltalake import DeltaTable
 
@@ -19,6 +20,7 @@ from tests.support.logs import batch, data, marker, put
 from tests.support.segment_maker import Batch, Record, flip
 from udfs.format.index_tables import INDEX_TABLES
 from udfs.indexes.files import decode_broker_file
+from udfs.kernels.checksums import crc32c
 
 NOW = 1_700_000_000_000  # ms
 SEGMENTED, ABORTED = "v2-segments/segmented-0", "v2-txn-abort/tx-aborted-0"
@@ -325,3 +327,20 @@ def test_an_entry_for_the_time_0_is_not_missing(tmp_path: Path) -> None:
     put_with_indexes(folder, 2, batch(2))
     (folder / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
     assert report_of(tmp_path / "logs", str(tmp_path / "lake")) == []
+
+
+def test_a_snapshot_that_a_broker_refuses_is_not_compared(logs: Path, tmp_path: Path) -> None:
+    """The producers in a file with a wrong checksum say nothing; with a right one the same ones disagree."""
+    found = {}
+    for is_sound in (True, False):
+        root, lake = tmp_path / f"logs-{is_sound}", str(tmp_path / f"lake-{is_sound}")
+        shutil.copytree(logs / "tx-aborted-0", root / "tx-aborted-0")
+        path = max((root / "tx-aborted-0").glob("*.snapshot"))
+        entry = bytearray(path.read_bytes()[10:])
+        struct.pack_into(">q", entry, 14, int(path.stem) + 7)  # the last offset of the first producer
+        body = path.read_bytes()[6:10] + entry
+        crc = int(crc32c(np.frombuffer(body, dtype=np.uint8), 0, len(body), 0)) ^ (not is_sound)
+        path.write_bytes(struct.pack(">hI", 1, crc) + body)
+        decode(root, lake)
+        found[is_sound] = [row["problem"] for row in rows(lake, "SELECT problem FROM index_report")]
+    assert found == {True: ["disagrees"], False: ["unreadable"]}

@@ -136,13 +136,15 @@ WITH known AS (
     AND s.leader_epoch = e.leader_epoch
   JOIN starts b ON b.partition_dir = e.partition_dir
   WHERE s.leader_epoch IS NULL AND e.last_offset >= b.log_start
+), snapshots AS (
+  -- a broker refuses a snapshot as a whole
+  SELECT * FROM producer_snapshots WHERE file NOT IN (SELECT file FROM producer_snapshots WHERE error IS NOT NULL)
 ), noted AS (
   SELECT p.topic, p.partition, p.partition_dir, p.file, p.producer_id, p.last_offset, p.snapshot_offset,
     max(b.last_offset) AS newest
-  FROM producer_snapshots p JOIN sound b ON b.topic = p.topic AND b.partition = p.partition
+  FROM snapshots p JOIN sound b ON b.topic = p.topic AND b.partition = p.partition
     AND b.partition_dir = p.partition_dir AND b.producer_id = p.producer_id AND NOT b.is_control
     AND b.last_offset < p.snapshot_offset
-  WHERE p.error IS NULL
   GROUP BY p.topic, p.partition, p.partition_dir, p.file, p.producer_id, p.last_offset, p.snapshot_offset
 ), producers_of AS (
   SELECT topic, partition, partition_dir, file, CAST(NULL AS INT) AS entry, 'disagrees' AS problem,
@@ -152,7 +154,7 @@ WITH known AS (
   UNION ALL
   SELECT topic, partition, partition_dir, file, NULL, 'disagrees',
     'expected a last offset below ' || snapshot_offset || ' of producer ' || producer_id || ', found ' || last_offset
-  FROM producer_snapshots WHERE error IS NULL AND last_offset >= snapshot_offset
+  FROM snapshots WHERE last_offset >= snapshot_offset
 ), unreadable AS (
   SELECT topic, partition, partition_dir, file, entry, error FROM offset_index WHERE error IS NOT NULL
   UNION ALL
