@@ -1,5 +1,5 @@
 -- What a group had committed at a time, and how far behind the end of each log it was then. In a lake with the logs of
--- several clusters, a group of one name is another group in each
+-- several clusters, a group of one name is another group in each. A lake without `__consumer_offsets` has no row
 -- Parameters:
 --   wanted_group string: Group id
 --   at_time timestamp: The time

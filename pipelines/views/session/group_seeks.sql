@@ -1,6 +1,6 @@
 -- Where each consumer group must seek after a loss: the losses (lost_offsets) that it has not passed, by its last committed
 -- offset. A group that followed a wrong base offset has committed an offset past the end of the log: it skipped what lies
--- behind that batch, and its next fetch is out of range
+-- behind that batch, and its next fetch is out of range. A lake without `__consumer_offsets` has no row
 -- Columns:
 --   group string: Group id
 --   topic, partition: as in lost_offsets
