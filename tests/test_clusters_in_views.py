@@ -291,3 +291,12 @@ def test_values_with_surplus_bytes_count_as_they_do_for_a_broker_and_damaged_one
     assert ask("SELECT state, noted_until_ms - updated_ms AS since FROM producer_states") == [
         {"state": "Ongoing", "since": 1}
     ]
+
+
+def test_a_log_ends_where_its_last_segment_does_whatever_a_wrong_base_offset_before_it_says(
+    tmp_path: Path,
+) -> None:
+    logs = tmp_path / "logs"
+    for base, stored in ((7, 7 + 2**62), (8, 8)):
+        put(logs / "t-0", base, batch(stored, 2))
+    assert asking(logs, str(tmp_path / "lake"))("SELECT last_offset FROM logs") == [{"last_offset": 9}]

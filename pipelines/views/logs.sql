@@ -19,7 +19,8 @@ WITH damage AS (
   FROM published_quarantine GROUP BY topic, partition, partition_dir
 ), listed AS (
   SELECT topic, partition, partition_dir, count(*) AS segments, sum(length) AS bytes, sum(batches) AS batches,
-    sum(records) AS records, min(file_base_offset) AS log_start_offset, max(end_offset) AS last_offset,
+    sum(records) AS records, min(file_base_offset) AS log_start_offset,
+    max_by(end_offset, CASE WHEN end_offset IS NOT NULL THEN file_base_offset END) AS last_offset,
     min(min_timestamp) AS first_timestamp, max(max_timestamp) AS last_timestamp, sum(damaged) AS damaged_ranges,
     sum(tail_bytes) AS tail_bytes, count_if(left_out <> 0) AS segments_in_part
   FROM segments GROUP BY topic, partition, partition_dir
