@@ -14,6 +14,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
+if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the imports need its parent
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
 from pipelines.command.commands import DUMP
 from pipelines.command.errors import JobError, UserError
 from pipelines.command.options import run_command

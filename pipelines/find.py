@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from pipelines.finding.lake_search import LakeSearch
     from udfs.values.registry import Registry
 
+if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the imports need its parent
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
 from pipelines.command.commands import FIND
 from pipelines.command.errors import NotAllSearched, NotFound, UserError
 from pipelines.command.options import run_command

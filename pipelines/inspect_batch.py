@@ -12,6 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the imports need its parent
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
 from pipelines.command.commands import INSPECT
 from pipelines.command.errors import UserError
 from pipelines.command.options import run_command

@@ -7,6 +7,7 @@ on the tables of a lake with deltalake and DuckDB in this process: no Spark, no 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 import uuid
@@ -14,6 +15,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+
+if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the imports need its parent
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from pipelines.command.commands import QUALITY_REPORT
 from pipelines.command.errors import ChecksFailed, UserError

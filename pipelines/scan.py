@@ -8,11 +8,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import os
 import sys
 import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
+
+if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the imports need its parent
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from pipelines.command.commands import SCAN
 from pipelines.command.errors import DamageFound, UserError

@@ -53,6 +53,16 @@ def test_help_names_every_option(command: Command, capsys: pytest.CaptureFixture
     assert command.help.split()[0] in shown
 
 
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_each_command_runs_as_a_file(command: Command, tmp_path: Path) -> None:
+    """As spark-submit runs it: from any folder, with pipelines/ first on sys.path."""
+    job = str(ROOT / "pipelines" / f"{command.module}.py")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run([sys.executable, job, "--help"], cwd=tmp_path, env=environment, capture_output=True)
+    assert done.returncode == 0
+    assert done.stdout.decode().lower().startswith("usage: kafka-log-lake")
+
+
 @pytest.mark.parametrize("name", ["", *(command.name for command in COMMANDS)])
 def test_help_fits_80_columns(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
