@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.command.commands import DECODE, FORMAT_REPORT
+from pipelines.command.commands import DECODE, FORMAT_REPORT, SCAN
 from pipelines.command.declaration import Command
 from pipelines.command.errors import DamageFound, RunFailed, UserError
-from pipelines.command.options import exit_code_of, parse_arguments, read_yaml, to_yaml
+from pipelines.command.options import exit_code_of, parse_arguments, read_yaml, run_command, to_yaml
 from pipelines.command.settings import FIELDS, SETTING_NAMES, Settings, make_settings
 from pipelines.command.values import MIB, byte_text
 
@@ -191,6 +191,18 @@ def test_exit_codes(capsys: pytest.CaptureFixture[str], error: BaseException, co
     reported = capsys.readouterr().err
     assert reported.startswith(line)
     assert reported.count("\n") == 1
+
+
+@pytest.mark.parametrize(("command", "argv"), [(SCAN, ["x"]), (DECODE, ["--source=x", "--lake=y"])])
+def test_ctrl_c_names_the_next_step_where_there_is_one(
+    capsys: pytest.CaptureFixture[str], command: Command, argv: list[str]
+) -> None:
+    def run(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    assert run_command(command, run, argv, with_spark=False) == 130
+    next_step = "; start the same command again to continue" if command is DECODE else ""
+    assert capsys.readouterr().err == f"interrupted{next_step}\n"
 
 
 def test_a_workers_error_is_the_end_of_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:

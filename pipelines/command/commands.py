@@ -152,6 +152,7 @@ DECODE = Command(
     "Decode Kafka log segments into Delta tables.",
     SETTING_NAMES,
     is_configurable=True,
+    continues=True,
     example="--source /var/lib/kafka/data --lake lake",
 )
 INGEST = Command(
@@ -160,6 +161,7 @@ INGEST = Command(
     "Land the bytes of Kafka log segments in a Delta table.",
     tuple(name for name in DECODE.settings if name not in _ONLY_FOR_DECODING),
     is_configurable=True,
+    continues=True,
 )
 _ENGINE = Argument(
     "engine",
@@ -246,6 +248,7 @@ MAINTAIN = Command(
             *(_AGE, "DAYS"),
         ),
     ),
+    continues=True,
     kind=LakeSettings,
 )
 DECODE_VALUES = Command(
@@ -253,6 +256,7 @@ DECODE_VALUES = Command(
     "decode_values",
     "Decode keys and values by the schema registry in the lake: a typed table for each topic. Needs no Java.",
     ("lake", "topics", "exclude_topics", *_OF_TYPES, "cores", "json"),
+    continues=True,
 )
 DUMP = Command(
     "dump",
@@ -362,6 +366,7 @@ RECOVER = Command(
         Argument("metadata", "compare the metadata logs of controllers instead", is_switch=True),
         _number("at", "with --metadata: the state before this offset of the log", _OFFSET, "OFFSET"),
     ),
+    continues=True,
     screen="""\
 Usage: kafka-log-lake recover --source NAME=PATH... --lake LAKE [OPTIONS]
 

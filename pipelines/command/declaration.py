@@ -45,9 +45,10 @@ class Command:
 
     name: the word after ``kafka-log-lake``. module: a module of ``pipelines`` with ``main(argv)``. settings:
     names of the fields of its kind of settings that it takes. is_configurable: whether ``--config`` may name
-    a file of them. extra: the extra of the wheel that brings the packages it needs. screen: the
-    text of ``--help``, where it is not the list of all options; {command} is replaced by how the command
-    is called. example: the arguments of a call, shown where there is no screen.
+    a file of them. continues: whether it goes on where an interrupted run of it stopped. extra: the extra of
+    the wheel that brings the packages it needs. screen: the text of ``--help``, where it is not the list of
+    all options; {command} is replaced by how the command is called. example: the arguments of a call, shown
+    where there is no screen.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Command:
     settings: tuple[str, ...]
     arguments: tuple[Argument, ...] = ()
     is_configurable: bool = False
+    continues: bool = False
     extra: str = "spark"
     screen: str = ""
     kind: type[Running] = Settings

@@ -235,8 +235,11 @@ def parse_arguments(command: Command, argv: Sequence[str] | None) -> tuple[Any, 
     return settings, others
 
 
-def exit_code_of(job: Callable[[], object]) -> int:
-    """Runs a job and returns its exit code. Prints at most one line on standard error."""
+def exit_code_of(job: Callable[[], object], interrupted: str = "interrupted") -> int:
+    """Runs a job and returns its exit code. Prints at most one line on standard error.
+
+    interrupted: the line for Ctrl-C.
+    """
     set_up_streams()
     try:
         job()
@@ -247,7 +250,7 @@ def exit_code_of(job: Callable[[], object]) -> int:
         print(f"error: {message}" if is_failure else message, file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("interrupted; start the same command again to continue", file=sys.stderr)
+        print(interrupted, file=sys.stderr)
         return 130
     except BrokenPipeError:
         drop_output()  # its reader closed it (``| head``)
@@ -290,7 +293,8 @@ def run_command(
         with spark_on_demand(settings, only_plans=only_plans) as started:
             run(started, settings, **others)
 
-    code = exit_code_of(job)
+    again = "; start the same command again to continue" if command.continues else ""
+    code = exit_code_of(job, f"interrupted{again}")
     # A process looks for garbage once more when it ends, which takes as long as a small log. DuckDB's module
     # reports what it was not asked to free
     if argv is None and "duckdb" not in sys.modules:
