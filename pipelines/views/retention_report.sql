@@ -2,7 +2,7 @@
 -- holds the others. A broker deletes from the start of a log: first what lies before the log's start, then by size, then by time; a segment waits for those before
 -- it (UnifiedLog.deleteOldSegments). It deletes nothing that is not on all replicas in sync yet
 -- Parameters:
---   retention_ms bigint DEFAULT NULL: retention.ms; -1 for no limit; if it is not given, that of each topic, else Kafka's default, 604800000; of `__cluster_metadata` -1, as its segments go after snapshots alone
+--   retention_ms bigint DEFAULT NULL: retention.ms; -1 for no limit; if it is not given, that of each topic, else Kafka's default, 604800000; of `__cluster_metadata`, whose segments go after snapshots alone, `__share_group_state` and `__remote_log_metadata` -1
 --   retention_bytes bigint DEFAULT NULL: retention.bytes; -1 for no limit; if it is not given, that of each topic, else Kafka's default, -1
 --   at_ms bigint DEFAULT NULL: the time in ms since 1970; now if it is not given
 -- Columns: those of a segment, then
@@ -12,17 +12,22 @@
 --   expires_ms bigint: The last millisecond in which time keeps it, or a segment before it that size does not delete; null with no limit of time, where it goes without one, and past 2^63 - 1
 --   limit_ms bigint: retention.ms that was taken
 --   limit_bytes bigint: retention.bytes that was taken
---   cleanup_policy string: cleanup.policy of the topic; null where it is not known. Without delete in it, only what lies before the log's start goes, unless a limit is given
+--   cleanup_policy string: cleanup.policy of the topic; null where it is not known, compact of `__consumer_offsets` and `__transaction_state`. Without delete in it, only what lies before the log's start goes, unless a limit is given
 --   can_go boolean: The broker deletes it at the given time
 --   freed_by string: Which limit deletes it: log start: the folder began behind it when a later segment was first decoded; size; time; null if it stays
 --   held_by string: null if it can go; its own timestamp; an earlier segment: the segment has expired, one before it has not; size: no limit of time, and the log is not over that of size; empty last segment; no limit; cleanup.policy: it has no delete
-WITH limited AS (
-  SELECT t.*, s.cleanup_policy, coalesce(retention_ms, s.topic_retention_ms,
-      CASE WHEN t.topic = '__cluster_metadata' THEN -1 ELSE 604800000 END) AS limit_ms,
-    coalesce(retention_bytes, s.topic_retention_bytes, -1) AS limit_bytes,
-    coalesce(retention_ms, retention_bytes) IS NULL AND coalesce(s.cleanup_policy NOT LIKE '%delete%', false) AS keeps_all
+WITH known AS (
+  -- brokers create internal topics with these settings
+  SELECT t.*, coalesce(s.topic_retention_ms, CASE WHEN t.topic IN ('__cluster_metadata', '__share_group_state',
+      '__remote_log_metadata') THEN -1 ELSE 604800000 END) AS topic_ms, coalesce(s.topic_retention_bytes, -1) AS topic_bytes,
+    coalesce(s.cleanup_policy, CASE WHEN t.topic IN ('__consumer_offsets', '__transaction_state') THEN 'compact' END)
+      AS cleanup_policy
   FROM segment_times t LEFT JOIN log_settings s ON s.topic = t.topic AND s.partition = t.partition
     AND s.partition_dir = t.partition_dir
+), limited AS (
+  SELECT *, coalesce(retention_ms, topic_ms) AS limit_ms, coalesce(retention_bytes, topic_bytes) AS limit_bytes,
+    coalesce(retention_ms, retention_bytes) IS NULL AND coalesce(cleanup_policy NOT LIKE '%delete%', false) AS keeps_all
+  FROM known
 ), started AS (
   -- numbers of 38 digits: a broker subtracts in 64 bits, which wrap, and an engine would fail there
   SELECT *, is_active AND length = 0 AS is_empty_last,
