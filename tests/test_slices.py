@@ -107,6 +107,6 @@ def test_tasks_are_about_equal_in_bytes() -> None:
     assert max(sizes) <= 2 * min(sizes)
 
 
-def test_little_work_is_one_task() -> None:
+def test_little_work_takes_no_more_tasks_than_cores() -> None:
     segments = [segment(str(i), length=10, partition=i) for i in range(10)]
-    assert len(pack(make_slices(segments, 1000), cores=2, slice_bytes=2**27)) == 1
+    assert len(pack(make_slices(segments, 1000), cores=2, slice_bytes=2**27)) == 2

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pipelines.command.driver import driver_of
 from pipelines.command.errors import UserError
 from pipelines.command.on_demand import SparkOnDemand
-from pipelines.plan.slices import Slice, pack, to_arrow
+from pipelines.plan.slices import LITTLE, Slice, pack, to_arrow
 from pipelines.source.hadoop import exists, open_to_spark
 from pipelines.source.uris import escape
 from udfs.source.store import worker_opens
@@ -72,7 +72,8 @@ class Reader:
             done = self.observed(slices, stage(name, options), REPORT_DDL)
             return [tuple(row) for row in done.collect()]
         processes = self.on_demand.processes
-        tasks = pack(slices, processes.number, self.slice_bytes)
+        is_little = sum(one.stop - one.start for one in slices) < LITTLE
+        tasks = pack(slices, 1 if is_little else processes.number, self.slice_bytes)
         answers = processes.run(partial(stage, name, options), list(map(to_arrow, tasks)))
         return [tuple(row.values()) for answer in answers for row in answer.to_pylist()]
 

@@ -28,6 +28,7 @@ from udfs.spark.protocol import SLICE_SCHEMA
 # The cost of opening a segment, in decoded bytes: keeps many empty segments from filling one task
 SEGMENT_COST = 256 * 1024
 TASKS_PER_CORE = 3
+LITTLE = 16 * SEGMENT_COST  # bytes that are not worth the start of a task or process
 _PLACE = ("topic", "partition", "partition_dir", "segment", "file_base_offset")
 
 
@@ -166,8 +167,7 @@ def pack(slices: Sequence[Slice], cores: int, slice_bytes: int) -> list[list[Sli
     groups = list(by_group.values())
     costs = [sum(s.stop - s.start + SEGMENT_COST for s in members) for members in groups]
     wanted = max(cores * TASKS_PER_CORE, -(-sum(costs) // (slice_bytes + SEGMENT_COST)))
-    # A task with fewer bytes than 16 * SEGMENT_COST is not worth the start of a process
-    worthwhile = -(-sum(costs) // (16 * SEGMENT_COST))
+    worthwhile = max(cores, -(-sum(costs) // LITTLE))
     count = max(1, min(len(groups), wanted, worthwhile))
     loads: list[tuple[int, int]] = [(0, task) for task in range(count)]
     members_of: list[list[Slice]] = [[] for _ in range(count)]
