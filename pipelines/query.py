@@ -31,7 +31,7 @@ from pipelines.source.uris import local_path
 from pipelines.sql import duck
 from pipelines.sql.database import open_database
 from pipelines.sql.files import CSV, check_output, write_csv, write_parquet
-from pipelines.sql.tokens import check_text, tokens
+from pipelines.sql.statements import check_text, tokens
 from udfs.source.store import canonical, is_object_store
 
 logger = logging.getLogger("pipelines.query")  # under "python -m" its own name is another

@@ -30,7 +30,7 @@ from pipelines.lake.address import open_log
 from pipelines.query import choose_engine
 from pipelines.sql import duck
 from pipelines.sql.database import open_database
-from pipelines.sql.tokens import check_text, has_code, split_statements
+from pipelines.sql.statements import check_text, has_code, split_statements
 from pipelines.views.declared import SESSION_VIEWS
 from udfs.format.schema import SEGMENTS, TABLES
 from udfs.functions.declared import FUNCTIONS, TABLE_FUNCTIONS

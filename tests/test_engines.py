@@ -11,7 +11,7 @@ import pytest
 from kafka_log_lake import connect
 from pipelines import format_report, quality_report
 from pipelines.command.settings import CostSettings, Settings
-from pipelines.sql.tokens import duckdb_text
+from pipelines.sql.statements import duckdb_text
 from pipelines.views.declared import SESSION_VIEWS, View
 from tests.support import as_command
 from tests.support.answers import all_rows, prepare_in_memory, same_in_both

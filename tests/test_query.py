@@ -17,7 +17,7 @@ from pipelines import query
 from pipelines.command.errors import UserError
 from pipelines.sql.files import write_csv, write_parquet
 from pipelines.sql.spark import arrow, prepare, results
-from pipelines.sql.tokens import duckdb_text
+from pipelines.sql.statements import duckdb_text
 from tests.support.answers import answer
 from tests.support.lake_rows import insert
 

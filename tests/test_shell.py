@@ -15,7 +15,7 @@ import pytest
 from pipelines import sql_shell
 from pipelines.command.session import configured
 from pipelines.command.settings import Settings
-from pipelines.sql.tokens import split_statements
+from pipelines.sql.statements import split_statements
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

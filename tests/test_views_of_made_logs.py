@@ -15,7 +15,7 @@ import pytest
 
 from kafka_log_lake import connect
 from pipelines.command.settings import Settings
-from pipelines.sql.tokens import duckdb_text
+from pipelines.sql.statements import duckdb_text
 from tests.support import as_command
 from tests.support.answers import prepare_in_memory, same_in_both
 from tests.support.logs import batch, data, marker, put

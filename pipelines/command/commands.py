@@ -1,14 +1,13 @@
 """Every command, declared once: its names, the settings it takes, its help text.
 
-``python -m pipelines.<module>`` and ``kafka-log-lake <name>`` are the same program: ``options`` parses for
-both.
+``python -m pipelines.<module>`` and ``kafka-log-lake <name>`` are one program, which ``options`` parses for.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from pipelines.command.declaration import Argument, Command
 from pipelines.command.settings import (
@@ -23,20 +22,14 @@ from pipelines.command.settings import (
 from pipelines.command.values import count, from_0
 
 _PLACE, _OFFSET = from_0(10**19), from_0(10**18, "must be an offset")
-_SIZE = from_0(math.inf, "must be a whole number of bytes")
-_AGE = from_0(878_401, "takes a whole number from 0 to 878,400")
 _OF_TYPES = tuple(name for name in Typing.__annotations__ if name != "typed")
 _ONLY_FOR_DECODING = {
     *("include_swap", "with_indexes", "with_copies"),
     *(name for kind in (Decoding, Watching, Typing) for name in kind.__annotations__),
 }
-
-
-def _number(
-    name: str, help_text: str, parse: Callable[[object], int], metavar: str = "N", default: str | None = None
-) -> Argument:
-    return Argument(name, help_text, metavar=metavar, default=default, parse=parse)
-
+_number = partial(Argument, metavar="N")
+_bytes = partial(Argument, metavar="BYTES", parse=from_0(math.inf, "must be a whole number of bytes"))
+_age = partial(Argument, parse=from_0(878_401, "takes a whole number from 0 to 878,400"))
 
 SCAN = Command(
     "scan",
@@ -103,10 +96,10 @@ FIND = Command(
         *_CONDITIONS,
         *(replace(one, name=NOT + one.name) for one in _CONDITIONS),
         Argument("committed", "only what a READ_COMMITTED consumer gets", is_switch=True),
-        _number("limit", "at most this many records; with --first and --last per partition", count),
+        _number("limit", "at most this many records; with --first and --last per partition", parse=count),
         Argument("first", "the first of each partition", is_switch=True),
         Argument("last", "the last of each partition; searches from the end", is_switch=True),
-        _number("context", "records before and after each one", count),
+        _number("context", "records before and after each one", parse=count),
         Argument("superseded", "add a column: whether a later record of the key follows", is_switch=True),
         Argument("count", "print only the number of records", is_switch=True),
         Argument("topic", "topic of the segments if the folder is not named TOPIC-N", metavar="NAME"),
@@ -237,15 +230,16 @@ MAINTAIN = Command(
     "Compact the tables of a lake: merge small files, delete files and old rows that are not needed.",
     ("lake", "cores", "driver_memory", "json"),
     (
-        _number(
+        _age(
             "vacuum_hours",
             "delete files that no version of the last hours needs; a reader that began earlier may fail",
-            *(_AGE, "HOURS", "168"),
+            metavar="HOURS",
+            default="168",
         ),
-        _number(
+        _age(
             "keep_days",
             "drop the rows of segments whose file is gone and whose newest record is older",
-            *(_AGE, "DAYS"),
+            metavar="DAYS",
         ),
     ),
     continues=True,
@@ -278,8 +272,8 @@ DUMP = Command(
         Argument("share_group_state_decoder", "of __share_group_state", is_switch=True),
         Argument("index_sanity_check", "check an index as a broker does when it starts", is_switch=True),
         Argument("verify_index_only", "compare an index with its segment, print no entry", is_switch=True),
-        _number("max_message_size", "largest batch of an index", _SIZE, "BYTES", "5242880"),
-        _number("max_bytes", "read only the first bytes of a log", _SIZE, "BYTES", "2147483647"),
+        _bytes("max_message_size", "largest batch of an index", default="5242880"),
+        _bytes("max_bytes", "read only the first bytes of a log", default="2147483647"),
         Argument("more", "print header values and damage too, and what follows damage", is_switch=True),
         Argument("json", "print one JSON object per batch, record or entry", is_switch=True),
     ),
@@ -317,9 +311,9 @@ INSPECT = Command(
     ("max_batch_uncompressed",),
     (
         Argument("file", "a .log file, with --offset a partition folder, with --browse any folder of logs"),
-        _number("position", "byte of the file where the batch begins", _PLACE, "BYTE"),
-        _number("offset", "an offset that the batch has", _PLACE),
-        _number("records", "records that are shown field by field", _PLACE, "N", "20"),
+        _number("position", "byte of the file where the batch begins", metavar="BYTE", parse=_PLACE),
+        _number("offset", "an offset that the batch has", parse=_PLACE),
+        _number("records", "records that are shown field by field", default="20", parse=_PLACE),
         Argument("html", "write an HTML page instead of printing", metavar="FILE"),
         Argument("json", "print one JSON object", is_switch=True),
         Argument("browse", "interactive: topics, segments, batches and fields", is_switch=True),
@@ -362,9 +356,11 @@ RECOVER = Command(
     (
         Argument("report", "folder for the list of losses as a page and as CSV", metavar="DIR"),
         Argument("write", "new folder: a log directory for a broker to start from", metavar="DIR"),
-        _number("node_id", "node.id of that broker, or controller (default 1)", from_0(10**9)),
+        _number("node_id", "node.id of that broker, or controller (default 1)", parse=from_0(10**9)),
         Argument("metadata", "compare the metadata logs of controllers instead", is_switch=True),
-        _number("at", "with --metadata: the state before this offset of the log", _OFFSET, "OFFSET"),
+        _number(
+            "at", "with --metadata: the state before this offset of the log", metavar="OFFSET", parse=_OFFSET
+        ),
     ),
     continues=True,
     screen="""\

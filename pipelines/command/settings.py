@@ -25,10 +25,10 @@ from pipelines.command.values import (
     count,
     currency,
     flag,
+    from_0,
     identifier,
     memory,
     moment,
-    number_from_0,
     offset_range,
     one_of,
     pattern,
@@ -43,6 +43,7 @@ from udfs.decoded import Bounds, Scope
 # Codecs of Parquet that have levels, with the levels
 PARQUET_LEVELS = {"zstd": range(-7, 23), "gzip": range(1, 10)}
 CATALOG = "catalog"  # of --sink
+_PARTITION = from_0(1 << 31, "must be a whole number from 0 to 2147483647")
 
 
 Kind = TypeVar("Kind", bound="Running")
@@ -96,7 +97,7 @@ class Reading(Selection):
     topic: str | None = setting(
         None, topic_name, "topic of the segments, if their folder is not named TOPIC-N", "NAME"
     )
-    partition: int | None = setting(None, number_from_0, "their partition; only together with --topic", "N")
+    partition: int | None = setting(None, _PARTITION, "their partition; only together with --topic", "N")
     follow_symlinks: bool = setting(False, flag, "follow links inside a source")
     include_swap: bool = setting(
         False, flag, "use .log.swap files instead of the segments that they replace when a broker starts"

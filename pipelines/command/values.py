@@ -107,11 +107,6 @@ def count(value: object) -> int:
     return _integer(value, "must be a whole number above 0", 1)
 
 
-def number_from_0(value: object) -> int:
-    """The number of a partition."""
-    return _integer(value, "must be a whole number from 0 to 2147483647", 0, 1 << 31)
-
-
 def from_0(end: float, rule: str = "must be a whole number from 0 on") -> Callable[[object], int]:
     """A parser of whole numbers from 0 on, below an end."""
     return lambda value: _integer(value, rule, 0, end, "[0-9]+")

@@ -258,8 +258,8 @@ class CommittedTables:
         """The files that go so that no row at these places is left, and those written in place of some."""
         found = list(files_with(delta, table, places))
         if found:
-            marked = with_deletion_vectors(delta)  # none of their rows is at these places any more
-            found = [file for file in found if file.path not in marked]
+            deleted = with_deletion_vectors(delta)  # none of their rows is at these places any more
+            found = [file for file in found if file.path not in deleted]
         removed = [file for file in found if file.is_all]
         others = [file for file in found if not file.is_all]
         rewritten = []

@@ -32,12 +32,13 @@ from pipelines.execute.summary import Summary
 from pipelines.lake.address import is_lake, lake_address, log_address, table_path
 from pipelines.lake.create import create_table, create_tables
 from pipelines.lake.intents import Intents
+from pipelines.plan.slices import LITTLE
 from pipelines.recovery import rows
 from pipelines.recovery.bill import bill
 from pipelines.recovery.compare import tasks
 from pipelines.recovery.partition import HealedLog, Partition, heal_partition
 from pipelines.recovery.sources import Inventory, find_copies, original
-from pipelines.scanning.pool import ALONE_BYTES, Map
+from pipelines.scanning.pool import Map
 from pipelines.source.delta import open_table, read_rows
 from pipelines.source.listing import Listing, Rows, TopicFilter
 from pipelines.source.naming import File, PartitionFolder, segment_name
@@ -144,7 +145,7 @@ def recover(settings: Settings, decode: Decode, run: Map) -> Recovered:
 def _heal(done: Recovered, settings: Settings, folder: str, run: Map) -> None:
     """Compares, and writes the healed log, a partition in each worker or task; little is done here."""
     copies = (copy for some in done.inventory.copies.values() for copy in some)
-    if sum(one.length for copy in copies for one in copy.files) < ALONE_BYTES:
+    if sum(one.length for copy in copies for one in copy.files) < LITTLE:
         run = map
     losing = f"{folder}/{_LOSING}"
     shutil.rmtree(losing, ignore_errors=True)

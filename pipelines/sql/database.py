@@ -30,7 +30,7 @@ from pipelines.lake.address import open_lake, open_log, table_path
 from pipelines.lake.published import published_tables
 from pipelines.source.delta import is_plain, open_table, read_declared, sql_literal
 from pipelines.sql.functions import create_functions, create_typed_functions
-from pipelines.sql.tokens import creations
+from pipelines.sql.statements import creations
 from pipelines.sql.types import duckdb_type, no_rows, quoted
 from pipelines.typed.schemas import registry_reader
 from pipelines.typed.tables import TypedTable, typed_tables

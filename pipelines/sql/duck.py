@@ -19,7 +19,7 @@ from pipelines.command.errors import UserError
 from pipelines.command.terminal import printable
 from pipelines.sql.json_rows import json_lines
 from pipelines.sql.rows import Column, printed
-from pipelines.sql.tokens import duckdb_text, tokens
+from pipelines.sql.statements import duckdb_text, tokens
 
 _BATCH_ROWS = 2048
 _KIND = duckdb.StatementType

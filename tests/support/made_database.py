@@ -15,7 +15,7 @@ from pipelines.rules.offsets import PLACE_COLUMNS
 from pipelines.rules.transactions import BATCH_COLUMNS, transactions_of
 from pipelines.sql.database import macros
 from pipelines.sql.functions import create_functions
-from pipelines.sql.tokens import creations
+from pipelines.sql.statements import creations
 from pipelines.views.declared import SESSION_VIEWS, needed_names
 from tests.support.made_tables import tables
 from tests.support.random_logs import Log

@@ -7,6 +7,7 @@ columns; a null never matches, so that ``Not`` holds for it.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from udfs.values.topic_payloads import TopicPayloads  # decoders, which most conditions do not need
 
 
-class Condition:
+class Condition(ABC):
     """A condition on records, as a rule on one column of ``records``."""
 
     column: str
@@ -38,9 +39,9 @@ class Condition:
         """Texts of which the bytes of every match hold one; none where there is no such text."""
         return ()
 
+    @abstractmethod
     def matches(self, records: pa.RecordBatch) -> np.ndarray:
         """bool[n]: the records that match."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

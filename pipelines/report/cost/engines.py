@@ -17,7 +17,7 @@ from pipelines.command.session import configured
 from pipelines.lake.address import table_path
 from pipelines.source.hadoop import open_to_spark
 from pipelines.sql.database import open_database
-from pipelines.sql.tokens import view_text
+from pipelines.sql.statements import view_text
 from udfs.format.schema import BATCHES, RECORDS
 from udfs.spark.protocol import Stage
 

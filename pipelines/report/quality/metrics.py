@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 from pipelines.report.quality.check import AGGREGATES, TOPIC, Check
 from pipelines.source.delta import read_rows
 from pipelines.sql.database import macros
-from pipelines.sql.tokens import creations
+from pipelines.sql.statements import creations
 from pipelines.sql.types import duckdb_type
 from pipelines.views.declared import SESSION_VIEWS, needed_names
 from udfs.format.report_tables import CHECKPOINTS, QUALITY_METRICS, VALUE_ERRORS
