@@ -37,9 +37,11 @@ def text(value: bytes) -> bytes:
     return struct.pack(">h", len(value)) + value
 
 
-def state(producer: int, status: int, topic: bytes | None, at: int, timeout: int = HOUR) -> Record:
+def state(
+    producer: int, status: int, topic: bytes | None, at: int, timeout: int = HOUR, epoch: int = 0
+) -> Record:
     """A record of __transaction_state, version 0; topic: partition 0 of it is in the transaction."""
-    value = struct.pack(">hqhib", 0, producer, 0, timeout, status)
+    value = struct.pack(">hqhib", 0, producer, epoch, timeout, status)
     value += (
         struct.pack(">i", 0)
         if topic is None
@@ -86,7 +88,7 @@ def write_first_cluster(logs: Path) -> None:
         path = put(logs / f"{topic}-0", 0, data(0, producer, base_timestamp=NOW), later)
         os.utime(path, ((NOW + 30 * MINUTE) / 1000,) * 2)
     behind = (marker(1, NOW + 5 * MINUTE), marker(2, NOW + 30 * MINUTE))
-    for producer, topic in ((3, "ended"), (4, "ended-later")):
+    for producer, topic in ((3, "ended"), (4, "ended-later"), (6, "fenced")):
         put(logs / f"{topic}-0", 0, data(0, producer, base_timestamp=NOW), *behind)
     put(
         logs / "__transaction_state-0",
@@ -95,6 +97,8 @@ def write_first_cluster(logs: Path) -> None:
             (NOW, state(1, ONGOING, b"ongoing", NOW)),
             (NOW, state(2, ONGOING, b"overdue", NOW, timeout=MINUTE)),
             (NOW + MINUTE, state(3, COMPLETE_COMMIT, None, NOW + MINUTE)),
+            # of another transaction, which has the partition too
+            (NOW + 20 * MINUTE, state(6, ONGOING, b"fenced", NOW + 20 * MINUTE, epoch=1)),
             (NOW + 40 * MINUTE, state(4, COMPLETE_COMMIT, None, NOW + 40 * MINUTE)),
         ),
     )
@@ -160,6 +164,7 @@ def test_the_coordinator_decides_which_transactions_hang(ask: Ask) -> None:
         "overdue": ("unknown", "id-2", "Ongoing"),
         "ended": ("certain", "id-3", "CompleteCommit"),
         "ended-later": ("unknown", "id-4", "CompleteCommit"),
+        "fenced": ("certain", "id-6", "Ongoing"),
         "unknown": ("likely", None, None),
     }
     commands = {
@@ -288,6 +293,8 @@ def test_values_with_surplus_bytes_count_as_they_do_for_a_broker_and_damaged_one
         *noted(*((NOW + at, one) for at, one in enumerate((*states, last)))),
     )
     ask = asking(logs, str(tmp_path / "lake"))
+    reads = "SELECT is_read, error IS NULL AS is_sound FROM consumer_offsets ORDER BY record_offset"
+    assert [tuple(row.values()) for row in ask(reads)] == [(True, True), (True, False), (False, False)]
     assert ask("SELECT committed_offset, seek_to FROM group_seeks") == [{"committed_offset": 9, "seek_to": 3}]
     lag = "SELECT committed_offset, lag FROM group_lag_at('g', TIMESTAMP '2030-01-01 00:00:00Z')"
     assert ask(lag) == [{"committed_offset": 9, "lag": 0}]

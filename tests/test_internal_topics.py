@@ -86,7 +86,8 @@ def test_offset_commits_of_all_layouts(value: str, expected: tuple[Any, ...]) ->
 def test_a_tombstone_has_its_key_alone() -> None:
     row = commit(COMMIT_KEY, None)
     assert (row["group"], row["topic"], row["partition"]) == ("group", "t", 7)
-    assert {row[name] for name in row.keys() - {"group", "topic", "partition"}} == {None}
+    assert row["is_read"]
+    assert {row[name] for name in row.keys() - {"group", "topic", "partition", "is_read"}} == {None}
 
 
 def test_other_records_are_no_offset_commits() -> None:

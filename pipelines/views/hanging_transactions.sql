@@ -30,7 +30,9 @@ WITH totals AS (
 ), noted AS (
   SELECT a.*, k.transactional_id, k.state AS coordinator_state, k.start_timestamp AS coordinator_start, k.own_timeout_ms,
     k.updated_ms, k.noted_until_ms,
-    coalesce(k.state IN ('Ongoing', 'PrepareCommit', 'PrepareAbort', 'PrepareEpochFence') AND try_element_at(
+    -- the epoch may rise when a transaction ends, so an Ongoing one of another epoch is a later one
+    coalesce((k.state IN ('PrepareCommit', 'PrepareAbort', 'PrepareEpochFence')
+      OR (k.state = 'Ongoing' AND k.producer_epoch = a.producer_epoch)) AND try_element_at(
       filter(k.partitions, p -> p.topic = a.topic AND array_contains(p.partitions, a.partition)), 1) IS NOT NULL, false) AS is_pending
   FROM transaction_ages a
   LEFT JOIN log_clusters l ON l.topic = a.topic AND l.partition = a.partition AND l.partition_dir = a.partition_dir
@@ -39,7 +41,7 @@ WITH totals AS (
 ), compared AS (
   SELECT *, CASE WHEN is_pending THEN unix_millis(coordinator_start) ELSE began_ms END AS start_ms,
     -- it was ended before the log's end, and what the coordinator noted is newer than its start
-    coalesce(updated_ms <= broker_ms AND noted_until_ms >= coalesce(broker_ms - proven_open_ms, now_ms), false) AS is_ended,
+    coalesce(updated_ms <= broker_ms AND noted_until_ms >= broker_ms - proven_open_ms, false) AS is_ended,
     coalesce(updated_ms <= now_ms AND noted_until_ms >= began_ms, false) AS is_likely_ended,
     coalesce(updated_ms > now_ms, false) AS is_ended_later
   FROM noted

@@ -56,6 +56,7 @@ OFFSET_COMMIT = pa.struct(
         pa.field("commit_timestamp", _TIMESTAMP),
         pa.field("expire_timestamp", _TIMESTAMP),
         pa.field("topic_id", pa.string()),
+        pa.field("is_read", pa.bool_()),
         pa.field("error", pa.string()),
     ]
 )
@@ -80,6 +81,7 @@ TRANSACTION_STATE = pa.struct(
         pa.field("next_producer_id", pa.int64()),
         pa.field("next_producer_epoch", pa.int16()),
         pa.field("client_transaction_version", pa.int16()),
+        pa.field("is_read", pa.bool_()),
         pa.field("error", pa.string()),
     ]
 )
@@ -132,6 +134,11 @@ def _of_topic(
     return (row(read(key, value)) for key, value in zip(keys.to_pylist(), values.to_pylist(), strict=True))
 
 
+def _verdict(record: InternalRecord) -> tuple[bool, str | None]:
+    """is_read, error: a coordinator reads a value with surplus bytes, which is an error too."""
+    return record.value is not None or record.problem is None, record.problem
+
+
 def _offset_row(record: InternalRecord) -> Row:
     if record.name not in _OFFSET_COMMITS:
         return None
@@ -139,7 +146,7 @@ def _offset_row(record: InternalRecord) -> Row:
     where = (key.get("group"), key.get("topic"), key.get("partition"), record.version)
     value = record.value
     if value is None:
-        return (*where, *(None,) * 6, record.problem)
+        return (*where, *(None,) * 6, *_verdict(record))
     topic_id = value.get("topicId", _NO_UUID)
     return (
         *where,
@@ -149,7 +156,7 @@ def _offset_row(record: InternalRecord) -> Row:
         _instant(value["commitTimestamp"]),
         _instant(value.get("expireTimestamp", -1)),
         None if topic_id == _NO_UUID else topic_id,
-        record.problem,
+        *_verdict(record),
     )
 
 
@@ -166,7 +173,7 @@ def _transaction_row(record: InternalRecord) -> Row:
     transactional_id = (record.key or {}).get("transactionalId")
     value = record.value
     if value is None:
-        return (transactional_id, record.version, *(None,) * 11, record.problem)
+        return (transactional_id, record.version, *(None,) * 11, *_verdict(record))
     state = value["transactionStatus"]
     partitions = value["transactionPartitions"]
     return (
@@ -185,7 +192,7 @@ def _transaction_row(record: InternalRecord) -> Row:
         value.get("nextProducerId", -1),
         value.get("nextProducerEpoch", -1),
         value.get("clientTransactionVersion", 0),
-        record.problem,
+        *_verdict(record),
     )
 
 

@@ -17,6 +17,7 @@
 --   record_timestamp timestamp: Its timestamp
 --   segment string: Canonical URI of the segment file
 --   cluster string: The cluster that the record's copy belongs to (`log_clusters`)
+--   is_read boolean: A coordinator reads the record: nothing is wrong with it but surplus bytes
 --   error string: Why it cannot be read; else null
 --   raw_key binary: The key, where there is an error
 --   raw_value binary: The value, where there is an error
@@ -24,7 +25,7 @@ SELECT c.`group`, c.topic, c.partition, c.committed_offset, c.leader_epoch, c.me
   c.expire_timestamp, c.topic_id, value IS NULL AS is_tombstone,
   -- Key types 0 and 1 have the same fields behind them
   row_number() OVER (PARTITION BY cluster, partition, substring(hex(key), 5) ORDER BY offset DESC, segment) = 1 AS is_current,
-  c.version, partition AS log_partition, offset AS record_offset, timestamp AS record_timestamp, segment, cluster,
+  c.version, partition AS log_partition, offset AS record_offset, timestamp AS record_timestamp, segment, cluster, c.is_read,
   c.error, if(c.error IS NOT NULL, key, NULL) AS raw_key, if(c.error IS NOT NULL, value, NULL) AS raw_value
 FROM (
   SELECT *, kafka_offset_commit(key, value) AS c FROM internal_records

@@ -15,7 +15,7 @@ WITH commits AS (
   SELECT c.cluster, c.topic, c.partition, c.committed_offset, c.commit_timestamp,
     row_number() OVER (PARTITION BY c.cluster, c.topic, c.partition ORDER BY c.record_offset DESC, c.segment) AS age
   FROM consumer_offsets c
-  WHERE c.`group` = wanted_group AND c.record_timestamp <= at_time AND (c.error IS NULL OR c.committed_offset IS NOT NULL)
+  WHERE c.`group` = wanted_group AND c.record_timestamp <= at_time AND c.is_read
 ), held AS (
   SELECT * FROM commits WHERE age = 1 AND committed_offset IS NOT NULL
 ), ends AS (

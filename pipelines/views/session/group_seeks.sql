@@ -18,7 +18,7 @@ WITH commits AS (
   SELECT c.cluster, c.`group`, c.topic, c.partition, c.committed_offset,
     row_number() OVER (PARTITION BY c.cluster, c.`group`, c.topic, c.partition ORDER BY c.record_offset DESC, c.segment) AS age
   FROM consumer_offsets c
-  WHERE c.error IS NULL OR c.committed_offset IS NOT NULL -- as a broker reads a value with surplus bytes
+  WHERE c.is_read
 ), held AS (
   SELECT c.cluster, c.`group`, c.topic, c.partition, l.partition_dir, c.committed_offset
   FROM commits c JOIN log_clusters l ON l.cluster = c.cluster AND l.topic = c.topic AND l.partition = c.partition

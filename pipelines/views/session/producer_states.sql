@@ -2,6 +2,7 @@
 -- Columns:
 --   cluster string: Topic id of `__transaction_state`, else the log directory of its copy
 --   producer_id bigint: Producer id, of the transactional id now or before
+--   producer_epoch smallint: Producer epoch; null for a producer id that it had before
 --   transactional_id string: Transactional id
 --   state string: State of the transactional id
 --   partitions array<struct<topic:string,partitions:array<int>>>: Partitions of its transaction that have no marker yet; null for a producer id that it had before
@@ -10,26 +11,25 @@
 --   updated_ms bigint: When the state changed
 --   noted_until_ms bigint: The newest timestamp of its partition of `__transaction_state`: what came later is not known
 WITH noted AS (
-  -- how far each log goes; a value with surplus bytes is read, as a broker reads it
-  SELECT t.*, max(unix_millis(t.record_timestamp)) OVER (PARTITION BY t.cluster, t.log_partition) AS noted_until_ms,
-    t.error IS NULL OR t.last_update_timestamp IS NOT NULL AS is_read
+  -- how far each log goes
+  SELECT t.*, max(unix_millis(t.record_timestamp)) OVER (PARTITION BY t.cluster, t.log_partition) AS noted_until_ms
   FROM transaction_states t
 ), latest AS (
   -- the last record of each transactional id
-  SELECT t.cluster, t.transactional_id, t.producer_id, t.previous_producer_id, t.state, t.partitions, t.is_tombstone,
+  SELECT t.cluster, t.transactional_id, t.producer_id, t.producer_epoch, t.previous_producer_id, t.state, t.partitions, t.is_tombstone,
     t.timeout_ms AS own_timeout_ms, t.start_timestamp, unix_millis(t.last_update_timestamp) AS updated_ms, t.noted_until_ms,
     row_number() OVER (PARTITION BY t.cluster, t.log_partition, t.transactional_id
       ORDER BY t.record_offset DESC, t.segment) AS number
   FROM noted t
   WHERE t.is_read
 ), states AS (
-  SELECT cluster, producer_id, transactional_id, state, partitions, own_timeout_ms, start_timestamp, updated_ms, noted_until_ms
+  SELECT cluster, producer_id, producer_epoch, transactional_id, state, partitions, own_timeout_ms, start_timestamp, updated_ms, noted_until_ms
   FROM latest WHERE number = 1 AND NOT is_tombstone
   UNION ALL
-  SELECT cluster, previous_producer_id, transactional_id, state, NULL, own_timeout_ms, start_timestamp, updated_ms, noted_until_ms
+  SELECT cluster, previous_producer_id, NULL, transactional_id, state, NULL, own_timeout_ms, start_timestamp, updated_ms, noted_until_ms
   FROM latest WHERE number = 1 AND NOT is_tombstone AND previous_producer_id >= 0 AND previous_producer_id <> producer_id
 ), numbered AS (
   SELECT *, row_number() OVER (PARTITION BY cluster, producer_id ORDER BY updated_ms DESC, transactional_id) AS rank FROM states
 )
-SELECT cluster, producer_id, transactional_id, state, partitions, own_timeout_ms, start_timestamp, updated_ms, noted_until_ms
+SELECT cluster, producer_id, producer_epoch, transactional_id, state, partitions, own_timeout_ms, start_timestamp, updated_ms, noted_until_ms
 FROM numbered WHERE rank = 1
