@@ -68,6 +68,10 @@ def setting(resource: int, name: bytes, key: bytes, value: bytes | None) -> Reco
     return Record(value=b"\x01\x04\x00" + bytes([resource]) + compact(name) + compact(key) + stored + b"\0")
 
 
+# Of a transaction of the metadata log (KIP-868)
+BEGUN, ENDED, ABORTED = (Record(value=b"\x01" + bytes([kind]) + b"\0\0") for kind in (23, 24, 25))
+
+
 def topic_made(name: bytes, number: int) -> Record:
     return Record(value=b"\x01\x02\x00" + compact(name) + bytes([number] * 16) + b"\0")
 
@@ -90,10 +94,15 @@ def write_first_cluster(logs: Path) -> None:
     behind = (marker(1, NOW + 5 * MINUTE), marker(2, NOW + 30 * MINUTE))
     for producer, topic in ((3, "ended"), (4, "ended-later"), (6, "fenced")):
         put(logs / f"{topic}-0", 0, data(0, producer, base_timestamp=NOW), *behind)
+    # no broker's time follows the start: it may be later than the producer says
+    slow = (marker(0, NOW), data(1, 7, base_timestamp=NOW + MINUTE))
+    path = put(logs / "slow-0", 0, *slow, batch(2, 1, base_timestamp=NOW + 30 * MINUTE))
+    os.utime(path, ((NOW + 90 * MINUTE) / 1000,) * 2)
     put(
         logs / "__transaction_state-0",
         0,
         *noted(
+            (NOW - MINUTE, state(7, COMPLETE_COMMIT, None, NOW - MINUTE)),
             (NOW, state(1, ONGOING, b"ongoing", NOW)),
             (NOW, state(2, ONGOING, b"overdue", NOW, timeout=MINUTE)),
             (NOW + MINUTE, state(3, COMPLETE_COMMIT, None, NOW + MINUTE)),
@@ -105,11 +114,17 @@ def write_first_cluster(logs: Path) -> None:
     settings = (
         topic_made(b"short", 7),
         setting(2, b"short", b"retention.ms", b"5"),
+        BEGUN,
         setting(2, b"short", b"retention.ms", b"1000"),
+        ENDED,
         topic_made(b"again", 8),
         setting(2, b"again", b"retention.ms", b"1000"),
         topic_removed(8),
         topic_made(b"again", 9),
+        BEGUN,
+        setting(2, b"short", b"retention.ms", b"6"),
+        topic_removed(7),
+        ABORTED,
         setting(2, b"compacted", b"cleanup.policy", b"compact"),
         setting(2, b"compacted", b"min.compaction.lag.ms", b"7200000"),
         setting(2, b"unset", b"retention.bytes", b"1"),
@@ -122,6 +137,8 @@ def write_first_cluster(logs: Path) -> None:
         setting(2, b"tiered", b"remote.storage.enable", b"true"),
         setting(2, b"tiered", b"local.retention.ms", b"1000"),
         setting(2, b"untiered", b"local.retention.ms", b"1000"),
+        BEGUN,  # and it has not ended
+        setting(2, b"short", b"retention.ms", b"7"),
     )
     put(logs / "__cluster_metadata-0", 0, Batch(settings, base_timestamp=NOW).encode())
     put(logs / "__cluster_metadata-0", len(settings), batch(len(settings), 1))
@@ -166,6 +183,7 @@ def test_the_coordinator_decides_which_transactions_hang(ask: Ask) -> None:
         "ended-later": ("unknown", "id-4", "CompleteCommit"),
         "fenced": ("certain", "id-6", "Ongoing"),
         "unknown": ("likely", None, None),
+        "slow": ("likely", "id-7", "CompleteCommit"),
     }
     commands = {
         row["topic"]: (row["check_command"].partition("9092 ")[2], row["abort_command"] is not None)
@@ -184,7 +202,7 @@ def test_retention_goes_by_the_settings_of_each_topic(ask: Ask) -> None:
 
     week = 7 * 24 * HOUR
     found = limits(f"at_ms => {NOW + 2000}")
-    assert found["short"] == (1000, 200, None)
+    assert found["short"] == (1000, 200, None)  # in a transaction that ended
     assert found["again"] == (week, 200, "its own timestamp")  # deleted and made again
     assert found["unset"] == found["odd"] == (week, 200, "its own timestamp")
     assert found["compacted"] == (week, 200, "cleanup.policy")

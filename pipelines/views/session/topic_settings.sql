@@ -1,18 +1,28 @@
 -- The settings of topics that the metadata log of a KRaft cluster has: the last value of each, of topics that are not
--- deleted, and the defaults of topics that were set for all brokers at run time. Brokers' own files (server.properties) are
--- in no log, and what a snapshot replaced before the log was decoded is not here
+-- deleted, and the defaults of topics that were set for all brokers at run time. What a transaction of that log (KIP-868)
+-- has counts once it has ended, and not if it was aborted. Brokers' own files (server.properties) are in no log, and what a
+-- snapshot replaced before the log was decoded is not here
 -- Columns:
 --   cluster string: Log directory of the copy of `__cluster_metadata` (`log_clusters`)
 --   topic string: Topic; null for a default of all topics
 --   setting string: Name of the setting, as topics have it
 --   value string: Its value
 --   record_offset bigint: Offset of the record in the metadata log
-WITH changes AS (
+WITH numbered_transactions AS (
+  -- of each record how many transactions of the metadata log (KIP-868) had begun
+  SELECT *, count(CASE WHEN name = 'BeginTransactionRecord' THEN 1 END) OVER (PARTITION BY cluster ORDER BY record_offset) AS number
+  FROM cluster_metadata
+), counted AS (
+  -- up to where the records of that transaction do not count: -1 once it has ended, and for those before all transactions
+  SELECT *, coalesce(max(CASE name WHEN 'EndTransactionRecord' THEN -1 WHEN 'AbortTransactionRecord' THEN record_offset END)
+    OVER (PARTITION BY cluster, number), CASE WHEN number = 0 THEN -1 ELSE 9223372036854775807 END) AS undone_until
+  FROM numbered_transactions
+), changes AS (
   SELECT c.cluster, c.record_offset, c.segment, c.name, get_json_object(c.record, '$.resourceType') AS resource_type,
     get_json_object(c.record, '$.resourceName') AS resource_name, get_json_object(c.record, '$.name') AS named,
     get_json_object(c.record, '$.value') AS value, get_json_object(c.record, '$.topicId') AS topic_id
-  FROM cluster_metadata c
-  WHERE c.name IN ('ConfigRecord', 'TopicRecord', 'RemoveTopicRecord')
+  FROM counted c
+  WHERE c.record_offset > c.undone_until AND c.name IN ('ConfigRecord', 'TopicRecord', 'RemoveTopicRecord')
 ), deleted AS (
   SELECT t.cluster, t.named AS topic, max(r.record_offset) AS deleted_offset
   FROM changes t JOIN changes r ON r.cluster = t.cluster AND r.topic_id = t.topic_id AND r.name = 'RemoveTopicRecord'
