@@ -26,7 +26,9 @@ def rows(**options: Any) -> tuple[list[dict[str, Any]], list[tuple[Any, ...]]]:
 
     def note(one: Any) -> None:
         damage = one.damage
-        assert damage is not None
+        if damage is None:
+            unsearched.append((one.name, one.why))
+            return
         offsets = (damage.first_lost, damage.last_lost)
         unsearched.append((one.name, damage.segment, damage.position, damage.size, damage.reason, *offsets))
 
@@ -177,6 +179,41 @@ def test_damage_before_a_wrong_base_offset_hides_no_more_than_in_the_segments(tm
     assert None not in [row["superseded"] for row in found if row["offset"] > 8]
     assert [one[-2:] for one in unsearched] == [(3, 8)]
     assert (found, unsearched) == rows(path=str(tmp_path / "logs"), key="k1", superseded=True)
+
+
+def test_offsets_that_no_segment_has_could_not_be_searched(
+    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """Over segments and over their lake. A log that was compacted lacks offsets, and no segment."""
+    for topic, compacted in (("lost", ()), ("compacted", (batch(15, last_offset_delta=9),))):
+        put(tmp_path / "logs" / f"{topic}-0", 0, batch(0, records=6))
+        put(tmp_path / "logs" / f"{topic}-0", 9, batch(9))
+        put(tmp_path / "logs" / f"{topic}-0", 12, batch(12), *compacted)
+    lake = str(tmp_path / "lake")
+    assert decode_batches.main(["--source", str(tmp_path / "logs"), "--lake", lake, "--cores", "1"]) == 0
+    capsysbinary.readouterr()
+    lost = "lost-0: offsets 6 to 8 could not be searched: no segment has them"
+    for place in ([str(tmp_path / "logs")], ["--lake", lake]):
+        for conditions, code in (
+            ("--key none", 5),
+            ("--offset 7", 5),
+            ("--key none --offset 3:7", 5),
+            ("--key none --offset 0:6", 4),
+            ("--key none --offset 9:", 4),
+            ("--key none --since 2000-01-01T00:00:00Z", 5),
+            ("--key k1", 0),
+        ):
+            assert find.main([*place, *conditions.split(), "--cores", "1"]) == code, (place, conditions)
+            warnings = [
+                one for one in capsysbinary.readouterr().err.decode().splitlines() if "warning" in one
+            ]
+            assert warnings == ([] if code == 4 else [f"warning: {lost}"]), (place, conditions)
+    for searched in ({"path": str(tmp_path / "logs" / "lost-0")}, {"lake": lake, "topics": "lost"}):
+        found, _ = rows(**searched, key="k4", superseded=True)
+        assert [row["superseded"] for row in found] == [None], "a later one may be in the missing segment"
+        assert [row["superseded"] for row in rows(**searched, key="k1", superseded=True)[0]] == [True] * 2 + [
+            False
+        ]
 
 
 def test_what_was_left_out_may_hold_a_later_record_of_the_key(tmp_path: Path) -> None:

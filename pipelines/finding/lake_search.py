@@ -26,6 +26,7 @@ from pipelines.finding.slice_search import (
     distinct_keys,
 )
 from pipelines.lake.address import open_lake
+from pipelines.plan.missing import SEGMENT, Missing
 from pipelines.scanning.slice_scan import DamagedRange
 from pipelines.source.listing import TopicFilter
 from pipelines.sql.database import open_database, snapshot
@@ -37,7 +38,10 @@ from udfs.search.segment_search import COLUMNS
 from udfs.values.registry import Registry
 from udfs.values.typed_records import NEEDED
 
-_TABLES = "published_records counted_batches sound_batches published_quarantine segments current_transactions"
+_TABLES = (
+    "published_records counted_batches sound_batches published_quarantine segments current_transactions "
+    "lost_offsets"
+)
 _MOST_VALUES = 1000  # of a column in a statement
 _ROWS = 1 << 14
 _ORDER = 'file_base_offset, batch_position, "offset"'
@@ -60,6 +64,15 @@ _LEFT_OUT_UNTIL = f"""SELECT max(coalesce(behind - 1, {2**63 - 1})) FROM (
   SELECT left_out, lead(file_base_offset) OVER (ORDER BY file_base_offset) AS behind
   FROM segments WHERE {_IN_LOG}
 ) WHERE left_out <> 0"""
+_LOGS = """SELECT topic, partition, partition_dir, count(*), sum(damaged), count_if(left_out <> 0),
+  coalesce(bool_or(first > reached + 1), false)
+FROM (
+  SELECT *, file_base_offset AS first,
+    coalesce(lag(end_offset) OVER log, lag(file_base_offset) OVER log - 1) AS reached
+  FROM segments WINDOW log AS (PARTITION BY topic, partition, partition_dir ORDER BY file_base_offset)
+) GROUP BY ALL"""
+_MISSING = f"""SELECT first_lost, last_lost FROM lost_offsets
+WHERE {_IN_LOG} AND cause = '{SEGMENT}' ORDER BY first_lost"""
 _PLACE = ["segment", "batch_position", "offset"]  # of a record
 _KEY = ", ".join(f'"{name}"' for name in _PLACE)
 _FIELDS = ("producer_id", "producer_epoch", "first_offset", "last_offset")
@@ -117,10 +130,7 @@ class LakeSearch(Searching):
                 return
 
     def _logs(self) -> list[LakeLog]:
-        rows = self._database.execute(
-            "SELECT topic, partition, partition_dir, count(*), sum(damaged), count_if(left_out <> 0) "
-            "FROM segments GROUP BY ALL"
-        ).fetchall()
+        rows = self._database.execute(_LOGS).fetchall()
         logs, self.passed_over = home_first(
             [LakeLog(*row) for row in rows if self.topics(row[0])], self.request
         )
@@ -197,6 +207,8 @@ class LakeSearch(Searching):
             last.add(batch.take(pa.array(matching([condition], batch))), transactions.outcomes)
         for damage in self._damages(log):
             last.note(damage)
+        for missing in self._missing(log):
+            last.unknown_until(missing.last)
         if log.left_out:
             (until,) = self._database.execute(_LEFT_OUT_UNTIL, log.place).fetchall()[0]
             last.unknown_until(until)
@@ -204,6 +216,7 @@ class LakeSearch(Searching):
 
     def _note_unsearched(self, log: LakeLog) -> None:
         self._note_damages(log, self._damages(log))
+        self._note_missing(log, self._missing(log))
         if log.left_out:
             segments = counted_noun(log.left_out, "segment")
             why = f"records of {segments} were left out when it was decoded"
@@ -214,6 +227,11 @@ class LakeSearch(Searching):
         if log.damaged:
             ranges = self._database.execute(_DAMAGES, 3 * log.place).fetchall()
             yield from (DamagedRange(*row) for row in ranges)
+
+    def _missing(self, log: LakeLog) -> list[Missing]:
+        """The offsets that no segment of a log has."""
+        rows = self._database.execute(_MISSING, log.place).fetchall() if log.has_gap else []
+        return [Missing(*row) for row in rows]
 
 
 def _pushed(conditions: Iterable[Condition]) -> tuple[str, list[Any]]:

@@ -20,19 +20,21 @@ from pipelines.finding.slice_search import (
     NO_TRANSACTIONS,
     Found,
     LastOffsets,
-    ReadTransactions,
+    ReadHeaders,
     Transactions,
     Work,
     distinct_keys,
 )
+from pipelines.plan.missing import SEGMENT, Missing
 from pipelines.plan.slices import Segment, Slice
-from pipelines.scanning.findings import damages_of
+from pipelines.scanning.findings import damages_of, missing_of
 from pipelines.scanning.pool import ALONE_BYTES
 from pipelines.scanning.slice_scan import DamagedRange, SliceScan
 from pipelines.source.listing import Listing
 from pipelines.source.naming import LINKS, NOT_LOOKED_AT
 from udfs.committed import Outcomes
 from udfs.files import SCHEMA as SEGMENT_SCHEMA
+from udfs.rules.offsets import NO_LIMIT
 from udfs.rules.transactions import of_one_log
 from udfs.search.conditions import OneOf
 from udfs.search.segment_search import COLUMNS
@@ -115,6 +117,12 @@ class Searching:
             if self.request.may_hide(damage.first_lost, damage.last_lost):
                 self.unsearched.append(Unsearched(log.name, damage.detail, damage))
 
+    def _note_missing(self, log: Log | LakeLog, missing: Iterable[Missing]) -> None:
+        for one in missing:
+            if self.request.may_hide(one.first, one.last):
+                offsets = f"{log.name}: offsets {one.first} to {one.last}"
+                self.unsearched.append(Unsearched(offsets, one.why))
+
 
 @dataclass(kw_only=True)
 class Search(Searching):
@@ -188,7 +196,7 @@ class Search(Searching):
 
     def _of_log(self, pool: Workers, log: Log, results: Iterator[Found]) -> Iterator[pa.RecordBatch]:
         """The matches of a log, as many as are wanted of it, with what else is known of them."""
-        matches = self._matches(log, results)
+        matches = self._matches(pool, log, results)
         if not self.request.context:
             for segment, batch in matches:
                 self.found += batch.num_rows
@@ -201,17 +209,20 @@ class Search(Searching):
         self._transactions.pop(log.partition_dir, None)
         self._last_offsets.pop(log.partition_dir, None)
 
-    def _matches(self, log: Log, results: Iterator[Found]) -> Iterator[tuple[Segment, pa.RecordBatch]]:
+    def _matches(
+        self, pool: Workers, log: Log, results: Iterator[Found]
+    ) -> Iterator[tuple[Segment, pa.RecordBatch]]:
         """The matches of a log, as many as are wanted of it. Where they are counted, none."""
         request, is_last = self.request, self.request.only == "last"
         left = request.left_of_a_log(self.found)
         scans: dict[Segment, list[SliceScan]] = defaultdict(list)
         held: list[tuple[Segment, pa.RecordBatch]] = []  # with ``--last``
-        count, before = 0, None
+        count, before, is_enough = 0, None, False
         for found in results:
             segment = found.slice_.segment
             is_full = sum(batch.num_rows for _, batch in held) >= (left or 1)
-            if is_last and is_full and before != segment:
+            is_enough = is_last and is_full and before != segment
+            if is_enough:
                 break
             before = segment
             scans[segment].append(found.scan)
@@ -224,10 +235,13 @@ class Search(Searching):
                 count += rows
                 if rows:
                     yield segment, batch[:rows]
-            if not is_last and (found.is_past or (left is not None and count >= left)):
+            is_enough = not is_last and left is not None and count >= left
+            if is_enough or (found.is_past and not is_last):
                 break
         self._done.add(log.partition_dir)
         self._note_damage(log, scans)
+        if not is_enough:
+            self._note_missing(log, self._missing(pool, log, scans, request))
         if request.count:
             self.found += count if left is None else min(count, left)
         yield from held
@@ -262,6 +276,8 @@ class Search(Searching):
                     known.add(batch, self._outcomes(pool, log, batch))
             for damage in _damages(scans):
                 known.note(damage)
+            for missing in self._missing(pool, log, scans, later):
+                known.unknown_until(missing.last)
             if any(scan.report.problem for of_segment in scans.values() for scan in of_segment):
                 known.unknown_until(None)  # what a file that can't be read holds is not known
             self._last_offsets[log.partition_dir] = known
@@ -274,7 +290,7 @@ class Search(Searching):
     def _read_transactions(self, pool: Workers, log: Log) -> Transactions:
         """The transactions of a log: of each batch its header is read, of markers more."""
         if log.partition_dir not in self._transactions:
-            read = [*self._read(pool, log.all_segments, ReadTransactions(self.max_batch_uncompressed))]
+            read = [*self._read(pool, log.all_segments, ReadHeaders(self.max_batch_uncompressed))]
             found = of_one_log(np.concatenate([one.scan.transactional for one in read]))
             scans: dict[Segment, list[SliceScan]] = defaultdict(list)
             for one in read:
@@ -291,6 +307,34 @@ class Search(Searching):
             if problem is not None:
                 self.unsearched.append(Unsearched(segment.uri, problem))
         self._note_damages(log, _damages(scans))
+
+    def _missing(
+        self, pool: Workers, log: Log, scans: dict[Segment, list[SliceScan]], request: Request
+    ) -> list[Missing]:
+        """The offsets that no segment of a log has. scans: of the segments that were searched."""
+        if not _has_gap(scans, request):
+            return []
+        self._read_transactions(pool, log)  # other segments may show that the log cleaner ran
+        scans = self._transactions[log.partition_dir][1]
+        unread = [one for one, of_one in scans.items() if any(scan.report.problem for scan in of_one)]
+        read = [(one, scans[one]) for one in log.all_segments if one not in unread]
+        found = missing_of(read, [one.file_base_offset for one in unread]) if read else []
+        return [one for one in found if one.cause == SEGMENT]
+
+
+def _has_gap(scans: dict[Segment, list[SliceScan]], request: Request) -> bool:
+    """Whether a segment ends before the next one begins, at offsets that may match, and no cleaner ran."""
+    if any(scan.runs["is_cleaned"].any() for of_segment in scans.values() for scan in of_segment):
+        return False
+    for segment, of_segment in scans.items():
+        ends = [int(scan.runs["last"].max()) for scan in of_segment if len(scan.runs)]
+        if not ends and request.since is not None:
+            continue  # it may have been left out as too old
+        first = max(ends, default=segment.file_base_offset - 1) + 1
+        limit = segment.file_limit
+        if first < limit < NO_LIMIT and request.may_hide(first, limit - 1):
+            return True
+    return False
 
 
 def _damages(scans: dict[Segment, list[SliceScan]]) -> Iterator[DamagedRange]:

@@ -142,8 +142,10 @@ def decided(matches: pa.RecordBatch, request: Request, transactions: Transaction
 
 
 @dataclass(frozen=True)
-class ReadTransactions:
-    """Reads the batches of transactions in a slice: their headers, and no records but the markers."""
+class ReadHeaders:
+    """Reads the headers of batches in a slice, and of records the markers, and those whose offsets only they
+    tell: compressed messages.
+    """
 
     max_batch_uncompressed: int
 
@@ -159,7 +161,7 @@ class ReadTransactions:
             max_batch_uncompressed=limit,
             columns=(),
             content_crc=False,
-            select=_are_markers,
+            select=_are_deciding,
         )
         found.scan.report = replace(found.scan.report, totals=decoder.totals)
         for group in decoder:
@@ -167,8 +169,10 @@ class ReadTransactions:
         noting.close()
 
 
-def _are_markers(_: np.ndarray, batches: np.ndarray) -> np.ndarray:
-    return (batches["magic"] == f.MAGIC_V2) & (batches["attributes"] & f.CONTROL_MASK != 0)
+def _are_deciding(_: np.ndarray, batches: np.ndarray) -> np.ndarray:
+    is_v2 = batches["magic"] == f.MAGIC_V2
+    is_control = batches["attributes"] & f.CONTROL_MASK != 0
+    return np.where(is_v2, is_control, batches["codec"] != f.CODEC_NONE)
 
 
 def _opened(slice_: Slice, work: Callable[[Slice, ByteSource, Found], None]) -> Found:

@@ -197,10 +197,7 @@ def _log(scanned: list[_Scanned], unread: list[int]) -> Log:
         _add_segment(log, segment, slices)
     found, log.damages = _placed(scanned, unread)
     log.first_offset, log.last_offset = found.first, found.last
-    empty = [
-        s.file_base_offset for s, slices in scanned if not any(one.report.totals.batches for one in slices)
-    ]
-    log.missing = missing_ranges(found, empty, unread, {})
+    log.missing = _missing(scanned, unread, found)
     last = _files(scanned, unread)[-1]
     log.zeroed = [
         s.length
@@ -216,6 +213,18 @@ def _log(scanned: list[_Scanned], unread: list[int]) -> Log:
     rows = _joined(scanned, "transactional")
     log.open_transactions = _open_transactions(rows, _places(scanned), log.clock)
     return log
+
+
+def missing_of(scanned: list[_Scanned], unread: list[int]) -> list[Missing]:
+    """The offsets of a log that no segment has. unread: base offsets of segments that can't be read."""
+    return _missing(scanned, unread, _placed(scanned, unread)[0])
+
+
+def _missing(scanned: list[_Scanned], unread: list[int], found: Order) -> list[Missing]:
+    empty = [
+        s.file_base_offset for s, slices in scanned if not any(one.report.totals.batches for one in slices)
+    ]
+    return missing_ranges(found, empty, unread, {})
 
 
 def damages_of(segment: Segment, slices: list[SliceScan]) -> list[DamagedRange]:

@@ -294,9 +294,13 @@ def _runs(batches: np.ndarray, segment: Segment) -> np.ndarray:
     last = np.maximum(first, last)
     begins = _begins(first, last, segment.file_base_offset, segment.file_limit)
     begins[1:] |= batches["position"][1:] != batches["position"][:-1] + batches["size"][:-1]
-    has_horizon = (batches["magic"] == f.MAGIC_V2) & (batches["attributes"] & f.DELETE_HORIZON_MASK != 0)
+    is_v2 = batches["magic"] == f.MAGIC_V2
+    has_horizon = is_v2 & (batches["attributes"] & f.DELETE_HORIZON_MASK != 0)
     span = np.where(first >= 0, last - first, -1)
-    is_cleaned = (batches["marks"] == 0) & (has_horizon | (span >= batches["record_count"]))
+    # the records of a batch that was passed over are known by its header, if it is of magic 2
+    held = np.where(is_v2, batches["count"], batches["record_count"])
+    is_short = (span >= held) & (is_v2 | (held > 0))
+    is_cleaned = (batches["marks"] == 0) & (has_horizon | is_short)
     at = np.flatnonzero(begins)
     runs = np.zeros(len(at), dtype=RUN)
     runs["file_base"], runs["file_limit"] = segment.file_base_offset, segment.file_limit
