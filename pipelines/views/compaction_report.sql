@@ -24,51 +24,52 @@
 --   expired_tombstones bigint: Those before first_uncleanable_offset whose batch has a delete horizon that is reached: the next cleaning removes them
 --   first_dirty_offset bigint: The first offset whose key came before: the cleaner has not cleaned past it; null where no key repeats
 WITH aged AS (
-  SELECT t.*, s.cleanup_policy, coalesce(min_compaction_lag_ms, s.topic_compaction_lag_ms, 0) > 0
+  SELECT t.*, s.cleanup_policy, h.last_stable_offset, coalesce(min_compaction_lag_ms, s.topic_compaction_lag_ms, 0) > 0
       AND CAST(t.largest_timestamp_ms AS DECIMAL(38, 0)) > CAST(coalesce(at_ms, unix_millis(current_timestamp)) AS DECIMAL(38, 0))
         - coalesce(min_compaction_lag_ms, s.topic_compaction_lag_ms, 0) AS is_young
   FROM segment_times t LEFT JOIN log_settings s ON s.topic = t.topic AND s.partition = t.partition
     AND s.partition_dir = t.partition_dir
+  LEFT JOIN last_stable_offsets h ON h.topic = t.topic AND h.partition = t.partition AND h.partition_dir = t.partition_dir
 ), limits AS (
-  SELECT s.topic, s.partition, s.partition_dir, max(s.cleanup_policy) AS cleanup_policy, max(CASE WHEN s.is_active THEN s.file_base_offset END) AS active_offset,
+  SELECT *, max(CASE WHEN is_active THEN file_base_offset END) OVER log AS active_offset,
     -- the segment of the last stable offset; the first one where that is before it
-    coalesce(max(CASE WHEN s.file_base_offset <= t.last_stable_offset THEN s.file_base_offset END),
-      CASE WHEN max(t.last_stable_offset) IS NOT NULL THEN min(s.file_base_offset) END) AS open_offset,
-    min(CASE WHEN s.is_young AND NOT s.is_active THEN s.file_base_offset END) AS young_offset
-  FROM aged s LEFT JOIN last_stable_offsets t ON t.topic = s.topic AND t.partition = s.partition AND t.partition_dir = s.partition_dir
-  GROUP BY s.topic, s.partition, s.partition_dir
-), uncleanable AS (
-  SELECT *, least(active_offset, open_offset, young_offset) AS first_uncleanable_offset,
+    coalesce(max(CASE WHEN file_base_offset <= last_stable_offset THEN file_base_offset END) OVER log,
+      CASE WHEN last_stable_offset IS NOT NULL THEN min(file_base_offset) OVER log END) AS open_offset,
+    min(CASE WHEN is_young AND NOT is_active THEN file_base_offset END) OVER log AS young_offset
+  FROM aged WINDOW log AS (PARTITION BY topic, partition, partition_dir)
+), cleanable AS (
+  SELECT topic, partition, partition_dir, segment, cleanup_policy,
+    least(active_offset, open_offset, young_offset) AS first_uncleanable_offset,
+    coalesce(file_base_offset < least(active_offset, open_offset, young_offset), false) AS is_cleanable,
     CASE WHEN open_offset < active_offset AND open_offset <= coalesce(young_offset, open_offset) THEN 'open transaction'
       WHEN young_offset < active_offset THEN 'min.compaction.lag.ms' ELSE 'active segment' END AS held_by
   FROM limits
-), cleanable AS (
-  SELECT s.topic, s.partition, s.partition_dir, s.segment,
-    coalesce(s.file_base_offset < u.first_uncleanable_offset, false) AS is_cleanable
-  FROM segments s
-  JOIN uncleanable u ON u.topic = s.topic AND u.partition = s.partition AND u.partition_dir = s.partition_dir
 ), slim AS (
   -- No value goes on from here, and long keys as their SHA-256: only whether keys are equal counts. Records without
-  -- a key are counted by segment
+  -- a key are counted by segment, and each segment has a row, so that a log without records has one
   SELECT topic, partition, segment, batch_position, offset, size_bytes, 1 AS records, value IS NULL AS is_tombstone,
     CASE WHEN octet_length(key) < 32 THEN key ELSE unhex(sha2(key, 256)) END AS key
   FROM committed_records WHERE key IS NOT NULL
   UNION ALL
   SELECT topic, partition, segment, NULL, NULL, sum(size_bytes), count(*), false, NULL
   FROM committed_records WHERE key IS NULL GROUP BY topic, partition, segment
+  UNION ALL
+  SELECT topic, partition, segment, NULL, NULL, 0, 0, false, NULL FROM segments
 ), narrow AS (
   -- place: the order of a key's versions
-  SELECT /*+ BROADCAST(s) */ c.*, s.partition_dir, s.is_cleanable, struct(c.offset, c.segment) AS place
+  SELECT /*+ BROADCAST(s) */ c.*, s.partition_dir, s.cleanup_policy, s.first_uncleanable_offset, s.held_by, s.is_cleanable,
+    struct(c.offset, c.segment) AS place
   FROM slim c JOIN cleanable s ON s.topic = c.topic AND s.partition = c.partition AND s.segment = c.segment
 ), keys AS (
-  SELECT topic, partition, partition_dir, key IS NOT NULL AS has_key, sum(records) AS records, sum(size_bytes) AS bytes, count_if(is_cleanable) AS cleanable,
+  SELECT topic, partition, partition_dir, cleanup_policy, first_uncleanable_offset, held_by, key IS NOT NULL AS has_key,
+    sum(records) AS records, sum(size_bytes) AS bytes, count_if(is_cleanable) AS cleanable,
     coalesce(sum(CASE WHEN is_cleanable THEN size_bytes END), 0) AS cleanable_bytes,
     max_by(size_bytes, place) AS newest_bytes,
     coalesce(max_by(size_bytes, CASE WHEN is_cleanable THEN place END), 0) AS newest_cleanable_bytes,
     max_by(is_tombstone, place) AS is_tombstone, max_by(is_cleanable, place) AS is_cleanable,
     max_by(segment, place) AS segment, max_by(batch_position, place) AS batch_position,
     try_element_at(min_by(offset, place, 2), 2) AS second_offset
-  FROM narrow GROUP BY topic, partition, partition_dir, key
+  FROM narrow GROUP BY topic, partition, partition_dir, cleanup_policy, first_uncleanable_offset, held_by, key
 ), expired AS (
   SELECT topic, partition, segment, position
   FROM published_batches WHERE delete_horizon_ms <= coalesce(at_ms, unix_millis(current_timestamp))
@@ -81,16 +82,13 @@ WITH aged AS (
   FROM keys v LEFT JOIN expired e ON e.topic = v.topic AND e.partition = v.partition AND e.segment = v.segment
     AND e.position = v.batch_position
 )
-SELECT u.topic, u.partition, u.partition_dir, u.cleanup_policy, coalesce(sum(v.records), 0) AS records,
-  coalesce(sum(v.bytes), 0) AS record_bytes,
-  coalesce(sum(v.records), 0) - coalesce(sum(v.versions), 0) AS null_key_records, count(v.versions) AS keys,
-  sum(v.versions) / nullif(CAST(count(v.versions) AS DOUBLE), 0) AS versions_per_key,
-  coalesce(max(v.versions), 0) AS most_versions, coalesce(sum(v.superseded), 0) AS superseded_records,
-  coalesce(sum(v.superseded_bytes), 0) AS superseded_bytes, coalesce(sum(v.freed_now), 0) AS freed_now_records,
-  coalesce(sum(v.freed_now_bytes), 0) AS freed_now_bytes,
-  coalesce(sum(v.superseded_bytes - v.freed_now_bytes), 0) AS freed_later_bytes,
-  u.first_uncleanable_offset, u.held_by, count_if(coalesce(v.is_tombstone, false)) AS tombstones,
-  count_if(coalesce(v.is_expired, false)) AS expired_tombstones,
-  min(CASE WHEN v.has_key THEN v.second_offset END) AS first_dirty_offset
-FROM uncleanable u LEFT JOIN judged v ON v.topic = u.topic AND v.partition = u.partition AND v.partition_dir = u.partition_dir
-GROUP BY u.topic, u.partition, u.partition_dir, u.cleanup_policy, u.first_uncleanable_offset, u.held_by
+SELECT topic, partition, partition_dir, cleanup_policy, sum(records) AS records, sum(bytes) AS record_bytes,
+  sum(records) - coalesce(sum(versions), 0) AS null_key_records, count(versions) AS keys,
+  sum(versions) / nullif(CAST(count(versions) AS DOUBLE), 0) AS versions_per_key,
+  coalesce(max(versions), 0) AS most_versions, sum(superseded) AS superseded_records, sum(superseded_bytes) AS superseded_bytes,
+  sum(freed_now) AS freed_now_records, sum(freed_now_bytes) AS freed_now_bytes,
+  sum(superseded_bytes - freed_now_bytes) AS freed_later_bytes, first_uncleanable_offset, held_by,
+  count_if(is_tombstone) AS tombstones, count_if(is_expired) AS expired_tombstones,
+  min(CASE WHEN has_key THEN second_offset END) AS first_dirty_offset
+FROM judged
+GROUP BY topic, partition, partition_dir, cleanup_policy, first_uncleanable_offset, held_by
