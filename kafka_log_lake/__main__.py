@@ -38,11 +38,8 @@ def _main_of(command: Command) -> Callable[[Sequence[str] | None], int]:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in _OF_EXTRAS:
             raise
-        needs = "Spark" if command.extra == "spark" else "more packages"
-        wheel = f"dist/kafka_log_lake-{kafka_log_lake.__version__}-py3-none-any.whl[{command.extra}]"
-        raise UserError(
-            f"{command.name} needs {needs}: install the wheel with its extra, pip install '{wheel}'"
-        ) from None
+        extra = f"pip install 'kafka-log-lake[{command.extra}]'"
+        raise UserError(f"{command.name} needs more packages than the wheel alone: {extra}") from None
     return found
 
 

@@ -191,8 +191,10 @@ def run(settings: Settings, file: Sequence[str], files: str | None = None, **opt
         if os.path.isdir(path):
             logs = "*.log" if glob.glob("*.log", root_dir=path) else "TOPIC-0/*.log"
             raise UserError(f"{path} is a folder: name files in it, such as {os.path.join(path, logs)}")
-        if not os.path.exists(path):
-            raise UserError(f"no such file: {path}")
+        try:
+            os.stat(path)
+        except OSError as error:
+            raise UserError(f"{path}: it can't be opened: {error.strerror}") from None
     dump = _Dump(settings, options)
     known = 0
     try:

@@ -11,8 +11,9 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
+from io import BufferedWriter
 from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ from pipelines.command.commands import FIND
 from pipelines.command.errors import NotAllSearched, NotFound, UserError
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
+from pipelines.command.streams import OutputFile
 from pipelines.command.terminal import counted_noun, room_of_lines
 from pipelines.finding.output import MoreFields, Table, Write, write_lines, writer_of
 from pipelines.finding.request import Request, make_request
@@ -211,11 +213,7 @@ def _opened(output: str | None) -> Iterator[IO[bytes]]:
     if output is None:
         yield sys.stdout.buffer
         return
-    with ExitStack() as stack:
-        try:
-            file = stack.enter_context(open(output, "wb"))
-        except OSError as error:
-            raise UserError(f"--output: cannot write {output}: {error.strerror}") from None
+    with BufferedWriter(OutputFile(output, f"--output {output}")) as file:
         yield file
 
 

@@ -16,7 +16,7 @@ if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the i
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from pipelines.command.commands import INSPECT
-from pipelines.command.errors import UserError
+from pipelines.command.errors import UserError, writing
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.status import say
@@ -77,10 +77,8 @@ def _inspect(settings: Settings, file: str, options: dict[str, Any]) -> None:
     if html is not None:
         from pipelines.inspection.page import page
 
-        try:
+        with writing(f"--html {html}"):
             Path(html).write_text(page(file, found), "utf-8", "backslashreplace")
-        except OSError as error:
-            raise UserError(f"--html: cannot write {html}: {error.strerror}") from None
         say(f"written: {html}")
     if options["json"]:
         from pipelines.inspection.text import to_json

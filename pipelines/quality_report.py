@@ -20,7 +20,7 @@ if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the i
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from pipelines.command.commands import QUALITY_REPORT
-from pipelines.command.errors import ChecksFailed, UserError
+from pipelines.command.errors import ChecksFailed, writing
 from pipelines.command.options import run_command
 from pipelines.command.settings import LakeSettings
 from pipelines.command.terminal import counted_noun, printable
@@ -63,10 +63,8 @@ def run(
     address = open_lake(settings.require_lake())
     checks = with_thresholds(thresholds)
     folder = Path(output)
-    try:
+    with writing(f"--output {output}"):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--output: cannot make the folder {output}: {error.strerror or error}") from None
     run_id = uuid.uuid4().hex
     tables = published_tables(address, at)
     with metrics.opened(tables, settings.cores) as database:
@@ -75,14 +73,12 @@ def run(
             add_rows(address, QUALITY_METRICS, measured)
         report = facts.gather(database, address, tables, run_id, created_at, checks, measured, at)
     forms = {"html": render.html, "md": render.markdown, "json": render.to_json}
-    try:
+    with writing(f"--output {output}"):
         report = with_batch_pages(report, folder)
         for suffix, form in forms.items():
             (folder / f"quality.{suffix}").write_text(
                 form(report), encoding="utf-8", errors="backslashreplace"
             )
-    except OSError as error:
-        raise UserError(f"--output: cannot write to {output}: {error.strerror or error}") from None
     rows = measured.num_rows if at is None else 0
     summary = Summary(report, folder / "quality.html", rows, time.monotonic() - began)
     _print(summary, settings.json)

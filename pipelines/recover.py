@@ -21,7 +21,7 @@ if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the i
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from pipelines.command.commands import RECOVER
-from pipelines.command.errors import UserError
+from pipelines.command.errors import UserError, writing
 from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
@@ -106,11 +106,9 @@ def _recover_metadata(
     state = quorum.state_at(found, at)
     with job.folder_to_write(write, settings.source) if write else nullcontext() as made:
         if report is not None:
-            try:
+            with writing(f"--report {report}"):
                 Path(report).mkdir(parents=True, exist_ok=True)
                 state_files.write_state(state, Path(report))
-            except OSError as error:
-                raise UserError(f"--report: cannot write to {report}: {error.strerror or error}") from None
         if settings.lake is not None:
             job.write_tables(settings.lake, state_files.tables(state))
         if made is not None:

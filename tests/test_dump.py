@@ -357,7 +357,10 @@ def test_one_line_says_what_to_do(tmp_path: Path, capsysbinary: Any) -> None:
         f"error: {tmp_path} is a folder: name files in it, such as {tmp_path}/TOPIC-0/*.log"
     ]
     missing = str(tmp_path / "x.log")
-    assert lines(capsysbinary, missing)[::2] == (2, [f"error: no such file: {missing}"])
+    assert lines(capsysbinary, missing)[::2] == (
+        2,
+        [f"error: {missing}: it can't be opened: No such file or directory"],
+    )
     odd = put(tmp_path, b"", "orders.log")
     assert lines(capsysbinary, str(tmp_path))[2][0].endswith(f"such as {tmp_path}/*.log")
     assert "its name begins with 'orders', not with a base offset" in lines(capsysbinary, odd)[2][0]

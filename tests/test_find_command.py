@@ -248,7 +248,7 @@ def test_a_torn_tail_hides_nothing(tmp_path: Path, capsysbinary: pytest.CaptureF
         (["--context", "x"], "--context must be a whole number above 0"),
         (["--first", "--last"], "give --first or --last, not both"),
         (["--topic", "b"], "pass --partition N too"),
-        (["--output", "/none/x"], "--output: cannot write /none/x"),
+        (["--output", "/none/x"], "--output /none/x can't be written: No such file"),
         (["--kye", "x"], "did you mean --key?"),
     ],
 )

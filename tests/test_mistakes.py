@@ -85,7 +85,7 @@ def test_a_pipe_is_not_a_segment_and_is_not_waited_for(
 def test_an_output_that_is_a_folder_or_has_no_name_is_refused(
     segment: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = f"--output: cannot write {tmp_path}: Is a directory"
+    words = f"--output {tmp_path} can't be written: Is a directory"
     assert error_of(capsys, "find", segment, "--output", tmp_path) == words
     assert error_of(capsys, "find", segment, "--output", "") == "--output is empty"
 
@@ -138,7 +138,7 @@ def test_a_folder_that_cannot_be_opened_is_named(
     assert error_of(capsys, "decode", "--source", segment, "--lake", folder) == words
     assert error_of(capsys, "sql", "--lake", folder).startswith(f"there is no lake at {folder}")
     arguments = ["recover", "--source", f"a={segment.parent.parent}", "--write", folder]
-    assert error_of(capsys, *arguments) == f"--write: cannot write {folder}: {why}"
+    assert error_of(capsys, *arguments) == f"--write {folder} can't be written: {why}"
 
 
 def test_recover_without_a_lake_names_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 
 from pipelines import decode_batches, ingest_raw
 from pipelines.command.settings import Settings
+from pipelines.execute.metrics import Metrics
 from pipelines.execute.watch import Batching
 from pipelines.lake.commit import LakeWriter
 from tests.support import as_command
@@ -72,6 +74,19 @@ def test_a_file_that_cannot_be_is_one_line(
     assert decode_batches.main(argv) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
     assert not (tmp_path / "lake").exists()
+
+
+def test_metrics_that_find_no_room_leave_nothing(
+    tmp_path: Path, logs: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    metrics = Metrics(str(tmp_path / "m"))
+    monkeypatch.setattr(os, "replace", full)
+    metrics._write(tmp_path / "m")
+    assert caplog.messages == [f"--metrics {tmp_path}/m can't be written: No space left on device"]
+    assert list(tmp_path.iterdir()) == [logs]
 
 
 def test_what_waits_is_the_lag() -> None:

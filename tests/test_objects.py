@@ -17,7 +17,6 @@ from pyspark.sql.types import LongType, StructField, StructType
 from pipelines.command.errors import UserError
 from pipelines.data_source.slices import plan_read
 from pipelines.data_source.source import KafkaLogSource, requested
-from pipelines.lake.intents import cannot_write
 from pipelines.source.listing import list_segments
 from tests.support.logs import batch, put
 from tests.support.object_store import Store, uri
@@ -73,7 +72,6 @@ def test_an_error_of_a_store_that_says_nothing_is_reported_by_its_name(
     monkeypatch.setattr("udfs.source.object_source.open_store", refuse)
     with pytest.raises(SourceUnreadable, match=r"it can't be opened: OSError$"):
         ObjectSource(uri("silent.log"))
-    assert str(cannot_write("/lake", OSError())) == "can't write to the lake /lake: OSError"
 
 
 @pytest.fixture

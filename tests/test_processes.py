@@ -119,3 +119,18 @@ def test_workers_of_a_killed_process_end_with_it() -> None:
         parent.kill()
     assert len(pids) == 2
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), lambda: True)
+
+
+def test_a_task_that_finds_the_disk_full_leaves_no_file(tmp_path: Path) -> None:
+    def decode(topic: str, most: str) -> subprocess.CompletedProcess[str]:
+        """most: kB of a file, past which a write fails."""
+        job = f"ulimit -f {most} && exec {sys.executable} -m kafka_log_lake decode --lake {tmp_path}/lake"
+        command = ["bash", "-c", f"{job} --source tests/data/corpus/{topic}"]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+    assert decode("v2-headers", "unlimited").returncode == 0
+    before = set(tmp_path.rglob("*.parquet"))
+    done = decode("v2-codec-none", "4")
+    assert (done.returncode, done.stderr.count("error: "), "Traceback" in done.stderr) == (1, 1, False)
+    assert "File too large" in done.stderr
+    assert set(tmp_path.rglob("*.parquet")) == before

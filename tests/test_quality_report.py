@@ -278,7 +278,7 @@ def test_wrong_arguments_are_one_line(
 def test_folder_that_cannot_be_made(lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
     assert main("--lake", lake, "--output", tmp_path / "file" / "out") == 2
-    assert "--output: cannot make the folder" in capsys.readouterr().err
+    assert "can't be written: Not a directory" in capsys.readouterr().err
 
 
 # --- Thresholds ---

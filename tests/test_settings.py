@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -214,3 +216,13 @@ def test_a_workers_error_is_the_end_of_its_traceback(capsys: pytest.CaptureFixtu
 
     assert exit_code_of(job) == 1
     assert capsys.readouterr().err.startswith("error: KeyError: 7 (")
+
+
+def test_a_full_disk_is_no_bug_and_its_line_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    def job() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    assert exit_code_of(job) == 1
+    assert capsys.readouterr().err == (
+        "error: [Errno 28] No space left on device; free some space, then start the same command again\n"
+    )

@@ -43,6 +43,16 @@ def test_a_full_disk_behind_standard_output_is_one_line_that_names_no_other_file
     )
 
 
+@pytest.mark.parametrize("kind", ["json", "arrow", "raw"])
+def test_a_full_disk_behind_a_file_names_it_and_the_next_step(kind: str) -> None:
+    done = shell(f"run find {LOGS} --format {kind} --output /dev/full")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: --output /dev/full can't be written: No space left on device; "
+        "free some space, then start the same command again\n",
+    )
+
+
 def test_closed_streams_are_no_failure_and_mix_nothing() -> None:
     assert shell(f"run scan {LOGS} <&- >&- 2>&-").returncode == 0
     done = shell(f"run find {LOGS} >&-")

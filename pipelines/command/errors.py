@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_FULL = re.compile(r"No space left on device|Disk quota exceeded")
 
 
 class JobError(Exception):
@@ -51,6 +55,30 @@ class ChecksFailed(JobError):
 
 class RunFailed(JobError):
     """The run could not be completed; the ledger holds nothing of it."""
+
+
+def with_next_step(reason: str, otherwise: str = "") -> str:
+    """The reason of an error, and what to do about it: on a full disk the same whatever was being written."""
+    return reason + (
+        "; free some space, then start the same command again" if _FULL.search(reason) else otherwise
+    )
+
+
+def unwritable(place: str, error: BaseException) -> UserError:
+    """The error for a place that can't be written: an option and its path, or a lake."""
+    reason = getattr(error, "strerror", None) or one_line(error)
+    return UserError(f"{place} can't be written: {with_next_step(reason)}")
+
+
+@contextmanager
+def writing(place: str) -> Iterator[None]:
+    """Raises a UserError for what a place does not take; a reader that closed a pipe is no failure."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise unwritable(place, error) from None
 
 
 def one_line(error: BaseException) -> str:

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 from pipelines.command.commands import COMMANDS
 from pipelines.command.declaration import Argument, Command
-from pipelines.command.errors import JobError, UserError, one_line
+from pipelines.command.errors import JobError, UserError, one_line, with_next_step
 from pipelines.command.settings import (
     FIELDS,
     GROUPS,
@@ -257,7 +257,8 @@ def exit_code_of(job: Callable[[], object], interrupted: str = "interrupted") ->
     except Exception as error:
         if os.environ.get(DEBUG):
             traceback.print_exc()
-        print(f"error: {printable(one_line(error))} (traceback with {DEBUG}=1)", file=sys.stderr)
+        line = with_next_step(printable(one_line(error)), f" (traceback with {DEBUG}=1)")
+        print(f"error: {line}", file=sys.stderr)
         return 1
     return 0
 

@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from pipelines.command.errors import JobError
+from pipelines.command.errors import JobError, writing
 
 _NUMBERS = {"stdin": 0, "stdout": 1, "stderr": 2}
 
@@ -24,6 +24,19 @@ class _Output(io.FileIO):
         except OSError as error:
             drop_output()
             raise JobError(f"cannot write to standard output: {error.strerror}") from None
+
+
+class OutputFile(io.FileIO):
+    """A file for output. A write that fails is a UserError that names the place: an option and its path."""
+
+    def __init__(self, path: str, place: str, mode: str = "w") -> None:
+        self._place = place
+        with writing(place):
+            super().__init__(path, mode)
+
+    def write(self, content: Any, /) -> int:
+        with writing(self._place):
+            return super().write(content)
 
 
 class _Messages(io.FileIO):

@@ -104,4 +104,5 @@ class Metrics:
             temporary.write_bytes(generate_latest(self._registry))
             os.replace(temporary, path)
         except OSError as error:
+            temporary.unlink(missing_ok=True)
             log.warning("--metrics %s can't be written: %s", path, error.strerror or error)

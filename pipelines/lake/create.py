@@ -16,7 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyarrow.fs import FileSelector
 
-from pipelines.command.errors import UserError, one_line
+from pipelines.command.errors import UserError, one_line, with_next_step
 from pipelines.lake.address import (
     SCHEMA_VERSION,
     VERSION_PROPERTY,
@@ -93,7 +93,8 @@ def create_table(address: str, table: Table) -> None:
         if table_version(address, table.name) == SCHEMA_VERSION:
             return  # the answer of a store was lost, and the second attempt met the first
         raise UserError(
-            f"cannot create the table {path}: {one_line(error)}; name a lake that you may write to"
+            f"cannot create the table {path}: "
+            + with_next_step(one_line(error), "; name a lake that you may write to")
         ) from None
 
 

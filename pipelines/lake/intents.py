@@ -16,12 +16,12 @@ from urllib.parse import unquote
 
 from pyarrow import fs
 
-from pipelines.command.errors import LakeBusy, UserError
+from pipelines.command.errors import LakeBusy, UserError, unwritable
 from pipelines.lake.lease import Lease
 from pipelines.plan.ledger import LedgerRow, Partition
 from udfs.arrow.parquet_sink import DataFile, flush
 from udfs.format.schema import TABLES
-from udfs.source.store import is_object_store, open_store, reason_of
+from udfs.source.store import is_object_store, open_store
 
 FOLDER = "_runs"
 STAGED = ".staged"
@@ -121,7 +121,7 @@ class Intents:
             if self._renames:
                 self._files.create_dir(self._folder, recursive=True)
         except (OSError, ValueError) as error:
-            raise cannot_write(lake, error) from error
+            raise unwritable(f"the lake {lake}", error) from error
         self._lake = lake
         self._flushed: set[str] = set()
         # Of a local lake the operating system knows who writes to it
@@ -139,7 +139,7 @@ class Intents:
         try:
             descriptor = os.open(f"{self._folder}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise cannot_write(self._lake, error) from error
+            raise unwritable(f"the lake {self._lake}", error) from error
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -235,9 +235,3 @@ def _added(entry: str) -> list[str]:
     with open(entry, "rb") as lines:
         actions = map(json.loads, lines)
         return [unquote(action["add"]["path"]) for action in actions if "add" in action]
-
-
-def cannot_write(lake: str, error: BaseException) -> UserError:
-    """The error for a lake that can't be written to."""
-    reason = getattr(error, "strerror", None) or reason_of(error)
-    return UserError(f"can't write to the lake {lake}: {reason}")

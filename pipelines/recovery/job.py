@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import write_deltalake
 
-from pipelines.command.errors import UserError
+from pipelines.command.errors import UserError, writing
 from pipelines.command.settings import Settings
 from pipelines.command.status import phase
 from pipelines.command.terminal import counted_noun
@@ -279,13 +279,12 @@ def folder_to_write(path: str, sources: tuple[str, ...]) -> Iterator[Path]:
     made = target.with_name(f".{target.name}.unfinished")
     shutil.rmtree(made, ignore_errors=True)
     try:
-        made.mkdir(parents=True)
-        yield made
-        if target.exists():
-            target.rmdir()
-        os.sync()  # what is in a folder that has its name is on the disk
-        made.rename(target)
-    except OSError as error:
-        raise UserError(f"--write: cannot write {path}: {error.strerror or error}") from None
+        with writing(f"--write {path}"):
+            made.mkdir(parents=True)
+            yield made
+            if target.exists():
+                target.rmdir()
+            os.sync()  # what is in a folder that has its name is on the disk
+            made.rename(target)
     finally:
         shutil.rmtree(made, ignore_errors=True)

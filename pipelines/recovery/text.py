@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines.command.errors import UserError
+from pipelines.command.errors import writing
 from pipelines.command.tables import size_text
 from pipelines.command.terminal import counted_noun, printable
 from pipelines.recovery.bill import write_restore
@@ -104,7 +104,7 @@ def write_report(done: Recovered, folder: str, lake: str | None) -> None:
     lake: the one that is kept; None for none. Raises a UserError where that fails.
     """
     place = Path(folder)
-    try:
+    with writing(f"--report {folder}"):
         place.mkdir(parents=True, exist_ok=True)
         database = open_database(done.lake, "FROM lost_records")
         rows = database.execute('SELECT * FROM lost_records ORDER BY topic, partition, "offset", copy')
@@ -116,8 +116,6 @@ def write_report(done: Recovered, folder: str, lake: str | None) -> None:
                 writer.writerows([[_cell(value) for value in row] for row in some])
         write_restore(database, place)
         (place / "recovery.html").write_text(_page(done, database, lake), encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"--report: cannot write to {folder}: {error.strerror or error}") from None
 
 
 def _cell(value: Any) -> Any:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from io import BufferedWriter, FileIO
+from io import BufferedWriter
 from secrets import token_hex
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.command.errors import UserError
+from pipelines.command.errors import UserError, writing
+from pipelines.command.streams import OutputFile
 from pipelines.source.uris import local_path
 
 CSV, PARQUET = ".csv", ".parquet"
@@ -78,37 +79,16 @@ def _replaced(path: str) -> Iterator[BinaryIO]:
     """A file of another name next to ``path``, which takes its place at the end, unless writing fails."""
     place = os.path.realpath(path)
     temporary = f"{place}.{token_hex(4)}.tmp"
-    with _as_user_errors(path):
-        made = _Output(temporary, path)
+    option = f"--output {path}"
+    made = OutputFile(temporary, option, "x")
     try:
         with BufferedWriter(made) as file:
             yield file
             file.flush()
-            with _as_user_errors(path):
+            with writing(option):
                 os.fsync(made.fileno())
-        with _as_user_errors(path):
+        with writing(option):
             os.replace(temporary, place)
     finally:
         if os.path.exists(temporary):
             os.remove(temporary)
-
-
-class _Output(FileIO):
-    """A new file, to which a failed write is a UserError. What fails in giving the rows is none."""
-
-    def __init__(self, name: str, path: str) -> None:
-        super().__init__(name, "x")
-        self._path = path
-
-    def write(self, content: Any, /) -> int:
-        with _as_user_errors(self._path):
-            return super().write(content)
-
-
-@contextmanager
-def _as_user_errors(path: str) -> Iterator[None]:
-    """Raises a UserError for what an output file does not take."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"--output {path} can't be written: {error.strerror or error}") from None

@@ -111,11 +111,11 @@ def _by_group(
         for group_id, rows in groups_of(batches):
             writer = GroupWriter(folders, f"{options.run_id}-{group_id:06d}", *codec)
             try:
-                reports = write(writer, rows)
+                finished = _finished(writer, group_id, write(writer, rows))
             except BaseException:
                 writer.abandon()
                 raise
-            yield _finished(writer, group_id, reports)
+            yield finished
         folders.flush()
 
     return stage
