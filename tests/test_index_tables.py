@@ -315,10 +315,26 @@ def test_no_entry_is_missing_of_what_retention_or_deleterecords_deleted(tmp_path
         file.unlink()
     checkpoint.write_text("0\n2\n1 4\n2 7\n")
     assert report_of(root, lake) == []
-    checkpoint.write_text("0\n1\n2 8\n")  # as DeleteRecords up to offset 8 does
-    assert report_of(root, lake) == []
+    for offset in (8, 10):  # as DeleteRecords up to this offset does; 10 is the end of the log
+        checkpoint.write_text(f"0\n1\n2 {offset}\n")
+        assert report_of(root, lake) == []
     checkpoint.write_text("0\n1\n3 4\n")
     assert report_of(root, lake) == [("a-0/leader-epoch-checkpoint", "missing")] * 2
+
+
+def test_no_entry_is_missing_for_a_marker_that_outlives_its_transaction(tmp_path: Path) -> None:
+    """Retention deleted the data, and the cleaner then wrote the marker's segment, and its index, anew."""
+    root, lake = tmp_path / "logs", str(tmp_path / "lake")
+    folder = root / "a-0"
+    first = put_with_indexes(folder, 0, data(0, 7, 3))
+    second = put_with_indexes(folder, 3, marker(3, 7, commit=False), batch(4), last=3)
+    index = second.with_suffix(".txnindex")
+    (folder / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    assert report_of(root, lake) == [("a-0/" + index.name, "missing")]
+    for file in (*folder.glob(f"{first.stem}.*"), index):
+        file.unlink(missing_ok=True)
+    (folder / "leader-epoch-checkpoint").write_text("0\n1\n0 3\n")
+    assert report_of(root, lake) == []
 
 
 def test_an_entry_for_the_time_0_is_not_missing(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ WITH known AS (
     ON e.partition_dir = k.partition_dir
   GROUP BY k.partition_dir
 ), kept AS (
-  SELECT k.segment, k.next_file_base_offset IS NOT NULL AS closed
+  SELECT k.segment, k.next_file_base_offset IS NOT NULL AS closed, b.log_start
   FROM known k JOIN starts b ON b.partition_dir = k.partition_dir
   WHERE coalesce(k.next_file_base_offset > b.log_start, true)
 ), sound AS (
@@ -110,7 +110,8 @@ WITH known AS (
   FROM current_transactions t
   JOIN sound s ON s.topic = t.topic AND s.partition = t.partition AND s.partition_dir = t.partition_dir
     AND s.base_offset <= t.marker_offset AND s.last_offset >= t.marker_offset
-  JOIN kept k ON k.segment = s.segment
+  -- the cleaner drops entries of which no data is left
+  JOIN kept k ON k.segment = s.segment AND t.last_offset >= k.log_start
   JOIN read_folders i
     ON i.topic = t.topic AND i.partition = t.partition AND i.partition_dir = t.partition_dir
   LEFT JOIN aborted_transactions a ON a.topic = t.topic AND a.partition = t.partition
@@ -125,8 +126,7 @@ WITH known AS (
       || coalesce(' and before ' || s.end_offset, '') || ', found ' || e.first_offset || ' to ' || e.last_offset AS detail
   FROM spans s JOIN epochs e ON e.topic = s.topic AND e.partition = s.partition
     AND e.partition_dir = s.partition_dir AND e.leader_epoch = s.leader_epoch
-  WHERE e.last_offset < s.start_offset OR e.last_offset >= s.end_offset
-    OR (s.entry > 0 AND e.first_offset < s.start_offset)
+  WHERE e.last_offset >= s.end_offset OR (s.entry > 0 AND e.first_offset < s.start_offset)
   UNION ALL
   SELECT e.topic, e.partition, e.partition_dir, e.partition_dir || '/leader-epoch-checkpoint', NULL, 'missing',
     'expected an entry for epoch ' || e.leader_epoch || ', which begins at offset ' || e.first_offset || ', found none'
