@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from pipelines.command.errors import RunFailed, one_line
-from pipelines.command.processes import Processes
+from pipelines.command.processes import Processes, _Worker
 from tests.support import as_command, stages
 from tests.support.cluster import ROOT
 from tests.support.processes import children, local_workers, wait_for
@@ -77,6 +78,15 @@ def test_an_error_of_a_stage_is_reported_in_one_line(processes: Processes) -> No
         processes.run(stages.refused, tasks(7))
     assert one_line(failed.value) == "ValueError: nothing can be done with [7]"
     assert found(processes.run(stages.doubled, tasks(1))) == [2]
+
+
+def test_ctrl_c_ends_no_worker_that_is_starting() -> None:
+    started = _Worker()
+    try:
+        os.kill(started._process.pid, signal.SIGINT)
+        assert found([started.ask(stages.doubled, *tasks(1))]) == [2]
+    finally:
+        started.end()
 
 
 def test_a_task_of_a_killed_worker_is_done_by_another(processes: Processes, tmp_path: Path) -> None:
