@@ -34,15 +34,22 @@ _SHOWN = 30
 _WIDEST = 40
 
 # Of each topic, with the batches on disk, and with the codec that makes the least of them as V2; keep: none
-# makes less than what is stored
+# makes less than what is stored. What no codec was tried on, as it is in no sample, stays as it is stored
 _BY_TOPIC = """
 WITH sums AS (
   SELECT topic, layout, codec, level, CAST(sum(records) AS BIGINT) AS records,
     CAST(sum(bytes) AS BIGINT) AS bytes, sum(monthly_cost) AS monthly_cost
   FROM report WHERE batch_records IS NULL GROUP BY ALL
+), untried AS (
+  SELECT topic, CAST(sum(bytes) AS BIGINT) AS bytes, sum(monthly_cost) AS monthly_cost FROM report r
+  WHERE layout = 'stored' AND NOT EXISTS (FROM report e WHERE e.basis = 'estimated'
+    AND e.topic = r.topic AND e.partition = r.partition AND e.magic = r.magic)
+  GROUP BY topic
 ), best AS (
-  SELECT * FROM sums WHERE layout = 'v2' AND codec <> 'none'
-  QUALIFY row_number() OVER (PARTITION BY topic ORDER BY bytes, codec, level) = 1
+  SELECT sums.topic, codec, level, sums.bytes + coalesce(untried.bytes, 0) AS bytes,
+    sums.monthly_cost + coalesce(untried.monthly_cost, 0) AS monthly_cost
+  FROM sums LEFT JOIN untried USING (topic) WHERE layout = 'v2' AND codec <> 'none'
+  QUALIFY row_number() OVER (PARTITION BY topic ORDER BY sums.bytes, codec, level) = 1
 ), plain AS (
   SELECT topic, any_value(records) FILTER (layout = 'stored') AS records,
     any_value(bytes) FILTER (layout = 'stored') AS stored,

@@ -205,15 +205,19 @@ def test_the_command_prints_one_object(
 
 def test_a_codec_that_makes_a_topic_larger_is_not_the_best() -> None:
     row: dict[str, object] = {"partition": 0, "magic": 2, "records": 9, "batches": 1, "monthly_cost": 1.0}
+    row["basis"] = "exact"
     sizes = {"stored": 100, "v1": 110, "v2": 101}
     rows = [
         row
         | {"topic": topic, "layout": layout, "codec": None if layout == "stored" else "none", "bytes": size}
-        for topic in ("random", "text", "untried")
+        for topic in ("random", "text", "half", "untried")
         for layout, size in sizes.items()
     ]
-    for topic, size in (("random", 100), ("text", 99)):
+    # a partition of a topic of which nothing was sampled, so that no codec was tried on it
+    rows += [one | {"partition": 1} for one in rows if one["topic"] == "half"]
+    for topic, size in (("random", 100), ("text", 99), ("half", 40)):
         zstd = {"layout": "v2", "codec": "zstd", "level": 3, "bytes": size, "monthly_cost": 0.5}
+        zstd |= {"basis": "estimated"}
         rows.append(row | zstd | {"topic": topic})
     found = by_topic(Report("lake", "run", True, pa.Table.from_pylist(rows, FORMAT_SAVINGS.arrow_schema())))
     names = ("codec", "level", "best", "best_monthly_cost")
@@ -221,5 +225,6 @@ def test_a_codec_that_makes_a_topic_larger_is_not_the_best() -> None:
     assert printed == {
         "random": ("keep", None, 100, 1.0),
         "text": ("zstd", 3, 99, 0.5),
+        "half": ("zstd", 3, 140, 1.5),
         "untried": (None, None, None, None),
     }
