@@ -226,3 +226,11 @@ def test_a_full_disk_is_no_bug_and_its_line_says_what_to_do(capsys: pytest.Captu
     assert capsys.readouterr().err == (
         "error: [Errno 28] No space left on device; free some space, then start the same command again\n"
     )
+
+
+def test_ctrl_c_in_a_query_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    def job() -> None:
+        raise RuntimeError("Query interrupted")  # as DuckDB does in the main thread
+
+    assert exit_code_of(job) == 130
+    assert capsys.readouterr().err == "interrupted\n"

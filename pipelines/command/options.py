@@ -255,6 +255,9 @@ def exit_code_of(job: Callable[[], object], interrupted: str = "interrupted") ->
     except BrokenPipeError:
         drop_output()  # its reader closed it (``| head``)
     except Exception as error:
+        if str(error) == "Query interrupted":  # what DuckDB makes of Ctrl-C in the thread that gets it
+            print(interrupted, file=sys.stderr)
+            return 130
         if os.environ.get(DEBUG):
             traceback.print_exc()
         line = with_next_step(printable(one_line(error)), f" (traceback with {DEBUG}=1)")
