@@ -27,6 +27,7 @@ from xdist.scheduler import LoadFileScheduling
 from pipelines.command.settings import Settings
 from tests.support.changed import has_changed
 from tests.support.java import QUICK_ENVIRONMENT
+from tests.support.kept_workers import KeptWorkers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,6 +83,19 @@ class _Scheduling(LoadFileScheduling):
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
     return _Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+@pytest.fixture(scope="session")
+def workers() -> Iterator[KeptWorkers]:
+    kept = KeptWorkers()
+    yield kept
+    kept.end()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kept_workers(workers: KeptWorkers) -> Iterator[None]:
+    with workers.used():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -15,15 +15,21 @@ import pytest
 
 from pipelines.command.errors import RunFailed, one_line
 from pipelines.command.processes import Processes, _Worker
-from tests.support import as_command, stages
+from tests.support import stages
 from tests.support.cluster import ROOT
+from tests.support.kept_workers import KeptWorkers
 from tests.support.processes import children, local_workers, wait_for
 from udfs.worker import StageFailed
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _kept_workers(workers: KeptWorkers) -> None:
+    """Here each worker ends with its job."""
+    workers.end()
+
+
 @pytest.fixture
 def processes() -> Iterator[Processes]:
-    as_command.end_processes()  # those of other tests
     started = Processes(2)
     yield started
     started.close()
