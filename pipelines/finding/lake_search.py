@@ -5,8 +5,10 @@ DuckDB reads the rows that can match, by the columns' statistics; conditions are
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import duckdb
@@ -38,10 +40,7 @@ from udfs.search.segment_search import COLUMNS
 from udfs.values.registry import Registry
 from udfs.values.typed_records import NEEDED
 
-_TABLES = (
-    "published_records counted_batches sound_batches published_quarantine segments current_transactions "
-    "lost_offsets"
-)
+_TABLES = "published_records counted_batches sound_batches published_quarantine segments current_transactions"
 _MOST_VALUES = 1000  # of a column in a statement
 _ROWS = 1 << 14
 _ORDER = 'file_base_offset, batch_position, "offset"'
@@ -71,8 +70,6 @@ FROM (
     coalesce(lag(end_offset) OVER log, lag(file_base_offset) OVER log - 1) AS reached
   FROM segments WINDOW log AS (PARTITION BY topic, partition, partition_dir ORDER BY file_base_offset)
 ) GROUP BY ALL"""
-_MISSING = f"""SELECT first_lost, last_lost FROM lost_offsets
-WHERE {_IN_LOG} AND cause = '{SEGMENT}' ORDER BY first_lost"""
 _PLACE = ["segment", "batch_position", "offset"]  # of a record
 _KEY = ", ".join(f'"{name}"' for name in _PLACE)
 _FIELDS = ("producer_id", "producer_epoch", "first_offset", "last_offset")
@@ -89,6 +86,7 @@ class LakeSearch(Searching):
 
     def __post_init__(self) -> None:
         self._tables = snapshot(open_lake(self.lake))
+        self._with_gap: list[str] = []
         self._database = self._opened()
 
     def _opened(self) -> duckdb.DuckDBPyConnection:
@@ -134,6 +132,7 @@ class LakeSearch(Searching):
         logs, self.passed_over = home_first(
             [LakeLog(*row) for row in rows if self.topics(row[0])], self.request
         )
+        self._with_gap = [log.partition_dir for log in logs if log.has_gap]
         return logs
 
     def _matches(self, log: LakeLog, transactions: Transactions) -> Iterator[pa.RecordBatch]:
@@ -230,8 +229,18 @@ class LakeSearch(Searching):
 
     def _missing(self, log: LakeLog) -> list[Missing]:
         """The offsets that no segment of a log has."""
-        rows = self._database.execute(_MISSING, log.place).fetchall() if log.has_gap else []
-        return [Missing(*row) for row in rows]
+        return self._missing_of_all[log.partition_dir] if log.has_gap else []
+
+    @cached_property
+    def _missing_of_all(self) -> Mapping[str, list[Missing]]:
+        """The same of all logs in which a segment ends before the next begins, by their folders."""
+        statement = "SELECT partition_dir, first_lost, last_lost FROM lost_offsets WHERE cause = ? "
+        statement += f"AND partition_dir IN ({', '.join('?' * len(self._with_gap))}) ORDER BY ALL"
+        found: dict[str, list[Missing]] = defaultdict(list)
+        with open_database(self.lake, "lost_offsets", self.threads, tables=self._tables) as other:
+            for folder, first, last in other.execute(statement, [SEGMENT, *self._with_gap]).fetchall():
+                found[folder].append(Missing(first, last))
+        return found
 
 
 def _pushed(conditions: Iterable[Condition]) -> tuple[str, list[Any]]:
