@@ -65,7 +65,7 @@ def run(
     if at is not None:
         raise UserError("--at needs --metadata")
     if settings.lake is None and report is None and write is None:
-        raise UserError("--lake is missing: name the folder of the lake, such as --lake ./lake")
+        raise UserError("name what to write: --lake ./recovered, --report DIR, --write DIR, or several")
     began = time.monotonic()
     with ExitStack() as stack:
         temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-log-lake-"))

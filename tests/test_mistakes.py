@@ -161,6 +161,8 @@ def test_a_report_in_place_of_a_file_is_refused_before_anything_is_read(
 
 
 def test_wrong_options_of_recover_are_named(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = error_of(capsys, "recover", "--source", "a=/no")
+    assert words == "name what to write: --lake ./recovered, --report DIR, --write DIR, or several"
     words = error_of(capsys, "recover", "--source", "a=/no", "--lake", "x", "--node-id", "7")
     assert words == "--node-id needs --write DIR"
     words = error_of(capsys, "recover", "--source", f"broker 1={segment.parents[1]}", "--lake", "x")
