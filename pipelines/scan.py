@@ -37,9 +37,11 @@ from udfs.values.typed_records import schema_segments
 log = logging.getLogger("pipelines.scan")  # also where Python runs it as a script
 
 
-def scan(settings: Settings) -> Findings:
-    """Findings over all segments of ``settings.source``. Raises a UserError if there is no segment."""
+def scan(settings: Settings | str | os.PathLike[str]) -> Findings:
+    """Findings over all segments of a path, or of ``settings.source``. Raises a UserError without any."""
     began = time.monotonic()
+    if not isinstance(settings, Settings):
+        settings = Settings(source=(os.fspath(settings),))
     listing = list_sources(settings)
     segments = [segment for segment, wanted in listed_segments(listing) if wanted]
     if not segments and not listing.unreadable:

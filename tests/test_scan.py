@@ -199,6 +199,7 @@ def test_no_segment_is_one_line(tmp_path: Path) -> None:
 
 def test_offsets_of_a_segment_that_is_there_and_was_not_requested_are_not_missing(tmp_path: Path) -> None:
     first, _, last, later = (put(tmp_path / "a-0", base, batch(base)) for base in (0, 3, 6, 12))
+    assert scan(first).missing == []
     assert scan(Settings(source=(str(first), str(last)), cores=1)).missing == []
     ((_, one),) = scan(Settings(source=(str(first), str(last), str(later)), cores=1)).missing
     assert (one.first, one.last) == (9, 11)
