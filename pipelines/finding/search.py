@@ -56,7 +56,9 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Unsearched:
-    """Bytes that could not be searched, in a log; of a whole file or folder ``damage`` is None."""
+    """What could not be searched: bytes of the log ``name``; without ``damage`` all of a file or folder, or
+    offsets of a log that no segment has.
+    """
 
     name: str
     why: str
@@ -327,11 +329,11 @@ def _has_gap(scans: dict[Segment, list[SliceScan]], request: Request) -> bool:
     if any(scan.runs["is_cleaned"].any() for of_segment in scans.values() for scan in of_segment):
         return False
     for segment, of_segment in scans.items():
-        ends = [int(scan.runs["last"].max()) for scan in of_segment if len(scan.runs)]
-        if not ends and request.since is not None:
+        ends, limit = np.concatenate([scan.runs["last"] for scan in of_segment]), segment.file_limit
+        if not len(ends) and request.since is not None:
             continue  # it may have been left out as too old
-        first = max(ends, default=segment.file_base_offset - 1) + 1
-        limit = segment.file_limit
+        # a wrong base offset may lie past the limit
+        first = int(ends[ends < limit].max(initial=segment.file_base_offset - 1)) + 1
         if first < limit < NO_LIMIT and request.may_hide(first, limit - 1):
             return True
     return False
