@@ -273,6 +273,24 @@ def test_what_lies_in_damage_does_not_contradict_an_index(tmp_path: Path) -> Non
     assert report_of(root, str(tmp_path / "misplaced")) == []
 
 
+def test_indexes_that_are_right_contradict_no_damaged_log(tmp_path: Path) -> None:
+    """In each folder a segment with sound indexes, in which one batch is damaged since, and a next one."""
+    root, size = tmp_path / "logs", len(batch(0))
+
+    def segments(name: str, *pieces: bytes, entry: tuple[int, int] = (5, size), stamp: int = NOW) -> None:
+        put_with_indexes(root / name, 0, *pieces, stamp=stamp, last=2)
+        (root / name / f"{0:020d}.index").write_bytes(struct.pack(">ii", *entry))
+        put_with_indexes(root / name, 9, batch(9))
+        (root / name / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+
+    segments("garbage-0", batch(0), b"\xff" * size, batch(6))
+    wrong_base = (1 << 40).to_bytes(8, "big") + batch(6)[8:]
+    segments("base-0", batch(0), batch(3), wrong_base, entry=(8, 2 * size))
+    segments("newest-0", b"\xff" * size, batch(3), batch(6), stamp=NOW + 9)
+    segments("epoch-0", batch(0), batch(3, leader_epoch=8), batch(6))
+    assert report_of(root, str(tmp_path / "lake")) == []
+
+
 def test_offsets_past_64_bits_hide_no_other_entry(tmp_path: Path) -> None:
     root, base = tmp_path / "logs", 2**63 - 2
     log = put(root / "a-0", base, batch(base, 2))

@@ -24,14 +24,18 @@ WITH known AS (
   FROM known k JOIN starts b ON b.partition_dir = k.partition_dir
   WHERE coalesce(k.next_file_base_offset > b.log_start, true)
 ), sound AS (
-  SELECT b.topic, b.partition, b.partition_dir, b.segment, b.position, b.base_offset, b.last_offset, b.leader_epoch,
-    b.producer_id, b.producer_epoch, b.is_control, b.max_timestamp_ms,
-    max(b.max_timestamp_ms) OVER (PARTITION BY b.topic, b.partition, b.segment ORDER BY b.position) AS newest,
-    max(b.max_timestamp_ms) OVER (PARTITION BY b.topic, b.partition, b.segment) AS highest
-  FROM sound_batches b WHERE NOT b.is_misplaced
+  SELECT * FROM (
+    SELECT b.topic, b.partition, b.partition_dir, b.segment, b.position, b.base_offset, b.last_offset, b.leader_epoch,
+      b.producer_id, b.producer_epoch, b.is_control, b.is_misplaced, b.max_timestamp_ms,
+      max(b.max_timestamp_ms) OVER (PARTITION BY b.topic, b.partition, b.segment ORDER BY b.position) AS newest,
+      max(b.max_timestamp_ms) OVER (PARTITION BY b.topic, b.partition, b.segment) AS highest,
+      max(CASE WHEN b.is_misplaced THEN 1 ELSE 0 END) OVER (PARTITION BY b.topic, b.partition, b.segment) AS misplaced
+    FROM sound_batches b
+  ) WHERE NOT is_misplaced
 ), bounds AS (
-  SELECT topic, partition, segment, min(base_offset) AS first_offset, max(last_offset) AS last_offset
-  FROM sound GROUP BY topic, partition, segment
+  SELECT s.topic, s.partition, s.segment, min(s.base_offset) AS first_offset, max(s.last_offset) AS last_offset,
+    k.whole AND max(s.misplaced) = 0 AS whole
+  FROM sound s JOIN known k ON k.segment = s.segment GROUP BY s.topic, s.partition, s.segment, k.whole
 ), places AS (
   SELECT o.topic, o.partition, o.partition_dir, o.file, o.entry,
     CASE WHEN s.base_offset > o.offset THEN 'disagrees' ELSE 'points_nowhere' END AS problem,
@@ -45,9 +49,9 @@ WITH known AS (
     AND b.position = o.position
   LEFT JOIN sound s ON s.topic = o.topic AND s.partition = o.partition AND s.segment = o.segment
     AND s.position = o.position
-  LEFT JOIN bounds w ON w.topic = o.topic AND w.partition = o.partition AND w.segment = o.segment AND k.whole
-  WHERE o.error IS NULL AND o.position < k.decoded_bytes
-    AND (b.position IS NULL OR s.base_offset > o.offset OR o.offset > w.last_offset)
+  LEFT JOIN bounds w ON w.topic = o.topic AND w.partition = o.partition AND w.segment = o.segment
+  WHERE o.error IS NULL AND o.position < k.decoded_bytes AND ((b.position IS NULL AND k.whole)
+    OR s.base_offset > o.offset OR (w.whole AND o.offset > w.last_offset))
   UNION ALL
   SELECT o.topic, o.partition, o.partition_dir, o.file, o.entry, 'points_nowhere',
     'expected a position before ' || k.decoded_bytes || ', where the segment ends, found ' || o.position
@@ -63,12 +67,11 @@ WITH known AS (
       ELSE 'expected timestamp ' || s.newest || ' or more up to offset ' || t.offset || ', found ' || t.timestamp_ms
     END AS detail
   FROM time_index t JOIN bounds b ON b.topic = t.topic AND b.partition = t.partition AND b.segment = t.segment
-  JOIN known k ON k.segment = t.segment
   LEFT JOIN sound s ON s.topic = t.topic AND s.partition = t.partition AND s.segment = t.segment
     AND s.base_offset <= t.offset AND s.last_offset >= t.offset
   WHERE t.error IS NULL
     AND (s.newest > t.timestamp_ms
-      OR (k.whole AND (t.offset < b.first_offset OR t.offset > b.last_offset OR s.newest < t.timestamp_ms)))
+      OR (b.whole AND (t.offset < b.first_offset OR t.offset > b.last_offset OR s.newest < t.timestamp_ms)))
 ), read_folders AS (
   SELECT topic, partition, partition_dir FROM offset_index
   UNION SELECT topic, partition, partition_dir FROM time_index
@@ -87,9 +90,9 @@ WITH known AS (
     GROUP BY s.topic, s.partition, s.partition_dir, s.segment, s.highest
   ) n
   LEFT JOIN (
-    SELECT segment, max(offset) AS indexed, count(error) AS errors FROM time_index GROUP BY segment
+    SELECT segment, max(offset) AS indexed, max(timestamp_ms) AS latest, count(error) AS errors FROM time_index GROUP BY segment
   ) l ON l.segment = n.segment
-  WHERE coalesce(l.errors, 0) = 0 AND coalesce(l.indexed, -1) < n.first_offset
+  WHERE coalesce(l.errors, 0) = 0 AND coalesce(l.indexed < n.first_offset AND l.latest < n.highest, true)
 ), aborted AS (
   SELECT a.topic, a.partition, a.partition_dir, a.file, a.entry, 'disagrees' AS problem,
     'expected an aborted transaction of producer ' || a.producer_id || ' with its marker at offset ' || a.last_offset
@@ -99,10 +102,9 @@ WITH known AS (
   LEFT JOIN current_transactions t ON t.topic = a.topic AND t.partition = a.partition
     AND t.partition_dir = a.partition_dir AND t.producer_id = a.producer_id AND t.marker_offset = a.last_offset
     AND t.outcome = 'aborted'
-  JOIN known k ON k.segment = a.segment
   LEFT JOIN sound s ON s.topic = a.topic AND s.partition = a.partition AND s.segment = a.segment
     AND s.base_offset <= a.last_offset AND s.last_offset >= a.last_offset
-  WHERE a.error IS NULL AND t.producer_id IS NULL AND (k.whole OR s.position IS NOT NULL)
+  WHERE a.error IS NULL AND t.producer_id IS NULL AND (b.whole OR s.position IS NOT NULL)
   UNION ALL
   SELECT t.topic, t.partition, t.partition_dir, substring(s.segment, 1, length(s.segment) - 4) || '.txnindex', NULL, 'missing',
     'expected an entry for the transaction of producer ' || t.producer_id || ' that was aborted at offset '
@@ -118,8 +120,12 @@ WITH known AS (
     AND a.partition_dir = t.partition_dir AND a.producer_id = t.producer_id AND a.last_offset = t.marker_offset
   WHERE t.outcome = 'aborted' AND t.first_offset IS NOT NULL AND a.producer_id IS NULL
 ), epochs AS (
+  -- but for batches whose epoch, which no checksum covers, is not between those before and after, which do not fall
   SELECT topic, partition, partition_dir, leader_epoch, min(base_offset) AS first_offset, max(last_offset) AS last_offset
-  FROM sound WHERE leader_epoch >= 0 GROUP BY topic, partition, partition_dir, leader_epoch
+  FROM (SELECT *, lag(leader_epoch) OVER log AS before, lead(leader_epoch) OVER log AS after FROM sound
+    WINDOW log AS (PARTITION BY topic, partition, partition_dir ORDER BY base_offset, position))
+  WHERE leader_epoch >= 0 AND coalesce(before < 0 OR before > after OR leader_epoch BETWEEN before AND after, true)
+  GROUP BY topic, partition, partition_dir, leader_epoch
 ), led AS (
   SELECT s.topic, s.partition, s.partition_dir, s.file, s.entry, 'disagrees' AS problem,
     'expected offsets of epoch ' || s.leader_epoch || ' from ' || s.start_offset || ' on'
