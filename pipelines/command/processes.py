@@ -101,16 +101,13 @@ class _Worker:
 
     def __init__(self) -> None:
         path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
+        # -P: no module of the current folder hides ours
+        command = [sys.executable, "-P", "-m", worker.__name__]
         # Ctrl-C reaches every process of a terminal: it waits until the worker says that it ignores it
         signals = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-P",
-                    "-m",
-                    worker.__name__,
-                ],  # -P: no module of the current folder hides ours
+                command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env={**os.environ, "PYTHONPATH": path},
