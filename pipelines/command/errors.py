@@ -67,6 +67,9 @@ def with_next_step(reason: str, otherwise: str = "") -> str:
 def unwritable(place: str, error: BaseException) -> UserError:
     """The error for a place that can't be written: an option and its path, or a lake."""
     reason = getattr(error, "strerror", None) or one_line(error)
+    reason = re.sub(
+        r".* Detail: \[errno \d+\] ", "", reason
+    )  # pyarrow names what it did, and the place again
     return UserError(f"{place} can't be written: {with_next_step(reason)}")
 
 
