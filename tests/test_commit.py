@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from pipelines.command.errors import UserError
+from pipelines.command.errors import UserError, unwritable
 from pipelines.command.settings import Settings
 from pipelines.lake import commit
 from pipelines.lake.intents import Intent, Intents, Place
@@ -233,6 +233,7 @@ def test_a_lake_that_takes_no_files_is_reported_in_one_line(tmp_path: Path) -> N
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"^the lake .* can't be written: Not a directory$"):
         Intents(str(tmp_path / "file"))
+    assert str(unwritable("the lake x", OSError())) == "the lake x can't be written: OSError: no message"
 
 
 def test_rows_to_delete_are_named_safely() -> None:

@@ -63,13 +63,10 @@ _LEFT_OUT_UNTIL = f"""SELECT max(coalesce(behind - 1, {2**63 - 1})) FROM (
   SELECT left_out, lead(file_base_offset) OVER (ORDER BY file_base_offset) AS behind
   FROM segments WHERE {_IN_LOG}
 ) WHERE left_out <> 0"""
-_LOGS = """SELECT topic, partition, partition_dir, count(*), sum(damaged), count_if(left_out <> 0),
-  coalesce(bool_or(first > reached + 1), false)
-FROM (
-  SELECT *, file_base_offset AS first,
-    coalesce(lag(end_offset) OVER log, lag(file_base_offset) OVER log - 1) AS reached
-  FROM segments WINDOW log AS (PARTITION BY topic, partition, partition_dir ORDER BY file_base_offset)
-) GROUP BY ALL"""
+# The logs in which a segment ends before the next begins: only there may one be missing
+_WITH_GAP = """SELECT DISTINCT topic, partition_dir FROM segments
+QUALIFY coalesce(end_offset, file_base_offset - 1) + 1
+  < lead(file_base_offset) OVER (PARTITION BY partition_dir ORDER BY file_base_offset)"""
 _PLACE = ["segment", "batch_position", "offset"]  # of a record
 _KEY = ", ".join(f'"{name}"' for name in _PLACE)
 _FIELDS = ("producer_id", "producer_epoch", "first_offset", "last_offset")
@@ -86,7 +83,6 @@ class LakeSearch(Searching):
 
     def __post_init__(self) -> None:
         self._tables = snapshot(open_lake(self.lake))
-        self._with_gap: list[str] = []
         self._database = self._opened()
 
     def _opened(self) -> duckdb.DuckDBPyConnection:
@@ -128,11 +124,13 @@ class LakeSearch(Searching):
                 return
 
     def _logs(self) -> list[LakeLog]:
-        rows = self._database.execute(_LOGS).fetchall()
+        rows = self._database.execute(
+            "SELECT topic, partition, partition_dir, count(*), sum(damaged), count_if(left_out <> 0) "
+            "FROM segments GROUP BY ALL"
+        ).fetchall()
         logs, self.passed_over = home_first(
             [LakeLog(*row) for row in rows if self.topics(row[0])], self.request
         )
-        self._with_gap = [log.partition_dir for log in logs if log.has_gap]
         return logs
 
     def _matches(self, log: LakeLog, transactions: Transactions) -> Iterator[pa.RecordBatch]:
@@ -206,7 +204,7 @@ class LakeSearch(Searching):
             last.add(batch.take(pa.array(matching([condition], batch))), transactions.outcomes)
         for damage in self._damages(log):
             last.note(damage)
-        for missing in self._missing(log):
+        for missing in self._missing[log.partition_dir]:
             last.unknown_until(missing.last)
         if log.left_out:
             (until,) = self._database.execute(_LEFT_OUT_UNTIL, log.place).fetchall()[0]
@@ -215,7 +213,7 @@ class LakeSearch(Searching):
 
     def _note_unsearched(self, log: LakeLog) -> None:
         self._note_damages(log, self._damages(log))
-        self._note_missing(log, self._missing(log))
+        self._note_missing(log, self._missing[log.partition_dir])
         if log.left_out:
             segments = counted_noun(log.left_out, "segment")
             why = f"records of {segments} were left out when it was decoded"
@@ -227,19 +225,17 @@ class LakeSearch(Searching):
             ranges = self._database.execute(_DAMAGES, 3 * log.place).fetchall()
             yield from (DamagedRange(*row) for row in ranges)
 
-    def _missing(self, log: LakeLog) -> list[Missing]:
-        """The offsets that no segment of a log has."""
-        return self._missing_of_all[log.partition_dir] if log.has_gap else []
-
     @cached_property
-    def _missing_of_all(self) -> Mapping[str, list[Missing]]:
-        """The same of all logs in which a segment ends before the next begins, by their folders."""
-        statement = "SELECT partition_dir, first_lost, last_lost FROM lost_offsets WHERE cause = ? "
-        statement += f"AND partition_dir IN ({', '.join('?' * len(self._with_gap))}) ORDER BY ALL"
+    def _missing(self) -> Mapping[str, list[Missing]]:
+        """The offsets that no segment of a log has, by the folders of logs."""
         found: dict[str, list[Missing]] = defaultdict(list)
-        with open_database(self.lake, "lost_offsets", self.threads, tables=self._tables) as other:
-            for folder, first, last in other.execute(statement, [SEGMENT, *self._with_gap]).fetchall():
-                found[folder].append(Missing(first, last))
+        logs = self._database.execute(_WITH_GAP).fetchall()
+        if folders := [folder for topic, folder in logs if self.topics(topic)]:
+            statement = "SELECT partition_dir, first_lost, last_lost FROM lost_offsets WHERE cause = ? "
+            statement += f"AND partition_dir IN ({', '.join('?' * len(folders))}) ORDER BY ALL"
+            with open_database(self.lake, "lost_offsets", self.threads, tables=self._tables) as other:
+                for folder, first, last in other.execute(statement, [SEGMENT, *folders]).fetchall():
+                    found[folder].append(Missing(first, last))
         return found
 
 

@@ -55,16 +55,11 @@ class Log(_Log):
 
 @dataclass
 class LakeLog(_Log):
-    """A log in a lake.
-
-    damaged: its damaged ranges. left_out: segments that were not decoded whole. has_gap: whether one ends
-    before the next begins.
-    """
+    """A log in a lake. damaged: its damaged ranges. left_out: segments that were not decoded whole."""
 
     segments: int
     damaged: int
     left_out: int
-    has_gap: bool
 
     @property
     def place(self) -> list[Any]:

@@ -135,7 +135,7 @@ class Search(Searching):
     max_batch_uncompressed: int
 
     def __post_init__(self) -> None:
-        self._transactions: dict[str, tuple[Transactions, dict[Segment, list[SliceScan]]]] = {}
+        self._headers: dict[str, tuple[Transactions, dict[Segment, list[SliceScan]]]] = {}
         self._last_offsets: dict[str, LastOffsets] = {}
         self._done: set[str] = set()
 
@@ -191,7 +191,7 @@ class Search(Searching):
             yield by_folder[folder], of_log
 
     def _work(self, pool: Workers, log: Log) -> Work:
-        transactions = self._read_transactions(pool, log) if self.request.needs_transactions else None
+        transactions = self._read_headers(pool, log)[0] if self.request.needs_transactions else None
         most = None if self.request.only == "last" else self.request.limit_of_a_log
         request = self._request_of(log.topic)
         return Work(request, self.max_batch_uncompressed, transactions, most)
@@ -208,7 +208,7 @@ class Search(Searching):
             for segment, batch, is_match in context.around(matches, self.request.context):
                 self.found += is_match.true_count
                 yield self._placed(pool, log, segment, batch.append_column("is_match", is_match))
-        self._transactions.pop(log.partition_dir, None)
+        self._headers.pop(log.partition_dir, None)
         self._last_offsets.pop(log.partition_dir, None)
 
     def _matches(
@@ -256,7 +256,7 @@ class Search(Searching):
     def _outcomes(self, pool: Workers, log: Log, batch: pa.RecordBatch) -> Outcomes:
         """The outcomes of a log's transactions; of none, where no record of the batch is of one."""
         has_any = batch.column("is_transactional").true_count > 0
-        return (self._read_transactions(pool, log) if has_any else NO_TRANSACTIONS).outcomes
+        return (self._read_headers(pool, log)[0] if has_any else NO_TRANSACTIONS).outcomes
 
     def _read_last_offsets(self, pool: Workers, log: Log) -> LastOffsets:
         """The last offsets of the matches' keys in a log. It reads its keys, twice if none is given."""
@@ -289,21 +289,21 @@ class Search(Searching):
         """What work on the slices of segments of one log finds, in their order."""
         return pool.in_order((work, task) for task in tasks_of(segments, is_bounded=False))
 
-    def _read_transactions(self, pool: Workers, log: Log) -> Transactions:
-        """The transactions of a log: of each batch its header is read, of markers more."""
-        if log.partition_dir not in self._transactions:
+    def _read_headers(self, pool: Workers, log: Log) -> tuple[Transactions, dict[Segment, list[SliceScan]]]:
+        """The transactions and the scans of a whole log, by the headers of its batches."""
+        if log.partition_dir not in self._headers:
             read = [*self._read(pool, log.all_segments, ReadHeaders(self.max_batch_uncompressed))]
             found = of_one_log(np.concatenate([one.scan.transactional for one in read]))
             scans: dict[Segment, list[SliceScan]] = defaultdict(list)
             for one in read:
                 scans[one.slice_.segment].append(one.scan)
-            self._transactions[log.partition_dir] = Transactions.of(found), scans
-        return self._transactions[log.partition_dir][0]
+            self._headers[log.partition_dir] = Transactions.of(found), scans
+        return self._headers[log.partition_dir]
 
     def _note_damage(self, log: Log, scans: dict[Segment, list[SliceScan]]) -> None:
         self.segments += len(scans)
         if self.request.needs_transactions:  # a bounded search does not read the segments of later markers
-            scans = {**self._transactions[log.partition_dir][1], **scans}
+            scans = {**self._headers[log.partition_dir][1], **scans}
         for segment, of_segment in scans.items():
             problem = next((scan.report.detail for scan in of_segment if scan.report.problem), None)
             if problem is not None:
@@ -316,8 +316,7 @@ class Search(Searching):
         """The offsets that no segment of a log has. scans: of the segments that were searched."""
         if not _has_gap(scans, request):
             return []
-        self._read_transactions(pool, log)  # other segments may show that the log cleaner ran
-        scans = self._transactions[log.partition_dir][1]
+        _, scans = self._read_headers(pool, log)  # other segments may show that the log cleaner ran
         unread = [one for one, of_one in scans.items() if any(scan.report.problem for scan in of_one)]
         read = [(one, scans[one]) for one in log.all_segments if one not in unread]
         found = missing_of(read, [one.file_base_offset for one in unread]) if read else []
