@@ -65,8 +65,8 @@ _LEFT_OUT_UNTIL = f"""SELECT max(coalesce(behind - 1, {2**63 - 1})) FROM (
 ) WHERE left_out <> 0"""
 # The logs in which a segment ends before the next begins: only there may one be missing
 _WITH_GAP = """SELECT DISTINCT topic, partition_dir FROM segments
-QUALIFY coalesce(end_offset, file_base_offset - 1) + 1
-  < lead(file_base_offset) OVER (PARTITION BY partition_dir ORDER BY file_base_offset)"""
+QUALIFY coalesce(end_offset, file_base_offset - 1)
+  < lead(file_base_offset) OVER (PARTITION BY partition_dir ORDER BY file_base_offset) - 1"""
 _PLACE = ["segment", "batch_position", "offset"]  # of a record
 _KEY = ", ".join(f'"{name}"' for name in _PLACE)
 _FIELDS = ("producer_id", "producer_epoch", "first_offset", "last_offset")
