@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -87,11 +88,10 @@ def ask(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
     put(logs / f"__consumer_offsets-{STRANGE}", 0, Batch(STRANGE_RECORDS).encode())
     put(logs / "__transaction_state-0", 0, Batch((Record(key=b"", value=b""),)).encode())
     put(logs / "__cluster_metadata-0", 0, Batch((Record(key=None, value=b"\x02?"),)).encode())
-    share = [("0000", SHARE_SNAPSHOT), ("0001", SHARE_UPDATE), ("0000", None)]
-    records = [
-        Record(key=bytes.fromhex(kind + SHARE_KEY), value=None if value is None else bytes.fromhex(value))
-        for kind, value in share
-    ]
+    snapshot = Record(key=bytes.fromhex("0000" + SHARE_KEY), value=bytes.fromhex(SHARE_SNAPSHOT))
+    update = Record(key=bytes.fromhex("0001" + SHARE_KEY), value=bytes.fromhex(SHARE_UPDATE))
+    records = [snapshot, update, replace(snapshot, value=None)]
+    put(logs / "__share_group_state-1", 0, Batch([update, snapshot, update, update]).encode())
     put(logs / "__share_group_state-0", 0, Batch(records).encode())
     records = [Record(key=None, value=bytes.fromhex(value)) for value in REMOTE]
     put(logs / "__remote_log_metadata-0", 0, Batch(records).encode())
@@ -145,12 +145,20 @@ def test_share_group_states(ask: Any) -> None:
     batches = '[{"firstOffset":100,"lastOffset":109,"deliveryState":2,"deliveryCount":1}]'
     assert ask(
         "SELECT `group`, topic_id, partition, kind, snapshot_epoch, state_epoch, leader_epoch, start_offset, "
-        "batches, is_tombstone, is_current, error FROM share_group_states ORDER BY record_offset"
+        "batches, is_tombstone, is_current, error FROM share_group_states WHERE log_partition = 0 "
+        "ORDER BY record_offset"
     ) == [
         (*where, "ShareSnapshot", 1, 2, 4, 100, batches, False, False, None),
-        (*where, "ShareUpdate", 1, None, 4, 110, "[]", False, True, None),
+        (*where, "ShareUpdate", 1, None, 4, 110, "[]", False, False, None),
         (*where, "ShareSnapshot", None, None, None, None, None, True, True, None),
     ]
+
+
+def test_the_state_of_a_share_group_is_its_last_snapshot_and_the_updates_since(ask: Any) -> None:
+    found = ask(
+        "SELECT record_offset FROM share_group_states WHERE is_current AND log_partition = 1 ORDER BY 1"
+    )
+    assert found == [(1,), (2,), (3,)]
 
 
 def test_remote_log_metadata(ask: Any) -> None:
