@@ -11,10 +11,9 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from functools import partial
-from io import BufferedWriter
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -29,7 +28,7 @@ from pipelines.command.commands import FIND
 from pipelines.command.errors import NotAllSearched, NotFound, UserError
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
-from pipelines.command.streams import OutputFile
+from pipelines.command.streams import replaced_file
 from pipelines.command.terminal import counted_noun, room_of_lines
 from pipelines.finding.output import MoreFields, Table, Write, write_lines, writer_of
 from pipelines.finding.request import Request, make_request
@@ -191,7 +190,7 @@ def run(
     looked = search(dataclasses.replace(settings, source=tuple(path)), request, topic)
     if output is not None and isinstance(looked, Search):
         _check_output(output, looked)
-    with _opened(output) as file:
+    with replaced_file(output, "--output") if output else nullcontext(sys.stdout.buffer) as file:
         if count:
             for _ in looked:
                 pass
@@ -206,15 +205,6 @@ def _check_output(output: str, looked: Search) -> None:
     """Raises a UserError for a file that is a segment."""
     if f"file://{os.path.realpath(output)}" in looked.listing.segments.column("segment").to_pylist():
         raise UserError(f"--output: {output} is a segment, and is not overwritten")
-
-
-@contextmanager
-def _opened(output: str | None) -> Iterator[IO[bytes]]:
-    if output is None:
-        yield sys.stdout.buffer
-        return
-    with BufferedWriter(OutputFile(output, f"--output {output}")) as file:
-        yield file
 
 
 def _typed_fields(looked: Search | LakeSearch, settings: Settings) -> MoreFields:

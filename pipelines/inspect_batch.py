@@ -9,17 +9,17 @@ import json
 import os
 import sys
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the imports need its parent
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from pipelines.command.commands import INSPECT
-from pipelines.command.errors import UserError, writing
+from pipelines.command.errors import UserError
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.status import say
+from pipelines.command.streams import replaced_file
 from pipelines.command.tables import open_console
 
 
@@ -77,8 +77,8 @@ def _inspect(settings: Settings, file: str, options: dict[str, Any]) -> None:
     if html is not None:
         from pipelines.inspection.page import page
 
-        with writing(f"--html {html}"):
-            Path(html).write_text(page(file, found), "utf-8", "backslashreplace")
+        with replaced_file(html, "--html") as made:
+            made.write(page(file, found).encode("utf-8", "backslashreplace"))
         say(f"written: {html}")
     if options["json"]:
         from pipelines.inspection.text import to_json

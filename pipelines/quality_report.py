@@ -23,6 +23,7 @@ from pipelines.command.commands import QUALITY_REPORT
 from pipelines.command.errors import ChecksFailed, writing
 from pipelines.command.options import run_command
 from pipelines.command.settings import LakeSettings
+from pipelines.command.streams import replaced_file
 from pipelines.command.terminal import counted_noun, printable
 from pipelines.lake.address import open_lake
 from pipelines.lake.create import add_rows
@@ -76,9 +77,8 @@ def run(
     with writing(f"--output {output}"):
         report = with_batch_pages(report, folder)
         for suffix, form in forms.items():
-            (folder / f"quality.{suffix}").write_text(
-                form(report), encoding="utf-8", errors="backslashreplace"
-            )
+            with replaced_file(str(folder / f"quality.{suffix}"), "--output") as made:
+                made.write(form(report).encode("utf-8", "backslashreplace"))
     rows = measured.num_rows if at is None else 0
     summary = Summary(report, folder / "quality.html", rows, time.monotonic() - began)
     _print(summary, settings.json)

@@ -53,6 +53,15 @@ def test_a_full_disk_behind_a_file_names_it_and_the_next_step(kind: str) -> None
     )
 
 
+@pytest.mark.parametrize("command", [f"find {LOGS} --format json --output", f"inspect {SEGMENT} --html"])
+def test_a_file_that_can_not_be_written_whole_stays_as_it_was(command: str, tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    output.write_text("of an earlier run")
+    done = shell(f"ulimit -f 1; run {command} {output}", PYTHONDONTWRITEBYTECODE="1")
+    assert (done.returncode, done.stderr.count("can't be written: File too large")) == (2, 1)
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("output", "of an earlier run")]
+
+
 def test_closed_streams_are_no_failure_and_mix_nothing() -> None:
     assert shell(f"run scan {LOGS} <&- >&- 2>&-").returncode == 0
     done = shell(f"run find {LOGS} >&-")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import os
 import sys
-from contextlib import suppress
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO
 
 from pipelines.command.errors import JobError, writing
 
@@ -26,7 +27,7 @@ class _Output(io.FileIO):
             raise JobError(f"cannot write to standard output: {error.strerror}") from None
 
 
-class OutputFile(io.FileIO):
+class _OutputFile(io.FileIO):
     """A file for output. A write that fails is a UserError that names the place: an option and its path."""
 
     def __init__(self, path: str, place: str, mode: str = "w") -> None:
@@ -37,6 +38,32 @@ class OutputFile(io.FileIO):
     def write(self, content: Any, /) -> int:
         with writing(self._place):
             return super().write(content)
+
+
+@contextmanager
+def replaced_file(path: str, option: str) -> Iterator[BinaryIO]:
+    """A file for output, which is there whole or not at all: until then what was there before stays.
+
+    A pipe or a device gets what is written as it comes. option: the option that names the path, for errors.
+    """
+    place, where = os.path.realpath(path), f"{option} {path}"
+    if os.path.exists(path) and not os.path.isfile(path):
+        with io.BufferedWriter(_OutputFile(path, where)) as file:
+            yield file
+        return
+    temporary = f"{place}.{os.urandom(4).hex()}.tmp"
+    made = _OutputFile(temporary, where, "x")
+    try:
+        with io.BufferedWriter(made) as file:
+            yield file
+            file.flush()
+            with writing(where):
+                os.fsync(made.fileno())
+        with writing(where):
+            os.replace(temporary, place)
+    finally:
+        with suppress(FileNotFoundError):
+            os.remove(temporary)
 
 
 class _Messages(io.FileIO):

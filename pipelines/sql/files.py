@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from io import BufferedWriter
-from secrets import token_hex
-from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.command.errors import UserError, writing
-from pipelines.command.streams import OutputFile
+from pipelines.command.errors import UserError
+from pipelines.command.streams import replaced_file
 from pipelines.source.uris import local_path
 
 CSV, PARQUET = ".csv", ".parquet"
@@ -39,7 +35,7 @@ def check_output(path: str, lake: str) -> str:
 def write_csv(path: str, lines: Iterable[str]) -> int:
     """Writes lines of CSV, of which the first has the names. Returns the number of rows."""
     count = -1  # the line of names is no row
-    with _replaced(path) as file:
+    with replaced_file(path, "--output") as file:
         for line in lines:
             file.write(f"{line}\n".encode(errors="replace"))
             count += 1
@@ -53,7 +49,10 @@ def write_parquet(path: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch
         if names.count(name) > 1:
             raise UserError(f"two columns are named {name}, which Parquet does not take: rename one with AS")
     count = 0
-    with _replaced(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+    with (
+        replaced_file(path, "--output") as file,
+        pq.ParquetWriter(file, schema, compression="zstd") as writer,
+    ):
         for group in _groups(batches):
             writer.write_table(pa.Table.from_batches(group, schema))
             count += sum(batch.num_rows for batch in group)
@@ -72,23 +71,3 @@ def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]
             group, size, rows = [], 0, 0
     if group:
         yield group
-
-
-@contextmanager
-def _replaced(path: str) -> Iterator[BinaryIO]:
-    """A file of another name next to ``path``, which takes its place at the end, unless writing fails."""
-    place = os.path.realpath(path)
-    temporary = f"{place}.{token_hex(4)}.tmp"
-    option = f"--output {path}"
-    made = OutputFile(temporary, option, "x")
-    try:
-        with BufferedWriter(made) as file:
-            yield file
-            file.flush()
-            with writing(option):
-                os.fsync(made.fileno())
-        with writing(option):
-            os.replace(temporary, place)
-    finally:
-        if os.path.exists(temporary):
-            os.remove(temporary)
