@@ -6,6 +6,7 @@ functions alone.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import signal
@@ -21,8 +22,20 @@ def _end_quietly_if_interrupted(
     sys.__excepthook__(kind, error, trace)
 
 
-def _end_before_the_first_run(number: int, frame: FrameType | None) -> None:
-    sys.exit(0)  # as ``watch`` ends
+def _end_when_terminated(number: int, frame: FrameType | None) -> None:
+    """Ends the command as an error does, so that it removes its temporary files; then the signal ends it."""
+    if "--watch" not in sys.argv:  # ``watch`` ends with 0
+        _ended_by.append(number)
+    sys.exit(0)
+
+
+def _end_by_signal() -> None:
+    for number in _ended_by:
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+
+
+_ended_by: list[int] = []  # the signal that ends this process, if one does
 
 
 # Python looks for the module of a command
@@ -34,8 +47,8 @@ if _is_module or [os.path.basename(one) for one in sys.argv[:1]] == ["kafka-log-
     sys.excepthook = _end_quietly_if_interrupted  # until ``exit_code_of`` runs the command: while it imports
     gc.disable()  # until ``run_command`` runs it: modules leave nothing to collect, and looking takes 50 ms
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # of NumPy; nothing here multiplies matrices
-    if "--watch" in sys.argv:
-        signal.signal(signal.SIGTERM, _end_before_the_first_run)  # until ``watch`` listens to it
+    signal.signal(signal.SIGTERM, _end_when_terminated)
+    atexit.register(_end_by_signal)  # the first that is registered runs last
 from importlib.util import find_spec  # noqa: E402  # behind the hook, as all that takes time
 from types import FrameType, TracebackType  # noqa: E402
 from typing import TYPE_CHECKING  # noqa: E402

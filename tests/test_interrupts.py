@@ -1,11 +1,15 @@
-"""Ctrl-C while worker processes send what they found: a terminal sends it to each process of the command."""
+"""Ctrl-C, which a terminal sends to each process of a command, and SIGTERM."""
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
+
+from tests.support.processes import wait_for
 
 COMMAND = """
     import signal
@@ -54,3 +58,14 @@ def test_ctrl_c_ends_what_the_workers_have_not_begun(tmp_path: Path) -> None:
     )
     assert done.stderr.endswith("KeyboardInterrupt\n")
     assert not begun.exists()
+
+
+def test_a_command_that_is_terminated_removes_its_temporary_files(lake_template: str, tmp_path: Path) -> None:
+    endless = "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE a.range * b.range = 7"
+    command = [sys.executable, "-m", "kafka_log_lake", "query", "--lake", lake_template, endless]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        wait_for(lambda: list(tmp_path.glob("kafka-log-lake-*")), lambda: process.poll() is None)
+        process.send_signal(signal.SIGTERM)
+        assert (process.communicate(timeout=60)[1], process.returncode) == ("", -signal.SIGTERM)
+    assert not list(tmp_path.iterdir())

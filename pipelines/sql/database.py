@@ -124,6 +124,8 @@ def _database(
 ) -> duckdb.DuckDBPyConnection:
     """A database with the tables. Its folder of links and of what does not fit in memory goes with it."""
     folder = tempfile.mkdtemp(prefix="kafka-log-lake-")
+    # a relation may outlive the connection that made it, and reads through the folder
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     database = duckdb.connect(
         config={
             "autoinstall_known_extensions": "false",
@@ -135,8 +137,6 @@ def _database(
             **({"threads": str(threads)} if threads else {}),
         }
     )
-    # a relation may outlive the connection that made it, and reads through the folder
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     paths = [table_path(address, name) for name in (*tables, *(one.table for one in typed))]
     folders = [folder, *map(os.path.realpath, paths)]
     database.execute("SET allowed_directories = [" + ", ".join(map(sql_literal, folders)) + "]")

@@ -72,7 +72,7 @@ def _run(
         """What DuckDB gives in another thread: in this one Ctrl-C would wait until it is done."""
         try:
             return thread.submit(work).result()
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):
             database.interrupt()
             thread.shutdown()  # the connection is in use until then
             raise
