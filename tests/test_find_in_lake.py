@@ -216,6 +216,24 @@ def test_offsets_that_no_segment_has_could_not_be_searched(
         ]
 
 
+def test_offsets_whose_records_are_under_wrong_offsets_could_not_be_searched(
+    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """Over segments and over their lake. A search by key finds the records."""
+    wrong = (1 << 40).to_bytes(8, "big") + batch(3)[8:]  # no checksum covers a base offset
+    put(tmp_path / "logs" / "a-0", 0, batch(0), wrong, batch(6))
+    lake = str(tmp_path / "lake")
+    assert decode_batches.main(["--source", str(tmp_path / "logs"), "--lake", lake, "--cores", "1"]) == 0
+    for place in ([str(tmp_path / "logs")], ["--lake", lake]):
+        for conditions, code in (("--offset 4", 5), ("--offset 4:9", 0), ("--offset 6:", 0), ("--key k1", 0)):
+            capsysbinary.readouterr()
+            assert find.main([*place, *conditions.split(), "--cores", "1"]) == code, (place, conditions)
+            said = b"warning: a-0: offsets 3 to 5 could not be searched: a batch has a wrong base offset"
+            assert (said in capsysbinary.readouterr().err) == ("4" in conditions), (place, conditions)
+    for searched in ({"path": str(tmp_path / "logs")}, {"lake": lake}):
+        assert None not in [row["superseded"] for row in rows(**searched, offset="0:5", superseded=True)[0]]
+
+
 def test_what_was_left_out_may_hold_a_later_record_of_the_key(tmp_path: Path) -> None:
     put(tmp_path / "logs" / "a-0", 0, batch(0))
     put(tmp_path / "logs" / "a-0", 3, batch(3))

@@ -316,6 +316,13 @@ def test_the_next_steps_are_the_five_that_matter(tmp_path: Path) -> None:
     assert not any("…" in line for line in lines)
 
 
+def test_damaged_ranges_side_by_side_are_left_by_one_step(tmp_path: Path) -> None:
+    put(tmp_path / "a-0", 0, batch(0), broken(batch(3)))
+    put(tmp_path / "a-0", 6, broken(batch(6)), batch(9))
+    steps = next_steps(found(tmp_path))
+    assert [line[-24:] for line in steps if "--to-offset" in line] == [" --to-offset 9 --execute"]
+
+
 @pytest.mark.parametrize(
     ("case", "position", "what"),
     [

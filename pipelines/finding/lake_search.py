@@ -63,10 +63,12 @@ _LEFT_OUT_UNTIL = f"""SELECT max(coalesce(behind - 1, {2**63 - 1})) FROM (
   SELECT left_out, lead(file_base_offset) OVER (ORDER BY file_base_offset) AS behind
   FROM segments WHERE {_IN_LOG}
 ) WHERE left_out <> 0"""
-# The logs in which a segment ends before the next begins: only there may one be missing
-_WITH_GAP = """SELECT DISTINCT topic, partition_dir FROM segments
-QUALIFY coalesce(end_offset, file_base_offset - 1)
-  < lead(file_base_offset) OVER (PARTITION BY partition_dir ORDER BY file_base_offset) - 1"""
+# The logs in which a segment does not end where the next begins, or offsets go back: only there may a segment
+# be missing, or a base offset be wrong
+_SUSPECTS = """SELECT DISTINCT topic, partition_dir FROM segments
+QUALIFY offset_regressions > 0 OR first_offset < file_base_offset
+  OR coalesce(end_offset, file_base_offset - 1)
+  <> lead(file_base_offset) OVER (PARTITION BY partition_dir ORDER BY file_base_offset) - 1"""
 _PLACE = ["segment", "batch_position", "offset"]  # of a record
 _KEY = ", ".join(f'"{name}"' for name in _PLACE)
 _FIELDS = ("producer_id", "producer_epoch", "first_offset", "last_offset")
@@ -205,7 +207,8 @@ class LakeSearch(Searching):
         for damage in self._damages(log):
             last.note(damage)
         for missing in self._missing[log.partition_dir]:
-            last.unknown_until(missing.last)
+            if missing.cause == SEGMENT:
+                last.unknown_until(missing.last)
         if log.left_out:
             (until,) = self._database.execute(_LEFT_OUT_UNTIL, log.place).fetchall()[0]
             last.unknown_until(until)
@@ -227,15 +230,16 @@ class LakeSearch(Searching):
 
     @cached_property
     def _missing(self) -> Mapping[str, list[Missing]]:
-        """The offsets that no segment of a log has, by the folders of logs."""
+        """The missing offsets that count, by the folders of logs."""
         found: dict[str, list[Missing]] = defaultdict(list)
-        logs = self._database.execute(_WITH_GAP).fetchall()
+        logs = self._database.execute(_SUSPECTS).fetchall()
         if folders := [folder for topic, folder in logs if self.topics(topic)]:
-            statement = "SELECT partition_dir, first_lost, last_lost FROM lost_offsets WHERE cause = ? "
-            statement += f"AND partition_dir IN ({', '.join('?' * len(folders))}) ORDER BY ALL"
+            statement = "SELECT partition_dir, first_lost, last_lost, cause FROM lost_offsets "
+            statement += "WHERE list_contains(?, cause) AND list_contains(?, partition_dir) ORDER BY ALL"
+            values = [list(self.request.causes), folders]
             with open_database(self.lake, "lost_offsets", self.threads, tables=self._tables) as other:
-                for folder, first, last in other.execute(statement, [SEGMENT, *folders]).fetchall():
-                    found[folder].append(Missing(first, last))
+                for folder, first, last, cause in other.execute(statement, values).fetchall():
+                    found[folder].append(Missing(first, last, cause=cause))
         return found
 
 

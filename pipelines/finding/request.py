@@ -14,6 +14,7 @@ from pipelines.command.commands import NOT
 from pipelines.command.errors import UserError
 from pipelines.command.settings import nearest
 from pipelines.command.values import is_utf8, moment, one_of, option
+from pipelines.plan.missing import SEGMENT, WRONG_BASE
 from udfs.committed import ABORTED, COMMITTED, OPEN
 from udfs.decoded import Bounds
 from udfs.search.conditions import (
@@ -76,6 +77,13 @@ class Request:
     def needs_transactions(self) -> bool:
         """Whether the outcomes of transactions decide what matches."""
         return self.committed or bool(self.outcomes)
+
+    @property
+    def causes(self) -> tuple[str, ...]:
+        """Causes of missing offsets that may hide a match. A wrong base offset hides records
+        from a search by offset alone.
+        """
+        return (SEGMENT, WRONG_BASE) if self.offsets else (SEGMENT,)
 
     @property
     def looks_into_values(self) -> bool:

@@ -25,7 +25,7 @@ from pipelines.finding.slice_search import (
     Work,
     distinct_keys,
 )
-from pipelines.plan.missing import SEGMENT, Missing
+from pipelines.plan.missing import WRONG_BASE, Missing
 from pipelines.plan.slices import Segment, Slice
 from pipelines.scanning.findings import damages_of, missing_of
 from pipelines.scanning.pool import ALONE_BYTES
@@ -34,7 +34,7 @@ from pipelines.source.listing import Listing
 from pipelines.source.naming import LINKS, NOT_LOOKED_AT
 from udfs.committed import Outcomes
 from udfs.files import SCHEMA as SEGMENT_SCHEMA
-from udfs.rules.offsets import NO_LIMIT
+from udfs.rules.offsets import NO_LIMIT, misplaced
 from udfs.rules.transactions import of_one_log
 from udfs.search.conditions import OneOf
 from udfs.search.segment_search import COLUMNS
@@ -122,7 +122,7 @@ class Searching:
     def _note_missing(self, log: Log | LakeLog, missing: Iterable[Missing]) -> None:
         for one in missing:
             if self.request.may_hide(one.first, one.last):
-                offsets = f"{log.name}: offsets {one.first} to {one.last}"
+                offsets = f"{log.name}: offsets {one.first} to {'the end' if one.last is None else one.last}"
                 self.unsearched.append(Unsearched(offsets, one.why))
 
 
@@ -313,14 +313,14 @@ class Search(Searching):
     def _missing(
         self, pool: Workers, log: Log, scans: dict[Segment, list[SliceScan]], request: Request
     ) -> list[Missing]:
-        """The offsets that no segment of a log has. scans: of the segments that were searched."""
-        if not _has_gap(scans, request):
+        """The missing offsets of a log that count. scans: of the segments that were searched."""
+        if not (_has_gap(scans, request) or (WRONG_BASE in request.causes and _has_wrong_base(scans))):
             return []
         _, scans = self._read_headers(pool, log)  # other segments may show that the log cleaner ran
         unread = [one for one, of_one in scans.items() if any(scan.report.problem for scan in of_one)]
         read = [(one, scans[one]) for one in log.all_segments if one not in unread]
         found = missing_of(read, [one.file_base_offset for one in unread]) if read else []
-        return [one for one in found if one.cause == SEGMENT]
+        return [one for one in found if one.cause in request.causes]
 
 
 def _has_gap(scans: dict[Segment, list[SliceScan]], request: Request) -> bool:
@@ -336,6 +336,11 @@ def _has_gap(scans: dict[Segment, list[SliceScan]], request: Request) -> bool:
         if first < limit < NO_LIMIT and request.may_hide(first, limit - 1):
             return True
     return False
+
+
+def _has_wrong_base(scans: dict[Segment, list[SliceScan]]) -> bool:
+    runs = [scan.runs for of_segment in scans.values() for scan in of_segment]
+    return bool(runs) and bool(misplaced(np.concatenate(runs)).any())
 
 
 def _damages(scans: dict[Segment, list[SliceScan]]) -> Iterator[DamagedRange]:

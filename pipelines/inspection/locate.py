@@ -95,19 +95,21 @@ class Locator:
 
     def at_offset(self, offset: int) -> Place:
         """The batch with an offset."""
-        first = last = None
+        found: list[tuple[int, int]] = []
         for one in self.stretches():
             if one.header is None:
                 continue
             low, high = self._offsets(one.header)
             if low <= offset <= high:
                 return self.place(one)
-            first, last = low if first is None else first, high
-        if first is None:
+            found.append((low, high))
+        if not found:
             raise UserError(f"{self.path} has no batch: see --position 0")
-        raise UserError(
-            f"no batch has offset {offset}: the batches of {self.path} have offsets from {first} to {last}"
-        )
+        first, last = min(low for low, _ in found), max(high for _, high in found)
+        why = f"no batch has offset {offset}: the batches of {self.path} have offsets from {first} to {last}"
+        if found != sorted(found):
+            why += ", which do not rise: scan shows a wrong base offset"
+        raise UserError(why)
 
     def first_damage(self) -> Place:
         """The first batch, or range, that is not sound; the first batch where all are."""

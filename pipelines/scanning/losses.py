@@ -118,7 +118,8 @@ def next_steps(findings: Findings) -> list[str]:
         [_ending(log, one) for log, one in _hanging(findings)],
         [*map(_replacing, _cut(findings))],
     ]
-    ordered = [kind[at] for at in range(max(map(len, kinds))) for kind in kinds if at < len(kind)]
+    in_turn = (kind[at] for at in range(max(map(len, kinds))) for kind in kinds if at < len(kind))
+    ordered = list(dict.fromkeys(in_turn))  # damaged ranges side by side are left by one step
     lines = [line for step in ordered[:_MOST] for line in step if line]
     if len(ordered) > _MOST:
         lines.append(
