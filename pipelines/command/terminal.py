@@ -7,6 +7,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 from rich.cells import cell_len, set_cell_size
 
@@ -24,6 +25,15 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def time_text(milliseconds: int, timespec: str = "seconds") -> str:
+    """A time in UTC as a person writes it; one outside the years 1 to 9999 as its milliseconds."""
+    try:
+        at = datetime(1970, 1, 1) + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return f"{milliseconds} ms"
+    return at.isoformat(" ", timespec)
 
 
 def width_of(text: str) -> int:

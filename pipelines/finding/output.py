@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import IO, Any
 
 import pyarrow as pa
 
-from pipelines.command.terminal import aligned, counted_noun, printable, shortened_to
+from pipelines.command.terminal import aligned, counted_noun, printable, shortened_to, time_text
 
 # The fields of a match in JSON, in this order
 FIELDS = (
@@ -108,7 +107,6 @@ _WIDTH = 140  # where there is no terminal
 _BOLD, _DIM = 1, 2  # of a terminal
 _KEY, _LEAST_KEY, _LEAST_VALUE = 24, 9, 12
 _SCHEMA_ID = 5  # bytes of Confluent's wire format before the content: 0, and the schema id as int32
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Table:
@@ -176,13 +174,7 @@ def _is_json(text: str) -> bool:
 
 
 def _time(milliseconds: int) -> str:
-    if milliseconds == -1:
-        return "-"
-    try:
-        at = _EPOCH + timedelta(milliseconds=milliseconds)
-    except OverflowError:
-        return f"{milliseconds} ms"
-    return at.strftime("%Y-%m-%d %H:%M:%S.") + f"{at.microsecond // 1000:03}"
+    return "-" if milliseconds == -1 else time_text(milliseconds, "milliseconds")
 
 
 def _details(row: dict[str, Any]) -> Iterator[str]:

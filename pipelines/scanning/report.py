@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, TypeVar
 
 from pipelines.command.tables import Section, open_console, print_table, shortened, size_text, text_lines
-from pipelines.command.terminal import counted_noun, printable
+from pipelines.command.terminal import counted_noun, printable, time_text
 from pipelines.scanning import losses
 from pipelines.scanning.findings import Findings, Log, OpenTransaction
 from pipelines.scanning.losses import next_steps
@@ -208,12 +208,7 @@ def _number(value: int | None) -> str:
 
 
 def _time(milliseconds: int | None) -> str:
-    if milliseconds is None:
-        return "-"
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    except (OverflowError, ValueError, OSError):
-        return f"{milliseconds} ms"
+    return "-" if milliseconds is None else time_text(milliseconds)
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from importlib import resources
 from typing import Any
 
@@ -16,6 +16,7 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
+from pipelines.command.terminal import time_text
 from pipelines.lake.address import table_path
 from pipelines.report.quality import header
 from pipelines.report.quality.check import ERROR, Check
@@ -77,12 +78,8 @@ class Failure:
 
     @property
     def at(self) -> str | None:
-        """The time in words; at_ms is within the years 1970 to 9999."""
-        return (
-            None
-            if self.at_ms is None
-            else f"{datetime.fromtimestamp(self.at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
-        )
+        """The time in words."""
+        return None if self.at_ms is None else time_text(self.at_ms)
 
 
 @dataclass(frozen=True)
