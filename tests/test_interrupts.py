@@ -65,7 +65,10 @@ def test_a_command_that_is_terminated_removes_its_temporary_files(lake_template:
     command = [sys.executable, "-m", "kafka_log_lake", "query", "--lake", lake_template, endless]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
-        wait_for(lambda: list(tmp_path.glob("kafka-log-lake-*")), lambda: process.poll() is None)
-        process.send_signal(signal.SIGTERM)
-        assert (process.communicate(timeout=60)[1], process.returncode) == ("", -signal.SIGTERM)
+        try:
+            wait_for(lambda: list(tmp_path.glob("kafka-log-lake-*")), lambda: process.poll() is None)
+            process.send_signal(signal.SIGTERM)
+            assert (process.communicate(timeout=60)[1], process.returncode) == ("", -signal.SIGTERM)
+        finally:
+            process.kill()
     assert not list(tmp_path.iterdir())
