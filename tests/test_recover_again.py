@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import struct
@@ -213,6 +214,18 @@ def test_a_scan_of_named_disks_compares_the_copies(
     assert "lost: what 1 of 2 copies has of another history than the true one" in shown
     (command,) = [line for line in shown.splitlines() if " recover " in line]
     assert f" recover {one.replace('=', ' ', 1)} {two.replace('=', ' ', 1)} --lake " in command
+
+
+def test_a_scan_of_copies_says_which_is_damaged_and_gives_up_no_offset_that_another_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = disk(tmp_path / "one", t=[batch(0), batch(3)[:-1] + b"?", batch(6)])
+    two = disk(tmp_path / "two", t=[batch(0), batch(3), batch(6)[:-1]])
+    assert scan.main([one, two, "--cores", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert re.findall(r"^  (\S+) .* (?:crc_mismatch|torn) ", shown, re.MULTILINE) == ["one/t-0", "two/t-0"]
+    assert "--to-offset" not in shown
+    assert "REPLICA" not in shown
 
 
 def test_a_producer_snapshot_says_what_was_cut_off(tmp_path: Path) -> None:

@@ -112,12 +112,10 @@ Step = tuple[str, str]  # a comment, and a command; "" for none
 
 def next_steps(findings: Findings) -> list[str]:
     """Lines of at most _MOST steps: those of each kind in turn, the largest loss first."""
-    kinds = [
-        [_decoding(findings)],
-        [_moving(log, one) for log, one in _resumable(findings)],
-        [_ending(log, one) for log, one in _hanging(findings)],
-        [*map(_replacing, _cut(findings))],
-    ]
+    kinds = [[_decoding(findings)], [_ending(log, one) for log, one in _hanging(findings)]]
+    if not findings.replicas:  # else another copy may have what one lacks: ``recover`` knows what is lost
+        kinds.insert(1, [_moving(log, one) for log, one in _resumable(findings)])
+        kinds.append([*map(_replacing, _cut(findings))])
     in_turn = (kind[at] for at in range(max(map(len, kinds))) for kind in kinds if at < len(kind))
     ordered = list(dict.fromkeys(in_turn))  # damaged ranges side by side are left by one step
     lines = [line for step in ordered[:_MOST] for line in step if line]
@@ -192,7 +190,8 @@ def _cut(findings: Findings) -> list[Log]:
 def _replacing(log: Log) -> Step:
     name = f"{log.topic}-{log.partition}"
     return (
-        f"# this copy has no sound batch from offset {log.end} of {name} on: scan the folder of a replica. "
-        "A broker that starts on this copy cuts the log there, and fetches the rest from the leader",
+        f"# this copy has no sound batch from offset {log.end} of {name} on ({log.partition_dir}): "
+        "scan the folder of a replica. A broker that starts on this copy cuts the log there, and fetches "
+        "the rest from the leader",
         f"{invocation()} scan REPLICA/{shlex.quote(name)}",
     )

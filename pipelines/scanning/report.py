@@ -35,6 +35,7 @@ def headline(findings: Findings) -> str:
 
 def sections(findings: Findings) -> Iterator[Section]:
     """The tables that have rows, the overview of topics first."""
+    names = _names(findings)
     tables = [
         Section(
             "topics",
@@ -51,14 +52,14 @@ def sections(findings: Findings) -> Iterator[Section]:
         Section(
             "damage",
             ("log", "segment", "position", "bytes", "reason", "lost offsets", "next sound offset"),
-            [_damage(log, damage) for log, damage in findings.damages],
+            [(names[log.partition_dir], *_damage(damage)) for log, damage in findings.damages],
             (2, 3, 6),
         ),
         Section(
             "contradictions",
             ("log", "segment", "position", "what"),
             [
-                (_name(log), one.segment.rpartition("/")[2], f"{one.position:,}", one.what)
+                (names[log.partition_dir], _file(one.segment), f"{one.position:,}", one.what)
                 for log, one in findings.contradictions
             ],
             (2,),
@@ -66,14 +67,17 @@ def sections(findings: Findings) -> Iterator[Section]:
         Section(
             "missing",
             ("log", "first lost", "last lost", "why"),
-            [(_name(log), f"{one.first:,}", one.last_text, one.why) for log, one in findings.missing],
+            [
+                (names[log.partition_dir], f"{one.first:,}", one.last_text, one.why)
+                for log, one in findings.missing
+            ],
             (1, 2),
         ),
         Section(
             "open transactions",
             ("log", "producer id", "epoch", "first offset", "began", "state"),
             [
-                _transaction(log, transaction)
+                (names[log.partition_dir], *_transaction(transaction))
                 for log in findings.logs
                 for transaction in log.open_transactions
             ],
@@ -83,7 +87,7 @@ def sections(findings: Findings) -> Iterator[Section]:
             "tails",
             ("log", "tail", "bytes", "lost"),
             [
-                (_name(log), log.tail, f"{log.tail_bytes:,}", losses.tail_text(log))
+                (names[log.partition_dir], log.tail, f"{log.tail_bytes:,}", losses.tail_text(log))
                 for log in findings.logs
                 if log.tail_bytes
             ],
@@ -157,15 +161,14 @@ def _topic(topic: str, logs: Sequence[Log]) -> tuple[str, ...]:
     )
 
 
-def _damage(log: Log, damage: DamagedRange) -> tuple[str, ...]:
+def _damage(damage: DamagedRange) -> tuple[str, ...]:
     lost = "none"
     if damage.first_lost is not None:
         lost = (
             f"{damage.first_lost:,} to {'the end' if damage.last_lost is None else f'{damage.last_lost:,}'}"
         )
     return (
-        _name(log),
-        damage.segment.rpartition("/")[2],
+        _file(damage.segment),
         f"{damage.position:,}",
         f"{damage.size:,}",
         damage.reason,
@@ -174,11 +177,10 @@ def _damage(log: Log, damage: DamagedRange) -> tuple[str, ...]:
     )
 
 
-def _transaction(log: Log, transaction: OpenTransaction) -> tuple[str, ...]:
+def _transaction(transaction: OpenTransaction) -> tuple[str, ...]:
     opened = transaction.age
     state = f"hanging: {opened.certainty}, {opened.why}" if opened.is_hanging else "open"
     return (
-        _name(log),
         str(transaction.producer_id),
         str(transaction.producer_epoch),
         f"{transaction.first_offset:,}",
@@ -199,8 +201,18 @@ def _replica(row: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _name(log: Log) -> str:
-    return printable(f"{log.topic}-{log.partition}")
+def _names(findings: Findings) -> dict[str, str]:
+    """partition_dir -> ``<topic>-<partition>``; of several copies as much of the path as they differ in."""
+    names = {log.partition_dir: printable(f"{log.topic}-{log.partition}") for log in findings.logs}
+    for logs in findings.copies.values():
+        paths = [log.partition_dir.split("/") for log in logs]
+        parts = next(n for n in range(1, 1 << 16) if len({*(tuple(p[-n:]) for p in paths)}) == len(paths))
+        names |= {"/".join(path): printable("/".join(path[-parts:])) for path in paths}
+    return names
+
+
+def _file(uri: str) -> str:
+    return uri.rpartition("/")[2]
 
 
 def _number(value: int | None) -> str:
