@@ -97,7 +97,7 @@ axes.set_xlabel("records a batch")
 axes.set_ylabel("bytes a record")
 show(globals(), sizes)
 for label, row in zip(labels, batching, strict=True):
-    print(f"{label} records a batch: {row.bytes / row.records:,.1f} bytes a record.")
+    print(f"records a batch, {label}: {row.bytes / row.records:,.1f} bytes a record.")
 
 # COMMAND ----------
 

@@ -139,6 +139,7 @@ def test_a_row_of_more_columns_than_the_terminal_has_room_for_is_a_line_a_value(
         "  value   NULL",
         "(2 rows)",
     ]
+    assert list(table_lines(OF_ROWS, [], 15)) == ["(0 rows)"]
 
 
 @pytest.mark.parametrize("room", [80, 200])

@@ -293,3 +293,14 @@ def test_transactions_of_many_partitions_are_each_in_their_own(tmp_path: Path) -
         columns = "partition, parse_filename(partition_dir), producer_id, records"
         found = database.sql(f"SELECT {columns} FROM transactions ORDER BY ALL").fetchall()
     assert found == [(n, f"{TOPIC}-{n}", 100 + n, n % 3 + 1) for n in range(70)]
+
+
+def test_a_marker_in_damaged_bytes_is_a_reason_why_an_outcome_is_not_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lost = logs.marker(1, 7)[:-1] + b"?"
+    logs.put(tmp_path / "logs" / "a-0", 0, logs.data(0, 7), lost, logs.data(2, 7, epoch=1))
+    arguments = ["--source", str(tmp_path / "logs"), "--lake", str(tmp_path / "lake"), "--cores", "1"]
+    assert decode_batches.main(arguments) == 0
+    said = "the outcome of 1 transaction can't be known: the markers are in damaged bytes, or in segments"
+    assert said in capsys.readouterr().err

@@ -157,8 +157,8 @@ class Summary:
         if self.unknown_outcomes:
             warnings.append(
                 f"the outcome of {counted_noun(self.unknown_outcomes, 'transaction')} can't be known: "
-                "the markers are in segments that were deleted before they were decoded, or left out "
-                "(transactions.outcome_uncertain)"
+                "the markers are in damaged bytes, or in segments that were deleted before they were "
+                "decoded, or left out (transactions.outcome_uncertain)"
             )
         return warnings
 

@@ -168,7 +168,7 @@ def table_lines(columns: Sequence[Column], lines: Iterable[str], room: int | Non
         ]
         return _GAP.join(shown).rstrip()
 
-    is_too_wide = bool(room and sample and sum(widths) + len(_GAP) * (len(widths) - 1) > room)
+    is_too_wide = bool(room and sum(widths) + len(_GAP) * (len(widths) - 1) > room)
     if not is_too_wide:
         yield from (table_line(row) for row in (names, ["-" * width for width in widths]))
     count = 0
