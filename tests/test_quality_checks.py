@@ -154,7 +154,11 @@ CASES: dict[str, list[tuple[bytes, float | None, bool]]] = {
         (SOUND + batch(6, codec=ZSTD) + batch(9, codec=GZIP), 3, False),
         (batch(0, codec=ZSTD) + marker(3, 7), 1, True),
     ],
-    "old_formats": [(OLD + batch(1), len(OLD), False), (SOUND, 0, True)],
+    "old_formats": [
+        (OLD + batch(1), len(OLD), False),
+        (SOUND, 0, True),
+        (SOUND + flip(OLD, -1) + batch(6), 0, True),  # damage shows no format
+    ],
     "header_size": [(with_headers(9000), 9000, False), (with_headers(100), 100, True), (SOUND, 0, True)],
     "tiny_batches": [
         (batch(0, 1) + batch(1, 1), 122 / (2 * len(batch(0, 1))), False),
