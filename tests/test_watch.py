@@ -110,6 +110,7 @@ def test_an_error_of_the_first_run_ends_it_and_a_later_one_is_tried_again(
     with pytest.raises(Stopped):
         watch(run, 0.0)
     assert plan == []
+    assert caplog.messages == [f"{one}; the next run tries again" for one in ("disk full", "a", "b")]
     plan = [RunFailed("wrong from the start"), None]
     with pytest.raises(RunFailed):
         watch(run, 0.0)

@@ -100,5 +100,5 @@ def one_line(error: BaseException) -> str:
     if traceback:
         text = next(iter(re.findall(r"^\w[\w.]*(?:: .*)?$", tail, re.MULTILINE)), head)
     line = text.splitlines()[0].rstrip("; ") if text else ""
-    is_from_spark = java is not None or traceback or line.startswith("[")
-    return line if line and is_from_spark else f"{type(error).__name__}: {line or 'no message'}"
+    is_whole = java is not None or traceback or line.startswith("[") or isinstance(error, JobError)
+    return line if line and is_whole else f"{type(error).__name__}: {line or 'no message'}"
