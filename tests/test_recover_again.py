@@ -31,7 +31,7 @@ from tests.support.logs import batch, data, marker, put
 from tests.support.replica_disks import write
 from tests.support.replica_sets import replica_set
 from tests.support.replicas import fingerprint
-from tests.support.segment_maker import Batch, Message, Record
+from tests.support.segment_maker import GZIP, Batch, Message, Record, wrap
 from udfs.format.recovery_tables import LOST_RECORDS
 
 
@@ -144,6 +144,35 @@ def test_copies_of_older_formats_that_differ_are_two_histories(
     assert asked(lake, taken) == [("abcdefg",)]
     lost = asked(lake, 'SELECT copy, "offset", why, CAST(value AS VARCHAR) FROM lost_records ORDER BY 2')
     assert lost == [("one", 2 + i, "diverged", text) for i, text in enumerate("xyz")]
+
+
+def test_offsets_inside_of_wrappers_are_not_lost(tmp_path: Path) -> None:
+    """The header of a wrapper has its last offset alone."""
+    for magic in (0, 1):
+        inner = [[Message(magic=magic, offset=first + i) for i in range(3)] for first in (0, 3)]
+        made = [wrap(one, codec=GZIP, magic=magic).encode() for one in inner]
+        put(tmp_path / "disk" / f"t-{magic}", 0, *made)
+    lake = tmp_path / "lake"
+    source = f"--source={tmp_path / 'disk'}"
+    assert recover.main([source, "--lake", str(lake), "--cores", "1"]) == 0
+    assert offsets(lake) == sorted([("t", i) for i in range(6)] * 2)
+    bases = asked(lake, "SELECT partition, base_offset, last_offset FROM healed_batches ORDER BY ALL")
+    assert bases == [(0, 0, 2), (0, 3, 5), (1, 0, 2), (1, 3, 5)]
+    assert asked(lake, "FROM lost_ranges") == []
+
+
+def test_a_wrong_offset_of_an_older_format_is_corrected_and_its_checksum_kept(tmp_path: Path) -> None:
+    for magic in (0, 1):
+        stored = (0, 1, 2 + 2**20, 3, 4)
+        made = [Message(magic=magic, offset=offset, value=b"%d" % i) for i, offset in enumerate(stored)]
+        put(tmp_path / "disk" / f"t-{magic}", 0, *(one.encode() for one in made))
+    inner = [[Message(offset=first + i, value=b"%d" % (first + i)) for i in range(3)] for first in (0, 3, 6)]
+    made = [wrap(inner[0], codec=GZIP), wrap(inner[1], codec=GZIP, outer_offset=5 + 2**20)]
+    put(tmp_path / "disk" / "t-2", 0, *(one.encode() for one in (*made, wrap(inner[2], codec=GZIP))))
+    lake = tmp_path / "lake"
+    assert recover.main([f"--source={tmp_path / 'disk'}", "--lake", str(lake), "--cores", "1"]) == 0
+    found = asked(lake, 'SELECT partition, "offset", CAST(value AS VARCHAR) FROM records ORDER BY ALL')
+    assert found == [(at, i, str(i)) for at, count in enumerate((5, 5, 9)) for i in range(count)]
 
 
 def test_a_lake_of_other_logs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

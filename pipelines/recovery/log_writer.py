@@ -191,8 +191,8 @@ def _copied(uri: str, out: BinaryIO, position: int, size: int) -> int:
 def _pieces(log: LogToWrite, batches: np.ndarray) -> Iterator[Piece]:
     """What a segment consists of: batches that follow each other in one file of one copy are one piece.
 
-    A batch that was corrected is one by itself, with the base offset, length and leader epoch that it should
-    have.
+    A batch that was corrected is one by itself, with the offset, length and leader epoch that it should have;
+    of magic 0 and 1 the offset is the last one, and the checksum lies where magic 2 has the epoch.
     """
     follows = np.ones(max(0, len(batches) - 1), dtype=bool)
     for name in ("copy", "file"):
@@ -204,7 +204,9 @@ def _pieces(log: LogToWrite, batches: np.ndarray) -> Iterator[Piece]:
     for first, size in zip(batches[begins], sizes.tolist(), strict=True):
         head = b""
         if first["mended"]:
-            head = struct.pack(">qii", int(first["base"]), size - f.LOG_OVERHEAD, int(first["epoch"]))
+            is_v2 = first["magic"] == f.MAGIC_V2
+            head = struct.pack(">qi", int(first["base" if is_v2 else "last"]), size - f.LOG_OVERHEAD)
+            head += struct.pack(">i", int(first["epoch"])) if is_v2 else b""
         uri = log.files[int(first["copy"])][int(first["file"])].uri
         yield Piece(uri, int(first["position"]), size, head)
 

@@ -1,4 +1,4 @@
-"""Reads the headers and checksums of one slice of a segment in a worker process, and no payload."""
+"""Reads headers and checksums of one slice of a segment in a worker process, and no payload but wrappers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pipelines.plan.slices import Slice
 from pipelines.recovery.compare import SliceHeaders
 from pipelines.scanning.slice_scan import claimed_by_torn, read_slice
 from udfs.decoded import Damage, Totals
+from udfs.format import layout as f
 from udfs.replicas.entries import LENGTH, TORN, ZEROS, Hurt, concatenated, entries_of, rows_where
 from udfs.replicas.whole_batches import MOST_BYTES, whole_batches
 from udfs.segment_decoder import SegmentDecoder
@@ -31,7 +32,7 @@ def read_headers(slice_: Slice, max_batch_uncompressed: int, folder: str) -> Sli
             quarantine_content_bytes=_FEW,
             columns=(),
             content_crc=False,
-            select=lambda _, batches: np.zeros(len(batches), dtype=bool),
+            select=_wrappers,
         )
         reading = _Reading(source, slice_.segment.length, decoder)
         report = replace(report, totals=reading.read())
@@ -42,6 +43,12 @@ def read_headers(slice_: Slice, max_batch_uncompressed: int, folder: str) -> Sli
         return SliceHeaders(report, file.name, reading.hurts)
 
     return read_slice(slice_, read, SliceHeaders)
+
+
+def _wrappers(_: np.ndarray, batches: np.ndarray) -> np.ndarray:
+    """bool[n] of BATCH[n]: wrappers of magic 0 and 1. Their first offset is inside, so they are expanded."""
+    found: np.ndarray = (batches["magic"] < f.MAGIC_V2) & (batches["codec"] != f.CODEC_NONE)
+    return found
 
 
 class _Reading:
