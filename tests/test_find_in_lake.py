@@ -201,6 +201,7 @@ def test_offsets_that_no_segment_has_could_not_be_searched(
             ("--key none --offset 0:6", 4),
             ("--key none --offset 9:", 4),
             ("--key none --since 2000-01-01T00:00:00Z", 5),
+            ("--key none --since 2100-01-01T00:00:00Z", 5),
             ("--key k1", 0),
         ):
             assert find.main([*place, *conditions.split(), "--cores", "1"]) == code, (place, conditions)

@@ -13,7 +13,7 @@ import pytest
 
 from pipelines import decode_batches, ingest_raw
 from pipelines.command.settings import Settings
-from pipelines.plan.headers import Header, headers, is_older, read_index
+from pipelines.plan.headers import Header, headers, older, read_index
 from pipelines.sql.database import connect
 from pipelines.views.register import register
 from tests.support import as_command, corpus
@@ -116,8 +116,8 @@ def test_landing_has_no_scope(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_a_real_segment_is_older_than_what_follows_its_highest_timestamp(path: Path) -> None:
     highest = max(line["maxTimestamp"] for line in corpus.oracle_batches(path))
     source, size = FileSource(str(path)), path.stat().st_size
-    assert not is_older(source, str(path), int(path.stem), size, highest)
-    assert is_older(source, str(path), int(path.stem), size, highest + 1)
+    assert older(source, str(path), int(path.stem), size, highest) is None
+    assert older(source, str(path), int(path.stem), size, highest + 1) is not None
 
 
 def test_a_real_time_index_saves_reads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ def test_a_real_time_index_saves_reads(monkeypatch: pytest.MonkeyPatch) -> None:
             yield header
 
     monkeypatch.setattr("pipelines.plan.headers.headers", counted)
-    assert is_older(FileSource(str(path)), str(path), 0, path.stat().st_size, NOW + DAY)
+    assert older(FileSource(str(path)), str(path), 0, path.stat().st_size, NOW + DAY) is not None
     assert 0 < len(followed) < len(corpus.oracle_batches(path)) / 2
 
 
@@ -155,12 +155,13 @@ def test_an_index_never_hides_a_record(tmp_path: Path) -> None:
         path.with_suffix(".index").write_bytes(struct.pack(">ii", 5, position) + b"\0" * 80)
         for content in _damaged_indexes(path):
             path.with_suffix(".timeindex").write_bytes(content)
-            assert not is_older(source, str(path), 0, length, NOW + 9), (position, content)
+            assert older(source, str(path), 0, length, NOW + 9) is None, (position, content)
     path.with_suffix(".timeindex").unlink()
-    assert is_older(source, str(path), 0, length, NOW + 10)
-    assert not is_older(
-        source, str(path), 0, length - 1, NOW + 10
-    )  # a torn batch: nobody knows its timestamp
+    last = older(source, str(path), 0, length, NOW + 10)
+    assert last is not None
+    assert (last.last_offset, last.end) == (100, length)
+    # a torn batch: nobody knows its timestamp
+    assert older(source, str(path), 0, length - 1, NOW + 10) is None
     assert read_index(str(path), ".timeindex").shape == (0, 2)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -218,6 +218,7 @@ class Search(Searching):
         request, is_last = self.request, self.request.only == "last"
         left = request.left_of_a_log(self.found)
         scans: dict[Segment, list[SliceScan]] = defaultdict(list)
+        passed: dict[Segment, int] = {}  # segments that were passed over -> their last offsets
         held: list[tuple[Segment, pa.RecordBatch]] = []  # with ``--last``
         count, before, is_enough = 0, None, False
         for found in results:
@@ -228,6 +229,8 @@ class Search(Searching):
                 break
             before = segment
             scans[segment].append(found.scan)
+            if found.passed_until is not None:
+                passed[segment] = found.passed_until
             count += found.count if request.count else 0
             for batch in found.batches:
                 if is_last:
@@ -243,7 +246,7 @@ class Search(Searching):
         self._done.add(log.partition_dir)
         self._note_damage(log, scans)
         if not is_enough:
-            self._note_missing(log, self._missing(pool, log, scans, request))
+            self._note_missing(log, self._missing(pool, log, scans, request, passed))
         if request.count:
             self.found += count if left is None else min(count, left)
         yield from held
@@ -278,7 +281,7 @@ class Search(Searching):
                     known.add(batch, self._outcomes(pool, log, batch))
             for damage in _damages(scans):
                 known.note(damage)
-            for missing in self._missing(pool, log, scans, later):
+            for missing in self._missing(pool, log, scans, later, {}):
                 known.unknown_until(missing.last)
             if any(scan.report.problem for of_segment in scans.values() for scan in of_segment):
                 known.unknown_until(None)  # what a file that can't be read holds is not known
@@ -311,10 +314,20 @@ class Search(Searching):
         self._note_damages(log, _damages(scans))
 
     def _missing(
-        self, pool: Workers, log: Log, scans: dict[Segment, list[SliceScan]], request: Request
+        self,
+        pool: Workers,
+        log: Log,
+        scans: dict[Segment, list[SliceScan]],
+        request: Request,
+        passed: Mapping[Segment, int],
     ) -> list[Missing]:
-        """The missing offsets of a log that count. scans: of the segments that were searched."""
-        if not (_has_gap(scans, request) or (WRONG_BASE in request.causes and _has_wrong_base(scans))):
+        """The missing offsets of a log that count. scans: of the segments that were searched.
+
+        passed: the last offsets of those that were passed over.
+        """
+        if not (
+            _has_gap(scans, request, passed) or (WRONG_BASE in request.causes and _has_wrong_base(scans))
+        ):
             return []
         _, scans = self._read_headers(pool, log)  # other segments may show that the log cleaner ran
         unread = [one for one, of_one in scans.items() if any(scan.report.problem for scan in of_one)]
@@ -323,16 +336,14 @@ class Search(Searching):
         return [one for one in found if one.cause in request.causes]
 
 
-def _has_gap(scans: dict[Segment, list[SliceScan]], request: Request) -> bool:
+def _has_gap(scans: dict[Segment, list[SliceScan]], request: Request, passed: Mapping[Segment, int]) -> bool:
     """Whether a segment ends before the next one begins, at offsets that may match, and no cleaner ran."""
     if any(scan.runs["is_cleaned"].any() for of_segment in scans.values() for scan in of_segment):
         return False
     for segment, of_segment in scans.items():
         ends, limit = np.concatenate([scan.runs["last"] for scan in of_segment]), segment.file_limit
-        if not len(ends) and request.since is not None:
-            continue  # it may have been left out as too old
         # a wrong base offset may lie past the limit
-        first = int(ends[ends < limit].max(initial=segment.file_base_offset - 1)) + 1
+        first = int(ends[ends < limit].max(initial=passed.get(segment, segment.file_base_offset - 1))) + 1
         if first < limit < NO_LIMIT and request.may_hide(first, limit - 1):
             return True
     return False

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.finding.request import Request
-from pipelines.plan.headers import is_older, start_for
+from pipelines.plan.headers import older, start_for
 from pipelines.plan.slices import Slice
 from pipelines.scanning.pool import is_ended
 from pipelines.scanning.slice_scan import DamagedRange, Noting, Placing, SliceScan, read_slice
@@ -54,7 +54,8 @@ class Found:
 
     scan: what was read, its damage and transactions. batches: matches, with the columns ``COLUMNS``; none
     where matches are counted. rest: where the search was interrupted, as its matches are many; None: it is
-    done. is_past: whether what follows in the log lies behind the offsets that are looked for.
+    done. is_past: whether what follows in the log lies behind the offsets that are looked for. passed_until:
+    the last offset of a segment that the search passed over, as its headers are of an earlier time.
     """
 
     slice_: Slice
@@ -63,6 +64,7 @@ class Found:
     count: int = 0
     rest: int | None = None
     is_past: bool = False
+    passed_until: int | None = None
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class Work:
         return _opened(slice_, self._search)
 
     def _search(self, slice_: Slice, source: ByteSource, found: Found) -> None:
-        range_ = self._range(slice_, source)
+        range_ = self._range(slice_, source, found)
         if range_ is None:
             return
         request = self.request
@@ -114,12 +116,13 @@ class Work:
                 break
         placing.close()
 
-    def _range(self, slice_: Slice, source: ByteSource) -> Range | None:
+    def _range(self, slice_: Slice, source: ByteSource, found: Found) -> Range | None:
         """What to search of a slice; None if nothing of its segment can match."""
         segment, start, since = slice_.segment, slice_.start, self.request.since
         if start == 0 and local_path(segment.uri) is not None:
             base, length = segment.file_base_offset, segment.length
-            if since is not None and is_older(source, segment.uri, base, length, since):
+            if since is not None and (last := older(source, segment.uri, base, length, since)) is not None:
+                found.passed_until = last.last_offset
                 return None
             lows = [b.low for b in self.request.offsets]
             low = None if not lows or None in lows else min(lows)  # type: ignore[type-var]

@@ -98,7 +98,7 @@ def end_of_batches(uri: str, base: int, length: int) -> End:
 
 
 def is_file_older(file: str, base: int, length: int, timestamp: int) -> bool:
-    """``is_older`` of a local file by its URI; False for any other, and where it can't be opened or read.
+    """Whether a file of this machine is ``older``; False where it can't be opened or read. file: a URI.
 
     Of an object each header would be a request: time leaves out none.
     """
@@ -108,15 +108,15 @@ def is_file_older(file: str, base: int, length: int, timestamp: int) -> bool:
     try:
         source = FileSource(path)
         try:
-            return is_older(source, file, base, length, timestamp)
+            return older(source, file, base, length, timestamp) is not None
         finally:
             source.close()
     except SourceError:
         return False
 
 
-def is_older(source: ByteSource, segment: str, base: int, length: int, timestamp: int) -> bool:
-    """Whether the headers of all batches have timestamps below ``timestamp``, ms; False where it is not sure.
+def older(source: ByteSource, segment: str, base: int, length: int, timestamp: int) -> Header | None:
+    """The last header, if all batches have timestamps below ``timestamp``, ms; None where that is not sure.
 
     base: the offset in the segment's name. The last entry of the time index names the batch that was the
     newest when it was added: only the headers from that batch on are followed, if it has that timestamp.
@@ -125,15 +125,15 @@ def is_older(source: ByteSource, segment: str, base: int, length: int, timestamp
     if len(times):
         newest, offset = times[-1].tolist()
         if newest >= timestamp:
-            return False
+            return None
         index = read_index(segment)
         place = int(np.searchsorted(index[:, 0], offset, side="right")) - 1
         start = int(index[place, 1]) if place >= 0 else 0
         found = (h for h in headers(source, start, length) if h.last_offset >= base + offset)
         first = next(found, None)
         if first is not None and first.offset <= base + offset and first.timestamp == newest:
-            return _are_older(itertools.chain([first], found), length, timestamp)
-    return _are_older(headers(source, 0, length), length, timestamp)
+            return _older(itertools.chain([first], found), length, timestamp)
+    return _older(headers(source, 0, length), length, timestamp)
 
 
 def start_for(
@@ -168,14 +168,13 @@ def _batch_with(source: ByteSource, length: int, start: int, offset: int) -> Hea
     return first if first is not None and first.offset <= offset else None
 
 
-def _are_older(found: Iterable[Header], length: int, timestamp: int) -> bool:
-    """Whether these headers lead to the end of the segment, all with timestamps below ``timestamp``."""
-    end = 0
-    for header in found:
-        if header.timestamp >= timestamp:
-            return False
-        end = header.end
-    return 0 < end == length
+def _older(found: Iterable[Header], length: int, timestamp: int) -> Header | None:
+    """The last of these headers, if they lead to the end of the segment, all below ``timestamp``."""
+    last = None
+    for last in found:
+        if last.timestamp >= timestamp:
+            return None
+    return last if last is not None and last.end == length else None
 
 
 def read_index(segment: str, suffix: str = ".index") -> np.ndarray:
