@@ -20,7 +20,7 @@ if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the i
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from pipelines.command.commands import QUALITY_REPORT
-from pipelines.command.errors import ChecksFailed, writing
+from pipelines.command.errors import ChecksFailed, UserError, writing
 from pipelines.command.options import run_command
 from pipelines.command.settings import LakeSettings
 from pipelines.command.streams import replaced_file
@@ -71,7 +71,10 @@ def run(
     with metrics.opened(tables, settings.cores) as database:
         measured = metrics.measure(database, checks, run_id, created_at)
         if at is None:
-            add_rows(address, QUALITY_METRICS, measured)
+            try:
+                add_rows(address, QUALITY_METRICS, measured)
+            except UserError as error:
+                raise UserError(f"{error}; --at RUN reports on a lake without writing to it") from None
         report = facts.gather(database, address, tables, run_id, created_at, checks, measured, at)
     forms = {"html": render.html, "md": render.markdown, "json": render.to_json}
     with writing(f"--output {output}"):
