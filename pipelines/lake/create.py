@@ -101,10 +101,8 @@ def create_table(address: str, table: Table) -> None:
 def add_rows(address: str, table: Table, rows: pa.Table) -> None:
     """Appends rows to a table of reports in one commit; the first rows create it."""
     path = table_path(address, table.name)
-    if "://" not in path:
-        _check_folder(
-            Path(path)
-        )  # deltalake panics where it may not write, and prints the stack of its threads
+    if "://" not in path:  # deltalake panics where it may not write, and prints the stack of its threads
+        _check_folder(Path(path))
     try:
         append_rows(path, rows)
     except TableNotFoundError:
