@@ -217,6 +217,22 @@ def test_offsets_that_no_segment_has_could_not_be_searched(
         ]
 
 
+def test_a_segment_that_is_passed_over_may_end_past_the_last_offset(
+    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """Over segments and over their lake. The last offset of the batch is above int64."""
+    wrong = (2**63 - 1).to_bytes(8, "big") + batch(3)[8:]
+    put(tmp_path / "logs" / "a-0", 0, batch(0), wrong)
+    put(tmp_path / "logs" / "a-0", 50, batch(50))
+    lake = str(tmp_path / "lake")
+    assert decode_batches.main(["--source", str(tmp_path / "logs"), "--lake", lake, "--cores", "1"]) == 0
+    capsysbinary.readouterr()
+    for place in ([str(tmp_path / "logs")], ["--lake", lake]):
+        for conditions, code in (("", 4), ("--offset 7", 5)):
+            argv = [*place, "--since", "2100-01-01", *conditions.split(), "--cores", "1"]
+            assert find.main(argv) == code, (argv, capsysbinary.readouterr().err)
+
+
 def test_offsets_whose_records_are_under_wrong_offsets_could_not_be_searched(
     tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:

@@ -112,10 +112,15 @@ Step = tuple[str, str]  # a comment, and a command; "" for none
 
 def next_steps(findings: Findings) -> list[str]:
     """Lines of at most _MOST steps: those of each kind in turn, the largest loss first."""
-    kinds = [[_decoding(findings)], [_ending(log, one) for log, one in _hanging(findings)]]
-    if not findings.replicas:  # else another copy may have what one lacks: ``recover`` knows what is lost
-        kinds.insert(1, [_moving(log, one) for log, one in _resumable(findings)])
-        kinds.append([*map(_replacing, _cut(findings))])
+    is_only = (
+        not findings.replicas
+    )  # else another copy may have what one lacks: ``recover`` knows what is lost
+    kinds = [
+        [_decoding(findings)],
+        [_moving(log, one) for log, one in _resumable(findings) if is_only],
+        [_ending(log, one) for log, one in _hanging(findings)],
+        [_replacing(log) for log in _cut(findings) if is_only],
+    ]
     in_turn = (kind[at] for at in range(max(map(len, kinds))) for kind in kinds if at < len(kind))
     ordered = list(dict.fromkeys(in_turn))  # damaged ranges side by side are left by one step
     lines = [line for step in ordered[:_MOST] for line in step if line]

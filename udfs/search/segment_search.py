@@ -144,11 +144,18 @@ def _rarest(text: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def _overlaps_offsets(batches: np.ndarray, bounds: Bounds) -> np.ndarray:
-    """The first offset of a wrapper is not known before it is expanded; in magic 0 its own may be wrong."""
+    """The first offset of a wrapper is not known before it is expanded; in magic 0 its own may be wrong.
+
+    A last offset past int64 wraps around.
+    """
     is_wrapper = (batches["magic"] < f.MAGIC_V2) & (batches["codec"] != f.CODEC_NONE)
     found = np.ones(len(batches), dtype=bool)
     if bounds.low is not None:
-        found &= (is_wrapper & (batches["magic"] == f.MAGIC_V0)) | (batches["last_offset"] >= bounds.low)
+        found &= (
+            (is_wrapper & (batches["magic"] == f.MAGIC_V0))
+            | (batches["last_offset"] >= bounds.low)
+            | (batches["last_offset"] < batches["base_offset"])
+        )
     if bounds.high is not None:
         found &= is_wrapper | (batches["base_offset"] < bounds.high)
     return found
