@@ -206,3 +206,17 @@ def test_an_offset_of_another_form_says_which_forms_there_are(
     for text in ("abc", "1:x", "5:2", ":"):
         words = f"--offset must be N, or FROM:TO such as 100:200 for 100 to 199, 100: or :200, not '{text}'"
         assert error_of(capsys, "find", segment, "--offset", text) == words
+
+
+def test_a_lake_that_may_not_be_written_can_be_reported_on_with_at(
+    lake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["quality-report", "--lake", lake, "--output", str(tmp_path / "page")]
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.lake.create.os.access", lambda *_: False)
+        capfd.readouterr()
+        assert main(arguments) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith(f"error: the lake {lake}/quality_metrics cannot be written: ")
+    assert line.endswith("; --at RUN reports on a lake without writing to it")
+    assert main([*arguments, "--at", "2999-01-01"]) == 0

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from deltalake import DeltaTable
 
-from pipelines import decode_batches, quality_report
+from pipelines import quality_report
 from pipelines.command.errors import ChecksFailed, UserError
 from pipelines.command.settings import Settings
 from pipelines.execute.summary import Summary
@@ -394,19 +394,3 @@ def test_check_of_the_page_without_a_browser(
 )
 def test_quantities_in_words(value: float | None, unit: str, text: str) -> None:
     assert words.quantity(value, unit) == text
-
-
-def test_a_lake_that_may_not_be_written_can_be_reported_on_with_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    lake, output = str(tmp_path / "lake"), str(tmp_path / "page")
-    put(tmp_path / "logs" / "a-0", 0, batch(0))
-    assert decode_batches.main(["--source", str(tmp_path / "logs"), "--lake", lake, "--cores", "1"]) == 0
-    with monkeypatch.context() as patch:
-        patch.setattr("pipelines.lake.create.os.access", lambda *_: False)
-        capfd.readouterr()
-        assert quality_report.main(["--lake", lake, "--output", output]) == 2
-    (line,) = capfd.readouterr().err.splitlines()
-    assert line.startswith(f"error: the lake {lake}/quality_metrics cannot be written: ")
-    assert line.endswith("; --at RUN reports on a lake without writing to it")
-    assert quality_report.main(["--lake", lake, "--output", output, "--at", "2999-01-01"]) == 0

@@ -80,9 +80,7 @@ class Request:
 
     @property
     def causes(self) -> tuple[str, ...]:
-        """Causes of missing offsets that may hide a match. A wrong base offset hides records
-        from a search by offset alone.
-        """
+        """Causes of missing offsets that may hide a match: a wrong base offset only where offsets decide."""
         return (SEGMENT, WRONG_BASE) if self.offsets else (SEGMENT,)
 
     @property

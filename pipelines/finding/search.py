@@ -342,11 +342,9 @@ def _has_gap(scans: dict[Segment, list[SliceScan]], request: Request, passed: Ma
         return False
     for segment, of_segment in scans.items():
         ends, limit = np.concatenate([scan.runs["last"] for scan in of_segment]), segment.file_limit
-        last = passed.get(segment, segment.file_base_offset - 1)
+        ends = np.append(ends, passed.get(segment, -1))
         # a wrong base offset may lie past the limit
-        first = (
-            int(ends[ends < limit].max(initial=last if last < limit else segment.file_base_offset - 1)) + 1
-        )
+        first = int(ends[ends < limit].max(initial=segment.file_base_offset - 1)) + 1
         if first < limit < NO_LIMIT and request.may_hide(first, limit - 1):
             return True
     return False

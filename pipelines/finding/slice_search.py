@@ -22,6 +22,7 @@ from udfs.compute import pc
 from udfs.decoded import Group, Range
 from udfs.format import layout as f
 from udfs.recovery.resync import Resynchronizer
+from udfs.rules.offsets import NO_LIMIT
 from udfs.rules.transactions import TRANSACTION
 from udfs.search.segment_search import COLUMNS, SegmentSearch
 from udfs.segment_decoder import SegmentDecoder
@@ -122,7 +123,7 @@ class Work:
         if start == 0 and local_path(segment.uri) is not None:
             base, length = segment.file_base_offset, segment.length
             if since is not None and (last := older(source, segment.uri, base, length, since)) is not None:
-                found.passed_until = last.last_offset
+                found.passed_until = min(last.last_offset, NO_LIMIT)  # a header may claim more
                 return None
             lows = [b.low for b in self.request.offsets]
             low = None if not lows or None in lows else min(lows)  # type: ignore[type-var]

@@ -95,21 +95,22 @@ class Locator:
 
     def at_offset(self, offset: int) -> Place:
         """The batch with an offset."""
-        found: list[tuple[int, int]] = []
+        lowest, highest, are_rising = 2**63, -(2**63) - 1, True
         for one in self.stretches():
             if one.header is None:
                 continue
             low, high = self._offsets(one.header)
             if low <= offset <= high:
                 return self.place(one)
-            found.append((low, high))
-        if not found:
+            are_rising &= low > highest
+            lowest, highest = min(low, lowest), max(high, highest)
+        if lowest == 2**63:
             raise UserError(f"{self.path} has no batch: see --position 0")
-        first, last = min(low for low, _ in found), max(high for _, high in found)
-        why = f"no batch has offset {offset}: the batches of {self.path} have offsets from {first} to {last}"
-        if found != sorted(found):
-            why += ", which do not rise: scan shows a wrong base offset"
-        raise UserError(why)
+        raise UserError(
+            f"no batch has offset {offset}: "
+            f"the batches of {self.path} have offsets from {lowest} to {highest}"
+            + ("" if are_rising else ", which do not rise: scan shows a wrong base offset")
+        )
 
     def first_damage(self) -> Place:
         """The first batch, or range, that is not sound; the first batch where all are."""

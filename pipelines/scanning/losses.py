@@ -112,9 +112,8 @@ Step = tuple[str, str]  # a comment, and a command; "" for none
 
 def next_steps(findings: Findings) -> list[str]:
     """Lines of at most _MOST steps: those of each kind in turn, the largest loss first."""
-    is_only = (
-        not findings.replicas
-    )  # else another copy may have what one lacks: ``recover`` knows what is lost
+    # of named copies another one may have what a copy lacks: ``recover`` knows what is lost
+    is_only = not findings.replicas
     kinds = [
         [_decoding(findings)],
         [_moving(log, one) for log, one in _resumable(findings) if is_only],

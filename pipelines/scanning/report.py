@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -206,7 +207,7 @@ def _names(findings: Findings) -> dict[str, str]:
     names = {log.partition_dir: printable(f"{log.topic}-{log.partition}") for log in findings.logs}
     for logs in findings.copies.values():
         paths = [log.partition_dir.split("/") for log in logs]
-        parts = next(n for n in range(1, 1 << 16) if len({*(tuple(p[-n:]) for p in paths)}) == len(paths))
+        parts = next(n for n in itertools.count(1) if len({*(tuple(p[-n:]) for p in paths)}) == len(paths))
         names |= {"/".join(path): printable("/".join(path[-parts:])) for path in paths}
     return names
 
