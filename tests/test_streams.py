@@ -109,7 +109,7 @@ def test_a_path_that_is_no_utf_8_is_printed_and_dumped(tmp_path: Path) -> None:
     assert dumped.stdout.splitlines()[0] == b"Dumping " + name
     assert b"a\\udcff-0" in as_json.stdout.splitlines()[0]
     assert (scanned.returncode, scanned.stderr.count(b"\n")) == (2, 1)
-    assert b"folder path is not UTF-8" in scanned.stderr
+    assert b"path that is not UTF-8" in scanned.stderr
 
 
 @pytest.mark.parametrize(("width", "is_boxed"), [(120, True), (60, False)])

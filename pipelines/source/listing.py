@@ -24,7 +24,6 @@ from pipelines.source.local import local_folders
 from pipelines.source.naming import (
     CLEANED_SUFFIX,
     NO_PARTITION,
-    NOT_TEXT,
     NULL_TO_SPARK,
     NULL_TOPIC,
     SEGMENT_SUFFIX,
@@ -198,9 +197,7 @@ def list_segments(
             _check_one_folder(folders)
     # else a walk meets each folder once: a million files need not be Python objects all at once
     for folder in folders:
-        place = parse_folder(folder.uri)
-        if topic is not None and place != NOT_TEXT:
-            place = parse_folder(f"{topic}-{partition}")
+        place = parse_folder(folder.uri if topic is None else f"{folder.uri}/{topic}-{partition}")
         _add_folder(folder, place, topic_filter, null_topic, read_end, listing, rows)
     listing.segments = rows.sorted_table()
     is_empty = not (listing.segments.num_rows or listing.skipped or listing.not_requested)

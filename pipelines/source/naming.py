@@ -23,7 +23,7 @@ DELETED, STRAY, FUTURE = "folder -delete", "folder -stray", "folder -future"
 NO_PARTITION = "folder is not a partition"
 PARTITION_TOO_BIG = "partition number above 2147483647"
 TOPIC_TOO_LONG = "topic name too long for a folder of the lake"
-NOT_TEXT = "folder path is not UTF-8"
+NOT_TEXT = "path that is not UTF-8"
 NO_SEGMENT = "file is not a segment"
 SWAP = "file .log.swap: it takes the place of segments when the broker starts"
 SWAP_UNFINISHED = "file .log.swap of an unfinished set, which the broker removes when it starts"
@@ -43,7 +43,7 @@ UNREADABLE_FOLDER = "folder can't be read"
 # A legal topic name, which Spark's writer reads as null in the path of a data file
 NULL_TOPIC = NULL
 NULL_TO_SPARK = "topic name that Spark writes as null (decode it with --sink arrow)"
-NO_TABLE_HOLDS = (TOPIC_TOO_LONG, PARTITION_TOO_BIG, OFFSET_TOO_BIG, NULL_TO_SPARK)
+NO_TABLE_HOLDS = (NOT_TEXT, TOPIC_TOO_LONG, PARTITION_TOO_BIG, OFFSET_TOO_BIG, NULL_TO_SPARK)
 # What may be segments, and nobody looked into
 LINKS = (LINK, BROKEN_LINK)
 NOT_LOOKED_AT = (*LINKS, *NO_TABLE_HOLDS)
@@ -88,8 +88,6 @@ class Folder(NamedTuple):
 
 def parse_folder(path: str) -> PartitionFolder | str:
     """The topic-partition in the name of a folder, or the reason to skip the folder."""
-    if not is_utf8(path):
-        return NOT_TEXT
     name = path.rpartition("/")[2]
     left_behind = _LEFT_BEHIND.fullmatch(name)
     if left_behind:
@@ -97,6 +95,8 @@ def parse_folder(path: str) -> PartitionFolder | str:
     match = _PARTITION_FOLDER.fullmatch(name)
     if not match:
         return NO_PARTITION
+    if not is_utf8(path):
+        return NOT_TEXT
     topic, partition = match.group(1), int(match.group(2))
     if partition > _MAX_PARTITION:
         return PARTITION_TOO_BIG
