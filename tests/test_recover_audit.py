@@ -14,7 +14,7 @@ import pytest
 from pipelines import recover
 from tests.support.answers import asked
 from tests.support.logs import batch, batches, put
-from tests.support.segment_maker import Batch, Record
+from tests.support.segment_maker import GZIP, Batch, Message, Record, wrap
 
 
 def log(*records: tuple[int, bytes, bytes | None], hurt: bool = False, **values: Any) -> bytes:
@@ -100,6 +100,12 @@ def test_a_last_batch_follows_what_lies_before_it_where_nothing_was_cleaned(
     assert not [one for one in doubts if "nothing confirms" in one]
 
 
+def wrapper(base: int, magic: int, outer: int | None = None) -> bytes:
+    """Offsets base to base + 2 in one compressed message. outer: in its header; None: base + 2."""
+    inner = [Message(magic=magic, offset=base + i, value=b"v%d" % (base + i)) for i in range(3)]
+    return wrap(inner, codec=GZIP, magic=magic, outer_offset=outer).encode()
+
+
 DELTA_POS, COUNT_POS = 23, 57  # of the last byte, of the first one
 MOVED = {
     # every base offset of the only copy is wrong, two of them by the same number
@@ -123,6 +129,10 @@ MOVED = {
         ],
         batches(0, 3),
     ],
+    # what lies in a wrapper of magic 0 says where it belongs; no batch behind it is lost
+    "the last wrapper but one": [[wrapper(0, 0), wrapper(3, 0, 9), wrapper(6, 0)]],
+    # 0 takes the offsets inside as they are; a smaller one than the last inside, or one below 0, is no offset
+    "wrappers of magic 1": [[wrapper(0, 1, 1), wrapper(3, 1, -(1 << 62)), wrapper(6, 1, 0), wrapper(9, 1)]],
     # the last batch moved in both copies, in one of them behind another one that did
     "the last in both copies": [
         [*batches(0, 2), moved(batch(6), 58)],
@@ -211,6 +221,15 @@ def test_a_file_of_epochs_that_is_older_than_its_log_changes_no_batch(tmp_path: 
     assert [epoch for (epoch,) in rows] == [1, 2, 2, 2]
 
 
+def test_messages_of_older_formats_are_of_the_epoch_that_began_before_them(tmp_path: Path) -> None:
+    """The topic's format was set back for a while."""
+    log = [batch(0, leader_epoch=1), wrapper(3, 1), batch(6, leader_epoch=2), wrapper(9, 1)]
+    lake = recovered_as_they_are(tmp_path, [log, log[:2]])
+    found = asked(lake, 'SELECT "offset", value FROM records ORDER BY 1')
+    assert found == [(offset, b"v%d" % offset) for offset in range(12)]
+    assert asked(lake, "FROM lost_ranges") == asked(lake, "FROM lost_records") == []
+
+
 def test_the_last_epoch_is_known_though_its_first_batch_is_damaged(tmp_path: Path) -> None:
     damaged = bytearray(batch(3, leader_epoch=2))
     damaged[DELTA_POS] ^= 1
@@ -276,12 +295,13 @@ def test_a_highest_epoch_that_no_batch_confirms_is_a_doubt(tmp_path: Path, doubt
     assert asked(lake, f"SELECT {columns} FROM lost_ranges") == lost
 
 
-def recovered(folder: Path, copies: list[tuple[list[bytes], int]]) -> tuple[Path, list[str]]:
-    """(lake, doubts) of copies of t-0, each with the offset up to which it was cleaned."""
+def recovered(folder: Path, copies: list[tuple[list[bytes], int | None]]) -> tuple[Path, list[str]]:
+    """(lake, doubts) of copies of t-0, each with the offset up to which it was cleaned; None: not noted."""
     words = ["--lake", str(folder / "lake"), "--cores", "1", "--json"]
     for number, (made, cleaned) in enumerate(copies):
         put(folder / f"b{number}" / "t-0", 0, *made)
-        (folder / f"b{number}" / "cleaner-offset-checkpoint").write_text(f"0\n1\nt 0 {cleaned}\n")
+        if cleaned is not None:
+            (folder / f"b{number}" / "cleaner-offset-checkpoint").write_text(f"0\n1\nt 0 {cleaned}\n")
         words.append(f"--source=b{number}={folder / f'b{number}'}")
     said = io.StringIO()
     with redirect_stdout(said):
@@ -289,7 +309,7 @@ def recovered(folder: Path, copies: list[tuple[list[bytes], int]]) -> tuple[Path
     return folder / "lake", json.loads(said.getvalue().splitlines()[-1])["doubts"]
 
 
-DOUBTFUL = {
+DOUBTFUL: dict[str, list[tuple[list[bytes], int | None]]] = {
     # the one batch with the offset 3 has gaps around it, and the log is damaged
     "nothing confirms the base offset of 1 batch": [
         ([log(A, last_offset_delta=1), log(GONE), log(Y), log((6, b"z", b"1"), hurt=True)], 9)
@@ -301,6 +321,9 @@ DOUBTFUL = {
     # no log cleaner ran, nothing is damaged, and the offsets 2 and 3 are in no batch
     "nothing confirms the base offset of 1 batch next to damage or gaps, the first at offset 4": [
         ([log(A, OLD), log(X), log(Y)], 0)
+    ],
+    "nothing confirms the base offset of 1 batch next to damage or gaps, the first at offset 40": [
+        ([wrapper(0, 1), wrapper(40, 1)], None)
     ],
     # the log cleaner ran up to the offset 3 alone, and the offsets 3 and 4 are in no batch
     "nothing confirms the base offset of 1 batch next to damage or gaps, the first at offset 5": [

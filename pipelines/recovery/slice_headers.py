@@ -11,14 +11,26 @@ from pipelines.plan.slices import Slice
 from pipelines.recovery.compare import SliceHeaders
 from pipelines.scanning.slice_scan import claimed_by_torn, read_slice
 from udfs.decoded import Damage, Totals
+from udfs.format import faults
 from udfs.format import layout as f
-from udfs.replicas.entries import LENGTH, TORN, ZEROS, Hurt, concatenated, entries_of, rows_where
+from udfs.replicas.entries import (
+    BASE_OFFSET,
+    LENGTH,
+    TORN,
+    UNPLACED,
+    ZEROS,
+    Hurt,
+    concatenated,
+    entries_of,
+    rows_where,
+)
 from udfs.replicas.whole_batches import MOST_BYTES, whole_batches
 from udfs.segment_decoder import SegmentDecoder
 from udfs.source.byte_source import ByteSource
 from udfs.spark.protocol import SliceReport
 
 _FEW = 64  # bytes of a damaged range that are kept
+_PLACE = ("batch_position", "offset")  # of a record
 
 
 def read_headers(slice_: Slice, max_batch_uncompressed: int, folder: str) -> SliceHeaders:
@@ -30,7 +42,7 @@ def read_headers(slice_: Slice, max_batch_uncompressed: int, folder: str) -> Sli
             slice_.range,
             max_batch_uncompressed=max_batch_uncompressed,
             quarantine_content_bytes=_FEW,
-            columns=(),
+            columns=_PLACE,
             content_crc=False,
             select=_wrappers,
         )
@@ -46,9 +58,22 @@ def read_headers(slice_: Slice, max_batch_uncompressed: int, folder: str) -> Sli
 
 
 def _wrappers(_: np.ndarray, batches: np.ndarray) -> np.ndarray:
-    """bool[n] of BATCH[n]: wrappers of magic 0 and 1. Their first offset is inside, so they are expanded."""
+    """bool[n] of BATCH[n]: wrappers of magic 0 and 1. Their offsets are inside, so they are expanded."""
     found: np.ndarray = (batches["magic"] < f.MAGIC_V2) & (batches["codec"] != f.CODEC_NONE)
     return found
+
+
+def _set_last(entries: np.ndarray, positions: np.ndarray, lasts: np.ndarray) -> None:
+    """Sets the last offsets (int64[n]) of batches of magic 0 and 1 at these positions (int64[n]).
+
+    entries: ENTRY[m] by position. lasts: by content, as no checksum covers the offset in the header.
+    """
+    at = np.searchsorted(entries["position"], positions)
+    is_older = entries["magic"][at] < f.MAGIC_V2
+    at, lasts = at[is_older], lasts[is_older]
+    entries["mended"][at[lasts != entries["last"][at]]] = BASE_OFFSET
+    entries["delta"][at] = np.maximum(lasts - entries["base"][at], 0)
+    entries["last"][at] = entries["base"][at] + entries["delta"][at]
 
 
 class _Reading:
@@ -60,10 +85,19 @@ class _Reading:
     def read(self) -> Totals:
         for group in self._decoder:
             is_sound = group.batches["fault"] == 0
-            self.entries.append(entries_of(rows_where(group.batches, is_sound)))
+            if is_sound.any():
+                self.entries.append(entries_of(rows_where(group.batches, is_sound)))
+            if group.records is not None:
+                places, offsets = (group.records.column(name).to_numpy() for name in _PLACE)
+                ends = np.flatnonzero(np.diff(places, append=-1))
+                _set_last(self.entries[-1], places[ends], offsets[ends])
             faulty = group.batches[~is_sound]
             for damage in group.damages:
-                self._add_damage(damage, faulty[faulty["position"] == damage.position])
+                header = faulty[faulty["position"] == damage.position]
+                if len(header) and header["fault"][0] == faults.WRAPPER_OFFSET:
+                    self._add_wrapper(header)
+                else:
+                    self._add_damage(damage, header)
         totals = self._decoder.totals
         if totals.tail == "torn":
             self._add_tail(self._length - totals.tail_bytes, totals.tail_bytes)
@@ -71,6 +105,14 @@ class _Reading:
             at = self._length - totals.tail_bytes
             self.hurts.append(Hurt(0, at, totals.tail_bytes, ZEROS, "zeros to the end of the segment"))
         return totals
+
+    def _add_wrapper(self, header: np.ndarray) -> None:
+        """A wrapper (BATCH[1]) that is sound but for its offset, which is below that of its last message."""
+        entries, at = entries_of(header), int(header["data_at"][0])
+        first = int.from_bytes(self._decoder.data.scratch[at : at + 8].tobytes(), "big", signed=True)
+        entries["base"] = UNPLACED
+        _set_last(entries, header["position"], UNPLACED + header["fault_expected"] - first)
+        self.entries.append(entries)
 
     def _add_damage(self, damage: Damage, header: np.ndarray) -> None:
         """header: BATCH[1] where the range begins with a header that can be read; BATCH[0] else."""

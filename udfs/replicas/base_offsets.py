@@ -147,7 +147,10 @@ def _rows(copy: Copy, ids: np.ndarray, is_compacted: bool) -> np.ndarray:
     wrong[at[~is_name]] = ~is_inside[~is_name]
     whole = is_end & (not is_compacted) & (file < file[-1])
     whole[~is_name] = without_gaps(copy, wrong, is_compacted)[at[~is_name]]
-    whole[1:] &= ~is_hurt[1:] & (own["magic"][1:] == 2) & (own["magic"][:-1] == 2)
+    is_v2 = (own["magic"] == 2) | (
+        copy.high_watermark is not None
+    )  # without a note the log cleaner never ran
+    whole[1:] &= ~is_hurt[1:] & is_v2[1:] & is_v2[:-1]
 
     rows = np.zeros(len(own), dtype=_ROW)
     rows["at"], rows["size"], rows["is_begin"], rows["is_mixed"] = at, sizes, is_begin, is_mixed

@@ -51,7 +51,7 @@ def _is_behind_gap(copy: Copy, is_compacted: bool) -> np.ndarray:
     gap = without_gaps(copy, np.zeros(len(entries), dtype=bool), is_compacted)
     if copy.cleaned_before is not None:  # the log cleaner leaves no gap across where it ended
         gap[1:] |= (entries["last"][:-1] < copy.cleaned_before) & (copy.cleaned_before < entries["base"][1:])
-    gap &= entries["is_sound"] & (entries["magic"] == 2)
+    gap &= entries["is_sound"]
     gap[1:] &= entries["is_sound"][:-1] & (entries["base"][1:] > entries["last"][:-1] + 1)
     gap[1:] &= (entries["file"][1:] == entries["file"][:-1]) & (np.diff(entries["hurt_before"]) == 0)
     gap[:1] = False
@@ -67,4 +67,4 @@ def _is_confirmed(copy: Copy, is_compacted: bool) -> np.ndarray:
     found: np.ndarray = ~is_weak & (entries["position"] == 0) & (entries["base"] == entries["file_base"])
     found[1:] |= touches
     found[:-1] |= touches
-    return found | (entries["magic"] < 2)
+    return found

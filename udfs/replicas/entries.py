@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from udfs.format import layout as f
+from udfs.kernels.framing import UNKNOWN_OFFSET
 
 # What of a batch was corrected: bits of ENTRY.mended
 BASE_OFFSET, LEADER_EPOCH, LENGTH = 1, 2, 4
@@ -127,7 +128,7 @@ class Copy:
 
 
 def entries_of(batches: np.ndarray, is_sound: bool = True) -> np.ndarray:
-    """ENTRY[n] of batches (BATCH[n]); copy and file are not set."""
+    """ENTRY[n] of batches (BATCH[n]); copy and file are not set. The last offset of wrappers is set later."""
     found = np.zeros(len(batches), dtype=ENTRY)
     for name in ("position", "size", "count", "attributes", "producer_id", "producer_epoch"):
         found[name] = batches[name]
@@ -135,12 +136,11 @@ def entries_of(batches: np.ndarray, is_sound: bool = True) -> np.ndarray:
         found[name] = batches[of]
     found["magic"], found["max_timestamp"] = batches["magic"], batches["max_timestamp"]
     is_v2 = batches["magic"] == f.MAGIC_V2
-    delta = np.where(is_v2, batches["last_offset_delta"].astype(np.int64), 0)
-    wrapped = ~is_v2 & (batches["base_offset"] >= 0)
-    delta = np.where(wrapped, batches["last_offset"] - batches["base_offset"], delta)
-    found["delta"] = np.maximum(delta, 0)
-    found["base"] = np.where(is_v2, batches["base_offset"], batches["last_offset"] - found["delta"])
-    found["last"] = found["base"] + found["delta"]  # past int64 it wraps, as the offset of no real batch
+    found["delta"] = np.where(is_v2, np.maximum(batches["last_offset_delta"], 0), 0)
+    is_unread = ~is_v2 & (batches["base_offset"] == UNKNOWN_OFFSET)
+    found["base"] = np.where(is_unread, batches["last_offset"], batches["base_offset"])
+    # past int64 it wraps, as the offset of no real batch
+    found["last"] = np.where(is_v2, found["base"] + found["delta"], batches["last_offset"])
     found["is_sound"] = is_sound
     return found
 

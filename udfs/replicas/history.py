@@ -161,7 +161,9 @@ def true_history(copies: Sequence[Copy], leaders: Sequence[Leader]) -> History:
     epochs = _lineage([known[n] for n in holders])
     live = [n for n in holders if by_number[n].state == "live"] or holders
     starts = [log_start(by_number[n], noted[n]) for n in live]
-    is_true = {copy.number: _is_true(copy, epochs) for copy in copies}
+    is_true = {copy.number: _is_true(copy, epochs, known[copy.number]) for copy in copies}
+    for n in holders:
+        is_true[n] |= by_number[n].entries["magic"] < 2
     _accept_where_holders_are_hurt(copies, holders, epochs, is_true)
     ends = {n: _end(by_number[n], is_true[n]) for n in holders}
     primary = max(live, key=lambda n: (ends[n], -len(by_number[n].hurts), -n))
@@ -207,22 +209,24 @@ def _lineage(known: Sequence[Epochs]) -> Epochs:
     return kept[::-1]
 
 
-def _is_true(copy: Copy, epochs: Epochs) -> np.ndarray:
-    """bool[n]: entries that are of the history: of one of its epochs, before the next one begins."""
+def _is_true(copy: Copy, epochs: Epochs, known: Epochs) -> np.ndarray:
+    """bool[n]: entries that are of the history: of one of its epochs, before the next one begins.
+
+    known: the copy's own epochs. A batch of magic 0 or 1 is of the one that began before it.
+    """
     entries = copy.entries
     if not epochs:
         return np.ones(len(entries), dtype=bool)
-    own = np.array([epoch for epoch, _ in epochs], dtype=np.int64)
-    starts = np.array([start for _, start in epochs], dtype=np.int64)
+    own, starts = np.array(epochs, dtype=np.int64).T
     ends = np.append(starts[1:], END)
-    at = np.clip(np.searchsorted(own, entries["epoch"]), 0, len(own) - 1)
-    inside = (entries["base"] >= starts[at]) & (entries["last"] < ends[at])
-    result: np.ndarray = (own[at] == entries["epoch"]) & inside
-    # before the first epoch that is known the history is everybody's; batches of magic 0 and 1 have none
-    is_older = (entries["epoch"] < own[0]) & (entries["last"] < starts[0])
-    is_first = (entries["epoch"] == own[0]) & (entries["last"] < ends[0])
-    has_none = (entries["epoch"] < 0) & (entries["last"] < starts[-1] if len(own) > 1 else True)
-    return result | is_older | is_first | (has_none & (entries["magic"] < 2))
+    noted, begins = np.array([(-1, -END - 1), *known], dtype=np.int64).T
+    before = noted[np.searchsorted(begins, entries["base"], side="right") - 1]
+    epoch = np.where(entries["magic"] < 2, before, entries["epoch"])
+    at = np.clip(np.searchsorted(own, epoch), 0, len(own) - 1)
+    # before the first epoch that is known the history is everybody's
+    is_older = (epoch < own[0]) & (entries["last"] < starts[0])
+    result: np.ndarray = is_older | ((epoch == own[0]) & (entries["last"] < ends[0]))
+    return result | ((own[at] == epoch) & (entries["base"] >= starts[at]) & (entries["last"] < ends[at]))
 
 
 def _accept_where_holders_are_hurt(
