@@ -99,14 +99,13 @@ def test_not_before_an_option_that_is_no_condition_says_so(
     assert error_of(capsys, "find", segment, "--not-ky", "a").endswith("did you mean --not-key?")
 
 
-def test_text_that_is_not_utf8_is_named(
+def test_text_that_is_not_utf8_and_a_missing_bucket_are_named(
     segment: Path, lake: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = error_of(capsys, "find", segment, "--header", NOT_UTF8)
     assert words == r"--header must have a name in UTF-8, not 'a\udcff'"
-    assert error_of(capsys, "query", "--lake", NOT_UTF8, "SELECT 1").startswith(
-        r"--lake: a\udcff is not UTF-8"
-    )
+    for place, what in ((NOT_UTF8, r"a\udcff is not UTF-8"), ("s3:///lake", "s3:///lake names no bucket")):
+        assert error_of(capsys, "query", "--lake", place, "SELECT 1").startswith(f"--lake: {what}")
     assert (
         error_of(capsys, "query", "--lake", lake, f"SELECT '{NOT_UTF8}'") == "SQL: the statement is not UTF-8"
     )

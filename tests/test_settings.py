@@ -6,6 +6,7 @@ import errno
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import yaml
 
@@ -108,7 +109,9 @@ def test_yaml_of_settings_names_each_once() -> None:
         (["--topics", "a("], r"--topics must be a regular expression; 'a\(' does not compile: missing \)"),
         (["--slice-bytes", "-1"], "--slice-bytes must be a number of bytes above 0"),
         (["--slice-bytes", "0"], "--slice-bytes must be a number of bytes above 0"),
-        (["--max-files-per-run", "many"], "--max-files-per-run must be a whole number above 0, not 'many'"),
+        (["--slice-bytes", "9" * 20], "--slice-bytes must be a number of bytes above 0 and below 8EiB"),
+        (["--cores", "9999"], "--cores must be a whole number from 1 to 1024, not 9999"),
+        (["--max-files-per-run", "many"], "--max-files-per-run must be a whole number above 0 and below"),
         (["--read", "fast"], "--read must be one of auto, direct, binary, not 'fast'"),
         (["--driver-memory", "2"], "--driver-memory must be a Java heap size"),
         (["--catalog-schema", "a;b"], "--catalog-schema must be a name"),
@@ -150,8 +153,8 @@ def test_wrong_arguments_are_one_line(argv: list[str], message: str) -> None:
         ("zzz: 1", "unknown setting 'zzz'; known settings: source, topic"),
         ("one_copy: 'yes'", "--one-copy must be true or false, not 'yes'"),
         ("topics: 5", "--topics must be a non-empty string"),
-        ("cores: 1.5", "--cores must be a whole number above 0, not 1.5"),
-        ("cores: true", "--cores must be a whole number above 0, not True"),
+        ("cores: 1.5", "--cores must be a whole number from 1 to 1024, not 1.5"),
+        ("cores: true", "--cores must be a whole number from 1 to 1024, not True"),
         ("source: {a: b}", "--source must be a string or a list of strings"),
         ("lake: [", "is not valid YAML"),
         ("- a", "is a list: write `name: value` lines, without the dashes"),
@@ -183,6 +186,7 @@ def test_sizes_may_carry_a_unit(text: str, size: int) -> None:
         (KeyboardInterrupt(), 130, "interrupted"),
         (ValueError("first\nsecond"), 1, "error: ValueError: first (traceback with KAFKA_LAKE_DEBUG=1)\n"),
         (RuntimeError(), 1, "error: RuntimeError: no message"),
+        (pa.ArrowInvalid("no bucket"), 1, "error: no bucket (traceback with"),
     ],
 )
 def test_exit_codes(capsys: pytest.CaptureFixture[str], error: BaseException, code: int, line: str) -> None:

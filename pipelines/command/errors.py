@@ -88,7 +88,8 @@ def one_line(error: BaseException) -> str:
     """The message of an error in one line, without the stack traces of Java and Python.
 
     A Java error gives the root cause's message, an error in a Python worker the last line of its traceback.
-    deltalake puts each cause on a separate line, after a red arrow: these are joined by colons.
+    deltalake puts each cause on a separate line, after a red arrow: these are joined by colons. The class is
+    named of Python's own exceptions, such as KeyError, whose messages alone say little.
     """
     text, java = str(error).strip(), getattr(error, "java_exception", None)
     if java is not None:
@@ -100,5 +101,6 @@ def one_line(error: BaseException) -> str:
     if traceback:
         text = next(iter(re.findall(r"^\w[\w.]*(?:: .*)?$", tail, re.MULTILINE)), head)
     line = text.splitlines()[0].rstrip("; ") if text else ""
-    is_whole = java is not None or traceback or line.startswith("[") or isinstance(error, JobError)
+    is_python = type(error).__module__ == "builtins" and not isinstance(error, OSError)
+    is_whole = java is not None or traceback or not is_python
     return line if line and is_whole else f"{type(error).__name__}: {line or 'no message'}"

@@ -22,6 +22,7 @@ from pipelines.command.values import (
     byte_count,
     byte_text,
     codec_levels,
+    core_count,
     count,
     currency,
     flag,
@@ -61,7 +62,7 @@ class Selection(Checked):
 class Running(Checked):
     """Running and output."""
 
-    cores: int | None = setting(None, count, "parallel tasks (default: all cores)", "N")
+    cores: int | None = setting(None, core_count, "parallel tasks (default: all cores)", "N")
     driver_memory: str = setting(
         "2g", memory, "Java heap of the Spark that the command starts, where it needs one", "SIZE"
     )

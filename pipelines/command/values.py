@@ -90,8 +90,10 @@ def byte_count(value: object) -> int:
         match = re.fullmatch(r"(\d+)\s*(?:([kmgt])(?:i?b)?|b)?", value.strip().lower())
         if match:
             value = int(match.group(1)) * _UNITS[match.group(2) or ""]
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"must be a number of bytes above 0, such as 1048576 or 1MiB, not {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < _INT64:
+        raise ValueError(
+            f"must be a number of bytes above 0 and below 8EiB, such as 1048576 or 1MiB, not {value!r}"
+        )
     return value
 
 
@@ -104,7 +106,12 @@ def byte_text(value: int) -> str:
 
 
 def count(value: object) -> int:
-    return _integer(value, "must be a whole number above 0", 1)
+    return _integer(value, "must be a whole number above 0 and below 2^31", 1, 1 << 31)
+
+
+def core_count(value: object) -> int:
+    """Processes or threads: DuckDB starts them all, whatever the machine takes."""
+    return _integer(value, "must be a whole number from 1 to 1024", 1, 1025)
 
 
 def from_0(end: float, rule: str = "must be a whole number from 0 on") -> Callable[[object], int]:

@@ -18,7 +18,7 @@ from pipelines.source.uris import local_path
 from udfs.format.recovery_tables import HEALED_BATCHES
 from udfs.format.report_tables import REPORT_TABLES
 from udfs.format.schema import SEGMENTS, TABLES, Table
-from udfs.source.store import canonical, is_s3
+from udfs.source.store import canonical, is_object_store, is_s3
 
 # A property of every table; the columns differ between versions
 SCHEMA_VERSION = 4
@@ -35,7 +35,10 @@ def lake_address(lake: str, default_scheme: str = "file") -> str:
     """The absolute local path, or the canonical URI; without a trailing slash. Raises a UserError."""
     if not is_utf8(lake):
         raise UserError(f"--lake: {printable(lake)} is not UTF-8, as the names of files in a lake are")
-    return (local_path(lake, default_scheme) or canonical(lake)).rstrip("/") or "/"
+    address = local_path(lake, default_scheme) or canonical(lake)
+    if is_object_store(address) and not address.partition("://")[2].partition("/")[0]:
+        raise UserError(f"--lake: {lake} names no bucket")
+    return address.rstrip("/") or "/"
 
 
 def table_path(address: str, table: str) -> str:
