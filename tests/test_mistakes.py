@@ -106,6 +106,8 @@ def test_text_that_is_not_utf8_and_a_missing_bucket_are_named(
     assert words == r"--header must have a name in UTF-8, not 'a\udcff'"
     for place, what in ((NOT_UTF8, r"a\udcff is not UTF-8"), ("s3:///lake", "s3:///lake names no bucket")):
         assert error_of(capsys, "query", "--lake", place, "SELECT 1").startswith(f"--lake: {what}")
+    log = error_of(capsys, "query", "--lake", lake, "--log", NOT_UTF8, "SELECT 1")
+    assert log.startswith(r"--log a\udcff: name a copy")
     assert (
         error_of(capsys, "query", "--lake", lake, f"SELECT '{NOT_UTF8}'") == "SQL: the statement is not UTF-8"
     )

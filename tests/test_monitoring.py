@@ -89,6 +89,15 @@ def test_metrics_that_find_no_room_leave_nothing(
     assert list(tmp_path.iterdir()) == [logs]
 
 
+def test_a_pipe_that_gets_metrics_stays_a_pipe(tmp_path: Path) -> None:
+    """A job of root must not put a file in the place of /dev/stdout."""
+    os.mkfifo(tmp_path / "pipe")
+    with open(os.open(tmp_path / "pipe", os.O_RDWR), "rb", buffering=0) as pipe:
+        Metrics(str(tmp_path / "pipe"))._write(tmp_path / "pipe")
+        assert pipe.read(1 << 16).endswith(b"# EOF\n")
+    assert (tmp_path / "pipe").is_fifo()
+
+
 def test_what_waits_is_the_lag() -> None:
     now = 100.0
 

@@ -1,7 +1,7 @@
 """``--metrics FILE``: what the runs of a process did, as an OpenMetrics text that a monitoring system reads.
 
 Counters count since the process began: a run that ends writes the file once, ``--watch`` after every run. The
-file is there whole or not at all.
+file is there whole or not at all; a pipe or a device gets the text as it is.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.command.errors import UserError
+from pipelines.command.streams import replaced_file
 from pipelines.execute.summary import Summary
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ class Metrics:
         self._path = None if path is None else Path(path).absolute()
         if self._path is None:
             return
-        if not os.access(self._path.parent, os.W_OK) or self._path.is_dir():
+        if not os.access(self._path.parent, os.W_OK) or os.path.isdir(self._path):
             raise UserError(f"--metrics {path}: name a file in a folder that exists and can be written")
         from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics
 
@@ -99,10 +100,8 @@ class Metrics:
         """Writes the file; a run does not fail where that can't be done."""
         from prometheus_client.openmetrics.exposition import generate_latest
 
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
-            temporary.write_bytes(generate_latest(self._registry))
-            os.replace(temporary, path)
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
-            log.warning("--metrics %s can't be written: %s", path, error.strerror or error)
+            with replaced_file(str(path), "--metrics") as file:
+                file.write(generate_latest(self._registry))
+        except UserError as error:
+            log.warning("%s", str(error).partition("; ")[0])  # without its next step: the job goes on

@@ -116,7 +116,7 @@ def log_address(lake: str, log: str | None) -> str:
     """
     if log in (None, HEALED_LOG):
         return lake
-    if log in (".", "..") or "/" in str(log):
+    if log in (".", "..") or "/" in str(log) or not is_utf8(str(log)):
         raise UserError(f"--log {log}: name a copy as in replica_report.copy, or {HEALED_LOG}")
     return f"{lake.rstrip('/')}/{COPIES}/{log}"
 
