@@ -290,6 +290,24 @@ def test_a_partition_without_its_metadata_file_belongs_to_the_cluster_of_its_nei
     assert len(ask("SELECT * FROM group_lag_at('g', TIMESTAMP '2030-01-01 00:00:00Z')")) == 1
 
 
+def test_a_log_on_a_second_disk_has_the_settings_of_the_cluster_that_has_its_topic(tmp_path: Path) -> None:
+    """Two brokers, one of them with a second log directory, and the broker of another cluster."""
+    logs = tmp_path / "logs"
+    cluster = {"a": b"5", "b": b"6", "other": b"7"}  # b has what was set last
+    for name, value in cluster.items():
+        changes = [setting(2, b"t", b"retention.ms", b"5"), setting(2, b"t", b"retention.ms", value)]
+        put(logs / name / "__cluster_metadata-0", 0, Batch(tuple(changes)[: 1 + (name != "a")]).encode())
+        (logs / name / "__cluster_metadata-0" / "partition.metadata").write_text(
+            "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n"
+        )
+    for number, (name, ids) in enumerate({"a": "z", "b": "z", "b2": "z", "other": "y"}.items()):
+        path = put(logs / name / f"t-{number}", 0, batch(0))
+        (path.parent / "partition.metadata").write_text(f"version: 0\ntopic_id: {ids}{'A' * 20}Q\n")
+    ask = asking(logs, str(tmp_path / "lake"))
+    rows = ask("SELECT topic, partition, topic_retention_ms FROM log_settings ORDER BY ALL")
+    assert [tuple(row.values()) for row in rows] == [("t", 0, 6), ("t", 1, 6), ("t", 2, 6), ("t", 3, 7)]
+
+
 def test_values_with_surplus_bytes_count_as_they_do_for_a_broker_and_damaged_ones_do_not(
     tmp_path: Path,
 ) -> None:

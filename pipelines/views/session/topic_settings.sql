@@ -3,7 +3,7 @@
 -- has counts once it has ended, and not if it was aborted. Brokers' own files (server.properties) are in no log, and what a
 -- snapshot replaced before the log was decoded is not here
 -- Columns:
---   cluster string: Log directory of the copy of `__cluster_metadata` (`log_clusters`)
+--   cluster string: Log directory of the copy of `__cluster_metadata`, of several the first (`log_clusters`)
 --   topic string: Topic; null for a default of all topics
 --   setting string: Name of the setting, as topics have it
 --   value string: Its value
