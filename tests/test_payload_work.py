@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import unicodedata
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support import typed_corpus as corpus
+from udfs.format.schema import HEADER_TYPE
 from udfs.values import avro, avro_schema, protobuf_schema
 from udfs.values.avro_columns import AvroColumns
 from udfs.values.json_text import parse_json
@@ -18,6 +20,7 @@ from udfs.values.payload import MAX_DEPTH, PayloadError
 from udfs.values.payloads import PayloadReader
 from udfs.values.registry import AVRO, Registry, Schema
 from udfs.values.typed_columns import SideDecoder
+from udfs.values.typed_functions import TypedFunctions
 
 
 def test_a_schema_is_compiled_once_whatever_message_indexes_say(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +129,7 @@ def test_a_schema_that_grows_without_end_is_an_error_of_its_payloads() -> None:
     assert [one.decoded.reason for one in found.wrong] == ["unreadable_schema"]
 
 
-@pytest.mark.parametrize("plain", ["text", "bytes"])
+@pytest.mark.parametrize("plain", ["text", "bytes", ""])
 def test_texts_and_bytes_without_framing_are_not_read_one_by_one(
     plain: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,7 +147,35 @@ def test_texts_and_bytes_without_framing_are_not_read_one_by_one(
     decoder = SideDecoder(reader, "t", "value", plain)
     column = decoder.decode(pa.array(payloads, pa.binary())).column(decoder.types)
     assert set(read) <= {*framed, "é".encode()}
-    assert column[499].as_py() == ("customer-499" if plain == "text" else b"customer-499")
+    values = {"text": "customer-499", "bytes": b"customer-499", "": {"text": "customer-499", "bytes": None}}
+    assert column[499].as_py() == values[plain]
+
+
+def test_text_is_utf8_without_control_characters_but_blanks() -> None:
+    """Drawn from what is near the rule: each control character, blanks, a byte order mark, broken UTF-8."""
+    rng = random.Random(3)
+    pieces = [bytes([one]) for one in range(256)] + [chr(one).encode() for one in range(0x7E, 0xA2)]
+    pieces += [b"\xef\xbb\xbf", "é€😀".encode(), b"\xed\xa0\x80", b"{}", b"[1]", b'{"a": 1}', b"words " * 3]
+    payloads = [b"".join(rng.choices(pieces, k=rng.randrange(1, 5))) for _ in range(4000)]
+    payloads += [b"x" * at + one + b"y" * 9 for one in pieces for at in range(1, 10)]
+    found = TypedFunctions(Registry()).kafka_payload(
+        pa.repeat("t", len(payloads)), pa.repeat("value", len(payloads)), pa.array(payloads, pa.binary()),
+        pa.nulls(len(payloads), HEADER_TYPE),
+    )  # fmt: skip
+    seen = set()
+    for payload, look in zip(payloads, found.to_pylist(), strict=True):
+        try:
+            text = payload.decode()
+        except UnicodeDecodeError:
+            expected = {"bytes", "number"}
+        else:
+            has_control = any(unicodedata.category(one) == "Cc" and not one.isspace() for one in text)
+            is_broken_json = text.lstrip("\ufeff \t\r\n")[:1] in ("{", "[")
+            expected = {"bytes", "number"} if has_control and not is_broken_json else {"text", "json"}
+        if payload[0] not in (0, 1, 3, 0xC3):  # what framings begin with
+            assert look["format"] in expected, payload
+            seen.add(look["format"])
+    assert seen == {"bytes", "number", "text", "json"}
 
 
 def test_thousands_of_texts_and_arrays_take_the_memory_of_their_payloads() -> None:

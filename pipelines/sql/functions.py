@@ -6,6 +6,7 @@ whose column it takes, as in Spark: ``FROM raw_segments r, LATERAL kafka_records
 
 from __future__ import annotations
 
+import threading
 import zlib
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -41,13 +42,15 @@ def create_functions(database: duckdb.DuckDBPyConnection) -> None:
 def create_typed_functions(database: duckdb.DuckDBPyConnection, registry: Callable[[], Registry]) -> None:
     """Creates the functions that decode by schemas. registry: gives them when one is called first."""
     made: list[Any] = []
+    one_thread = threading.Lock()
 
     def call(name: str, *columns: Any) -> Any:
-        if not made:
-            from udfs.values.typed_functions import TypedFunctions
+        with one_thread:
+            if not made:
+                from udfs.values.typed_functions import TypedFunctions
 
-            made.append(TypedFunctions(registry()))
-        return getattr(made[0], name)(*columns)
+                made.append(TypedFunctions(registry()))
+            return getattr(made[0], name)(*columns)
 
     for name, (takes, gives) in TYPED_FUNCTIONS.items():
         (returns,) = database.from_arrow(pa.table({"x": pa.array([], gives)})).types

@@ -13,6 +13,9 @@ from udfs.kernels.jit import copy_bytes, copy_sixteen, int64, kernel, load_be32,
 
 SPAN_BITS = 31  # Arrow's binary columns have less than 2^31 bytes
 _HIGH_BITS = np.uint64(0x8080808080808080)
+_ONES = np.uint64(0x0101010101010101)
+# What ``looks`` says of a payload
+LEFT, JSON_LIKE, TEXT, BYTES = range(4)
 
 
 @kernel
@@ -75,3 +78,46 @@ def is_utf8(data: Any, at: int, end: int) -> bool:
                 return False
         at += more + 1
     return True
+
+
+@kernel
+def has_controls(data: Any, at: int, end: int) -> bool:
+    """Whether bytes of UTF-8 have a control character (C0, DEL, C1) but blanks: 09-0D, 1C-1F, 85."""
+    while at < end:
+        if at + 8 <= end:
+            word = load_u64(data, at)
+            low = (word - _ONES * np.uint64(0x20)) & ~word
+            deleted = (word ^ (_ONES * np.uint64(0x7F))) - _ONES
+            if (word | low | deleted) & _HIGH_BITS == 0:
+                at += 8
+                continue
+        one = int64(data[at])
+        if one < 9 or 0x0D < one < 0x1C or one == 0x7F:
+            return True
+        if one == 0xC2 and data[at + 1] < 0xA0 and data[at + 1] != 0x85:
+            return True
+        at += 1
+    return False
+
+
+@kernel
+def looks(data: Any, offsets: Any, found: Any) -> None:
+    """What payloads without a framing look like, into ``found``: uint8[n].
+
+    data: uint8. offsets: int32[n + 1]. JSON_LIKE: begins with { or [. TEXT: UTF-8 without such control
+    characters. BYTES: all else. LEFT: what begins with blanks or a byte order mark before { or [.
+    """
+    for i in range(len(found)):
+        begin, end = int64(offsets[i]), int64(offsets[i + 1])
+        at = begin
+        while at < end:
+            if data[at] == 0x20 or data[at] == 9 or data[at] == 10 or data[at] == 13:
+                at += 1
+            elif at + 3 <= end and data[at] == 0xEF and data[at + 1] == 0xBB and data[at + 2] == 0xBF:
+                at += 3
+            else:
+                break
+        if at < end and (data[at] == 0x7B or data[at] == 0x5B):
+            found[i] = JSON_LIKE if at == begin else LEFT
+        else:
+            found[i] = TEXT if is_utf8(data, begin, end) and not has_controls(data, begin, end) else BYTES

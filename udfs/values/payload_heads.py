@@ -42,6 +42,17 @@ def unframed(payloads: pa.BinaryArray) -> np.ndarray:
     return is_short | ((first >= 0) & ~np.isin(first, _FRAMINGS))
 
 
+def looks(payloads: pa.BinaryArray) -> np.ndarray:
+    """uint8[n]: what payloads look like that no framing begins like, ``udfs.kernels.texts.looks``; else
+    LEFT.
+    """
+    found = np.zeros(len(payloads), np.uint8)
+    data = payloads.buffers()[2]
+    if data is not None and data.size:
+        texts.looks(np.frombuffer(data, np.uint8), offsets_of(payloads), found)
+    return np.where(unframed(payloads), found, texts.LEFT)
+
+
 def equal_rows(numbers: np.ndarray) -> Iterator[np.ndarray]:
     """The rows of each number, rising: one sort, however many numbers there are."""
     if len(numbers) and (numbers == numbers[0]).all():

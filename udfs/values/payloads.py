@@ -13,7 +13,7 @@ from typing import Any
 from udfs.values import avro, avro_files, avro_schema, encryption, protobuf_schema, wire_formats
 from udfs.values.json_text import parse_json
 from udfs.values.payload import Decoded, PayloadError, failed
-from udfs.values.plain_payloads import is_text, plain_payload
+from udfs.values.plain_payloads import plain_payload
 from udfs.values.protobuf import MessageReader
 from udfs.values.registry import (
     AVRO,
@@ -158,8 +158,6 @@ class PayloadReader:
 
     def _unknown(self, payload: bytes, framing: Framing) -> Decoded:
         if framing.kind == wire_formats.GUID:
-            if framing.start and is_text(payload):  # an ordinary text may begin with 01
-                return plain_payload(payload, "")
             return failed(
                 "bytes", payload, PayloadError("unknown_guid", f"no schema has GUID {framing.guid}")
             )

@@ -10,6 +10,9 @@ from udfs.values.json_text import parse_json
 from udfs.values.payload import Decoded, PayloadError, failed
 
 CONNECT = {"schema", "payload"}  # the members of Kafka Connect's envelope
+_OPENS = re.compile(r"[\ufeff \t\r\n]*[{\[]")
+# Control characters but blanks
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
 
 
 def plain_payload(payload: bytes, plain: str) -> Decoded:
@@ -24,7 +27,7 @@ def plain_payload(payload: bytes, plain: str) -> Decoded:
     except UnicodeDecodeError as error:
         problem = PayloadError("invalid_utf8", f"not UTF-8: {error.reason}", error.start)
         return failed("bytes", payload, problem) if plain else Decoded("bytes", payload)
-    if plain == "json" or (not plain and text.lstrip("\ufeff \t\r\n")[:1] in ("{", "[")):
+    if plain == "json" or (not plain and _OPENS.match(text)):
         try:
             value = parse_json(payload)
         except PayloadError as error:
@@ -32,7 +35,7 @@ def plain_payload(payload: bytes, plain: str) -> Decoded:
         if isinstance(value, dict) and value.keys() == CONNECT:
             return Decoded("json-connect", value["payload"])
         return Decoded("json", value)
-    return Decoded("text", text) if plain or is_text(payload) else Decoded("bytes", payload)
+    return Decoded("text", text) if plain or not _CONTROL.search(text) else Decoded("bytes", payload)
 
 
 _LIKE_JSON = frozenset("{[\"'+-./0123456789")
@@ -69,15 +72,3 @@ def _look(one: Decoded) -> str:
     return (
         "" if one.value is None or one.format == "empty" else "bytes" if one.format == "bytes" else "framed"
     )
-
-
-# Control characters but blanks
-_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
-
-
-def is_text(payload: bytes) -> bool:
-    """Whether bytes are UTF-8 without control characters but blanks."""
-    try:
-        return _CONTROL.search(payload.decode()) is None
-    except UnicodeDecodeError:
-        return False

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from udfs.kernels import texts
 from udfs.values import json_arrays, json_columns
 from udfs.values.compiled import compiled, compiled_texts
 from udfs.values.defaults import Columns
@@ -31,6 +32,7 @@ from udfs.values.payload_heads import (
     by_index,
     confluent_ids,
     equal_rows,
+    looks,
     pairs_at,
     unframed,
     with_schema_header,
@@ -42,6 +44,7 @@ from udfs.values.wire_formats import CONFLUENT, Framing
 
 TEXT, BYTES, JSON = "text", "bytes", "json"
 _MOST_BYTES = (1 << 31) - 1  # of a payload
+_LOOKS = {texts.JSON_LIKE: JSON, texts.TEXT: TEXT, texts.BYTES: BYTES}
 
 
 class Wrong(NamedTuple):
@@ -183,20 +186,29 @@ class SideDecoder:
         rows = np.flatnonzero(one_by_one & ~in_headers)
         if not len(rows):
             return
-        rows = rows[unframed(payloads)[rows]]
-        if not self._plain:  # by the look of each: objects and arrays are JSON
-            alike = pc.or_(pc.starts_with(payloads, b"{"), pc.starts_with(payloads, b"["))
-            rows = rows[pc.fill_null(alike, False).to_numpy(zero_copy_only=False)[rows]]
+        if self._plain:
+            self._add_alike(found, self._plain, rows[unframed(payloads)[rows]], payloads, one_by_one)
+            return
+        look = looks(payloads)[rows]
+        for code, plain in _LOOKS.items():
+            self._add_alike(found, plain, rows[look == code], payloads, one_by_one)
+
+    def _add_alike(
+        self, found: TypedSide, plain: str, rows: np.ndarray, payloads: pa.Array, one_by_one: np.ndarray
+    ) -> None:
+        """Takes payloads without a framing together that are all JSON, texts or bytes."""
+        if not len(rows):
+            return
         values = rows_at(payloads, rows)
-        if self._plain in (JSON, ""):
+        if plain == JSON:
             self._add_json(found, None, rows, values, one_by_one)
             return
-        if self._plain == TEXT:
+        if plain == TEXT:
             try:
                 values = values.cast(pa.string())
             except pa.ArrowInvalid:  # some are not UTF-8: which, the exact way says
                 return
-        self._add(found, self._plain, None, rows, values, self._plain)
+        self._add(found, plain, None, rows, values, plain)
         one_by_one[rows] = False
 
     def _add_json(
@@ -355,6 +367,12 @@ class LookDecoder(SideDecoder):
 
 class TextDecoder(SideDecoder):
     """Decodes into canonical JSON texts."""
+
+    def _add_alike(
+        self, found: TypedSide, plain: str, rows: np.ndarray, payloads: pa.Array, one_by_one: np.ndarray
+    ) -> None:
+        if plain == JSON:  # texts and bytes get quotes one by one
+            super()._add_alike(found, plain, rows, payloads, one_by_one)
 
     def _compile(
         self, schema: Schema, message: MessageReader | None, index: tuple[int, ...]
