@@ -12,6 +12,7 @@ import pytest
 from pipelines import decode_batches, find
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
+from pipelines.finding import lake_search
 from pipelines.finding.request import make_request
 from tests.support import corpus, typed_corpus
 from tests.support.drawn import part
@@ -87,10 +88,13 @@ def some(logs: Path) -> list[tuple[list[Condition], dict[str, Any]]]:
     return found
 
 
-def test_a_lake_gives_what_its_segments_give(logs: Path, made_lake: str) -> None:
+def test_a_lake_gives_what_its_segments_give(
+    logs: Path, made_lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = Settings(source=(str(logs),), follow_symlinks=True, cores=1)
     many = 0
-    for conditions, options in some(logs):
+    for at, (conditions, options) in enumerate(some(logs)):
+        monkeypatch.setattr(lake_search, "_TOGETHER", (0, 500, 1 << 26)[at % 3])
         request = make_request(dict(conditions), **options)
         files = find.search(settings, request)
         lake = find.search(Settings(lake=made_lake), request)

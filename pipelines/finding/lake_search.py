@@ -9,11 +9,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipelines.command.errors import UserError
 from pipelines.command.terminal import counted_noun
@@ -43,20 +45,22 @@ from udfs.values.typed_records import NEEDED
 _TABLES = "published_records counted_batches sound_batches published_quarantine segments current_transactions"
 _MOST_VALUES = 1000  # of a column in a statement
 _ROWS = 1 << 14
+_TOGETHER = 1 << 26  # bytes of logs that one statement searches: the next of them may not be needed
 _ORDER = 'file_base_offset, batch_position, "offset"'
 _IN_LOG = "topic = ? AND partition = ? AND partition_dir = ?"
-# The damaged ranges of a log, each with the offsets around it: those of batches of its segment, of which a
-# wrong base offset is none, else those in the names of files
-_DAMAGES = f"""SELECT q.segment, q.position, q.size_bytes, q.reason, q.detail,
+# The damaged ranges of a topic's logs, each with the offsets around it: those of batches of its segment, of
+# which a wrong base offset is none, else those in the names of files
+_DAMAGES = """WITH files AS (
+  SELECT segment, lead(file_base_offset) OVER log AS following
+  FROM segments WHERE topic = $topic WINDOW log AS (PARTITION BY partition_dir ORDER BY file_base_offset)
+)
+SELECT q.partition_dir, q.segment, q.position, q.size_bytes, q.reason, q.detail,
   coalesce(max(s.last_offset) FILTER (s.position < q.position), q.file_base_offset - 1),
-  coalesce(min(s.base_offset) FILTER (s.position > q.position), q.following)
-FROM (
-  SELECT *, (SELECT min(f.file_base_offset) FROM (FROM segments WHERE {_IN_LOG}) f
-    WHERE f.file_base_offset > d.file_base_offset) AS following
-  FROM published_quarantine d WHERE {_IN_LOG}
-) q
-LEFT JOIN (FROM sound_batches WHERE {_IN_LOG} AND NOT is_misplaced) s ON s.segment = q.segment
-GROUP BY q.segment, q.position, q.size_bytes, q.reason, q.detail, q.file_base_offset, q.following
+  coalesce(min(s.base_offset) FILTER (s.position > q.position), any_value(f.following))
+FROM (FROM published_quarantine WHERE topic = $topic) q
+LEFT JOIN files f ON f.segment = q.segment
+LEFT JOIN (FROM sound_batches WHERE topic = $topic AND NOT is_misplaced) s ON s.segment = q.segment
+GROUP BY q.partition_dir, q.segment, q.position, q.size_bytes, q.reason, q.detail, q.file_base_offset
 ORDER BY q.file_base_offset, q.position"""
 # The last offset that the file names allow in a segment of which records were left out
 _LEFT_OUT_UNTIL = f"""SELECT max(coalesce(behind - 1, {2**63 - 1})) FROM (
@@ -85,10 +89,8 @@ class LakeSearch(Searching):
 
     def __post_init__(self) -> None:
         self._tables = snapshot(open_lake(self.lake))
-        self._database = self._opened()
-
-    def _opened(self) -> duckdb.DuckDBPyConnection:
-        return open_database(self.lake, _TABLES, self.threads, tables=self._tables)
+        self._database = open_database(self.lake, _TABLES, self.threads, tables=self._tables)
+        self._damages_of: tuple[str | None, Mapping[str, list[DamagedRange]]] = None, {}  # of one topic
 
     def schemas(self) -> Registry:
         """The schemas that the lake knows."""
@@ -98,7 +100,7 @@ class LakeSearch(Searching):
         """The first data records of a topic."""
         names = ", ".join(NEEDED)
         statement = f"SELECT {names} FROM published_records WHERE topic = ? AND NOT is_control"
-        with self._opened() as other:  # this one's answer is still open
+        with self._database.cursor() as other:  # the search's answer is still open
             found = other.sql(f"{statement} ORDER BY partition, {_ORDER} LIMIT {SAMPLE}", params=[topic])
             rows: list[dict[str, Any]] = found.to_arrow_table().to_pylist()
             return rows
@@ -108,11 +110,11 @@ class LakeSearch(Searching):
         request = self.request
         statement = "SELECT DISTINCT partition_dir FROM counted_batches WHERE is_transactional"
         transactional = {folder for (folder,) in self._database.execute(statement).fetchall()}
-        for log in self._logs():
+        for log, records in self._by_log():
             self.segments += log.segments
             transactions = self._transactions(log) if log.partition_dir in transactional else NO_TRANSACTIONS
             left = request.left_of_a_log(self.found)
-            matches = limited(self._matches(log, transactions), left, request.only == "last")
+            matches = limited(self._decided(records, transactions), left, request.only == "last")
             last = self._last_offsets(log, transactions) if request.superseded else None
             if request.context and not request.count:
                 matches = self._with_context(log, matches)
@@ -127,7 +129,8 @@ class LakeSearch(Searching):
 
     def _logs(self) -> list[LakeLog]:
         rows = self._database.execute(
-            "SELECT topic, partition, partition_dir, count(*), sum(damaged), count_if(left_out <> 0) "
+            "SELECT topic, partition, partition_dir, count(*), sum(damaged), count_if(left_out <> 0), "
+            "sum(decoded_bytes) "
             "FROM segments GROUP BY ALL"
         ).fetchall()
         logs, self.passed_over = home_first(
@@ -135,11 +138,47 @@ class LakeSearch(Searching):
         )
         return logs
 
-    def _matches(self, log: LakeLog, transactions: Transactions) -> Iterator[pa.RecordBatch]:
-        conditions = self._request_of(log.topic).conditions
-        for batch in self._records(log, (*COLUMNS, "segment"), *_pushed(conditions)):
-            kept = batch.take(pa.array(matching(conditions, batch)))
-            kept = decided(kept, self.request, transactions) if self.request.needs_transactions else kept
+    def _by_log(self) -> Iterator[tuple[LakeLog, Iterator[pa.RecordBatch]]]:
+        """Each log with its records that match, as far as transactions do not decide."""
+        for logs in _together(self._logs()):
+            by_folder = groupby(self._matches(logs), lambda found: found[0])
+            folder, found = next(by_folder, ("", iter(())))
+            for log in logs:
+                if folder != log.partition_dir:
+                    yield log, iter(())
+                    continue
+                yield log, (batch for _, batch in found)
+                folder, found = next(by_folder, ("", iter(())))
+
+    def _matches(self, logs: Sequence[LakeLog]) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Records of logs of a topic that match, in their order, with the folder of their log."""
+        conditions = self._request_of(logs[0].topic).conditions
+        where, values = _pushed(conditions)
+        partitions = ", ".join(str(number) for number in sorted({log.partition for log in logs}))
+        source = f"published_records WHERE topic = ? AND partition IN ({partitions}) AND ({where})"
+        folders = {log.partition_dir for log in logs}
+        with self._database.cursor() as other:  # other statements come between two of its batches
+            for batch in self._read(
+                (*COLUMNS, "segment"),
+                f"{source} ORDER BY partition, partition_dir, {_ORDER}",
+                [logs[0].topic, *values],
+                other,
+            ):
+                kept = batch.take(pa.array(matching(conditions, batch)))
+                runs = pc.run_end_encode(kept.column("segment"))
+                begin = 0
+                for end, segment in zip(runs.run_ends.to_pylist(), runs.values.to_pylist(), strict=True):
+                    folder = segment.rpartition("/")[0]
+                    if folder in folders:
+                        yield folder, kept[begin:end]
+                    begin = end
+
+    def _decided(
+        self, records: Iterable[pa.RecordBatch], transactions: Transactions
+    ) -> Iterator[pa.RecordBatch]:
+        """Those of a log that match by their transactions, too."""
+        for batch in records:
+            kept = decided(batch, self.request, transactions) if self.request.needs_transactions else batch
             if kept.num_rows:
                 yield kept
 
@@ -160,6 +199,7 @@ class LakeSearch(Searching):
                 (*COLUMNS, "segment", "is_match"),
                 f"(SELECT *, is_found IS NOT NULL AS is_match {marked}) QUALIFY {near} ORDER BY {_ORDER}",
                 log.place,
+                self._database,
             )
         finally:
             self._database.unregister("matches")
@@ -169,14 +209,16 @@ class LakeSearch(Searching):
     ) -> Iterator[pa.RecordBatch]:
         """Records of a log for which ``where`` holds, in its order."""
         of_log = f"published_records WHERE {_IN_LOG} AND ({where}) ORDER BY {_ORDER}"
-        return self._read(columns, of_log, [*log.place, *values])
+        return self._read(columns, of_log, [*log.place, *values], self._database)
 
-    def _read(self, columns: Sequence[str], source: str, values: Sequence[Any]) -> Iterator[pa.RecordBatch]:
+    def _read(
+        self, columns: Sequence[str], source: str, values: Sequence[Any], database: duckdb.DuckDBPyConnection
+    ) -> Iterator[pa.RecordBatch]:
         """Columns of what follows FROM."""
         names = ", ".join(f'"{name}"' for name in columns)
         schema = pa.schema([self.schema.field(name) for name in columns])
         try:
-            answer = self._database.sql(f"SELECT {names} FROM {source}", params=list(values))
+            answer = database.sql(f"SELECT {names} FROM {source}", params=list(values))
             for batch in answer.to_arrow_reader(_ROWS):
                 yield batch.cast(schema)
         except duckdb.Error as error:
@@ -200,7 +242,8 @@ class LakeSearch(Searching):
         columns = ("key", *DECIDING)
         keys = pa.array(self.request.keys, pa.binary())
         if not self.request.keys:
-            keys = distinct_keys(self._matches(log, transactions))
+            records = (batch for folder, batch in self._matches([log]) if folder == log.partition_dir)
+            keys = distinct_keys(self._decided(records, transactions))
         last, condition = LastOffsets(keys.to_pylist()), OneOf("key", keys)
         for batch in self._records(log, columns, *_pushed([condition])):
             last.add(batch.take(pa.array(matching([condition], batch))), transactions.outcomes)
@@ -222,11 +265,16 @@ class LakeSearch(Searching):
             why = f"records of {segments} were left out when it was decoded"
             self.unsearched.append(Unsearched(log.name, why))
 
-    def _damages(self, log: LakeLog) -> Iterator[DamagedRange]:
+    def _damages(self, log: LakeLog) -> list[DamagedRange]:
         """The damaged ranges of a log with the offsets around them."""
-        if log.damaged:
-            ranges = self._database.execute(_DAMAGES, 3 * log.place).fetchall()
-            yield from (DamagedRange(*row) for row in ranges)
+        if not log.damaged:
+            return []
+        if self._damages_of[0] != log.topic:
+            found: dict[str, list[DamagedRange]] = defaultdict(list)
+            for folder, *values in self._database.execute(_DAMAGES, {"topic": log.topic}).fetchall():
+                found[folder].append(DamagedRange(*values))
+            self._damages_of = log.topic, found
+        return self._damages_of[1][log.partition_dir]
 
     @cached_property
     def _missing(self) -> Mapping[str, list[Missing]]:
@@ -241,6 +289,20 @@ class LakeSearch(Searching):
                 for folder, first, last, cause in other.execute(statement, values).fetchall():
                     found[folder].append(Missing(first, last, cause=cause))
         return found
+
+
+def _together(logs: Iterable[LakeLog]) -> Iterator[list[LakeLog]]:
+    """As many logs of a topic, by rising partitions, as one statement searches; copies are together."""
+    held: list[LakeLog] = []
+    for (topic, partition), same in groupby(logs, lambda log: (log.topic, log.partition)):
+        copies = list(same)
+        is_next = bool(held) and held[-1].topic == topic and held[-1].partition < partition
+        if held and (not is_next or sum(log.bytes for log in held + copies) > _TOGETHER):
+            yield held
+            held = []
+        held += copies
+    if held:
+        yield held
 
 
 def _pushed(conditions: Iterable[Condition]) -> tuple[str, list[Any]]:

@@ -55,11 +55,15 @@ class Log(_Log):
 
 @dataclass
 class LakeLog(_Log):
-    """A log in a lake. damaged: its damaged ranges. left_out: segments that were not decoded whole."""
+    """A log in a lake. damaged: its damaged ranges. left_out: segments that were not decoded whole.
+
+    bytes: that were decoded.
+    """
 
     segments: int
     damaged: int
     left_out: int
+    bytes: int
 
     @property
     def place(self) -> list[Any]:
