@@ -70,7 +70,7 @@ test: setup  ## every test, two files at a time; those with servers, clusters an
 	@$(PY) -m pytest $(SIDE_BY_SIDE)
 
 test-plain: setup  ## the tests without a broker or a server; of Spark only landing and decoding
-	@$(PART) $(PY) -m pytest -m "flow or not (spark or cluster or kafka or slow)" $(SIDE_BY_SIDE)
+	@$(PART) $(PY) -m pytest -m "not slow and (flow or not (spark or cluster or kafka))" $(SIDE_BY_SIDE)
 
 test-all: setup  ## every test
 	@$(PY) -m pytest --full $(SIDE_BY_SIDE)

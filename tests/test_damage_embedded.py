@@ -18,7 +18,7 @@ from tests.support.segment_maker import Batch, Message, Record, flip
 pytestmark = pytest.mark.sampled
 
 START = b"".join(BEFORE)
-NUMBERS = [1, 5, 63, 64, 65, 500, 3000]
+NUMBERS = [1, 5, 63, 64, 65, 500, pytest.param(3000, marks=pytest.mark.slow)]
 
 
 def _with_length(batch: bytes, length: int) -> bytes:

@@ -21,6 +21,7 @@ from tests.support.logs import batch, batches, contents, put, rows, versions
 from udfs.format.schema import RECORDS
 
 pytestmark = pytest.mark.flow
+SINKS = ["arrow", pytest.param("spark", marks=pytest.mark.slow)]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,7 +112,7 @@ def test_a_tail_that_goes_away_leaves_the_ledger(lake_template: str, lake: str, 
     assert contents(lake) == fresh(lake_template, logs)
 
 
-@pytest.mark.parametrize("sink", ["arrow", "spark"])
+@pytest.mark.parametrize("sink", SINKS)
 def test_a_rewritten_segment_replaces_its_rows(
     spark: SparkSession, lake_template: str, lake: str, logs: Path, sink: str
 ) -> None:
@@ -144,7 +145,7 @@ def test_a_file_without_bytes_has_a_row_and_ends_no_other(lake: str, logs: Path)
     assert versions(lake) == before
 
 
-@pytest.mark.parametrize("sink", ["arrow", "spark"])
+@pytest.mark.parametrize("sink", SINKS)
 def test_a_segment_cut_to_nothing_loses_its_rows(
     spark: SparkSession, lake_template: str, lake: str, logs: Path, sink: str
 ) -> None:
@@ -156,7 +157,7 @@ def test_a_segment_cut_to_nothing_loses_its_rows(
     assert contents(lake) == fresh(lake_template, logs)
 
 
-@pytest.mark.parametrize("sink", ["arrow", "spark"])
+@pytest.mark.parametrize("sink", SINKS)
 def test_a_segment_merged_into_the_one_before_loses_its_rows(
     spark: SparkSession, lake: str, logs: Path, sink: str
 ) -> None:
@@ -222,7 +223,13 @@ def mixed_logs(logs: Path) -> None:
 
 @pytest.mark.parametrize(
     ("sink", "read"),
-    [("arrow", "binary"), ("spark", "direct"), ("spark", "binary"), ("arrow", "raw"), ("spark", "raw")],
+    [
+        ("arrow", "binary"),
+        ("spark", "direct"),
+        pytest.param("spark", "binary", marks=pytest.mark.slow),
+        ("arrow", "raw"),
+        ("spark", "raw"),
+    ],
 )
 def test_every_read_and_sink_gives_the_same_tables(
     spark: SparkSession, lake_template: str, lake: str, logs: Path, sink: str, read: str
@@ -240,7 +247,7 @@ def test_every_read_and_sink_gives_the_same_tables(
     assert versions(lake) == before
 
 
-@pytest.mark.parametrize("slice_bytes", [1, 50, 333])
+@pytest.mark.parametrize("slice_bytes", [pytest.param(1, marks=pytest.mark.slow), 50, 333])
 def test_slices_give_the_same_rows_as_whole_segments(
     spark: SparkSession, lake_template: str, lake: str, logs: Path, slice_bytes: int
 ) -> None:
@@ -273,7 +280,7 @@ def test_a_query_for_a_range_reads_only_the_files_that_hold_it(
     assert (found.count(), len(found.inputFiles())) == (1, 1)
 
 
-@pytest.mark.parametrize("sink", ["arrow", "spark"])
+@pytest.mark.parametrize("sink", SINKS)
 def test_values_that_hold_kafka_batches_are_not_taken_for_the_log(
     spark: SparkSession, lake: str, logs: Path, sink: str
 ) -> None:
@@ -330,7 +337,7 @@ def test_the_last_line_is_one_json_object(
     assert decode_batches.main(sound) == 0
 
 
-@pytest.mark.parametrize("sink", ["arrow", "spark"])
+@pytest.mark.parametrize("sink", SINKS)
 def test_each_run_that_changes_the_lake_has_a_row(
     spark: SparkSession, lake: str, logs: Path, sink: str
 ) -> None:

@@ -84,6 +84,7 @@ def without_own(lake: Path) -> dict[str, list[dict[str, Any]]]:
     }
 
 
+@pytest.mark.slow
 def test_a_column_that_a_user_added_to_each_table_breaks_no_job(tmp_path: Path) -> None:
     lake, logs = tmp_path / "lake", tmp_path / "logs"
     put(logs / "t-0", 0, *batches(0, 2), data(6, 7))

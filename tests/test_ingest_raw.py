@@ -15,6 +15,7 @@ from tests.support import as_command
 from tests.support.logs import batch, batches, contents, put, rows, versions
 
 pytestmark = pytest.mark.flow
+SINKS = ["arrow", pytest.param("spark", marks=pytest.mark.slow)]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +51,7 @@ def on_disk(logs: Path) -> dict[str, bytes]:
     return {f"file://{path}": path.read_bytes() for path in logs.rglob("*.log")}
 
 
-@pytest.mark.parametrize("sink", ["arrow", "spark"])
+@pytest.mark.parametrize("sink", SINKS)
 def test_files_land_byte_for_byte_once(spark: SparkSession, lake: str, logs: Path, sink: str) -> None:
     put(logs / "a-0", 0, *batches(0, 3), batch(9)[:40])
     put(logs / "a-1", 5, b"no batch at all")
@@ -62,7 +63,7 @@ def test_files_land_byte_for_byte_once(spark: SparkSession, lake: str, logs: Pat
     assert versions(lake) == before
 
 
-@pytest.mark.parametrize("sink", ["arrow", "spark"])
+@pytest.mark.parametrize("sink", SINKS)
 def test_only_new_bytes_land(spark: SparkSession, lake: str, logs: Path, sink: str) -> None:
     put(logs / "a-0", 0, *batches(0, 3))
     put(logs / "b-0", 0, *batches(0, 3), batch(9)[:40])
@@ -76,7 +77,7 @@ def test_only_new_bytes_land(spark: SparkSession, lake: str, logs: Path, sink: s
     assert [key for key in first if kept.get(key) == first[key]] == [k for k in first if k[1] == 0]
 
 
-@pytest.mark.parametrize("sink", ["arrow", "spark"])
+@pytest.mark.parametrize("sink", SINKS)
 def test_a_rewritten_file_replaces_its_chunks(spark: SparkSession, lake: str, logs: Path, sink: str) -> None:
     put(logs / "a-0", 0, *batches(0, 3))
     put(logs / "b-0", 0, *batches(0, 3))
@@ -86,7 +87,7 @@ def test_a_rewritten_file_replaces_its_chunks(spark: SparkSession, lake: str, lo
     assert landed(lake) == on_disk(logs)
 
 
-@pytest.mark.parametrize("sink", ["arrow", "spark"])
+@pytest.mark.parametrize("sink", SINKS)
 def test_a_file_merged_into_the_one_before_loses_its_chunks(
     spark: SparkSession, lake: str, logs: Path, sink: str
 ) -> None:
@@ -156,6 +157,7 @@ def test_files_and_raw_share_the_ledger(spark: SparkSession, lake: str, logs: Pa
     assert as_command.decode(spark, Settings(lake=lake, source=(str(logs),))).segments == 0
 
 
+@pytest.mark.slow
 def test_a_topic_that_spark_would_write_as_null_is_skipped_for_its_sink(
     spark: SparkSession, lake: str, logs: Path
 ) -> None:

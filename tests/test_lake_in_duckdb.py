@@ -46,6 +46,11 @@ def test_the_same_rows_as_pandas_polars_and_arrow(lake: str, monkeypatch: pytest
     assert list(names["topics"].columns) == ["topic", "records"]
 
 
+@pytest.fixture(scope="module")
+def connection(lake_template: str) -> duckdb.DuckDBPyConnection:
+    return connect(lake_template)
+
+
 @pytest.mark.parametrize(
     "statement",
     [
@@ -61,9 +66,11 @@ def test_the_same_rows_as_pandas_polars_and_arrow(lake: str, monkeypatch: pytest
         "DELETE FROM records",
     ],
 )
-def test_a_connection_writes_nothing_and_reads_nothing_else(lake_template: str, statement: str) -> None:
+def test_a_connection_writes_nothing_and_reads_nothing_else(
+    connection: duckdb.DuckDBPyConnection, statement: str
+) -> None:
     with pytest.raises(duckdb.Error):
-        connect(lake_template).execute(statement)
+        connection.execute(statement)
 
 
 def test_variables_of_python_are_no_tables(lake_template: str) -> None:

@@ -84,7 +84,7 @@ def run(root: Path) -> None:
     assert decode_batches.main(options) == 0
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_each_run_leaves_the_newest_committed_record_of_each_key(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -209,6 +209,7 @@ def test_a_disk_without_a_partition_is_named(
     assert f"no partition folder (<topic>-<partition>) in {tmp_path / 'empty'}" in caplog.text
 
 
+@pytest.mark.slow
 def test_commands_of_the_runbook_run(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -185,6 +185,7 @@ def test_a_lake_of_other_logs_is_refused(tmp_path: Path, capsys: pytest.CaptureF
     assert len(offsets(tmp_path / "lake")) == 3
 
 
+@pytest.mark.slow
 def test_kills_leave_the_sources_alone_and_the_next_run_completes(tmp_path: Path) -> None:
     """One lake after kills at random steps, and another one of a run that was left alone, are the same."""
     made = replica_set(seed := random.randrange(1 << 30), moves_start=True)
