@@ -69,7 +69,7 @@ check: setup  ## lint, types, and the tests that need no Spark: an answer within
 test: setup  ## every test, two files at a time; those with servers, clusters and wheels only where a change affects them
 	@$(PY) -m pytest $(SIDE_BY_SIDE)
 
-test-plain: setup  ## the tests without a broker or a server; of Spark only landing and decoding
+test-plain: setup  ## the tests without a broker or a server, and without the slowest; of Spark only landing and decoding
 	@$(PART) $(PY) -m pytest -m "not slow and (flow or not (spark or cluster or kafka))" $(SIDE_BY_SIDE)
 
 test-all: setup  ## every test
