@@ -304,3 +304,27 @@ def test_a_marker_in_damaged_bytes_is_a_reason_why_an_outcome_is_not_known(
     assert decode_batches.main(arguments) == 0
     said = "the outcome of 1 transaction can't be known: the markers are in damaged bytes, or in segments"
     assert said in capsys.readouterr().err
+
+
+def test_a_wrong_base_offset_of_a_marker_neither_hides_nor_shows_records(tmp_path: Path) -> None:
+    """No checksum covers it. The marker stands behind the data, wherever its offset lies."""
+
+    def stored(made: bytes, base: int) -> bytes:
+        return base.to_bytes(8, "big") + made[8:]
+
+    ended = logs.marker(4, 1, commit=False)
+    behind = [logs.data(5, 1, 2), logs.marker(7, 1)]
+    first = [logs.batch(0, 2), logs.data(2, 1, 2)]
+    made = {
+        "above": [*first, stored(ended, 1 << 40), *behind],
+        "below": [*first, stored(ended, 1), *behind],
+        "data": [first[0], stored(first[1], 1 << 40), ended, *behind],
+        "__consumer_offsets": [*first, stored(ended, 1 << 40), *behind],
+    }
+    for name, batches in made.items():
+        logs.put(tmp_path / "logs" / f"{name}-0", 0, *batches)
+    lake = str(tmp_path / "lake")
+    assert decode_batches.main(["--source", str(tmp_path / "logs"), "--lake", lake, "--cores", "1"]) == 0
+    for view, topics in (("committed_records", [*made]), ("internal_records", ["__consumer_offsets"])):
+        statement = f'SELECT topic, list("offset" ORDER BY "offset") FROM {view} GROUP BY topic'
+        assert dict(connect(lake).sql(statement).fetchall()) == {topic: [0, 1, 5, 6] for topic in topics}

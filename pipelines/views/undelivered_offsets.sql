@@ -4,13 +4,12 @@
 -- Columns: those of a log, then
 --   producer_id bigint: Producer id
 --   first_offset bigint: First offset of the transaction's data
---   last_offset bigint: Offset of its marker; of its last data where the marker was never seen
+--   last_offset bigint: Last offset of the transaction's data
 --   outcome string: aborted; open for an outcome that can't be known
 --   slot_bits int: 8 for ranges of about 1,000 offsets at most, 20 of 2^30, else 62: a slot holds 2 to that power offsets
 --   slot bigint: Number of the slot: offset / 2^slot_bits
 WITH ranges AS (
-  SELECT topic, partition, partition_dir, producer_id, first_offset, outcome,
-    coalesce(marker_offset, last_offset) AS last_offset
+  SELECT topic, partition, partition_dir, producer_id, first_offset, last_offset, outcome
   FROM current_transactions
   WHERE first_offset IS NOT NULL AND outcome <> 'committed' AND NOT holds_last_stable_offset
 )

@@ -51,8 +51,7 @@ def committed(log: Log) -> list[Keyed]:
 
 
 def _covers(one: Transaction, offset: int) -> bool:
-    last = one.last_offset if one.marker_offset is None else one.marker_offset
-    return one.first_offset is not None and one.first_offset <= offset <= (last or 0)
+    return one.first_offset is not None and one.first_offset <= offset <= (one.last_offset or 0)
 
 
 class Cleaning(NamedTuple):

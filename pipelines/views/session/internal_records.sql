@@ -3,7 +3,7 @@
 -- Columns: those of records, then
 --   cluster string: The cluster that the record's copy belongs to (`log_clusters`)
 WITH pending AS (
-  SELECT topic, partition, partition_dir, producer_id, first_offset, coalesce(marker_offset, last_offset) AS last_offset
+  SELECT topic, partition, partition_dir, producer_id, first_offset, last_offset
   FROM current_transactions
   WHERE first_offset IS NOT NULL AND outcome <> 'committed'
 )
