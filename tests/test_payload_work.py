@@ -178,6 +178,14 @@ def test_text_is_utf8_without_control_characters_but_blanks() -> None:
     assert seen == {"bytes", "number", "text", "json"}
 
 
+def test_a_text_is_a_string_of_json() -> None:
+    rng = random.Random(4)
+    texts = ["x" + "".join(rng.choices('ab"\\/\t\x1cé\u2028😀<{', k=rng.randrange(6))) for _ in range(3000)]
+    column = pa.array([one.encode() for one in texts], pa.binary())
+    found = TypedFunctions(Registry()).kafka_value(column, pa.repeat("t", len(texts)))
+    assert found.to_pylist() == [json.dumps(one, ensure_ascii=False) for one in texts]
+
+
 def test_thousands_of_texts_and_arrays_take_the_memory_of_their_payloads() -> None:
     fields: list[dict[str, Any]] = [{"name": f"t{at}", "type": "string"} for at in range(2_500)]
     fields += [{"name": f"a{at}", "type": {"type": "array", "items": "long"}} for at in range(1_000)]

@@ -44,6 +44,7 @@ from udfs.values.wire_formats import CONFLUENT, Framing
 
 TEXT, BYTES, JSON = "text", "bytes", "json"
 _MOST_BYTES = (1 << 31) - 1  # of a payload
+_ESCAPED = r'["\\\x00-\x1f]'  # in a text of JSON
 _LOOKS = {texts.JSON_LIKE: JSON, texts.TEXT: TEXT, texts.BYTES: BYTES}
 
 
@@ -371,8 +372,14 @@ class TextDecoder(SideDecoder):
     def _add_alike(
         self, found: TypedSide, plain: str, rows: np.ndarray, payloads: pa.Array, one_by_one: np.ndarray
     ) -> None:
-        if plain == JSON:  # texts and bytes get quotes one by one
+        if plain == JSON:
             super()._add_alike(found, plain, rows, payloads, one_by_one)
+        if plain == TEXT and len(rows):  # what JSON escapes, and bytes, are for the exact way
+            values = rows_at(payloads, rows).cast(pa.string())
+            taken = np.flatnonzero(pc.invert(pc.match_substring_regex(values, _ESCAPED)))
+            made = pc.binary_join_element_wise('"', rows_at(values, taken), '"', "")
+            self._add(found, TEXT, None, rows[taken], made, TEXT)
+            one_by_one[rows[taken]] = False
 
     def _compile(
         self, schema: Schema, message: MessageReader | None, index: tuple[int, ...]
