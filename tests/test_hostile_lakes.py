@@ -128,21 +128,27 @@ def test_a_folder_with_an_illegal_name_costs_no_other_topic_its_typed_table(
     assert connect(lake, at=run[0]).sql("SELECT count(*) FROM records").fetchall() == [(6,)]
 
 
-def test_a_lake_that_lost_a_table_is_no_sound_lake(
+def test_a_lake_that_lost_a_table_or_can_not_read_one_is_no_sound_lake(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put(tmp_path / "logs" / "t-0", 0, batch(0))
     assert decode(tmp_path) == 0
-    shutil.rmtree(tmp_path / "lake" / "batches")
-    lake = ["--lake", str(tmp_path / "lake")]
+    lake, of_batches = ["--lake", str(tmp_path / "lake")], tmp_path / "lake" / "batches"
+
+    def readers() -> list[int]:
+        report = quality_report.main([*lake, "--output", str(tmp_path / "report")])
+        return [maintain.main(lake), query.main([*lake, "SELECT * FROM topics"]), report]
+
+    max((of_batches / "_delta_log").iterdir()).write_text("{no JSON")
     capsys.readouterr()
+    assert readers() == [2, 2, 2]
+    printed = capsys.readouterr().err
+    assert printed.count(f"error: cannot read the table {of_batches}: ") == len(printed.splitlines()) == 3
+    shutil.rmtree(of_batches)
     assert decode(tmp_path) == 2  # though there is nothing new
     put(tmp_path / "logs" / "t-0", 3, batch(3))
-    assert decode(tmp_path) == maintain.main(lake) == query.main([*lake, "SELECT * FROM topics"]) == 2
-    assert quality_report.main([*lake, "--output", str(tmp_path / "report")]) == 2
-    printed = capsys.readouterr()
+    assert [decode(tmp_path), *readers()] == [2, 2, 2, 2]
+    printed = capsys.readouterr().err
     assert (
-        printed.err.count("has no table batches any more: restore the folder")
-        == len(printed.err.splitlines())
-        == 5
+        printed.count("has no table batches any more: restore the folder") == len(printed.splitlines()) == 5
     )

@@ -30,10 +30,11 @@ from pipelines.finding.slice_search import (
     distinct_keys,
 )
 from pipelines.lake.address import open_lake
+from pipelines.lake.published import published_tables
 from pipelines.plan.missing import SEGMENT, Missing
 from pipelines.scanning.slice_scan import DamagedRange
 from pipelines.source.listing import TopicFilter
-from pipelines.sql.database import open_database, snapshot
+from pipelines.sql.database import open_database
 from pipelines.typed.schemas import registry_reader
 from udfs.committed import OUTCOMES
 from udfs.rules.transactions import TRANSACTION
@@ -88,7 +89,7 @@ class LakeSearch(Searching):
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        self._tables = snapshot(open_lake(self.lake))
+        self._tables = published_tables(open_lake(self.lake))
         self._database = open_database(self.lake, _TABLES, self.threads, tables=self._tables)
         self._damages_of: tuple[str | None, Mapping[str, list[DamagedRange]]] = None, {}  # of one topic
 

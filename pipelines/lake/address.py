@@ -7,6 +7,9 @@ here.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -60,14 +63,25 @@ def sql_string(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024") + "'"
 
 
+@contextmanager
+def reading(place: str) -> Iterator[None]:
+    """Raises a UserError for a place that can't be read; a table that is not there stays its own error."""
+    try:
+        yield
+    except TableNotFoundError:
+        raise
+    except (DeltaError, OSError) as error:
+        raise UserError(f"cannot read {place}: {one_line(error)}") from None
+
+
 def table_version(address: str, table: str) -> int | None:
     """Schema version of a table; None if there is no table, or one that this project did not create."""
+    path = table_path(address, table)
     try:
-        configuration = open_table(table_path(address, table)).metadata().configuration
+        with reading(f"the table {path}"):
+            configuration = open_table(path).metadata().configuration
     except TableNotFoundError:
         return None
-    except (DeltaError, OSError) as error:
-        raise UserError(f"cannot read the lake {address}: {one_line(error)}") from None
     return int(configuration[VERSION_PROPERTY]) if VERSION_PROPERTY in configuration else None
 
 
@@ -75,7 +89,8 @@ def lake_table(address: str, table: str) -> DeltaTable:
     """A table that every complete lake has. Raises a MissingTable where somebody removed it."""
     path = table_path(address, table)
     try:
-        return open_table(path)
+        with reading(f"the table {path}"):
+            return open_table(path)
     except TableNotFoundError:
         raise MissingTable(
             f"the lake {address} has no table {table} any more: restore the folder {path}, or decode into a "

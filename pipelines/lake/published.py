@@ -20,11 +20,11 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import DeltaError
 
 from pipelines.command import values
 from pipelines.command.errors import UserError, one_line
-from pipelines.lake.address import lake_table, table_path
+from pipelines.lake.address import MissingTable, lake_table, reading, table_path
 from pipelines.source.delta import open_table, patiently
 from udfs.format.report_tables import REPORT_TABLES
 from udfs.format.schema import RAW_SEGMENTS, SEGMENTS, TABLES
@@ -77,18 +77,18 @@ def published_tables(
     a time (ISO 8601, UTC where it has no zone; or ms since 1970); None for now. Raises a UserError for a run
     or a time that the lake does not know any more.
     """
-    ledger = open_table(table_path(address, SEGMENTS.name))
-    found = {SEGMENTS.name: ledger}
-    found |= {table.name: lake_table(address, table.name) for table in TABLES if table is not SEGMENTS}
+    found = {table.name: lake_table(address, table.name) for table in TABLES}
+    ledger = found[SEGMENTS.name]
     for table in REPORT_TABLES:
         if reports is None or table.name in reports:
-            with suppress(TableNotFoundError):
-                found[table.name] = open_table(table_path(address, table.name))
-    state = _state(address, ledger, found[RAW_SEGMENTS.name], at)
-    versions = {
-        name: state.ledger if delta is ledger else _version(address, name, delta.version(), state)
-        for name, delta in found.items()
-    }
+            with suppress(MissingTable):
+                found[table.name] = lake_table(address, table.name)
+    with reading(f"the lake {address}"):
+        state = _state(address, ledger, found[RAW_SEGMENTS.name], at)
+        versions = {
+            name: state.ledger if delta is ledger else _version(address, name, delta.version(), state)
+            for name, delta in found.items()
+        }
     return {n: _loaded(address, n, found[n], one, at) for n, one in versions.items() if one is not None}
 
 

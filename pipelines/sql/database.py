@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
@@ -23,10 +23,9 @@ from urllib.parse import quote, unquote
 import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
-from pipelines.command.errors import UserError, one_line
-from pipelines.lake.address import open_lake, open_log, table_path
+from pipelines.command.errors import UserError
+from pipelines.lake.address import open_lake, open_log, reading, table_path
 from pipelines.lake.published import published_tables
 from pipelines.source.delta import is_plain, open_table, read_declared, sql_literal
 from pipelines.sql.functions import create_functions, create_typed_functions
@@ -76,13 +75,13 @@ def open_database(
 ) -> duckdb.DuckDBPyConnection:
     """``connect`` for one statement: the tables and views that it names are enough; "" for all.
 
-    tables: the ``snapshot`` to open, where another part of an answer came from it.
+    tables: the ``published_tables`` to open, where another part of an answer came from it.
     """
     address = open_lake(lake)
     known = {table.name: table for table in (*TABLES, *REPORT_TABLES)}
     needed = needed_names("" if _LISTS.search(statement) else statement, known)
-    published = snapshot(address, at, {*needed, SCHEMAS.name}) if tables is None else tables
-    with _lake_errors(address):
+    published = published_tables(address, at, {*needed, SCHEMAS.name}) if tables is None else tables
+    with reading(f"the lake {address}"):
         opened = {
             name: _opened(published[name], table)
             for name, table in known.items()
@@ -242,25 +241,6 @@ class OpenTable:
     declared: Table
     files: dict[str, str]
     rows: pa.Table | None = None
-
-
-def snapshot(
-    address: str, at: str | None = None, reports: Container[str] | None = None
-) -> dict[str, DeltaTable]:
-    """The tables of one state of a lake, by name. at, reports: see ``published_tables``.
-
-    Raises a UserError for a state that is not there.
-    """
-    with _lake_errors(address):
-        return published_tables(address, at, reports)
-
-
-@contextmanager
-def _lake_errors(address: str) -> Iterator[None]:
-    try:
-        yield
-    except (DeltaError, OSError) as error:
-        raise UserError(f"cannot read the lake {address}: {one_line(error)}") from None
 
 
 def _opened(table: DeltaTable, declared: Table) -> OpenTable:
