@@ -49,20 +49,24 @@ _ROWS = 1 << 14
 _TOGETHER = 1 << 26  # bytes of logs that one statement searches: the next of them may not be needed
 _ORDER = 'file_base_offset, batch_position, "offset"'
 _IN_LOG = "topic = ? AND partition = ? AND partition_dir = ?"
-# The damaged ranges of a topic's logs, each with the offsets around it: those of batches of its segment, of
-# which a wrong base offset is none, else those in the names of files
-_DAMAGES = """WITH files AS (
+_IN_LOGS = "topic = $topic AND list_contains($partitions, partition)"
+# The damaged ranges of some logs, each with the offsets around it: those of batches of its segment, of which
+# a wrong base offset is none, else those in the names of files
+_DAMAGES = f"""WITH files AS (
   SELECT segment, lead(file_base_offset) OVER log AS following
-  FROM segments WHERE topic = $topic WINDOW log AS (PARTITION BY partition_dir ORDER BY file_base_offset)
+  FROM segments WHERE {_IN_LOGS} WINDOW log AS (PARTITION BY partition_dir ORDER BY file_base_offset)
 )
 SELECT q.partition_dir, q.segment, q.position, q.size_bytes, q.reason, q.detail,
   coalesce(max(s.last_offset) FILTER (s.position < q.position), q.file_base_offset - 1),
   coalesce(min(s.base_offset) FILTER (s.position > q.position), any_value(f.following))
-FROM (FROM published_quarantine WHERE topic = $topic) q
+FROM (FROM published_quarantine WHERE {_IN_LOGS}) q
 LEFT JOIN files f ON f.segment = q.segment
-LEFT JOIN (FROM sound_batches WHERE topic = $topic AND NOT is_misplaced) s ON s.segment = q.segment
+LEFT JOIN (FROM sound_batches WHERE {_IN_LOGS} AND NOT is_misplaced) s ON s.segment = q.segment
 GROUP BY q.partition_dir, q.segment, q.position, q.size_bytes, q.reason, q.detail, q.file_base_offset
 ORDER BY q.file_base_offset, q.position"""
+_TRANSACTIONS = f"""SELECT partition_dir, producer_id, producer_epoch, first_offset, last_offset, outcome,
+  NOT holds_last_stable_offset
+FROM current_transactions WHERE {_IN_LOGS} AND first_offset IS NOT NULL"""
 # The last offset that the file names allow in a segment of which records were left out
 _LEFT_OUT_UNTIL = f"""SELECT max(coalesce(behind - 1, {2**63 - 1})) FROM (
   SELECT left_out, lead(file_base_offset) OVER (ORDER BY file_base_offset) AS behind
@@ -91,7 +95,9 @@ class LakeSearch(Searching):
     def __post_init__(self) -> None:
         self._tables = published_tables(open_lake(self.lake))
         self._database = open_database(self.lake, _TABLES, self.threads, tables=self._tables)
-        self._damages_of: tuple[str | None, Mapping[str, list[DamagedRange]]] = None, {}  # of one topic
+        # Those that are searched together, and rows of statements about them by the folders of logs
+        self._logs_held: Sequence[LakeLog] = ()
+        self._rows_held: dict[str, Mapping[str, list[Sequence[Any]]]] = {}
 
     def schemas(self) -> Registry:
         """The schemas that the lake knows."""
@@ -142,6 +148,7 @@ class LakeSearch(Searching):
     def _by_log(self) -> Iterator[tuple[LakeLog, Iterator[pa.RecordBatch]]]:
         """Each log with its records that match, as far as transactions do not decide."""
         for logs in _together(self._logs()):
+            self._logs_held, self._rows_held = logs, {}
             by_folder = groupby(self._matches(logs), lambda found: found[0])
             folder, found = next(by_folder, ("", iter(())))
             for log in logs:
@@ -225,13 +232,19 @@ class LakeSearch(Searching):
         except duckdb.Error as error:
             raise UserError(f"the lake can't be read: {str(error).splitlines()[0]}") from None
 
+    def _rows_of(self, statement: str, log: LakeLog) -> list[Sequence[Any]]:
+        """The rows of a statement about a log, executed once for all that are searched together."""
+        if statement not in self._rows_held:
+            partitions = sorted({one.partition for one in self._logs_held})
+            values = {"topic": log.topic, "partitions": partitions}
+            found: dict[str, list[Sequence[Any]]] = defaultdict(list)
+            for folder, *row in self._database.execute(statement, values).fetchall():
+                found[folder].append(row)
+            self._rows_held[statement] = found
+        return self._rows_held[statement].get(log.partition_dir, [])
+
     def _transactions(self, log: LakeLog) -> Transactions:
-        rows = self._database.execute(
-            "SELECT producer_id, producer_epoch, first_offset, last_offset, outcome, "
-            "NOT holds_last_stable_offset "
-            f"FROM current_transactions WHERE {_IN_LOG} AND first_offset IS NOT NULL",
-            log.place,
-        ).fetchall()
+        rows = self._rows_of(_TRANSACTIONS, log)
         found = np.zeros(len(rows), dtype=TRANSACTION)
         for one, (*values, outcome, is_over) in zip(found, rows, strict=True):
             for name, value in zip(_FIELDS, values, strict=True):
@@ -268,14 +281,7 @@ class LakeSearch(Searching):
 
     def _damages(self, log: LakeLog) -> list[DamagedRange]:
         """The damaged ranges of a log with the offsets around them."""
-        if not log.damaged:
-            return []
-        if self._damages_of[0] != log.topic:
-            found: dict[str, list[DamagedRange]] = defaultdict(list)
-            for folder, *values in self._database.execute(_DAMAGES, {"topic": log.topic}).fetchall():
-                found[folder].append(DamagedRange(*values))
-            self._damages_of = log.topic, found
-        return self._damages_of[1][log.partition_dir]
+        return [DamagedRange(*row) for row in self._rows_of(_DAMAGES, log)] if log.damaged else []
 
     @cached_property
     def _missing(self) -> Mapping[str, list[Missing]]:
