@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from pipelines.inspection.locate import Locator, Stretch
+from pipelines.inspection.text import title
 from tests.support import corpus
 from tests.support.causes_named import NOT_KNOWN, RIGHT, WRONG, look, tried
 from tests.support.segment_maker import GZIP, LZ4, Batch, Message, Record
@@ -126,6 +127,14 @@ def test_other_bytes_over_several_records(tmp_path: Path) -> None:
     assert found.position <= len(first) + 1100
     assert len(first) + 1400 <= found.position + found.size <= len(first) + 1520
     assert "those before and behind can" in found.text
+
+
+def test_what_is_at_the_end_and_in_front_is_named_as_what_it_is(tmp_path: Path) -> None:
+    (made,) = batches(1, base=65)
+    assert cause(tmp_path, made + bytes(4096)).text.endswith("never written, which is no damage by itself")
+    found = look(tmp_path / SEGMENT, cause(tmp_path, b"\0" + made).position)
+    assert found is not None
+    assert title(found) == "damage at position 0, 1 byte"
 
 
 def test_zeros_in_values_are_no_damage(tmp_path: Path) -> None:

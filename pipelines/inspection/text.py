@@ -14,6 +14,7 @@ from udfs.format import layout as f
 from udfs.inspection.batch import Inspection
 from udfs.inspection.fields import FILE, Field
 from udfs.inspection.place import Neighbour
+from udfs.words import count_of
 
 _BYTES = 12  # that a line shows
 _COLOURS = {"ok": "green", "suspect": "yellow"}
@@ -64,7 +65,7 @@ def title(found: Inspection) -> str:
     what = {f.MAGIC_V0: "message", f.MAGIC_V1: "message", f.MAGIC_V2: "record batch"}.get(found.magic)
     what = "damage" if found.status == "damaged" or what is None else f"{what} of magic {found.magic}"
     count = "" if found.status == "damaged" else f", {counted_noun(found.records, 'record')}"
-    return f"{what} at position {found.position}, {found.size} bytes{count}"
+    return f"{what} at position {found.position}, {count_of(found.size, 'byte')}{count}"
 
 
 def facts(found: Inspection) -> Iterator[str]:

@@ -224,7 +224,10 @@ def _proved(damage: Damage, can_read: Callable[[bytes], bool]) -> list[Cause]:
     """What makes the checksum right when it is undone; one byte of a long batch may do so by chance."""
     data, position = damage.data, damage.position
     if len(data) >= f.HEADER_UP_TO_MAGIC and not data.any():  # fewer begin any offset
-        text = f"all {len(data)} bytes up to the end of the segment are zeros: space that was never written"
+        text = (
+            f"all {len(data)} bytes up to the end of the segment are zeros: space that was never written, "
+            "which is no damage by itself"
+        )
         return [Cause(causes.ZEROS, CERTAIN, text, position, len(data))]
     if made := list(causes.flips_of_header(data, position)):
         return made
