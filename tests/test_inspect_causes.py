@@ -129,12 +129,13 @@ def test_other_bytes_over_several_records(tmp_path: Path) -> None:
     assert "those before and behind can" in found.text
 
 
-def test_what_is_at_the_end_and_in_front_is_named_as_what_it_is(tmp_path: Path) -> None:
-    (made,) = batches(1, base=65)
-    assert cause(tmp_path, made + bytes(4096)).text.endswith("never written, which is no damage by itself")
-    found = look(tmp_path / SEGMENT, cause(tmp_path, b"\0" + made).position)
+def test_what_is_at_the_end_and_between_is_named_as_what_it_is(tmp_path: Path) -> None:
+    first, second, third, _ = batches()
+    assert cause(tmp_path, first + bytes(4096)).text.endswith("never written, which is no damage by itself")
+    assert cause(tmp_path, first + b"x" + second + third).position == len(first)
+    found = look(tmp_path / SEGMENT, 0)
     assert found is not None
-    assert title(found) == "damage at position 0, 1 byte"
+    assert title(found) == f"damage at position {len(first)}, 1 byte"
 
 
 def test_zeros_in_values_are_no_damage(tmp_path: Path) -> None:
