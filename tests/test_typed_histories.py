@@ -167,3 +167,15 @@ def test_branches_of_a_union_whose_names_differ_in_their_namespace_alone_keep_th
         (outer(branches[::-1]), {"in": ("b.K", "b")}),
     )
     assert [row["in"] for row in rows] == [*2 * [{"K": "a", "K_2": None}], {"K": None, "K_2": "b"}]
+
+
+def test_errors_of_records_that_are_gone_are_gone_whatever_the_topic_is_called(tmp_path: Path) -> None:
+    lake = str(tmp_path / "lake")
+    words = ["--source", str(tmp_path / "logs"), "--lake", lake, "--cores", "1", "--typed"]
+    for values, errors in (((b"text", b"\0\0\0\0\7?"), 1), ((b"texts", b"written", b"anew"), 0)):
+        made = Batch(tuple(Record(value=value) for value in values)).encode()
+        for topic in ("t", "é è"):
+            logs.put(tmp_path / "logs" / f"{topic}-0", 0, made)
+        assert decode_batches.main(words) == 0
+        found = DeltaTable(f"{lake}/value_errors").to_pyarrow_table().column("topic").to_pylist()
+        assert sorted(found) == ["t", "é è"] * errors

@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -279,7 +280,9 @@ def _by_name(table: DeltaTable | None, topic: str | None) -> dict[str, str]:
     if table is None:
         return {}
     actions = pa.table(table.get_add_actions(flatten=True))
-    paths = actions.column("path").to_pylist()
+    paths = [
+        unquote(path) for path in actions.column("path").to_pylist()
+    ]  # deltalake encodes what is removed
     topics = actions.column("partition.topic").to_pylist() if topic is not None else [None] * len(paths)
     own = [path for path, of in zip(paths, topics, strict=True) if of == topic]
     return {typed_files.made_of(path) or path: path for path in own}
