@@ -84,6 +84,18 @@ def without_own(lake: Path) -> dict[str, list[dict[str, Any]]]:
     }
 
 
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"files": 7}'])
+def test_an_intent_that_is_none_is_named(
+    lake_template: str, tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(lake_template, tmp_path / "lake")
+    put(tmp_path / "logs" / "t-0", 0, batch(0))
+    (tmp_path / "lake" / "_runs").mkdir(exist_ok=True)
+    (tmp_path / "lake" / "_runs" / "kafka-log-decode-0000000001.json").write_text(text)
+    assert decode(tmp_path, "lake") == 2
+    assert "an unfinished run that can't be read" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_a_column_that_a_user_added_to_each_table_breaks_no_job(tmp_path: Path) -> None:
     lake, logs = tmp_path / "lake", tmp_path / "logs"

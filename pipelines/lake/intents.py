@@ -97,12 +97,19 @@ class Intent:
 
     @classmethod
     def from_json(cls, text: bytes) -> Intent:
-        values: dict[str, Any] = json.loads(text)
+        """Raises a UserError for a text that is none: somebody changed it, or copied a part of it."""
         classes: dict[str, Any] = {"files": DataFile, "put": LedgerRow, "drop": LedgerRow, "cut": Place}
-        for name, kind in classes.items():
-            values[name] = [kind(**row) for row in values[name]]
-        values["transactional"] = [*map(tuple, values["transactional"])]
-        return cls(**values)
+        try:
+            values: dict[str, Any] = json.loads(text)
+            for name, kind in classes.items():
+                values[name] = [kind(**row) for row in values[name]]
+            values["transactional"] = [*map(tuple, values["transactional"])]
+            return cls(**values)
+        except (ValueError, TypeError, KeyError):
+            raise UserError(
+                f"the lake has an unfinished run that can't be read ({text[:40]!r}): restore its folder "
+                f"{FOLDER}, or decode into a new --lake"
+            ) from None
 
 
 class Intents:
