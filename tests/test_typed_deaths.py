@@ -15,6 +15,8 @@ from pipelines.typed import job
 from tests.support import typed_corpus
 from tests.support.dying import DiedError, arrange
 
+pytestmark = pytest.mark.slow
+
 TOPICS = ("err-avro", "cdc-avro-orders")
 TABLES = (
     "value_errors",

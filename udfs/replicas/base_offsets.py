@@ -147,10 +147,9 @@ def _rows(copy: Copy, ids: np.ndarray, is_compacted: bool) -> np.ndarray:
     wrong[at[~is_name]] = ~is_inside[~is_name]
     whole = is_end & (not is_compacted) & (file < file[-1])
     whole[~is_name] = without_gaps(copy, wrong, is_compacted)[at[~is_name]]
-    is_v2 = (own["magic"] == 2) | (
-        copy.high_watermark is not None
-    )  # without a note the log cleaner never ran
-    whole[1:] &= ~is_hurt[1:] & is_v2[1:] & is_v2[:-1]
+    # older formats leave gaps where the log cleaner ran; with checkpoints that do not note it, it never ran
+    has_no_gap = (own["magic"] == 2) | (copy.high_watermark is not None)
+    whole[1:] &= ~is_hurt[1:] & has_no_gap[1:] & has_no_gap[:-1]
 
     rows = np.zeros(len(own), dtype=_ROW)
     rows["at"], rows["size"], rows["is_begin"], rows["is_mixed"] = at, sizes, is_begin, is_mixed
