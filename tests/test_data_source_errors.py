@@ -59,7 +59,7 @@ def test_failfast_says_where_and_permissive_reads_the_rest(spark: SparkSession) 
     [
         (None, {"topic": "a"}, "unknown option topic; did you mean topics?"),
         (None, {"color": "red"}, "unknown option color; known options: path, topics, "),
-        (None, {"sliceBytes": "big"}, "option sliceBytes must be a number of bytes above 0, "),
+        (None, {"sliceBytes": "big"}, "option sliceBytes must be a number of bytes above 0 and below 8EiB, "),
         (None, {"topics": "("}, "option topics must be a regular expression; '(' does not compile: "),
         (None, {"partitions": "3-1"}, "option partitions must be partitions and ranges of them, "),
         (None, {"startingOffset": "x"}, "option startingOffset must be a whole number, not 'x'"),

@@ -229,7 +229,7 @@ def transaction(producer_id: int, first: int | None, marker: int | None, outcome
         "partition_dir": "file:///logs/t-0",
         "producer_id": producer_id,
         "first_offset": first,
-        "last_offset": first,
+        "last_offset": first if marker is None else marker - 1,
         "marker_offset": marker,
         "outcome": outcome,
         "holds_last_stable_offset": outcome == "open",
