@@ -173,7 +173,7 @@ def _values() -> None:
     avro, schema = import_module("udfs.values.avro_columns"), import_module("udfs.values.avro_schema")
     payloads = pa.array([b"\0\0\0\0\1"])
     heads.confluent_ids(payloads)
-    heads.looks(payloads)
+    heads.looks(payloads, np.zeros(1, np.int64))
     json_arrays.texts(payloads, False)
     names = ("text", '"string"'), ("price", '{"type": "bytes", "logicalType": "decimal", "precision": 4}')
     fields = ", ".join(f'{{"name": "{name}", "type": {type_}}}' for name, type_ in names)

@@ -15,7 +15,6 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipelines.command.errors import UserError
 from pipelines.command.terminal import counted_noun
@@ -37,6 +36,7 @@ from pipelines.source.listing import TopicFilter
 from pipelines.sql.database import open_database
 from pipelines.typed.schemas import registry_reader
 from udfs.committed import OUTCOMES
+from udfs.compute import pc
 from udfs.rules.transactions import TRANSACTION
 from udfs.search.conditions import Condition, InBounds, IsNull, OneOf, Prefix, matching
 from udfs.search.segment_search import COLUMNS
@@ -149,7 +149,8 @@ class LakeSearch(Searching):
         """Each log with its records that match, as far as transactions do not decide."""
         for logs in _together(self._logs()):
             self._logs_held, self._rows_held = logs, {}
-            by_folder = groupby(self._matches(logs), lambda found: found[0])
+            conditions = self._request_of(logs[0].topic).conditions
+            by_folder = groupby(self._matches(logs, conditions), lambda found: found[0])
             folder, found = next(by_folder, ("", iter(())))
             for log in logs:
                 if folder != log.partition_dir:
@@ -158,20 +159,20 @@ class LakeSearch(Searching):
                 yield log, (batch for _, batch in found)
                 folder, found = next(by_folder, ("", iter(())))
 
-    def _matches(self, logs: Sequence[LakeLog]) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Records of logs of a topic that match, in their order, with the folder of their log."""
-        conditions = self._request_of(logs[0].topic).conditions
+    def _matches(
+        self, logs: Sequence[LakeLog], conditions: Sequence[Condition], columns: Sequence[str] = COLUMNS
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Records of logs of a topic for which conditions hold, in their order, with the folder of their log.
+
+        columns: that are read, besides segment.
+        """
         where, values = _pushed(conditions)
         partitions = ", ".join(str(number) for number in sorted({log.partition for log in logs}))
         source = f"published_records WHERE topic = ? AND partition IN ({partitions}) AND ({where})"
         folders = {log.partition_dir for log in logs}
         with self._database.cursor() as other:  # other statements come between two of its batches
-            for batch in self._read(
-                (*COLUMNS, "segment"),
-                f"{source} ORDER BY partition, partition_dir, {_ORDER}",
-                [logs[0].topic, *values],
-                other,
-            ):
+            ordered = f"{source} ORDER BY partition, partition_dir, {_ORDER}"
+            for batch in self._read((*columns, "segment"), ordered, [logs[0].topic, *values], other):
                 kept = batch.take(pa.array(matching(conditions, batch)))
                 runs = pc.run_end_encode(kept.column("segment"))
                 begin = 0
@@ -180,6 +181,10 @@ class LakeSearch(Searching):
                     if folder in folders:
                         yield folder, kept[begin:end]
                     begin = end
+
+    def _of_log(self, log: LakeLog, *what: Any) -> Iterator[pa.RecordBatch]:
+        """``_matches`` of one log."""
+        return (batch for folder, batch in self._matches([log], *what) if folder == log.partition_dir)
 
     def _decided(
         self, records: Iterable[pa.RecordBatch], transactions: Transactions
@@ -211,13 +216,6 @@ class LakeSearch(Searching):
             )
         finally:
             self._database.unregister("matches")
-
-    def _records(
-        self, log: LakeLog, columns: Sequence[str], where: str = "true", values: Sequence[Any] = ()
-    ) -> Iterator[pa.RecordBatch]:
-        """Records of a log for which ``where`` holds, in its order."""
-        of_log = f"published_records WHERE {_IN_LOG} AND ({where}) ORDER BY {_ORDER}"
-        return self._read(columns, of_log, [*log.place, *values], self._database)
 
     def _read(
         self, columns: Sequence[str], source: str, values: Sequence[Any], database: duckdb.DuckDBPyConnection
@@ -253,14 +251,13 @@ class LakeSearch(Searching):
         return Transactions.of(found)
 
     def _last_offsets(self, log: LakeLog, transactions: Transactions) -> LastOffsets:
-        columns = ("key", *DECIDING)
         keys = pa.array(self.request.keys, pa.binary())
         if not self.request.keys:
-            records = (batch for folder, batch in self._matches([log]) if folder == log.partition_dir)
-            keys = distinct_keys(self._decided(records, transactions))
-        last, condition = LastOffsets(keys.to_pylist()), OneOf("key", keys)
-        for batch in self._records(log, columns, *_pushed([condition])):
-            last.add(batch.take(pa.array(matching([condition], batch))), transactions.outcomes)
+            found = self._of_log(log, self._request_of(log.topic).conditions)
+            keys = distinct_keys(self._decided(found, transactions))
+        last = LastOffsets(keys.to_pylist())
+        for batch in self._of_log(log, [OneOf("key", keys)], ("key", *DECIDING)):
+            last.add(batch, transactions.outcomes)
         for damage in self._damages(log):
             last.note(damage)
         for missing in self._missing[log.partition_dir]:
@@ -301,12 +298,14 @@ class LakeSearch(Searching):
 def _together(logs: Iterable[LakeLog]) -> Iterator[list[LakeLog]]:
     """As many logs of a topic, by rising partitions, as one statement searches; copies are together."""
     held: list[LakeLog] = []
+    size = 0
     for (topic, partition), same in groupby(logs, lambda log: (log.topic, log.partition)):
         copies = list(same)
+        size += sum(log.bytes for log in copies)
         is_next = bool(held) and held[-1].topic == topic and held[-1].partition < partition
-        if held and (not is_next or sum(log.bytes for log in held + copies) > _TOGETHER):
+        if held and (not is_next or size > _TOGETHER):
             yield held
-            held = []
+            held, size = [], sum(log.bytes for log in copies)
         held += copies
     if held:
         yield held

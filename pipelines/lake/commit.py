@@ -53,7 +53,7 @@ from pipelines.lake.spark_files import write_by_spark
 from pipelines.lake.transactions import Outcome
 from pipelines.plan import ledger
 from pipelines.plan.ledger import Partition
-from pipelines.source.delta import read_rows, sql_in, sql_literal
+from pipelines.source.delta import data_files, read_rows, sql_in, sql_literal
 from pipelines.source.hadoop import open_to_spark
 from pipelines.source.uris import escape
 from udfs.format import schema
@@ -85,7 +85,7 @@ class LakeWriter(CommittedTables):
 
     def with_transactions(self) -> set[Partition]:
         """The topic-partitions that have rows in ``transactions``. Most logs have none."""
-        files = pa.table(self._open(schema.TRANSACTIONS.name).get_add_actions(flatten=True))
+        files = data_files(self._open(schema.TRANSACTIONS.name))
         columns = (files.column(f"partition.{name}").to_pylist() for name in ("topic", "partition"))
         return set(zip(*columns, strict=True))
 

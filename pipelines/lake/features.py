@@ -8,7 +8,6 @@ those files again that hold rows which a run replaces: it leaves out the deleted
 from __future__ import annotations
 
 from collections.abc import Collection
-from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
@@ -16,6 +15,7 @@ from deltalake import CommitProperties, DeltaTable
 from pipelines.command.errors import RunFailed, UserError
 from pipelines.lake.intents import Place
 from pipelines.lake.superseded import delete_predicate, files_with
+from pipelines.source.delta import data_files
 from udfs.arrow.rewriting import KEYS
 from udfs.format.schema import Table
 
@@ -55,9 +55,9 @@ def with_deletion_vectors(delta: DeltaTable) -> set[str]:
     if not may_have_deletion_vectors(delta):
         return set()
     marked = set(pa.table(delta.deletion_vectors()).column("filepath").to_pylist())
-    paths = pa.table(delta.get_add_actions()).column("path").to_pylist()
+    paths = data_files(delta).column("path").to_pylist()
     uris = (uri if "://" in uri else f"file://{uri}" for uri in delta.file_uris())
-    found = {unquote(path) for path, uri in zip(paths, uris, strict=True) if uri in marked}
+    found = {path for path, uri in zip(paths, uris, strict=True) if uri in marked}
     if len(found) != len(marked):
         raise RunFailed(
             f"{delta.table_uri} has deletion vectors of files that can't be distinguished: "

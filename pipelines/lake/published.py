@@ -16,16 +16,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import unquote
 
-import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from pipelines.command import values
 from pipelines.command.errors import UserError, one_line
 from pipelines.lake.address import MissingTable, lake_table, reading, table_path
-from pipelines.source.delta import open_table, patiently
+from pipelines.source.delta import data_files, open_table, patiently
 from udfs.format.report_tables import REPORT_TABLES
 from udfs.format.schema import RAW_SEGMENTS, SEGMENTS, TABLES
 from udfs.source.store import open_store
@@ -111,9 +109,9 @@ def _loaded(address: str, name: str, table: DeltaTable, version: int, at: str | 
         raise UserError(f"version {version} of {name} can't be opened: {one_line(error)}") from None
     if at:
         system, folder = open_store(table_path(address, name))
-        paths = pa.table(table.get_add_actions(flatten=True)).column("path").to_pylist()
+        paths = data_files(table).column("path").to_pylist()
         old = [p for p, uri in zip(paths, table.file_uris(), strict=True) if uri not in now]
-        infos = system.get_file_info([f"{folder}/{unquote(path)}" for path in old])  # as Delta escapes them
+        infos = system.get_file_info([f"{folder}/{path}" for path in old])
         if any(not info.is_file for info in infos):
             raise UserError(f"the state {at} can't be read any more: VACUUM deleted files of {name}")
     return table

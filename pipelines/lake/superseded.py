@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +14,7 @@ from deltalake import DeltaTable
 
 from pipelines.lake.intents import Place
 from pipelines.plan.ledger import Partition
-from pipelines.source.delta import sql_literal
+from pipelines.source.delta import data_files, sql_literal
 from udfs.arrow.rewriting import KEYS
 from udfs.format.schema import Table
 
@@ -45,7 +44,7 @@ def files_with(delta: DeltaTable, table: Table, places: Iterable[Place]) -> Iter
         return
     owners = {partition: sorted(starts) for partition, starts in by_partition.items()}
     partitioned = {name: f"partition.{name}" for name in table.partitioned_by}
-    for file in _of_partitions(pa.table(delta.get_add_actions(flatten=True)), owners):
+    for file in _of_partitions(data_files(delta), owners):
         partition = (file["partition.topic"], file["partition.partition"])
         if partition not in owners:
             continue
@@ -54,9 +53,8 @@ def files_with(delta: DeltaTable, table: Table, places: Iterable[Place]) -> Iter
             owner, _ = KEYS[table.name]
             only = file.get(f"min.{owner}") if file.get(f"min.{owner}") == file.get(f"max.{owner}") else None
             values = {n: None if file[c] is None else str(file[c]) for n, c in partitioned.items()}
-            yield OldFile(
-                unquote(file["path"]), file["size_bytes"], values, starts, starts.get(only or "", 1) == 0
-            )
+            is_all = starts.get(only or "", 1) == 0
+            yield OldFile(file["path"], file["size_bytes"], values, starts, is_all)
 
 
 def _of_partitions(files: pa.Table, owners: Mapping[Partition, Any]) -> Iterator[dict[str, Any]]:

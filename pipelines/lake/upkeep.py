@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, WriterProperties
 from pyarrow.fs import FileType
@@ -22,7 +21,7 @@ from pipelines.lake.commit import LakeWriter
 from pipelines.lake.features import may_have_deletion_vectors
 from pipelines.lake.intents import Intent
 from pipelines.plan.ledger import LedgerRow
-from pipelines.source.delta import patiently
+from pipelines.source.delta import data_files, patiently
 from udfs.format import schema
 from udfs.format.report_tables import VALUE_ERRORS
 from udfs.source.store import open_store
@@ -102,7 +101,7 @@ def _vacuum(delta: DeltaTable, path: str, hours: int) -> int:
 
 
 def _size(delta: DeltaTable) -> tuple[int, int]:
-    sizes = pa.table(delta.get_add_actions(flatten=True)).column("size_bytes")
+    sizes = data_files(delta).column("size_bytes")
     return len(sizes), pc.sum(sizes).as_py() or 0
 
 

@@ -13,12 +13,14 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
+from udfs.compute import pc
 from udfs.source.store import deltalake_options, open_store
 
 _ATTEMPTS = 15
@@ -136,6 +138,20 @@ def read_declared(table: DeltaTable, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
+def data_files(table: DeltaTable) -> pa.Table:
+    """The data files of a table, a row each: path (below the table's folder), size_bytes, num_records,
+    partition.<column>, min.<column>, max.<column>.
+
+    In the log a path is percent-encoded, and deltalake encodes those of new actions: here none is.
+    """
+    files = pa.table(table.get_add_actions(flatten=True))
+    paths = files.column("path").cast(pa.string()).combine_chunks()
+    encoded = pc.match_substring(paths, "%")
+    plain = pa.array(map(unquote, paths.filter(encoded).to_pylist()), pa.string())
+    place = files.schema.get_field_index("path")
+    return files.set_column(place, "path", pc.replace_with_mask(paths, encoded, plain))
+
+
 def is_plain(table: DeltaTable) -> bool:
     """Whether all readers of Delta's first protocol read it alike: no deletion vectors, no column mapping."""
     mapping = table.metadata().configuration.get("delta.columnMapping.mode", "none")
@@ -146,7 +162,7 @@ def few_rows(table: DeltaTable, most: int) -> pa.Table | None:
     """All rows and columns of a table at its version; None if they are more than ``most``, if the files'
     statistics do not say how many they are, or if they can't be read like that (``is_plain``, VACUUM).
     """
-    counts = pa.table(table.get_add_actions(flatten=True)).column("num_records").to_pylist()
+    counts = data_files(table).column("num_records").to_pylist()
     if not is_plain(table) or None in counts or sum(counts) > most:
         return None
     schema = pa.schema(table.schema().to_arrow())

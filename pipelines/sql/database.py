@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import duckdb
 import pyarrow as pa
@@ -27,7 +27,7 @@ from deltalake import DeltaTable
 from pipelines.command.errors import UserError
 from pipelines.lake.address import open_lake, open_log, reading, table_path
 from pipelines.lake.published import published_tables
-from pipelines.source.delta import is_plain, open_table, read_declared, sql_literal
+from pipelines.source.delta import data_files, is_plain, open_table, read_declared, sql_literal
 from pipelines.sql.functions import create_functions, create_typed_functions
 from pipelines.sql.statements import creations
 from pipelines.sql.types import duckdb_type, no_rows, quoted
@@ -251,11 +251,10 @@ def _opened(table: DeltaTable, declared: Table) -> OpenTable:
         )
     if declared in REPORT_TABLES:
         return OpenTable(declared, {}, read_declared(table, declared.arrow_schema()))
-    actions = pa.table(table.get_add_actions(flatten=True))
-    files = [unquote(path) for path in actions.column("path").to_pylist()]  # as Delta escapes them
-    values = [actions.column(f"partition.{name}").to_pylist() for name in declared.partitioned_by]
+    names = ("path", *(f"partition.{name}" for name in declared.partitioned_by))
+    columns = (column.to_pylist() for column in data_files(table).select(names).columns)
     paths = {}
-    for number, (file, *own) in enumerate(zip(files, *values, strict=True)):
+    for number, (file, *own) in enumerate(zip(*columns, strict=True)):
         folders = "".join(
             f"{name}={NULL if value is None else _escaped(value)}/"
             for name, value in zip(declared.partitioned_by, own, strict=True)

@@ -18,7 +18,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,7 +27,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pipelines.lake.address import table_path
 from pipelines.lake.create import create_table
 from pipelines.lake.published import published_tables
-from pipelines.source.delta import add_action, open_if_there, open_table, remove_action
+from pipelines.source.delta import add_action, data_files, open_if_there, open_table, remove_action
 from pipelines.typed.records_files import RecordsFile, files_by_topic, first_rows
 from pipelines.typed.schemas import keep_schemas, registry_of_lake
 from pipelines.typed.tables import typed_topics
@@ -279,10 +278,8 @@ def _by_name(table: DeltaTable | None, topic: str | None) -> dict[str, str]:
     """
     if table is None:
         return {}
-    actions = pa.table(table.get_add_actions(flatten=True))
-    paths = [
-        unquote(path) for path in actions.column("path").to_pylist()
-    ]  # deltalake encodes what is removed
+    actions = data_files(table)
+    paths = actions.column("path").to_pylist()
     topics = actions.column("partition.topic").to_pylist() if topic is not None else [None] * len(paths)
     own = [path for path, of in zip(paths, topics, strict=True) if of == topic]
     return {typed_files.made_of(path) or path: path for path in own}

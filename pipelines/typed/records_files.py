@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +13,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from pipelines.lake.address import table_path
+from pipelines.source.delta import data_files
 from udfs.format.schema import RECORDS
 from udfs.source.store import open_store
 from udfs.values import typed_files
@@ -37,11 +37,11 @@ class RecordsFile:
 
 
 def files_by_topic(records: DeltaTable) -> dict[str, list[RecordsFile]]:
-    actions = pa.table(records.get_add_actions(flatten=True))
     found: dict[str, list[RecordsFile]] = defaultdict(list)
     names = ("path", "partition.topic", "partition.partition")
-    for path, topic, partition in zip(*(actions.column(name).to_pylist() for name in names), strict=True):
-        found[topic].append(RecordsFile(unquote(path), str(partition)))  # as Delta escapes it
+    columns = (column.to_pylist() for column in data_files(records).select(names).columns)
+    for path, topic, partition in zip(*columns, strict=True):
+        found[topic].append(RecordsFile(path, str(partition)))
     return found
 
 

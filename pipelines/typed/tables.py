@@ -14,7 +14,7 @@ from pyarrow import fs
 
 from pipelines.lake.address import table_path
 from pipelines.lake.published import version_at
-from pipelines.source.delta import open_table
+from pipelines.source.delta import data_files, open_table
 from udfs.source.store import open_store
 from udfs.values.merged_types import safe_names
 
@@ -78,8 +78,8 @@ def _tables_in(address: str, folder: str) -> list[str]:
 def _opened(names: tuple[str, str, str, str], delta: DeltaTable, version: int) -> TypedTable:
     if version != delta.version():
         delta.load_as_version(version)
-    actions = pa.table(delta.get_add_actions(flatten=True))
-    files = [unquote(one) for one in actions.column("path").to_pylist()]
+    actions = data_files(delta)
+    files = actions.column("path").to_pylist()
     column = "partition.partition"
     held = actions.column(column).to_pylist() if column in actions.column_names else [None] * len(files)
     values = [None if one is None else str(one) for one in held]

@@ -101,13 +101,14 @@ def has_controls(data: Any, at: int, end: int) -> bool:
 
 
 @kernel
-def looks(data: Any, offsets: Any, found: Any) -> None:
-    """What payloads without a framing look like, into ``found``: uint8[n].
+def looks(data: Any, offsets: Any, rows: Any, found: Any) -> None:
+    """What payloads without a framing look like, into ``found``: uint8[n] of zeros.
 
-    data: uint8. offsets: int32[n + 1]. JSON_LIKE: begins with { or [. TEXT: UTF-8 without such control
-    characters. BYTES: all else. LEFT: what begins with blanks or a byte order mark before { or [.
+    data: uint8. offsets: int32[n + 1]. rows: int64[], which are looked at. JSON_LIKE: begins with { or [.
+    TEXT: UTF-8 without such control characters. BYTES: all else. LEFT: what begins with blanks or a byte
+    order mark before { or [.
     """
-    for i in range(len(found)):
+    for i in rows:
         begin, end = int64(offsets[i]), int64(offsets[i + 1])
         at = begin
         while at < end:

@@ -42,15 +42,15 @@ def unframed(payloads: pa.BinaryArray) -> np.ndarray:
     return is_short | ((first >= 0) & ~np.isin(first, _FRAMINGS))
 
 
-def looks(payloads: pa.BinaryArray) -> np.ndarray:
-    """uint8[n]: what payloads look like that no framing begins like, ``udfs.kernels.texts.looks``; else
-    LEFT.
+def looks(payloads: pa.BinaryArray, rows: np.ndarray) -> np.ndarray:
+    """uint8[n]: what the payloads at some rows (int64[]) look like, ``udfs.kernels.texts.looks``; else LEFT.
+
+    rows: of payloads that no framing begins like.
     """
     found = np.zeros(len(payloads), np.uint8)
-    data = payloads.buffers()[2]
-    if data is not None and data.size:
-        texts.looks(np.frombuffer(data, np.uint8), offsets_of(payloads), found)
-    return np.where(unframed(payloads), found, texts.LEFT)
+    if len(rows):
+        texts.looks(np.frombuffer(payloads.buffers()[2], np.uint8), offsets_of(payloads), rows, found)
+    return found
 
 
 def equal_rows(numbers: np.ndarray) -> Iterator[np.ndarray]:

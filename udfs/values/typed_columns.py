@@ -187,12 +187,13 @@ class SideDecoder:
         rows = np.flatnonzero(one_by_one & ~in_headers)
         if not len(rows):
             return
+        rows = rows[unframed(payloads)[rows]]
         if self._plain:
-            self._add_alike(found, self._plain, rows[unframed(payloads)[rows]], payloads, one_by_one)
+            self._add_alike(found, self._plain, rows, payloads, one_by_one)
             return
-        look = looks(payloads)[rows]
+        look = looks(payloads, rows)
         for code, plain in _LOOKS.items():
-            self._add_alike(found, plain, rows[look == code], payloads, one_by_one)
+            self._add_alike(found, plain, np.flatnonzero(look == code), payloads, one_by_one)
 
     def _add_alike(
         self, found: TypedSide, plain: str, rows: np.ndarray, payloads: pa.Array, one_by_one: np.ndarray
