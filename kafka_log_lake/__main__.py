@@ -15,7 +15,7 @@ import kafka_log_lake
 from pipelines.command.commands import COMMANDS
 from pipelines.command.declaration import Command
 from pipelines.command.errors import UserError
-from pipelines.command.options import exit_code_of, program_parser
+from pipelines.command.options import exit_code_of, parser_of, program_parser
 from pipelines.command.settings import nearest
 
 # The packages of the wheel's extras
@@ -61,7 +61,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif words[0] == "--version":
             print(f"kafka-log-lake {kafka_log_lake.__version__}")
         else:
-            run = _main_of(_named(words[0]))
+            command = _named(words[0])
+            if not {"-h", "--help", "--help-all"}.isdisjoint(words):  # prints it and exits, without its extra
+                parser_of(command, "--help-all" in words).parse_known_args(words[1:])
+            run = _main_of(command)
             if argv is None:  # the command is the process, as under python -m
                 sys.argv[1:] = words[1:]
             code = run(None if argv is None else words[1:])

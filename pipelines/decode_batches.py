@@ -160,7 +160,7 @@ def _healed(on_demand: SparkOnDemand, settings: Settings) -> None:
     summary.warnings += done.warnings()
     print_summary(summary, settings.json)
     if settings.fail_on_damage and (done.is_damaged or summary.is_damaged):
-        raise DamageFound("; ".join(done.warnings()) or summary.verdict().sentence)
+        raise DamageFound
 
 
 def _check_typing(settings: Settings) -> None:
@@ -194,7 +194,7 @@ def _job(on_demand: SparkOnDemand, settings: Settings) -> None:
             print_summary(summary, settings.json)
         is_first = False
         if settings.fail_on_damage and summary.is_damaged:
-            raise DamageFound(summary.verdict().sentence)
+            raise DamageFound
 
     if settings.watch:
         watch(once, settings.interval)

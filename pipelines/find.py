@@ -187,6 +187,8 @@ def run(
         count=count,
         trust_partitioner=trust_partitioner,
     )
+    if (settings.schemas or settings.registry) and not (typed or request.looks_into_values):
+        raise UserError("--schemas and --registry are for --typed and --json PATH=VALUE: add one of them")
     looked = search(dataclasses.replace(settings, source=tuple(path)), request, topic)
     if output is not None and isinstance(looked, Search):
         _check_output(output, looked)

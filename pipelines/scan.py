@@ -25,7 +25,7 @@ from pipelines.command.settings import Settings
 from pipelines.command.status import phase
 from pipelines.command.tables import size_text
 from pipelines.plan.listed import list_sources, listed_segments
-from pipelines.scanning import losses, report
+from pipelines.scanning import report
 from pipelines.scanning.findings import Findings, collect
 from pipelines.scanning.payloads import SchemaSegments
 from pipelines.scanning.pool import scan_segments
@@ -93,7 +93,7 @@ def run(settings: Settings, path: Sequence[str] = ()) -> None:
         for line in report.to_text(findings):
             print(line)
     if settings.fail_on_damage and findings.is_damaged:
-        raise DamageFound(losses.verdict(findings).sentence)
+        raise DamageFound
 
 
 main = partial(run_command, SCAN, run, with_spark=False)

@@ -175,6 +175,10 @@ def test_help_names_every_command() -> None:
         (["scan", ""], "PATH is empty"),
         (["quality-report", "--lake", "x", "--output", ""], "--output is empty"),
         (["recover", "--source", "x", "--report", ""], "--report is empty"),
+        (["find", SEGMENT, "--schemas", "x"], "--schemas and --registry are for --typed and --json PATH"),
+        (["decode", "--config", ""], "--config is empty"),
+        (["decode", "--config", "/dev/zero"], "--config: /dev/zero is larger than 1 MiB"),
+        (["decode", "--interval", "x"], "--interval must be a number of 0 or above, such as 0.5, not 'x'"),
         (["find", "x", "--not", "--limit", "3"], "--not goes before a condition of find, as in --not --key"),
         (
             ["inspect", SEGMENT, "--html", "/none/page.html"],
@@ -277,13 +281,15 @@ def test_a_program_that_imports_it_keeps_its_own_settings(tmp_path: Path) -> Non
     assert "OPENBLAS_NUM_THREADS" not in done.stdout
 
 
-def test_without_spark_one_line_says_what_to_install() -> None:
+def test_without_spark_one_line_says_what_to_install_and_help_is_there() -> None:
     code = (
         "import sys; sys.modules['pyspark'] = None\n"
-        "from kafka_log_lake.__main__ import main; sys.exit(main(['decode', '--source', 'x', '--lake', 'y']))"
+        "from kafka_log_lake.__main__ import main\n"
+        "try: main(['decode', '--help'])\n"
+        "except SystemExit: main(['decode', '--source', 'x', '--lake', 'y'])"
     )
     done = run("-c", code)
-    assert done.returncode == 2
+    assert done.stdout.startswith("usage: kafka-log-lake decode")
     assert done.stderr == (
         "error: decode needs more packages than the wheel alone: pip install 'kafka-log-lake[spark]'\n"
     )

@@ -167,10 +167,13 @@ def test_text_for_a_pipe_and_one_object_for_a_program(tmp_path: Path) -> None:
     verdict = done.stdout.splitlines()[-1]
     assert verdict.startswith("verdict: not sound: 1 segment (")
     assert verdict.endswith("1 damaged range (94 bytes); lost: at most 3 offsets in damage")
-    assert done.stderr == f"{verdict}\n"
+    assert done.stderr == (
+        "there is damage, or a file that can't be read: exit code 3, because of --fail-on-damage\n"
+    )
     printed = json.loads(run(str(tmp_path), "--json").stdout)
     assert (printed["segments"], printed["records"], printed["damaged"]) == (1, 6, 1)
     assert printed["logs"][0]["damages"][0]["next_offset"] == 6
+    assert f"verdict: {printed['verdict']}" == verdict
 
 
 def test_a_table_on_a_terminal_holds_the_same(tmp_path: Path) -> None:

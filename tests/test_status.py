@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import sys
 import threading
@@ -146,6 +147,7 @@ def test_a_verdict_of_known_segments_says_what_was_not_compared() -> None:
     summary.touched = 1
     assert summary.verdict_line().startswith("verdict: incomplete: 3 known segments")
     assert "not checked: the contents of 1 segment with a new modification time" in summary.verdict_line()
+    assert f"verdict: {json.loads(summary.to_json())['verdict']}" == summary.verdict_line()
     (warning,) = summary.own_warnings()
     assert "the bytes between were not compared; --verify-content compares them" in warning
 

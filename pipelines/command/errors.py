@@ -29,10 +29,16 @@ class LakeBusy(UserError):
         super().__init__(f"{self.what}: wait for it to end, then start again")
 
 
+_DAMAGE = "there is damage, or a file that can't be read: exit code 3, because of --fail-on-damage"
+
+
 class DamageFound(JobError):
     """Damage was found, and ``--fail-on-damage`` was given."""
 
     exit_code = 3
+
+    def __init__(self, text: str = _DAMAGE) -> None:
+        super().__init__(text)
 
 
 class NotFound(JobError):

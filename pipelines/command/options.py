@@ -15,7 +15,6 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 from pipelines.command.commands import COMMANDS
@@ -39,6 +38,7 @@ from pipelines.command.terminal import COMMAND, invocation, printable
 from pipelines.command.values import flag, option, texts
 
 DEBUG = "KAFKA_LAKE_DEBUG"
+_MOST_SETTINGS = 1 << 20  # bytes of a file of settings; a device may have no end
 
 
 class _Help(argparse.HelpFormatter):
@@ -227,7 +227,7 @@ def parse_arguments(command: Command, argv: Sequence[str] | None) -> tuple[Any, 
             except ValueError as error:
                 raise UserError(f"{option(argument.name)} {error}") from None
     config, print_config = values.pop("config", None), values.pop("print_config", False)
-    given = {**(read_yaml(config) if config else {}), **values}
+    given = {**({} if config is None else read_yaml(config)), **values}
     settings = make_settings(given, command.settings, command.kind)
     if print_config:
         print(to_yaml(settings, command.settings))
@@ -310,8 +310,14 @@ def read_yaml(path: str, named_by: str = "--config") -> dict[str, Any]:
     """The mapping in a settings file; {} for an empty file. named_by: the option, for messages."""
     import yaml  # takes 0.01 s, and few commands are given a file
 
+    if not path:
+        raise UserError(f"{named_by} is empty")
     try:
-        loaded = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        with open(path, "rb") as file:
+            content = file.read(_MOST_SETTINGS + 1)
+        if len(content) > _MOST_SETTINGS:
+            raise UserError(f"{named_by}: {path} is larger than 1 MiB: it is not a file of settings")
+        loaded = yaml.safe_load(content.decode())
     except OSError as error:
         raise UserError(f"{named_by}: cannot read {path}: {error.strerror or error}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -124,7 +124,7 @@ def amount(value: object) -> float:
     if isinstance(value, str) and re.fullmatch(r"[0-9]+(\.[0-9]*)?|\.[0-9]+", value):
         value = float(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise ValueError(f"must be a number of 0 or above, such as 0.08, not {value!r}")
+        raise ValueError(f"must be a number of 0 or above, such as 0.5, not {value!r}")
     return float(value)
 
 

@@ -33,17 +33,22 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        """``verdict: sound: ...`` or ``verdict: not sound: ...``, in one line."""
+        """``sound: ...`` or ``not sound: ...``, in one line."""
         faults, lost, unchecked = (
             ", ".join(filter(None, one)) for one in (self.faults, self.lost, self.unchecked)
         )
         if self.is_sound:
-            return f"verdict: sound: {self.checked} checked; nothing is damaged, nothing is lost"
+            return f"sound: {self.checked} checked; nothing is damaged, nothing is lost"
         parts = [f"{self.checked} checked{self._sound_share()}", faults]
         parts.append(f"lost: {lost}" if lost else "no offset is lost" if faults else "")
         parts.append(f"not checked: {unchecked}" if unchecked else "")
         kind = "not sound" if faults or lost else "incomplete"
-        return f"verdict: {kind}: " + "; ".join(filter(None, parts))
+        return f"{kind}: " + "; ".join(filter(None, parts))
+
+    @property
+    def line(self) -> str:
+        """The last line of a command."""
+        return f"verdict: {self.sentence}"
 
     def _sound_share(self) -> str:
         if self.damaged_bytes is None or not self.bytes:

@@ -306,7 +306,7 @@ class Summary:
     def verdict_line(self) -> str:
         """The last line. Bytes that were landed are not checked before they are decoded."""
         if self.chunks is None:
-            return self.verdict().sentence
+            return self.verdict().line
         failed = counted_noun(len(self.unreadable_chunks), "chunk")
         lost = f"; not sound: {failed} could not be read whole" if self.unreadable_chunks else ""
         landed = segments_text(self.segments, self.bytes)

@@ -280,7 +280,7 @@ def to_text(findings: Findings) -> Iterator[str]:
     yield ""
     yield "next:"
     yield from (f"  {step}" for step in next_steps(findings))
-    yield losses.verdict(findings).sentence
+    yield losses.verdict(findings).line
 
 
 def print_rich(findings: Findings) -> None:
@@ -295,4 +295,4 @@ def print_rich(findings: Findings) -> None:
     for step in next_steps(findings):
         console.print(Text(f"  {step}", style="dim" if step.startswith("#") else ""), soft_wrap=True)
     verdict = losses.verdict(findings)
-    console.print(Text(verdict.sentence, style="green" if verdict.is_sound else "bold red"), soft_wrap=True)
+    console.print(Text(verdict.line, style="green" if verdict.is_sound else "bold red"), soft_wrap=True)

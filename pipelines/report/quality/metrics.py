@@ -74,7 +74,7 @@ FROM ({values}) ORDER BY topic, partition, segment NULLS FIRST
 def opened(
     tables: Mapping[str, DeltaTable], threads: int | None = None
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database with the rows of published tables, as ``logs.sql`` makes them. threads: 2 by default.
+    """A database with the rows of published tables, as ``logs.sql`` makes them. threads: None for all cores.
 
     DuckDB keeps to _MEMORY and goes on in a temporary folder; the columns of ``batches`` that it reads take
     some 250 bytes a batch besides.
@@ -82,7 +82,11 @@ def opened(
     with (
         TemporaryDirectory(prefix="kafka-log-lake-") as scratch,
         duckdb.connect(
-            config={"threads": threads or 2, "memory_limit": _MEMORY, "temp_directory": scratch}
+            config={
+                "memory_limit": _MEMORY,
+                "temp_directory": scratch,
+                **({"threads": threads} if threads else {}),
+            }
         ) as database,
     ):
         _load(database, tables)
