@@ -224,9 +224,16 @@ def test_links_inside_a_source_are_followed_only_where_requested(root: Path) -> 
     (root / "a-0" / "loop").symlink_to(root)
     (root / "c-0").mkdir()
     (root / "c-0" / FIRST).symlink_to(root / "nowhere")
+    os.mkfifo(root / "c-0" / SECOND)
+    (root / "d-0").mkdir()
+    os.mkfifo(root.parent / "pipe")
+    (root / "d-0" / FIRST).symlink_to(root.parent / "pipe")
     assert segments(root) == [str(path)]
-    assert list_segments(str(root)).skipped == {naming.LINK: 3}
-    assert list_segments(str(root), follow_symlinks=True).skipped == {naming.BROKEN_LINK: 1}
+    skipped = list_segments(str(root)).skipped
+    assert skipped == {naming.LINK: 4, naming.SPECIAL: 1}
+    assert naming.unlooked_texts(skipped) == ["4 symbolic links", "1 special file"]
+    skipped = list_segments(str(root), follow_symlinks=True).skipped
+    assert skipped == {naming.BROKEN_LINK: 1, naming.SPECIAL: 2}
     followed = [path, root / "a-0" / SECOND, root / "b-0" / FIRST]
     assert segments(root, follow_symlinks=True) == [str(p) for p in followed]
 

@@ -31,7 +31,7 @@ from pipelines.scanning.findings import damages_of, missing_of
 from pipelines.scanning.pool import ALONE_BYTES
 from pipelines.scanning.slice_scan import DamagedRange, SliceScan
 from pipelines.source.listing import Listing
-from pipelines.source.naming import LINKS, NOT_LOOKED_AT
+from pipelines.source.naming import NOT_LOOKED_AT
 from udfs.committed import Outcomes
 from udfs.files import SCHEMA as SEGMENT_SCHEMA
 from udfs.rules.offsets import NO_LIMIT, misplaced
@@ -143,10 +143,9 @@ class Search(Searching):
         """Matches, with the columns of ``schema``; none where they are only counted."""
         logs, self.passed_over = logs_to_search(self.listing, self.request)
         self.unsearched += [Unsearched(uri, why) for uri, why in sorted(self.listing.unreadable.items())]
-        for reason in NOT_LOOKED_AT:
+        for reason, noun in NOT_LOOKED_AT.items():
             if count := self.listing.skipped[reason]:
-                name = counted_noun(count, "link" if reason in LINKS else "file")
-                self.unsearched.append(Unsearched(name, reason))
+                self.unsearched.append(Unsearched(counted_noun(count, noun), reason))
         size = sum(segment.length for log in logs for segment in log.segments)
         with workers(1 if size < ALONE_BYTES else self.processes) as pool:
             for log, results in self._by_log(pool, logs):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from pipelines.source.naming import (
     LEFT_BEHIND,
     LINK,
     SEGMENT_SUFFIX,
+    SPECIAL,
     SWAP_SUFFIX,
     UNREADABLE,
     UNREADABLE_FOLDER,
@@ -20,6 +22,7 @@ from pipelines.source.naming import (
     Folder,
     is_log,
     left_behind,
+    parse_file,
     parse_folder,
     parse_topic_id,
 )
@@ -98,7 +101,7 @@ def _walk(
                 links.append(entry.path)
             elif entry.is_dir(follow_symlinks=False):
                 todo.append(entry.path)
-            elif entry.name.endswith(suffixes) and entry.is_file(follow_symlinks=False):
+            elif entry.name.endswith(suffixes):
                 logs += _stat(entry.path, entry.name, not entry.name.endswith(CLEANED_SUFFIX), listing)
         left = [entry.name for entry in entries if entry.name.endswith(not_requested)]
         if left and not isinstance(parse_folder(canonical(path)), str):
@@ -108,7 +111,7 @@ def _walk(
 
 
 def _stat(path: str, name: str, wanted: bool, listing: Listing) -> list[File]:
-    """The file in a list; [] if it is gone, or if it cannot be read, which ``listing`` then says."""
+    """The file in a list; [] if it is gone. ``listing`` says if it can't be read, or is no regular file."""
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -118,6 +121,10 @@ def _stat(path: str, name: str, wanted: bool, listing: Listing) -> list[File]:
         if wanted:
             listing.skipped[UNREADABLE] += 1
             listing.unreadable[canonical(os.path.dirname(path))] = error.strerror or str(error)
+        return []
+    if not stat.S_ISREG(status.st_mode):
+        if wanted and isinstance(parse_file(name), int):
+            listing.skipped[SPECIAL] += 1
         return []
     return [File(name, status.st_size, status.st_mtime_ns // 1000, wanted)]
 

@@ -37,6 +37,7 @@ LEFT_BEHIND = {SWAP_SUFFIX: SWAP, ".log.cleaned": CLEANED, ".log.deleted": TO_DE
 OFFSET_TOO_BIG = "base offset above 9223372036854775807"
 LINK = "link that is not followed (--follow-symlinks)"
 BROKEN_LINK = "link that leads nowhere"
+SPECIAL = "special file (pipe, socket, device) with the name of a segment"
 UNREADABLE = "file can't be read"
 UNREADABLE_FOLDER = "folder can't be read"
 
@@ -44,9 +45,12 @@ UNREADABLE_FOLDER = "folder can't be read"
 NULL_TOPIC = NULL
 NULL_TO_SPARK = "topic name that Spark writes as null (decode it with --sink arrow)"
 NO_TABLE_HOLDS = (NOT_TEXT, TOPIC_TOO_LONG, PARTITION_TOO_BIG, OFFSET_TOO_BIG, NULL_TO_SPARK)
-# What may be segments, and nobody looked into
-LINKS = (LINK, BROKEN_LINK)
-NOT_LOOKED_AT = (*LINKS, *NO_TABLE_HOLDS)
+# What may be segments, and nobody looked into: reason -> what is counted
+NOT_LOOKED_AT = {
+    **dict.fromkeys(NO_TABLE_HOLDS, "file"),
+    **dict.fromkeys((LINK, BROKEN_LINK), "symbolic link"),
+    SPECIAL: "special file",
+}
 
 _PARTITION_FOLDER = re.compile(r"(?s)(.+)-([0-9]+)")
 _LEFT_BEHIND = re.compile(r"(?s)(.*)\.[0-9a-fA-F]+-(delete|stray|future)")
@@ -158,9 +162,11 @@ def parse_topic_id(metadata: str) -> str | None:
 
 def unlooked_texts(skipped: Counter[str]) -> list[str]:
     """What may be segments, and was not looked into. skipped: of a listing; reason -> number of files."""
-    refused = sum(skipped[reason] for reason in NO_TABLE_HOLDS)
-    links = sum(skipped[reason] for reason in LINKS)
+    numbers: Counter[str] = Counter()
+    for reason, noun in NOT_LOOKED_AT.items():
+        numbers[noun] += skipped[reason]
     return [
-        f"{counted_noun(refused, 'file')} that no table can hold" if refused else "",
-        counted_noun(links, "symbolic link") if links else "",
+        counted_noun(number, noun) + (" that no table can hold" if noun == "file" else "")
+        for noun, number in numbers.items()
+        if number
     ]
