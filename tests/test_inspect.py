@@ -13,7 +13,7 @@ import pytest
 
 from pipelines import inspect_batch
 from pipelines.inspection.locate import Locator
-from pipelines.inspection.text import raw_bytes
+from pipelines.inspection.text import raw_bytes, summary
 from tests.support import corpus
 from tests.support.segment_maker import GZIP, SNAPPY, Batch, Message, Record, wrap
 from udfs.inspection.batch import Inspection, inspect
@@ -211,7 +211,9 @@ def test_bytes_that_are_missing_are_a_cut(tmp_path: Path) -> None:
 def test_a_segment_that_ends_inside_a_batch(tmp_path: Path) -> None:
     first, second, _ = _three()
     found = look(put(tmp_path, first + second[:-7]), len(first))
-    assert (found.status, found.causes[0].kind) == ("damaged", CUT)
+    assert (found.status, found.causes[0].kind) == ("tail", CUT)
+    (title, *_) = summary(found)
+    assert str(title).endswith("bytes: no damage, if no other segment of the log follows")
     assert found.problem == (
         f"the segment ends inside a batch: expected {len(second)} bytes, found {len(second) - 7}"
     )

@@ -11,7 +11,7 @@ from html import escape
 from importlib import resources
 
 from pipelines.command.terminal import counted_noun, printable
-from pipelines.inspection.text import facts, raw_bytes, title
+from pipelines.inspection.text import facts, raw_bytes, title, words_of
 from udfs.inspection.batch import Inspection
 from udfs.inspection.fields import FILE, PAYLOAD, Field
 
@@ -34,7 +34,7 @@ def page(path: str, found: Inspection) -> str:
     parts = {
         "path": _text(path),
         "title": _text(title(found)),
-        "status": _text(found.status),
+        "status": _text(words_of(found.status)),
         "problem": f'<p class="problem">{_text(found.problem)}</p>' if found.problem else "",
         "causes": _causes(found),
         "facts": "".join(f"<li>{_text(fact)}</li>" for fact in facts(found)),
@@ -66,7 +66,7 @@ def _causes(found: Inspection) -> str:
         if found.mended >= 0
         else ""
     )
-    if not words and found.status != "ok":
+    if not words and found.status not in ("ok", "tail"):
         words = "The batch can't be read by mending that."
     return f"<h2>What most likely happened</h2><ol>{''.join(items)}</ol><p>{words}</p>"
 

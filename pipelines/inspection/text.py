@@ -17,7 +17,8 @@ from udfs.inspection.place import Neighbour
 from udfs.words import count_of
 
 _BYTES = 12  # that a line shows
-_COLOURS = {"ok": "green", "suspect": "yellow"}
+_COLOURS = {"ok": "green", "suspect": "yellow", "tail": "yellow"}
+_WORDS = {"tail": "no damage, if no other segment of the log follows"}
 _WIDTHS = (10, 8, 3 * _BYTES + 1, 22, 24)
 
 
@@ -48,7 +49,7 @@ def lines(path: str, found: Inspection) -> Iterator[Text]:
 def summary(found: Inspection) -> Iterator[Text]:
     """What the batch is, what is wrong with it, and what most likely happened."""
     colour = _COLOURS.get(found.status, "red")
-    yield Text.assemble(title(found) + ": ", (found.status, f"bold {colour}"))
+    yield Text.assemble(title(found) + ": ", (words_of(found.status), f"bold {colour}"))
     if found.problem:
         yield Text(f"problem: {printable(found.problem)}", colour)
     for i, cause in enumerate(found.causes):
@@ -56,15 +57,21 @@ def summary(found: Inspection) -> Iterator[Text]:
         yield Text(f"{words} ({cause.certainty}): {printable(cause.text)}", "yellow")
     if found.mended >= 0:
         yield Text(f"with that corrected {counted_noun(found.mended, 'record')} can be read", "green")
-    elif found.causes and found.status != "ok":
+    elif found.causes and found.status not in ("ok", "tail"):
         yield Text("it is not readable even with that corrected", "red")
+
+
+def words_of(status: str) -> str:
+    """The status as a person reads it."""
+    return _WORDS.get(status, status)
 
 
 def title(found: Inspection) -> str:
     """What the batch is, and where."""
     what = {f.MAGIC_V0: "message", f.MAGIC_V1: "message", f.MAGIC_V2: "record batch"}.get(found.magic)
-    what = "damage" if found.status == "damaged" or what is None else f"{what} of magic {found.magic}"
-    count = "" if found.status == "damaged" else f", {counted_noun(found.records, 'record')}"
+    what = "damage" if what is None else f"{what} of magic {found.magic}"
+    what = {"damaged": "damage", "tail": "tail"}.get(found.status, what)
+    count = "" if what in ("damage", "tail") else f", {counted_noun(found.records, 'record')}"
     return f"{what} at position {found.position}, {count_of(found.size, 'byte')}{count}"
 
 

@@ -43,10 +43,11 @@ class Inspection:
     """All that is known of the batch at ``position``.
 
     size: bytes that it takes, or of the damaged range. status: ok, suspect, corrupt, invalid, unsupported, or
-    damaged where no batch begins. problem: in words, "" for none. payload: the expanded records, None where
-    they are not compressed or can't be expanded. records: how many can be read; left_out: of them, those that
-    are not shown. causes: of damage, the most likely first. mended: records that can be read once the first
-    is undone, -1 where it can't be.
+    damaged where no batch begins; tail where the segment ends in zeros or in an incomplete batch, which is no
+    damage in the last segment of a log. problem: in words, "" for none. payload: the expanded records, None
+    where they are not compressed or can't be expanded. records: how many can be read; left_out: of them,
+    those that are not shown. causes: of damage, the most likely first. mended: records that can be read once
+    the first is undone, -1 where it can't be.
     """
 
     position: int
@@ -93,11 +94,12 @@ def inspect(
     in_it = 0
     if is_whole:
         in_it = _of_whole(found, content, computed, shown, limit)
-    else:
-        found.status = "damaged"
-        found.problem = found.problem or _why_not_whole(size, room, head)
-    if found.status in ("corrupt", "damaged"):
-        damage = Damage(source, length, place, taken, size if size > 0 else 0)
+    damage = Damage(source, length, place, taken, size if size > 0 else 0)
+    if not is_whole:
+        is_cut = size > 0 or size == framing.TOO_SHORT
+        found.status = "tail" if taken == room and (is_cut or not damage.data.any()) else "damaged"
+        found.problem = found.problem or _why_not_whole(is_cut, size, room, head)
+    if found.status in ("corrupt", "damaged", "tail"):
         found.causes = causes_of(damage, lambda batch: readable(batch, limit)[0] > 0)
     elif is_whole:
         found.causes = contradictions(source, content, place, in_it)
@@ -107,8 +109,8 @@ def inspect(
     return found
 
 
-def _why_not_whole(size: int, room: int, head: np.ndarray) -> str:
-    if size > 0 or size == framing.TOO_SHORT:
+def _why_not_whole(is_cut: bool, size: int, room: int, head: np.ndarray) -> str:
+    if is_cut:
         return faults.cut_text(size, room)
     if not head.any():
         return "no batch begins here: zeros"
@@ -224,10 +226,7 @@ def _proved(damage: Damage, can_read: Callable[[bytes], bool]) -> list[Cause]:
     """What makes the checksum right when it is undone; one byte of a long batch may do so by chance."""
     data, position = damage.data, damage.position
     if len(data) >= f.HEADER_UP_TO_MAGIC and not data.any():  # fewer begin any offset
-        text = (
-            f"all {len(data)} bytes up to the end of the segment are zeros: space that was never written, "
-            "which is no damage by itself"
-        )
+        text = f"all {len(data)} bytes up to the end of the segment are zeros: space that was never written"
         return [Cause(causes.ZEROS, CERTAIN, text, position, len(data))]
     if made := list(causes.flips_of_header(data, position)):
         return made
