@@ -221,3 +221,15 @@ def test_a_lake_that_may_not_be_written_can_be_reported_on_with_at(
     assert line.startswith(f"error: the lake {lake}/quality_metrics cannot be written: ")
     assert line.endswith("; --at RUN reports on a lake without writing to it")
     assert main([*arguments, "--at", "2999-01-01"]) == 0
+
+
+def test_a_data_file_that_is_cut_is_named_with_its_own_path(
+    lake: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (file,) = Path(lake, "records").rglob("*.parquet")
+    os.truncate(file, 100)
+    words = f"Invalid Input Error: No magic bytes found at end of file '{file}'"
+    step = "restore the file, or decode into a new --lake"
+    found = error_of(capsys, "find", "--lake", lake, "--key", "k0")
+    assert found == f"a data file can't be used: {words}; {step}"
+    assert words in error_of(capsys, "query", "--lake", lake, "SELECT key FROM records")

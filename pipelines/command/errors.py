@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 _FULL = re.compile(r"No space left on device|Disk quota exceeded")
+# The link to a data file through which DuckDB reads it
+_LINK = re.compile(r"""(?<=['"])/[^'"]*/kafka-log-lake-\w+/[^'"]+(?=['"])""")
 
 
 class JobError(Exception):
@@ -90,6 +93,17 @@ def writing(place: str) -> Iterator[None]:
         raise unwritable(place, error) from None
 
 
+def with_own_paths(text: str) -> str:
+    """A text of DuckDB that names data files, with their paths in the lake in place of those of links."""
+    return _LINK.sub(lambda link: os.path.realpath(link[0]), text)
+
+
+def is_about_data_file(error: BaseException, line: str) -> bool:
+    """Whether a library could not use a data file of a lake, by the line of its error; a full disk is not."""
+    is_python = type(error).__module__ == "builtins" and not isinstance(error, OSError)
+    return ".parquet" in line and not is_python and not _FULL.search(line)
+
+
 def one_line(error: BaseException) -> str:
     """The message of an error in one line, without the stack traces of Java and Python.
 
@@ -106,7 +120,7 @@ def one_line(error: BaseException) -> str:
     head, traceback, tail = text.rpartition("Traceback (most recent call last)")
     if traceback:
         text = next(iter(re.findall(r"^\w[\w.]*(?:: .*)?$", tail, re.MULTILINE)), head)
-    line = text.splitlines()[0].rstrip("; ") if text else ""
+    line = with_own_paths(text.splitlines()[0].rstrip("; ")) if text else ""
     is_python = type(error).__module__ == "builtins" and not isinstance(error, OSError)
     is_whole = java is not None or traceback or not is_python
     return line if line and is_whole else f"{type(error).__name__}: {line or 'no message'}"

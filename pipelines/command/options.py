@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from pipelines.command.commands import COMMANDS
 from pipelines.command.declaration import Argument, Command
-from pipelines.command.errors import JobError, UserError, one_line, with_next_step
+from pipelines.command.errors import JobError, UserError, is_about_data_file, one_line, with_next_step
 from pipelines.command.settings import (
     FIELDS,
     GROUPS,
@@ -260,8 +260,12 @@ def exit_code_of(job: Callable[[], object], interrupted: str = "interrupted") ->
             return 130
         if os.environ.get(DEBUG):
             traceback.print_exc()
-        line = with_next_step(printable(one_line(error)), f" (traceback with {DEBUG}=1)")
-        print(f"error: {line}", file=sys.stderr)
+        line = printable(one_line(error))
+        if is_about_data_file(error, line):
+            step = "restore the file, or decode into a new --lake"
+            print(f"error: a data file can't be used: {line}; {step}", file=sys.stderr)
+            return UserError.exit_code
+        print(f"error: {with_next_step(line, f' (traceback with {DEBUG}=1)')}", file=sys.stderr)
         return 1
     return 0
 

@@ -16,7 +16,6 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from pipelines.command.errors import UserError
 from pipelines.command.terminal import counted_noun
 from pipelines.finding.logs import LakeLog, home_first
 from pipelines.finding.search import SAMPLE, Searching, Unsearched
@@ -223,12 +222,9 @@ class LakeSearch(Searching):
         """Columns of what follows FROM."""
         names = ", ".join(f'"{name}"' for name in columns)
         schema = pa.schema([self.schema.field(name) for name in columns])
-        try:
-            answer = database.sql(f"SELECT {names} FROM {source}", params=list(values))
-            for batch in answer.to_arrow_reader(_ROWS):
-                yield batch.cast(schema)
-        except duckdb.Error as error:
-            raise UserError(f"the lake can't be read: {str(error).splitlines()[0]}") from None
+        answer = database.sql(f"SELECT {names} FROM {source}", params=list(values))
+        for batch in answer.to_arrow_reader(_ROWS):
+            yield batch.cast(schema)
 
     def _rows_of(self, statement: str, log: LakeLog) -> list[Sequence[Any]]:
         """The rows of a statement about a log, executed once for all that are searched together."""

@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from pipelines.command.errors import UserError
+from pipelines.command.errors import UserError, with_own_paths
 from pipelines.command.terminal import printable
 from pipelines.sql.json_rows import json_lines
 from pipelines.sql.rows import Column, printed
@@ -169,7 +169,7 @@ def _wrong_statements_in_one_line() -> Iterator[None]:
     except duckdb.InterruptException:
         raise KeyboardInterrupt from None
     except (duckdb.Error, pa.ArrowException) as error:
-        head = _SETTING.sub("", " ".join(str(error).split("\nLINE ")[0].split()))
+        head = _SETTING.sub("", " ".join(with_own_paths(str(error)).split("\nLINE ")[0].split()))
         kind = UnknownName if isinstance(error, duckdb.CatalogException) else UserError
         raise kind(f"SQL: {head}") from None
 
