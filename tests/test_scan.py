@@ -326,6 +326,15 @@ def test_damaged_ranges_side_by_side_are_left_by_one_step(tmp_path: Path) -> Non
     assert [line[-24:] for line in steps if "--to-offset" in line] == [" --to-offset 9 --execute"]
 
 
+def test_copies_without_names_have_one_step_and_the_command_that_compares_them(tmp_path: Path) -> None:
+    disks = [tmp_path / "one", tmp_path / "two"]
+    for disk in disks:
+        put(disk / "a-0", 0, batch(0), broken(batch(3)), batch(6))
+    lines = next_steps(scan(Settings(source=tuple(map(str, disks)), cores=1)))
+    assert [line for line in lines if line.endswith(f" scan broker1={disks[0]} broker2={disks[1]}")]
+    assert len([line for line in lines if "--to-offset 6" in line]) == 1
+
+
 @pytest.mark.parametrize(
     ("case", "position", "what"),
     [
@@ -341,8 +350,11 @@ def test_metadata_that_the_log_around_contradicts_are_named(case: str, position:
     assert findings.is_damaged, "--fail-on-damage ends with 3"
     text = list(report.to_text(findings))
     assert any(what in line for line in text)
+    file = one.segment.removeprefix("file://")
+    assert any(line.endswith(f" inspect {file} --position {position}") for line in text)
     word = "leader epoch" if "epoch" in case and "base" not in case else "base offset"
     assert text[-1].startswith("verdict: not sound: ")
+    assert text[-2].endswith(f" inspect {one.segment.removeprefix('file://')} --position {position}")
     assert f"1 wrong {word}, which the batches around or the file's name contradict" in text[-1]
 
 

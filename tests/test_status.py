@@ -12,6 +12,7 @@ import pytest
 
 from pipelines.command import status
 from pipelines.command.tables import size_text, text_lines
+from pipelines.command.terminal import counted_noun
 from pipelines.execute.summary import Summary, TopicTotals, print_round
 
 
@@ -159,3 +160,8 @@ def test_a_summary_shows_twenty_topics_and_counts_the_others() -> None:
     (section,) = summary.sections()
     lines = list(text_lines(section))
     assert (lines[1].split()[0], lines[20].split()[0], lines[21]) == ("topic-00", "topic-19", "  and 5 more")
+
+
+def test_words_get_their_plural() -> None:
+    nouns = ("batch", "copy", "epoch", "key")
+    assert [counted_noun(2, noun) for noun in nouns] == ["2 batches", "2 copies", "2 epochs", "2 keys"]

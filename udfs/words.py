@@ -18,7 +18,7 @@ def _agreeing(count: int, noun: str) -> str:
 
 
 def plural(noun: str) -> str:
-    """``batches`` of batch, ``copies`` of copy, ``keys`` of key, ``segments`` of segment."""
+    """``batches`` of batch, ``epochs`` of epoch, ``copies`` of copy, ``keys`` of key."""
     if noun.endswith("y") and not noun.endswith("ey"):
         return f"{noun[:-1]}ies"
-    return f"{noun}{'es' if noun.endswith('ch') else 's'}"
+    return f"{noun}{'es' if noun.endswith('tch') else 's'}"

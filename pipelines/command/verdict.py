@@ -63,6 +63,7 @@ class Tails:
     """Ends of logs that no batch covers: torn logs end in an incomplete batch, empty ones are zeros alone.
 
     zeroed: segments of zeros alone that others of their log follow, in logs that have batches.
+    claimed: offsets that the headers of incomplete batches claim. unknown: logs that lack an unknown number.
     """
 
     torn: int = 0
@@ -71,6 +72,8 @@ class Tails:
     empty_bytes: int = 0
     zeroed: int = 0
     zeroed_bytes: int = 0
+    claimed: int = 0
+    unknown: int = 0
 
     @property
     def bytes(self) -> int:
@@ -89,10 +92,14 @@ class Tails:
             else "",
         ]
 
-    @staticmethod
-    def lost(logs: int) -> str:
-        """What tails cost of which it is not known; logs: how many."""
-        return f"an unknown number of offsets in the tails of {counted_noun(logs, 'log')}" if logs else ""
+    @property
+    def lost(self) -> list[str]:
+        return [
+            f"{counted_noun(self.claimed, 'offset')} in incomplete batches" if self.claimed else "",
+            f"an unknown number of offsets in the tails of {counted_noun(self.unknown, 'log')}"
+            if self.unknown
+            else "",
+        ]
 
 
 def segments_text(segments: int, size: int) -> str:

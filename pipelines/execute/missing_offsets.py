@@ -5,7 +5,9 @@ broker's checkpoint files say more than the lake. What these say is kept. And wh
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +15,7 @@ import pyarrow.compute as pc
 from pipelines.command.verdict import Tails
 from pipelines.lake.commit import LakeWriter
 from pipelines.lake.transactions import OF_ROWS, Read, known_rows, rows_of
+from pipelines.plan.headers import claimed_offsets
 from pipelines.plan.ledger import kept, rows_to_arrow
 from pipelines.plan.missing import COLUMNS, Missing, at_edges, edges_of_ledger, of_ledger
 from pipelines.plan.runs import Plan
@@ -22,6 +25,7 @@ from pipelines.source.checkpoints import Checkpoint
 from pipelines.source.listing import Listing
 from udfs.format.report_tables import CHECKPOINTS
 from udfs.format.schema import BATCHES, QUARANTINE, SEGMENTS
+from udfs.source.byte_source import FileSource, SourceError, local_path
 from udfs.spark.protocol import StageOptions
 
 _FIELDS = Checkpoint._fields
@@ -38,7 +42,7 @@ def ledger_of_logs(lake: LakeWriter, plan: Plan, has_changed: bool) -> pa.Table:
 
 
 def tails_of(rows: pa.Table) -> Tails:
-    """The tails of logs, by ``ledger_of_logs``."""
+    """The tails of logs, by ``ledger_of_logs``; what incomplete batches claim, by local files alone."""
     found: dict[str, tuple[int, int]] = {}
     for tail in ("torn", "zeros"):
         logs = rows.filter(pc.equal(rows.column("tail"), tail))
@@ -48,7 +52,25 @@ def tails_of(rows: pa.Table) -> Tails:
         size = pc.sum(logs.column("tail_bytes")).as_py() or 0
         found[tail] = (pc.count_distinct(logs.column("partition_dir")).as_py(), size)
     zeroed = _zeroed(rows)
-    return Tails(*found["torn"], *found["zeros"], len(zeroed), sum(zeroed))
+    claims = [_claimed(row) for row in rows.filter(pc.equal(rows.column("tail"), "torn")).to_pylist()]
+    known = [max(0, last - first + 1) for first, last in filter(None, claims)]
+    return Tails(
+        *(*found["torn"], *found["zeros"], len(zeroed), sum(zeroed)),
+        claimed=sum(known),
+        unknown=len(claims) - len(known) + found["zeros"][0],
+    )
+
+
+def _claimed(row: Mapping[str, Any]) -> tuple[int, int] | None:
+    """The offsets that the incomplete last batch of a segment claims; None where they are not to be read."""
+    path = local_path(row["segment"])
+    if path is None:
+        return None
+    try:
+        with closing(FileSource(path)) as source:
+            return claimed_offsets(source, row["decoded_bytes"], row["decoded_bytes"] + row["tail_bytes"])
+    except SourceError:
+        return None
 
 
 def _zeroed(rows: pa.Table) -> list[int]:

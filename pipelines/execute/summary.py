@@ -293,7 +293,7 @@ class Summary:
             [
                 "the offsets of damaged ranges, in the view lost_offsets" if self.damaged or before else "",
                 *lost_texts(one for _, one in self.missing),
-                Tails.lost(self.tails.torn + self.tails.empty),
+                *self.tails.lost,
             ],
             [
                 f"{counted_noun(unreadable, 'path')} that can't be read" if unreadable else "",

@@ -72,6 +72,21 @@ def headers(source: ByteSource, start: int, length: int, block_bytes: int = _BLO
         at += size
 
 
+def claimed_offsets(source: ByteSource, position: int, length: int) -> tuple[int, int] | None:
+    """First and last offset by the header of a batch that the segment cuts; None without all of it."""
+    head = np.zeros(f.V2_HEADER_SIZE, dtype=np.uint8)
+    got = source.read_into(position, head[: length - position])
+    raw = head[:got].tobytes()
+    if got < f.HEADER_UP_TO_MAGIC:
+        return None
+    offset, _, magic = _HEADER.unpack_from(raw)
+    if magic != f.MAGIC_V2:
+        return offset, offset
+    if got < len(head):
+        return None
+    return offset, offset + _INT32.unpack_from(raw, f.LAST_OFFSET_DELTA_POS)[0]
+
+
 def may_go_on(source: ByteSource, position: int, length: int) -> bool:
     """Whether a broker may still complete what lies at ``position``: a cut batch or header, or zeros."""
     head = np.zeros(max(0, min(f.HEADER_UP_TO_MAGIC, length - position)), dtype=np.uint8)

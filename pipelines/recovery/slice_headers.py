@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from pipelines.plan.headers import claimed_offsets
 from pipelines.plan.slices import Slice
 from pipelines.recovery.compare import SliceHeaders
-from pipelines.scanning.slice_scan import claimed_by_torn, read_slice
+from pipelines.scanning.slice_scan import read_slice
 from udfs.decoded import Damage, Totals
 from udfs.format import faults
 from udfs.format import layout as f
@@ -128,7 +129,7 @@ class _Reading:
 
     def _add_tail(self, position: int, size: int) -> None:
         for begin, rest in self._without_whole(position, size):
-            claim = claimed_by_torn(self._source, begin, self._length)
+            claim = claimed_offsets(self._source, begin, self._length)
             detail = f"the segment ends inside a batch, {rest} bytes of it are there"
             self.hurts.append(Hurt(0, begin, rest, TORN, detail, *(claim or (None, None))))
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pipelines.command.terminal import counted_noun, invocation, printable
 from pipelines.command.verdict import Tails, Verdict, segments_text
 from pipelines.plan.missing import lost_texts
+from pipelines.scanning.contradictions import Contradiction
 from pipelines.scanning.findings import Findings, Log, OpenTransaction
 from pipelines.scanning.slice_scan import DamagedRange
 from pipelines.source.naming import SWAP, unlooked_texts
@@ -30,7 +31,7 @@ def tail_text(log: Log) -> str:
 def verdict(findings: Findings) -> Verdict:
     logs, damages = findings.logs, [one for _, one in findings.damages]
     size, segments = sum(log.bytes for log in logs), sum(log.segments for log in logs)
-    damaged, unsound = sum(one.size for one in damages), [log for log in logs if log.is_cut]
+    damaged = sum(one.size for one in damages)
     faults = []
     if damages:
         faults.append(f"{counted_noun(len(damages), 'damaged range')} ({counted_noun(damaged, 'byte')})")
@@ -39,9 +40,7 @@ def verdict(findings: Findings) -> Verdict:
         named = " and ".join(counted_noun(count, f"wrong {word}") for word, count in sorted(wrong.items()))
         faults.append(f"{named}, which the batches around or the file's name contradict")
     faults += _unconfirmed(logs)
-    torn, empty = ([log.tail_bytes for log in unsound if log.tail == tail] for tail in ("torn", "zeros"))
-    zeroed = [size for log in logs for size in log.zeroed]
-    tails = Tails(len(torn), sum(torn), len(empty), sum(empty), len(zeroed), sum(zeroed))
+    tails = _tails(logs)
     faults += tails.faults
     unreadable = len(findings.unreadable)
     unread = f"{unreadable:,} file{'s or folders' if unreadable > 1 else ' or folder'} can't be read"
@@ -50,7 +49,7 @@ def verdict(findings: Findings) -> Verdict:
         size,
         damaged + tails.bytes,
         faults,
-        _lost(findings),
+        _lost(findings, tails),
         [
             unread if unreadable else "",
             *unlooked_texts(findings.skipped),
@@ -58,7 +57,19 @@ def verdict(findings: Findings) -> Verdict:
     )
 
 
-def _lost(findings: Findings) -> list[str]:
+def _tails(logs: Sequence[Log]) -> Tails:
+    cut = [log for log in logs if log.is_cut]
+    torn, empty = ([log.tail_bytes for log in cut if log.tail == tail] for tail in ("torn", "zeros"))
+    zeroed = [size for log in logs for size in log.zeroed]
+    claims = [log.torn for log in cut if log.torn]
+    return Tails(
+        *(len(torn), sum(torn), len(empty), sum(empty), len(zeroed), sum(zeroed)),
+        claimed=sum(max(0, last - first + 1) for first, last in claims),
+        unknown=len(cut) - len(claims),
+    )
+
+
+def _lost(findings: Findings, tails: Tails) -> list[str]:
     """What is lost: in damage, in tails and between segments, in words."""
     damages = [one for _, one in findings.damages]
     counted = sum(
@@ -71,10 +82,6 @@ def _lost(findings: Findings) -> list[str]:
         for log, one in findings.damages
         if one.first_lost is not None and one.last_lost is None
     }
-    torn = sum(
-        log.torn[1] - log.torn[0] + 1 for log in findings.logs if log.torn and log.torn[1] >= log.torn[0]
-    )
-    unknown = sum(log.is_cut and log.torn is None for log in findings.logs)
     diverged = sum(row["diverged_from"] is not None for row in findings.replicas)
     return [
         f"what {diverged:,} of {counted_noun(len(findings.replicas), 'copy')} "
@@ -83,8 +90,7 @@ def _lost(findings: Findings) -> list[str]:
         else "",
         f"at most {counted_noun(counted, 'offset')} in damage" if counted else "",
         f"the end of {counted_noun(len(open_ended), 'log')}, of unknown length" if open_ended else "",
-        f"{counted_noun(torn, 'offset')} in incomplete batches" if torn else "",
-        Tails.lost(unknown),
+        *tails.lost,
         *lost_texts(one for _, one in findings.missing),
         "the records at these offsets, if that base offset is right" if _unconfirmed(findings.logs) else "",
     ]
@@ -105,9 +111,10 @@ def _unconfirmed(logs: Sequence[Log]) -> list[str]:
 
 # What to do next
 
+_LOCAL = "file://"
 _BROKER = "--bootstrap-server HOST:9092"
 _MOST, _SOURCES = 5, 4
-Step = tuple[str, str]  # a comment, and a command; "" for none
+Step = tuple[str, str]  # a comment, and a command
 
 
 def next_steps(findings: Findings) -> list[str]:
@@ -116,13 +123,18 @@ def next_steps(findings: Findings) -> list[str]:
     is_only = not findings.replicas
     kinds = [
         [_decoding(findings)],
+        _comparing(findings),
         [_moving(log, one) for log, one in _resumable(findings) if is_only],
         [_ending(log, one) for log, one in _hanging(findings)],
         [_replacing(log) for log in _cut(findings) if is_only],
+        [_looking(log, one) for log, one in findings.contradictions if one.segment.startswith(_LOCAL)],
     ]
-    in_turn = (kind[at] for at in range(max(map(len, kinds))) for kind in kinds if at < len(kind))
-    ordered = list(dict.fromkeys(in_turn))  # damaged ranges side by side are left by one step
-    lines = [line for step in ordered[:_MOST] for line in step if line]
+    in_turn = [kind[at] for at in range(max(map(len, kinds))) for kind in kinds if at < len(kind)]
+    steps: dict[str, Step] = {}
+    for comment, command in in_turn:  # damaged ranges side by side, and copies, are left by one command
+        steps.setdefault(command, (comment, command))
+    ordered = list(steps.values())
+    lines = [line for step in ordered[:_MOST] for line in step]
     if len(ordered) > _MOST:
         lines.append(
             f"# and {counted_noun(len(ordered) - _MOST, 'step')} like these; the tables above have all places"
@@ -143,6 +155,25 @@ def _decoding(findings: Findings) -> Step:
     if findings.swap_files or SWAP in findings.skipped:
         sources.append("--include-swap")
     return f"# {what}", f"{invocation()} {command} {' '.join(sources)} --lake {lake}"
+
+
+def _comparing(findings: Findings) -> list[Step]:
+    """The command that compares the copies of partitions, where each source may be a broker's disk."""
+    if findings.replicas or not findings.copies or not 1 < len(findings.sources) <= _SOURCES:
+        return []
+    named = [shlex.quote(f"broker{number}={one}") for number, one in enumerate(findings.sources, 1)]
+    return [
+        ("# compare the copies: each broker's disk by a name", f"{invocation()} scan {' '.join(named)}"),
+    ]
+
+
+def _looking(log: Log, one: Contradiction) -> Step:
+    word = "base offset" if one.is_offset else "leader epoch"
+    file = shlex.quote(one.segment.removeprefix(_LOCAL))
+    return (
+        f"# see the batch of {log.topic}-{log.partition} whose {word} the log around it contradicts",
+        f"{invocation()} inspect {file} --position {one.position}",
+    )
 
 
 def _resumable(findings: Findings) -> list[tuple[Log, DamagedRange]]:

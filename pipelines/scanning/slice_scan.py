@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from pipelines.execute.verdicts import highest, lowest
+from pipelines.plan.headers import claimed_offsets
 from pipelines.plan.slices import Segment, Slice
 from pipelines.scanning.contradictions import EPOCHS, epochs_of
 from udfs.decoded import Group
 from udfs.format import layout as f
-from udfs.kernels.framing import BATCH, UNKNOWN_OFFSET, base_unknown, batch_size, read_header
+from udfs.kernels.framing import BATCH, base_unknown
 from udfs.rules import clocks
 from udfs.rules.offsets import RUN
 from udfs.rules.transactions import EVENT, events_of, of_transactions
 from udfs.segment_decoder import SegmentDecoder
-from udfs.source.byte_source import ByteSource, SourceError, open_source, read_at
+from udfs.source.byte_source import ByteSource, SourceError, open_source
 from udfs.spark.protocol import SliceReport
 from udfs.spark.task_input import problem_of
 
@@ -129,18 +130,6 @@ def read_slice(
         return failed(replace(report, problem=problem_of(error), detail=str(error)))
 
 
-def claimed_by_torn(source: ByteSource, position: int, length: int) -> tuple[int, int] | None:
-    """First and last offset by the header of a batch that is cut; None where they are not in it."""
-    head = np.zeros(f.V2_HEADER_SIZE, dtype=np.uint8)
-    got = read_at(source, position, head, length)
-    if got < f.HEADER_UP_TO_MAGIC or (head[f.MAGIC_POS] == f.MAGIC_V2 and got < len(head)):
-        return None
-    row = np.zeros(1, dtype=BATCH)
-    read_header(head, 0, max(int(batch_size(head, 0, got)), 0), position, row[0])
-    first, last = int(row["base_offset"][0]), int(row["last_offset"][0])
-    return (last if first == UNKNOWN_OFFSET else first), last
-
-
 def scan_slice(slice_: Slice, max_batch_uncompressed: int, schemas: SchemaSegments) -> SliceScan:
     """Decodes a slice and counts. Never raises for the content of a file."""
 
@@ -155,7 +144,7 @@ def scan_slice(slice_: Slice, max_batch_uncompressed: int, schemas: SchemaSegmen
             counting.add(group)
         counting.close()
         if totals.tail == "torn":
-            scan.torn = claimed_by_torn(source, length - totals.tail_bytes, length)
+            scan.torn = claimed_offsets(source, length - totals.tail_bytes, length)
         from pipelines.scanning.payloads import first_looks  # decoders, which find does not need
 
         scan.looks = first_looks(source, slice_, schemas)
