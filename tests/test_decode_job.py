@@ -332,7 +332,7 @@ def test_the_last_line_is_one_json_object(
     assert (again["segments"], again["damaged"], again["damaged_before"]) == (0, 0, printed["damaged"])
     assert decode_batches.main(["--source", str(logs), "--lake", lake, "--fail-on-damage"]) == 3
     shown = capsys.readouterr()
-    assert "damaged ranges found by earlier runs" in shown.err
+    assert "damaged ranges found by earlier runs" in shown.out
     sound = ["--source", str(logs), "--topics", "__t", "--lake", lake, "--fail-on-damage"]
     assert decode_batches.main(sound) == 0
 

@@ -185,6 +185,7 @@ def test_sizes_may_carry_a_unit(text: str, size: int) -> None:
         (DamageFound("2 ranges"), 3, "2 ranges\n"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (ValueError("first\nsecond"), 1, "error: ValueError: first (traceback with KAFKA_LAKE_DEBUG=1)\n"),
+        (MemoryError(), 1, "error: MemoryError: no message; the memory is not enough: a lower --cores"),
         (RuntimeError(), 1, "error: RuntimeError: no message"),
         (pa.ArrowInvalid("no bucket"), 1, "error: no bucket (traceback with"),
     ],

@@ -8,6 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _FULL = re.compile(r"No space left on device|Disk quota exceeded")
+_MEMORY = re.compile(
+    "Unable to allocate|MemoryError|Out of Memory Error|Cannot allocate memory|malloc of size"
+    "|failed to map segment|load shared object|can't start new thread"
+)
 # The link to a data file through which DuckDB reads it
 _LINK = re.compile(r"""(?<=['"])/[^'"]*/kafka-log-lake-\w+/[^'"]+(?=['"])""")
 
@@ -67,10 +71,12 @@ class RunFailed(JobError):
 
 
 def with_next_step(reason: str, otherwise: str = "") -> str:
-    """The reason of an error, and what to do about it: on a full disk the same whatever was being written."""
-    return reason + (
-        "; free some space, then start the same command again" if _FULL.search(reason) else otherwise
-    )
+    """The reason of an error, and what to do about it: the same on any full disk, and without memory."""
+    if _FULL.search(reason):
+        return f"{reason}; free some space, then start the same command again"
+    if _MEMORY.search(reason):
+        return f"{reason}; the memory is not enough: a lower --cores needs less, ulimit -v shows a limit"
+    return reason + otherwise
 
 
 def unwritable(place: str, error: BaseException) -> UserError:
