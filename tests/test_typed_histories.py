@@ -176,6 +176,9 @@ def test_errors_of_records_that_are_gone_are_gone_whatever_the_topic_is_called(t
         made = Batch(tuple(Record(value=value) for value in values)).encode()
         for topic in ("t", "é è"):
             logs.put(tmp_path / "logs" / f"{topic}-0", 0, made)
+        logs.put(tmp_path / "logs" / "markers-0", 0, logs.marker(0, 7), *logs.batches(1, errors ^ 1))
         assert decode_batches.main(words) == 0
+        markers = DeltaTable(f"{lake}/typed/markers").to_pyarrow_table()  # of a topic without data no row yet
+        assert markers.column("offset").to_pylist() == [1, 2, 3][: 3 * (errors ^ 1)]
         found = DeltaTable(f"{lake}/value_errors").to_pyarrow_table().column("topic").to_pylist()
         assert sorted(found) == ["t", "é è"] * errors

@@ -141,8 +141,8 @@ class _Topic:
         gone = [path for name, path in self._typed.items() if name not in known]
         if not gone and all(map(self._is_fresh, self._files)):
             return None
-        if self._files and not self._types:
-            self._look(self._files[0])
+        if not (self._types and self._plain):
+            self._look()
         done = self._decode_all()
         self._write_known()
         self._commit_errors(known, done)
@@ -195,15 +195,21 @@ class _Topic:
         done: list[dict[str, Any]] = self._run_stage(make, tasks, typed_files.DONE_DDL).to_pylist()
         return done
 
-    def _look(self, file: RecordsFile) -> None:
-        """Learns from the first rows what payloads without a schema are, and types that most files have."""
+    def _look(self) -> None:
+        """Learns what payloads without a schema are, and types that most files have.
+
+        From the first rows of the first file with data: a file may hold markers alone.
+        """
         many = typed_files.BATCH_ROWS if self._options.infers else _SAMPLE
-        rows = first_rows(self._lake, file, many, (*typed_files.SIDES, "headers", "is_control"))
         found = TypedRecords(
             self._options.registry, self._topic, None, self._plain, self._options.infers, self._options.fills
         )
-        for batch in rows.filter(pc.invert(rows.column("is_control"))).combine_chunks().to_batches():
-            found.learn(batch)
+        for file in self._files:
+            rows = first_rows(self._lake, file, many, (*typed_files.SIDES, "headers", "is_control"))
+            for batch in rows.filter(pc.invert(rows.column("is_control"))).combine_chunks().to_batches():
+                found.learn(batch)
+            if found.plain:
+                break
         self._plain, self._types = found.plain, typed_files.types_text(found.types)
 
     def _read_known(self) -> dict[str, str]:

@@ -169,7 +169,7 @@ class _File:
     def __init__(self, options: TypedOptions, reader: PayloadReader, task: Mapping[str, str]) -> None:
         self._options, self._reader, self._task = options, reader, task
         self._types = types_of(task["types"])
-        self._plain = dict(zip(SIDES, task["plain"].split(","), strict=True))
+        self._plain = dict(zip(SIDES, (task["plain"] or ",").split(","), strict=True))
 
     def decode(self) -> dict[str, Any]:
         """Writes the files; a row of DONE."""

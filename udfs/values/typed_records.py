@@ -98,8 +98,8 @@ class TypedRecords:
         return {side: one.types for side, one in self._decoders.items()} or self._known
 
     def learn(self, rows: pa.RecordBatch) -> None:
-        """Learns which types rows of ``records`` hold."""
-        for side, one in self._of_sides(rows).items():
+        """Learns which types rows of ``records`` hold. No rows, as of markers alone, say nothing."""
+        for side, one in self._of_sides(rows).items() if rows.num_rows else ():
             one.learn(rows.column(side), rows.column("headers"))
 
     def _of_sides(self, rows: pa.RecordBatch) -> dict[str, SideDecoder]:
