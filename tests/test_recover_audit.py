@@ -325,6 +325,11 @@ DOUBTFUL: dict[str, list[tuple[list[bytes], int | None]]] = {
     "nothing confirms the base offset of 1 batch next to damage or gaps, the first at offset 40": [
         ([wrapper(0, 1), wrapper(40, 1)], None)
     ],
+    # each copy has another wrong offset of its last batch: one gives the other its own
+    "nothing confirms the base offset of 1 batch next to damage or gaps, the first at offset 99": [
+        ([wrapper(0, 1), moved(log(X), 0)], None),
+        ([wrapper(0, 1), moved(log(X), 99)], None),
+    ],
     # the log cleaner ran up to the offset 3 alone, and the offsets 3 and 4 are in no batch
     "nothing confirms the base offset of 1 batch next to damage or gaps, the first at offset 5": [
         ([log(A, last_offset_delta=1), log(Y), log((6, b"z", b"1"))], 3)

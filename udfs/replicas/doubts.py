@@ -18,22 +18,28 @@ def unconfirmed(copies: Sequence[Copy], batches: np.ndarray, is_compacted: bool)
     """A sentence on healed batches (ENTRY[n]) whose base offset may be wrong; none where no copy is damaged.
 
     A base offset is confirmed by a batch that touches it, by the name of the segment that it begins, and by
-    another copy of the batch. One that was corrected in the cleaned part of a log is not; one behind a gap
-    that nothing explains is by another copy alone.
+    another copy of the batch: one that is confirmed itself, or two that have it as it is stored. One that was
+    corrected in the cleaned part of a log is not; one behind a gap that nothing explains is by other copies
+    alone.
     """
     is_hurt = any(hurt.reason not in TAILS for copy in copies for hurt in copy.hurts)
     is_hurt |= any((copy.entries["mended"] & _CORRECTED).any() for copy in copies)
+    is_doubtful = [
+        _is_behind_gap(copy, is_compacted) | (is_hurt & ~_is_confirmed(copy, is_compacted)) for copy in copies
+    ]
     count, first = 0, ""
-    for copy in copies:
+    for copy, of_copy in zip(copies, is_doubtful, strict=True):
         own = rows_where(batches, batches["copy"] == copy.number)
-        is_doubtful = _is_behind_gap(copy, is_compacted)
-        if is_hurt:
-            is_doubtful |= ~_is_confirmed(copy, is_compacted)
-        entries = rows_where(copy.entries, is_doubtful)
-        left = own[np.isin(own[_PLACE], entries[_PLACE])]
-        for other in copies if len(left) else ():
-            if other is not copy:
-                left = left[~are_among(left, other.sound)]
+        left = own[np.isin(own[_PLACE], rows_where(copy.entries, of_copy)[_PLACE])]
+        if not len(left):
+            continue
+        votes = np.zeros(len(left), dtype=np.int64)
+        for other, of_other in zip(copies, is_doubtful, strict=True):
+            entries, is_sound = other.entries, other.entries["is_sound"]
+            is_stored = entries["mended"] & BASE_OFFSET == 0
+            votes += are_among(left, rows_where(entries, is_sound & is_stored))
+            votes += 2 * are_among(left, rows_where(entries, is_sound & ~of_other))
+        left = left[votes < 2]
         if len(left) and not count:
             first = f"offset {left['base'][0]} of {copy.name}"
         count += len(left)
