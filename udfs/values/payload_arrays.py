@@ -25,6 +25,13 @@ def rows_at(values: Any, rows: np.ndarray) -> Any:
     return values if len(rows) == len(values) else values.take(pa.array(rows))
 
 
+def bytes_at(payloads: pa.BinaryArray, row: int, most: int | None = None) -> bytes:
+    """The payload at a row that is not null, or its first bytes: copied once, which a scalar does twice."""
+    begin, end = offsets_of(payloads)[row : row + 2]
+    data = payloads.buffers()[2]
+    return b"" if data is None else bytes(memoryview(data)[begin:end][:most])
+
+
 def payload_spans(payloads: pa.BinaryArray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The bytes of a column for a kernel: (uint8[], int64[n] begins, int64[n] ends); a begin of null is -1.
 

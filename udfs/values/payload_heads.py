@@ -19,7 +19,8 @@ from udfs.values.wire_formats import message_index
 ID_SIZE = 5  # the byte 0 and the id
 # First bytes of framings (``wire_formats``); all but a container's head take more than 4 bytes
 _CONTAINER = ord("O")
-_FRAMINGS = (0, 1, 3, 0xC3, _CONTAINER)
+_IS_FRAMING = np.zeros(256, np.bool_)
+_IS_FRAMING[[0, 1, 3, 0xC3, _CONTAINER]] = True
 
 
 def confluent_ids(payloads: pa.BinaryArray) -> np.ndarray:
@@ -33,13 +34,27 @@ def confluent_ids(payloads: pa.BinaryArray) -> np.ndarray:
 
 def unframed(payloads: pa.BinaryArray) -> np.ndarray:
     """bool[n]: the payloads that are not null nor empty, and that no framing begins like."""
-    first = np.full(len(payloads), -1, np.int64)
-    sizes = pc.fill_null(pc.binary_length(payloads), 0).to_numpy(zero_copy_only=False)
+    sizes, first = _heads(payloads)
+    is_short = (sizes > 0) & (sizes < ID_SIZE) & (first != _CONTAINER)
+    return is_short | ((first >= 0) & ~_IS_FRAMING[first])
+
+
+def are_numbers(payloads: pa.BinaryArray) -> np.ndarray:
+    """bool[n]: the payloads that look like an integer of 4 or 8 bytes, big-endian, that is not large."""
+    sizes, first = _heads(payloads)
+    return ((sizes == 4) | (sizes == 8)) & ((first == 0) | (first == 0xFF))
+
+
+def _heads(payloads: pa.BinaryArray) -> tuple[np.ndarray, np.ndarray]:
+    """int32[n]: sizes, 0 for null. int16[n]: first bytes, -1 for none."""
+    sizes = np.diff(offsets_of(payloads))
+    if payloads.null_count:
+        sizes[payloads.is_null().to_numpy(zero_copy_only=False)] = 0
+    first = np.full(len(payloads), -1, np.int16)
     rows = np.flatnonzero(sizes)
     if len(rows):
         first[rows] = np.frombuffer(payloads.buffers()[2], np.uint8)[offsets_of(payloads)[:-1][rows]]
-    is_short = (sizes > 0) & (sizes < ID_SIZE) & (first != _CONTAINER)
-    return is_short | ((first >= 0) & ~np.isin(first, _FRAMINGS))
+    return sizes, first
 
 
 def looks(payloads: pa.BinaryArray, rows: np.ndarray) -> np.ndarray:
@@ -69,6 +84,9 @@ def with_schema_header(headers: pa.Array | None, side: str, rows: int) -> np.nda
     if headers is None or headers.null_count == rows:
         return found
     headers = headers.combine_chunks() if isinstance(headers, pa.ChunkedArray) else headers
+    offsets = offsets_of(headers)
+    if offsets[0] == offsets[-1]:
+        return found
     keys = pc.struct_field(pc.list_flatten(headers), "key")
     names = pc.or_(pc.equal(keys, f"__{side}_schema_id"), pc.starts_with(keys, f"apicurio.{side}."))
     found[pc.list_parent_indices(headers).filter(names).to_numpy()] = True

@@ -26,7 +26,7 @@ from udfs.values.compiled import compiled, compiled_texts
 from udfs.values.defaults import Columns
 from udfs.values.merged_types import conformed, merged, own_name, safe_names, storable
 from udfs.values.payload import Decoded, PayloadError
-from udfs.values.payload_arrays import rows_at
+from udfs.values.payload_arrays import bytes_at, rows_at
 from udfs.values.payload_heads import (
     ID_SIZE,
     by_index,
@@ -313,10 +313,8 @@ class SideDecoder:
         self, rows: np.ndarray, payloads: pa.Array, headers: pa.Array | None, found: TypedSide
     ) -> None:
         groups: dict[tuple[str, int, str], tuple[Schema | None, pa.DataType, list[int], list[Any]]] = {}
-        for row in rows.tolist():
-            payload = payloads[row].as_py()
-            if payload is None:
-                continue
+        for row in rows[payloads.is_valid().to_numpy(zero_copy_only=False)[rows]].tolist():
+            payload = bytes_at(payloads, row)
             pairs = pairs_at(headers, row)
             one = self._reader.read(self._topic, self._side, payload, pairs, self._plain)
             if one.reason is not None:
@@ -359,7 +357,16 @@ class SideDecoder:
 
 
 class LookDecoder(SideDecoder):
-    """Says what payloads are: of those that are decoded exactly no value is kept."""
+    """Says what payloads are: of texts, bytes, and those that are decoded exactly no value is kept."""
+
+    def _add_alike(
+        self, found: TypedSide, plain: str, rows: np.ndarray, payloads: pa.Array, one_by_one: np.ndarray
+    ) -> None:
+        if plain == JSON:
+            super()._add_alike(found, plain, rows, payloads, one_by_one)
+        elif len(rows):
+            found.formats.append((rows, plain))
+            one_by_one[rows] = False
 
     def _plain_value(
         self, one: Decoded, payload: bytes, headers: list[tuple[str, bytes | None]]

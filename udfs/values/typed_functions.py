@@ -19,15 +19,14 @@ from udfs.values.defaults import Columns
 from udfs.values.internal_topics import TOPICS
 from udfs.values.json_columns import text
 from udfs.values.payload import PayloadError
-from udfs.values.payload_arrays import rows_at
-from udfs.values.payload_heads import confluent_ids, equal_rows, pairs_at
+from udfs.values.payload_arrays import bytes_at, rows_at
+from udfs.values.payload_heads import ID_SIZE, are_numbers, confluent_ids, equal_rows, pairs_at
 from udfs.values.payloads import VALUE, PayloadReader
 from udfs.values.registry import AVRO, Registry, Schema
 from udfs.values.typed_columns import TEXT, LookDecoder, SideDecoder, TextDecoder, TypedSide
 from udfs.values.wire_formats import CONFLUENT, PLAIN, Framing, framing_of
 
-_NUMBER_BYTES = (4, 8)
-_HEAD = 9  # bytes that tell a number
+_CERTAINTIES = pa.array(["framing", "look", "schema"], pa.string())
 _LOOKS = ("json", "json-connect", "text", "bytes", "empty", "number", "internal")
 
 
@@ -92,7 +91,7 @@ class TypedFunctions:
         looks = _Looks(len(payloads))
         for (side, topic), rows in _places(sides, topics):
             if topic in TOPICS:
-                looks.put(looks.formats, rows, np.arange(len(rows)), "internal")
+                looks.put(rows, "internal")
             else:
                 some, of_some = rows_at(payloads, rows), rows_at(headers, rows)
                 decoded = self._decoder(LookDecoder, topic, side).decode(some, of_some)
@@ -152,55 +151,78 @@ class _Looks:
     """PAYLOAD of n rows, while it is filled."""
 
     def __init__(self, n: int) -> None:
-        self.formats: list[str | None] = [None] * n
-        self._ids: list[int | None] = [None] * n
-        self._reasons: list[str | None] = [None] * n
+        self._formats, self._reasons = _Names(n), _Names(n)
+        self._ids, self._has_id = np.zeros(n, np.int32), np.zeros(n, np.bool_)
 
-    @staticmethod
-    def put(column: list[Any], rows: np.ndarray, some: np.ndarray, value: Any) -> None:
-        for row in rows[some].tolist():
-            column[row] = value
+    def put(self, rows: np.ndarray, format_: str) -> None:
+        self._formats.put(rows, format_)
 
     def add(
-        self, side: str, rows: np.ndarray, payloads: pa.Array, headers: pa.Array, found: TypedSide
+        self, side: str, rows: np.ndarray, payloads: pa.BinaryArray, headers: pa.Array, found: TypedSide
     ) -> None:
-        heads = pc.binary_slice(payloads, 0, _HEAD)  # no copy of a large payload
         for some, format_ in found.formats:
-            self.put(self.formats, rows, some, format_)
+            self.put(rows[some], format_)
             if format_ == "bytes":
-                numbers = [at for at in some.tolist() if _is_number(heads[at].as_py())]
-                self.put(self.formats, rows, np.array(numbers, np.int64), "number")
+                self.put(rows[some[are_numbers(payloads)[some]]], "number")
         for some, id_ in found.schema_ids:
-            self.put(self._ids, rows, some, id_)
+            self._ids[rows[some]], self._has_id[rows[some]] = id_, True
         for at, wrong in found.wrong:
-            row = int(rows[at])
-            self.formats[row], self._reasons[row] = wrong.format, wrong.reason
-            self._ids[row] = wrong.schema_id
+            row = rows[at]
+            self._formats.put(row, wrong.format)
+            self._reasons.put(row, wrong.reason)
+            named = wrong.schema_id
             if wrong.reason == "unknown_id":
-                self._ids[row] = framing_of(side, payloads[at].as_py(), pairs_at(headers, at)).id
+                named = framing_of(side, bytes_at(payloads, at, ID_SIZE), pairs_at(headers, at)).id
+            self._ids[row], self._has_id[row] = named or 0, named is not None
 
     def array(self) -> pa.Array:
-        looks = [
-            "framing" if reason else "look" if one in _LOOKS else "schema"
-            for one, reason in zip(self.formats, self._reasons, strict=True)
-        ]
-        columns = (self.formats, self._ids, looks, self._reasons)
-        arrays = [pa.array(one, field.type) for one, field in zip(columns, PAYLOAD, strict=True)]
-        return pa.StructArray.from_arrays(arrays, fields=list(PAYLOAD))
+        looks = np.array([*(name in _LOOKS for name in self._formats.names), True])  # -1 is the last one
+        certainty = np.where(self._reasons.codes >= 0, 0, np.where(looks[self._formats.codes], 1, 2))
+        columns = (
+            self._formats.array(),
+            pa.array(self._ids, mask=~self._has_id),
+            _CERTAINTIES.take(pa.array(certainty)),
+            self._reasons.array(),
+        )
+        return pa.StructArray.from_arrays(columns, fields=list(PAYLOAD))
+
+
+class _Names:
+    """A column of n names of which there are few. codes: int32[n], of ``names``; -1 for null, as at first."""
+
+    def __init__(self, n: int) -> None:
+        self.codes, self.names = np.full(n, -1, np.int32), dict[str | None, int]()
+
+    def put(self, rows: Any, name: str | None) -> None:
+        self.codes[rows] = self.names.setdefault(name, len(self.names))
+
+    def array(self) -> pa.Array:
+        return pa.array([*self.names], pa.string()).take(pa.array(self.codes, mask=self.codes < 0))
 
 
 def _whole(column: Any) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()  # one is copied, too
 
 
 def _places(sides: pa.Array, topics: pa.Array) -> Iterator[tuple[tuple[str, str], np.ndarray]]:
     """Side and topic, with their rows."""
-    coded = [_whole(one).cast(pa.string()).fill_null("").dictionary_encode() for one in (sides, topics)]
+    coded = [_coded(one) for one in (sides, topics)]
     side_of, topic_of = (one.indices.to_numpy(zero_copy_only=False).astype(np.int64) for one in coded)
     names = [one.dictionary.to_pylist() for one in coded]
+    if len(names[0]) == len(names[1]) == 1:
+        yield (names[0][0] or VALUE, names[1][0]), np.arange(len(topics))
+        return
     for rows in equal_rows(side_of << 32 | topic_of):
         first = rows[0]
         yield (names[0][side_of[first]] or VALUE, names[1][topic_of[first]]), rows
+
+
+def _coded(texts: Any) -> pa.DictionaryArray:
+    texts = _whole(texts)
+    texts = texts if pa.types.is_string(texts.type) else texts.cast(pa.string())
+    return (texts.fill_null("") if texts.null_count else texts).dictionary_encode()
 
 
 def _put_together(parts: Sequence[tuple[np.ndarray, pa.Array]], n: int) -> pa.Array:
@@ -216,8 +238,3 @@ def _places_of(rows: np.ndarray, n: int) -> pa.Array:
     places = np.full(n, -1, np.int64)
     places[rows] = np.arange(len(rows))
     return pa.array(places, mask=places < 0)
-
-
-def _is_number(head: bytes) -> bool:
-    """Whether a payload looks like an integer of 4 or 8 bytes, big-endian, that is not large."""
-    return len(head) in _NUMBER_BYTES and head[0] in (0, 0xFF)
