@@ -228,7 +228,7 @@ def mixed_logs(logs: Path) -> None:
         ("spark", "direct"),
         pytest.param("spark", "binary", marks=pytest.mark.slow),
         ("arrow", "raw"),
-        ("spark", "raw"),
+        pytest.param("spark", "raw", marks=pytest.mark.slow),
     ],
 )
 def test_every_read_and_sink_gives_the_same_tables(
@@ -256,6 +256,7 @@ def test_slices_give_the_same_rows_as_whole_segments(
     assert contents(lake) == fresh(lake_template, logs)
 
 
+@pytest.mark.slow
 def test_a_query_for_a_range_reads_only_the_files_that_hold_it(
     spark: SparkSession, lake: str, logs: Path
 ) -> None:

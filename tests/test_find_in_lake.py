@@ -15,7 +15,7 @@ from pipelines.command.settings import Settings
 from pipelines.finding import lake_search
 from pipelines.finding.request import make_request
 from tests.support import corpus, typed_corpus
-from tests.support.drawn import part
+from tests.support.drawn import first, part
 from tests.support.logs import batch, batches, data, marker, put
 from tests.support.plain_search import Condition, read_log, some_conditions
 
@@ -129,7 +129,7 @@ def typed_lake(tmp_path_factory: pytest.TempPathFactory) -> str:
     return lake
 
 
-@pytest.mark.parametrize("topic", ["avro-evolution", "pb-kinds", "plain-json-odd"])
+@pytest.mark.parametrize("topic", first(1, ["pb-kinds", "avro-evolution", "plain-json-odd"]))
 def test_typed_values_and_conditions_on_them_are_those_of_the_segments(
     typed_lake: str, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

