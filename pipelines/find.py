@@ -30,6 +30,7 @@ from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.streams import replaced_file
 from pipelines.command.terminal import counted_noun, room_of_lines
+from pipelines.command.values import option
 from pipelines.finding.output import MoreFields, Table, Write, write_lines, writer_of
 from pipelines.finding.request import Request, make_request
 from pipelines.finding.search import Search, Unsearched
@@ -39,6 +40,7 @@ from udfs.files import DamageWarning
 
 log = logging.getLogger("pipelines.find")  # also where Python runs it as a script
 _SHOWN = 20
+_OF_SEGMENTS = ("follow_symlinks", "include_swap", "max_batch_uncompressed")
 
 
 def search(settings: Settings, request: Request, topic: str | None = None) -> Search | LakeSearch:
@@ -50,6 +52,9 @@ def search(settings: Settings, request: Request, topic: str | None = None) -> Se
     if settings.lake is not None:
         if settings.source or topic is not None:
             raise UserError("find reads log segments or a lake: PATH and --topic do not go with --lake")
+        given = [name for name in _OF_SEGMENTS if getattr(settings, name) != getattr(Settings, name)]
+        if given:
+            raise UserError(f"{', '.join(map(option, given))}: only for segments, not for --lake")
         try:
             from pipelines.finding.lake_search import LakeSearch  # loads DuckDB, which segments do not need
         except ModuleNotFoundError as error:
@@ -187,6 +192,8 @@ def run(
         count=count,
         trust_partitioner=trust_partitioner,
     )
+    if request.since is not None and request.until is not None and request.since >= request.until:
+        raise UserError("--until must be later than --since")
     if (settings.schemas or settings.registry) and not (typed or request.looks_into_values):
         raise UserError("--schemas and --registry are for --typed and --json PATH=VALUE: add one of them")
     looked = search(dataclasses.replace(settings, source=tuple(path)), request, topic)

@@ -104,7 +104,7 @@ def _lines(done: Maintained) -> list[str]:
     section = Section("", ("table", "files before", "files", "bytes", "deleted files"), rows, (1, 2, 3, 4))
     dropped = f", rows of {counted_noun(done.dropped, 'segment')} dropped" if done.dropped else ""
     files = sum(one.files_before - one.files for one in done.tables)
-    merged = f"{max(0, files):,} fewer data files to read"
+    merged = f"{counted_noun(max(0, files), 'data file')} fewer to read"
     did = f"maintained {printable(done.lake)} in {done.seconds:.1f} s"
     same = "all other rows are" if dropped else "all rows are"
     return [*text_lines(section), f"verdict: {did}: {merged}{dropped}; {same} as before"]

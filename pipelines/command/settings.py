@@ -26,12 +26,12 @@ from pipelines.command.values import (
     count,
     currency,
     flag,
-    from_0,
     identifier,
     memory,
     moment,
     offset_range,
     one_of,
+    partition_number,
     pattern,
     setting,
     text,
@@ -44,8 +44,6 @@ from udfs.decoded import Bounds, Scope
 # Codecs of Parquet that have levels, with the levels
 PARQUET_LEVELS = {"zstd": range(-7, 23), "gzip": range(1, 10)}
 CATALOG = "catalog"  # of --sink
-_PARTITION = from_0(1 << 31, "must be a whole number from 0 to 2147483647")
-
 
 Kind = TypeVar("Kind", bound="Running")
 
@@ -98,7 +96,9 @@ class Reading(Selection):
     topic: str | None = setting(
         None, topic_name, "topic of the segments, if their folder is not named TOPIC-N", "NAME"
     )
-    partition: int | None = setting(None, _PARTITION, "their partition; only together with --topic", "N")
+    partition: int | None = setting(
+        None, partition_number, "their partition; only together with --topic", "N"
+    )
     follow_symlinks: bool = setting(False, flag, "follow links inside a source")
     include_swap: bool = setting(
         False, flag, "use .log.swap files instead of the segments that they replace when a broker starts"
@@ -251,6 +251,8 @@ class Settings(Typing, Monitoring, Watching, Writing, Decoding, Reading, LakeSet
             )
         if self.topic is not None and self.from_raw:
             raise UserError("--topic and --partition are for files: what was landed has its own")
+        if self.source and self.from_raw:
+            raise UserError("--source is for files, --from-raw for what was landed: leave one of them out")
         if self.include_swap and self.from_raw:
             raise UserError("--include-swap is for files: what was landed are segments")
         if self.with_indexes and self.from_raw:

@@ -119,6 +119,9 @@ def from_0(end: float, rule: str = "must be a whole number from 0 on") -> Callab
     return lambda value: _integer(value, rule, 0, end, "[0-9]+")
 
 
+partition_number = from_0(1 << 31, "must be a whole number from 0 to 2147483647")
+
+
 def amount(value: object) -> float:
     """A finite number, 0 or above."""
     if isinstance(value, str) and re.fullmatch(r"[0-9]+(\.[0-9]*)?|\.[0-9]+", value):

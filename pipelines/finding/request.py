@@ -13,7 +13,7 @@ import pyarrow as pa
 from pipelines.command.commands import NOT
 from pipelines.command.errors import UserError
 from pipelines.command.settings import nearest
-from pipelines.command.values import is_utf8, moment, one_of, option
+from pipelines.command.values import is_utf8, moment, one_of, option, partition_number
 from pipelines.plan.missing import SEGMENT, WRONG_BASE
 from udfs.committed import ABORTED, COMMITTED, OPEN
 from udfs.decoded import Bounds
@@ -58,6 +58,7 @@ class Request:
     keys: tuple[bytes, ...] = ()
     offsets: tuple[Bounds, ...] = ()
     since: int | None = None
+    until: int | None = None
     partitions: list[tuple[frozenset[int], bool]] = field(default_factory=list)
     outcomes: list[tuple[frozenset[str], bool]] = field(default_factory=list)
     committed: bool = False
@@ -272,6 +273,8 @@ def _since(request: Request, texts: list[Any], wanted: bool) -> None:
 
 def _until(request: Request, texts: list[Any], wanted: bool) -> None:
     until = (min if wanted else max)(map(moment, texts))
+    if wanted:
+        request.until = until
     _either(request, InBounds("timestamp_ms", (Bounds(None, until),)), wanted)
 
 
@@ -285,7 +288,7 @@ def _transaction(request: Request, texts: list[Any], wanted: bool) -> None:
 
 
 def _partition(request: Request, texts: list[Any], wanted: bool) -> None:
-    request.partitions.append((frozenset(map(_number, texts)), wanted))
+    request.partitions.append((frozenset(map(partition_number, texts)), wanted))
 
 
 _ADD: dict[str, Add] = {
