@@ -210,7 +210,7 @@ def test_pages_have_every_option_of_the_quality_report(page: Path, heading: str)
         option(argument.name): (argument.choices or (argument.default or "",))[0]
         for argument in QUALITY_REPORT.arguments
     }
-    defaults = {option(name): "2" if name == "cores" else "" for name in QUALITY_REPORT.settings}
+    defaults = {option(name): "" for name in QUALITY_REPORT.settings}
     assert written == arguments | defaults
 
 
