@@ -289,7 +289,8 @@ def test_a_read_only_lake_is_reported_in_one_line(spark: SparkSession, world: Wo
             folder.chmod(mode)
     assert (done.returncode, done.stderr) == (
         2,
-        f"error: the lake {lake} cannot be written: {lake} is not writable for this user\n",
+        f"error: the lake {lake} cannot be written: {lake} is not writable for this user; name "
+        "another folder\n",
     )
     assert versions(str(lake)) == before
     world.decode(spark, lake)

@@ -119,7 +119,7 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
             plan = make_plan(listing, work.known(lake), rules)
         if not (work.drops_missing or plan.found or plan.left_out.num_rows or listing.unreadable):
             if settings.from_raw:
-                raise UserError("nothing was landed in the lake: run ingest first, or name --source")
+                raise UserError("nothing was landed in the lake: run ingest first, or decode files")
             raise no_segments_error(settings.source, listing)
         if work.is_due(plan):
             events = lineage.run(settings.source, summary) if plan.has_changes else nullcontext()

@@ -147,7 +147,8 @@ def _check_folder(folder: Path) -> None:
     if not existing.is_dir():
         raise UserError(f"the lake cannot be {folder}: {existing} is a file; name a folder")
     if not os.access(existing, os.R_OK | os.W_OK | os.X_OK):
-        raise UserError(f"the lake {folder} cannot be written: {existing} is not writable for this user")
+        why = f"{existing} is not writable for this user"
+        raise UserError(f"the lake {folder} cannot be written: {why}; name another folder")
 
 
 def _check_nothing_else(folder: Path) -> None:

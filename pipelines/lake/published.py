@@ -113,7 +113,9 @@ def _loaded(address: str, name: str, table: DeltaTable, version: int, at: str | 
         old = [p for p, uri in zip(paths, table.file_uris(), strict=True) if uri not in now]
         infos = system.get_file_info([f"{folder}/{path}" for path in old])
         if any(not info.is_file for info in infos):
-            raise UserError(f"the state {at} can't be read any more: VACUUM deleted files of {name}")
+            raise UserError(
+                f"the state {at} can't be read any more: VACUUM deleted files of {name}; name a later one"
+            )
     return table
 
 

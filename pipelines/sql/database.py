@@ -192,7 +192,10 @@ def _link_files(folder: Path, table: str, files: Mapping[str, str]) -> None:
     for path, file in files.items():
         if not os.path.isfile(f"{table}/{file}"):
             name = os.path.basename(table)
-            raise UserError(f"the file {file}, which the log of the table {name} names, is not there")
+            raise UserError(
+                f"the file {file}, which the log of the table {name} names, is not there: restore it, or "
+                "decode into a new --lake"
+            )
         os.symlink(os.path.realpath(f"{table}/{file}"), folder / path)
 
 
