@@ -304,7 +304,7 @@ def run_command(
     again = "; start the same command again to continue" if command.continues else ""
     code = exit_code_of(job, f"interrupted{again}")
     # A process looks for garbage once more when it ends, which takes as long as a small log. DuckDB's module
-    # reports what it was not asked to free
+    # reports what it did not free itself
     if argv is None and "duckdb" not in sys.modules:
         gc.freeze()
     return code

@@ -82,7 +82,7 @@ def print_table(console: Console, section: Section, rest: str = "") -> None:
 
 
 def _box_widths(section: Section, most: int) -> list[int] | None:
-    """The width of each column in a box of at most so many; None where a word or a number would be broken.
+    """The width of each column in a box; None where a word or a number would be broken. most: of the box.
 
     A long name in the first column may be.
     """

@@ -52,8 +52,8 @@ class Progress:
     ) -> Iterator[None]:
         """A phase that is one stage over these segments.
 
-        finished: gives a function for the share of finished tasks. It stands for the share of bytes: tasks
-        hold about the same number of bytes.
+        finished: gives a function for the share of finished tasks. It is taken for the share of bytes:
+        tasks hold about the same number of bytes.
         """
         size = sum(s.planned_bytes for s in segments)
         before = len(self._done - {s.segment for s in segments})

@@ -122,7 +122,7 @@ def _envelopes(database: duckdb.DuckDBPyConnection) -> dict[str, _Envelope]:
 
 
 def _envelope(database: duckdb.DuckDBPyConnection, place: str) -> _Envelope | None:
-    """Of a struct with a text ``op``; None for what is no envelope."""
+    """Of a struct with a text ``op``; None for anything else."""
     fields = _fields(database, place)
     rest = next(reversed(fields), "")
     if rest.rstrip("_") == REST:
@@ -137,7 +137,7 @@ def _type(database: duckdb.DuckDBPyConnection, expression: str, table: str = "ev
 
 
 def _fields(database: duckdb.DuckDBPyConnection, place: str) -> dict[str, str]:
-    """The types of a struct's fields by name; none for what is no struct."""
+    """The types of a struct's fields by name; none for anything else."""
     type_ = _type(database, place)
     if not type_.startswith("STRUCT") or type_.endswith("]"):
         return {}

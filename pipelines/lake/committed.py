@@ -323,6 +323,6 @@ def _metrics(added: Sequence[DataFile], removed: Sequence[OldFile]) -> dict[str,
 
 
 def stage_options(settings: Settings, address: str, run_id: str = "", began_us: int = 0) -> StageOptions:
-    """What tasks are told. address: of the lake. began_us: see ``StageOptions``."""
+    """What tasks get. address: of the lake. began_us: see ``StageOptions``."""
     given: dict[str, Any] = {one.name: getattr(settings, one.name, None) for one in fields(StageOptions)}
     return StageOptions(**given | {"run_id": run_id, "began_us": began_us, "lake": address})

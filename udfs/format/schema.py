@@ -243,7 +243,7 @@ SEGMENTS = Table(
         (
             "scope",
             "string",
-            "The records that --since, --until and --offsets asked for, as a condition on records; null: all",
+            "The records that --since, --until and --offsets select, as a condition on records; null: all",
         ),
         (
             "left_out",

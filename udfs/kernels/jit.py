@@ -92,9 +92,7 @@ class Kernel(Generic[Takes, Gives]):
     def _machine_code(self, kinds: tuple[Any, ...], args: tuple[Any, ...]) -> Callable[..., Any]:
         """The function for these arguments: kept from another process, else compiled here."""
         file = None
-        if self.__module__.startswith(
-            "udfs."
-        ):  # what is no part of the package is no part of the folder's name
+        if self.__module__.startswith("udfs."):  # others have no part in the folder's name
             file = machine_code.code_file(self.__module__, self.__name__, kinds)
         found = file and machine_code.load(file)
         if found:

@@ -43,7 +43,7 @@ class RangeChecksums:
         blocks = max(1, (length - origin) // BLOCK + 1)
         self._sums_c, self._sums = np.zeros(blocks, dtype=np.uint32), np.zeros(blocks, dtype=np.uint32)
         self._known = 1
-        self._last = {True: (origin, 0), False: (origin, 0)}  # the last place asked for, and its checksum
+        self._last = {True: (origin, 0), False: (origin, 0)}  # the last place requested, and its checksum
 
     def block_of(self, position: int) -> int:
         """Where the block begins that holds ``position``."""

@@ -3,7 +3,7 @@
 Fields are joined by name; without regard to case where a record has one such name. What a version does not
 have is null. Numbers are promoted as Avro promotes them (int to long, float and double; long to float and
 double; float to double), decimals to one that holds both, an integer decimal too. Where no type holds both,
-the later one becomes a field of its own, with its type in the name.
+the later one becomes a separate field, with its type in the name.
 """
 
 from __future__ import annotations
@@ -171,13 +171,13 @@ def conformed(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def list_of(array: pa.ListArray, values: pa.Array) -> pa.Array:
-    """A list with other values in the places of its own."""
+    """A list with other values in its places."""
     made = pa.ListArray.from_arrays(_offsets(array), values, type=pa.list_(values.type))
     return _with_nulls_of(made, array)
 
 
 def map_of(array: pa.MapArray, keys: pa.Array, items: pa.Array) -> pa.Array:
-    """A map with other keys and items in the places of its own."""
+    """A map with other keys and items in its places."""
     made = pa.MapArray.from_arrays(_offsets(array), keys, items, type=pa.map_(keys.type, items.type))
     return _with_nulls_of(made, array)
 

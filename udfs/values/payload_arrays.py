@@ -50,7 +50,7 @@ def in_parts(
     starts: np.ndarray,
     columns: int,
 ) -> tuple[pa.Array, np.ndarray]:
-    """What ``decode`` gives for the payloads, called for so many rows at a time that memory is bounded.
+    """What ``decode`` gives for the payloads, called for a part of the rows at a time: memory is bounded.
 
     columns: how many numbers a row fills.
     """

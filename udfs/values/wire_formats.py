@@ -5,8 +5,8 @@
   ``__value_schema_id``, where the payload is bare (``00`` and an id is legal there too)
 - azure: four zero bytes and 32 characters of a GUID (Azure Schema Registry's older clients)
 - glue: ``03``, ``00`` or ``05`` (zlib), and a UUID, 16 bytes (AWS Glue)
-- apicurio: ids in headers ``apicurio.value.globalId`` and the like; ``00`` and a global id, int64, is told
-  from Confluent's later (``payloads``)
+- apicurio: ids in headers ``apicurio.value.globalId`` and the like; ``00`` and a global id, int64:
+  ``payloads`` decides whether it is that or Confluent's
 - avro-single-object: ``C3 01`` and a fingerprint, 8 bytes, little-endian
 - avro-container: ``Obj`` and ``01``: a whole container file
 - plain: none of these; ``empty`` for no bytes, ``null`` for no payload
