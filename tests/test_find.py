@@ -84,7 +84,7 @@ def test_a_record_newer_than_its_batch_says_is_found() -> None:
 @pytest.mark.parametrize("folder", HOSTILE, ids=lambda folder: folder.name)
 def test_every_damaged_range_is_named(folder: Path) -> None:
     log = log_of(folder)
-    _, unsearched = found(folder, [("not_partition", -1)])
+    _, unsearched = found(folder, [("not_partition", 2**31 - 1)])
     named = [(one.damage.segment, one.damage.position) for one in unsearched if one.damage is not None]
     assert named == log.damaged
 
