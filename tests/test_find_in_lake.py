@@ -278,10 +278,11 @@ def test_what_was_left_out_could_not_be_searched(tmp_path: Path) -> None:
 
 
 def test_small_logs_are_searched_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A statement a log took minutes over a lake of 1,000 partitions."""
+    """Also those of topics: a statement a log took minutes over a lake of 1,000 partitions."""
     broken = batch(3)[:-1] + b"\1"
-    for partition in range(12):
-        put(tmp_path / "logs" / f"a-{partition}", 0, batch(0), broken, batch(6))
+    logs = [("a", 0), ("a", 1), ("it's", 1), ("it's", 3), *(("z", partition) for partition in range(8))]
+    for topic, partition in logs:
+        put(tmp_path / "logs" / f"{topic}-{partition}", 0, batch(0), broken, batch(6))
     lake = str(tmp_path / "lake")
     assert decode_batches.main(["--source", str(tmp_path / "logs"), "--lake", lake, "--cores", "1"]) == 0
     statements: list[str] = []
@@ -293,8 +294,8 @@ def test_small_logs_are_searched_together(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(lake_search.LakeSearch, "_read", counted)
     found, unsearched = rows(lake=lake, key="k1")
-    places = sorted((row["partition"], row["offset"]) for row in found)
-    assert places == [(partition, offset) for partition in range(12) for offset in (1, 7)]
+    places = [(row["topic"], row["partition"], row["offset"]) for row in found]
+    assert sorted(places) == [(*log, offset) for log in logs for offset in (1, 7)]
     assert [one[-2:] for one in unsearched] == [(3, 5)] * 12
     assert len(statements) < 4
 

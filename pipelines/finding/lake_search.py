@@ -31,6 +31,7 @@ from pipelines.lake.address import open_lake
 from pipelines.lake.published import published_tables
 from pipelines.plan.missing import SEGMENT, Missing
 from pipelines.scanning.slice_scan import DamagedRange
+from pipelines.source.delta import sql_literal
 from pipelines.source.listing import TopicFilter
 from pipelines.sql.database import open_database
 from pipelines.typed.schemas import registry_reader
@@ -45,11 +46,13 @@ from udfs.values.typed_records import NEEDED
 _TABLES = "published_records counted_batches sound_batches published_quarantine segments current_transactions"
 _MOST_VALUES = 1000  # of a column in a statement
 _ROWS = 1 << 14
-_TOGETHER = 1 << 26  # bytes of logs that one statement searches: the next of them may not be needed
+# Of logs that one statement searches: bytes, as the next of them may not be needed, and topics, as DuckDB
+# compares each with each file
+_TOGETHER, _TOPICS_TOGETHER = 1 << 26, 32
 _ORDER = 'file_base_offset, batch_position, "offset"'
 _IN_LOG = "topic = ? AND partition = ? AND partition_dir = ?"
-_IN_LOGS = "topic = $topic AND list_contains($partitions, partition)"
-# The damaged ranges of some logs, each with the offsets around it: those of batches of its segment, of which
+_IN_LOGS = "list_contains($topics, topic) AND list_contains($partitions, partition)"
+# The damaged ranges of logs, each with the offsets around it: those of batches of its segment, of which
 # a wrong base offset is none, else those in the names of files
 _DAMAGES = f"""WITH files AS (
   SELECT segment, lead(file_base_offset) OVER log AS following
@@ -146,7 +149,7 @@ class LakeSearch(Searching):
 
     def _by_log(self) -> Iterator[tuple[LakeLog, Iterator[pa.RecordBatch]]]:
         """Each log with its records that match, as far as transactions do not decide."""
-        for logs in _together(self._logs()):
+        for logs in _together(self._logs(), 1 if self.request.looks_into_values else _TOPICS_TOGETHER):
             self._logs_held, self._rows_held = logs, {}
             conditions = self._request_of(logs[0].topic).conditions
             by_folder = groupby(self._matches(logs, conditions), lambda found: found[0])
@@ -161,17 +164,16 @@ class LakeSearch(Searching):
     def _matches(
         self, logs: Sequence[LakeLog], conditions: Sequence[Condition], columns: Sequence[str] = COLUMNS
     ) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Records of logs of a topic for which conditions hold, in their order, with the folder of their log.
+        """Records of logs for which conditions hold, in their order, with the folder of their log.
 
         columns: that are read, besides segment.
         """
         where, values = _pushed(conditions)
-        partitions = ", ".join(str(number) for number in sorted({log.partition for log in logs}))
-        source = f"published_records WHERE topic = ? AND partition IN ({partitions}) AND ({where})"
+        source = f"published_records WHERE {_in_logs(logs)} AND ({where})"
         folders = {log.partition_dir for log in logs}
         with self._database.cursor() as other:  # other statements come between two of its batches
-            ordered = f"{source} ORDER BY partition, partition_dir, {_ORDER}"
-            for batch in self._read((*columns, "segment"), ordered, [logs[0].topic, *values], other):
+            ordered = f"{source} ORDER BY topic, partition, partition_dir, {_ORDER}"
+            for batch in self._read((*columns, "segment"), ordered, values, other):
                 kept = batch.take(pa.array(matching(conditions, batch)))
                 runs = pc.run_end_encode(kept.column("segment"))
                 begin = 0
@@ -229,9 +231,11 @@ class LakeSearch(Searching):
     def _rows_of(self, statement: str, log: LakeLog) -> list[Sequence[Any]]:
         """The rows of a statement about a log, executed once for all that are searched together."""
         if statement not in self._rows_held:
-            partitions = sorted({one.partition for one in self._logs_held})
-            values = {"topic": log.topic, "partitions": partitions}
             found: dict[str, list[Sequence[Any]]] = defaultdict(list)
+            values = {
+                "topics": sorted({one.topic for one in self._logs_held}),
+                "partitions": sorted({one.partition for one in self._logs_held}),
+            }
             for folder, *row in self._database.execute(statement, values).fetchall():
                 found[folder].append(row)
             self._rows_held[statement] = found
@@ -291,20 +295,33 @@ class LakeSearch(Searching):
         return found
 
 
-def _together(logs: Iterable[LakeLog]) -> Iterator[list[LakeLog]]:
-    """As many logs of a topic, by rising partitions, as one statement searches; copies are together."""
+def _together(logs: Iterable[LakeLog], most_topics: int) -> Iterator[list[LakeLog]]:
+    """As many logs, by rising topics and partitions, as one statement searches; copies are together."""
     held: list[LakeLog] = []
-    size = 0
+    size, topics = 0, set[str]()
     for (topic, partition), same in groupby(logs, lambda log: (log.topic, log.partition)):
         copies = list(same)
         size += sum(log.bytes for log in copies)
-        is_next = bool(held) and held[-1].topic == topic and held[-1].partition < partition
-        if held and (not is_next or size > _TOGETHER):
+        topics.add(topic)
+        is_next = bool(held) and (held[-1].topic, held[-1].partition) < (topic, partition)
+        if held and (not is_next or size > _TOGETHER or len(topics) > most_topics):
             yield held
-            held, size = [], sum(log.bytes for log in copies)
+            held, size, topics = [], sum(log.bytes for log in copies), {topic}
         held += copies
     if held:
         yield held
+
+
+def _in_logs(logs: Iterable[LakeLog]) -> str:
+    """A condition of SQL that holds for the topics and partitions of logs: it says which files are read."""
+    partitions: dict[str, set[int]] = defaultdict(set)
+    for log in logs:
+        partitions[log.topic].add(log.partition)
+    terms = [
+        f"topic = {sql_literal(topic)} AND partition IN ({', '.join(map(str, sorted(numbers)))})"
+        for topic, numbers in partitions.items()
+    ]
+    return f"({' OR '.join(terms)})"
 
 
 def _pushed(conditions: Iterable[Condition]) -> tuple[str, list[Any]]:
