@@ -30,7 +30,7 @@ from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.streams import replaced_file
 from pipelines.command.terminal import counted_noun, room_of_lines
-from pipelines.command.values import option
+from pipelines.command.values import check_times, option
 from pipelines.finding.output import MoreFields, Table, Write, write_lines, writer_of
 from pipelines.finding.request import Request, make_request
 from pipelines.finding.search import Search, Unsearched
@@ -192,8 +192,7 @@ def run(
         count=count,
         trust_partitioner=trust_partitioner,
     )
-    if request.since is not None and request.until is not None and request.since >= request.until:
-        raise UserError("--until must be later than --since")
+    check_times(request.since, request.until)
     if (settings.schemas or settings.registry) and not (typed or request.looks_into_values):
         raise UserError("--schemas and --registry are for --typed and --json PATH=VALUE: add one of them")
     looked = search(dataclasses.replace(settings, source=tuple(path)), request, topic)

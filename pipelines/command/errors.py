@@ -106,8 +106,12 @@ def with_own_paths(text: str) -> str:
 
 def is_about_data_file(error: BaseException, line: str) -> bool:
     """Whether a library could not use a data file of a lake, by the line of its error; a full disk is not."""
-    is_python = type(error).__module__ == "builtins" and not isinstance(error, OSError)
-    return ".parquet" in line and not is_python and not _FULL.search(line)
+    return ".parquet" in line and not _is_python(error) and not _FULL.search(line)
+
+
+def _is_python(error: BaseException) -> bool:
+    """Whether Python itself raised it, and not a library or the system."""
+    return type(error).__module__ == "builtins" and not isinstance(error, OSError)
 
 
 def one_line(error: BaseException) -> str:
@@ -127,6 +131,5 @@ def one_line(error: BaseException) -> str:
     if traceback:
         text = next(iter(re.findall(r"^\w[\w.]*(?:: .*)?$", tail, re.MULTILINE)), head)
     line = with_own_paths(text.splitlines()[0].rstrip("; ")) if text else ""
-    is_python = type(error).__module__ == "builtins" and not isinstance(error, OSError)
-    is_whole = java is not None or traceback or not is_python
+    is_whole = java is not None or traceback or not _is_python(error)
     return line if line and is_whole else f"{type(error).__name__}: {line or 'no message'}"

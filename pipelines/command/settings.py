@@ -21,6 +21,7 @@ from pipelines.command.values import (
     amount,
     byte_count,
     byte_text,
+    check_times,
     codec_levels,
     core_count,
     count,
@@ -242,8 +243,7 @@ class Settings(Typing, Monitoring, Watching, Writing, Decoding, Reading, LakeSet
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check_compression_level()
-        if self.since is not None and self.until is not None and self.since >= self.until:
-            raise UserError("--until must be later than --since")
+        check_times(self.since, self.until)
         if (self.topic is None) != (self.partition is None):
             raise UserError(
                 "--topic and --partition are given together, to name the segments of a folder; "

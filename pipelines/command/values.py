@@ -198,6 +198,12 @@ def _integer(
     return value
 
 
+def check_times(since: int | None, until: int | None) -> None:
+    """Raises a UserError for times between which nothing is."""
+    if since is not None and until is not None and since >= until:
+        raise UserError("--until must be later than --since")
+
+
 def moment(value: object) -> int:
     """A time in milliseconds since 1970 UTC, given so or as a date (its midnight) or time of ISO 8601.
 

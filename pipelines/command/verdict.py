@@ -5,7 +5,7 @@ It says what was checked, how much of it is sound, what is lost, and what could 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pipelines.command.tables import size_text
@@ -100,6 +100,11 @@ class Tails:
             if self.unknown
             else "",
         ]
+
+
+def claimed_by(claims: Iterable[tuple[int, int]]) -> int:
+    """How many offsets incomplete batches claim. claims: first and last offset of each, by its header."""
+    return sum(max(0, last - first + 1) for first, last in claims)
 
 
 def segments_text(segments: int, size: int) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.command.verdict import Tails
+from pipelines.command.verdict import Tails, claimed_by
 from pipelines.lake.commit import LakeWriter
 from pipelines.lake.transactions import OF_ROWS, Read, known_rows, rows_of
 from pipelines.plan.headers import claimed_offsets
@@ -53,10 +53,10 @@ def tails_of(rows: pa.Table) -> Tails:
         found[tail] = (pc.count_distinct(logs.column("partition_dir")).as_py(), size)
     zeroed = _zeroed(rows)
     claims = [_claimed(row) for row in rows.filter(pc.equal(rows.column("tail"), "torn")).to_pylist()]
-    known = [max(0, last - first + 1) for first, last in filter(None, claims)]
+    known = [*filter(None, claims)]
     return Tails(
         *(*found["torn"], *found["zeros"], len(zeroed), sum(zeroed)),
-        claimed=sum(known),
+        claimed=claimed_by(known),
         unknown=len(claims) - len(known) + found["zeros"][0],
     )
 

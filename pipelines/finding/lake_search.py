@@ -313,7 +313,10 @@ def _together(logs: Iterable[LakeLog], most_topics: int) -> Iterator[list[LakeLo
 
 
 def _in_logs(logs: Iterable[LakeLog]) -> str:
-    """A condition of SQL that holds for the topics and partitions of logs: it says which files are read."""
+    """A condition of SQL that holds for these topics and partitions alone: it says which files are read.
+
+    Views with windows get ``_IN_LOGS``: DuckDB does not evaluate this one before a window.
+    """
     partitions: dict[str, set[int]] = defaultdict(set)
     for log in logs:
         partitions[log.topic].add(log.partition)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pipelines.command.terminal import counted_noun, invocation, printable
-from pipelines.command.verdict import Tails, Verdict, segments_text
+from pipelines.command.verdict import Tails, Verdict, claimed_by, segments_text
 from pipelines.plan.missing import lost_texts
 from pipelines.scanning.contradictions import Contradiction
 from pipelines.scanning.findings import Findings, Log, OpenTransaction
@@ -64,7 +64,7 @@ def _tails(logs: Sequence[Log]) -> Tails:
     claims = [log.torn for log in cut if log.torn]
     return Tails(
         *(len(torn), sum(torn), len(empty), sum(empty), len(zeroed), sum(zeroed)),
-        claimed=sum(max(0, last - first + 1) for first, last in claims),
+        claimed=claimed_by(claims),
         unknown=len(cut) - len(claims),
     )
 
@@ -130,15 +130,13 @@ def next_steps(findings: Findings) -> list[str]:
         [_looking(log, one) for log, one in findings.contradictions if one.segment.startswith(_LOCAL)],
     ]
     in_turn = [kind[at] for at in range(max(map(len, kinds))) for kind in kinds if at < len(kind)]
-    steps: dict[str, Step] = {}
+    comments: dict[str, str] = {}
     for comment, command in in_turn:  # damaged ranges side by side, and copies, are left by one command
-        steps.setdefault(command, (comment, command))
-    ordered = list(steps.values())
-    lines = [line for step in ordered[:_MOST] for line in step]
-    if len(ordered) > _MOST:
-        lines.append(
-            f"# and {counted_noun(len(ordered) - _MOST, 'step')} like these; the tables above have all places"
-        )
+        comments.setdefault(command, comment)
+    lines = [line for command, comment in [*comments.items()][:_MOST] for line in (comment, command)]
+    if len(comments) > _MOST:
+        more = counted_noun(len(comments) - _MOST, "step")
+        lines.append(f"# and {more} like these; the tables above have all places")
     return [printable(line) for line in lines]
 
 

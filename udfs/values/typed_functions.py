@@ -169,7 +169,7 @@ class _Looks:
         for at, wrong in found.wrong:
             row = rows[at]
             self._formats.put(row, wrong.format)
-            self._reasons.put(row, wrong.reason)
+            self._reasons.put(row, wrong.reason or "")
             named = wrong.schema_id
             if wrong.reason == "unknown_id":
                 named = framing_of(side, bytes_at(payloads, at, ID_SIZE), pairs_at(headers, at)).id
@@ -191,9 +191,9 @@ class _Names:
     """A column of n names of which there are few. codes: int32[n], of ``names``; -1 for null, as at first."""
 
     def __init__(self, n: int) -> None:
-        self.codes, self.names = np.full(n, -1, np.int32), dict[str | None, int]()
+        self.codes, self.names = np.full(n, -1, np.int32), dict[str, int]()
 
-    def put(self, rows: Any, name: str | None) -> None:
+    def put(self, rows: Any, name: str) -> None:
         self.codes[rows] = self.names.setdefault(name, len(self.names))
 
     def array(self) -> pa.Array:
