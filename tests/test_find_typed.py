@@ -29,10 +29,11 @@ def test_matches_have_their_values_or_their_errors(topic: str, capsys: pytest.Ca
     assert len(lines) == len(sent)
     for line in lines:
         expected = sent[line["partition"], line["offset"]]
+        if expected.get("note") == "lone surrogate escape":
+            expected = {**expected, "error": "invalid_json"}
         assert line["value_error"] == expected.get("error")
         if "error" not in expected:
             assert line["value_format"] == expected["value_format"]
-        if "error" not in expected and expected.get("note") != "lone surrogate escape":
             assert same(line["value_typed"], expected["value"])
         assert same(line["key_typed"], expected["key"])
 

@@ -20,7 +20,7 @@ from udfs.values.registry import HARD, REPLACED, SOFT, UNKNOWN_ID, Registry, Sch
 from udfs.values.typed_columns import SideDecoder
 from udfs.values.typed_functions import TypedFunctions
 
-# The corpus has no value for a surrogate without its other half; it is U+FFFD here
+# The corpus has no value for a surrogate without its other half
 _UNDEFINED = {("plain-json-odd", 0, 19)}
 
 
@@ -74,6 +74,16 @@ def test_the_registry_is_what_its_rest_interface_listed() -> None:
         assert (one.id, one.type, one.deleted) == (line["id"], line["type"], deleted), place
         if deleted != HARD:
             assert (one.guid, one.text) == (line["guid"], line["schema"]), place
+
+
+@pytest.mark.parametrize("value", [rb'{"a":["\ud800"]}', rb'{"\udc00x":1}', rb'{"a":"\ude00\ud83d"}'])
+def test_half_a_character_is_an_error_and_is_not_replaced(value: bytes) -> None:
+    reader = PayloadReader(Registry())
+    found = reader.read("t", VALUE, value, (), "json")
+    assert (found.reason, found.value) == ("invalid_json", value.decode())
+    assert "one half of a character" in str(found.detail)
+    assert reader.read("t", VALUE, value, (), "").value == value.decode()
+    assert reader.read("t", VALUE, rb'{"a":"\ud83d\ude00"}', (), "json").value == {"a": "\U0001f600"}
 
 
 def test_a_record_of_schemas_that_is_no_json_is_a_problem_and_no_other_is_touched() -> None:

@@ -10,7 +10,11 @@ from udfs.values.payload import MAX_DEPTH, PayloadError
 
 
 def parse_json(payload: bytes) -> Any:
-    """JSON of RFC 8259, after a byte order mark or not. Raises a PayloadError."""
+    """JSON of RFC 8259, after a byte order mark or not. Raises a PayloadError.
+
+    A surrogate without its other half (``"\\ud800"``) is an error too: no column of UTF-8 holds it, and what
+    reads such a text (DuckDB, PostgreSQL) refuses it.
+    """
     try:
         text = payload.decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:
@@ -19,7 +23,9 @@ def parse_json(payload: bytes) -> Any:
         value = _DECODER.decode(text)
         if text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
             raise RecursionError
-        return _no_surrogates(value) if "\\u" in text else value
+        if "\\u" in text:
+            _check_surrogates(value)
+        return value
     except RecursionError:
         raise PayloadError("too_deep", f"JSON of more than {MAX_DEPTH} levels") from None
     except ValueError as error:
@@ -47,12 +53,10 @@ def _float(digits: str) -> float | str:
 _DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=_float)
 
 
-def _no_surrogates(value: Any) -> Any:
-    """The same with U+FFFD for a surrogate without its other half, which no UTF-8 holds."""
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, list):
-        return [_no_surrogates(one) for one in value]
-    if isinstance(value, dict):
-        return {_no_surrogates(name): _no_surrogates(one) for name, one in value.items()}
-    return value
+def _check_surrogates(value: Any) -> None:
+    """Raises a ValueError for a surrogate without its other half, in a text or in a name."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = ord(error.object[error.start])
+        raise ValueError(f"\\u{half:04x} is one half of a character, and the other is missing") from None
