@@ -81,10 +81,10 @@ def prepared(events: Sequence[tuple[int, int, int, str | None, str | None]]) -> 
     """A database with the states of events: partition, offset, seconds, key, value."""
     database = duckdb.connect()
     database.execute("""CREATE TABLE events(partition INT, "offset" BIGINT, timestamp TIMESTAMPTZ,
-        key VARCHAR, value VARCHAR, is_tombstone BOOLEAN, raw_key BLOB)""")
+        key VARCHAR, value VARCHAR, is_tombstone BOOLEAN, raw_key BLOB, key_schema_id INT)""")
     for partition, offset, seconds, key, value in events:
         database.execute(
-            "INSERT INTO events VALUES ($1, $2, to_timestamp($3), $4, $5, $5 IS NULL, encode($4))",
+            "INSERT INTO events VALUES ($1, $2, to_timestamp($3), $4, $5, $5 IS NULL, encode($4), NULL)",
             [partition, offset, seconds, key, value],
         )
     assert cdc.prepare(database)
@@ -252,9 +252,9 @@ def schema_of(name: str, fields: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     return {**named, "fields": [after, {"name": "op", "type": "string"}]}
 
 
-def registered(subject: str, id_: int, schema: Mapping[str, Any]) -> Record:
-    key = {"keytype": "SCHEMA", "subject": subject, "version": 1, "magic": 1}
-    value = {"subject": subject, "version": 1, "id": id_, "schema": json.dumps(schema), "deleted": False}
+def registered(subject: str, id_: int, schema: Mapping[str, Any], version: int = 1) -> Record:
+    key = {"keytype": "SCHEMA", "subject": subject, "version": version, "magic": 1}
+    value = {"subject": subject, "version": version, "id": id_, "schema": json.dumps(schema)}
     return Record(json.dumps(key).encode(), json.dumps(value).encode())
 
 
@@ -278,6 +278,22 @@ def test_several_source_tables_in_a_topic_are_columns_by_their_types(tmp_path: P
         {"db_a_Envelope": None, "db_b_Envelope": {"of": "x"}},
         {"db_a_Envelope": {"id": 2}, "db_b_Envelope": None},
     ]
+
+
+def test_a_row_is_of_the_bytes_of_its_key_under_whatever_id_its_schema_has(tmp_path: Path) -> None:
+    """A key schema that is registered again has another id; 0.0 and -0.0 are two keys to Kafka."""
+    key = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "double"}]}
+    again = {**key, "doc": "the connector was set up anew"}
+    registry = [registered("t-key", 1, key), registered("t-key", 2, again, 2)]
+    events = [
+        (1, 0.0, event("c", 1)),
+        (1, -0.0, event("c", 2)),
+        (1, 7.0, event("c", 3)),
+        (2, 7.0, event("u", 4)),
+        (2, 0.0, event("d", 1).replace('{"id":1}', "null")),
+    ]
+    made = [Record(of_schema(id_, key, {"id": at}), value.encode()) for id_, at, value in events]
+    assert decoded(tmp_path, {"_schemas": registry, "t": made}) == [{"id": 2}, {"id": 4}]
 
 
 def test_rows_without_columns_and_rows_of_keys_that_no_schema_reads_are_rows(tmp_path: Path) -> None:

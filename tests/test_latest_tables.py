@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import math
 import random
+import struct
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -125,6 +128,52 @@ def test_a_negative_zero_stays_one(tmp_path: Path) -> None:
     assert decode_batches.main([*options, "--mode", "latest", "--json-values", "infer"]) == 0
     rows = DeltaTable(tmp_path / "lake/latest/t").to_pyarrow_table().to_pylist()
     assert {row["key"]: str(row["value"]["v"]) for row in rows} == {"a": "-0.0", "b": "0.5"}
+
+
+NAN = struct.pack("<Q", 0x7FF8000000000001)
+DOUBLES = [struct.pack("<d", 0.0), struct.pack("<d", -0.0), struct.pack("<d", math.nan), NAN]
+KEYS = {
+    "json": [
+        b'{"id":1}',
+        b'{"id": 1}',
+        b'{"id":1.0}',
+        b'{"id":1.00}',
+        rb'{"id":"\u00e9"}',
+        b'{"id":"\xc3\xa9"}',
+    ],
+    "avro": [b"\0\0\0\0\1" + one for one in DOUBLES],
+}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_keys_that_differ_in_bytes_are_keys_of_their_own(tmp_path: Path, kind: str) -> None:
+    """As for Kafka, where their values are equal too; whether a run reads all, or what is new."""
+    subject = {"subject": "t-key", "version": 1}
+    value = {**subject, "id": 1, "schema": '"double"', "deleted": False}
+    schema = Record(
+        json.dumps({"keytype": "SCHEMA", **subject, "magic": 1}).encode(), json.dumps(value).encode()
+    )
+    put(tmp_path / "logs" / "_schemas-0", 0, Batch([schema]).encode())
+    keys = KEYS[kind]
+    first = [Record(key, b"%d" % at) for at, key in enumerate(keys)]
+    then = [
+        Record(keys[0], b"again"),
+        Record(keys[1], None),
+        Record(keys[-1], b"new"),
+        Record(keys[-1], b"newer"),
+    ]
+    segment, at = b"", 0
+    for records, how in ((first, "whole topic"), (then, "new records")):
+        segment += Batch(records, base_offset=at).encode()
+        at += len(records)
+        put(tmp_path / "logs" / "t-0", 0, segment)
+        run(tmp_path)
+        table = DeltaTable(tmp_path / "lake/latest/t")
+        assert table.history(1)[0]["read"] == how
+        offsets = sorted(row["offset"] for row in table.to_pyarrow_table().to_pylist())
+        expected = {one.key: place for place, one in enumerate([*first, *then][:at]) if one.value is not None}
+        gone = {keys[1]} if at > len(first) else set()
+        assert offsets == sorted(place for key, place in expected.items() if key not in gone)
 
 
 def test_a_topic_of_which_compaction_left_no_record_has_empty_tables(tmp_path: Path) -> None:

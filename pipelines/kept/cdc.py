@@ -5,6 +5,8 @@ tombstone; t: all rows are gone; others (m) are of no table. A change of the pri
 insertion. Events of a key lie in one partition, in its order; those in others, as where the number of
 partitions changed, and truncations, come in the order of their timestamps.
 
+Two keys are one where their values and their bytes are the same; the id of their schema may differ.
+
 Values are structs (Avro, Protobuf), or JSON texts: with Kafka Connect's schema part or without it; then the
 columns get the types that all rows have. What ``--json-values infer`` made of JSON is such a text again.
 """
@@ -27,7 +29,8 @@ HISTORY = """
     ORDER BY partition, from_offset
 """
 CURRENT = "SELECT UNNEST(after) FROM states WHERE to_offset IS NULL ORDER BY partition, from_offset"
-# changes: partition, "offset", moment, key, odd_key, op, after. A truncation is an event of each key.
+# changes: partition, "offset", moment, key, row_key, op, after. A truncation is an event of each key. Events
+# are of one row where key and row_key are the same: bytes alone are not (several source tables in a topic).
 # is_later: at one moment the partition with a truncation is after others, and before them without a moment
 _STATES = """
     CREATE TEMP TABLE states AS
@@ -41,14 +44,14 @@ _STATES = """
     ends AS (SELECT partition, moment, max("offset") AS last FROM timed GROUP BY ALL),
     events AS (
       FROM placed WHERE op <> 't' UNION ALL BY NAME
-      SELECT t.* EXCLUDE (key, odd_key), k.* FROM placed t,
-        (SELECT DISTINCT key, odd_key FROM changes WHERE op <> 't') k WHERE op = 't'
+      SELECT t.* EXCLUDE (key, row_key), k.* FROM placed t,
+        (SELECT DISTINCT key, row_key FROM changes WHERE op <> 't') k WHERE op = 't'
     ),
     followed AS (
       SELECT *, lead(partition) OVER w AS next_partition, lead("offset") OVER w AS next_offset,
         lead(moment) OVER w AS next_moment
       FROM events
-      WINDOW w AS (PARTITION BY key, odd_key ORDER BY moment NULLS FIRST, is_later, partition, "offset")
+      WINDOW w AS (PARTITION BY key, row_key ORDER BY moment NULLS FIRST, is_later, partition, "offset")
       QUALIFY op IN ('r', 'c', 'u') AND after IS NOT NULL
     ),
     -- of events that one in another partition follows; ASOF gives -0.0 in a struct as 0.0
@@ -71,6 +74,11 @@ _ROUNDED = r"""
         AND coalesce(abs(TRY_CAST(one AS HUGEINT)) > 9007199254740992, true)
     )) > 0
 """
+# The bytes of the key, without the id of its schema: one that is registered again is of the same row
+_ROW_KEY = """
+    CASE WHEN starts_with(hex(raw_key), printf('00%08X', key_schema_id)) THEN substring(hex(raw_key), 11)
+    ELSE hex(raw_key) END
+"""
 _OPS = "('r', 'c', 'u', 'd', 't')"
 
 
@@ -82,8 +90,7 @@ def prepare(database: duckdb.DuckDBPyConnection) -> bool:
     op = f"coalesce({', '.join(one.op for one in envelopes.values())})"
     database.execute(f"""
         CREATE TEMP TABLE changes AS
-        SELECT partition, "offset", timestamp AS moment, key,
-          CASE WHEN key IS NULL THEN raw_key END AS odd_key,
+        SELECT partition, "offset", timestamp AS moment, key, {_ROW_KEY} AS row_key,
           CASE WHEN is_tombstone THEN 'd' ELSE op END AS op, after
         FROM (SELECT *, {op} AS op, {_after(envelopes)} AS after FROM events)
         WHERE (op IN {_OPS} OR is_tombstone) AND (raw_key IS NOT NULL OR op = 't')

@@ -1,8 +1,11 @@
-"""The newest committed record of each key; a tombstone takes the key away.
+"""The newest committed record of each key, by the key's bytes; a tombstone takes the key away.
 
-A run reads the records that were committed since the table was made (``Seen``), and the table. It reads
-the whole topic where that could give other rows: records before that point came, went or were decoded again,
-or a key lies in several partitions (their number changed) or could not be decoded.
+Two keys are one where their bytes are the same, as for Kafka: equal values may have several forms (0.0 and
+-0.0, NaN, ``{"id":1}`` with a blank or without).
+
+A run reads the records that were committed since the table was made (``Seen``), of the older ones their
+keys, and the table. It reads the whole topic where that could give other rows: records before that point
+came, went or were decoded again, or a key lies in several partitions (their number changed).
 """
 
 from __future__ import annotations
@@ -18,24 +21,21 @@ from deltalake.exceptions import DeltaError
 from pipelines.kept.events import create_events, side_structs
 from pipelines.lake.address import table_path
 from pipelines.source.delta import open_table, sql_literal
-from pipelines.sql.types import quoted
 from pipelines.typed.tables import TypedTable
 
 # Of a key in several partitions the newer record by its timestamp
 _WHOLE = """
     WITH newest AS (
       SELECT * FROM events WHERE raw_key IS NOT NULL
-      QUALIFY lead("offset") OVER (
-        PARTITION BY partition, key, CASE WHEN key IS NULL THEN raw_key END ORDER BY "offset") IS NULL
+      QUALIFY lead("offset") OVER (PARTITION BY partition, raw_key ORDER BY "offset") IS NULL
     )
     SELECT * EXCLUDE ({left_out}) FROM (
       SELECT * FROM newest QUALIFY lag(partition) OVER (
-        PARTITION BY key, CASE WHEN key IS NULL THEN raw_key END
-        ORDER BY timestamp DESC NULLS LAST, partition) IS NULL
+        PARTITION BY raw_key ORDER BY timestamp DESC NULLS LAST, partition) IS NULL
     ) WHERE NOT is_tombstone ORDER BY partition, "offset"
 """
 _MERGED = """
-    SELECT t.* FROM kept t WHERE {key} NOT IN (SELECT key FROM newest)
+    SELECT t.* FROM kept t ANTI JOIN earlier USING (partition, "offset", segment)
     UNION ALL BY NAME SELECT * EXCLUDE ({left_out}) FROM newest WHERE NOT is_tombstone
     ORDER BY partition, "offset"
 """
@@ -52,23 +52,20 @@ _NEW = """
 """
 _NEWEST = """
     CREATE OR REPLACE TEMP TABLE newest AS SELECT * FROM events WHERE raw_key IS NOT NULL
-    QUALIFY lead("offset") OVER (PARTITION BY key ORDER BY "offset") IS NULL
+    QUALIFY lead("offset") OVER (PARTITION BY partition, raw_key ORDER BY "offset") IS NULL
 """
-# A row of a key without a place in the table, or in another partition than the one it was in
-_ODD = """
-    SELECT 1 FROM events WHERE raw_key IS NOT NULL AND key IS NULL
-    UNION ALL SELECT 1 FROM kept t WHERE {key} IS NULL
-    UNION ALL SELECT 1 FROM events WHERE raw_key IS NOT NULL
-      GROUP BY key HAVING count(DISTINCT partition) > 1
-    UNION ALL SELECT 1 FROM kept t JOIN newest n ON n.key = {key} WHERE n.partition <> t.partition
-    UNION ALL SELECT 1 FROM typed.{table} t JOIN newest n ON n.key = {key}
-      WHERE t.is_tombstone AND n.partition <> t.partition
-    LIMIT 1
+# The records of the same keys that were seen before
+_EARLIER = """
+    CREATE OR REPLACE TEMP TABLE earlier AS
+    SELECT r.partition, r."offset", r.segment, n.partition AS now FROM committed_records r
+    JOIN newest n ON n.raw_key = r.key JOIN ends e ON e.partition = r.partition
+    WHERE r.topic = {topic} AND r."offset" < e.seen_end
 """
+# Whether a key lies in several partitions
 _SPREAD = """
-    SELECT 1 FROM events WHERE raw_key IS NOT NULL
-    GROUP BY key, CASE WHEN key IS NULL THEN raw_key END HAVING count(DISTINCT partition) > 1 LIMIT 1
+    SELECT 1 FROM {newest} WHERE raw_key IS NOT NULL GROUP BY raw_key HAVING count(DISTINCT partition) > 1
 """
+_MOVED = _SPREAD.format(newest="newest") + " UNION ALL SELECT 1 FROM earlier WHERE partition <> now LIMIT 1"
 
 
 @dataclass(frozen=True)
@@ -102,12 +99,7 @@ def select_latest(
     says; none where it is to be made of the whole topic.
     """
     seen = Seen.of(made["seen"]) if "seen" in made else Seen({}, is_spread=True)
-    structs = side_structs(table)
-    names = {
-        "table": quoted(table.name),
-        "key": structs.get("key", "t.key"),
-        "left_out": ", ".join(("raw_key", "is_tombstone", *structs)),
-    }
+    left_out = ", ".join(("raw_key", "is_tombstone", *side_structs(table)))
     now, is_unchanged = _look(database, table, seen)
     may_merge = is_unchanged and not seen.is_spread
     kept = _kept(lake, path, table, int(made["typed_version"])) if may_merge else None
@@ -116,12 +108,14 @@ def select_latest(
         first = min((seen.parts.get(partition, (0,))[0] for partition in now), default=0)
         create_events(database, table, _NEW.format(first=first))
         database.execute(_NEWEST)
-        if not database.execute(_ODD.format(**names)).fetchall():
-            return _MERGED.format(**names), {"seen": Seen(now).text(), "read": "new records"}
+        database.execute(_EARLIER.format(topic=sql_literal(table.topic)))
+        if not database.execute(_MOVED).fetchall():
+            return _MERGED.format(left_out=left_out), {"seen": Seen(now).text(), "read": "new records"}
         database.execute("DROP TABLE events")
     create_events(database, table)
-    seen = Seen(now, bool(database.execute(_SPREAD).fetchall()))
-    return _WHOLE.format(**names), {"seen": seen.text(), "read": "whole topic"}
+    is_spread = database.execute(f"{_SPREAD.format(newest='events')} LIMIT 1").fetchall()
+    seen = Seen(now, bool(is_spread))
+    return _WHOLE.format(left_out=left_out), {"seen": seen.text(), "read": "whole topic"}
 
 
 def _look(

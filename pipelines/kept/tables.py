@@ -23,6 +23,7 @@ from udfs.source.store import deltalake_options
 
 LATEST, CDC = "latest", "cdc"
 _MADE_OF = "typed_version"
+_RULE, _KEY_BYTES = "keys", "bytes"  # what says that keys are one; tables of another rule are made anew
 # Operations of others that leave the rows as they are
 _KEEPS_ROWS = ("OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "FSCK")
 
@@ -74,6 +75,8 @@ def _made_of(lake: str, path: str) -> Mapping[str, str]:
     table = open_if_there(table_path(lake, path))
     rows_are_ours = True
     for commit in table.history() if table is not None else ():
+        if _MADE_OF in commit and commit.get(_RULE) != _KEY_BYTES:
+            return {_MADE_OF: ""}
         if _MADE_OF in commit:
             return commit if rows_are_ours else {_MADE_OF: commit[_MADE_OF]}
         rows_are_ours &= commit["operation"] in _KEEPS_ROWS
@@ -88,6 +91,7 @@ def _write(
     made: Mapping[str, str] | None = None,
 ) -> None:
     full = table_path(lake, path)
+    metadata = {_MADE_OF: str(table.version), _RULE: _KEY_BYTES, **(made or {})}
     write_deltalake(
         full,
         rows,
@@ -96,5 +100,5 @@ def _write(
         configuration={"delta.enableDeletionVectors": "false"},
         description=f"{path}: made of the typed table of the topic {table.topic}",
         storage_options=deltalake_options(full),
-        commit_properties=CommitProperties(custom_metadata={_MADE_OF: str(table.version), **(made or {})}),
+        commit_properties=CommitProperties(custom_metadata=metadata),
     )
