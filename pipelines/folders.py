@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from pipelines.source.uris import local_path
 from udfs import files
 from udfs.committed import delivery_of
 from udfs.files import OnDamage, check_path, decode_segment, selected
+from udfs.rules.log_start import LogStart
 from udfs.segment_decoder import MAX_BATCH_UNCOMPRESSED, WINDOW_BYTES
 from udfs.values.registry import Registry
 from udfs.values.typed_records import ADDED, NEEDED, TypedRecords, registry_of, schemas_next_to
@@ -59,28 +60,33 @@ def decode_folder(
     if not wanted.num_rows:
         raise no_segments_error(named.source, listing)
     chosen = wanted.select(["topic", "partition", "partition_dir", "segment"]).to_pylist()
+    starts = listing.log_starts() if committed else None
     if not typed:
-        yield from _batches(chosen, columns, committed, on_damage)
+        yield from _batches(chosen, columns, starts, on_damage)
         return
     registry = _registry([local_path(one["segment"]) or "" for one in chosen])
     for name in dict.fromkeys(one["topic"] for one in chosen):
         of_topic = [one for one in chosen if one["topic"] == name]
         found = TypedRecords(registry, name)
-        for batch in _batches(of_topic, NEEDED, committed, "ignore"):
+        for batch in _batches(of_topic, NEEDED, starts, "ignore"):
             found.learn(batch.filter(pc.invert(batch.column("is_control"))))
-        for batch in _batches(of_topic, names, committed, on_damage):
+        for batch in _batches(of_topic, names, starts, on_damage):
             made = found.convert(batch)
             yield made if columns is None else made.select(_wanted(made.schema.names, columns))
 
 
 def _batches(
-    segments: list[dict[str, Any]], columns: Collection[str] | None, committed: bool, on_damage: OnDamage
+    segments: list[dict[str, Any]],
+    columns: Collection[str] | None,
+    starts: Mapping[str, LogStart] | None,
+    on_damage: OnDamage,
 ) -> Iterator[pa.RecordBatch]:
+    """starts: where each log begins, by its folder; None: all records, not the committed ones alone."""
     folder, delivery = "", None
     for segment in segments:
-        if committed and folder != segment["partition_dir"]:
+        if starts is not None and folder != segment["partition_dir"]:
             folder = segment["partition_dir"]
-            delivery = delivery_of(local_path(folder) or "")
+            delivery = delivery_of(local_path(folder) or "", starts.get(folder))
         file = local_path(segment["segment"]) or ""
         for batch in decode_segment(file, columns=columns, committed=delivery or False, on_damage=on_damage):
             codes = pa.repeat(pa.scalar(0, pa.int32()), batch.num_rows)

@@ -21,6 +21,7 @@ UDFS = (
     *(
         "decoded",
         "rules",
+        "log_start",
         "compile_kernels",
         "segment_decoder",
         "committed",

@@ -11,6 +11,7 @@ The way of a byte, one module a station::
     explain          what a kernel found wrong -> what was expected, what was found
     record_builder   gives them memory, makes Arrow record batches of it    (arena, record_columns)
     segment_decoder  the loop over a segment that ties these together      (decoded)
+    log_start        where a log begins for its consumers, by the files of its broker
     committed        which records of a log were committed, known from its batches
     files            one file -> Arrow record batches, without Spark
     parquet_sink     columns -> the data files of the tables

@@ -2,7 +2,7 @@
 
 As in the table ``transactions`` and the view ``committed_records``: the rule is ``udfs.rules.transactions``.
 Records of a transaction that did not commit are left out, and nothing at or after the first offset of the
-first one that is still open is delivered.
+first one that is still open is delivered, nor is what lies below the log start (``udfs.rules.log_start``).
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ import pyarrow as pa
 from udfs.compute import pc
 from udfs.decoded import Range
 from udfs.format import layout as f
+from udfs.log_start import log_start_of
+from udfs.rules.log_start import LogStart
 from udfs.rules.offsets import NO_LIMIT
 from udfs.rules.transactions import EVENT, events_of, of_one_log, of_transactions
 from udfs.segment_decoder import MAX_BATCH_UNCOMPRESSED, WINDOW_BYTES, SegmentDecoder
@@ -39,10 +41,12 @@ class Delivery:
 
     last_stable_offset: the first offset that is not; None if no transaction is open. left_out: producer id ->
     int64[n, 2], rising ranges of offsets, first and last, in which its transactional records are not.
+    log_start: the first offset that is (``udfs.rules.log_start``); None where nothing is cut.
     """
 
     last_stable_offset: int | None
     left_out: dict[int, np.ndarray]
+    log_start: int | None = None
 
     def select(self, records: pa.RecordBatch) -> pa.RecordBatch:
         """The records that are delivered. They need COLUMNS."""
@@ -50,6 +54,8 @@ class Delivery:
         offsets = records.column("offset")
         if self.last_stable_offset is not None:
             delivered = pc.and_(delivered, pc.less(offsets, self.last_stable_offset))
+        if self.log_start is not None:
+            delivered = pc.and_(delivered, pc.greater_equal(offsets, self.log_start))
         producers = records.column("producer_id").to_numpy()
         transactional = records.column("is_transactional").to_numpy(zero_copy_only=False)
         left_out = np.zeros(len(producers), dtype=bool)
@@ -63,25 +69,29 @@ class Delivery:
         return records.filter(pc.and_(delivered, pa.array(~left_out)))
 
 
-def delivery_of(folder: str) -> Delivery:
-    """What is delivered of the log whose segments lie in a folder. Raises an OSError if one can't be read."""
+def delivery_of(folder: str, start: LogStart | None = None) -> Delivery:
+    """What is delivered of the log whose segments lie in a folder. Raises an OSError if one can't be read.
+
+    start: where the log begins, if that is known already; None: the files in and above the folder tell it.
+    """
+    start = start or log_start_of(folder)
     names = sorted(name for name in os.listdir(folder) if _SEGMENT.fullmatch(name))
     bases = [*(int(name[:20]) for name in names), NO_LIMIT]
     events = [np.zeros(0, dtype=EVENT)]
     for name, (base, limit) in zip(names, pairwise(bases), strict=True):
         events += _events(os.path.join(folder, name), base, limit)
-    return delivery(of_one_log(np.concatenate(events)))
+    return delivery(of_one_log(np.concatenate(events)), start)
 
 
-def delivery(transactions: np.ndarray) -> Delivery:
-    """What is delivered of a log with these transactions (TRANSACTION[n])."""
+def delivery(transactions: np.ndarray, start: LogStart | None = None) -> Delivery:
+    """What is delivered of a log with these transactions (TRANSACTION[n]), which begins at ``start``."""
     own = transactions[transactions["has_data"]]
     held = own["first_offset"][~own["is_over"]]
     left_out: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for one in own[own["is_over"] & (own["control_type"] != f.CONTROL_COMMIT)]:
         left_out[int(one["producer_id"])].append((int(one["first_offset"]), int(one["last_offset"])))
     merged = {producer: _merged(ranges) for producer, ranges in left_out.items()}
-    return Delivery(int(held.min()) if len(held) else None, merged)
+    return Delivery(int(held.min()) if len(held) else None, merged, start.offset if start else None)
 
 
 class Outcomes:

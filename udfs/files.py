@@ -58,14 +58,14 @@ def decode_segment(
 
     start: byte where a batch begins. window_bytes: read at a time. columns: names of those that are wanted,
     which come in the table's order; the others are not built. None: all. committed: whether to give only what
-    a READ_COMMITTED consumer gets of the log in the file's folder, whose other segments are read too, as the
-    marker may be in a later one; a ``Delivery`` spares that. on_damage: "warn" issues a
-    DamageWarning for each damaged range, "raise" raises a DamageError at the first, "ignore" says nothing; a
-    callable gets each Damage. Yields record batches in the order of the log, a single one without rows if
-    there is no record. Raises TypeError for a path that is not a str or PathLike and for a number that is not
-    an int, FileNotFoundError, IsADirectoryError, PermissionError, and ValueError for another on_damage or
-    column, for no column, for a start outside of the file or limits below 1, and for a file without any batch
-    and without a segment's name, unless on_damage takes care of it.
+    a READ_COMMITTED consumer gets of the log in the file's folder, from its log start on: its other segments
+    are read too, as the marker may be in a later one, and the checkpoint files; a ``Delivery`` spares that.
+    on_damage: "warn" issues a DamageWarning for each damaged range, "raise" raises a DamageError at the
+    first, "ignore" says nothing; a callable gets each Damage. Yields record batches in the order of the log,
+    a single one without rows if there is no record. Raises TypeError for a path that is not a str or PathLike
+    and for a number that is not an int, FileNotFoundError, IsADirectoryError, PermissionError, and ValueError
+    for another on_damage or column, for no column, for a start outside of the file or limits below 1, and for
+    a file without any batch and without a segment's name, unless on_damage takes care of it.
     """
     check_path(path)
     if not callable(on_damage) and on_damage not in _WAYS:

@@ -1,6 +1,6 @@
 """Reads a broker's checkpoint files: how far each log reached, by what the broker noted next to it.
 
-Three files in the log directory, above the partition folders (``udfs.indexes.checkpoint_files``). The broker
+Three files in the log directory, above the partition folders (``udfs.format.checkpoint_text``). The broker
 writes them anew every few seconds to a minute, and when it stops. Offsets in them are the first that is not
 covered.
 """
@@ -12,7 +12,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from udfs.indexes.checkpoint_files import MOST_BYTES, OFFSET_FILES, offset_entries
+from udfs.format.checkpoint_text import MOST_BYTES, OFFSET_FILES, offset_entries
+from udfs.log_start import LOG_START_FILE
+from udfs.rules.log_start import Noted
 from udfs.source.byte_source import local_path
 
 
@@ -41,6 +43,7 @@ class Checkpoints:
 
     warnings: list[str] = field(default_factory=list)
     _by_folder: dict[str, dict[tuple[str, int], Checkpoint]] = field(default_factory=dict)
+    _with_starts: set[str] = field(default_factory=set)  # log directories whose log starts were read
 
     @property
     def found(self) -> bool:
@@ -65,9 +68,20 @@ class Checkpoints:
                 why = getattr(error, "strerror", None) or error
                 self.warnings.append(f"{path} can't be read, no log is compared with it: {why}")
                 continue
+            if name == LOG_START_FILE:
+                self._with_starts.add(log_dir)
             for log, offset in entries.items():
                 if offset >= 0:  # Kafka reads negative ones too, which say nothing
                     found[log] = found.get(log, Checkpoint())._replace(**{_FIELDS[name]: offset})
+
+    def noted_start(self, partition_dir: str, topic: str, partition: int) -> Noted | None:
+        """What ``log-start-offset-checkpoint`` says of the log in a folder; None where it was not read."""
+        path = local_path(partition_dir)
+        log_dir = os.path.dirname(path) if path else None
+        if log_dir is None or log_dir not in self._with_starts:
+            return None
+        checkpoint = self._by_folder[log_dir].get((topic, partition))
+        return Noted(checkpoint.log_start_offset if checkpoint else None)
 
     def of(self, partition_dir: str, topic: str, partition: int) -> Checkpoint | None:
         """What is known of the log in a folder, by its URI; None for nothing."""

@@ -39,12 +39,15 @@ from pipelines.source.swaps import Completed, ReadEnd, complete_swaps, segments_
 from pipelines.source.uris import resolve
 from udfs.compute import pc
 from udfs.format.schema import SEGMENTS
+from udfs.log_start import log_start_from
+from udfs.source.byte_source import local_path
 from udfs.source.store import is_object_store
 
 if TYPE_CHECKING:
     import regex
 
     from pipelines.command.on_demand import SparkOnDemand
+    from udfs.rules.log_start import LogStart
 
 LISTING_SCHEMA = pa.schema(
     [
@@ -128,6 +131,20 @@ class Listing:
             if checkpoint is not None and folder not in self.partial:
                 noted[folder] = ListedLog(checkpoint, row["segment_last"], row["length_last"])
         return noted
+
+    def log_starts(self) -> dict[str, LogStart]:
+        """Returns by folder where the logs of local folders begin for consumers."""
+        first = self.segments.group_by("partition_dir", use_threads=False).aggregate(
+            [(name, "first") for name in ("topic", "partition", "segment")]
+        )
+        found = {}
+        for row in first.to_pylist():
+            folder = row["partition_dir"]
+            path = local_path(row["segment_first"])
+            if path is not None and folder not in self.partial:
+                noted = self.checkpoints.noted_start(folder, row["topic_first"], row["partition_first"])
+                found[folder] = log_start_from(path, noted)
+        return found
 
     def note(self, folder: str, done: Completed) -> None:
         """Notes what swap files did to the segments of a folder, by its URI."""

@@ -1,51 +1,31 @@
-"""Checkpoint files, which are text: Kafka's ``CheckpointFile`` with its two formatters.
-
-The first line is the version, 0, the second one the number of entries, and each entry is a line:
-
-    leader-epoch-checkpoint (in a partition's folder)        epoch, start offset
-    ...-offset-checkpoint (in the folder above)              topic, partition, offset
-
-Offsets of the latter are the first that is not covered.
-"""
+"""The entries of checkpoint files as Arrow: the text is ``udfs.format.checkpoint_text``."""
 
 from __future__ import annotations
 
 import itertools
-import re
-from typing import NamedTuple
 
 import pyarrow as pa
 
+from udfs.format.checkpoint_text import (
+    LEADER_EPOCH_FILE,
+    MOST_BYTES,
+    OFFSET_FILES,
+    epoch_entries,
+    offset_entries,
+)
 from udfs.indexes.rows import row_schema, rows_of
-from udfs.words import counted_noun
 
-LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
-# Of a log directory: which offset of each log it keeps
-OFFSET_FILES = {
-    "log-start-offset-checkpoint": "log_start_offset",
-    "recovery-point-offset-checkpoint": "recovery_point",
-    "replication-offset-checkpoint": "high_watermark",
-    "cleaner-offset-checkpoint": "cleaned_before",
-}
-_VERSION = "0"
-MOST_BYTES = 1 << 28
-_EPOCH_LINE = re.compile(r"(-?[0-9]{1,10})\s+(-?[0-9]{1,19})")
-_OFFSET_LINE = re.compile(r"(\S+)\s+([0-9]{1,10})\s+(-?[0-9]{1,19})")
+__all__ = [
+    "LEADER_EPOCH_FILE",
+    "MOST_BYTES",
+    "OFFSET_FILES",
+    "leader_epochs",
+    "offset_checkpoint",
+    "offset_entries",
+]
 
 LEADER_EPOCHS = row_schema(entry=pa.int32(), leader_epoch=pa.int32(), start_offset=pa.int64())
 OFFSETS = row_schema(entry=pa.int32(), topic=pa.string(), partition=pa.int32(), offset=pa.int64())
-
-
-class Entries(NamedTuple):
-    """The entries of a file as far as they can be read. problem: what is wrong with the file."""
-
-    rows: list[tuple[str, ...]]
-    problem: str | None
-
-
-def offset_entries(data: bytes) -> Entries:
-    """(topic, partition, offset) of each entry of a file of OFFSET_FILES, as text."""
-    return _entries(data, _OFFSET_LINE, "a topic, a partition and an offset")
 
 
 def offset_checkpoint(data: bytes) -> pa.RecordBatch:
@@ -62,7 +42,7 @@ def offset_checkpoint(data: bytes) -> pa.RecordBatch:
 
 def leader_epochs(data: bytes) -> pa.RecordBatch:
     """The entries of a ``leader-epoch-checkpoint`` (LEADER_EPOCHS): which epoch begins at which offset."""
-    found = _entries(data, _EPOCH_LINE, "an epoch and a start offset")
+    found = epoch_entries(data)
     numbers = [(int(epoch), int(offset)) for epoch, offset in found.rows]
     errors = {}
     for i, (before, after) in enumerate(itertools.pairwise(numbers), 1):
@@ -75,29 +55,3 @@ def leader_epochs(data: bytes) -> pa.RecordBatch:
         "start_offset": [offset for _, offset in numbers],
     }
     return rows_of(LEADER_EPOCHS, columns, found.problem, errors)
-
-
-def _entries(data: bytes, form: re.Pattern[str], what: str) -> Entries:
-    """what: the entry that a line holds, in words. A file without a second line has no entry yet."""
-    try:
-        lines = data.decode().splitlines()
-    except UnicodeDecodeError as error:
-        return Entries([], f"byte {error.start} is not UTF-8")
-    if lines and lines[0] != _VERSION:
-        return Entries([], f"its version is {lines[0][:20]!r}, not {_VERSION}")
-    if len(lines) < 2:
-        return Entries([], None)
-    rows: list[tuple[str, ...]] = []
-    for number, line in enumerate(lines[2:], 3):
-        match = form.fullmatch(line)
-        if match is None or not _fit(match.groups()):
-            return Entries(rows, f"line {number} is not {what}: {line[:60]!r}")
-        rows.append(match.groups())
-    if lines[1] != str(len(rows)):
-        return Entries(rows, f"it has {counted_noun(len(rows), 'entry')}, and says {lines[1][:20]!r}")
-    return Entries(rows, None)
-
-
-def _fit(row: tuple[str, ...]) -> bool:
-    """Whether the last two values of an entry are an int32 and an int64."""
-    return all(-most <= int(value) < most for value, most in zip(row[-2:], (1 << 31, 1 << 63), strict=True))
