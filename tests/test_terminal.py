@@ -60,9 +60,14 @@ def test_commands_to_paste_name_the_interpreter_that_works(
     assert invocation() == "bin/kafka-log-lake"
 
 
-def test_csv_keeps_the_data() -> None:
-    row = json.dumps({"text": HOSTILE})
-    assert list(csv_lines([Column("text")], [row])) == ["text", f'"{HOSTILE}"']
+def test_csv_keeps_line_breaks_and_shows_the_others() -> None:
+    row = json.dumps({"text": HOSTILE, "number": "-Infinity", "bytes": "+w==", "sum": -1, "formula": "=1"})
+    columns = [Column("text"), Column("number", is_number=True), Column("bytes", is_binary=True)]
+    columns += [Column("sum"), Column("formula")]
+    head, line = csv_lines(columns, [row])
+    assert head == "text,number,bytes,sum,formula"
+    shown = SHOWN.replace(r"\r", "\r").replace(r"\n", "\n")
+    assert line == f'"{shown}",-Infinity,+w==,-1,\'=1'
 
 
 def test_a_summary_shows_them_in_topics_and_in_the_name_of_the_lake() -> None:

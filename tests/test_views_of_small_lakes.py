@@ -24,10 +24,12 @@ def test_commands_quote_a_hostile_topic(spark: SparkSession, tmp_path: Path) -> 
     later = Batch(open_, base_offset=1, flags=LOG_APPEND, max_timestamp=NOW + HOUR).encode()
     put(tmp_path / "src" / "it's; rm-0", 0, start, later)
     put(tmp_path / "src" / "it's; rm-1", 0, bad[:-1] + bytes([bad[-1] ^ 1]), batch(5, 1))
+    put(tmp_path / "src" / "a\x03\n-0", 0, bad[:-1] + bytes([bad[-1] ^ 1]), batch(5, 1))
     as_command.decode(spark, Settings(source=(str(tmp_path / "src"),), lake=lake))
     ask = asking(lake)
-    (lost,) = ask("SELECT reset_command FROM lost_offsets")
+    (lost, silent) = ask("SELECT reset_command FROM lost_offsets ORDER BY topic DESC")
     assert "--topic 'it'\\''s; rm:1' --reset-offsets" in lost["reset_command"]
+    assert silent["reset_command"] is None, "pasted, its control characters would act"
     (hanging,) = ask("SELECT abort_command, check_command FROM hanging_transactions")
     assert "abort --topic 'it'\\''s; rm' --partition 0" in hanging["abort_command"]
     assert "find-hanging --topic 'it'\\''s; rm' --partition 0" in hanging["check_command"]

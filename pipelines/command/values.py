@@ -164,8 +164,13 @@ def compiled(expression: str) -> regex.Pattern[str] | re.Pattern[str]:
         raise ValueError(f"must be a regular expression; {expression!r} does not compile: {error}") from None
 
 
+def is_topic_name(name: str) -> bool:
+    """Whether Kafka takes a topic of this name (``Topic.validate``)."""
+    return re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name) is not None and name not in (".", "..")
+
+
 def topic_name(value: object) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", text(value), re.ASCII):
+    if not is_topic_name(text(value)):
         raise ValueError(f"must be a topic's name, of letters, digits, '.', '_' and '-', not {value!r}")
     return text(value)
 

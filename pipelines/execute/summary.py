@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from pipelines.command.generated import command_line
 from pipelines.command.tables import Section, open_console, print_table, shortened, size_text, text_lines
 from pipelines.command.terminal import counted_noun, first_lines, first_names, invocation, printable
 from pipelines.command.verdict import Tails, Verdict, segments_text
@@ -317,7 +317,7 @@ class Summary:
         place = f"tables are in {printable(self.lake)}"
         if self.chunks is not None:
             return [place]
-        command = f"{invocation()} query --lake {printable(shlex.quote(self.lake))}"
+        command = command_line(f"{invocation()} query", ("--lake", self.lake))
         last = "SELECT * FROM crc_report"
         if self.is_damaged or self.missing:
             last = "SELECT topic, partition, first_lost, last_lost, cause, next_offset FROM lost_offsets"

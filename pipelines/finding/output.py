@@ -10,6 +10,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 
+from pipelines.command.generated import csv_cell
 from pipelines.command.terminal import aligned, counted_noun, printable, shortened_to, time_text
 
 # The fields of a match in JSON, in this order
@@ -18,6 +19,7 @@ FIELDS = (
     *("producer_id", "producer_epoch", "outcome", "control_type"),
 )
 OPTIONAL = ("superseded", "is_match")
+_BASE64 = ("key", "value")
 
 
 Lines = Callable[[pa.RecordBatch], Iterator[str]]
@@ -80,16 +82,16 @@ def json_lines(matches: pa.RecordBatch, more: MoreFields | None = None) -> Itera
 
 
 def csv_lines(matches: pa.RecordBatch) -> Iterator[str]:
-    """RFC 4180, a line a match: bytes as Base64, headers as JSON; null is empty, an empty text ``""``."""
+    """A line of CSV a match: bytes as Base64, headers as JSON."""
     for row in rows(matches):
         row["headers"] = json.dumps(row["headers"])
-        yield ",".join(map(_cell, row.values()))
+        yield ",".join(_csv_cell(name, value) for name, value in row.items())
 
 
-def _cell(value: Any) -> str:
-    text = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-    is_plain = text.isprintable() and not {*text} & {",", '"'} and (text or value is None)
-    return text if is_plain else '"' + text.replace('"', '""') + '"'
+def _csv_cell(name: str, value: Any) -> str:
+    if value is None or isinstance(value, str):
+        return csv_cell(value, is_data=name in _BASE64)
+    return csv_cell(str(value).lower(), is_data=True)
 
 
 def writer_of(kind: str, schema: pa.Schema, more: MoreFields | None) -> Write:

@@ -7,10 +7,10 @@ other is marked, too. All text of the segment is escaped, and the page forbids i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from html import escape
 from importlib import resources
 
-from pipelines.command.terminal import counted_noun, printable
+from pipelines.command.generated import html_text
+from pipelines.command.terminal import counted_noun
 from pipelines.inspection.text import facts, raw_bytes, title, words_of
 from udfs.inspection.batch import Inspection
 from udfs.inspection.fields import FILE, PAYLOAD, Field
@@ -32,23 +32,19 @@ def page(path: str, found: Inspection) -> str:
         panes.append(_pane(_PAYLOAD, found.payload, 0, _owners(found, fields, PAYLOAD), found))
     left = len(found.fields) - len(fields)
     parts = {
-        "path": _text(path),
-        "title": _text(title(found)),
-        "status": _text(words_of(found.status)),
-        "problem": f'<p class="problem">{_text(found.problem)}</p>' if found.problem else "",
+        "path": html_text(path),
+        "title": html_text(title(found)),
+        "status": html_text(words_of(found.status)),
+        "problem": f'<p class="problem">{html_text(found.problem)}</p>' if found.problem else "",
         "causes": _causes(found),
-        "facts": "".join(f"<li>{_text(fact)}</li>" for fact in facts(found)),
+        "facts": "".join(f"<li>{html_text(fact)}</li>" for fact in facts(found)),
         "rows": "".join(_rows(found, fields, spans)),
-        "more": _text(_more(found.left_out, left)),
+        "more": html_text(_more(found.left_out, left)),
         "panes": "".join(panes),
     }
     for name, text in parts.items():
         template = template.replace(f"<!--{name}-->", text)
     return template
-
-
-def _text(text: str) -> str:
-    return escape(printable(text))
 
 
 def _more(records: int, fields: int) -> str:
@@ -58,7 +54,7 @@ def _more(records: int, fields: int) -> str:
 
 
 def _causes(found: Inspection) -> str:
-    items = [f"<li><b>{_text(c.certainty)}</b>: {_text(c.text)}</li>" for c in found.causes]
+    items = [f"<li><b>{html_text(c.certainty)}</b>: {html_text(c.text)}</li>" for c in found.causes]
     if not items:
         return ""
     words = (
@@ -94,14 +90,14 @@ def _rows(found: Inspection, fields: list[Field], spans: list[tuple[int, int]]) 
 
 def _row(found: Inspection, i: int, one: Field, span: tuple[int, int]) -> str:
     state = ' class="bad"' if one.problem else ""
-    problem = f' <span class="problem">{_text(one.problem)}</span>' if one.problem else ""
+    problem = f' <span class="problem">{html_text(one.problem)}</span>' if one.problem else ""
     begin, end = span
     raw = b"" if one.level == 1 else raw_bytes(found, one)
     shown = raw[:_SHOWN].hex(" ") + (" …" if len(raw) > _SHOWN else "")
     return (
         f'<tr data-f="{begin}" data-e="{end}" data-l="{one.level}" tabindex="{0 if i == 0 else -1}"{state}>'
-        f"<td>{one.at}</td><td>{one.size}</td><td>{shown}</td><td>{_text(one.name)}</td>"
-        f"<td>{_text(one.value)}</td><td>{_text(one.meaning)}{problem}</td></tr>\n"
+        f"<td>{one.at}</td><td>{one.size}</td><td>{shown}</td><td>{html_text(one.name)}</td>"
+        f"<td>{html_text(one.value)}</td><td>{html_text(one.meaning)}{problem}</td></tr>\n"
     )
 
 
@@ -131,7 +127,7 @@ def _hex_row(data: bytes, base: int, owners: list[int], begin: int, changed: set
     end = min(begin + _ROW, len(owners))
     cells = "".join(_runs(data, base, owners, begin, end, changed))
     blanks = "   " * (_ROW - (end - begin))
-    text = escape("".join(chr(b) if 32 <= b < 127 else "." for b in data[begin:end]))
+    text = html_text("".join(chr(b) if 32 <= b < 127 else "." for b in data[begin:end]))
     return f"<i>{base + begin:>10}</i>  {cells}{blanks} <s>{text}</s>\n"
 
 

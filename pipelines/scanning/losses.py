@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Sequence
 
-from pipelines.command.terminal import counted_noun, invocation, printable
+from pipelines.command.generated import command_line, shell_word
+from pipelines.command.terminal import counted_noun, invocation
 from pipelines.command.verdict import Tails, Verdict, claimed_by, segments_text
 from pipelines.plan.missing import lost_texts
 from pipelines.scanning.contradictions import Contradiction
@@ -137,40 +137,42 @@ def next_steps(findings: Findings) -> list[str]:
     if len(comments) > _MOST:
         more = counted_noun(len(comments) - _MOST, "step")
         lines.append(f"# and {more} like these; the tables above have all places")
-    return [printable(line) for line in lines]
+    return lines
 
 
 def _decoding(findings: Findings) -> Step:
-    sources = [f"--source {shlex.quote(source)}" for source in findings.sources]
+    sources = [("--source", source) for source in findings.sources]
     what, command, lake = "decode all records, batches and damaged ranges into tables", "decode", "lake"
     if findings.replicas:
         what, command, lake = "merge the copies into one log, and list what is lost", "recover", "recovered"
     if len(sources) > _SOURCES:
         what += f"; --source once more for each of the other {len(sources) - 1} paths"
         sources = sources[:1]
+    words: list[str | tuple[str, str]] = [*sources]
     if findings.named is not None:
-        sources.append("--topic {} --partition {}".format(*findings.named))
+        topic, partition = findings.named
+        words += [("--topic", topic), ("--partition", str(partition))]
     if findings.swap_files or SWAP in findings.skipped:
-        sources.append("--include-swap")
-    return f"# {what}", f"{invocation()} {command} {' '.join(sources)} --lake {lake}"
+        words.append("--include-swap")
+    return f"# {what}", command_line(f"{invocation()} {command}", *words, ("--lake", lake))
 
 
 def _comparing(findings: Findings) -> list[Step]:
     """The command that compares the copies of partitions, where each source may be a broker's disk."""
     if findings.replicas or not findings.copies or not 1 < len(findings.sources) <= _SOURCES:
         return []
-    named = [shlex.quote(f"broker{number}={one}") for number, one in enumerate(findings.sources, 1)]
+    named = [f"broker{number}={one}" for number, one in enumerate(findings.sources, 1)]
     return [
-        ("# compare the copies: each broker's disk by a name", f"{invocation()} scan {' '.join(named)}"),
+        ("# compare the copies: each broker's disk by a name", command_line(f"{invocation()} scan", *named)),
     ]
 
 
 def _looking(log: Log, one: Contradiction) -> Step:
     word = "base offset" if one.is_offset else "leader epoch"
-    file = shlex.quote(one.segment.removeprefix(_LOCAL))
+    file, position = one.segment.removeprefix(_LOCAL), ("--position", str(one.position))
     return (
-        f"# see the batch of {log.topic}-{log.partition} whose {word} the log around it contradicts",
-        f"{invocation()} inspect {file} --position {one.position}",
+        f"# see the batch of {_name(log)} whose {word} the log around it contradicts",
+        command_line(f"{invocation()} inspect", file, position),
     )
 
 
@@ -181,12 +183,14 @@ def _resumable(findings: Findings) -> list[tuple[Log, DamagedRange]]:
 
 
 def _moving(log: Log, one: DamagedRange) -> Step:
-    place = shlex.quote(f"{log.topic}:{log.partition}")
     return (
-        f"# move a consumer group that stops at offset {one.first_lost} of {log.topic}-{log.partition} past "
-        f"the damage ({log.partition_dir})",
-        f"kafka-consumer-groups.sh {_BROKER} --group GROUP --topic {place} --reset-offsets "
-        f"--to-offset {one.next_offset} --execute",
+        f"# move a consumer group that stops at offset {one.first_lost} of {_name(log)} past "
+        f"the damage ({shell_word(log.partition_dir)})",
+        command_line(
+            f"kafka-consumer-groups.sh {_BROKER} --group GROUP",
+            *(("--topic", f"{log.topic}:{log.partition}"), "--reset-offsets"),
+            *(("--to-offset", str(one.next_offset)), "--execute"),
+        ),
     )
 
 
@@ -197,17 +201,20 @@ def _hanging(findings: Findings) -> list[tuple[Log, OpenTransaction]]:
 
 def _ending(log: Log, transaction: OpenTransaction) -> Step:
     """The command that aborts a transaction, if it is certain that it hangs, else the one that finds out."""
-    opened, name = transaction.age, f"{log.topic}-{log.partition}"
-    place = f"--topic {shlex.quote(log.topic)} --partition {log.partition}"
+    opened, name = transaction.age, _name(log)
+    place = ("--topic", log.topic), ("--partition", str(log.partition))
     if opened.certainty == CERTAIN:
         return (
             f"# abort a transaction that holds the last stable offset of {name} ({opened.why})",
-            f"kafka-transactions.sh {_BROKER} abort {place} --start-offset {transaction.first_offset}",
+            command_line(
+                f"kafka-transactions.sh {_BROKER} abort",
+                *(*place, ("--start-offset", str(transaction.first_offset))),
+            ),
         )
     return (
         f"# before an abort, check whether the transaction at offset {transaction.first_offset} of {name} "
         f"hangs ({opened.certainty}: {opened.why})",
-        f"kafka-transactions.sh {_BROKER} find-hanging {place}",
+        command_line(f"kafka-transactions.sh {_BROKER} find-hanging", *place),
     )
 
 
@@ -221,10 +228,14 @@ def _cut(findings: Findings) -> list[Log]:
 
 
 def _replacing(log: Log) -> Step:
-    name = f"{log.topic}-{log.partition}"
     return (
-        f"# this copy has no sound batch from offset {log.end} of {name} on ({log.partition_dir}): "
+        f"# this copy has no sound batch from offset {log.end} of {_name(log)} on "
+        f"({shell_word(log.partition_dir)}): "
         "scan the folder of a replica. A broker that starts on this copy cuts the log there, and fetches "
         "the rest from the leader",
-        f"{invocation()} scan REPLICA/{shlex.quote(name)}",
+        command_line(f"{invocation()} scan", f"REPLICA/{log.topic}-{log.partition}"),
     )
+
+
+def _name(log: Log) -> str:
+    return shell_word(f"{log.topic}-{log.partition}")

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from pipelines.command.generated import csv_cell
 from pipelines.command.terminal import aligned, printable, shortened_to, width_of
 
 # The first _SAMPLE rows decide how wide a column is
@@ -80,15 +81,6 @@ def to_json(value: Any) -> str:
             return "{" + ",".join(f"{json.dumps(key)}:{to_json(item)}" for key, item in value) + "}"
         return "[" + ",".join(map(to_json, value)) + "]"
     return json.dumps(value, ensure_ascii=False)
-
-
-def csv_cell(value: Any) -> str:
-    """A value as a cell of RFC 4180: null is an empty cell, an empty string a quoted one."""
-    if value is None:
-        return ""
-    text = as_text(value)
-    plain = text and not any(character in text for character in ',"\r\n')
-    return text if plain else '"' + text.replace('"', '""') + '"'
 
 
 def readable(encoded: str | None) -> str | None:
@@ -198,5 +190,10 @@ def _fitted(widest: Sequence[int], least: Sequence[int], room: int | None) -> li
 
 def csv_lines(columns: Sequence[Column], lines: Iterable[str]) -> Iterator[str]:
     yield ",".join(csv_cell(column.name) for column in columns)
+    # Base64 is no formula, though it may begin with a plus
+    are_data = [column.is_number or column.is_binary for column in columns]
     for line in lines:
-        yield ",".join(csv_cell(value) for _, value in parse(line))
+        yield ",".join(
+            csv_cell(None if value is None else as_text(value), is_data or isinstance(value, Number))
+            for (_, value), is_data in zip(parse(line), are_data, strict=True)
+        )

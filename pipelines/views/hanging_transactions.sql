@@ -18,8 +18,8 @@
 --   held_records bigint: Data records at or after that offset, of all producers
 --   held_bytes bigint: Bytes of the batches from there on, which the log cleaner can't clean
 --   outcome_uncertain boolean: The marker may lie in damaged bytes: look there before you abort
---   check_command string: The command that queries the brokers: run it before an abort
---   abort_command string: The command that aborts the transaction; null unless it is certain
+--   check_command string: The command that queries the brokers: run it before an abort; null for a name with control characters
+--   abort_command string: The command that aborts the transaction; null unless it is certain, and as check_command is
 WITH totals AS (
   SELECT b.topic, b.partition, b.partition_dir, h.last_stable_offset,
     sum(CASE WHEN b.last_offset >= h.last_stable_offset AND NOT b.is_control THEN b.record_count ELSE 0 END) AS held_records,
@@ -62,14 +62,17 @@ WITH totals AS (
   SELECT *, CASE WHEN why IN ('by the brokers'' clock', 'the coordinator ended it, and its marker did not come') THEN 'certain'
       WHEN why IN ('by a producer''s clock', 'the coordinator ended it, if it began when its producer says') THEN 'likely'
       ELSE 'unknown' END AS certainty,
-    replace(topic, '''', '''' || chr(92) || '''''') AS quoted_topic,
-    replace(transactional_id, '''', '''' || chr(92) || '''''') AS quoted_id
+    -- pasted into a terminal, control characters act in spite of quotes
+    CASE WHEN regexp_replace(topic, '[' || chr(92) || 'p{C}' || chr(92) || 'p{Zl}' || chr(92) || 'p{Zp}]', '') = topic
+      THEN replace(topic, '''', '''' || chr(92) || '''''') END AS quoted_topic,
+    CASE WHEN regexp_replace(transactional_id, '[' || chr(92) || 'p{C}' || chr(92) || 'p{Zl}' || chr(92) || 'p{Zp}]', '') = transactional_id
+      THEN replace(transactional_id, '''', '''' || chr(92) || '''''') END AS quoted_id
   FROM judged WHERE age_ms IS NULL OR (age_ms > timeout_ms AND (NOT is_pending OR age_ms > own_timeout_ms))
 )
 SELECT t.topic, t.partition, t.partition_dir, t.producer_id, t.producer_epoch, t.first_offset, t.last_offset, t.records,
   timestamp_millis(t.start_ms) AS began, t.age_ms AS open_ms, t.now_ms, t.witness, t.certainty, t.why, t.transactional_id,
   t.coordinator_state, t.coordinator_start, l.last_stable_offset, l.held_records, l.held_bytes, t.outcome_uncertain,
-  'kafka-transactions.sh --bootstrap-server HOST:9092 ' || CASE WHEN t.transactional_id IS NOT NULL
+  'kafka-transactions.sh --bootstrap-server HOST:9092 ' || CASE WHEN t.quoted_id IS NOT NULL
     THEN 'describe --transactional-id ''' || t.quoted_id || ''''
     ELSE 'find-hanging --topic ''' || t.quoted_topic || ''' --partition ' || t.partition END AS check_command,
   CASE WHEN t.certainty = 'certain' THEN 'kafka-transactions.sh --bootstrap-server HOST:9092 abort --topic ''' || t.quoted_topic

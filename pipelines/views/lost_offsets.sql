@@ -13,7 +13,7 @@
 --   damaged_ranges bigint: Damaged ranges there; 0 where something is missing
 --   damaged_bytes bigint: Their bytes
 --   next_offset bigint: The next sound offset; null where none follows
---   reset_command string: The command that moves a stopped consumer group there; null where no sound offset follows
+--   reset_command string: The command that moves a stopped consumer group there; null where no sound offset follows, and for a name with control characters
 WITH edges AS (
   SELECT partition_dir, topic, partition, least(min(file_base_offset), min(log_start_offset)) AS log_start,
     max(file_base_offset) AS last_file,
@@ -52,7 +52,9 @@ WITH edges AS (
 SELECT topic, partition, partition_dir, first_lost, end_offset - 1 AS last_lost,
   CAST(CAST(end_offset AS DECIMAL(20, 0)) - first_lost AS DECIMAL(20, 0)) AS max_records,
   cause, is_certain, damaged_ranges, damaged_bytes, next_offset,
-  'kafka-consumer-groups.sh --bootstrap-server HOST:9092 --group GROUP --topic '''
+  -- pasted into a terminal, control characters act in spite of quotes
+  CASE WHEN regexp_replace(topic, '[' || chr(92) || 'p{C}' || chr(92) || 'p{Zl}' || chr(92) || 'p{Zp}]', '') = topic
+    THEN 'kafka-consumer-groups.sh --bootstrap-server HOST:9092 --group GROUP --topic '''
     || replace(topic, '''', '''' || chr(92) || '''''') || ':' || partition || ''' --reset-offsets --to-offset ' || next_offset
-    || ' --execute' AS reset_command
+    || ' --execute' END AS reset_command
 FROM lost

@@ -12,7 +12,7 @@
 --   records_lost decimal(20,0): Upper bound of the records that the group does not get; null where last_lost is
 --   is_certain boolean: Records were there (lost_offsets); for past_the_end whether a wrong base offset in the log explains it
 --   seek_to bigint: Where the group goes on; null where nothing sound follows
---   reset_command string: The command that moves the stopped group there; null without seek_to, and where the group has not read up to first_lost: it would skip sound records
+--   reset_command string: The command that moves the stopped group there; null without seek_to, and where the group has not read up to first_lost: it would skip sound records; null too for a name with control characters
 --   cluster string: The cluster of the group and of the log (log_clusters)
 WITH commits AS (
   SELECT c.cluster, c.`group`, c.topic, c.partition, c.committed_offset,
@@ -49,7 +49,9 @@ WITH commits AS (
 SELECT `group`, topic, partition, partition_dir, committed_offset, cause, first_lost, last_lost,
   CAST(CAST(last_lost AS DECIMAL(20, 0)) + 1 - greatest(first_lost, committed_offset) AS DECIMAL(20, 0)) AS records_lost,
   is_certain, seek_to,
-  CASE WHEN committed_offset >= first_lost THEN 'kafka-consumer-groups.sh --bootstrap-server HOST:9092 --group ''' || replace(`group`, '''', '''' || chr(92) || '''''')
+  -- pasted into a terminal, control characters act in spite of quotes
+  CASE WHEN committed_offset >= first_lost AND regexp_replace(topic || `group`, '[' || chr(92) || 'p{C}' || chr(92) || 'p{Zl}' || chr(92) || 'p{Zp}]', '') = topic || `group`
+    THEN 'kafka-consumer-groups.sh --bootstrap-server HOST:9092 --group ''' || replace(`group`, '''', '''' || chr(92) || '''''')
     || ''' --topic ''' || replace(topic, '''', '''' || chr(92) || '''''') || ':' || partition
     || ''' --reset-offsets --to-offset ' || seek_to || ' --execute' END AS reset_command, cluster
 FROM sought
