@@ -132,14 +132,8 @@ def test_a_scan_reports_what_is_missing_at_the_edges(tmp_path: Path, below: str)
     text = "\n".join(report.to_text(findings))
     assert "the checkpoint's high watermark is 21: the end of the log is lost, or the checkpoint file" in text
     printed = [one for log in report.to_json(findings)["logs"] for one in log["missing"]]
-    assert {
-        "first": 18,
-        "last": 20,
-        "empty": 0,
-        "cause": "missing_end",
-        "is_certain": True,
-        "seek_to": None,
-    } in printed
+    at_end = {"first": 18, "last": 20, "empty": 0, "cause": "missing_end", "is_certain": True}
+    assert any(at_end.items() <= one.items() for one in printed)
 
 
 def test_what_was_not_requested_is_not_missing(tmp_path: Path) -> None:

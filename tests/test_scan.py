@@ -224,14 +224,9 @@ def test_offsets_that_no_segment_has_are_reported(tmp_path: Path) -> None:
     ]
     text = list(report.to_text(findings))
     assert text[-1].endswith("lost: at most 7 offsets in damage, 14 offsets in no segment")
-    assert report.to_json(findings)["logs"][0]["missing"][0] == {
-        "first": 3,
-        "last": 8,
-        "empty": 1,
-        "cause": "missing_segment",
-        "is_certain": True,
-        "seek_to": 9,
-    }
+    printed = report.to_json(findings)["logs"][0]["missing"][0]
+    expected = {"first": 3, "last": 8, "empty": 1, "cause": "missing_segment", "seek_to": 9}
+    assert expected.items() <= printed.items()
 
 
 def test_the_verdict_of_a_sound_log_says_what_was_checked(tmp_path: Path) -> None:

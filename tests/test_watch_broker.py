@@ -20,7 +20,6 @@ from deltalake import DeltaTable
 
 from pipelines import decode_batches
 from pipelines.command.settings import Settings
-from pipelines.plan import missing
 from pipelines.scan import scan
 from tests.kafka.broker import Broker, Client, broker, client
 from tests.kafka.reader import read_folder
@@ -28,6 +27,7 @@ from tests.soak.victims import Job, reaches
 from tests.support.cluster import ROOT
 from tests.support.logs import rows
 from tests.support.processes import A_MOMENT, is_locked, wait_for
+from udfs.rules import account
 
 pytestmark = [
     pytest.mark.spark,
@@ -172,7 +172,7 @@ def lost_at_the_edges(world: World) -> list[tuple[int, int | None, bool]]:
     findings = scan(Settings(source=(str(world.running.logs),), topics="deleted|compacted", cores=1))
     assert findings.warnings == []
     return [
-        (one.first, one.last, one.is_certain) for _, one in findings.missing if one.cause != missing.SEGMENT
+        (one.first, one.last, one.is_certain) for _, one in findings.missing if one.cause != account.SEGMENT
     ]
 
 

@@ -17,14 +17,16 @@ from pipelines.lake.commit import LakeWriter
 from pipelines.lake.transactions import OF_ROWS, Read, known_rows, rows_of
 from pipelines.plan.headers import claimed_offsets
 from pipelines.plan.ledger import kept, rows_to_arrow
-from pipelines.plan.missing import COLUMNS, Missing, at_edges, edges_of_ledger, of_ledger
+from pipelines.plan.missing import COLUMNS, Edges, at_edges, edges_of_ledger, of_ledger
 from pipelines.plan.runs import Plan
 from pipelines.rules import COUNTED, offsets
 from pipelines.rules.files import Files
 from pipelines.source.checkpoints import Checkpoint
 from pipelines.source.listing import Listing
+from pipelines.source.witnesses import with_checkpoint
 from udfs.format.report_tables import CHECKPOINTS
 from udfs.format.schema import BATCHES, QUARANTINE, SEGMENTS
+from udfs.rules.account import NO_WITNESSES, Unseen
 from udfs.source.byte_source import FileSource, SourceError, local_path
 from udfs.spark.protocol import StageOptions
 
@@ -91,7 +93,7 @@ def _zeroed(rows: pa.Table) -> list[int]:
 
 def find_missing(
     lake: LakeWriter, listing: Listing, rows: pa.Table, options: StageOptions
-) -> list[tuple[str, Missing]]:
+) -> list[tuple[str, Unseen]]:
     """The missing offsets of logs, each with ``<topic>-<partition>``. rows: see ``ledger_of_logs``."""
     between, ends = of_ledger(rows, listing.segments, partial(batches_of, lake.read))
     return between + _compare_with_checkpoints(lake, listing, rows, ends, options)
@@ -112,7 +114,7 @@ def batches_of(read: Read, files: Files) -> tuple[pa.Table, pa.Table]:
 
 def _compare_with_checkpoints(
     lake: LakeWriter, listing: Listing, rows: pa.Table, ends: Mapping[str, int], options: StageOptions
-) -> list[tuple[str, Missing]]:
+) -> list[tuple[str, Unseen]]:
     """The offsets at the edges of logs that no segment has, each with ``<topic>-<partition>``.
 
     rows: of the ledger, all of the logs. ends: as ``of_ledger`` gives them. The table ``checkpoints`` gets a
@@ -124,13 +126,14 @@ def _compare_with_checkpoints(
     if not edges:
         return []
     stored = _stored(lake)
-    missing: list[tuple[str, Missing]] = []
+    missing: list[tuple[str, Unseen]] = []
     new = []
     for log in sorted(edges):
-        checkpoint = noted[log.partition_dir].checkpoint
-        found = at_edges(log, checkpoint)
+        witnesses = noted[log.partition_dir].witnesses
+        found = at_edges(log, witnesses)
         missing += [(f"{log.topic}-{log.partition}", one) for one in found]
-        if found != at_edges(log, stored.get(log.partition_dir)):
+        checkpoint = Checkpoint(witnesses.start, witnesses.recovery_point, witnesses.high_watermark)
+        if _by_table(log, checkpoint) != _by_table(log, stored.get(log.partition_dir, Checkpoint())):
             place = {"topic": log.topic, "partition": log.partition, "partition_dir": log.partition_dir}
             new.append(
                 {**place, **checkpoint._asdict(), "read_at": options.began_us, "run_id": options.run_id}
@@ -138,6 +141,11 @@ def _compare_with_checkpoints(
     if new:
         lake.add_rows(CHECKPOINTS, rows_to_arrow(CHECKPOINTS, new))
     return missing
+
+
+def _by_table(log: Edges, checkpoint: Checkpoint) -> list[Unseen]:
+    """What the view ``lost_offsets`` gives at the edges of a log by a row of the table ``checkpoints``."""
+    return at_edges(log, with_checkpoint(NO_WITNESSES, checkpoint))
 
 
 def _stored(lake: LakeWriter) -> dict[str, Checkpoint]:

@@ -18,9 +18,10 @@ from pipelines.command.tables import Section, open_console, print_table, shorten
 from pipelines.command.terminal import counted_noun, first_lines, first_names, invocation, printable
 from pipelines.command.verdict import Tails, Verdict, segments_text
 from pipelines.plan.ledger import rows_to_arrow
-from pipelines.plan.missing import Missing, lost_texts
+from pipelines.plan.missing import elsewhere_texts, lost_texts
 from pipelines.source.naming import UNREADABLE, UNREADABLE_FOLDER, unlooked_texts
 from udfs.format.report_tables import RUNS
+from udfs.rules.account import Unseen
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ class Summary:
     unreadable_chunks: list[tuple[str, int]] = field(default_factory=list)
     uncertain: set[str] = field(default_factory=set)
     unknown_outcomes: int = 0
-    missing: list[tuple[str, Missing]] = field(default_factory=list)
+    missing: list[tuple[str, Unseen]] = field(default_factory=list)
     tails: Tails = field(default_factory=Tails)
     swap_files: int = 0
     typed: list[dict[str, Any]] | None = None
@@ -297,6 +298,7 @@ class Summary:
             ],
             [
                 f"{counted_noun(unreadable, 'path')} that can't be read" if unreadable else "",
+                *elsewhere_texts(one for _, one in self.missing),
                 *unlooked_texts(Counter(self.skipped)),
                 f"{counted_noun(left_out, 'segment')} left out, in part or whole" if left_out else "",
                 contents if self.touched else "",

@@ -29,7 +29,6 @@ from pipelines.finding.slice_search import (
 )
 from pipelines.lake.address import open_lake
 from pipelines.lake.published import published_tables
-from pipelines.plan.missing import SEGMENT, Missing
 from pipelines.scanning.slice_scan import DamagedRange
 from pipelines.source.delta import sql_literal
 from pipelines.source.listing import TopicFilter
@@ -37,6 +36,7 @@ from pipelines.sql.database import open_database
 from pipelines.typed.schemas import registry_reader
 from udfs.committed import OUTCOMES
 from udfs.compute import pc
+from udfs.rules.account import SEGMENT, Unseen
 from udfs.rules.transactions import TRANSACTION
 from udfs.search.conditions import Condition, InBounds, IsNull, OneOf, Prefix, matching
 from udfs.search.segment_search import COLUMNS
@@ -281,9 +281,9 @@ class LakeSearch(Searching):
         return [DamagedRange(*row) for row in self._rows_of(_DAMAGES, log)] if log.damaged else []
 
     @cached_property
-    def _missing(self) -> Mapping[str, list[Missing]]:
+    def _missing(self) -> Mapping[str, list[Unseen]]:
         """The missing offsets that count, by the folders of logs."""
-        found: dict[str, list[Missing]] = defaultdict(list)
+        found: dict[str, list[Unseen]] = defaultdict(list)
         logs = self._database.execute(_SUSPECTS).fetchall()
         if folders := [folder for topic, folder in logs if self.topics(topic)]:
             statement = "SELECT partition_dir, first_lost, last_lost, cause FROM lost_offsets "
@@ -291,7 +291,7 @@ class LakeSearch(Searching):
             values = [list(self.request.causes), folders]
             with open_database(self.lake, "lost_offsets", self.threads, tables=self._tables) as other:
                 for folder, first, last, cause in other.execute(statement, values).fetchall():
-                    found[folder].append(Missing(first, last, cause=cause))
+                    found[folder].append(Unseen(first, last, cause=cause))
         return found
 
 

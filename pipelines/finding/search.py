@@ -25,7 +25,6 @@ from pipelines.finding.slice_search import (
     Work,
     distinct_keys,
 )
-from pipelines.plan.missing import WRONG_BASE, Missing
 from pipelines.plan.slices import Segment, Slice
 from pipelines.scanning.findings import damages_of, missing_of
 from pipelines.scanning.pool import ALONE_BYTES
@@ -34,6 +33,7 @@ from pipelines.source.listing import Listing
 from pipelines.source.naming import NOT_LOOKED_AT
 from udfs.committed import Outcomes
 from udfs.files import SCHEMA as SEGMENT_SCHEMA
+from udfs.rules.account import WRONG_BASE, Unseen
 from udfs.rules.offsets import NO_LIMIT, misplaced
 from udfs.rules.transactions import of_one_log
 from udfs.search.conditions import OneOf
@@ -119,7 +119,7 @@ class Searching:
             if self.request.may_hide(damage.first_lost, damage.last_lost):
                 self.unsearched.append(Unsearched(log.name, damage.detail, damage))
 
-    def _note_missing(self, log: Log | LakeLog, missing: Iterable[Missing]) -> None:
+    def _note_missing(self, log: Log | LakeLog, missing: Iterable[Unseen]) -> None:
         for one in missing:
             if self.request.may_hide(one.first, one.last):
                 offsets = f"{log.name}: offsets {one.first} to {'the end' if one.last is None else one.last}"
@@ -319,7 +319,7 @@ class Search(Searching):
         scans: dict[Segment, list[SliceScan]],
         request: Request,
         passed: Mapping[Segment, int],
-    ) -> list[Missing]:
+    ) -> list[Unseen]:
         """The missing offsets of a log that count. scans: of the segments that were searched.
 
         passed: the last offsets of those that were passed over.

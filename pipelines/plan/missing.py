@@ -6,9 +6,8 @@ The rules are those of the view ``lost_offsets``, which knows the causes of all 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -17,13 +16,11 @@ import pyarrow as pa
 from pipelines.command.terminal import counted_noun
 from pipelines.rules import files, offsets
 from pipelines.rules.files import Files, files_of
-from pipelines.source.checkpoints import Checkpoint
 from pipelines.source.listing import ListedLog
 from udfs.compute import pc
+from udfs.rules.account import ASIDE, REMOTE, WRONG_BASE, Unseen, Witnesses, before_start, behind_end
 from udfs.rules.offsets import NO_LIMIT, Order
 
-# Causes, as the view lost_offsets names them
-SEGMENT, START, END, WRONG_BASE = "missing_segment", "missing_start", "missing_end", "wrong_base_offset"
 # Of the ledger, what decides
 COLUMNS = (
     *files.COLUMNS,
@@ -34,64 +31,33 @@ COLUMNS = (
 Read = Callable[[Files], tuple[pa.Table, pa.Table]]
 
 
-def lost_texts(missing: Iterable[Missing]) -> list[str]:
+def lost_texts(missing: Iterable[Unseen]) -> list[str]:
     """What missing offsets cost, in words for a verdict."""
     gone, misplaced = 0, 0
     for one in missing:
-        gone += one.count * (one.cause != WRONG_BASE)
+        gone += one.count * (one.is_lost and one.cause != WRONG_BASE)
         misplaced += one.count * (one.cause == WRONG_BASE)
     under = f"at most {counted_noun(misplaced, 'offset')} whose records are under wrong offsets"
     return [f"{counted_noun(gone, 'offset')} in no segment" if gone else "", under if misplaced else ""]
 
 
-@dataclass(frozen=True)
-class Missing:
-    """Offsets that no segment has.
-
-    last: None where nothing sound follows. empty: segments among them without a batch. cause: SEGMENT, START,
-    END or WRONG_BASE. is_certain: whether records were there. At the end that is so below the high watermark;
-    above it, up to the recovery point, a new leader may have truncated them. At the start the broker may have
-    deleted them since, or moved them to remote storage. seek_to: the offset at which a consumer goes on;
-    None without one.
-    """
-
-    first: int
-    last: int | None
-    empty: int = 0
-    cause: str = SEGMENT
-    is_certain: bool = True
-    seek_to: int | None = None
-
-    @property
-    def count(self) -> int:
-        """The number of offsets; 0 where it is not known."""
-        return 0 if self.last is None else self.last - self.first + 1
-
-    @property
-    def last_text(self) -> str:
-        return "the end" if self.last is None else f"{self.last:,}"
-
-    @property
-    def why(self) -> str:
-        if self.cause == START:
-            noted = f"the checkpoint's log start offset is {self.first:,}"
-            return f"{noted}: the first segment is lost, deleted since, or in remote storage"
-        if self.cause == END and self.last is not None:
-            noted = "high watermark" if self.is_certain else "recovery point"
-            return (
-                f"the checkpoint's {noted} is {self.last + 1:,}: the end of the log is lost, or the "
-                "checkpoint file was copied later than the segment"
-            )
-        if self.cause == WRONG_BASE:
-            return "a batch has a wrong base offset: its records are there, under other offsets"
-        return (
-            f"{counted_noun(self.empty, 'segment')} without a batch" if self.empty else "no segment has them"
-        )
+def elsewhere_texts(missing: Iterable[Unseen]) -> list[str]:
+    """Which offsets are not lost by all that is known, and were not read, in words for a verdict."""
+    counts: Counter[str] = Counter()
+    for one in missing:
+        counts[one.state] += one.count
+    words = {
+        REMOTE: "in remote storage alone",
+        ASIDE: "in files or folders that the broker left behind (--include-deleted)",
+    }
+    return [
+        f"{counted_noun(counts[state], 'offset')} {text}" for state, text in words.items() if counts[state]
+    ]
 
 
 def missing_ranges(
     found: Order, empty: Collection[int], unread: Collection[int], retentions: Mapping[int, int]
-) -> list[Missing]:
+) -> list[Unseen]:
     """The missing offsets of a log, by offset; what is damaged is not among them.
 
     empty: base offsets of the files that were read, and have no batch. unread: of those that are there, and
@@ -104,7 +70,7 @@ def missing_ranges(
             continue
         last = None if hole.next is None else hole.next - 1
         if hole.misplaced:
-            missing.append(Missing(hole.first, last, cause=WRONG_BASE, seek_to=hole.next))
+            missing.append(Unseen(hole.first, last, cause=WRONG_BASE, seek_to=hole.next))
             continue
         assert hole.file_base is not None, "only at the end of a log"
         is_deleted = hole.file_before is not None and (
@@ -112,7 +78,7 @@ def missing_ranges(
         )
         if hole.first < hole.file_base and not found.is_compacted and not is_deleted:
             without = [one for one in empty if hole.first <= one < hole.file_base]
-            missing.append(Missing(hole.first, last, len(without), seek_to=hole.next))
+            missing.append(Unseen(hole.first, last, len(without), seek_to=hole.next))
     return missing
 
 
@@ -130,20 +96,9 @@ class Edges(NamedTuple):
     end: int
 
 
-def at_edges(edges: Edges, checkpoint: Checkpoint | None) -> list[Missing]:
-    """The offsets that a checkpoint names before the start and behind the end of a log."""
-    if checkpoint is None:
-        return []
-    found = []
-    noted = checkpoint.log_start_offset
-    if noted is not None and noted < edges.start:
-        found.append(Missing(noted, edges.start - 1, cause=START, is_certain=False))
-    end = edges.end
-    for offset, is_certain in ((checkpoint.high_watermark, True), (checkpoint.recovery_point, False)):
-        if offset is not None and offset > end:
-            found.append(Missing(end, offset - 1, cause=END, is_certain=is_certain))
-            end = offset
-    return found
+def at_edges(edges: Edges, witnesses: Witnesses) -> list[Unseen]:
+    """The offsets before the start and behind the end of a log that witnesses name."""
+    return [*before_start(edges.start, witnesses), *behind_end(edges.end, witnesses)]
 
 
 def edges_of_ledger(rows: pa.Table, noted: Mapping[str, ListedLog], ends: Mapping[str, int]) -> list[Edges]:
@@ -185,7 +140,7 @@ def _ends(found: Files) -> np.ndarray:
 
 def of_ledger(
     rows: pa.Table, listed: pa.Table, read: Read
-) -> tuple[list[tuple[str, Missing]], dict[str, int]]:
+) -> tuple[list[tuple[str, Unseen]], dict[str, int]]:
     """The missing offsets between the segments of logs in the ledger, each with ``<topic>-<partition>``.
 
     rows: COLUMNS of the ledger. listed: LISTING_SCHEMA; what is there alone was not decoded. Most logs

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from pipelines.execute.verdicts import highest, lowest
-from pipelines.plan.missing import Edges, Missing, at_edges, missing_ranges, unread_segments
+from pipelines.plan.missing import missing_ranges, unread_segments
 from pipelines.plan.slices import Segment
 from pipelines.rules.offsets import COMPACTED_TOPICS, ranges_before, with_undecoded
+from pipelines.scanning.accounts import of_damage, of_tail, of_unread
 from pipelines.scanning.contradictions import Contradiction, contradictions
 from pipelines.scanning.slice_scan import DamagedRange, Format, FormatCount, SliceScan
 from pipelines.source.listing import Listing
 from udfs.format import layout as f
+from udfs.rules.account import MISSING_CAUSES, NO_WITNESSES, ZEROS, Account, Unseen, Witnesses, account_of
 from udfs.rules.clocks import Age, Clock, age
 from udfs.rules.offsets import NO_LIMIT, Order, order
 from udfs.rules.transactions import of_one_log
@@ -75,7 +78,8 @@ class Log:
     formats: dict[Format, FormatCount] = field(default_factory=dict)
     damages: list[DamagedRange] = field(default_factory=list)
     contradictions: list[Contradiction] = field(default_factory=list)
-    missing: list[Missing] = field(default_factory=list)
+    missing: list[Unseen] = field(default_factory=list)
+    account: Account = field(default_factory=lambda: Account(0, 0))
     unconfirmed: tuple[int, int] | None = None
     open_transactions: list[OpenTransaction] = field(default_factory=list)
     clock: Clock = field(default_factory=Clock)
@@ -126,7 +130,7 @@ class Findings:
         return [(log, damage) for log in self.logs for damage in log.damages]
 
     @property
-    def missing(self) -> list[tuple[Log, Missing]]:
+    def missing(self) -> list[tuple[Log, Unseen]]:
         """Offsets that no segment of their log has."""
         return [(log, one) for log in self.logs for one in log.missing]
 
@@ -179,14 +183,24 @@ def collect(
     for folder, segments in by_folder.items():
         log = _log(segments, unread[folder])
         findings.logs.append(log)
-        # of a segment that can't be read the end is not known
-        if folder in noted and segments[-1][0].segment == noted[folder].last_segment:
-            end = max(segments[-1][0].file_base_offset, log.end)
-            edges = Edges(log.topic, log.partition, folder, segments[0][0].log_start_offset, end)
-            log.missing += at_edges(edges, noted[folder].checkpoint)
-            log.missing.sort(key=lambda one: one.first)
+        is_whole = folder in noted and segments[-1][0].segment == noted[folder].last_segment
+        witnesses = noted[folder].witnesses if is_whole else NO_WITNESSES
+        log.account = _account(log, segments, unread[folder], witnesses)
+        log.missing = [one for one in log.account.unseen if one.cause in MISSING_CAUSES]
     findings.logs.sort(key=lambda log: (log.topic, log.partition, log.partition_dir))
     return findings
+
+
+def _account(log: Log, scanned: list[_Scanned], unread: list[int], witnesses: Witnesses) -> Account:
+    """witnesses: of a log whose segments were all selected, and whose last one can be read."""
+    files = _files(scanned, unread)
+    within = [*log.missing, *filter(None, map(of_damage, log.damages))]
+    within += of_unread(dict.fromkeys(unread, "not read: see the unreadable files"), dict(pairwise(files)))
+    last, slices = scanned[-1]
+    is_last = last.file_base_offset == files[-1]
+    size = sum(scan.report.totals.tail_bytes for scan in slices if is_last)
+    tail = of_tail(log.tail, size, log.torn, log.end, log.batches > 0) if size else None
+    return account_of(files[0], max(files[-1], log.end), witnesses, within, tail)
 
 
 def _log(scanned: list[_Scanned], unread: list[int]) -> Log:
@@ -215,16 +229,20 @@ def _log(scanned: list[_Scanned], unread: list[int]) -> Log:
     return log
 
 
-def missing_of(scanned: list[_Scanned], unread: list[int]) -> list[Missing]:
+def missing_of(scanned: list[_Scanned], unread: list[int]) -> list[Unseen]:
     """The offsets of a log that no segment has. unread: base offsets of segments that can't be read."""
     return _missing(scanned, unread, _placed(scanned, unread)[0])
 
 
-def _missing(scanned: list[_Scanned], unread: list[int], found: Order) -> list[Missing]:
+def _missing(scanned: list[_Scanned], unread: list[int], found: Order) -> list[Unseen]:
     empty = [
         s.file_base_offset for s, slices in scanned if not any(one.report.totals.batches for one in slices)
     ]
-    return missing_ranges(found, empty, unread, {})
+    zeros = [segment.file_base_offset for segment, slices in scanned if _is_zeros(segment, slices)]
+    return [
+        replace(one, state=ZEROS) if any(one.first <= base <= (one.last or base) for base in zeros) else one
+        for one in missing_ranges(found, empty, unread, {})
+    ]
 
 
 def damages_of(segment: Segment, slices: list[SliceScan]) -> list[DamagedRange]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pipelines.command.generated import command_line, shell_word
 from pipelines.command.terminal import counted_noun, invocation
 from pipelines.command.verdict import Tails, Verdict, claimed_by, segments_text
-from pipelines.plan.missing import lost_texts
+from pipelines.plan.missing import elsewhere_texts, lost_texts
 from pipelines.scanning.contradictions import Contradiction
 from pipelines.scanning.findings import Findings, Log, OpenTransaction
 from pipelines.scanning.slice_scan import DamagedRange
@@ -52,6 +52,7 @@ def verdict(findings: Findings) -> Verdict:
         _lost(findings, tails),
         [
             unread if unreadable else "",
+            *elsewhere_texts(one for _, one in findings.missing),
             *unlooked_texts(findings.skipped),
         ],
     )

@@ -15,6 +15,7 @@ from pipelines.scanning import losses
 from pipelines.scanning.findings import Findings, Log, OpenTransaction
 from pipelines.scanning.losses import next_steps
 from pipelines.scanning.slice_scan import DamagedRange, Format, FormatCount
+from udfs.rules.account import Account, Unseen
 from udfs.values.payloads import KEY, VALUE
 from udfs.values.profile import PayloadFormat
 
@@ -224,6 +225,23 @@ def _time(milliseconds: int | None) -> str:
     return "-" if milliseconds is None else time_text(milliseconds)
 
 
+def _unseen(one: Unseen) -> dict[str, Any]:
+    return {**{name: value for name, value in asdict(one).items() if name != "detail"}, "why": one.why}
+
+
+def _account(account: Account) -> dict[str, Any]:
+    """What files name of a log's offsets, and what of these was not read soundly."""
+    return {
+        "start": account.start,
+        "end": account.end,
+        "is_sound": account.is_sound,
+        "is_whole": account.is_whole,
+        "unseen": [_unseen(one) for one in account.unseen],
+        "unexplained": account.unexplained,
+        "aside": [one._asdict() for one in account.aside],
+    }
+
+
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
     """A row with times as ISO 8601."""
     return {name: one.isoformat() if isinstance(one, datetime) else one for name, one in row.items()}
@@ -233,7 +251,13 @@ def to_json(findings: Findings) -> dict[str, Any]:
     """The object of ``--json``. Timestamps are ms since 1970 UTC, null for none."""
     logs = [
         {
-            **{name: value for name, value in asdict(log).items() if name not in ("formats", "looks")},
+            **{
+                name: value
+                for name, value in asdict(log).items()
+                if name not in ("formats", "looks", "account", "missing")
+            },
+            "account": _account(log.account),
+            "missing": [_unseen(one) for one in log.missing],
             "damages": [
                 {**asdict(one), "first_lost": one.first_lost, "last_lost": one.last_lost}
                 for one in log.damages

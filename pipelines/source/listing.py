@@ -19,7 +19,7 @@ import pyarrow as pa
 from pipelines.command.errors import UserError
 from pipelines.command.terminal import first_names
 from pipelines.command.values import compiled
-from pipelines.source.checkpoints import Checkpoint, Checkpoints
+from pipelines.source.checkpoints import Checkpoints
 from pipelines.source.local import local_folders
 from pipelines.source.naming import (
     CLEANED_SUFFIX,
@@ -37,9 +37,11 @@ from pipelines.source.naming import (
 )
 from pipelines.source.swaps import Completed, ReadEnd, complete_swaps, segments_alone
 from pipelines.source.uris import resolve
+from pipelines.source.witnesses import WitnessFiles
 from udfs.compute import pc
 from udfs.format.schema import SEGMENTS
 from udfs.log_start import log_start_from
+from udfs.rules.account import NO_WITNESSES, Witnesses
 from udfs.source.byte_source import local_path
 from udfs.source.store import is_object_store
 
@@ -72,12 +74,12 @@ _ALONE, _WITH_SWAPS = (SEGMENT_SUFFIX,), (SEGMENT_SUFFIX, SWAP_SUFFIX, CLEANED_S
 
 @dataclass(frozen=True)
 class ListedLog:
-    """A log whose segments were all listed and are all wanted, and of which checkpoint files tell something.
+    """A log whose segments were all listed and are all wanted, and what witnesses say of it.
 
     last_segment: URI of the segment with the highest base offset. last_length: its bytes when it was listed.
     """
 
-    checkpoint: Checkpoint
+    witnesses: Witnesses
     last_segment: str
     last_length: int
 
@@ -95,7 +97,8 @@ class Listing:
     unreadable: URI of a folder or file that could not be read -> why.
     partial: URIs of folders of which not every file could be listed.
     not_requested: topics with segments that the filters exclude.
-    checkpoints: what the broker noted of the logs; of local folders alone.
+    checkpoints, witnesses: what the broker noted of the logs, above their folders and in them; of local
+    folders alone.
     """
 
     segments: pa.Table = field(default_factory=LISTING_SCHEMA.empty_table)
@@ -105,6 +108,7 @@ class Listing:
     not_requested: set[str] = field(default_factory=set)
     replaced: set[str] = field(default_factory=set)
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
+    witnesses: WitnessFiles = field(default_factory=WitnessFiles)
 
     @property
     def has_wanted(self) -> bool:
@@ -119,17 +123,21 @@ class Listing:
 
     def noted_logs(self) -> dict[str, ListedLog]:
         """The logs that can be compared with what the broker noted of them, by their folder."""
-        if not self.checkpoints.found:
+        if not (self.checkpoints.found or self.witnesses.found):
             return {}
         logs = self.segments.group_by("partition_dir", use_threads=False).aggregate(
-            [(name, "last") for name in ("topic", "partition", "segment", "length")] + [("wanted", "all")]
+            [(name, "last") for name in ("topic", "partition", "segment", "length", "topic_id")]
+            + [("wanted", "all"), ("file_base_offset", "min")]
         )
         noted = {}
         for row in logs.filter(logs.column("wanted_all")).to_pylist():
             folder = row["partition_dir"]
-            checkpoint = self.checkpoints.of(folder, row["topic_last"], row["partition_last"])
-            if checkpoint is not None and folder not in self.partial:
-                noted[folder] = ListedLog(checkpoint, row["segment_last"], row["length_last"])
+            place = row["topic_last"], row["partition_last"]
+            witnesses = self.witnesses.of(
+                folder, *place, row["file_base_offset_min"], self.checkpoints, row["topic_id_last"]
+            )
+            if witnesses != NO_WITNESSES and folder not in self.partial:
+                noted[folder] = ListedLog(witnesses, row["segment_last"], row["length_last"])
         return noted
 
     def log_starts(self) -> dict[str, LogStart]:

@@ -95,6 +95,7 @@ def _walk(
             continue
         if checkpoints := CHECKPOINT_FILES.intersection(entry.name for entry in entries):
             listing.checkpoints.read(path, checkpoints)
+        listing.witnesses.read(path, entries)
         logs = []
         for entry in entries:
             if entry.is_symlink():
@@ -150,6 +151,7 @@ def _named_file(path: str, suffixes: tuple[str, ...], listing: Listing) -> Itera
     except OSError:  # this user may not list the folder, but perhaps read the file
         listing.partial.add(canonical(folder))
         entries = []
+    listing.witnesses.read(folder, entries)
     logs = _stat(path, name, True, listing)
     for entry in entries:
         if entry.name != name and entry.name.endswith(suffixes) and entry.is_file(follow_symlinks=False):

@@ -1,0 +1,211 @@
+"""Reads what files next to segments say of their logs, for ``udfs.rules.account``: of local folders alone.
+
+They are read before the lengths of the segments are, as the checkpoint files are: what a broker notes is
+never ahead of its log, so a log that grows reaches all that they name.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import struct
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from pipelines.source.checkpoints import Checkpoint, Checkpoints
+from pipelines.source.naming import parse_left_folder, parse_topic_id
+from pipelines.source.remote_metadata import RemoteRanges, remote_ranges
+from pipelines.source.uris import canonical
+from udfs.format.checkpoint_text import LEADER_EPOCH_FILE, epoch_entries
+from udfs.format.layout import MAX_OFFSET
+from udfs.rules.account import NO_WITNESSES, Aside, Witnesses
+
+_METADATA = "partition.metadata"
+_MOST_BYTES = 1 << 20  # of a leader-epoch-checkpoint: 30,000 epochs
+_ENTRY = struct.Struct(">iI")  # of an .index: offset, less the base offset; position in the segment
+_NAME = re.compile(r"([0-9]{20})\.(?:(log|index|timeindex|snapshot)|log\.(deleted|swap|cleaned))")
+
+
+@dataclass
+class WitnessFiles:
+    """What files next to segments say, of the partition folders that a listing came across.
+
+    log_dirs: the folders above them.
+    """
+
+    log_dirs: set[str] = field(default_factory=set)
+    _by_folder: dict[str, Witnesses] = field(default_factory=dict)
+    _left: dict[tuple[str, int], list[Aside]] = field(default_factory=lambda: defaultdict(list))
+    _remote: dict[str, RemoteRanges | None] = field(default_factory=dict)
+
+    @property
+    def found(self) -> bool:
+        """Whether any file says something of a log."""
+        return bool(self._by_folder or self._left)
+
+    def read(self, folder: str, entries: Sequence[os.DirEntry[str]]) -> None:
+        """Reads the files of a local folder, before its segments' lengths. entries: all that is in it."""
+        names = [entry.name for entry in entries]
+        if left := parse_left_folder(folder):
+            self._add_left(left[0], left[1], folder, entries)
+        if LEADER_EPOCH_FILE not in names and not any(name[:1].isdigit() for name in names):
+            return
+        self.log_dirs.add(os.path.dirname(folder))
+        found = _witnesses(folder, names)
+        if found != NO_WITNESSES:
+            self._by_folder[canonical(folder)] = found
+
+    def _add_left(
+        self, place: tuple[str, int], kind: str, folder: str, entries: Iterable[os.DirEntry[str]]
+    ) -> None:
+        found = ((_NAME.fullmatch(entry.name), entry) for entry in entries)
+        logs = [(int(match[1]), entry) for match, entry in found if match and match[2] == "log"]
+        if not logs:
+            return
+        try:
+            length = sum(one.stat(follow_symlinks=False).st_size for _, one in logs)
+        except OSError:
+            length = 0
+        try:
+            topic_id = parse_topic_id(_read_small(os.path.join(folder, _METADATA)).decode(errors="replace"))
+        except OSError:
+            topic_id = None
+        self._left[place].append(Aside(folder, kind, min(base for base, _ in logs), length, topic_id))
+
+    def of(
+        self,
+        partition_dir: str,
+        topic: str,
+        partition: int,
+        start: int,
+        checkpoints: Checkpoints,
+        topic_id: str | None = None,
+    ) -> Witnesses:
+        """What is known of the log in a folder, by its URI.
+
+        start: base offset of its first segment. The metadata of remote storage are read where the log begins
+        below it. checkpoints: those of the listing.
+        """
+        noted = checkpoints.of(partition_dir, topic, partition) or Checkpoint()
+        found = with_checkpoint(self._by_folder.get(partition_dir, NO_WITNESSES), noted)
+        left = [one for one in self._left.get((topic, partition), ()) if one.topic_id in (None, topic_id)]
+        if left:
+            found = replace(found, aside=(*found.aside, *left))
+        if found.start is not None and found.start < start:
+            found = self._with_remote(found, topic_id, partition)
+        return found
+
+    def _with_remote(self, found: Witnesses, topic_id: str | None, partition: int) -> Witnesses:
+        for log_dir in sorted(self.log_dirs - self._remote.keys()):
+            self._remote[log_dir] = remote_ranges(log_dir)
+        known = [one for one in self._remote.values() if one is not None]
+        if not known:
+            return found
+        ranges = {one for each in known for one in each.get((topic_id, partition), ())}
+        # a log of which they name nothing may have moved nothing yet
+        return replace(found, remote=tuple(sorted(ranges)), is_tiered=True if ranges else found.is_tiered)
+
+
+def with_checkpoint(witnesses: Witnesses, noted: Checkpoint) -> Witnesses:
+    """The witnesses with what the checkpoint files above the folder say."""
+    if noted == Checkpoint():
+        return witnesses
+    log_start, recovery_point, high_watermark = noted
+    return replace(
+        witnesses, log_start=log_start, recovery_point=recovery_point, high_watermark=high_watermark
+    )
+
+
+def _witnesses(folder: str, names: Sequence[str]) -> Witnesses:
+    """What the names and the small files in a partition folder say."""
+    logs, indexes, snapshots, aside = set[int](), set[int](), list[int](), list[Aside]()
+    for name in names:
+        match = _NAME.fullmatch(name)
+        if match is None or (base := int(match[1])) > MAX_OFFSET:
+            continue
+        kind = match[2]
+        if kind == "log":
+            logs.add(base)
+        elif kind == "snapshot":
+            snapshots.append(base)
+        elif kind is None:
+            aside.append(Aside(os.path.join(folder, name), match[3], base, _length(folder, name)))
+        else:
+            indexes.add(base)
+    swaps = {one.base for one in aside if one.kind == "swap"}
+    epochs, problems = (
+        _epochs(os.path.join(folder, LEADER_EPOCH_FILE)) if LEADER_EPOCH_FILE in names else (None, ())
+    )
+    last = max(logs, default=None)
+    return Witnesses(
+        epochs,
+        snapshots=tuple(sorted(snapshots)),
+        orphans=tuple(sorted(indexes - logs - swaps)),
+        indexed=None if last not in indexes else _indexed(os.path.join(folder, f"{last:020d}.index"), last),
+        aside=tuple(sorted(aside)),
+        problems=problems,
+    )
+
+
+def _epochs(path: str) -> tuple[tuple[tuple[int, int], ...] | None, tuple[str, ...]]:
+    """The entries of a ``leader-epoch-checkpoint``, and what is wrong with it."""
+    try:
+        data = _read_small(path)
+    except OSError as error:
+        return None, (f"{path} can't be read: {error.strerror or error}",)
+    found = epoch_entries(data)
+    if found.problem is not None:
+        return None, (f"{path}: {found.problem}: what it says is not used",)
+    return tuple((int(epoch), int(start)) for epoch, start in found.rows), ()
+
+
+def _length(folder: str, name: str) -> int:
+    try:
+        return os.lstat(os.path.join(folder, name)).st_size
+    except OSError:
+        return 0
+
+
+def _indexed(path: str, base: int) -> int | None:
+    """The offset behind the last entry of an ``.index``; None without one, and where the entries do not rise.
+
+    Zeros follow the last entry of an active segment; no entry is of position 0.
+    """
+    try:
+        with _opened(path) as file:
+            low, high = (
+                0,
+                os.fstat(file).st_size // _ENTRY.size,
+            )  # entries below low are used, from high on not
+            while low < high:
+                middle = (low + high) // 2
+                used = _ENTRY.unpack(os.pread(file, _ENTRY.size, middle * _ENTRY.size))[1] > 0
+                low, high = (middle + 1, high) if used else (low, middle)
+            first = max(0, low - 2)
+            entries = [*_ENTRY.iter_unpack(os.pread(file, (low - first) * _ENTRY.size, first * _ENTRY.size))]
+    except (OSError, struct.error):
+        return None
+    (offset, position), *before = entries[::-1] or [(-1, 0)]
+    rises = offset >= 0 and all(one[0] < offset and one[1] < position for one in before)
+    return base + offset + 1 if rises else None
+
+
+def _read_small(path: str) -> bytes:
+    """The first bytes of a file. Raises an OSError, also for what is no regular file."""
+    with _opened(path) as file:
+        return os.read(file, _MOST_BYTES)
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[int]:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would be waited for
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        yield file
+    finally:
+        os.close(file)
