@@ -13,7 +13,7 @@ from crc32c import crc32c
 from kafka_log_lake import connect
 from pipelines import recover
 from pipelines.recovery.broker_disk import bootstrap
-from pipelines.recovery.compare import broker_states
+from pipelines.recovery.placement import placements
 from pipelines.recovery.sources import find_copies
 from tests.support import replicas
 from udfs.format.encode import PlainRecord
@@ -100,7 +100,8 @@ def test_records_behind_a_snapshot_count_though_it_has_more_records_than_the_log
     (folder / f"{2:020d}-{1:010d}.checkpoint").write_bytes(bootstrap(topics[:2]))
     records = [PlainRecord(offset, 1, None, value) for offset, value in enumerate(topics)]
     (folder / f"{0:020d}.log").write_bytes(record_batch(records, 1, 0, crc32c))
-    (state,) = broker_states(find_copies([f"c1={tmp_path}"], lambda topic: True)).values()
+    state = placements(find_copies([f"c1={tmp_path}"], lambda topic: True)).state
+    assert state is not None
     assert sorted(state.topics.values()) == ["a", "b", "c"]
 
 
@@ -113,4 +114,4 @@ def test_an_aborted_transaction_changes_nothing_and_a_mad_record_is_counted() ->
     state.apply("RemoveTopicRecord", "no JSON")
     state.apply("TopicRecord", '{"name": "c", "topicId": "z"}')
     assert state.topics == {"z": "c"}
-    assert state.unknown == {"TopicRecord": 1, "RemoveTopicRecord": 1}
+    assert +state.unread == {"TopicRecord": 1, "RemoveTopicRecord": 1}

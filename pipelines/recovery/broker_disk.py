@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pipelines.recovery.compare import broker_states
 from pipelines.recovery.job import Recovered
 from pipelines.recovery.log_writer import copy_log, partition_metadata
 from pipelines.recovery.partition import HealedLog
@@ -59,8 +58,7 @@ def write_recovered(folder: Path, done: Recovered, node_id: int) -> None:
     ):
         lines = [f"{topic} {partition} {offset}\n" for (topic, partition), offset in sorted(offsets.items())]
         (folder / name).write_text(f"0\n{len(lines)}\n" + "".join(lines))
-    state = max(broker_states(done.inventory).values(), key=lambda one: one.reached, default=None)
-    (folder / BOOTSTRAP).write_bytes(bootstrap(metadata_of(logs, ids, disk, state)))
+    (folder / BOOTSTRAP).write_bytes(bootstrap(metadata_of(logs, ids, disk, done.placements.state)))
 
 
 def write_identity(folder: Path, inventory: Inventory, node_id: int) -> Disk:

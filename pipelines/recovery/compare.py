@@ -13,13 +13,12 @@ import numpy as np
 
 from pipelines.command.settings import Settings
 from pipelines.plan.slices import Segment, Slice
+from pipelines.recovery.placement import Placement, Placements, placements
 from pipelines.recovery.sources import DELETE, LIVE, Inventory
 from pipelines.scanning.pool import Map, scan_segments
 from pipelines.source.naming import PartitionFolder
-from pipelines.source.uris import local_path
 from udfs.indexes.kraft_snapshot import METADATA_TOPIC
 from udfs.replicas import audit
-from udfs.replicas.cluster_state import ClusterState, metadata_records, snapshots, state_of
 from udfs.replicas.entries import ENTRY, Copy, Hurt, concatenated
 from udfs.replicas.healing import Healed, heal, is_compacted
 from udfs.replicas.history import History, Leader, Sure, true_history
@@ -77,22 +76,27 @@ class Task(NamedTuple):
     known: Known
 
 
-def compare(inventory: Inventory, settings: Settings) -> Iterator[Compared]:
-    """Every partition of the sources, by topic and number; ``__cluster_metadata`` is not among them."""
+def compare(inventory: Inventory, settings: Settings, named: Placements | None = None) -> Iterator[Compared]:
+    """Every partition of the sources, by topic and number; ``__cluster_metadata`` is not among them.
+
+    named: what the metadata logs of the sources say; None: read here.
+    """
     with tempfile.TemporaryDirectory(prefix="kafka-log-lake-") as folder:
-        for task in tasks(inventory, settings, folder):
+        for task in tasks(inventory, settings, folder, named or placements(inventory)):
             yield compare_task(task)
             forget(task)
             for copy in task.copies:
                 copy.entries = np.zeros(0, dtype=ENTRY)  # the memory is for the next partitions
 
 
-def tasks(inventory: Inventory, settings: Settings, folder: str, run: Map | None = None) -> Iterator[Task]:
+def tasks(
+    inventory: Inventory, settings: Settings, folder: str, named: Placements, run: Map | None = None
+) -> Iterator[Task]:
     """A task for each partition, once the headers of its copies are read.
 
-    folder: for files with headers. run: what reads headers elsewhere; None for processes of this machine.
+    folder: for files with headers. named: what the metadata logs of the sources say. run: what reads headers
+    elsewhere; None for processes of this machine.
     """
-    states = broker_states(inventory)
     places = sorted(place for place in inventory.copies if place.topic != METADATA_TOPIC)
     at = 0
     while at < len(places):
@@ -105,7 +109,7 @@ def tasks(inventory: Inventory, settings: Settings, folder: str, run: Map | None
         stored = store_entries(inventory, some, settings, folder, run)
         for number, place in enumerate(some, at - len(some)):
             copies = inventory.copies[place]
-            yield Task(number, place, copies, stored[place], known_of(place, copies, states))
+            yield Task(number, place, copies, stored[place], known_of(place, copies, named))
 
 
 def compare_task(task: Task) -> Compared:
@@ -168,26 +172,56 @@ def _read_headers(slice_: Slice, max_batch_uncompressed: int, folder: str) -> Sl
 
 
 class Known(NamedTuple):
-    """What the brokers' ``__cluster_metadata`` says of one partition.
+    """What the nodes' ``__cluster_metadata`` says of one partition.
 
-    topic_id: of the topic that is there at the end. led: broker id -> topic id -> the epoch that it led the
-    partition in last. named: broker id -> the topic's id by its own metadata.
+    topic_id: of the topic that is there at the end. led: node -> topic id -> the epoch that it led the
+    partition in last, by its own log. named: node -> the topic's id by its own log. placement: None where the
+    metadata does not name the partition; doubts: what it can't say.
     """
 
     topic_id: str | None = None
     led: Mapping[int, Mapping[str, int]] = {}
     named: Mapping[int, str | None] = {}
+    placement: Placement | None = None
+    doubts: Sequence[str] = ()
 
 
-def known_of(place: PartitionFolder, copies: Sequence[Copy], states: Mapping[int, ClusterState]) -> Known:
-    newest = max(states.values(), key=lambda one: one.reached, default=None)
-    named = {broker: state.topic_id(place.topic) for broker, state in states.items()}
+_NO_METADATA = (
+    "no __cluster_metadata is among the sources: nothing says which nodes have a copy, so one may be missing"
+)
+
+
+def known_of(place: PartitionFolder, copies: Sequence[Copy], found: Placements) -> Known:
+    """What the metadata logs of the sources say of a partition with these copies."""
+    named = {node: state.topic_id(place.topic) for node, state in found.by_node.items()}
     ids = {one for one in (*named.values(), *(copy.topic_id for copy in copies)) if one}
     led: dict[int, dict[str, int]] = {}
-    for broker, state in states.items():
-        found = {one: state.partitions.get((one, place.partition)) for one in ids}
-        led[broker] = {one: has.led[broker] for one, has in found.items() if has and broker in has.led}
-    return Known(newest.topic_id(place.topic) if newest is not None else None, led, named)
+    for node, state in found.by_node.items():
+        of_ids = {one: state.partitions.get((one, place.partition)) for one in ids}
+        led[node] = {one: has.led[node] for one, has in of_ids.items() if has and node in has.led}
+    if found.state is None:
+        return Known(None, led, named, doubts=[_NO_METADATA])
+    placement = found.rows.get(place)
+    return Known(found.state.topic_id(place.topic), led, named, placement, list(_doubts(found, placement)))
+
+
+def _doubts(found: Placements, placement: Placement | None) -> Iterator[str]:
+    """Why copies may be missing, or an election not be known, by the metadata logs of the sources."""
+    assert found.state is not None
+    log = f"__cluster_metadata of {found.disk}"
+    if found.state.may_lack_partitions:
+        yield f"{log} has {found.state.unread_text}"
+    if placement is None:
+        yield f"{log} does not name the partition, so nothing says which nodes have a copy"
+        return
+    if len(placement.missing) > len(placement.unnamed):
+        nodes = ", ".join(map(str, placement.missing))
+        yield f"copies missing: __cluster_metadata names a replica on node {nodes}, which no source has"
+    elif placement.missing:
+        yield (
+            f"{', '.join(placement.unnamed)}: no meta.properties says of which node it is, so another "
+            "replica that __cluster_metadata names may be missing"
+        )
 
 
 def compare_copies(place: PartitionFolder, copies: Sequence[Copy], known: Known) -> Compared:
@@ -205,10 +239,21 @@ def compare_copies(place: PartitionFolder, copies: Sequence[Copy], known: Known)
     healed.doubts += doubts
     if rule == _BY_TIME:
         healed.doubts.append(f"more than one topic has had this name: {topic_id} is {rule}")
+    healed.doubts += [*known.doubts, *_unknown_leader(history, known)] if own else []
     if healed.doubts:
         history.doubts += healed.doubts
         history.sure = Sure.LIKELY if history.sure == Sure.CERTAIN else history.sure
     return Compared(*place, topic_id, own, history, healed, compacted, others, rule)
+
+
+def _unknown_leader(history: History, known: Known) -> Iterator[str]:
+    """A sentence where the metadata log names a later leader than any copy knows."""
+    highest = history.epochs[-1][0] if history.epochs else -1
+    if known.placement is not None and known.placement.leader_epoch > highest:
+        yield (
+            f"by __cluster_metadata node {known.placement.leader} led last, in epoch "
+            f"{known.placement.leader_epoch}, which no copy knows: what it wrote or cut off is not known"
+        )
 
 
 def _topic_id(copies: Sequence[Copy], known: Known) -> tuple[str | None, str]:
@@ -239,20 +284,3 @@ def _leaders(topic_id: str | None, copies: Sequence[Copy], known: Known) -> list
         if epoch is not None:
             found.append(Leader(copy.number, epoch))
     return found
-
-
-def broker_states(inventory: Inventory) -> dict[int, ClusterState]:
-    """What each broker's own copy of ``__cluster_metadata`` says, by broker id."""
-    states: dict[int, ClusterState] = {}
-    for place, copies in inventory.copies.items():
-        if place != (METADATA_TOPIC, 0):
-            continue
-        for copy in copies:
-            if copy.broker_id is None or copy.state != LIVE:
-                continue
-            newest = [None, *snapshots(local_path(copy.folder) or "")][-1]
-            paths = (local_path(one.uri) or "" for one in copy.files)
-            state = state_of(newest, (record for path in paths for record in metadata_records(path)))
-            if copy.broker_id not in states or states[copy.broker_id].reached < state.reached:
-                states[copy.broker_id] = state
-    return states

@@ -37,6 +37,7 @@ from pipelines.recovery import rows
 from pipelines.recovery.bill import bill
 from pipelines.recovery.compare import tasks
 from pipelines.recovery.partition import HealedLog, Partition, heal_partition
+from pipelines.recovery.placement import Placements, placements
 from pipelines.recovery.sources import Inventory, find_copies, original
 from pipelines.scanning.pool import Map
 from pipelines.source.delta import open_table, read_rows
@@ -46,6 +47,7 @@ from pipelines.source.uris import canonical, parse_source
 from pipelines.sql.database import open_database
 from udfs.format.recovery_tables import HEALED_BATCHES, LOST_RANGES, LOST_RECORDS
 from udfs.format.schema import SEGMENTS, Table
+from udfs.indexes.kraft_snapshot import METADATA_TOPIC
 from udfs.source.byte_source import PIECES
 
 HEALED = "_healed"
@@ -56,11 +58,13 @@ _LOSING = "_losing"  # files of one run, below HEALED
 class Recovered:
     """What a run found.
 
+    placements: what the metadata logs of the sources say.
     summary: of decoding the healed log. lost_records: rows of the bill; bill: its sums, of different records.
     """
 
     lake: str
     inventory: Inventory
+    placements: Placements = field(default_factory=Placements)
     summary: Summary = field(default_factory=lambda: Summary("", ""))
     partitions: list[Partition] = field(default_factory=list)
     lost_records: int = 0
@@ -73,7 +77,12 @@ class Recovered:
 
     @property
     def doubts(self) -> list[str]:
-        return [f"{one.topic}-{one.partition}: {doubt}" for one in self.partitions for doubt in one.doubts]
+        """Each doubt once, after the partitions that it is of."""
+        places: dict[str, list[str]] = defaultdict(list)
+        for one in self.partitions:
+            for doubt in dict.fromkeys(one.doubts):
+                places[doubt].append(f"{one.topic}-{one.partition}")
+        return [f"{_some(found)}: {doubt}" for doubt, found in places.items()]
 
     @property
     def certainty(self) -> Counter[str]:
@@ -107,6 +116,11 @@ class Recovered:
         return found
 
 
+def _some(places: list[str]) -> str:
+    """The partitions, or the first and how many more."""
+    return places[0] if len(places) == 1 else f"{places[0]} and {len(places) - 1:,} more"
+
+
 Decode = Callable[[Settings, Listing | None], Summary]
 
 
@@ -123,11 +137,11 @@ def recover(settings: Settings, decode: Decode, run: Map) -> Recovered:
     refuse_lake_in_source(address, [parse_source(one).path for one in settings.source])
     with phase("listing"):
         inventory = find_copies(settings.source, TopicFilter(settings.topics, settings.exclude_topics))
-    if not inventory.copies:
+    if not any(place.topic != METADATA_TOPIC for place in inventory.copies):
         reasons = ", ".join(f"{count} x {why}" for why, count in sorted(inventory.skipped.items()))
         raise UserError(f"no copy of a partition in {', '.join(settings.source)}: {reasons}")
     _refuse_other_logs(address)
-    done = Recovered(address, inventory)
+    done = Recovered(address, inventory, placements(inventory))
     folder = f"{address}/{HEALED}"
     with Intents(address).lock():
         create_tables(address)
@@ -152,7 +166,7 @@ def _heal(done: Recovered, settings: Settings, folder: str, run: Map) -> None:
     os.makedirs(losing)
     heal = partial(heal_partition, folder=folder, losing=losing)
     with phase("comparing copies"):
-        done.partitions += run(heal, tasks(done.inventory, settings, losing, run))
+        done.partitions += run(heal, tasks(done.inventory, settings, losing, done.placements, run))
     kept = {f"{topic}-{partition}" for topic, partition in done.logs} | {_LOSING}
     for name in os.listdir(folder):
         if name not in kept:  # a partition that no source has any more

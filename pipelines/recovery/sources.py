@@ -71,11 +71,13 @@ class Identity(NamedTuple):
 class Inventory:
     """The copies of all partitions in the sources.
 
+    is_meant: whether a topic is asked for; ``__cluster_metadata`` is read all the same.
     copies: by topic and partition. log_dirs: the folders with partitions, each with its source's name and
     identity. skipped: why folders were left out. warnings: of files that can't be read. offsets: the entries
     of each checkpoint file, by its path.
     """
 
+    is_meant: TopicTest
     copies: dict[PartitionFolder, list[Copy]] = field(default_factory=lambda: defaultdict(list))
     log_dirs: dict[str, tuple[str, Identity]] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
@@ -93,7 +95,7 @@ def find_copies(sources: Sequence[str], is_meant: TopicTest) -> Inventory:
 
     Raises a UserError for a source that can't be opened, for sources of two clusters, and for none.
     """
-    inventory = Inventory()
+    inventory = Inventory(is_meant)
     seen: set[str] = set()
     for source in map(parse_source, sources):
         if source.name == HEALED_LOG:
@@ -111,7 +113,7 @@ def find_copies(sources: Sequence[str], is_meant: TopicTest) -> Inventory:
         for folder in dict.fromkeys(folders):
             if folder not in seen:
                 seen.add(folder)
-                _add(folder, source, inventory, is_meant)
+                _add(folder, source, inventory)
     _check_clusters(inventory)
     if not inventory.copies and not inventory.log_dirs:
         raise UserError(f"no partition folders (<topic>-<partition>) in {', '.join(sources)}")
@@ -155,7 +157,7 @@ def read_identity(log_dir: str) -> Identity:
     return Identity(said.get("cluster.id") or None, node_id, said.get("directory.id") or None)
 
 
-def _add(folder: str, source: Source, inventory: Inventory, is_meant: TopicTest) -> None:
+def _add(folder: str, source: Source, inventory: Inventory) -> None:
     log_dir = os.path.dirname(folder)
     if log_dir not in inventory.log_dirs:
         identity = read_identity(log_dir)
@@ -165,7 +167,7 @@ def _add(folder: str, source: Source, inventory: Inventory, is_meant: TopicTest)
     left = parse_left_folder(folder)
     place = left[0] if left else parse_folder(canonical(folder))
     assert not isinstance(place, str)
-    if not is_meant(place.topic):
+    if not inventory.is_meant(place.topic) and place.topic != METADATA_TOPIC:
         inventory.skipped["topic not chosen"] += 1
         return
     state = left[1] if left else LIVE

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from udfs.decoded import Damage
 from udfs.indexes.kraft_snapshot import METADATA_TOPIC, snapshot_id
 from udfs.values.columns import internal_records
 
@@ -79,8 +81,9 @@ class ClusterState:
 
     topics: id -> name. partitions: (topic id, number). configs: (resource type, name) -> name -> value.
     features: name -> level. acls: id -> its fields. users: (name, mechanism) -> iterations, no secret.
-    quotas: entity -> name -> value. reached: the offset behind the last record. unknown: kinds of records
-    that are not applied, with how many there are.
+    quotas: entity -> name -> value. reached: the offset behind the last record; epoch: that record's, -1
+    without one. unread: what could not be read or applied, by record type and version, with how often: the
+    state may lack what these say.
     """
 
     topics: dict[str, str] = field(default_factory=dict)
@@ -92,34 +95,49 @@ class ClusterState:
     users: dict[tuple[str, str], int] = field(default_factory=dict)
     quotas: dict[str, dict[str, float]] = field(default_factory=dict)
     reached: int = 0
-    unknown: dict[str, int] = field(default_factory=dict)
-    _open: list[tuple[str, Fields]] | None = None
+    epoch: int = -1
+    unread: Counter[str] = field(default_factory=Counter)
+    _open: list[tuple[str, str | None]] | None = None
 
     def apply(self, name: str, value: str | None) -> None:
-        """Applies a record: its name and its value as JSON. One that can't be applied is counted."""
-        try:
-            fields = json.loads(value or "{}")
-            if name == "BeginTransactionRecord":
-                self._open = []
-            elif name == "AbortTransactionRecord":
-                self._open = None
-            elif name == "EndTransactionRecord":
-                done, self._open = self._open or [], None
-                for one in done:
-                    self._apply(*one)
-            elif self._open is not None:
-                self._open.append((name, fields))
-            else:
-                self._apply(name, fields)
-        except (KeyError, TypeError, ValueError):
-            self.unknown[name] = self.unknown.get(name, 0) + 1
+        """Applies a record: its name, and its value as JSON, None where it can't be read.
 
-    def _apply(self, name: str, fields: Fields) -> None:
+        One that can't be applied is counted in ``unread``.
+        """
+        if name == "BeginTransactionRecord":
+            self._open = []
+        elif name == "AbortTransactionRecord":
+            self._open = None
+        elif name == "EndTransactionRecord":
+            done, self._open = self._open or [], None
+            for one in done:
+                self._apply(*one)
+        elif self._open is not None:
+            self._open.append((name, value))
+        else:
+            self._apply(name, value)
+
+    def _apply(self, name: str, value: str | None) -> None:
         handler = _HANDLERS.get(name)
-        if handler is not None:
-            handler(self, fields)
-        elif name not in _WITHOUT_STATE:
-            self.unknown[name] = self.unknown.get(name, 0) + 1
+        if handler is None:
+            self.unread[name] += name not in _WITHOUT_STATE
+            return
+        try:
+            handler(self, json.loads(value or ""))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            self.unread[name] += 1
+
+    @property
+    def may_lack_partitions(self) -> bool:
+        """Whether something is unread that may have said which topics and partitions there are, and where."""
+        kinds = {kind.partition(" ")[0] for kind, count in self.unread.items() if count}
+        return bool(kinds - _WITHOUT_PARTITIONS)
+
+    @property
+    def unread_text(self) -> str:
+        """What could not be read, in words; empty where all could."""
+        counts = [f"{count:,} x {kind}" for kind, count in sorted(self.unread.items()) if count]
+        return f"records that can't be read, what they say is missing: {', '.join(counts)}" if counts else ""
 
     def topic_id(self, topic: str) -> str | None:
         """The id of the topic of this name that is there; None without one."""
@@ -162,6 +180,13 @@ def _partition_change(state: ClusterState, fields: Fields) -> None:
     leader = fields.get("leader", UNCHANGED_LEADER)
     if leader != UNCHANGED_LEADER:
         one.lead(leader, one.leader_epoch + 1)
+
+
+def _clear_elr(state: ClusterState, fields: Fields) -> None:
+    """Of the partitions of one topic; of all where the name is empty."""
+    for one in state.partitions.values():
+        if not fields["topicName"] or state.topics.get(one.topic_id) == fields["topicName"]:
+            one.elr, one.last_known_elr = [], []
 
 
 def _config(state: ClusterState, fields: Fields) -> None:
@@ -236,6 +261,7 @@ _HANDLERS: dict[str, Callable[[ClusterState, Fields], object]] = {
     "PartitionChangeRecord": _partition_change,
     "ConfigRecord": _config,
     "FeatureLevelRecord": _feature,
+    "ClearElrRecord": _clear_elr,
     "RegisterBrokerRecord": _broker,
     "UnregisterBrokerRecord": lambda state, fields: state.brokers.pop(fields["brokerId"], None),
     "BrokerRegistrationChangeRecord": _broker_change,
@@ -249,8 +275,13 @@ _HANDLERS: dict[str, Callable[[ClusterState, Fields], object]] = {
 }
 _WITHOUT_STATE = {
     *("NoOpRecord", "ZkMigrationStateRecord", "DelegationTokenRecord", "RemoveDelegationTokenRecord"),
-    *("ClearElrRecord", "ProducerIdsRecord", "RegisterControllerRecord"),
+    *("ProducerIdsRecord", "RegisterControllerRecord"),
 }
+# No record of these kinds says where partitions are; of a kind that is not known, and of damage, any may
+_WITHOUT_PARTITIONS = {*_HANDLERS, *_WITHOUT_STATE} - {
+    *("TopicRecord", "RemoveTopicRecord", "PartitionRecord", "PartitionChangeRecord"),
+}
+DAMAGED = "damaged range"  # of a metadata log: of the kinds that ``ClusterState.unread`` counts
 
 
 # The records of a ``__cluster_metadata`` log or of a ``.checkpoint`` snapshot
@@ -259,7 +290,11 @@ COLUMNS = ("offset", "leader_epoch", "control_type", "key", "value")
 
 
 class MetadataRecord(NamedTuple):
-    """name: of the record, None of a control record and of one that can't be read. value: JSON."""
+    """A record of a metadata log.
+
+    name: of its type, with the version where the value can't be read; None of a control record. value: as
+    JSON; None where it can't be read.
+    """
 
     offset: int
     epoch: int
@@ -267,11 +302,16 @@ class MetadataRecord(NamedTuple):
     value: str | None
 
 
-def metadata_records(path: str) -> Iterator[MetadataRecord]:
-    """The records of one file, in its order, as far as they are whole. Raises OSError."""
+def metadata_records(
+    path: str, on_damage: Callable[[Damage], None] | None = None
+) -> Iterator[MetadataRecord]:
+    """The records of one file, in its order, as far as they are whole. Raises OSError.
+
+    on_damage: gets each damaged range; None: nothing does.
+    """
     from udfs.files import decode_segment  # loads kernels
 
-    return decoded_records(decode_segment(path, columns=COLUMNS, on_damage="ignore"))
+    return decoded_records(decode_segment(path, columns=COLUMNS, on_damage=on_damage or "ignore"))
 
 
 def decoded_records(batches: Iterable[pa.RecordBatch]) -> Iterator[MetadataRecord]:
@@ -282,26 +322,47 @@ def decoded_records(batches: Iterable[pa.RecordBatch]) -> Iterator[MetadataRecor
         topics = pa.array(own, pa.string())
         found = internal_records(topics, batch.column("key"), batch.column("value")).to_pylist()
         for offset, epoch, one in zip(rows["offset"], rows["leader_epoch"], found, strict=True):
-            name, value = (one["name"], one["value"]) if one else (None, None)
-            yield MetadataRecord(offset, epoch, name, value)
+            yield MetadataRecord(offset, epoch, *((None, None) if one is None else _named(one)))
+
+
+def _named(record: Fields) -> tuple[str, str | None]:
+    """(name, value) of an INTERNAL_RECORD."""
+    if record["value"] is not None:
+        return record["name"], record["value"]
+    if record["version"] is None:
+        return "record that is no metadata", None
+    name = record["name"] or f"record type {record['type']}"
+    return f"{name} version {record['version']}", None
 
 
 def state_of(snapshot: str | None, records: Iterable[MetadataRecord], end: int | None = None) -> ClusterState:
     """The state after a snapshot, the path of one or None, and the records behind it up to an offset."""
-    state = ClusterState()
-    for record in metadata_records(snapshot) if snapshot else ():
+    state, damages = ClusterState(), list[Damage]()
+    for record in metadata_records(snapshot, damages.append) if snapshot else ():
         _apply(state, record)
     state.reached = snapshot_end(snapshot)
     for record in records:
         if state.reached <= record.offset and (end is None or record.offset < end):
             _apply(state, record)
             state.reached = record.offset + 1
+    state.unread[DAMAGED] += len(damages)
     return state
 
 
 def _apply(state: ClusterState, record: MetadataRecord) -> None:
+    state.epoch = max(state.epoch, record.epoch)
     if record.name is not None:
         state.apply(record.name, record.value)
+
+
+def state_of_files(folder: str, paths: Iterable[str]) -> ClusterState:
+    """The state that one copy of the metadata log holds: its newest snapshot, and its segments by offset."""
+    newest = next(reversed(snapshots(folder)), None)
+    damages: list[Damage] = []
+    records = (record for path in paths for record in metadata_records(path, damages.append))
+    state = state_of(newest, records)
+    state.unread[DAMAGED] += len(damages)
+    return state
 
 
 def snapshots(folder: str) -> list[str]:

@@ -371,9 +371,9 @@ def _unclear_start(history: History, copies: Sequence[Copy], noted: dict[int, Ep
     A broker that moves the start writes it to ``leader-epoch-checkpoint`` at once, to
     ``log-start-offset-checkpoint`` within a minute.
     """
-    own = [copy for copy in copies if copy.number in history.holders and noted[copy.number]]
+    own = [copy for copy in copies if copy.number in history.holders and copy.epochs and noted[copy.number]]
     start, noted_start = history.start, max((noted[copy.number][0][1] for copy in own), default=0)
-    for copy in own:
+    for copy in own if noted_start != start else ():
         kept = copy.sound[copy.sound["magic"] == 2]
         is_cut = (kept["last"] >= start) & (kept["base"] < noted_start)
         is_left = (kept["last"] >= noted_start) & (kept["last"] < start)
