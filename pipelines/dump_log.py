@@ -23,6 +23,7 @@ from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.status import say
 from pipelines.command.terminal import printable
+from pipelines.source.naming import DELETED_SUFFIX
 
 LOG = ".log"
 LOGS = (LOG, ".checkpoint")  # record batches
@@ -79,9 +80,9 @@ class _Dump:
 
     def dump(self, path: str) -> bool:
         """Prints a file; whether it is one that is known by its name. Raises Refused and OSError."""
-        from udfs.indexes.files import broker_file
+        from udfs.indexes.files import DELETED, broker_file
 
-        name = os.path.basename(path)
+        name = os.path.basename(path).removesuffix(DELETED)
         if not self._json:
             _write(f"Dumping {path}\n".encode(errors="surrogateescape"))
         if name.endswith(LOGS):
@@ -152,7 +153,7 @@ def _heading(path: str) -> str:
     from udfs.indexes.kraft_snapshot import BOOTSTRAP, snapshot_id
 
     name = os.path.basename(path)
-    if name.endswith(LOG):
+    if name.endswith((LOG, DELETED_SUFFIX)):
         return f"Log starting offset: {base_of(path)}"
     if name == BOOTSTRAP:
         return "KRaft bootstrap snapshot"
@@ -160,6 +161,14 @@ def _heading(path: str) -> str:
     if found is None:
         raise Refused("its name does not begin with 20 digits of an offset and 10 of an epoch")
     return f"Snapshot end offset: {found.end_offset}, epoch: {found.epoch}"
+
+
+def _logs_in(folder: str) -> list[str]:
+    """The ``.log`` and ``.log.deleted`` files of a folder, by name. Raises a UserError without any."""
+    found = sorted(name for name in os.listdir(folder) if name.endswith((LOG, DELETED_SUFFIX)))
+    if not found:
+        raise UserError(f"{folder} has no .log or .log.deleted file")
+    return [os.path.join(folder, name) for name in found]
 
 
 def _object(path: str, fields: dict[str, Any]) -> bytes:
@@ -187,6 +196,8 @@ def run(settings: Settings, file: Sequence[str], files: str | None = None, **opt
     file = (*file, *files.split(",")) if files else file
     if not file:
         raise UserError("FILE is missing: name a .log file, an index, a snapshot or a checkpoint file")
+    if settings.include_deleted:
+        file = [one for path in file for one in (_logs_in(path) if os.path.isdir(path) else [path])]
     for path in file:
         if os.path.isdir(path):
             logs = "*.log" if glob.glob("*.log", root_dir=path) else "TOPIC-0/*.log"

@@ -69,7 +69,7 @@ def search(settings: Settings, request: Request, topic: str | None = None) -> Se
         raise UserError("name what to search: find PATH, or find --lake LAKE")
     partition = _named_partition(request) if topic is not None else None
     listing = list_sources(settings, topic=topic, partition=partition)
-    if not (listing.has_wanted or listing.unreadable):
+    if not (listing.has_wanted or listing.unreadable or listing.passed_over):
         raise no_segments_error(settings.source, listing)
     looked = Search(
         request=request,

@@ -47,7 +47,7 @@ def _browse(settings: Settings, path: str) -> None:
         from pipelines.inspection.browse import Browser
     except ImportError:
         raise UserError("--browse needs textual: pip install 'kafka-log-lake[browse]'") from None
-    Browser(path, settings.max_batch_uncompressed).run()
+    Browser(path, settings.max_batch_uncompressed, settings.include_deleted).run()
 
 
 def _inspect(settings: Settings, file: str, options: dict[str, Any]) -> None:
@@ -56,7 +56,7 @@ def _inspect(settings: Settings, file: str, options: dict[str, Any]) -> None:
 
     position, offset, html = options["position"], options["offset"], options["html"]
     if os.path.isdir(file):
-        file = segment_of(file, offset)
+        file = segment_of(file, offset, settings.include_deleted)
     if html is not None and os.path.exists(html) and os.path.samefile(html, file):
         raise UserError(f"--html: {html} is the file that is inspected, and is not overwritten")
     locator = Locator(file)

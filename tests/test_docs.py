@@ -238,7 +238,7 @@ def test_what_operations_quotes_is_in_the_code() -> None:
 
 
 def test_operations_has_every_reason_to_skip_a_file() -> None:
-    others = {"SEGMENT_SUFFIX", "SWAP_SUFFIX", "CLEANED_SUFFIX", "NULL_TOPIC", "NULL"}
+    others = {"SEGMENT_SUFFIX", "SWAP_SUFFIX", "CLEANED_SUFFIX", "DELETED_SUFFIX", "NULL_TOPIC", "NULL"}
     reasons = {
         value
         for name, value in vars(naming).items()

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from pipelines.command.commands import DECODE, FORMAT_REPORT, SCAN
+from pipelines.command.commands import DECODE, DUMP, FORMAT_REPORT, SCAN
 from pipelines.command.declaration import Command
 from pipelines.command.errors import DamageFound, RunFailed, UserError
 from pipelines.command.options import exit_code_of, parse_arguments, read_yaml, run_command, to_yaml
@@ -53,7 +53,7 @@ def test_every_setting_has_its_option() -> None:
         ):
             value = [str(field.default)]
         value += {"topic": ["--partition", "7"], "partition": ["--topic", "7"]}.get(field.name, [])
-        command = DECODE if field.name in DECODE.settings else FORMAT_REPORT
+        command = next(one for one in (DECODE, FORMAT_REPORT, DUMP) if field.name in one.settings)
         assert getattr(parse(option, *value, command=command), field.name) not in (None, False, ())
 
 

@@ -97,14 +97,16 @@ def delivery(transactions: np.ndarray, start: LogStart | None = None) -> Deliver
 class Outcomes:
     """The outcome of each record of a log."""
 
-    def __init__(self, transactions: np.ndarray) -> None:
-        """transactions: TRANSACTION[n] of the log."""
+    def __init__(self, transactions: np.ndarray, without_marker: str | None = OPEN) -> None:
+        """transactions: TRANSACTION[n] of the log. without_marker: the outcome of one that has none there."""
+        self._without_marker = without_marker
+        outcomes = {**OUTCOMES, f.NO_CONTROL: without_marker}
         own = np.sort(transactions[transactions["has_data"]], order="last_offset")
         found: dict[tuple[int, int], list[np.void]] = defaultdict(list)
         for one in own:
             found[int(one["producer_id"]), int(one["producer_epoch"])].append(one)
         self._last = {key: np.array([t["last_offset"] for t in own]) for key, own in found.items()}
-        self._outcomes = {key: [OUTCOMES[int(t["control_type"])] for t in own] for key, own in found.items()}
+        self._outcomes = {key: [outcomes[int(t["control_type"])] for t in own] for key, own in found.items()}
 
     def of(self, records: pa.RecordBatch) -> pa.Array:
         """string[n]: committed, aborted or open; null for control records and outside transactions."""
@@ -118,7 +120,8 @@ class Outcomes:
             producer, epoch, offset = (column[at] for column in columns)
             ends = self._last.get((producer, epoch))
             place = 0 if ends is None else int(np.searchsorted(ends, offset))
-            found[at] = OPEN if ends is None or place == len(ends) else self._outcomes[producer, epoch][place]
+            is_known = ends is not None and place < len(ends)
+            found[at] = self._outcomes[producer, epoch][place] if is_known else self._without_marker
         return pa.array(found, pa.string())
 
 

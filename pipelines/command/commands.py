@@ -37,7 +37,7 @@ SCAN = Command(
     "Show what is in a log directory: formats, damage, open transactions. Needs no Java and no lake.",
     (
         *("source", "topic", "partition", "topics", "exclude_topics", "follow_symlinks", "include_swap"),
-        *("max_batch_uncompressed", "slice_bytes", "cores", "fail_on_damage", "json"),
+        *("include_deleted", "max_batch_uncompressed", "slice_bytes", "cores", "fail_on_damage", "json"),
     ),
     (Argument("path", "log directory, partition folder, .log file or glob", many=True, is_optional=True),),
     extra="",
@@ -54,6 +54,8 @@ PATH                 log directory, partition folder, .log file or glob
 --fail-on-damage     exit with code 3 if damage was found
 --json               print one JSON object
 --include-swap       use .log.swap files in place of the segments they replace
+--include-deleted    also read .log.deleted files, and folders ending -delete,
+                     -stray or -future
 --follow-symlinks    follow links inside a source
 --cores N            processes (default: all cores)
 --help-all           also show the options for tuning
@@ -88,8 +90,8 @@ FIND = Command(
     "find",
     "Find records in log segments. Needs no Java and no lake.",
     (
-        *("lake", "topics", "exclude_topics", "follow_symlinks", "include_swap", "max_batch_uncompressed"),
-        *("cores", "schemas", "registry"),
+        *("lake", "topics", "exclude_topics", "follow_symlinks", "include_swap", "include_deleted"),
+        *("max_batch_uncompressed", "cores", "schemas", "registry"),
     ),
     (
         Argument("path", "log directory, partition folder, .log file or glob", many=True, is_optional=True),
@@ -130,6 +132,8 @@ Output   --format table|json|csv|arrow|raw   --output FILE   --superseded
 Schemas  --typed (with --format json)   --schemas PATH   --registry URL
 Search   --trust-partitioner   --cores N   --max-batch-uncompressed BYTES
          --topic NAME   --follow-symlinks   --include-swap
+         --include-deleted: also .log.deleted files, and folders ending
+         -delete, -stray or -future
 
 Examples:
   {command} /var/lib/kafka/data --key user-17
@@ -143,7 +147,7 @@ DECODE = Command(
     "decode",
     "decode_batches",
     "Decode Kafka log segments into Delta tables.",
-    SETTING_NAMES,
+    tuple(name for name in SETTING_NAMES if name != "include_deleted"),
     is_configurable=True,
     continues=True,
     example="--source /var/lib/kafka/data --lake lake",
@@ -256,7 +260,7 @@ DUMP = Command(
     "dump",
     "dump_log",
     "Print segments, indexes and snapshots: the same lines as kafka-dump-log.sh. Needs no Java.",
-    ("max_batch_uncompressed",),
+    ("include_deleted", "max_batch_uncompressed"),
     (
         Argument("file", "a .log, an index, a snapshot or a checkpoint file", many=True, is_optional=True),
         Argument("files", "files separated by commas, as kafka-dump-log.sh takes them", metavar="LIST"),
@@ -284,7 +288,9 @@ Usage: kafka-log-lake dump FILE... [OPTIONS]
 Print the lines of kafka-dump-log.sh (Kafka 4.1) for the same flags. No Java.
 
 Files    FILE... or --files LIST, separated by commas: .log   .index
-         .timeindex   .txnindex   .snapshot   .checkpoint   *-checkpoint
+         .timeindex   .txnindex   .snapshot   .checkpoint   *-checkpoint,
+         the same with .deleted behind it; with --include-deleted also a
+         folder, for its .log and .log.deleted files
 Records  --print-data-log   --deep-iteration   --skip-record-metadata
 Decoders --key-decoder-class NAME   --value-decoder-class NAME
          (string, long, integer, bytes)
@@ -308,7 +314,7 @@ INSPECT = Command(
     "inspect",
     "inspect_batch",
     "Show one batch byte by byte: what is damaged, and the most likely cause. Needs no Java.",
-    ("max_batch_uncompressed",),
+    ("include_deleted", "max_batch_uncompressed"),
     (
         Argument("file", "a .log file, with --offset a partition folder, with --browse any folder of logs"),
         _number("position", "byte of the file where the batch begins", metavar="BYTE", parse=_PLACE),
@@ -336,6 +342,8 @@ FILE               .log file; also a partition folder with --offset, any folder
 --json             print one JSON object
 --browse           interactive; needs the extra browse
 --max-batch-uncompressed BYTES   larger batches are not expanded (256MiB)
+--include-deleted  with a folder: also look into .log.deleted files, with
+                   --browse into folders ending -delete, -stray or -future
 
 Examples:
   {command} orders-0/00000000000000000000.log

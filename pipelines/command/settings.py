@@ -104,6 +104,9 @@ class Reading(Selection):
     include_swap: bool = setting(
         False, flag, "use .log.swap files instead of the segments that they replace when a broker starts"
     )
+    include_deleted: bool = setting(
+        False, flag, "also read .log.deleted files, and folders ending -delete, -stray or -future"
+    )
     with_indexes: bool = setting(
         False, flag, "also load the indexes, producer snapshots and epoch files into tables"
     )

@@ -298,7 +298,13 @@ def _list(
         raise UserError("--source is missing: name a log directory, partition folder, .log file or glob")
     with progress.phase("listing"):
         null_topic = settings.sink == "arrow"
-        return list_sources(settings, on_demand=on_demand, null_topic=null_topic, may_be_empty=may_be_empty)
+        return list_sources(
+            settings,
+            on_demand=on_demand,
+            null_topic=null_topic,
+            include_deleted=None,
+            may_be_empty=may_be_empty,
+        )
 
 
 def _warnings(listing: Listing, settings: Settings) -> list[str]:

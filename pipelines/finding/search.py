@@ -29,9 +29,10 @@ from pipelines.plan.slices import Segment, Slice
 from pipelines.scanning.findings import damages_of, missing_of
 from pipelines.scanning.pool import ALONE_BYTES
 from pipelines.scanning.slice_scan import DamagedRange, SliceScan
+from pipelines.source.leftovers import passed_over_texts
 from pipelines.source.listing import Listing
-from pipelines.source.naming import NOT_LOOKED_AT
-from udfs.committed import Outcomes
+from pipelines.source.naming import NOT_LOOKED_AT, left_state
+from udfs.committed import OPEN, Outcomes
 from udfs.files import SCHEMA as SEGMENT_SCHEMA
 from udfs.rules.account import WRONG_BASE, Unseen
 from udfs.rules.offsets import NO_LIMIT, misplaced
@@ -42,6 +43,7 @@ from udfs.search.segment_search import COLUMNS
 if TYPE_CHECKING:
     from udfs.values.registry import Registry
 
+_NO_MARKER = "a transaction has no marker in this file, so that its outcome is not known"
 SAMPLE = 200  # records of a topic that say what payloads without a schema are
 SCHEMA = pa.schema(
     [
@@ -146,6 +148,13 @@ class Search(Searching):
         for reason, noun in NOT_LOOKED_AT.items():
             if count := self.listing.skipped[reason]:
                 self.unsearched.append(Unsearched(counted_noun(count, noun), reason))
+        passed = [
+            one
+            for one in self.listing.passed_over
+            if self.request.takes(one.partition) and self.request.may_hide(one.first_offset, None)
+        ]
+        why = "passed over; --include-deleted reads what a broker left behind"
+        self.unsearched += [Unsearched(text, why) for text in passed_over_texts(passed)]
         size = sum(segment.length for log in logs for segment in log.segments)
         with workers(1 if size < ALONE_BYTES else self.processes) as pool:
             for log, results in self._by_log(pool, logs):
@@ -299,13 +308,19 @@ class Search(Searching):
             scans: dict[Segment, list[SliceScan]] = defaultdict(list)
             for one in read:
                 scans[one.slice_.segment].append(one.scan)
-            self._headers[log.partition_dir] = Transactions.of(found), scans
+            # what a .log.deleted file has no marker of may have it in another file
+            open_as = OPEN if left_state(log.partition_dir) != "deleted" else None
+            self._headers[log.partition_dir] = Transactions.of(found, open_as), scans
         return self._headers[log.partition_dir]
 
     def _note_damage(self, log: Log, scans: dict[Segment, list[SliceScan]]) -> None:
         self.segments += len(scans)
         if self.request.needs_transactions:  # a bounded search does not read the segments of later markers
-            scans = {**self._headers[log.partition_dir][1], **scans}
+            transactions, of_all = self._headers[log.partition_dir]
+            scans = {**of_all, **scans}
+            is_held = transactions.delivery.last_stable_offset is not None
+            if is_held and left_state(log.partition_dir) == "deleted":
+                self.unsearched.append(Unsearched(log.partition_dir, _NO_MARKER))
         for segment, of_segment in scans.items():
             problem = next((scan.report.detail for scan in of_segment if scan.report.problem), None)
             if problem is not None:

@@ -17,7 +17,7 @@ from pipelines.plan.headers import older, start_for
 from pipelines.plan.slices import Slice
 from pipelines.scanning.pool import is_ended
 from pipelines.scanning.slice_scan import DamagedRange, Noting, Placing, SliceScan, read_slice
-from udfs.committed import COMMITTED, Delivery, Outcomes, delivery
+from udfs.committed import COMMITTED, OPEN, Delivery, Outcomes, delivery
 from udfs.compute import pc
 from udfs.decoded import Group, Range
 from udfs.format import layout as f
@@ -41,9 +41,9 @@ class Transactions(NamedTuple):
     outcomes: Outcomes
 
     @classmethod
-    def of(cls, transactions: np.ndarray) -> Transactions:
-        """transactions: TRANSACTION[n] of the log."""
-        return cls(delivery(transactions), Outcomes(transactions))
+    def of(cls, transactions: np.ndarray, without_marker: str | None = OPEN) -> Transactions:
+        """transactions: TRANSACTION[n] of the log. without_marker: see ``Outcomes``."""
+        return cls(delivery(transactions), Outcomes(transactions, without_marker))
 
 
 NO_TRANSACTIONS = Transactions.of(np.zeros(0, dtype=TRANSACTION))

@@ -82,10 +82,10 @@ class Browser(App[None]):
         ("q", "quit", "quit"),
     ]
 
-    def __init__(self, path: str, limit: int) -> None:
+    def __init__(self, path: str, limit: int, include_deleted: bool = False) -> None:
         super().__init__()
         self._path, self._limit = path, limit
-        self._logs = _logs_of(path)
+        self._logs = _logs_of(path, include_deleted)
         self._batch: _Batch | None = None
         self._opened: list[Locator] = []
         self._first = 0  # of the records that are shown
@@ -222,14 +222,14 @@ def hex_lines(raw: bytes, at: int) -> Iterator[str]:
         yield f"and {counted_noun(len(raw) - _LINE * _LINES, 'byte')} more"
 
 
-def _logs_of(path: str) -> Any:
+def _logs_of(path: str, include_deleted: bool) -> Any:
     """The data of the root of the tree: topic -> partition folder -> segments; of a file, its segment.
 
     Raises a UserError where there is no segment.
     """
     if os.path.isfile(path):
         return _Segment(path)
-    listing = list_segments((path,))
+    listing = list_segments((path,), include_deleted=include_deleted)
     if not listing.segments.num_rows:
         raise no_segments_error((path,), listing)
     logs: dict[str, dict[str, list[str]]] = {}

@@ -11,7 +11,15 @@ from typing import NamedTuple
 
 from pipelines.command.errors import UserError
 from pipelines.plan.headers import Header, headers
-from pipelines.source.naming import CLEANED_SUFFIX, SEGMENT_SUFFIX, SWAP_SUFFIX, parse_file, segment_name
+from pipelines.source.naming import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    SEGMENT_SUFFIX,
+    SWAP_SUFFIX,
+    offset_left,
+    parse_file,
+    segment_name,
+)
 from udfs.format import layout as f
 from udfs.indexes.checkpoint_files import LEADER_EPOCH_FILE, leader_epochs
 from udfs.inspection.place import Neighbour, Place, read
@@ -19,7 +27,7 @@ from udfs.kernels.framing import is_sound
 from udfs.recovery.resync import LastOffset, Resynchronizer
 from udfs.source.byte_source import FileSource
 
-_OF_BATCHES = (SEGMENT_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX, ".checkpoint")
+_OF_BATCHES = (SEGMENT_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX, DELETED_SUFFIX, ".checkpoint")
 
 
 class Stretch(NamedTuple):
@@ -165,6 +173,18 @@ class Locator:
         return found
 
 
+def _has(path: str, offset: int) -> bool:
+    """Whether a batch of a segment has an offset."""
+    locator = Locator(path)
+    try:
+        locator.at_offset(offset)
+    except UserError:
+        return False
+    finally:
+        locator.close()
+    return True
+
+
 def _epochs(path: str) -> list[tuple[int, int]]:
     """(epoch, start offset) of the epoch file next to a segment; none where it is not as it should be."""
     try:
@@ -177,10 +197,23 @@ def _epochs(path: str) -> list[tuple[int, int]]:
     return [(row["leader_epoch"], row["start_offset"]) for row in rows]
 
 
-def segment_of(folder: str, offset: int | None) -> str:
-    """The segment of a partition's folder that has an offset, by its name. Raises a UserError."""
-    bases = sorted(base for name in os.listdir(folder) if isinstance(base := parse_file(name), int))
+def segment_of(folder: str, offset: int | None, include_deleted: bool = False) -> str:
+    """The segment of a partition's folder that has an offset, by its name. Raises a UserError.
+
+    include_deleted: whether a ``.log.deleted`` file may be it: one whose headers lead to the offset, where
+    those of no live segment do.
+    """
+    names = os.listdir(folder)
+    bases = sorted(base for name in names if isinstance(base := parse_file(name), int))
+    if include_deleted and offset is not None:
+        deleted = sorted(name for name in names if offset_left(name, DELETED_SUFFIX) is not None)
+        live = [segment_name(base) for base in bases if base <= offset][-1:]
+        for name in (*live, *reversed(deleted)):
+            if _has(path := os.path.join(folder, name), offset):
+                return path
     if not bases:
+        if not include_deleted and any(name.endswith(DELETED_SUFFIX) for name in names):
+            raise UserError(f"{folder} has .log.deleted files alone: --include-deleted looks into them")
         raise UserError(
             f"{folder} has no segment: give a partition's folder, such as logs/orders-0, or a .log file"
         )

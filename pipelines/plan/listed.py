@@ -19,6 +19,7 @@ def list_sources(settings: Reading, **others: Any) -> Listing:
         for name in ("follow_symlinks", "topics", "exclude_topics", "topic", "partition")
     }
     read_end = end_of_batches if settings.include_swap else None
+    named["include_deleted"] = settings.include_deleted
     return list_segments(settings.source, read_end=read_end, **{**named, **others})
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pipelines.command.terminal import counted_noun
 from pipelines.rules import files, offsets
 from pipelines.rules.files import Files, files_of
-from pipelines.source.listing import ListedLog
+from pipelines.source.witnesses import ListedLog
 from udfs.compute import pc
 from udfs.rules.account import ASIDE, REMOTE, WRONG_BASE, Unseen, Witnesses, before_start, behind_end
 from udfs.rules.offsets import NO_LIMIT, Order

@@ -18,7 +18,9 @@ from pipelines.rules.offsets import COMPACTED_TOPICS, ranges_before, with_undeco
 from pipelines.scanning.accounts import of_damage, of_tail, of_unread
 from pipelines.scanning.contradictions import Contradiction, contradictions
 from pipelines.scanning.slice_scan import DamagedRange, Format, FormatCount, SliceScan
+from pipelines.source.leftovers import PassedOver
 from pipelines.source.listing import Listing
+from pipelines.source.naming import left_state
 from udfs.format import layout as f
 from udfs.rules.account import MISSING_CAUSES, NO_WITNESSES, ZEROS, Account, Unseen, Witnesses, account_of
 from udfs.rules.clocks import Age, Clock, age
@@ -110,6 +112,8 @@ class Log:
 class Findings:
     """All findings of a scan. skipped: reason -> number of files or folders. unreadable: URI -> why.
 
+    passed_over: of these, what a broker left behind, with its bytes.
+
     swap_files: URIs of those that are read in place of segments. warnings: what else a person should know.
     named: topic and partition that were given for all segments; None if their folders tell them. replicas: of
     disks with names, the copies compared, as rows of ``replica_report``.
@@ -119,6 +123,7 @@ class Findings:
     named: tuple[str, int] | None = None
     logs: list[Log] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
+    passed_over: list[PassedOver] = field(default_factory=list)
     unreadable: dict[str, str] = field(default_factory=dict)
     swap_files: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -167,6 +172,7 @@ def collect(
 ) -> Findings:
     """Findings in all logs. scanned: segments by folder and base offset, each with its slices in order."""
     findings = Findings(tuple(sources), skipped=listing.skipped, unreadable=dict(listing.unreadable))
+    findings.passed_over = listing.passed_over
     by_folder: dict[str, list[tuple[Segment, list[SliceScan]]]] = defaultdict(list)
     for segment, slices in scanned:
         if segment.file is not None:
@@ -225,7 +231,8 @@ def _log(scanned: list[_Scanned], unread: list[int]) -> Log:
         [np.concatenate([scan.epochs for scan in slices]) for _, slices in scanned],
     )
     rows = _joined(scanned, "transactional")
-    log.open_transactions = _open_transactions(rows, _places(scanned), log.clock)
+    if left_state(log.partition_dir) is None:  # else no consumer waits for it
+        log.open_transactions = _open_transactions(rows, _places(scanned), log.clock)
     return log
 
 

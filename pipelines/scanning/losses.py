@@ -12,6 +12,7 @@ from pipelines.plan.missing import elsewhere_texts, lost_texts
 from pipelines.scanning.contradictions import Contradiction
 from pipelines.scanning.findings import Findings, Log, OpenTransaction
 from pipelines.scanning.slice_scan import DamagedRange
+from pipelines.source.leftovers import passed_over_texts
 from pipelines.source.naming import SWAP, unlooked_texts
 from udfs.rules.clocks import CERTAIN
 
@@ -54,6 +55,7 @@ def verdict(findings: Findings) -> Verdict:
             unread if unreadable else "",
             *elsewhere_texts(one for _, one in findings.missing),
             *unlooked_texts(findings.skipped),
+            *(f"{one}, which --include-deleted reads" for one in passed_over_texts(findings.passed_over)),
         ],
     )
 

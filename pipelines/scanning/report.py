@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -119,11 +119,19 @@ def sections(findings: Findings) -> Iterator[Section]:
             ("file or folder", "why"),
             [(printable(name), printable(why)) for name, why in sorted(findings.unreadable.items())],
         ),
-        Section(
-            "skipped", ("reason", "number"), [(r, f"{n:,}") for r, n in sorted(findings.skipped.items())]
-        ),
+        Section("skipped", ("reason", "number", "bytes"), _skipped(findings), (1, 2)),
     ]
     return shortened(tables)
+
+
+def _skipped(findings: Findings) -> list[tuple[str, ...]]:
+    sizes: Counter[str] = Counter()
+    for one in findings.passed_over:
+        sizes[one.reason] += one.bytes
+    return [
+        (reason, f"{number:,}", f"{sizes[reason]:,}" if reason in sizes else "-")
+        for reason, number in sorted(findings.skipped.items())
+    ]
 
 
 def _by_topic(some: Iterable[OfTopic]) -> dict[str, list[OfTopic]]:
@@ -288,6 +296,7 @@ def to_json(findings: Findings) -> dict[str, Any]:
         **({"replicas": [_plain(row) for row in findings.replicas]} if findings.replicas else {}),
         "swap_files": findings.swap_files,
         "skipped": dict(sorted(findings.skipped.items())),
+        "passed_over": [one._asdict() for one in findings.passed_over],
         "unreadable": findings.unreadable,
         "warnings": findings.warnings,
         "verdict": losses.verdict(findings).sentence,

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -20,30 +20,35 @@ from pipelines.command.errors import UserError
 from pipelines.command.terminal import first_names
 from pipelines.command.values import compiled
 from pipelines.source.checkpoints import Checkpoints
+from pipelines.source.leftovers import PassedOver, deleted_files, passed_files, passed_folder
 from pipelines.source.local import local_folders
 from pipelines.source.naming import (
     CLEANED_SUFFIX,
+    DELETED_SUFFIX,
     NO_PARTITION,
     NULL_TO_SPARK,
     NULL_TOPIC,
     SEGMENT_SUFFIX,
     SWAP_SUFFIX,
+    TO_DELETE,
     File,
     Folder,
     PartitionFolder,
     counts_folders,
+    left_state,
     parse_file,
     parse_folder,
+    parse_left_folder,
 )
+from pipelines.source.remote import remote_folders
 from pipelines.source.swaps import Completed, ReadEnd, complete_swaps, segments_alone
-from pipelines.source.uris import resolve
-from pipelines.source.witnesses import WitnessFiles
+from pipelines.source.uris import canonical, resolve
+from pipelines.source.witnesses import ListedLog, WitnessFiles
 from udfs.compute import pc
 from udfs.format.schema import SEGMENTS
 from udfs.log_start import log_start_from
-from udfs.rules.account import NO_WITNESSES, Witnesses
+from udfs.rules.account import NO_WITNESSES
 from udfs.source.byte_source import local_path
-from udfs.source.store import is_object_store
 
 if TYPE_CHECKING:
     import regex
@@ -69,19 +74,8 @@ LISTING_SCHEMA = pa.schema(
     ]
 )
 _ROWS = 1 << 14
-_ALONE, _WITH_SWAPS = (SEGMENT_SUFFIX,), (SEGMENT_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX)
-
-
-@dataclass(frozen=True)
-class ListedLog:
-    """A log whose segments were all listed and are all wanted, and what witnesses say of it.
-
-    last_segment: URI of the segment with the highest base offset. last_length: its bytes when it was listed.
-    """
-
-    witnesses: Witnesses
-    last_segment: str
-    last_length: int
+_ALONE = (SEGMENT_SUFFIX, DELETED_SUFFIX)
+_WITH_SWAPS = (*_ALONE, SWAP_SUFFIX, CLEANED_SUFFIX)
 
 
 @dataclass
@@ -89,7 +83,9 @@ class Listing:
     """The segments of the sources, and what was skipped.
 
     segments: LISTING_SCHEMA, by folder and base offset. It holds all segments of each partition folder;
-    ``wanted`` is False for those that no source names. modified, landed_at: microseconds since 1970 UTC;
+    ``wanted`` is False for those that no source names. A ``.log.deleted`` file is a log of its own: its
+    ``partition_dir`` is its URI, as its records may be in other segments of its folder too, or contradict
+    those. modified, landed_at: microseconds since 1970 UTC;
     landed_at is null unless the bytes come from ``raw_segments``. file: the swap file that holds a segment's
     bytes, or the list of its pieces, as a URI; null where the segment does.
     replaced: URIs of segments that swap files take the place of.
@@ -97,6 +93,7 @@ class Listing:
     unreadable: URI of a folder or file that could not be read -> why.
     partial: URIs of folders of which not every file could be listed.
     not_requested: topics with segments that the filters exclude.
+    passed_over: what a broker left behind, of topics that are requested; without what holds no byte.
     checkpoints, witnesses: what the broker noted of the logs, above their folders and in them; of local
     folders alone.
     """
@@ -107,6 +104,7 @@ class Listing:
     partial: set[str] = field(default_factory=set)
     not_requested: set[str] = field(default_factory=set)
     replaced: set[str] = field(default_factory=set)
+    passed_over: list[PassedOver] = field(default_factory=list)
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     witnesses: WitnessFiles = field(default_factory=WitnessFiles)
 
@@ -129,14 +127,20 @@ class Listing:
             [(name, "last") for name in ("topic", "partition", "segment", "length", "topic_id")]
             + [("wanted", "all"), ("file_base_offset", "min")]
         )
+        read = {*logs.column("partition_dir").to_pylist(), *self.segments.column("file").unique().to_pylist()}
         noted = {}
         for row in logs.filter(logs.column("wanted_all")).to_pylist():
             folder = row["partition_dir"]
-            place = row["topic_last"], row["partition_last"]
-            witnesses = self.witnesses.of(
-                folder, *place, row["file_base_offset_min"], self.checkpoints, row["topic_id_last"]
-            )
-            if witnesses != NO_WITNESSES and folder not in self.partial:
+            state, place = left_state(folder), (row["topic_last"], row["partition_last"])
+            if state == "deleted" or folder in self.partial:
+                continue
+            # the checkpoint files do not know a log that is deleted or stray
+            checkpoints = self.checkpoints if state in (None, "future") else Checkpoints()
+            start, topic_id = row["file_base_offset_min"], row["topic_id_last"]
+            witnesses = self.witnesses.of(folder, *place, start, checkpoints, topic_id)
+            aside = tuple(one for one in witnesses.aside if canonical(one.name) not in read)
+            witnesses = replace(witnesses, aside=aside)
+            if witnesses != NO_WITNESSES:
                 noted[folder] = ListedLog(witnesses, row["segment_last"], row["length_last"])
         return noted
 
@@ -150,7 +154,9 @@ class Listing:
             folder = row["partition_dir"]
             path = local_path(row["segment_first"])
             if path is not None and folder not in self.partial:
-                noted = self.checkpoints.noted_start(folder, row["topic_first"], row["partition_first"])
+                place = row["topic_first"], row["partition_first"]
+                is_noted = left_state(folder) in (None, "future")  # a deleted or stray log is no more
+                noted = self.checkpoints.noted_start(folder, *place) if is_noted else None
                 found[folder] = log_start_from(path, noted)
         return found
 
@@ -192,6 +198,7 @@ def list_segments(
     partition: int | None = None,
     null_topic: bool = True,
     read_end: ReadEnd | None = None,
+    include_deleted: bool | None = None,
     may_be_empty: bool = False,
 ) -> Listing:
     """The segments of all sources, each once. Raises a UserError if a source can't be opened or holds none.
@@ -200,7 +207,9 @@ def list_segments(
     topic, partition: of the segments, whatever their folder is called; then all have to be in one folder.
     null_topic: whether a topic with the name that Spark's writer reads as null may be decoded.
     read_end: finds where a swap file ends; then these replace the segments whose place they take. None:
-    they are skipped. may_be_empty: sources without a segment give a listing without one.
+    they are skipped. include_deleted: whether ``.log.deleted`` files and folders ending ``-delete``,
+    ``-stray`` and ``-future`` are listed too, each as a log of its own; False: those alone that a source
+    names; None: not even these. may_be_empty: sources without a segment give a listing without one.
     """
     sources = [sources] if isinstance(sources, str) else list(sources)
     topic_filter = TopicFilter(topics, exclude_topics)
@@ -212,18 +221,20 @@ def list_segments(
     resolved = resolve(sources, scheme)
     listing = Listing()
     rows = Rows()
-    suffixes = _ALONE if read_end is None else _WITH_SWAPS
+    suffixes: tuple[str, ...] = _ALONE if read_end is None else _WITH_SWAPS
     folders: Iterable[Folder] = local_folders(
         resolved.folders, resolved.files, follow_symlinks, suffixes, listing
     )
     if resolved.files or resolved.remote or follow_symlinks or topic is not None:
-        folders = _merged([*folders, *_remote_folders(on_demand, resolved.remote, suffixes)])
+        if include_deleted is None:
+            suffixes = tuple(one for one in suffixes if one != DELETED_SUFFIX)
+        folders = _merged([*folders, *remote_folders(on_demand, resolved.remote, suffixes)])
         if topic is not None:
             _check_one_folder(folders)
     # else a walk meets each folder once: a million files need not be Python objects all at once
     for folder in folders:
         place = parse_folder(folder.uri if topic is None else f"{folder.uri}/{topic}-{partition}")
-        _add_folder(folder, place, topic_filter, null_topic, read_end, listing, rows)
+        _add_folder(folder, place, topic_filter, null_topic, read_end, include_deleted, listing, rows)
     listing.segments = rows.sorted_table()
     is_empty = not (listing.segments.num_rows or listing.skipped or listing.not_requested)
     if is_empty and not may_be_empty:
@@ -243,6 +254,8 @@ def no_segments_error(sources: Collection[str], listing: Listing | None = None) 
         text += f"; skipped: {', '.join(skipped)}"
     if NO_PARTITION in listing.skipped:
         text += "; for a folder with another name pass --topic NAME --partition NUMBER"
+    if listing.passed_over:
+        text += "; --include-deleted reads what a broker left behind"
     if any(os.path.isdir(os.path.join(source, SEGMENTS.name, "_delta_log")) for source in sources):
         text += "; it is a lake, which find --lake and query --lake read"
     return UserError(text)
@@ -276,16 +289,20 @@ class Rows:
         topic_id: str | None,
         segments: Sequence[tuple[int, File]],
         holders: Mapping[str, str],
+        partition_dir: str | None = None,
     ) -> None:
-        """Adds the segments of a partition folder, each with its base offset.
+        """Adds the segments of a log, each with its base offset.
 
-        uri: of the folder. holders: name of a segment -> URI of the file that holds its bytes (``file``).
+        uri: of their folder. holders: name of a segment -> URI of the file that holds its bytes (``file``).
+        partition_dir: of the log; None: the folder.
         """
+        log_dir = partition_dir or uri
         log_start = min((offset for offset, _ in segments), default=0)
         last = max((offset for offset, file in segments if file.length), default=-1)
         for offset, file in segments:
             own = f"{uri}/{file.name}", holders.get(file.name), offset, file.length, file.modified
-            self._pending.append((*place, uri, *own, last > offset, log_start, topic_id, None, file.wanted))
+            more = last > offset, log_start, topic_id, None, file.wanted
+            self._pending.append((*place, log_dir, *own, *more))
             if len(self._pending) == _ROWS:
                 self._flush()
 
@@ -317,15 +334,22 @@ def _add_folder(
     topic_filter: TopicFilter,
     null_topic: bool,
     read_end: ReadEnd | None,
+    include_deleted: bool | None,
     listing: Listing,
     rows: Rows,
 ) -> None:
     """Adds the segments of a folder to ``rows``, or counts in ``listing`` why they are skipped."""
     done = Completed(segments_alone(folder.files))
+    if isinstance(place, str) and (left := parse_left_folder(folder.uri)):
+        if include_deleted or (include_deleted is False and folder.is_named):
+            place = left[0]
+        elif topic_filter(left[0].topic):
+            listing.passed_over += passed_folder(folder, left[0], place)
     if not isinstance(place, str) and place.topic == NULL_TOPIC and not null_topic:
         place = NULL_TO_SPARK
     if isinstance(place, str):
-        listing.skipped[place] += 1 if counts_folders(place) else sum(file.wanted for file in done.files)
+        number = 1 if counts_folders(place) else sum(file.wanted for file in done.files)
+        listing.skipped.update(+Counter({place: number}))
         return
     is_requested = topic_filter(place.topic)
     if read_end is not None and is_requested:
@@ -343,6 +367,12 @@ def _add_folder(
             listing.not_requested.add(place.topic)
         return
     rows.add(place, folder.uri, folder.topic_id, segments, done.swaps)
+    deleted, others = deleted_files(folder, include_deleted)
+    for offset, file in deleted:
+        own = f"{folder.uri}/{file.name}"
+        rows.add(place, folder.uri, folder.topic_id, [(offset, file)], {}, partition_dir=own)
+    listing.skipped.update(+Counter({TO_DELETE: len(others)}))
+    listing.passed_over += passed_files(folder, place, others)
 
 
 def _merged(folders: Iterable[Folder]) -> Collection[Folder]:
@@ -355,34 +385,7 @@ def _merged(folders: Iterable[Folder]) -> Collection[Folder]:
             for file in folder.files:
                 if file.wanted or file.name not in files:
                     files[file.name] = file
-            folder = Folder(folder.uri, list(files.values()), folder.topic_id)
+            is_named, is_whole = folder.is_named or other.is_named, folder.is_whole or other.is_whole
+            folder = folder._replace(files=list(files.values()), is_named=is_named, is_whole=is_whole)
         by_uri[folder.uri] = folder
     return by_uri.values()
-
-
-# Other file systems
-
-
-def _remote_folders(
-    on_demand: SparkOnDemand | None, uris: Iterable[str], suffixes: tuple[str, ...]
-) -> Iterator[Folder]:
-    """Every folder with files that end so, on file systems other than the local one."""
-    for uri in uris:
-        if is_object_store(uri):
-            from pipelines.source import stores  # pyarrow's file systems take 0.1 s to import
-
-            files, named = stores.list_files(uri, suffixes)
-        elif on_demand is None:
-            raise UserError(f"{uri} can't be listed without Spark: name a local folder or an object store")
-        else:
-            from pipelines.source import hadoop  # imports Spark
-
-            files, named = hadoop.list_files(on_demand.spark, uri, suffixes)
-        by_folder: dict[str, list[File]] = {}
-        for batch in files.to_batches(_ROWS):
-            for row in batch.to_pylist():
-                folder, _, name = row["path"].rpartition("/")
-                wanted = not name.endswith(CLEANED_SUFFIX) and (not named or row["path"] in named)
-                by_folder.setdefault(folder, []).append(File(name, row["length"], row["modified"], wanted))
-        for folder, logs in by_folder.items():
-            yield Folder(folder, logs, None)

@@ -11,11 +11,11 @@ from pipelines.source.checkpoints import CHECKPOINT_FILES
 from pipelines.source.naming import (
     BROKEN_LINK,
     CLEANED_SUFFIX,
+    DELETED_SUFFIX,
     LEFT_BEHIND,
     LINK,
     SEGMENT_SUFFIX,
     SPECIAL,
-    SWAP_SUFFIX,
     UNREADABLE,
     UNREADABLE_FOLDER,
     File,
@@ -43,7 +43,7 @@ def local_folders(
 ) -> Iterator[Folder]:
     """Every folder with segments at or below the roots, and the folders of files that sources name.
 
-    suffixes: how the names of the files to list end: of segments, and of what the log cleaner left if that is
+    suffixes: how the names of the files to list end: of segments, and of what was left behind and is
     selected. What can't be read, and what else was left, is counted in ``listing``. The checkpoint files of
     a log directory are read before the segments below it are listed.
     """
@@ -77,7 +77,7 @@ def _walk(
     root: str, seen: set[str], links: list[str], suffixes: tuple[str, ...], listing: Listing
 ) -> Iterator[Folder]:
     """Folders with segments at or below ``root`` that are not in ``seen``. Adds links to ``links``."""
-    not_requested = tuple(set(LEFT_BEHIND) - {SWAP_SUFFIX} if SWAP_SUFFIX in suffixes else LEFT_BEHIND)
+    not_requested = tuple(set(LEFT_BEHIND) - set(suffixes))
     listing.checkpoints.read(os.path.dirname(root))
     todo = [root]
     while todo:
@@ -103,12 +103,13 @@ def _walk(
             elif entry.is_dir(follow_symlinks=False):
                 todo.append(entry.path)
             elif entry.name.endswith(suffixes):
-                logs += _stat(entry.path, entry.name, not entry.name.endswith(CLEANED_SUFFIX), listing)
+                is_wanted = not entry.name.endswith((CLEANED_SUFFIX, DELETED_SUFFIX))
+                logs += _stat(entry.path, entry.name, is_wanted, listing)
         left = [entry.name for entry in entries if entry.name.endswith(not_requested)]
         if left and not isinstance(parse_folder(canonical(path)), str):
             listing.skipped.update(filter(None, map(left_behind, left)))
         if logs:
-            yield Folder(canonical(path), logs, topic_id_of(path, entries))
+            yield Folder(canonical(path), logs, topic_id_of(path, entries), is_named=path == root)
 
 
 def _stat(path: str, name: str, wanted: bool, listing: Listing) -> list[File]:
@@ -156,4 +157,4 @@ def _named_file(path: str, suffixes: tuple[str, ...], listing: Listing) -> Itera
     for entry in entries:
         if entry.name != name and entry.name.endswith(suffixes) and entry.is_file(follow_symlinks=False):
             logs += _stat(entry.path, entry.name, False, listing)
-    yield Folder(canonical(folder), logs, topic_id_of(folder, entries))
+    yield Folder(canonical(folder), logs, topic_id_of(folder, entries), is_named=True, is_whole=False)

@@ -32,8 +32,8 @@ REPLACED = "file .log that a file .log.swap takes the place of"
 CLEANED = "file .log.cleaned: a result of the log cleaner that was not finished"
 TO_DELETE = "file .log.deleted: a segment that the broker is about to delete"
 # Kafka's suffixes of files that are next to segments for a time (``LogFileUtils``), and why each is skipped
-SWAP_SUFFIX, CLEANED_SUFFIX = ".log.swap", ".cleaned"
-LEFT_BEHIND = {SWAP_SUFFIX: SWAP, ".log.cleaned": CLEANED, ".log.deleted": TO_DELETE}
+SWAP_SUFFIX, CLEANED_SUFFIX, DELETED_SUFFIX = ".log.swap", ".cleaned", ".log.deleted"
+LEFT_BEHIND = {SWAP_SUFFIX: SWAP, ".log.cleaned": CLEANED, DELETED_SUFFIX: TO_DELETE}
 OFFSET_TOO_BIG = "base offset above 9223372036854775807"
 LINK = "link that is not followed (--follow-symlinks)"
 BROKEN_LINK = "link that leads nowhere"
@@ -70,7 +70,7 @@ class File(NamedTuple):
     """A file of a partition folder: a segment, or one that the log cleaner left next to segments.
 
     modified: microseconds since 1970 UTC. wanted: False if no source names the file, and it was listed only
-    because another file of its folder was named.
+    because another file of its folder was named; for a ``.log.deleted`` file whether it is named itself.
     """
 
     name: str
@@ -82,12 +82,15 @@ class File(NamedTuple):
 class Folder(NamedTuple):
     """A folder with its ``.log`` files, and those of the log cleaner where they are requested.
 
-    uri: canonical, no trailing slash. topic_id: None if unknown.
+    uri: canonical, no trailing slash. topic_id: None if unknown. is_named: whether a source is the folder
+    itself, or a file in it. is_whole: whether a source has all of its files, not those alone that it names.
     """
 
     uri: str
     files: list[File]
     topic_id: str | None
+    is_named: bool = False
+    is_whole: bool = True
 
 
 def parse_folder(path: str) -> PartitionFolder | str:
@@ -116,6 +119,17 @@ def parse_left_folder(path: str) -> tuple[PartitionFolder, str] | None:
     return None if match is None or isinstance(place, str) else (place, match.group(2))
 
 
+def left_state(partition_dir: str) -> str | None:
+    """What a broker made of a log: delete, stray, future, or deleted for a ``.log.deleted`` file; None: live.
+
+    partition_dir: of a listing, in which a ``.log.deleted`` file is a log of its own.
+    """
+    if partition_dir.endswith(DELETED_SUFFIX):
+        return "deleted"
+    found = parse_left_folder(partition_dir)
+    return found[1] if found else None
+
+
 def parse_file(name: str) -> int | str:
     """The base offset in the name of a segment, or the reason to skip the file."""
     if not _SEGMENT_NAME.fullmatch(name):
@@ -140,11 +154,13 @@ def segment_name(base_offset: int) -> str:
 
 
 def offset_left(name: str, suffix: str) -> int | None:
-    """The base offset in the name of a file that the log cleaner left; None for any other, and above bigint.
+    """The base offset in the name of a file that was left behind; None for any other, and above bigint.
 
-    suffix: SWAP_SUFFIX, or CLEANED_SUFFIX, which an index has too.
+    suffix: SWAP_SUFFIX, DELETED_SUFFIX, or CLEANED_SUFFIX, which an index has too.
     """
-    pattern = r"[0-9]{20}\.log\.swap" if suffix == SWAP_SUFFIX else r"[0-9]{20}\..*\.cleaned"
+    pattern = rf"[0-9]{{20}}{re.escape(suffix)}"
+    if suffix == CLEANED_SUFFIX:
+        pattern = r"[0-9]{20}\..*\.cleaned"
     offset = int(name[:20]) if re.fullmatch(pattern, name) else MAX_OFFSET + 1
     return offset if offset <= MAX_OFFSET else None
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pipelines.command.errors import UserError
-from pipelines.source.naming import SEGMENT_SUFFIX
+from pipelines.source.naming import DELETED_SUFFIX, SEGMENT_SUFFIX
 from udfs.source import store
 
 GLOB_CHARACTERS = "{}[]*?\\"
@@ -118,7 +118,8 @@ def _expanded(path: str) -> list[str]:
         ) from error
     if not matches:
         raise UserError(f"no such path, and as a glob it matches nothing: {path}")
-    return sorted(m for m in matches if os.path.isdir(m) or m.endswith(SEGMENT_SUFFIX))
+    suffixes = (SEGMENT_SUFFIX, DELETED_SUFFIX) if path.endswith(".deleted") else SEGMENT_SUFFIX
+    return sorted(m for m in matches if os.path.isdir(m) or m.endswith(suffixes))
 
 
 def _add_local(path: str, resolved: Sources) -> None:
@@ -128,7 +129,7 @@ def _add_local(path: str, resolved: Sources) -> None:
         problem = "is a broken link" if os.path.islink(path) else f"can't be opened: {error.strerror}"
         raise UserError(f"{path} {problem}") from None
     if os.path.isfile(root):
-        if not root.endswith(SEGMENT_SUFFIX):
+        if not root.endswith((SEGMENT_SUFFIX, DELETED_SUFFIX)):
             raise UserError(f"{path} is not a segment: the name of a segment is 20 digits and .log")
         resolved.files.append(root)
         return

@@ -30,6 +30,18 @@ _ENTRY = struct.Struct(">iI")  # of an .index: offset, less the base offset; pos
 _NAME = re.compile(r"([0-9]{20})\.(?:(log|index|timeindex|snapshot)|log\.(deleted|swap|cleaned))")
 
 
+@dataclass(frozen=True)
+class ListedLog:
+    """A log whose segments were all listed and are all wanted, and what witnesses say of it.
+
+    last_segment: URI of the segment with the highest base offset. last_length: its bytes when it was listed.
+    """
+
+    witnesses: Witnesses
+    last_segment: str
+    last_length: int
+
+
 @dataclass
 class WitnessFiles:
     """What files next to segments say, of the partition folders that a listing came across.

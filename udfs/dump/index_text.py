@@ -22,7 +22,7 @@ from udfs.indexes.entries import (
     TRANSACTION_VERSION,
     whole_entries,
 )
-from udfs.indexes.files import OFFSET_INDEX, PRODUCER_SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
+from udfs.indexes.files import DELETED, OFFSET_INDEX, PRODUCER_SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
 from udfs.indexes.producer_snapshot import read_producer_snapshot
 from udfs.segment_decoder import MAX_BATCH_UNCOMPRESSED
 from udfs.source.byte_source import FileSource
@@ -78,7 +78,7 @@ class IndexText:
 
     def lines(self, path: str) -> Iterator[str]:
         """The lines of a file, by the end of its name. Raises Refused where the tool fails, and OSError."""
-        name = os.path.basename(path)
+        name = os.path.basename(path).removesuffix(DELETED)
         with open(path, "rb") as file:
             data = file.read()
         if name.endswith(TIME_INDEX):
@@ -178,8 +178,9 @@ def base_of(path: str) -> int:
 
 
 def log_of(path: str) -> str:
-    """The segment next to an index."""
-    return os.path.join(os.path.dirname(path), f"{_stem(path)}.log")
+    """The segment next to an index; of an index that is about to be deleted, the segment that is so too."""
+    name = f"{_stem(path)}.log{DELETED if path.endswith(DELETED) else ''}"
+    return os.path.join(os.path.dirname(path), name)
 
 
 def _lookup(index: np.ndarray, relative: int) -> int:

@@ -19,7 +19,7 @@ from udfs.dump.kafka_reader import Record, Refused, records_of
 from udfs.dump.log_text import Prints
 from udfs.dump.payloads import Parse
 from udfs.format import faults
-from udfs.indexes.files import broker_file, decode_broker_file
+from udfs.indexes.files import DELETED, broker_file, decode_broker_file
 from udfs.segment_decoder import SegmentDecoder
 from udfs.source.byte_source import ByteSource
 
@@ -145,7 +145,7 @@ def _damage(damage: Damage) -> Object:
 
 def entry_objects(path: str | os.PathLike[str]) -> Iterator[Object]:
     """The objects of an index, a producer snapshot or a checkpoint file. Raises ValueError and OSError."""
-    found = broker_file(os.fspath(path))
+    found = broker_file(os.fspath(path).removesuffix(DELETED))
     kind = _ENTRY_KINDS.get(found.kind, "checkpoint") if found else "entry"
     for batch in decode_broker_file(path):
         for row in batch.to_pylist():

@@ -14,6 +14,7 @@ from udfs.indexes import checkpoint_files, entries, kraft_snapshot, producer_sna
 
 OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX = ".index", ".timeindex", ".txnindex"
 PRODUCER_SNAPSHOT = ".snapshot"
+DELETED = ".deleted"  # behind the name of a file that the broker is about to delete
 _NAME = re.compile(r"([0-9]{20})(\.index|\.timeindex|\.txnindex|\.snapshot)")
 _BY_OFFSET: dict[str, Callable[[bytes, int], pa.RecordBatch]] = {
     OFFSET_INDEX: entries.offset_index,
@@ -50,9 +51,10 @@ def broker_file(name: str) -> BrokerFile | None:
 def decode_broker_file(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
     """The rows of a file that a broker keeps next to its segments, in the schema of its kind.
 
-    Raises ValueError for a file of another name, and OSError where it can't be opened.
+    Raises ValueError for a file of another name, and OSError where it can't be opened. A name may end in
+    ``.deleted``.
     """
-    found = broker_file(os.fspath(path))
+    found = broker_file(os.fspath(path).removesuffix(DELETED))
     if found is None:
         raise ValueError(
             f"{os.fspath(path)} does not have the name of an index, a snapshot or a checkpoint file"
