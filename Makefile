@@ -80,6 +80,7 @@ test-bounds: $(PACKAGES)  ## a sample of the decoder's tests again, with every i
 
 fuzz: setup  ## changed and made-up input for FUZZ_SECONDS (600); FUZZ_SEED=n repeats a run
 	@$(PY) -m tests.fuzz.run --seconds $(FUZZ_SECONDS) $(FUZZ_SEED:%=--seed %)
+	@$(PY) -m tests.fuzz.written $(FUZZ_SEED:%=--seed %)
 
 sql: setup  ## a SQL shell on the lake (LAKE=folder), tables and views by name
 	@$(COMMAND) sql --lake $(LAKE)

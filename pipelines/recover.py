@@ -85,12 +85,12 @@ def run(
     if settings.json:
         print(json.dumps({**text.to_json(done, settings.lake), "seconds": round(seconds, 3)}))
         return
-    *lines, verdict = text.lines(done, seconds, settings.lake)
+    *lines, verdict = map(printable, text.lines(done, seconds, settings.lake))
     if report is not None:
         lines.append(f"report       {printable(report)}: recovery.html, lost_records.csv, restore.sh")
-    print("\n".join([*lines, verdict]))
     if write is not None:
-        print(f"log directory for broker {number}: {write}")
+        verdict += f"\nlog directory for broker {number}: {printable(write)}"
+    print("\n".join([*lines, verdict]))
 
 
 def _recover_metadata(

@@ -12,6 +12,7 @@ import pytest
 
 from pipelines.command.generated import command_line, comment, csv_cell, html_text, shell_word
 from pipelines.command.values import is_topic_name
+from tests.fuzz import written
 
 HOSTILE = (
     *("a\ntouch ran", "a\rb", "$(touch ran)", "`touch ran`", "'; touch ran; '", '"; touch ran; "', "a\\"),
@@ -115,3 +116,8 @@ def test_names_that_kafka_takes() -> None:
     taken = ("a", "A-z_0.9", "x" * 249, "...", "-", "__consumer_offsets")
     assert all(map(is_topic_name, taken))
     assert not any(map(is_topic_name, ("", ".", "..", "x" * 250, "a\n", "é", "a b", "a/b", "a\0")))
+
+
+def test_hostile_names_in_every_script_and_table_run_nothing() -> None:
+    """A small part of what ``make fuzz`` does with other names each time."""
+    assert written.run(48, seed=54) == 48

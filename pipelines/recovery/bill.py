@@ -7,6 +7,7 @@ no such line, all lie as JSON and Base64 for ``restore.py``, so that they are wr
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from base64 import b64encode
@@ -22,7 +23,9 @@ from typing import Any, NamedTuple, TextIO
 import duckdb
 import pyarrow as pa
 
+from pipelines.command.generated import command_line, comment, shell_word
 from pipelines.command.terminal import counted_noun
+from pipelines.command.values import is_topic_name
 from pipelines.recovery.partition import LOST
 from pipelines.sql.database import open_database
 from udfs.format.recovery_tables import LOST_RECORDS
@@ -108,6 +111,7 @@ ORDER BY e.topic, e.partition, e."offset", e.copy
 # Lost records, to be written again
 
 _NULL = "<null>"
+_LONGEST_NAME = 200
 # --sync: without it the producer says that a record can't be written, goes on and ends as if it were
 _OPTIONS = f"--sync --property parse.headers=true --property parse.key=true --property null.marker='{_NULL}'"
 _PRODUCER = """\
@@ -166,15 +170,17 @@ class _File(NamedTuple):
     @property
     def path(self) -> str:
         ends = ("", ".older")[self.is_older] + (".txt", ".jsonl")[self.is_json]
-        return f"restore/{self.topic}-{self.partition}{ends}"
+        name = self.topic
+        if len(name) > _LONGEST_NAME:  # a file's name has 255 bytes at most; no topic's name has a tilde
+            name = f"{name[:_LONGEST_NAME]}~{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+        return f"restore/{name}-{self.partition}{ends}"
 
     @property
     def command(self) -> str:
         if self.is_json:
-            return f'python3 restore.py "$1" {quote(self.path)}'
-        topic = f"--topic {quote(self.topic)}"
-        producer = f'kafka-console-producer.sh --bootstrap-server "$1" {topic} {_OPTIONS}'
-        return f"{producer} < {quote(self.path)}"
+            return command_line('python3 restore.py "$1"', self.path)
+        producer = command_line('kafka-console-producer.sh --bootstrap-server "$1"', ("--topic", self.topic))
+        return f"{producer} {_OPTIONS} < {quote(self.path)}"
 
 
 def write_restore(database: duckdb.DuckDBPyConnection, folder: Path) -> None:
@@ -187,9 +193,13 @@ def write_restore(database: duckdb.DuckDBPyConnection, folder: Path) -> None:
     for old in place.iterdir():
         old.unlink()
     counts: Counter[_File] = Counter()
+    refused: Counter[str] = Counter()
     batches = database.sql(_QUERY).to_arrow_reader(1000)
     rows = (row for batch in batches for row in batch.to_pylist())
-    for _, of_partition in groupby(rows, itemgetter("topic", "partition")):
+    for (topic, _), of_partition in groupby(rows, itemgetter("topic", "partition")):
+        if not is_topic_name(topic):
+            refused[topic] += sum(1 for _ in of_partition)
+            continue
         with ExitStack() as stack:
             files: dict[_File, TextIO] = {}
             for row in of_partition:
@@ -202,11 +212,13 @@ def write_restore(database: duckdb.DuckDBPyConnection, folder: Path) -> None:
                 files[own].write(f"{_json(row) if line is None else line}\n")
                 counts[own] += 1
     (folder / "restore.py").write_text(_PRODUCER, encoding="utf-8")
-    (folder / "restore.sh").write_text("".join(f"{line}\n" for line in _script(counts)), encoding="utf-8")
+    (folder / "restore.sh").write_text(
+        "".join(f"{line}\n" for line in _script(counts, refused)), encoding="utf-8"
+    )
 
 
-def _script(counts: Counter[_File]) -> Iterator[str]:
-    """A missing tool ends it before it has written anything."""
+def _script(counts: Counter[_File], refused: Counter[str]) -> Iterator[str]:
+    """A missing tool ends it before it has written anything. refused: records of names that Kafka forbids."""
     yield from (
         "#!/bin/sh",
         "# usage: sh restore.sh HOST:PORT, with Kafka's bin in PATH. It stops at the first record that can't",
@@ -227,6 +239,9 @@ def _script(counts: Counter[_File]) -> Iterator[str]:
         else:
             yield f"# {counted_noun(count, 'record')}"
             yield file.command
+    for topic, count in sorted(refused.items()):
+        words = f"{counted_noun(count, 'record')} left out: Kafka takes no topic of the name"
+        yield comment(f"{words} {shell_word(topic)}")
 
 
 def _line(row: dict[str, Any]) -> str | None:
@@ -236,18 +251,18 @@ def _line(row: dict[str, Any]) -> str | None:
         key, value = _text(row["key"], "\t"), _text(row["value"], "")
     except ValueError:
         return None
-    if any(set(name) & set("\t\r\n,:") or name == _NULL for name, _ in headers):
+    if any(set(name) & set("\t\r\n\0,:") or name == _NULL for name, _ in headers):
         return None
     listed = ",".join(f"{name}:{text}" for name, text in headers)
     return f"{listed or _NULL}\t{key}\t{value}"
 
 
 def _text(data: bytes | None, separators: str) -> str:
-    """Raises ValueError for bytes that are no text, or that hold a separator or the word for null."""
+    """Raises ValueError for bytes that are no text, or that hold a separator, NUL or the word for null."""
     if data is None:
         return _NULL
     text = data.decode()
-    if text == _NULL or set(text) & {"\r", "\n", *separators}:
+    if text == _NULL or set(text) & {"\r", "\n", "\0", *separators}:
         raise ValueError
     return text
 

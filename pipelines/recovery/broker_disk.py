@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pipelines.command.values import is_topic_name
 from pipelines.recovery.job import Recovered
 from pipelines.recovery.log_writer import copy_log, partition_metadata
 from pipelines.recovery.partition import HealedLog
@@ -44,7 +45,12 @@ class Disk(NamedTuple):
 
 def write_recovered(folder: Path, done: Recovered, node_id: int) -> None:
     """Writes what ``recover`` found as the disk of one broker, which is its own controller."""
-    logs, disk = done.logs, write_identity(folder, done.inventory, node_id)
+    disk = write_identity(folder, done.inventory, node_id)
+    logs = {place: log for place, log in done.logs.items() if is_topic_name(place[0])}
+    done.inventory.warnings += [
+        f"{topic}-{partition} is not in the log directory: Kafka takes no topic of this name"
+        for topic, partition in sorted(done.logs.keys() - logs.keys())
+    ]
     ids = _topic_ids(logs)
     for (topic, partition), log in logs.items():
         own = folder / f"{topic}-{partition}"

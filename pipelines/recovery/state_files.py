@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from pipelines.command.generated import command_line, comment, shell_word
+from pipelines.command.values import is_topic_name
 from udfs.format.cluster_tables import (
     CLUSTER_ACLS,
     CLUSTER_BROKERS,
@@ -86,35 +87,44 @@ def commands(state: ClusterState) -> Iterator[str]:
     for name, (count, factor) in sorted(_topics(state).items()):
         if name.startswith("__"):
             continue
-        text = f"kafka-topics.sh {_SERVER} --create --if-not-exists --topic {quote(name)}"
+        if not is_topic_name(name):
+            yield _refused(name)
+            continue
         values = state.configs.get(("topic", name), {})
-        given = "".join(f" --config {quote(f'{key}={value}')}" for key, value in sorted(values.items()))
-        yield f"{text} --partitions {count} --replication-factor {factor}{given}"
+        yield command_line(
+            f"kafka-topics.sh {_SERVER} --create --if-not-exists",
+            *(("--topic", name), ("--partitions", str(count)), ("--replication-factor", str(factor))),
+            *(("--config", f"{key}={value}") for key, value in sorted(values.items())),
+        )
     for (kind, name), values in sorted(state.configs.items()):
         if kind in ("broker", "client-metrics", "group") and values:
-            entity = f"--entity-name {quote(name)}" if name else "--entity-default"
             pairs = ",".join(f"{key}=[{value}]" for key, value in sorted(values.items()))
-            yield (
-                f"kafka-configs.sh {_SERVER} --alter --entity-type {kind}s {entity} "
-                f"--add-config {quote(pairs)}"
+            yield command_line(
+                f"kafka-configs.sh {_SERVER} --alter --entity-type {kind}s",
+                *((("--entity-name", name) if name else "--entity-default"), ("--add-config", pairs)),
             )
     for _, one in sorted(state.acls.items()):
         yield _acl(one)
     for name, mechanism in sorted(state.users):
-        yield f"# user {quote(name)} ({mechanism}): its password is not in the metadata, set a new one"
+        words = f"user {shell_word(name)} ({mechanism}): its password is not in the metadata, set a new one"
+        yield comment(words)
+
+
+def _refused(topic: str) -> str:
+    return comment(f"left out: Kafka takes no topic of the name {shell_word(topic)}")
 
 
 def _acl(one: dict[str, str]) -> str:
-    kind = one["resource_type"]
-    place = f"{_OPTIONS[kind]} {quote(one['resource_name'])}" if kind in _OPTIONS else f"--{kind}"
+    kind, name = one["resource_type"], one["resource_name"]
+    place: list[str | tuple[str, str]] = [(_OPTIONS[kind], name) if kind in _OPTIONS else f"--{kind}"]
     if kind in ("delegation-token", "user"):
-        place += f" {quote(one['resource_name'])}"
+        place.append(name)
     side = "--allow" if one["permission"] == "allow" else "--deny"
     operation = "".join(part.title() for part in one["operation"].split("-"))
-    return (
-        f"kafka-acls.sh {_SERVER} --add {side}-principal {quote(one['principal'])} "
-        f"{side}-host {quote(one['host'])} --operation {operation} {place} "
-        f"--resource-pattern-type {one['pattern_type']}"
+    return command_line(
+        f"kafka-acls.sh {_SERVER} --add",
+        *((f"{side}-principal", one["principal"]), (f"{side}-host", one["host"]), ("--operation", operation)),
+        *(*place, ("--resource-pattern-type", one["pattern_type"])),
     )
 
 
@@ -131,9 +141,12 @@ def _topics(state: ClusterState) -> dict[str, tuple[int, int]]:
 
 def strimzi(state: ClusterState) -> str:
     """A KafkaTopic of Strimzi for each topic, as YAML."""
-    found = []
+    found, refused = [], []
     for name, (count, factor) in sorted(_topics(state).items()):
         if name.startswith("__"):
+            continue
+        if not is_topic_name(name):
+            refused.append(f"{_refused(name)}\n")
             continue
         spec: dict[str, Any] = {"topicName": name, "partitions": count, "replicas": factor}
         values = state.configs.get(("topic", name), {})
@@ -148,7 +161,7 @@ def strimzi(state: ClusterState) -> str:
                 "spec": spec,
             }
         )
-    return yaml.safe_dump_all(found, sort_keys=False, allow_unicode=True)
+    return "".join(refused) + yaml.safe_dump_all(found, sort_keys=False)
 
 
 def _resource_name(topic: str) -> str:

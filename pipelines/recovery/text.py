@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import html
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from pipelines.command.errors import writing
+from pipelines.command.generated import PAGE_POLICY, csv_cell, html_text
 from pipelines.command.tables import size_text
 from pipelines.command.terminal import counted_noun, printable
 from pipelines.recovery.bill import write_restore
@@ -110,35 +109,41 @@ def write_report(done: Recovered, folder: str, lake: str | None) -> None:
         rows = database.execute('SELECT * FROM lost_records ORDER BY topic, partition, "offset", copy')
         names = [one[0] for one in rows.description or []]
         with (place / "lost_records.csv").open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(names)
+            file.write(",".join(map(csv_cell, names)) + "\n")
             while some := rows.fetchmany(1000):
-                writer.writerows([[_cell(value) for value in row] for row in some])
+                file.writelines(",".join(map(_csv_cell, row)) + "\n" for row in some)
         write_restore(database, place)
         (place / "recovery.html").write_text(_page(done, database, lake), encoding="utf-8")
 
 
-def _cell(value: Any) -> Any:
-    """A value as text; bytes that are not UTF-8 as 0x and digits."""
+def _csv_cell(value: Any) -> str:
+    return csv_cell(None if value is None else _cell(value), is_data=isinstance(value, int | float))
+
+
+def _cell(value: Any) -> str:
+    """A value as text; bytes that are not UTF-8, or hold controls other than tab and line breaks, as 0x."""
     if isinstance(value, bytes):
         try:
-            return value.decode()
+            text = value.decode()
         except UnicodeDecodeError:
             return "0x" + value.hex()
+        return "0x" + value.hex() if any(c < " " and c not in "\t\r\n" for c in text) else text
     if isinstance(value, list):
         return ", ".join(
             f"{one['key']}={_cell(one['value'])}" if isinstance(one, dict) else str(one) for one in value
         )
-    return "" if value is None else value
+    return "" if value is None else str(value)
 
 
-_HEAD = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>Recovery</title><style>
-body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:1200px;padding:0 1em;color:#1b1b1f}
-table{border-collapse:collapse;font-size:13px;display:block;overflow-x:auto}
-td,th{border:1px solid #ccd;padding:.25em .5em;text-align:left;vertical-align:top;max-width:24em}
-td{overflow-wrap:anywhere}
-th{background:#f2f3f8}pre{background:#f6f6fa;padding:1em;overflow-x:auto}h2{margin-top:2em}
+_HEAD = f"""<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{PAGE_POLICY}">
+<meta name="referrer" content="no-referrer"><title>Recovery</title><style>
+body{{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:1200px;padding:0 1em;color:#1b1b1f}}
+table{{border-collapse:collapse;font-size:13px;display:block;overflow-x:auto}}
+td,th{{border:1px solid #ccd;padding:.25em .5em;text-align:left;vertical-align:top;max-width:24em}}
+td{{overflow-wrap:anywhere}}
+th{{background:#f2f3f8}}pre{{background:#f6f6fa;padding:1em;overflow-x:auto}}h2{{margin-top:2em}}
 </style></head><body><h1>Recovery</h1>
 """
 _EXPLAINED = {
@@ -150,9 +155,9 @@ _EXPLAINED = {
 
 
 def _page(done: Recovered, database: Any, lake: str | None) -> str:
-    parts = [_HEAD, "<pre>", html.escape("\n".join(lines(done, 0.0, lake and done.lake)[:-1])), "</pre>"]
+    parts = [_HEAD, "<pre>", "\n".join(map(html_text, lines(done, 0.0, lake and done.lake)[:-1])), "</pre>"]
     if done.doubts:
-        parts += ["<h2>Doubts</h2><ul>", *(f"<li>{html.escape(one)}</li>" for one in done.doubts), "</ul>"]
+        parts += ["<h2>Doubts</h2><ul>", *(f"<li>{html_text(one)}</li>" for one in done.doubts), "</ul>"]
     for table in REPORTED:
         found = done.rows(table)
         columns = list(found[0]) if found else []
@@ -165,10 +170,10 @@ def _page(done: Recovered, database: Any, lake: str | None) -> str:
 
 def _table(name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], count: int) -> list[str]:
     shown = [
-        "<tr>" + "".join(f"<td>{html.escape(str(_cell(one)))}</td>" for one in row) + "</tr>"
+        "<tr>" + "".join(f"<td>{html_text(_cell(one))}</td>" for one in row) + "</tr>"
         for row, _ in zip(rows, range(_SHOWN), strict=False)
     ]
     more = f" The first {_SHOWN} of {count:,} rows." if count > _SHOWN else ""
-    head = "".join(f"<th>{html.escape(one)}</th>" for one in columns)
+    head = "".join(f"<th>{html_text(one)}</th>" for one in columns)
     table = ["<table><tr>", head, "</tr>", *shown, "</table>"] if shown else ["<p>None.</p>"]
     return [f"<h2>{name}</h2><p>{_EXPLAINED[name]}{more}</p>", *table]
