@@ -269,13 +269,17 @@ def test_a_torn_tail_names_the_offsets_that_its_header_claims(tmp_path: Path) ->
     put(tmp_path / "a-0", 0, batch(0), batch(3, records=40)[:-5])
     step, verdict = last_lines(tmp_path)
     assert "1 incomplete last batch (" in verdict
-    assert verdict.endswith("lost: 40 offsets in incomplete batches")
+    assert verdict.startswith("verdict: incomplete: ")
+    assert verdict.endswith("which claims 40 offsets), still being written or cut off")
     assert "offset 3 of a-0" in step
     assert "offsets 3 to 42, unless the broker is still writing them" in "\n".join(
         report.to_text(found(tmp_path))
     )
     put(tmp_path / "a-0", 0, batch(0), batch(3)[:20])
-    assert last_lines(tmp_path)[1].endswith("lost: an unknown number of offsets in the tails of 1 log")
+    assert last_lines(tmp_path)[1].endswith("1 incomplete last batch (20 bytes), still being written or cut off")
+    (tmp_path / "replication-offset-checkpoint").write_text("0\n1\na 0 6\n")
+    assert last_lines(tmp_path)[1].startswith("verdict: not sound: ")
+    assert "lost: 3 offsets in no segment" in last_lines(tmp_path)[1]
 
 
 def test_a_last_batch_far_behind_the_others_is_not_called_sound(tmp_path: Path) -> None:

@@ -22,9 +22,10 @@ CASES = {
     ),
     "torn": (
         [SMALL, batch(3, 60, text="x" * 30)[:1209]],
-        "1 incomplete last batch (1,209 bytes); lost: 60 offsets in incomplete batches",
-        "7.21% of the bytes are sound; 1 incomplete last batch (1,209 bytes); lost: 60 offsets in "
-        "incomplete batches",
+        "incomplete: 1 segment (1.3 kB) checked, 7.21% of the bytes are sound; not checked: 1 incomplete last "
+        "batch (1,209 bytes, which claims 60 offsets), still being written or cut off",
+        "7.21% of the bytes are sound; not checked: 1 incomplete last batch (1,209 bytes, which claims 60 "
+        "offsets), still being written or cut off",
         "Sound, with 2 warnings (torn tails, tiny batches)",
     ),
     "preallocated": (

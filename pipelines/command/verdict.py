@@ -17,7 +17,7 @@ class Verdict:
     """checked: what, in words. bytes: of it; damaged_bytes: of these, None if not known.
 
     faults: what is wrong, each in words; "" is left out. lost: what it cost. unchecked: what could not be
-    read, or was left out.
+    read, or was left out. notes: what else a reader must know, though it is no fault.
     """
 
     checked: str
@@ -26,23 +26,30 @@ class Verdict:
     faults: Sequence[str] = ()
     lost: Sequence[str] = ()
     unchecked: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
     @property
     def is_sound(self) -> bool:
         return not any((*self.faults, *self.lost, *self.unchecked))
 
     @property
+    def is_faulty(self) -> bool:
+        """Whether the sentence begins with "not sound"."""
+        return any((*self.faults, *self.lost))
+
+    @property
     def sentence(self) -> str:
         """``sound: ...`` or ``not sound: ...``, in one line."""
-        faults, lost, unchecked = (
-            ", ".join(filter(None, one)) for one in (self.faults, self.lost, self.unchecked)
+        faults, lost, unchecked, notes = (
+            ", ".join(filter(None, one)) for one in (self.faults, self.lost, self.unchecked, self.notes)
         )
         if self.is_sound:
-            return f"sound: {self.checked} checked; nothing is damaged, nothing is lost"
+            parts = [f"{self.checked} checked", "nothing is damaged, nothing is lost", notes]
+            return f"sound: {'; '.join(filter(None, parts))}"
         parts = [f"{self.checked} checked{self._sound_share()}", faults]
         parts.append(f"lost: {lost}" if lost else "no offset is lost" if faults else "")
-        parts.append(f"not checked: {unchecked}" if unchecked else "")
-        kind = "not sound" if faults or lost else "incomplete"
+        parts += [f"not checked: {unchecked}" if unchecked else "", notes]
+        kind = "not sound" if self.is_faulty else "incomplete"
         return f"{kind}: " + "; ".join(filter(None, parts))
 
     @property
@@ -62,8 +69,9 @@ class Verdict:
 class Tails:
     """Ends of logs that no batch covers: torn logs end in an incomplete batch, empty ones are zeros alone.
 
-    zeroed: segments of zeros alone that others of their log follow, in logs that have batches.
-    claimed: offsets that the headers of incomplete batches claim. unknown: logs that lack an unknown number.
+    growing: torn logs to which bytes were added since, and which are not among ``torn``. zeroed: segments of
+    zeros alone that others of their log follow, in logs that have batches. claimed: offsets that the headers
+    of incomplete batches claim.
     """
 
     torn: int = 0
@@ -73,7 +81,7 @@ class Tails:
     zeroed: int = 0
     zeroed_bytes: int = 0
     claimed: int = 0
-    unknown: int = 0
+    growing: int = 0
 
     @property
     def bytes(self) -> int:
@@ -82,9 +90,6 @@ class Tails:
     @property
     def faults(self) -> list[str]:
         return [
-            f"{counted_noun(self.torn, 'incomplete last batch')} ({counted_noun(self.torn_bytes, 'byte')})"
-            if self.torn
-            else "",
             f"{counted_noun(self.empty, 'log')} of nothing but zeros" if self.empty else "",
             f"{counted_noun(self.zeroed, 'segment')} of nothing but zeros "
             f"({counted_noun(self.zeroed_bytes, 'byte')})"
@@ -94,12 +99,26 @@ class Tails:
 
     @property
     def lost(self) -> list[str]:
-        return [
-            f"{counted_noun(self.claimed, 'offset')} in incomplete batches" if self.claimed else "",
-            f"an unknown number of offsets in the tails of {counted_noun(self.unknown, 'log')}"
-            if self.unknown
-            else "",
-        ]
+        unknown = f"an unknown number of offsets in the tails of {counted_noun(self.empty, 'log')}"
+        return [unknown if self.empty else ""]
+
+    @property
+    def unchecked(self) -> list[str]:
+        """Incomplete last batches: no file says that a broker had written them to the end."""
+        if not self.torn:
+            return []
+        claim = f", which {_claim(self.torn)} {counted_noun(self.claimed, 'offset')}" if self.claimed else ""
+        torn = f"{counted_noun(self.torn, 'incomplete last batch')} ({counted_noun(self.torn_bytes, 'byte')}"
+        return [f"{torn}{claim}), still being written or cut off"]
+
+    @property
+    def notes(self) -> list[str]:
+        logs = counted_noun(self.growing, "log")
+        return [f"{logs} grew meanwhile, with an incomplete batch at the end" if self.growing else ""]
+
+
+def _claim(count: int) -> str:
+    return "claims" if count == 1 else "claim"
 
 
 def claimed_by(claims: Iterable[tuple[int, int]]) -> int:

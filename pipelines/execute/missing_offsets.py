@@ -23,7 +23,7 @@ from pipelines.rules import COUNTED, offsets
 from pipelines.rules.files import Files
 from pipelines.source.checkpoints import Checkpoint
 from pipelines.source.listing import Listing
-from pipelines.source.witnesses import with_checkpoint
+from pipelines.source.witnesses import has_grown, with_checkpoint
 from udfs.format.report_tables import CHECKPOINTS
 from udfs.format.schema import BATCHES, QUARANTINE, SEGMENTS
 from udfs.rules.account import NO_WITNESSES, Unseen
@@ -54,12 +54,15 @@ def tails_of(rows: pa.Table) -> Tails:
         size = pc.sum(logs.column("tail_bytes")).as_py() or 0
         found[tail] = (pc.count_distinct(logs.column("partition_dir")).as_py(), size)
     zeroed = _zeroed(rows)
-    claims = [_claimed(row) for row in rows.filter(pc.equal(rows.column("tail"), "torn")).to_pylist()]
-    known = [*filter(None, claims)]
+    torn = rows.filter(pc.equal(rows.column("tail"), "torn")).to_pylist()
+    grown = [row for row in torn if has_grown(row["segment"], row["length"])]
+    growing = {row["partition_dir"]: row["tail_bytes"] for row in grown}
+    claims = [_claimed(row) for row in torn if row["partition_dir"] not in growing]
+    logs, size = found["torn"]
     return Tails(
-        *(*found["torn"], *found["zeros"], len(zeroed), sum(zeroed)),
-        claimed=claimed_by(known),
-        unknown=len(claims) - len(known) + found["zeros"][0],
+        *(logs - len(growing), size - sum(growing.values()), *found["zeros"], len(zeroed), sum(zeroed)),
+        claimed=claimed_by(filter(None, claims)),
+        growing=len(growing),
     )
 
 

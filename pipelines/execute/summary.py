@@ -98,12 +98,16 @@ class Summary:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether the sources have damage, found by this job or before, or files that can't be read."""
+        """Whether the sources have damage, found by this job or before, or files that can't be read.
+
+        So too where the verdict is "not sound".
+        """
         return bool(
             self.damaged
             or self.known_damage
             or UNREADABLE in self.skipped
             or UNREADABLE_FOLDER in self.skipped
+            or self.verdict().is_faulty
         )
 
     @property
@@ -298,11 +302,13 @@ class Summary:
             ],
             [
                 f"{counted_noun(unreadable, 'path')} that can't be read" if unreadable else "",
+                *self.tails.unchecked,
                 *elsewhere_texts(one for _, one in self.missing),
                 *unlooked_texts(Counter(self.skipped)),
                 f"{counted_noun(left_out, 'segment')} left out, in part or whole" if left_out else "",
                 contents if self.touched else "",
             ],
+            self.tails.notes,
         )
 
     def verdict_line(self) -> str:

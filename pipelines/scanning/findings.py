@@ -21,6 +21,7 @@ from pipelines.scanning.slice_scan import DamagedRange, Format, FormatCount, Sli
 from pipelines.source.leftovers import PassedOver
 from pipelines.source.listing import Listing
 from pipelines.source.naming import left_state
+from pipelines.source.witnesses import has_grown
 from udfs.format import layout as f
 from udfs.rules.account import MISSING_CAUSES, NO_WITNESSES, ZEROS, Account, Unseen, Witnesses, account_of
 from udfs.rules.clocks import Age, Clock, age
@@ -55,7 +56,8 @@ class Log:
     """The log in one partition folder. Offsets and timestamps (ms since 1970 UTC) of batches, or None.
 
     torn: see ``SliceScan``. zeroed: bytes of each segment of zeros alone that others follow, in a log with
-    batches. unconfirmed: first offset in front of a last batch that no batch has, though nothing shows that
+    batches. is_growing: its last batch is incomplete, and bytes were added since. account: of its offsets.
+    unconfirmed: first offset in front of a last batch that no batch has, though nothing shows that
     the log cleaner ran, and the base offset of that batch. looks: of the payloads of the first records of
     each segment.
     """
@@ -75,6 +77,7 @@ class Log:
     tail: str = "none"
     tail_bytes: int = 0
     torn: tuple[int, int] | None = None
+    is_growing: bool = False
     zeroed: list[int] = field(default_factory=list)
     offset_regressions: int = 0
     formats: dict[Format, FormatCount] = field(default_factory=dict)
@@ -141,7 +144,14 @@ class Findings:
 
     @property
     def is_damaged(self) -> bool:
-        return bool(self.damages or self.unreadable or self.contradictions)
+        """Whether the verdict is "not sound", or something can't be read."""
+        return bool(
+            self.damages
+            or self.unreadable
+            or self.contradictions
+            or any(not log.account.is_sound or log.zeroed or log.unconfirmed for log in self.logs)
+            or any(row["diverged_from"] is not None for row in self.replicas)
+        )
 
     @property
     def contradictions(self) -> list[tuple[Log, Contradiction]]:
@@ -192,6 +202,7 @@ def collect(
         is_whole = folder in noted and segments[-1][0].segment == noted[folder].last_segment
         witnesses = noted[folder].witnesses if is_whole else NO_WITNESSES
         log.account = _account(log, segments, unread[folder], witnesses)
+        log.is_growing = log.tail == "torn" and has_grown(segments[-1][0].uri, segments[-1][0].length)
         log.missing = [one for one in log.account.unseen if one.cause in MISSING_CAUSES]
     findings.logs.sort(key=lambda log: (log.topic, log.partition, log.partition_dir))
     return findings

@@ -53,22 +53,39 @@ def verdict(findings: Findings) -> Verdict:
         _lost(findings, tails),
         [
             unread if unreadable else "",
+            *tails.unchecked,
             *elsewhere_texts(one for _, one in findings.missing),
             *unlooked_texts(findings.skipped),
             *(f"{one}, which --include-deleted reads" for one in passed_over_texts(findings.passed_over)),
         ],
+        [*tails.notes, *_notes(logs)],
     )
 
 
+def _notes(logs: Sequence[Log]) -> list[str]:
+    """What no file tells, and what was passed over."""
+    unexplained = sum(log.account.unexplained is not None for log in logs)
+    aside = {one.name for log in logs for one in log.account.aside}
+    return [
+        f"of {counted_noun(unexplained, 'log')} no file says whether what lay before the first segment was "
+        "deleted or is lost"
+        if unexplained
+        else "",
+        f"passed over: {counted_noun(len(aside), 'file or folder')} that the broker left behind "
+        "(--include-deleted)"
+        if aside
+        else "",
+    ]
+
+
 def _tails(logs: Sequence[Log]) -> Tails:
-    cut = [log for log in logs if log.is_cut]
+    cut = [log for log in logs if log.is_cut and not log.is_growing]
     torn, empty = ([log.tail_bytes for log in cut if log.tail == tail] for tail in ("torn", "zeros"))
     zeroed = [size for log in logs for size in log.zeroed]
-    claims = [log.torn for log in cut if log.torn]
     return Tails(
         *(len(torn), sum(torn), len(empty), sum(empty), len(zeroed), sum(zeroed)),
-        claimed=claimed_by(claims),
-        unknown=len(cut) - len(claims),
+        claimed=claimed_by(log.torn for log in cut if log.torn),
+        growing=sum(log.is_growing for log in logs),
     )
 
 
@@ -226,7 +243,8 @@ def _cut(findings: Findings) -> list[Log]:
     return [
         log
         for log in findings.logs
-        if log.is_cut or any(one.first_lost is not None and one.next_offset is None for one in log.damages)
+        if (log.is_cut and not log.is_growing)
+        or any(one.first_lost is not None and one.next_offset is None for one in log.damages)
     ]
 
 

@@ -23,6 +23,7 @@ from pipelines.source.uris import canonical
 from udfs.format.checkpoint_text import LEADER_EPOCH_FILE, epoch_entries
 from udfs.format.layout import MAX_OFFSET
 from udfs.rules.account import NO_WITNESSES, Aside, Witnesses
+from udfs.source.byte_source import local_path
 
 _METADATA = "partition.metadata"
 _MOST_BYTES = 1 << 20  # of a leader-epoch-checkpoint: 30,000 epochs
@@ -120,6 +121,15 @@ class WitnessFiles:
         ranges = {one for each in known for one in each.get((topic_id, partition), ())}
         # a log of which they name nothing may have moved nothing yet
         return replace(found, remote=tuple(sorted(ranges)), is_tiered=True if ranges else found.is_tiered)
+
+
+def has_grown(segment: str, length: int) -> bool:
+    """Whether a local segment, by its URI, has more bytes now than when it was listed."""
+    path = local_path(segment)
+    try:
+        return path is not None and os.stat(path).st_size > length
+    except OSError:
+        return False
 
 
 def with_checkpoint(witnesses: Witnesses, noted: Checkpoint) -> Witnesses:
