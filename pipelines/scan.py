@@ -30,8 +30,10 @@ from pipelines.scanning.findings import Findings, collect
 from pipelines.scanning.payloads import SchemaSegments
 from pipelines.scanning.pool import scan_segments
 from pipelines.scanning.slice_scan import scan_slice
-from pipelines.source.listing import TopicFilter, no_segments_error
+from pipelines.source.identity import clusters_of
+from pipelines.source.listing import Listing, TopicFilter, no_segments_error
 from pipelines.source.uris import is_named, parse_source
+from udfs.indexes.kraft_snapshot import METADATA_TOPIC
 from udfs.values.typed_records import schema_segments
 
 log = logging.getLogger("pipelines.scan")  # also where Python runs it as a script
@@ -59,8 +61,21 @@ def scan(settings: Settings | str | os.PathLike[str]) -> Findings:
         findings = collect(settings.source, listing, scan_segments(segments, *numbers, add, scan_one))
     if settings.topic is not None and settings.partition is not None:
         findings.named = settings.topic, settings.partition
+    _add_placements(findings, listing, settings)
     findings.seconds = time.monotonic() - began
     return findings
+
+
+def _add_placements(findings: Findings, listing: Listing, settings: Settings) -> None:
+    """Adds what metadata logs on the disks say of leaders and replicas, and which clusters there are."""
+    log_dirs = listing.witnesses.log_dirs
+    findings.clusters = clusters_of(log_dirs)
+    if any(os.path.isdir(os.path.join(log_dir, f"{METADATA_TOPIC}-0")) for log_dir in log_dirs):
+        from pipelines.recovery.listed_disks import placements_of  # decoders, which few scans need
+
+        is_meant = TopicFilter(settings.topics, settings.exclude_topics)
+        with phase("reading the metadata log"):
+            findings.placements = placements_of(listing, is_meant, findings.warnings)
 
 
 def _compared(settings: Settings) -> list[dict[str, Any]]:

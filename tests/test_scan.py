@@ -276,7 +276,9 @@ def test_a_torn_tail_names_the_offsets_that_its_header_claims(tmp_path: Path) ->
         report.to_text(found(tmp_path))
     )
     put(tmp_path / "a-0", 0, batch(0), batch(3)[:20])
-    assert last_lines(tmp_path)[1].endswith("1 incomplete last batch (20 bytes), still being written or cut off")
+    assert last_lines(tmp_path)[1].endswith(
+        "1 incomplete last batch (20 bytes), still being written or cut off"
+    )
     (tmp_path / "replication-offset-checkpoint").write_text("0\n1\na 0 6\n")
     assert last_lines(tmp_path)[1].startswith("verdict: not sound: ")
     assert "lost: 3 offsets in no segment" in last_lines(tmp_path)[1]

@@ -20,7 +20,8 @@ from pipelines.command.values import is_topic_name
 from pipelines.recovery.job import Recovered
 from pipelines.recovery.log_writer import copy_log, partition_metadata
 from pipelines.recovery.partition import HealedLog
-from pipelines.recovery.sources import META, Inventory
+from pipelines.recovery.sources import Inventory
+from pipelines.source.identity import META
 from udfs.format import layout as f
 from udfs.format.encode import PlainRecord
 from udfs.indexes.kraft_snapshot import BOOTSTRAP

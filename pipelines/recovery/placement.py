@@ -65,13 +65,25 @@ class Placements:
     """What the metadata logs of the sources say; ``state`` is None where there is no metadata log.
 
     disk: name of the disk whose log is believed. by_node: what each node's own log says. rows: the partitions
-    of the topics that are asked for, in their order.
+    of the topics that are asked for, in their order. whole: nodes of which every log directory is among the
+    sources.
     """
 
     state: ClusterState | None = None
     disk: str = ""
     by_node: dict[int, ClusterState] = field(default_factory=dict)
     rows: dict[PartitionFolder, Placement] = field(default_factory=dict)
+    whole: set[int] = field(default_factory=set)
+
+    @property
+    def gone(self) -> list[tuple[int, str]]:
+        """Nodes whose disks are all there, and partitions that they had a copy of, whose folder is not."""
+        return [
+            (node, f"{one.topic}-{one.partition}")
+            for one in self.rows.values()
+            for node in one.missing
+            if node in self.whole and not one.unnamed
+        ]
 
     @property
     def missing(self) -> Counter[int]:
@@ -120,7 +132,8 @@ def placements(inventory: Inventory) -> Placements:
             if copy.state == LIVE and copy.files:
                 _add(found, copy)
     if found.state is not None:
-        rows = sorted(_rows(found.state, inventory))
+        found.whole = _whole_nodes(found.state, inventory)
+        rows = sorted(_rows(found.state, inventory, found.whole))
         found.rows = {PartitionFolder(one.topic, one.partition): one for one in rows}
     return found
 
@@ -139,8 +152,7 @@ def _rank(state: ClusterState) -> tuple[int, int]:
     return state.epoch, state.reached
 
 
-def _rows(state: ClusterState, inventory: Inventory) -> Iterator[Placement]:
-    whole = _whole_nodes(state, inventory)
+def _rows(state: ClusterState, inventory: Inventory, whole: set[int]) -> Iterator[Placement]:
     for one in state.partitions.values():
         topic = state.topics.get(one.topic_id)
         if topic is not None and inventory.is_meant(topic):

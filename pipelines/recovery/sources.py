@@ -16,7 +16,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from pipelines.command.errors import UserError
 from pipelines.lake.address import HEALED_LOG
 from pipelines.plan.headers import end_of_batches
 from pipelines.source.checkpoints import read_offsets
+from pipelines.source.identity import Identity, read_identity
 from pipelines.source.local import topic_id_of
 from pipelines.source.naming import (
     CLEANED_SUFFIX,
@@ -53,18 +53,9 @@ from udfs.replicas.entries import Copy, SegmentFile
 from udfs.source.store import canonical as canonical_uri
 from udfs.source.store import open_store, reason_of
 
-META = "meta.properties"
 LIVE, FUTURE, DELETE, STRAY = "live", "future", "delete", "stray"
 _OWN = {LEADER_EPOCH_FILE, "partition.metadata"}  # next to the segments of a partition
 TopicTest = Callable[[str], bool]
-
-
-class Identity(NamedTuple):
-    """What ``meta.properties`` says of a log directory; None where it does not say it."""
-
-    cluster_id: str | None = None
-    node_id: int | None = None
-    directory_id: str | None = None
 
 
 @dataclass
@@ -142,19 +133,6 @@ def _partition_folders(root: str, inventory: Inventory) -> Iterator[str]:
         is_place = not isinstance(parse_folder(canonical(path)), str) or parse_left_folder(path)
         if is_place and any(one.name in _OWN or one.name.endswith(SEGMENT_SUFFIX) for one in entries):
             yield path
-
-
-def read_identity(log_dir: str) -> Identity:
-    """What ``meta.properties`` of a log directory says."""
-    try:
-        with open(os.path.join(log_dir, META), encoding="utf-8", errors="replace") as file:
-            text = file.read(1 << 16)
-    except OSError:
-        return Identity()
-    said = dict(re.findall(r"^\s*([\w.]+)\s*[=:]\s*(\S*)\s*$", text, re.MULTILINE))
-    node = str(said.get("node.id", said.get("broker.id", "")))
-    node_id = int(node) if re.fullmatch(r"[0-9]{1,9}", node) else None
-    return Identity(said.get("cluster.id") or None, node_id, said.get("directory.id") or None)
 
 
 def _add(folder: str, source: Source, inventory: Inventory) -> None:

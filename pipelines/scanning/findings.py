@@ -119,7 +119,9 @@ class Findings:
 
     swap_files: URIs of those that are read in place of segments. warnings: what else a person should know.
     named: topic and partition that were given for all segments; None if their folders tell them. replicas: of
-    disks with names, the copies compared, as rows of ``replica_report``.
+    disks with names, the copies compared, as rows of ``replica_report``. placements: of each cluster what its
+    metadata logs say (``recovery.placement.Placements``). clusters: cluster id -> log directories that name
+    it.
     """
 
     sources: tuple[str, ...]
@@ -131,6 +133,8 @@ class Findings:
     swap_files: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     replicas: list[dict[str, Any]] = field(default_factory=list)
+    placements: dict[str | None, Any] = field(default_factory=dict)
+    clusters: dict[str, list[str]] = field(default_factory=dict)
     seconds: float = 0.0
 
     @property
@@ -150,6 +154,7 @@ class Findings:
             or self.unreadable
             or self.contradictions
             or any(not log.account.is_sound or log.zeroed or log.unconfirmed for log in self.logs)
+            or any(one.gone for one in self.placements.values())
             or any(row["diverged_from"] is not None for row in self.replicas)
         )
 

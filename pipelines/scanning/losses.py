@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pipelines.command.generated import command_line, shell_word
-from pipelines.command.terminal import counted_noun, invocation
+from pipelines.command.terminal import counted_noun, first_names, invocation
 from pipelines.command.verdict import Tails, Verdict, claimed_by, segments_text
 from pipelines.plan.missing import elsewhere_texts, lost_texts
 from pipelines.scanning.contradictions import Contradiction
@@ -43,6 +43,12 @@ def verdict(findings: Findings) -> Verdict:
     faults += _unconfirmed(logs)
     tails = _tails(logs)
     faults += tails.faults
+    gone = [place for one in findings.placements.values() for place in one.gone]
+    if gone:
+        faults.append(
+            f"{counted_noun(len(gone), 'partition folder')} that __cluster_metadata places on these disks "
+            f"{'is' if len(gone) == 1 else 'are'} not there ({first_names([name for _, name in gone], 3)})"
+        )
     unreadable = len(findings.unreadable)
     unread = f"{unreadable:,} file{'s or folders' if unreadable > 1 else ' or folder'} can't be read"
     return Verdict(
@@ -142,7 +148,7 @@ def next_steps(findings: Findings) -> list[str]:
     # of named copies another one may have what a copy lacks: ``recover`` knows what is lost
     is_only = not findings.replicas
     kinds = [
-        [_decoding(findings)],
+        _decoding(findings),
         _comparing(findings),
         [_moving(log, one) for log, one in _resumable(findings) if is_only],
         [_ending(log, one) for log, one in _hanging(findings)],
@@ -160,26 +166,41 @@ def next_steps(findings: Findings) -> list[str]:
     return lines
 
 
-def _decoding(findings: Findings) -> Step:
-    sources = [("--source", source) for source in findings.sources]
+def _decoding(findings: Findings) -> list[Step]:
+    """The command that decodes the sources; of several clusters one for each, into a lake of its own."""
     what, command, lake = "decode all records, batches and damaged ranges into tables", "decode", "lake"
     if findings.replicas:
         what, command, lake = "merge the copies into one log, and list what is lost", "recover", "recovered"
-    if len(sources) > _SOURCES:
-        what += f"; --source once more for each of the other {len(sources) - 1} paths"
-        sources = sources[:1]
-    words: list[str | tuple[str, str]] = [*sources]
+    if len(findings.clusters) > 1:
+        return [
+            (
+                f"# {what}, of cluster {cluster} alone: one lake is meant for one cluster",
+                _command(command, findings, paths, f"lake-{cluster}"),
+            )
+            for cluster, paths in findings.clusters.items()
+        ]
+    paths = findings.sources
+    if len(paths) > _SOURCES:
+        what += f"; --source once more for each of the other {len(paths) - 1} paths"
+        paths = paths[:1]
+    return [(f"# {what}", _command(command, findings, paths, lake))]
+
+
+def _command(command: str, findings: Findings, paths: Sequence[str], lake: str) -> str:
+    """The line that runs a command on what was scanned."""
+    words: list[str | tuple[str, str]] = [("--source", path) for path in paths]
     if findings.named is not None:
         topic, partition = findings.named
         words += [("--topic", topic), ("--partition", str(partition))]
     if findings.swap_files or SWAP in findings.skipped:
         words.append("--include-swap")
-    return f"# {what}", command_line(f"{invocation()} {command}", *words, ("--lake", lake))
+    return command_line(f"{invocation()} {command}", *words, ("--lake", lake))
 
 
 def _comparing(findings: Findings) -> list[Step]:
     """The command that compares the copies of partitions, where each source may be a broker's disk."""
-    if findings.replicas or not findings.copies or not 1 < len(findings.sources) <= _SOURCES:
+    is_few = 1 < len(findings.sources) <= _SOURCES
+    if findings.replicas or not findings.copies or not is_few or len(findings.clusters) > 1:
         return []
     named = [f"broker{number}={one}" for number, one in enumerate(findings.sources, 1)]
     return [

@@ -101,6 +101,14 @@ def sections(findings: Findings) -> Iterator[Section]:
             [_replica(row) for row in findings.replicas],
             (3, 4, 5, 6, 7),
         ),
+        *_leaders(findings),
+        Section(
+            "clusters: topics of two clusters are not copies of each other",
+            ("cluster id", "log directory"),
+            [(one, printable(path)) for one, paths in findings.clusters.items() for path in paths]
+            if len(findings.clusters) > 1
+            else [],
+        ),
         Section(
             "several copies",
             ("topic-partition", "last offset", "folder"),
@@ -132,6 +140,31 @@ def _skipped(findings: Findings) -> list[tuple[str, ...]]:
         (reason, f"{number:,}", f"{sizes[reason]:,}" if reason in sizes else "-")
         for reason, number in sorted(findings.skipped.items())
     ]
+
+
+def _leaders(findings: Findings) -> Iterator[Section]:
+    """Who led last, by the metadata log of each cluster; partitions of which a copy is missing come first."""
+    for found in findings.placements.values():
+        rows = sorted(found.rows.values(), key=lambda one: (not one.missing, one.has_leader))
+        said = f"by __cluster_metadata of {found.disk}, up to offset {found.state.reached:,}"
+        notes = [said, found.missing_text, found.state.unread_text]
+        yield Section(
+            f"leaders ({printable('; '.join(filter(None, notes)))})",
+            ("topic-partition", "last leader", "epoch", "now", "ISR", "replicas", "copies missing"),
+            [_leader(one) for one in rows],
+            (1, 2),
+        )
+
+
+def _leader(one: Any) -> tuple[str, ...]:
+    """one: a ``Placement``."""
+    return (
+        printable(f"{one.topic}-{one.partition}"),
+        str(one.leader),
+        str(one.leader_epoch),
+        "leads" if one.has_leader else "no leader",
+        *(", ".join(map(str, nodes)) or "-" for nodes in (one.isr, one.replicas, one.missing)),
+    )
 
 
 def _by_topic(some: Iterable[OfTopic]) -> dict[str, list[OfTopic]]:
@@ -294,6 +327,17 @@ def to_json(findings: Findings) -> dict[str, Any]:
         "logs": logs,
         "payloads": [asdict(one) for one in findings.payloads],
         **({"replicas": [_plain(row) for row in findings.replicas]} if findings.replicas else {}),
+        "clusters": findings.clusters,
+        "leaders": [
+            {
+                "cluster_id": cluster_id,
+                "disk": found.disk,
+                "reached": found.state.reached,
+                "unread": dict(found.state.unread),
+                "partitions": [one._asdict() for one in found.rows.values()],
+            }
+            for cluster_id, found in findings.placements.items()
+        ],
         "swap_files": findings.swap_files,
         "skipped": dict(sorted(findings.skipped.items())),
         "passed_over": [one._asdict() for one in findings.passed_over],

@@ -47,9 +47,10 @@ class ListedLog:
 class WitnessFiles:
     """What files next to segments say, of the partition folders that a listing came across.
 
-    log_dirs: the folders above them.
+    log_dirs: the folders above them. walked: local folders of which all files and folders were listed.
     """
 
+    walked: set[str] = field(default_factory=set)
     log_dirs: set[str] = field(default_factory=set)
     _by_folder: dict[str, Witnesses] = field(default_factory=dict)
     _left: dict[tuple[str, int], list[Aside]] = field(default_factory=lambda: defaultdict(list))
@@ -62,6 +63,7 @@ class WitnessFiles:
 
     def read(self, folder: str, entries: Sequence[os.DirEntry[str]]) -> None:
         """Reads the files of a local folder, before its segments' lengths. entries: all that is in it."""
+        self.walked.add(folder)
         names = [entry.name for entry in entries]
         if left := parse_left_folder(folder):
             self._add_left(left[0], left[1], folder, entries)
