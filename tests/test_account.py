@@ -6,12 +6,16 @@ import struct
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 
 from pipelines.command.settings import Settings
-from pipelines.scan import scan
+from pipelines.scan import main, scan
 from pipelines.scanning.findings import Log
 from pipelines.scanning.losses import verdict
+from pipelines.source.witnesses import has_grown
 from tests.support.logs import batch, batches, put
+from tests.support.metadata_disks import IDS
+from udfs.format.encode import PlainRecord
 from udfs.rules.account import (
     ASIDE,
     END,
@@ -28,8 +32,9 @@ from udfs.rules.account import (
     Witnesses,
     account_of,
 )
+from udfs.values.encode import metadata_record, record_batch
 
-TIERED = "__remote_log_metadata"
+TIERED, REMOTE_DEFINITIONS = "__remote_log_metadata", "remote_log_metadata"
 
 
 def log_of(folder: Path) -> Log:
@@ -40,6 +45,26 @@ def log_of(folder: Path) -> Log:
 def epochs(folder: Path, *entries: tuple[int, int]) -> None:
     lines = ["0", str(len(entries)), *(f"{epoch} {start}" for epoch, start in entries)]
     (folder / "leader-epoch-checkpoint").write_text("\n".join(lines) + "\n")
+
+
+def remote_metadata(*segments: tuple[str, int, int, int]) -> bytes:
+    """A batch of ``__remote_log_metadata``: segment ids, first and last offset, and the state at the end."""
+    values = []
+    for name, first, last, state in segments:
+        place = {"name": "t", "id": IDS["t"], "partition": 0}
+        segment = {"remoteLogSegmentId": {"topicIdPartition": place, "id": f"{name:A<21}A"}}
+        offsets = {"startOffset": first, "endOffset": last, "remoteLogSegmentState": 0}
+        values += [
+            metadata_record("RemoteLogSegmentMetadataRecord", 0, {**segment, **offsets}, REMOTE_DEFINITIONS),
+            metadata_record(
+                "RemoteLogSegmentMetadataUpdateRecord",
+                0,
+                {**segment, "remoteLogSegmentState": state},
+                REMOTE_DEFINITIONS,
+            ),
+        ]
+    rows = [PlainRecord(offset, 1, None, value) for offset, value in enumerate(values)]
+    return bytes(record_batch(rows, 0, 0, crc32c))
 
 
 def ranges(start: int, end: int, witnesses: Witnesses, *args: object) -> list[tuple[int, int | None, str]]:
@@ -179,3 +204,49 @@ def test_a_checkpoint_that_cannot_be_read_says_nothing(tmp_path: Path, content: 
     account = log_of(tmp_path).account
     assert account.unseen == ()
     assert account.unexplained == (0, 43)
+
+
+def test_what_is_not_sound_exits_with_3_where_that_is_asked_for(tmp_path: Path) -> None:
+    put(tmp_path / "whole" / "a-0", 0, batch(0))
+    put(tmp_path / "zeros" / "a-0", 0, bytes(100))
+    put(tmp_path / "torn" / "a-0", 0, batch(0), batch(3)[:-5])
+    put(tmp_path / "lost" / "a-0", 44, batch(44))
+    epochs(tmp_path / "lost" / "a-0", (0, 0))
+    codes = {one.name: main([str(one), "--fail-on-damage"]) for one in sorted(tmp_path.iterdir())}
+    assert codes == {"whole": 0, "zeros": 3, "torn": 0, "lost": 3}
+
+
+def test_a_log_that_grows_is_not_called_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker writes the rest of a batch between the listing and the verdict."""
+    whole = batch(3, 40)
+    path = put(tmp_path / "a-0", 0, batch(0), whole[:-5])
+
+    def grows(segment: str, length: int) -> bool:
+        path.write_bytes(batch(0) + whole)
+        return has_grown(segment, length)
+
+    monkeypatch.setattr("pipelines.scanning.findings.has_grown", grows)
+    said = verdict(scan(Settings(source=(str(tmp_path),), cores=1)))
+    assert said.is_sound
+    assert said.sentence.endswith("1 log grew meanwhile, with an incomplete batch at the end")
+
+
+def test_copies_that_were_not_compared_are_named(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        put(tmp_path / name / "a-0", 0, batch(0))
+    said = verdict(scan(Settings(source=(str(tmp_path),), cores=1))).sentence
+    assert "1 partition in several folders, which were not compared" in said
+
+
+def test_what_remote_storage_has_is_not_lost(tmp_path: Path) -> None:
+    """The metadata name 0 to 19 in a finished copy; a later copy of 20 to 39 was not finished."""
+    folder = put(tmp_path / "t-0", 40, batch(40)).parent
+    epochs(folder, (0, 0))
+    (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {IDS['t']}")
+    put(tmp_path / f"{TIERED}-0", 0, remote_metadata(("A", 0, 19, 1), ("B", 20, 39, 0)))
+    findings = scan(Settings(source=(str(tmp_path),), cores=1))
+    assert [(one.first, one.last, one.state) for _, one in findings.missing] == [
+        (0, 19, REMOTE),
+        (20, 39, MISSING),
+    ]
+    assert "not checked: 20 offsets in remote storage alone" in verdict(findings).sentence

@@ -199,8 +199,8 @@ def test_the_lake_shows_what_is_missing_at_the_edges(spark: SparkSession, lake: 
     ]
     printed = json.loads(summary.to_json())
     assert printed["missing_offsets"] == sum(last - first + 1 for _, first, last, _, _ in EXPECTED)
-    cut = {"first": 18, "last": 20, "empty": 0, "cause": "missing_end", "is_certain": True, "seek_to": None}
-    assert printed["missing"][3] == {"log": "cut-0", **cut}
+    cut = {"log": "cut-0", "first": 18, "last": 20, "cause": "missing_end", "is_certain": True}
+    assert cut.items() <= printed["missing"][3].items()
     assert "the checkpoint's high watermark is 21" in summary.to_text()
     held.run()
     assert held.rows() == 7  # one of each log, once

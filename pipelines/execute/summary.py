@@ -7,7 +7,7 @@ import logging
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -112,8 +112,8 @@ class Summary:
 
     @property
     def missing_offsets(self) -> int:
-        """The number of offsets that no segment has."""
-        return sum(one.count for _, one in self.missing)
+        """The number of offsets that no segment has, without those that are elsewhere."""
+        return sum(one.count for _, one in self.missing if one.is_lost)
 
     def own_warnings(self) -> list[str]:
         """Warnings about the segments and transactions of this job."""
@@ -180,7 +180,7 @@ class Summary:
                 "damaged_before": sum(self.known_damage.values()),
                 **({} if self.chunks is not None else {"verdict": self.verdict().sentence}),
                 "missing_offsets": self.missing_offsets,
-                "missing": [{"log": log, **asdict(one)} for log, one in self.missing],
+                "missing": [{"log": log, **one.to_json()} for log, one in self.missing],
                 "in_part": self.in_part,
                 "undecoded": self.undecoded,
                 "swap_files": self.swap_files,

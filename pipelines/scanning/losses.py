@@ -64,12 +64,14 @@ def verdict(findings: Findings) -> Verdict:
             *unlooked_texts(findings.skipped),
             *(f"{one}, which --include-deleted reads" for one in passed_over_texts(findings.passed_over)),
         ],
-        [*tails.notes, *_notes(logs)],
+        [*tails.notes, *_notes(findings)],
     )
 
 
-def _notes(logs: Sequence[Log]) -> list[str]:
-    """What no file tells, and what was passed over."""
+def _notes(findings: Findings) -> list[str]:
+    """What no file tells, what was passed over, and what was not compared."""
+    logs = findings.logs
+    copies = 0 if findings.replicas else len(findings.copies)
     unexplained = sum(log.account.unexplained is not None for log in logs)
     aside = {one.name for log in logs for one in log.account.aside}
     return [
@@ -77,9 +79,12 @@ def _notes(logs: Sequence[Log]) -> list[str]:
         "deleted or is lost"
         if unexplained
         else "",
-        f"passed over: {counted_noun(len(aside), 'file or folder')} that the broker left behind "
-        "(--include-deleted)"
+        f"passed over: {counted_noun(len(aside), 'path')} that the broker left behind (--include-deleted)"
         if aside
+        else "",
+        f"{counted_noun(copies, 'partition')} in several folders, which were not compared "
+        "(--source NAME=PATH for each disk)"
+        if copies
         else "",
     ]
 

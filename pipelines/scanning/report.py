@@ -15,7 +15,7 @@ from pipelines.scanning import losses
 from pipelines.scanning.findings import Findings, Log, OpenTransaction
 from pipelines.scanning.losses import next_steps
 from pipelines.scanning.slice_scan import DamagedRange, Format, FormatCount
-from udfs.rules.account import Account, Unseen
+from udfs.rules.account import Account
 from udfs.values.payloads import KEY, VALUE
 from udfs.values.profile import PayloadFormat
 
@@ -266,10 +266,6 @@ def _time(milliseconds: int | None) -> str:
     return "-" if milliseconds is None else time_text(milliseconds)
 
 
-def _unseen(one: Unseen) -> dict[str, Any]:
-    return {**{name: value for name, value in asdict(one).items() if name != "detail"}, "why": one.why}
-
-
 def _account(account: Account) -> dict[str, Any]:
     """What files name of a log's offsets, and what of these was not read soundly."""
     return {
@@ -277,7 +273,7 @@ def _account(account: Account) -> dict[str, Any]:
         "end": account.end,
         "is_sound": account.is_sound,
         "is_whole": account.is_whole,
-        "unseen": [_unseen(one) for one in account.unseen],
+        "unseen": [one.to_json() for one in account.unseen],
         "unexplained": account.unexplained,
         "aside": [one._asdict() for one in account.aside],
     }
@@ -298,7 +294,7 @@ def to_json(findings: Findings) -> dict[str, Any]:
                 if name not in ("formats", "looks", "account", "missing")
             },
             "account": _account(log.account),
-            "missing": [_unseen(one) for one in log.missing],
+            "missing": [one.to_json() for one in log.missing],
             "damages": [
                 {**asdict(one), "first_lost": one.first_lost, "last_lost": one.last_lost}
                 for one in log.damages

@@ -120,9 +120,14 @@ class WitnessFiles:
         known = [one for one in self._remote.values() if one is not None]
         if not known:
             return found
-        ranges = {one for each in known for one in each.get((topic_id, partition), ())}
-        # a log of which they name nothing may have moved nothing yet
-        return replace(found, remote=tuple(sorted(ranges)), is_tiered=True if ranges else found.is_tiered)
+        ranges = {one for each in known for one in each.by_log.get((topic_id, partition), ())}
+        return replace(
+            found,
+            remote=tuple(sorted(ranges)),
+            has_all_remote=all(one.is_whole for one in known),
+            # a log of which they name nothing may have moved nothing yet
+            is_tiered=True if ranges else found.is_tiered,
+        )
 
 
 def has_grown(segment: str, length: int) -> bool:

@@ -8,8 +8,8 @@ rules here are over offsets alone; ``pipelines.source.witnesses`` reads the file
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
 
 from udfs.words import counted_noun
 
@@ -63,6 +63,11 @@ class Unseen:
         """Whether the offsets are lost as far as these disks tell, and not only elsewhere or passed over."""
         return self.state in LOST
 
+    def to_json(self) -> dict[str, Any]:
+        """The fields, with ``why`` in place of ``detail``."""
+        fields = {name: value for name, value in asdict(self).items() if name != "detail"}
+        return {**fields, "why": self.why}
+
     @property
     def last_text(self) -> str:
         return "the end" if self.last is None else f"{self.last:,}"
@@ -109,7 +114,8 @@ class Witnesses:
     first not covered. snapshots: offsets in the names of producer snapshots. orphans: base offsets of indexes
     whose ``.log`` is not there. indexed: the offset behind the last entry of the last segment's indexes.
     aside: what was left behind. is_tiered: whether the topic has remote storage; None unknown.
-    remote: of it; None where no metadata of remote storage was read. problems: files that can't be read,
+    remote: of it; None where no metadata of remote storage was read; has_all_remote: whether all of it could
+    be read. problems: files that can't be read,
     and why.
     """
 
@@ -123,6 +129,7 @@ class Witnesses:
     aside: tuple[Aside, ...] = ()
     is_tiered: bool | None = None
     remote: tuple[RemoteRange, ...] | None = None
+    has_all_remote: bool = True
     problems: tuple[str, ...] = ()
 
     @property
@@ -250,8 +257,11 @@ def _at_start(low: int, high: int, start: int, witnesses: Witnesses, orphans: Se
         witness = f"an index of offset {min(orphans):,} has no segment"
     # a broker notes a log start that is no higher than the first segment for remote storage alone
     is_tiered = witnesses.is_tiered if witnesses.is_tiered is not None else log_start == 0 or None
-    if is_tiered and witnesses.remote is None and not orphans:
-        detail = f"{witness}: in remote storage, if anywhere; no {REMOTE_METADATA} is here to say so"
+    if is_tiered and (witnesses.remote is None or not witnesses.has_all_remote) and not orphans:
+        lack = (
+            f"no {REMOTE_METADATA} is here" if witnesses.remote is None else f"{REMOTE_METADATA} is damaged"
+        )
+        detail = f"{witness}: in remote storage, if anywhere: {REMOTE_METADATA} {lack}"
         return Unseen(low, high, cause=START, is_certain=False, state=REMOTE, detail=detail, witness=witness)
     aside = [one for one in witnesses.aside if one.kind == "deleted" and low <= one.base <= high]
     if aside:

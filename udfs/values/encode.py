@@ -30,9 +30,14 @@ def _message(file: str, name: str) -> Message:
     return next(one for one in messages(file) if one.name == name)
 
 
-def metadata_record(name: str, version: int, fields: Mapping[str, Any]) -> bytes:
-    """The value of a record of ``__cluster_metadata``. Fields that are not given have their defaults."""
-    message = _message("cluster_metadata", name)
+def metadata_record(
+    name: str, version: int, fields: Mapping[str, Any], definitions: str = "cluster_metadata"
+) -> bytes:
+    """The value of a record of ``__cluster_metadata``. Fields that are not given have their defaults.
+
+    definitions: of the topic's messages; those of ``__remote_log_metadata`` have the same frame.
+    """
+    message = _message(definitions, name)
     head = b"".join(map(_unsigned, (_FRAME_VERSION, message.api_key, version)))
     return head + _struct(message.fields, version, fields)
 
