@@ -12,8 +12,8 @@ from pipelines.plan.missing import elsewhere_texts, lost_texts
 from pipelines.scanning.contradictions import Contradiction
 from pipelines.scanning.findings import Findings, Log, OpenTransaction
 from pipelines.scanning.slice_scan import DamagedRange
-from pipelines.source.leftovers import passed_over_texts
-from pipelines.source.naming import SWAP, unlooked_texts
+from pipelines.source.leftovers import PassedOver, passed_over_texts
+from pipelines.source.naming import DELETED, FUTURE, SWAP, TO_DELETE, left_state, unlooked_texts
 from udfs.rules.clocks import CERTAIN
 
 
@@ -43,6 +43,7 @@ def verdict(findings: Findings) -> Verdict:
     faults += _unconfirmed(logs)
     tails = _tails(logs)
     faults += tails.faults
+    expired, beyond = _passed_over(findings)
     gone = [place for one in findings.placements.values() for place in one.gone]
     if gone:
         faults.append(
@@ -62,26 +63,41 @@ def verdict(findings: Findings) -> Verdict:
             *tails.unchecked,
             *elsewhere_texts(one for _, one in findings.missing),
             *unlooked_texts(findings.skipped),
-            *(f"{one}, which --include-deleted reads" for one in passed_over_texts(findings.passed_over)),
+            *(f"{one}, which --include-deleted reads" for one in passed_over_texts(beyond)),
         ],
-        [*tails.notes, *_notes(findings)],
+        [*tails.notes, *_notes(findings, expired)],
     )
 
 
-def _notes(findings: Findings) -> list[str]:
+def _passed_over(findings: Findings) -> tuple[list[PassedOver], list[PassedOver]]:
+    """What a broker left behind and was passed over: what retention explains, and all else.
+
+    A ``.log.deleted`` file below the log start is what retention deletes, and a folder ``-delete`` or
+    ``-future`` is of a topic that was deleted, or of a copy in the making. A ``.log.deleted`` file above it
+    was truncated or cleaned.
+    """
+    starts = {log.partition_dir: log.account.start for log in findings.logs}
+    expired, others = [], []
+    for one in findings.passed_over:
+        start = starts.get(one.uri.rpartition("/")[0], -1)
+        is_expired = one.reason in (DELETED, FUTURE) or (one.reason == TO_DELETE and one.first_offset < start)
+        (expired if is_expired else others).append(one)
+    return expired, others
+
+
+def _notes(findings: Findings, passed_over: Sequence[PassedOver]) -> list[str]:
     """What no file tells, what was passed over, and what was not compared."""
-    logs = findings.logs
-    copies = 0 if findings.replicas else len(findings.copies)
-    unexplained = sum(log.account.unexplained is not None for log in logs)
-    aside = {one.name for log in logs for one in log.account.aside}
+    live = [log for log in findings.logs if left_state(log.partition_dir) is None]
+    unexplained = sum(log.account.unexplained is not None for log in live)
+    places = Counter((log.topic, log.partition) for log in live)
+    copies = 0 if findings.replicas else sum(number > 1 for number in places.values())
+    passed = passed_over_texts(passed_over)
     return [
         f"of {counted_noun(unexplained, 'log')} no file says whether what lay before the first segment was "
         "deleted or is lost"
         if unexplained
         else "",
-        f"passed over: {counted_noun(len(aside), 'path')} that the broker left behind (--include-deleted)"
-        if aside
-        else "",
+        f"passed over: {', '.join(passed)}, which --include-deleted reads" if passed else "",
         f"{counted_noun(copies, 'partition')} in several folders, which were not compared "
         "(--source NAME=PATH for each disk)"
         if copies
