@@ -30,7 +30,7 @@ from udfs.rules.account import NO_WITNESSES, Unseen
 from udfs.source.byte_source import FileSource, SourceError, local_path
 from udfs.spark.protocol import StageOptions
 
-_FIELDS = Checkpoint._fields
+_FIELDS = ("log_start_offset", "recovery_point", "high_watermark")  # of the table checkpoints
 
 
 def ledger_of_logs(lake: LakeWriter, plan: Plan, has_changed: bool) -> pa.Table:
@@ -137,10 +137,9 @@ def _compare_with_checkpoints(
         missing += [(f"{log.topic}-{log.partition}", one) for one in found]
         checkpoint = Checkpoint(witnesses.start, witnesses.recovery_point, witnesses.high_watermark)
         if _by_table(log, checkpoint) != _by_table(log, stored.get(log.partition_dir, Checkpoint())):
+            known = {name: getattr(checkpoint, name) for name in _FIELDS}
             place = {"topic": log.topic, "partition": log.partition, "partition_dir": log.partition_dir}
-            new.append(
-                {**place, **checkpoint._asdict(), "read_at": options.began_us, "run_id": options.run_id}
-            )
+            new.append({**place, **known, "read_at": options.began_us, "run_id": options.run_id})
     if new:
         lake.add_rows(CHECKPOINTS, rows_to_arrow(CHECKPOINTS, new))
     return missing

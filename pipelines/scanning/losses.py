@@ -70,17 +70,19 @@ def verdict(findings: Findings) -> Verdict:
 
 
 def _passed_over(findings: Findings) -> tuple[list[PassedOver], list[PassedOver]]:
-    """What a broker left behind and was passed over: what retention explains, and all else.
+    """What a broker left behind and was passed over: what retention or the cleaner explains, and all else.
 
-    A ``.log.deleted`` file below the log start is what retention deletes, and a folder ``-delete`` or
-    ``-future`` is of a topic that was deleted, or of a copy in the making. A ``.log.deleted`` file above it
-    was truncated or cleaned.
+    A ``.log.deleted`` file below the log start is what retention deletes, one below what the cleaner has seen
+    is what it replaces, and a folder ``-delete`` or ``-future`` is of a topic that was deleted, or of a copy
+    in the making. Other ``.log.deleted`` files were truncated.
     """
-    starts = {log.partition_dir: log.account.start for log in findings.logs}
-    expired, others = [], []
+    known = {log.partition_dir: log.account for log in findings.logs}
+    expired, others = list[PassedOver](), list[PassedOver]()
     for one in findings.passed_over:
-        start = starts.get(one.uri.rpartition("/")[0], -1)
-        is_expired = one.reason in (DELETED, FUTURE) or (one.reason == TO_DELETE and one.first_offset < start)
+        account = known.get(one.uri.rpartition("/")[0])
+        is_expired = one.reason in (DELETED, FUTURE)
+        if account is not None and one.reason == TO_DELETE:
+            is_expired = one.first_offset < max(account.start, account.witnesses.cleaned_before or 0)
         (expired if is_expired else others).append(one)
     return expired, others
 

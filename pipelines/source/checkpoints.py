@@ -1,6 +1,6 @@
 """Reads a broker's checkpoint files: how far each log reached, by what the broker noted next to it.
 
-Three files in the log directory, above the partition folders (``udfs.format.checkpoint_text``). The broker
+Four files in the log directory, above the partition folders (``udfs.format.checkpoint_text``). The broker
 writes them anew every few seconds to a minute, and when it stops. Offsets in them are the first that is not
 covered.
 """
@@ -24,12 +24,13 @@ class Checkpoint(NamedTuple):
     log_start_offset: the lowest offset that consumers may read; noted only where it is above the base offset
     of the first segment (``LogManager.checkpointLogStartOffsetsInDir``). recovery_point: what lies before it
     was flushed to the disk. high_watermark: what lies before it was on all replicas in sync, so that
-    consumers could read it.
+    consumers could read it. cleaned_before: what lies before it the log cleaner has seen.
     """
 
     log_start_offset: int | None = None
     recovery_point: int | None = None
     high_watermark: int | None = None
+    cleaned_before: int | None = None
 
 
 # File -> field of Checkpoint

@@ -143,9 +143,12 @@ def with_checkpoint(witnesses: Witnesses, noted: Checkpoint) -> Witnesses:
     """The witnesses with what the checkpoint files above the folder say."""
     if noted == Checkpoint():
         return witnesses
-    log_start, recovery_point, high_watermark = noted
     return replace(
-        witnesses, log_start=log_start, recovery_point=recovery_point, high_watermark=high_watermark
+        witnesses,
+        log_start=noted.log_start_offset,
+        recovery_point=noted.recovery_point,
+        high_watermark=noted.high_watermark,
+        cleaned_before=noted.cleaned_before,
     )
 
 

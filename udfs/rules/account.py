@@ -110,9 +110,10 @@ class Witnesses:
     """What files next to a log's segments, and above its folder, say of it. None: no file says it.
 
     epochs: (epoch, start offset) of ``leader-epoch-checkpoint``, rising; None without the file, or where it
-    can't be read. log_start, recovery_point, high_watermark: of the checkpoint files; offsets that are the
-    first not covered. snapshots: offsets in the names of producer snapshots. orphans: base offsets of indexes
-    whose ``.log`` is not there. indexed: the offset behind the last entry of the last segment's indexes.
+    can't be read. log_start, recovery_point, high_watermark, cleaned_before: of the checkpoint files;
+    offsets that are the first not covered. snapshots: offsets in the names of producer snapshots. orphans:
+    base offsets of indexes whose ``.log`` is not there. indexed: the offset behind the last entry of the
+    index of the last segment.
     aside: what was left behind. is_tiered: whether the topic has remote storage; None unknown.
     remote: of it; None where no metadata of remote storage was read; has_all_remote: whether all of it could
     be read. problems: files that can't be read,
@@ -123,6 +124,7 @@ class Witnesses:
     log_start: int | None = None
     recovery_point: int | None = None
     high_watermark: int | None = None
+    cleaned_before: int | None = None
     snapshots: tuple[int, ...] = ()
     orphans: tuple[int, ...] = ()
     indexed: int | None = None
@@ -158,14 +160,20 @@ class Account:
 
     start: the first offset of the log, by its checkpoints, else by its first segment. end: the offset behind
     the last one that anything names. unseen: what of these was not read soundly, by offset. unexplained:
-    offsets before the first segment of which no file says whether they were deleted or are lost.
+    offsets before the first segment of which no file says whether they were deleted or are lost. witnesses:
+    what files say.
     """
 
     start: int
     end: int
     unseen: tuple[Unseen, ...] = ()
     unexplained: tuple[int, int] | None = None
-    aside: tuple[Aside, ...] = ()
+    witnesses: Witnesses = NO_WITNESSES
+
+    @property
+    def aside(self) -> tuple[Aside, ...]:
+        """What a broker left behind and was passed over."""
+        return self.witnesses.aside
 
     @property
     def is_sound(self) -> bool:
@@ -216,7 +224,7 @@ def account_of(
         max(ends),
         tuple(unseen),
         (0, start - 1) if noted is None and start > 0 and not before else None,
-        witnesses.aside,
+        witnesses,
     )
 
 
