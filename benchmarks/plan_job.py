@@ -118,7 +118,7 @@ def main(count: int, rounds: int) -> None:
 
         def plan_new() -> None:
             runs = plan_afresh(SparkOnDemand(settings, given=spark), settings).runs(
-                settings.max_files_per_run, settings.max_bytes_per_run
+                settings.max_files_per_run, lambda: settings.max_bytes_per_run
             )
             assert sum(map(len, runs)) == count
 

@@ -133,7 +133,7 @@ def decode_segments(spark: SparkSession, source: str | Sequence[str], **settings
     checked = make_settings({**settings, "source": source})
     on_demand = SparkOnDemand(checked, given=spark)
     plan = job.plan_afresh(on_demand, checked)
-    segments = [segment for bounded_run in plan.runs(plan.found, 1 << 62) for segment in bounded_run]
+    segments = [segment for bounded_run in plan.runs(plan.found, lambda: 1 << 62) for segment in bounded_run]
     slices = make_slices(segments, checked.slice_bytes, split=False)
     mode = choose_mode(checked.read, False, [s.segment for s in segments])
     rows = Reader(on_demand, mode, checked.slice_bytes).rows(slices)

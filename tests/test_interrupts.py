@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+from itertools import product
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from pipelines import decode_batches
+from pipelines.command.processes import Processes
+from tests.support import logs
+from tests.support.kept_workers import KeptWorkers
 from tests.support.processes import wait_for
+from tests.support.segment_maker import Batch, Record
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kept_workers(workers: KeptWorkers) -> None:
+    """Here each worker ends with its job."""
+    workers.end()
+
 
 COMMAND = """
     import signal
@@ -72,3 +92,48 @@ def test_a_command_that_is_terminated_removes_its_temporary_files(lake_template:
         finally:
             process.kill()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+def test_ctrl_c_keeps_what_was_decoded_and_the_next_run_does_the_rest(
+    presses: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for partition, offset in product(range(20), range(3)):
+        logs.put(tmp_path / f"logs/t-{partition}", offset, Batch([Record(b"k")], base_offset=offset).encode())
+    command = ["--source", str(tmp_path / "logs"), "--lake", str(tmp_path / "lake"), "--cores", "1"]
+    command += ["--slice-bytes", "100"]  # a group is a segment, a task has several
+    run, left = Processes._run, [presses]
+
+    def interrupted(self: Processes, *args: Any) -> pa.Table:
+        answer = run(self, *args)
+        while left[0] > 0:
+            left[0] -= 1
+            os.kill(os.getpid(), signal.SIGINT)
+            wait_for(lambda: self.was_stopped, lambda: True)
+        return answer
+
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)  # that of other tests
+    monkeypatch.setattr(Processes, "_run", interrupted)
+    assert decode_batches.main(command) == 130
+    printed = capsys.readouterr().err
+    assert "Ctrl-C again stops at once" in printed
+    assert printed.endswith("start the same command again to continue\n")
+    before = offsets(tmp_path / "lake")
+    assert all(found == list(range(len(found))) for found in before.values()), "a log without its middle"
+    decoded = sum(map(len, before.values()))
+    assert (0 < decoded < 60) if presses == 1 else decoded == 0
+    assert (f"interrupted: {decoded} of 60 segments are in the lake; " in printed) == (presses == 1)
+
+    assert decode_batches.main([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["segments"] == 60 - decoded
+    assert offsets(tmp_path / "lake") == {partition: [0, 1, 2] for partition in range(20)}
+    runs = DeltaTable(tmp_path / "lake/runs").to_pyarrow_table().column("segments").to_pylist()
+    assert sorted(runs) == sorted(filter(None, (decoded, 60 - decoded)))
+
+
+def offsets(lake: Path) -> dict[int, list[int]]:
+    """The offsets of each partition in ``records``."""
+    found: dict[int, list[int]] = {}
+    for row in DeltaTable(lake / "records").to_pyarrow_table(columns=["partition", "offset"]).to_pylist():
+        found.setdefault(row["partition"], []).append(row["offset"])
+    return {partition: sorted(one) for partition, one in sorted(found.items())}

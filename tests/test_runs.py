@@ -65,7 +65,7 @@ def plan(
 
 
 def planned(made: Plan) -> dict[str, Action]:
-    return {s.segment: s.action for run in made.runs(10, 10**9) for s in run}
+    return {s.segment: s.action for run in made.runs(10, lambda: 10**9) for s in run}
 
 
 def going(made: Plan) -> set[tuple[str, int]]:
@@ -74,7 +74,7 @@ def going(made: Plan) -> set[tuple[str, int]]:
 
 def test_with_an_empty_ledger_all_is_new() -> None:
     made = plan([listed(A, 0), listed(A, 9)], [])
-    (run,) = made.runs(10, 10**9)
+    (run,) = made.runs(10, lambda: 10**9)
     assert [(s.file_base_offset, s.action, s.was, s.start) for s in run] == [
         (0, Action.NEW, None, 0),
         (9, Action.NEW, None, 0),
@@ -85,7 +85,7 @@ def test_with_an_empty_ledger_all_is_new() -> None:
 def test_going_on_carries_the_ledgers_row() -> None:
     was = known(A, 0, 8, records=7)
     made = plan([listed(A, 0, 150)], [was])
-    ((segment,),) = made.runs(10, 10**9)
+    ((segment,),) = made.runs(10, lambda: 10**9)
     assert (segment.action, segment.start, segment.planned_bytes) == (Action.GO_ON, 100, 50)
     assert segment.was == was
 
@@ -101,7 +101,7 @@ def test_segments_that_are_not_wanted_are_not_planned() -> None:
 
 def test_segments_come_in_order_a_bounded_number_and_size_at_a_time() -> None:
     rows = [listed(A, base, length) for base, length in ((0, 10), (9, 10), (18, 500), (27, 10), (36, 10))]
-    runs = [[s.file_base_offset for s in run] for run in plan(rows, []).runs(2, 100)]
+    runs = [[s.file_base_offset for s in run] for run in plan(rows, []).runs(2, lambda: 100)]
     assert runs == [[0, 9], [18], [27, 36]]
 
 

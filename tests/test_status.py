@@ -7,12 +7,17 @@ import json
 import re
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from pipelines.command import status
 from pipelines.command.tables import size_text, text_lines
 from pipelines.command.terminal import counted_noun
+from pipelines.execute.progress import Pace, Progress
 from pipelines.execute.summary import Summary, TopicTotals, print_round
 
 
@@ -165,3 +170,46 @@ def test_a_summary_shows_twenty_topics_and_counts_the_others() -> None:
 def test_words_get_their_plural() -> None:
     nouns = ("batch", "copy", "epoch", "key")
     assert [counted_noun(2, noun) for noun in nouns] == ["2 batches", "2 copies", "2 epochs", "2 keys"]
+
+
+def test_a_stage_tells_bytes_the_rate_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the whole job, whose bounded runs follow each other."""
+    clock, details = [100.0], []
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+
+    @contextmanager
+    def phase(name: str, detail: Callable[[], str]) -> Iterator[None]:
+        details.append(detail())
+        clock[0] += 10
+        share[0] = 0.5
+        details.append(detail())
+        yield
+
+    monkeypatch.setattr(status, "phase", phase)
+    progress, share = Progress(), [0.0]
+    progress.planned, progress.planned_bytes = 30, 40_000_000_000
+    for run in range(2):
+        segments: Any = [
+            SimpleNamespace(segment=f"{run}/{i}", planned_bytes=1_000_000_000) for i in range(10)
+        ]
+        share[0] = 0.0
+        with progress.stage("decoding", segments, nullcontext(lambda: share[0])):
+            pass
+    assert details == [
+        "0 B of 40.0 GB (0 of 30 segments)",
+        "5.0 GB of 40.0 GB (5 of 30 segments), 500.0 MB/s, 1 min 10 s left",
+        "10.0 GB of 40.0 GB (10 of 30 segments)",
+        "15.0 GB of 40.0 GB (15 of 30 segments), 500.0 MB/s, 50 s left",
+    ]
+
+
+def test_a_bounded_run_is_of_about_half_a_minute() -> None:
+    pace = Pace(10 << 30)
+    assert pace.limit == 1 << 30
+    pace.took(1 << 30, 10.0)
+    assert pace.limit == 3 << 30
+    pace.took(3 << 30, 1.0)
+    assert pace.limit == 10 << 30
+    pace.took(1000, 60.0)
+    assert pace.limit == 1 << 30
+    assert Pace(5).limit == 5

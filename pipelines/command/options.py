@@ -235,10 +235,10 @@ def parse_arguments(command: Command, argv: Sequence[str] | None) -> tuple[Any, 
     return settings, others
 
 
-def exit_code_of(job: Callable[[], object], interrupted: str = "interrupted") -> int:
+def exit_code_of(job: Callable[[], object], next_step: str = "") -> int:
     """Runs a job and returns its exit code. Prints at most one line on standard error.
 
-    interrupted: the line for Ctrl-C.
+    next_step: the end of the line for Ctrl-C; what is done until then the KeyboardInterrupt says.
     """
     set_up_streams()
     try:
@@ -249,14 +249,14 @@ def exit_code_of(job: Callable[[], object], interrupted: str = "interrupted") ->
         is_failure = error.exit_code in (UserError.exit_code, JobError.exit_code)
         print(f"error: {message}" if is_failure else message, file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:
-        print(interrupted, file=sys.stderr)
+    except KeyboardInterrupt as stopped:
+        print(f"interrupted{': ' * bool(stopped.args)}{stopped}{next_step}", file=sys.stderr)
         return 130
     except BrokenPipeError:
         drop_output()  # its reader closed it (``| head``)
     except Exception as error:
         if str(error) == "Query interrupted":  # what DuckDB makes of Ctrl-C in the thread that gets it
-            print(interrupted, file=sys.stderr)
+            print(f"interrupted{next_step}", file=sys.stderr)
             return 130
         if os.environ.get(DEBUG):
             traceback.print_exc()
@@ -302,7 +302,7 @@ def run_command(
             run(started, settings, **others)
 
     again = "; start the same command again to continue" if command.continues else ""
-    code = exit_code_of(job, f"interrupted{again}")
+    code = exit_code_of(job, again)
     # A process looks for garbage once more when it ends, which takes as long as a small log. DuckDB's module
     # reports what it did not free itself
     if argv is None and "duckdb" not in sys.modules:

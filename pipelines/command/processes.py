@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from threading import Event, Lock
 from typing import IO
@@ -15,6 +15,7 @@ from typing import IO
 import pyarrow as pa
 
 from pipelines.command.errors import RunFailed
+from pipelines.command.status import say
 from udfs import worker
 from udfs.worker import MakeStage, StageFailed
 
@@ -27,28 +28,45 @@ class Processes:
     def __init__(self, number: int) -> None:
         self.number = number
         self._tasks = self._finished = 0
+        self.was_stopped = False
         self._lock = Lock()
         self._all: list[_Worker] = []
         self._idle: list[_Worker] = []
 
-    def run(self, make: MakeStage, tasks: Sequence[pa.Table]) -> list[pa.Table]:
+    def run(self, make: MakeStage, tasks: Sequence[pa.Table], may_stop: bool = False) -> list[pa.Table]:
         """What the stage gives for the rows of each task, in the order of the tasks.
 
+        may_stop: the first Ctrl-C lets the workers finish the tasks that they have begun, and begins no other
+        (``was_stopped``): theirs are the only answers then. The second one ends all at once.
         Raises a StageFailed or a RunFailed where all attempts of a task fail.
         """
         given_up = Event()
-        self._tasks, self._finished = len(tasks), 0
+        self._tasks, self.was_stopped = len(tasks), False
+        futures: list[Future[pa.Table]] = []
         with ThreadPoolExecutor(self.number) as threads:
-            futures = [threads.submit(self._run, make, task, given_up) for task in tasks]
             try:
-                for future in as_completed(futures):
-                    future.result()
-                    self._finished += 1
+                try:
+                    futures.extend(threads.submit(self._run, make, task, given_up) for task in tasks)
+                    self._wait(futures)
+                except KeyboardInterrupt:
+                    if not may_stop:
+                        raise
+                    self.was_stopped = True
+                    say("stopping when what is begun is done; Ctrl-C again stops at once")
+                    futures = [one for one in futures if not one.cancel()]
+                    self._wait(futures)
             except BaseException:
                 given_up.set()
                 self.close()
                 raise
         return [future.result() for future in futures]
+
+    def _wait(self, futures: Sequence[Future[pa.Table]]) -> None:
+        """Waits until all are done, or one has failed."""
+        self._finished = 0
+        for future in as_completed(futures):
+            future.result()
+            self._finished += 1
 
     def finished_share(self) -> float:
         """The share of finished tasks in those of ``run``, 0 to 1."""

@@ -123,7 +123,10 @@ class Reading(Selection):
     window_bytes: int = setting(2 * MIB, byte_count, "bytes that a worker reads at a time", "BYTES")
     max_files_per_run: int = setting(4096, count, "segments that are decoded and committed together", "N")
     max_bytes_per_run: int = setting(
-        64 * 1024 * MIB, byte_count, "bytes that are decoded and committed together", "BYTES"
+        64 * 1024 * MIB,
+        byte_count,
+        "most bytes that are committed together; about as many as half a minute takes",
+        "BYTES",
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -47,6 +47,8 @@ class Decoded:
     files: data files of groups without a problem (arrow sink).
     dropped_groups: groups with a problem, whose staged rows must not be committed (spark sink).
     changed, unreadable: URI of a segment that this run left -> how it changed, or why it can't be read.
+    was_stopped: whether Ctrl-C ended the stage early: the results are of segments that are decoded whole, the
+    first ones of each log.
     """
 
     verdicts: list[Verdict] = field(default_factory=list)
@@ -55,6 +57,7 @@ class Decoded:
     changed: dict[str, str] = field(default_factory=dict)
     unreadable: dict[str, str] = field(default_factory=dict)
     outcome: Outcome = field(default_factory=Outcome)
+    was_stopped: bool = False
 
     @property
     def changes(self) -> list[Verdict]:
@@ -90,6 +93,9 @@ class StageLoop:
             with self.progress.stage(self.doing, planned, self.reader.finished_share()):
                 output = self.execute(slices)
             again = self._add_results(slices, output, decoded)
+            if self.reader.was_stopped:
+                decoded.was_stopped = True
+                return decoded
             first = max(s.group_id for s in slices) + 1
             broken = [segment for segment, is_broken in again if is_broken]
             others = [segment for segment, is_broken in again if not is_broken]
@@ -119,10 +125,18 @@ class StageLoop:
         by_segment: dict[str, list[Slice]] = defaultdict(list)
         for slice_ in slices:
             by_segment[slice_.segment.segment].append(slice_)
-        verdicts = [self._verdict(parts, reports[name]) for name, parts in by_segment.items()]
-        failed_groups = {s.group_id for v in verdicts if v.row is None for s in by_segment[v.segment.segment]}
+        is_stopped = self.reader.was_stopped
+        verdicts = {
+            name: self._verdict(parts, reports[name])
+            for name, parts in by_segment.items()
+            if not is_stopped or len(reports[name]) == len(parts)
+        }
+        final = {name for name, verdict in verdicts.items() if verdict.row is not None or verdict.problem}
+        left = _not_first(by_segment, final) if is_stopped else set()
+        without_row = left | {name for name, verdict in verdicts.items() if verdict.row is None}
+        failed_groups = {s.group_id for name in without_row for s in by_segment[name]}
         again = []
-        for verdict in verdicts:
+        for verdict in (one for name, one in verdicts.items() if name not in left):
             if verdict.problem:
                 decoded.leave(verdict.segment, verdict.problem, verdict.detail)
             elif failed_groups.intersection(s.group_id for s in by_segment[verdict.segment.segment]):
@@ -147,6 +161,21 @@ class StageLoop:
                 f"no report on {segment.segment} for the slices at {sorted(missing)}; nothing was committed"
             )
         return self.judge(segment, reports)
+
+
+def _not_first(by_segment: Mapping[str, Sequence[Slice]], final: set[str]) -> set[str]:
+    """The segments that are not ``final``, and those that follow one in their folder.
+
+    A log without a segment in its middle would look as if that were lost. by_segment: in the order of logs.
+    """
+    found: set[str] = set()
+    ended: set[str] = set()
+    for name, slices in by_segment.items():
+        folder = slices[0].segment.partition_dir
+        if folder in ended or name not in final:
+            ended.add(folder)
+            found.add(name)
+    return found
 
 
 @dataclass(frozen=True)

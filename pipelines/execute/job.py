@@ -30,7 +30,7 @@ from pipelines.execute.decode import ARROW, Decoded, Runner
 from pipelines.execute.indexes import write_indexes
 from pipelines.execute.lineage import Lineage
 from pipelines.execute.missing_offsets import find_missing, ledger_of_logs, tails_of
-from pipelines.execute.progress import Progress
+from pipelines.execute.progress import Pace, Progress
 from pipelines.execute.slice_rows import BINARY, DIRECT, Reader, choose_mode
 from pipelines.execute.summary import Summary, counted
 from pipelines.lake import catalog_lake
@@ -113,6 +113,12 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
             # under the lock: another job may just have ended
             listing = _list(on_demand, settings, progress, may_be_empty=work.drops_missing)
         summary = Summary(run_id=run_id, lake=lake.address, chunks=work.chunks)
+
+        def note_run() -> None:
+            summary.seconds, summary.phases = time.monotonic() - began, dict(progress.seconds)
+            if summary.segments or (summary.unread and summary.unread != _unread_before(lake)):
+                lake.add_rows(RUNS, summary.to_row(began_us))
+
         options = stage_options(settings, lake.address, summary.run_id, began_us)
         with progress.phase("planning"):
             rules = replace(_rules(on_demand, settings, listing, check), drops_missing=work.drops_missing)
@@ -124,10 +130,12 @@ def run(on_demand: SparkOnDemand, settings: Settings, work: Work) -> Summary:
         if work.is_due(plan):
             events = lineage.run(settings.source, summary) if plan.has_changes else nullcontext()
             with events:
-                _run_all(on_demand, settings, work, lake, listing, plan, options, summary, progress)
-        summary.seconds, summary.phases = time.monotonic() - began, dict(progress.seconds)
-        if summary.segments or (summary.unread and summary.unread != _unread_before(lake)):
-            lake.add_rows(RUNS, summary.to_row(began_us))
+                if not _run_all(on_demand, settings, work, lake, listing, plan, options, summary, progress):
+                    note_run()
+                    raise KeyboardInterrupt(
+                        f"{summary.segments:,} of {plan.planned:,} segments are in the lake"
+                    )
+        note_run()
     return summary
 
 
@@ -200,20 +208,28 @@ def _run_all(
     options: StageOptions,
     summary: Summary,
     progress: Progress,
-) -> None:
-    """Executes the bounded runs of a plan, and adds their results to the summary."""
+) -> bool:
+    """Executes the bounded runs of a plan, and adds their results to the summary.
+
+    Returns False where Ctrl-C stopped it: what was decoded until then is committed, the rest is as it was.
+    """
     has_changed = plan.has_changes
     warnings = Counter([*_warnings(listing, settings), *listing.checkpoints.warnings])
     if plan.planned:
         warnings.update(plan.warnings)
     unreadable, changed = {**listing.unreadable, **plan.unreadable}, dict[str, str]()
-    progress.planned = plan.planned
+    progress.planned, progress.planned_bytes = plan.planned, plan.new_bytes
     _note_left_out(lake, plan, options, settings.max_files_per_run)
-    for segments in plan.runs(settings.max_files_per_run, settings.max_bytes_per_run):
+    pace = Pace(settings.max_bytes_per_run)
+    for segments in plan.runs(settings.max_files_per_run, lambda: pace.limit):
+        began = time.monotonic()
         with _reader(on_demand, settings, segments, lake, progress) as reader:
             runner = work.runner(lake, reader, settings.sink, options, progress, plan.obsolete)
             decoded = runner.run(segments)
         work.count(summary, decoded, lake)
+        pace.took(sum(s.planned_bytes for s in segments), time.monotonic() - began)
+        if decoded.was_stopped:
+            return False
         changed |= decoded.changed
         unreadable |= decoded.unreadable
     rest = plan.obsolete.rest()  # no run replaces it
@@ -241,6 +257,7 @@ def _run_all(
     if files:
         summary.skipped[UNREADABLE] = summary.skipped.get(UNREADABLE, 0) + files
     summary.warnings = counted(warnings) + summary.own_warnings()
+    return True
 
 
 def _left_segments(what: str, segments: Mapping[str, str]) -> list[str]:

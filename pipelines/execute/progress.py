@@ -14,18 +14,22 @@ from pipelines.command.tables import size_text
 from pipelines.command.terminal import counted_noun
 from pipelines.plan.slices import Segment
 
+_FIRST_RUN, _RUN_SECONDS = 1 << 30, 30.0
+
 
 class Progress:
-    """planned: segments of the whole job, over all its bounded runs. seconds: phase -> how long it took."""
+    """planned, planned_bytes: segments of the whole job, over all its bounded runs, and what is read of them.
+    seconds: phase -> how long it took.
+    """
 
     def __init__(
         self, described: Callable[[str], AbstractContextManager[object]] = lambda name: nullcontext()
     ) -> None:
         """described: entered around each phase, with its name; of a stage also what it reads."""
         self._described = described
-        self.planned = 0
+        self.planned = self.planned_bytes = 0
         self.seconds: dict[str, float] = defaultdict(float)
-        self._done: set[str] = set()
+        self._done: dict[str, int] = {}  # segment -> bytes
 
     @contextmanager
     def phase(
@@ -55,19 +59,47 @@ class Progress:
         finished: gives a function for the share of finished tasks. It is taken for the share of bytes:
         tasks hold about the same number of bytes.
         """
-        size = sum(s.planned_bytes for s in segments)
-        before = len(self._done - {s.segment for s in segments})
+        sizes = {s.segment: s.planned_bytes for s in segments}
+        size, before = sum(sizes.values()), {**self._done, **dict.fromkeys(sizes, 0)}
+        done_bytes, done = sum(before.values()), len(before) - len(sizes)
         began = time.monotonic()
 
         with finished as finished_share:
 
             def detail() -> str:
                 share = finished_share()
-                text = f"{before + int(share * len(segments)):,} of {counted_noun(self.planned, 'segment')}"
-                rate = share * size / (time.monotonic() - began)
-                return f"{text}, {size_text(rate)}/s" if rate else text
+                read = done_bytes + share * size
+                every = max(self.planned_bytes, done_bytes + size)
+                text = f"{size_text(read)} of {size_text(every)}"
+                text += f" ({done + int(share * len(sizes)):,} of {counted_noun(self.planned, 'segment')})"
+                rate = share * size / max(time.monotonic() - began, 1e-3)
+                return f"{text}, {size_text(rate)}/s, {_left((every - read) / rate)} left" if rate else text
 
             description = f"{name}: {counted_noun(len(segments), 'segment')}, {size_text(size)}"
             with self.phase(name, detail, description):
                 yield
-        self._done |= {s.segment for s in segments}
+        self._done |= sizes
+
+
+def _left(seconds: float) -> str:
+    """How long something takes, to two figures: 8 s, 2 min 30 s, 1 h 5 min."""
+    whole = round(seconds)
+    for unit, below, name, smaller in ((3600, 60, "h", "min"), (60, 1, "min", "s")):
+        if whole >= unit:
+            return f"{whole // unit} {name} {whole % unit // below} {smaller}"
+    return f"{whole} s"
+
+
+class Pace:
+    """How many bytes a bounded run takes, so that a job that is killed has to do little again.
+
+    most: the upper bound. limit: of the next run; about as many bytes as half a minute takes.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.limit = min(most, _FIRST_RUN)
+
+    def took(self, size: int, seconds: float) -> None:
+        """Sets the limit by how long a run took."""
+        self.limit = min(self._most, max(_FIRST_RUN, int(size / max(seconds, 0.001) * _RUN_SECONDS)))

@@ -67,15 +67,20 @@ class Reader:
         return self.mode == BINARY
 
     def reports(self, name: StageName, options: StageOptions, slices: Sequence[Slice]) -> list[ReportRow]:
-        """Runs a stage that gives reports on these slices."""
+        """Runs a stage that gives reports on these slices; not on all of them where it ``was_stopped``."""
         if not self.in_processes:
             done = self.observed(slices, stage(name, options), REPORT_DDL)
             return [tuple(row) for row in done.collect()]
         processes = self.on_demand.processes
         is_little = sum(one.stop - one.start for one in slices) < LITTLE
         tasks = pack(slices, 1 if is_little else processes.number, self.slice_bytes)
-        answers = processes.run(partial(stage, name, options), list(map(to_arrow, tasks)))
+        answers = processes.run(partial(stage, name, options), list(map(to_arrow, tasks)), may_stop=True)
         return [tuple(row.values()) for answer in answers for row in answer.to_pylist()]
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether Ctrl-C ended the last stage early. Spark gives nothing of a stage that it ended."""
+        return self.in_processes and self.on_demand.processes.was_stopped
 
     def observed(self, slices: Sequence[Slice], work: Stage, ddl: str) -> DataFrame:
         """What a stage of Spark gives for these slices, among it reports.

@@ -155,12 +155,15 @@ class Plan:
                 row |= {"run_id": run_id, "decoded_at": decoded_at, "scope": self.scope.condition}
                 yield LedgerRow(**row, left_out=NOTHING_DECODED)
 
-    def runs(self, max_files: int, max_bytes: int) -> Iterator[list[Segment]]:
-        """The segments to decode, a bounded run at a time, by folder and base offset; at least one a run."""
+    def runs(self, max_files: int, max_bytes: Callable[[], int]) -> Iterator[list[Segment]]:
+        """The segments to decode, a bounded run at a time, by folder and base offset; at least one a run.
+
+        max_bytes: gives the bytes of the run that comes next.
+        """
         run: list[Segment] = []
         size = 0
         for segment in self._planned():
-            if run and (len(run) == max_files or size + segment.planned_bytes > max_bytes):
+            if run and (len(run) == max_files or size + segment.planned_bytes > max_bytes()):
                 yield run
                 run, size = [], 0
             run.append(segment)
