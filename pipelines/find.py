@@ -29,13 +29,15 @@ from pipelines.command.errors import NotAllSearched, NotFound, UserError
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.streams import replaced_file
-from pipelines.command.terminal import counted_noun, room_of_lines
+from pipelines.command.terminal import counted_noun, first_names, room_of_lines
 from pipelines.command.values import check_times, option
 from pipelines.finding.output import MoreFields, Table, Write, write_lines, writer_of
 from pipelines.finding.request import Request, make_request
-from pipelines.finding.search import Search, Unsearched
+from pipelines.finding.search import Search
+from pipelines.finding.unsearched import Unsearched, check_partitions, known_partitions
 from pipelines.plan.listed import list_sources
 from pipelines.source.listing import TopicFilter, no_segments_error
+from pipelines.source.uris import resolve
 from udfs.files import DamageWarning
 
 log = logging.getLogger("pipelines.find")  # also where Python runs it as a script
@@ -68,12 +70,18 @@ def search(settings: Settings, request: Request, topic: str | None = None) -> Se
     if not settings.source:
         raise UserError("name what to search: find PATH, or find --lake LAKE")
     partition = _named_partition(request) if topic is not None else None
-    listing = list_sources(settings, topic=topic, partition=partition)
-    if not (listing.has_wanted or listing.unreadable or listing.passed_over):
+    listing = list_sources(settings, topic=topic, partition=partition, may_be_empty=True)
+    roots = tuple(resolve(settings.source).folders)
+    topics = TopicFilter(settings.topics, settings.exclude_topics)
+    known = known_partitions(listing, roots, topics)
+    if not known:
         raise no_segments_error(settings.source, listing)
+    check_partitions(known, request)
     looked = Search(
         request=request,
         listing=listing,
+        topics=topics,
+        roots=roots,
         processes=settings.processes,
         max_batch_uncompressed=settings.max_batch_uncompressed,
     )
@@ -150,14 +158,14 @@ def text_of(one: Unsearched) -> str:
     """A range that could not be searched, in one line, with the offsets that may be in it."""
     damage = one.damage
     if damage is None:
-        return f"{one.name} could not be searched: {one.why}"
+        return f"{one.name} could not be searched: {one.why}{one.held}"
     offsets = "no offset is missing there"
     if damage.first_lost is not None:
         last = "the end of the log" if damage.last_lost is None else f"{damage.last_lost}"
         offsets = f"offsets {damage.first_lost} to {last} may be in it"
     size = counted_noun(damage.size, "byte")
     place = f"{size} at byte {damage.position} of {damage.segment.rpartition('/')[2]}"
-    return f"{one.name}: {place} could not be searched ({damage.reason}): {offsets}"
+    return f"{one.name}: {place} could not be searched ({damage.reason}): {offsets}{one.held}"
 
 
 def run(
@@ -242,6 +250,8 @@ def _report(looked: Search | LakeSearch) -> None:
     if looked.passed_over:
         others = counted_noun(looked.passed_over, "partition")
         searched += f", {others} skipped because of --trust-partitioner"
+    if isinstance(looked, Search) and looked.without:
+        searched += f"; {first_names(looked.without, 3)}"
     if looked.unsearched:
         ranges = counted_noun(len(looked.unsearched), "range")
         raise NotAllSearched(f"not found, and {ranges} could not be searched; {searched}")

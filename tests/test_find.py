@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from kafka_log_lake import find
-from pipelines.finding.search import Unsearched
+from pipelines.finding.unsearched import Unsearched
 from tests.support import corpus
 from tests.support.drawn import first
 from tests.support.plain_search import LIMIT, Condition, PlainLog, holds, read_log, some_conditions

@@ -220,10 +220,39 @@ def test_a_link_that_is_not_followed_is_not_searched(
     assert run(capsysbinary, tmp_path / "logs", "--key", "none", "--follow-symlinks")[0] == 4
 
 
-def test_a_torn_tail_hides_nothing(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    put(tmp_path / "a-0", 0, batch(0), batch(3)[:40])
-    code, out, err = run(capsysbinary, tmp_path, "--key", "none")
-    assert (code, out, err) == (4, "", "not found; 1 segment searched\n")
+@pytest.mark.parametrize(
+    ("tail", "arguments", "expected", "said"),
+    [
+        (
+            batch(3)[:-3],
+            "--key none",
+            5,
+            "offsets 3 to 5 could not be searched: the last batch is incomplete",
+        ),
+        (batch(3)[:40], "--key none", 5, "offsets 3 to the end could not be searched: the last batch is"),
+        (batch(3)[:-3], "--value-contains v4", 5, "; its bytes hold what is looked for, at byte 174 of 000"),
+        (
+            bytes(512),
+            "--key none",
+            5,
+            "offsets 3 to the end could not be searched: the last segment ends in z",
+        ),
+        (bytes(512), "--key none --offset 0:3", 4, "not found; 1 segment searched"),
+        (batch(3)[:-3], "--key none --offset 6:", 4, "not found; 1 segment searched"),
+    ],
+)
+def test_a_tail_may_hold_what_is_not_found(
+    tail: bytes,
+    arguments: str,
+    expected: int,
+    said: str,
+    tmp_path: Path,
+    capsysbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    put(tmp_path / "a-0", 0, batch(0), tail)
+    code, out, err = run(capsysbinary, tmp_path, *arguments.split())
+    assert (code, out) == (expected, "")
+    assert said in err
 
 
 @pytest.mark.parametrize(

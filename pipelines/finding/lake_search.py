@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from pipelines.command.terminal import counted_noun
 from pipelines.finding.logs import LakeLog, home_first
-from pipelines.finding.search import SAMPLE, Searching, Unsearched
+from pipelines.finding.search import SAMPLE, Searching
 from pipelines.finding.slice_search import (
     DECIDING,
     NO_TRANSACTIONS,
@@ -27,6 +27,7 @@ from pipelines.finding.slice_search import (
     decided,
     distinct_keys,
 )
+from pipelines.finding.unsearched import Unsearched
 from pipelines.lake.address import open_lake
 from pipelines.lake.published import published_tables
 from pipelines.scanning.slice_scan import DamagedRange
@@ -270,7 +271,7 @@ class LakeSearch(Searching):
 
     def _note_unsearched(self, log: LakeLog) -> None:
         self._note_damages(log, self._damages(log))
-        self._note_missing(log, self._missing[log.partition_dir])
+        self._note_unseen(log, self._missing[log.partition_dir])
         if log.left_out:
             segments = counted_noun(log.left_out, "segment")
             why = f"records of {segments} were left out when it was decoded"

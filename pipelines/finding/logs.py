@@ -45,12 +45,13 @@ class _Log:
 class Log(_Log):
     """A log of segments.
 
-    segments: those to search, by base offset. all_segments: with those that no source names, or that cannot
-    hold what is looked for: their markers decide about transactions too.
+    segments: those to search, by base offset. all_segments: with those that no source names (others), or that
+    cannot hold what is looked for: their markers decide about transactions too.
     """
 
     segments: list[Segment] = field(default_factory=list)
     all_segments: list[Segment] = field(default_factory=list)
+    others: list[Segment] = field(default_factory=list)
 
 
 @dataclass
@@ -73,8 +74,8 @@ class LakeLog(_Log):
 AnyLog = TypeVar("AnyLog", Log, LakeLog)
 
 
-def logs_to_search(listing: Listing, request: Request) -> tuple[list[Log], int]:
-    """The logs that may hold a match, in the order in which they are searched; how many others there are."""
+def logs_of(listing: Listing, request: Request) -> list[Log]:
+    """All logs of which a source names a segment, each with the segments that may hold a match."""
     outside = _outside(listing.segments, request.offsets)
     logs: dict[str, Log] = {}
     for (segment, wanted), is_outside in zip(listed_segments(listing), outside.tolist(), strict=True):
@@ -82,9 +83,11 @@ def logs_to_search(listing: Listing, request: Request) -> tuple[list[Log], int]:
             segment.partition_dir, Log(segment.topic, segment.partition, segment.partition_dir)
         )
         log.all_segments.append(segment)
-        if wanted and not is_outside:
+        if not wanted:
+            log.others.append(segment)
+        elif not is_outside:
             log.segments.append(segment)
-    return home_first(logs.values(), request)
+    return [log for log in logs.values() if len(log.others) < len(log.all_segments)]
 
 
 def home_first(logs: Collection[AnyLog], request: Request) -> tuple[list[AnyLog], int]:

@@ -5,15 +5,24 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from pipelines.command.terminal import counted_noun
 from pipelines.finding.context import Context
-from pipelines.finding.logs import LakeLog, Log, Workers, begin_with, logs_to_search, tasks_of, workers
+from pipelines.finding.logs import (
+    LakeLog,
+    Log,
+    Workers,
+    begin_with,
+    home_first,
+    logs_of,
+    tasks_of,
+    workers,
+)
 from pipelines.finding.request import Request
 from pipelines.finding.slice_search import (
     DECIDING,
@@ -25,17 +34,30 @@ from pipelines.finding.slice_search import (
     Work,
     distinct_keys,
 )
+from pipelines.finding.unsearched import (
+    Scans,
+    Unsearched,
+    damages_in,
+    has_gap,
+    has_wrong_base,
+    held_text,
+    not_listed,
+    not_selected,
+    offsets_of,
+    unsearched_asides,
+    unseen_at_edges,
+    zeros_within,
+)
 from pipelines.plan.slices import Segment, Slice
-from pipelines.scanning.findings import damages_of, missing_of
+from pipelines.scanning.findings import missing_of
 from pipelines.scanning.pool import ALONE_BYTES
 from pipelines.scanning.slice_scan import DamagedRange, SliceScan
-from pipelines.source.leftovers import passed_over_texts
-from pipelines.source.listing import Listing
-from pipelines.source.naming import NOT_LOOKED_AT, left_state
+from pipelines.source.listing import Listing, TopicFilter
+from pipelines.source.naming import left_state
+from pipelines.source.witnesses import ListedLog
 from udfs.committed import OPEN, Outcomes
 from udfs.files import SCHEMA as SEGMENT_SCHEMA
-from udfs.rules.account import WRONG_BASE, Unseen
-from udfs.rules.offsets import NO_LIMIT, misplaced
+from udfs.rules.account import NO_WITNESSES, WRONG_BASE, Unseen, Witnesses
 from udfs.rules.transactions import of_one_log
 from udfs.search.conditions import OneOf
 from udfs.search.segment_search import COLUMNS
@@ -54,17 +76,6 @@ SCHEMA = pa.schema(
         ("outcome", pa.string()),
     ]
 )
-
-
-@dataclass(frozen=True)
-class Unsearched:
-    """What could not be searched: bytes of the log ``name``; without ``damage`` all of a file or folder, or
-    offsets of a log that no segment has.
-    """
-
-    name: str
-    why: str
-    damage: DamagedRange | None = None
 
 
 @dataclass(kw_only=True)
@@ -121,18 +132,23 @@ class Searching:
             if self.request.may_hide(damage.first_lost, damage.last_lost):
                 self.unsearched.append(Unsearched(log.name, damage.detail, damage))
 
-    def _note_missing(self, log: Log | LakeLog, missing: Iterable[Unseen]) -> None:
+    def _note_unseen(self, log: Log | LakeLog, missing: Iterable[Unseen]) -> None:
         for one in missing:
             if self.request.may_hide(one.first, one.last):
-                offsets = f"{log.name}: offsets {one.first} to {'the end' if one.last is None else one.last}"
-                self.unsearched.append(Unsearched(offsets, one.why))
+                self.unsearched.append(offsets_of(log.name, one))
 
 
 @dataclass(kw_only=True)
 class Search(Searching):
-    """A search over segments."""
+    """A search over segments.
+
+    roots: local folders that the sources name. without: why logs that have no segment to search have none.
+    """
 
     listing: Listing
+    topics: TopicFilter = field(default_factory=TopicFilter)
+    roots: Sequence[str] = ()
+    without: list[str] = field(default_factory=list)
     processes: int
     max_batch_uncompressed: int
 
@@ -143,24 +159,40 @@ class Search(Searching):
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Matches, with the columns of ``schema``; none where they are only counted."""
-        logs, self.passed_over = logs_to_search(self.listing, self.request)
-        self.unsearched += [Unsearched(uri, why) for uri, why in sorted(self.listing.unreadable.items())]
-        for reason, noun in NOT_LOOKED_AT.items():
-            if count := self.listing.skipped[reason]:
-                self.unsearched.append(Unsearched(counted_noun(count, noun), reason))
-        passed = [
-            one
-            for one in self.listing.passed_over
-            if self.request.takes(one.partition) and self.request.may_hide(one.first_offset, None)
-        ]
-        why = "passed over; --include-deleted reads what a broker left behind"
-        self.unsearched += [Unsearched(text, why) for text in passed_over_texts(passed)]
+        every = logs_of(self.listing, self.request)
+        logs, self.passed_over = home_first(every, self.request)
+        self.unsearched += not_listed(self.listing, self.request, self.roots, self.topics)
+        for log in every:
+            if not log.segments and self.request.takes(log.partition):
+                self._note_unseen(log, self._others(log, {}, {}, is_past=True))
+                self.without.append(f"{log.name} begins at offset {log.all_segments[0].file_base_offset}")
         size = sum(segment.length for log in logs for segment in log.segments)
         with workers(1 if size < ALONE_BYTES else self.processes) as pool:
             for log, results in self._by_log(pool, logs):
                 yield from self._of_log(pool, log, results)
                 if self._is_enough:
                     return
+
+    def _others(
+        self,
+        log: Log,
+        scans: Scans,
+        passed: Mapping[Segment, int],
+        is_past: bool,
+        missing: Sequence[Unseen] = (),
+    ) -> list[Unseen]:
+        """What else of a log was not searched: at its edges, in zeros, in segments that no source names."""
+        edges = unseen_at_edges(log.all_segments, self._witnesses(log), scans, passed, self.request, is_past)
+        return [*edges, *zeros_within(scans, missing), *not_selected(log.others, self.request)]
+
+    def _witnesses(self, log: Log) -> Witnesses:
+        """What the files next to a log's segments say of it, if all of it is searched."""
+        noted = self._noted.get(log.partition_dir)
+        return NO_WITNESSES if noted is None else noted.witnesses
+
+    @cached_property
+    def _noted(self) -> dict[str, ListedLog]:
+        return self.listing.noted_logs()
 
     def schemas(self) -> Registry:
         """The schemas among the segments, or next to their folders."""
@@ -228,7 +260,7 @@ class Search(Searching):
         scans: dict[Segment, list[SliceScan]] = defaultdict(list)
         passed: dict[Segment, int] = {}  # segments that were passed over -> their last offsets
         held: list[tuple[Segment, pa.RecordBatch]] = []  # with ``--last``
-        count, before, is_enough = 0, None, False
+        count, before, is_enough, is_past = 0, None, False, False
         for found in results:
             segment = found.slice_.segment
             is_full = sum(batch.num_rows for _, batch in held) >= (left or 1)
@@ -249,12 +281,18 @@ class Search(Searching):
                 if rows:
                     yield segment, batch[:rows]
             is_enough = not is_last and left is not None and count >= left
-            if is_enough or (found.is_past and not is_last):
+            is_past = found.is_past and not is_last
+            if is_enough or is_past:
                 break
         self._done.add(log.partition_dir)
         self._note_damage(log, scans)
         if not is_enough:
-            self._note_missing(log, self._missing(pool, log, scans, request, passed))
+            missing = self._missing(pool, log, scans, request, passed)
+            if request.needs_transactions:  # its headers are read to the end
+                scans, is_past = {**scans, **self._headers[log.partition_dir][1]}, False
+            self._note_unseen(log, missing)
+            self._note_unseen(log, self._others(log, scans, passed, is_past, missing))
+            self.unsearched += unsearched_asides(log.name, self._witnesses(log), request)
         if request.count:
             self.found += count if left is None else min(count, left)
         yield from held
@@ -287,7 +325,7 @@ class Search(Searching):
                 scans[one.slice_.segment].append(one.scan)
                 for batch in one.batches:
                     known.add(batch, self._outcomes(pool, log, batch))
-            for damage in _damages(scans):
+            for damage in damages_in(scans):
                 known.note(damage)
             for missing in self._missing(pool, log, scans, later, {}):
                 known.unknown_until(missing.last)
@@ -325,7 +363,12 @@ class Search(Searching):
             problem = next((scan.report.detail for scan in of_segment if scan.report.problem), None)
             if problem is not None:
                 self.unsearched.append(Unsearched(segment.uri, problem))
-        self._note_damages(log, _damages(scans))
+        before = len(self.unsearched)
+        self._note_damages(log, damages_in(scans))
+        for at in range(before, len(self.unsearched)):
+            if damage := self.unsearched[at].damage:
+                held = held_text(damage.segment, damage.position, damage.size, self.request)
+                self.unsearched[at] = replace(self.unsearched[at], held=held)
 
     def _missing(
         self,
@@ -339,41 +382,13 @@ class Search(Searching):
 
         passed: the last offsets of those that were passed over.
         """
-        if not (
-            _has_gap(scans, request, passed) or (WRONG_BASE in request.causes and _has_wrong_base(scans))
-        ):
+        if not (has_gap(scans, request, passed) or (WRONG_BASE in request.causes and has_wrong_base(scans))):
             return []
         _, scans = self._read_headers(pool, log)  # other segments may show that the log cleaner ran
         unread = [one for one, of_one in scans.items() if any(scan.report.problem for scan in of_one)]
         read = [(one, scans[one]) for one in log.all_segments if one not in unread]
         found = missing_of(read, [one.file_base_offset for one in unread]) if read else []
         return [one for one in found if one.cause in request.causes]
-
-
-def _has_gap(scans: dict[Segment, list[SliceScan]], request: Request, passed: Mapping[Segment, int]) -> bool:
-    """Whether a segment ends before the next one begins, at offsets that may match, and no cleaner ran."""
-    if any(scan.runs["is_cleaned"].any() for of_segment in scans.values() for scan in of_segment):
-        return False
-    for segment, of_segment in scans.items():
-        ends, limit = np.concatenate([scan.runs["last"] for scan in of_segment]), segment.file_limit
-        ends = np.append(ends, passed.get(segment, -1))
-        # a wrong base offset may lie past the limit
-        first = int(ends[ends < limit].max(initial=segment.file_base_offset - 1)) + 1
-        if first < limit < NO_LIMIT and request.may_hide(first, limit - 1):
-            return True
-    return False
-
-
-def _has_wrong_base(scans: dict[Segment, list[SliceScan]]) -> bool:
-    runs = [scan.runs for of_segment in scans.values() for scan in of_segment]
-    return bool(runs) and bool(misplaced(np.concatenate(runs)).any())
-
-
-def _damages(scans: dict[Segment, list[SliceScan]]) -> Iterator[DamagedRange]:
-    """The damaged ranges of a log, in its order."""
-    for segment in sorted(scans, key=lambda one: one.file_base_offset):
-        if not any(scan.report.problem for scan in scans[segment]):
-            yield from damages_of(segment, scans[segment])
 
 
 def _last(held: Sequence[tuple[Segment, pa.RecordBatch]], most: int) -> list[tuple[Segment, pa.RecordBatch]]:

@@ -257,6 +257,15 @@ def missing_of(scanned: list[_Scanned], unread: list[int]) -> list[Unseen]:
     return _missing(scanned, unread, _placed(scanned, unread)[0])
 
 
+def end_of(scanned: Sequence[_Scanned], segments: Sequence[Segment]) -> int:
+    """The offset behind the last batch of a log; 0 without one. segments: all of it; scanned: of these."""
+    known = [each for each in scanned if not any(scan.report.problem for scan in each[1])]
+    read = {segment for segment, _ in known}
+    unread = [one.file_base_offset for one in segments if one not in read]
+    last = _placed(known, unread)[0].last if known else None
+    return 0 if last is None else last + 1
+
+
 def _missing(scanned: list[_Scanned], unread: list[int], found: Order) -> list[Unseen]:
     empty = [
         s.file_base_offset for s, slices in scanned if not any(one.report.totals.batches for one in slices)

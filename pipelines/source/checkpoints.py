@@ -8,7 +8,7 @@ covered.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -74,6 +74,12 @@ class Checkpoints:
             for log, offset in entries.items():
                 if offset >= 0:  # Kafka reads negative ones too, which say nothing
                     found[log] = found.get(log, Checkpoint())._replace(**{_FIELDS[name]: offset})
+
+    def logs(self) -> Iterator[tuple[str, tuple[str, int], Checkpoint]]:
+        """Every log that a file names: its log directory, its topic and partition, and what is noted."""
+        for log_dir, entries in self._by_folder.items():
+            for place, checkpoint in entries.items():
+                yield log_dir, place, checkpoint
 
     def noted_start(self, partition_dir: str, topic: str, partition: int) -> Noted | None:
         """What ``log-start-offset-checkpoint`` says of the log in a folder; None where it was not read."""

@@ -12,12 +12,18 @@ import re
 import stat
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from pipelines.source.checkpoints import Checkpoint, Checkpoints
-from pipelines.source.naming import parse_left_folder, parse_topic_id
+from pipelines.source.naming import (
+    PartitionFolder,
+    left_state,
+    parse_folder,
+    parse_left_folder,
+    parse_topic_id,
+)
 from pipelines.source.remote_metadata import RemoteRanges, remote_ranges
 from pipelines.source.uris import canonical
 from udfs.format.checkpoint_text import LEADER_EPOCH_FILE, epoch_entries
@@ -60,6 +66,15 @@ class WitnessFiles:
     def found(self) -> bool:
         """Whether any file says something of a log."""
         return bool(self._by_folder or self._left)
+
+    @property
+    def folders(self) -> Collection[str]:
+        """The URIs of the folders in which a file says something."""
+        return self._by_folder.keys()
+
+    def in_folder(self, partition_dir: str) -> Witnesses:
+        """What the files in a folder say, by its URI."""
+        return self._by_folder.get(partition_dir, NO_WITNESSES)
 
     def read(self, folder: str, entries: Sequence[os.DirEntry[str]]) -> None:
         """Reads the files of a local folder, before its segments' lengths. entries: all that is in it."""
@@ -106,7 +121,7 @@ class WitnessFiles:
         below it. checkpoints: those of the listing.
         """
         noted = checkpoints.of(partition_dir, topic, partition) or Checkpoint()
-        found = with_checkpoint(self._by_folder.get(partition_dir, NO_WITNESSES), noted)
+        found = with_checkpoint(self.in_folder(partition_dir), noted)
         left = [one for one in self._left.get((topic, partition), ()) if one.topic_id in (None, topic_id)]
         if left:
             found = replace(found, aside=(*found.aside, *left))
@@ -137,6 +152,25 @@ def has_grown(segment: str, length: int) -> bool:
         return path is not None and os.stat(path).st_size > length
     except OSError:
         return False
+
+
+def logs_without_segments(
+    files: WitnessFiles, checkpoints: Checkpoints, listed: Collection[str], roots: Iterable[str]
+) -> Iterator[tuple[PartitionFolder, Witnesses]]:
+    """The logs at or below local folders that files name, and of which no segment is listed.
+
+    listed: URIs of the folders with segments. roots: the local folders.
+    """
+    noted = {
+        canonical(f"{log_dir}/{topic}-{partition}"): checkpoint
+        for log_dir, (topic, partition), checkpoint in checkpoints.logs()
+    }
+    beginnings = tuple(canonical(root.rstrip("/")) + "/" for root in roots)
+    left = {one.rpartition(".")[0] for one in listed if left_state(one) in ("delete", "stray", "future")}
+    for uri in sorted({*noted, *files.folders} - {*listed} - left):
+        place = parse_folder(uri)
+        if not isinstance(place, str) and f"{uri}/".startswith(beginnings):
+            yield place, with_checkpoint(files.in_folder(uri), noted.get(uri, Checkpoint()))
 
 
 def with_checkpoint(witnesses: Witnesses, noted: Checkpoint) -> Witnesses:
