@@ -16,9 +16,10 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from pipelines.command.errors import UserError
 from pipelines.command.terminal import counted_noun
 from pipelines.finding.logs import LakeLog, home_first
-from pipelines.finding.search import SAMPLE, Searching
+from pipelines.finding.searching import SAMPLE, Searching
 from pipelines.finding.slice_search import (
     DECIDING,
     NO_TRANSACTIONS,
@@ -27,9 +28,10 @@ from pipelines.finding.slice_search import (
     decided,
     distinct_keys,
 )
-from pipelines.finding.unsearched import Unsearched
+from pipelines.finding.unsearched import Unsearched, check_partitions
 from pipelines.lake.address import open_lake
 from pipelines.lake.published import published_tables
+from pipelines.scanning.accounts import of_tail
 from pipelines.scanning.slice_scan import DamagedRange
 from pipelines.source.delta import sql_literal
 from pipelines.source.listing import TopicFilter
@@ -37,7 +39,8 @@ from pipelines.sql.database import open_database
 from pipelines.typed.schemas import registry_reader
 from udfs.committed import OUTCOMES
 from udfs.compute import pc
-from udfs.rules.account import SEGMENT, Unseen
+from udfs.format.report_tables import CHECKPOINTS
+from udfs.rules.account import END, SEGMENT, START, Unseen
 from udfs.rules.transactions import TRANSACTION
 from udfs.search.conditions import Condition, InBounds, IsNull, OneOf, Prefix, matching
 from udfs.search.segment_search import COLUMNS
@@ -81,6 +84,15 @@ _SUSPECTS = """SELECT DISTINCT topic, partition_dir FROM segments
 QUALIFY offset_regressions > 0 OR first_offset < file_base_offset
   OR coalesce(end_offset, file_base_offset - 1)
   <> lead(file_base_offset) OVER (PARTITION BY partition_dir ORDER BY file_base_offset) - 1"""
+# What the last segment of each log ends in, if that is no batch, and the offset behind its last batch
+_TAILS = f"""SELECT partition_dir, tail, tail_bytes,
+  greatest(coalesce(end_offset + 1, 0), file_base_offset), batches
+FROM segments WHERE {_IN_LOGS}
+QUALIFY tail_bytes > 0 AND file_base_offset = max(file_base_offset) OVER (PARTITION BY partition_dir)"""
+_WHY = {
+    START: "the broker's checkpoint files say that the log began earlier",
+    END: "the broker's checkpoint files say that the log reached further",
+}
 _PLACE = ["segment", "batch_position", "offset"]  # of a record
 _KEY = ", ".join(f'"{name}"' for name in _PLACE)
 _FIELDS = ("producer_id", "producer_epoch", "first_offset", "last_offset")
@@ -143,9 +155,11 @@ class LakeSearch(Searching):
             "sum(decoded_bytes) "
             "FROM segments GROUP BY ALL"
         ).fetchall()
-        logs, self.passed_over = home_first(
-            [LakeLog(*row) for row in rows if self.topics(row[0])], self.request
-        )
+        every = [LakeLog(*row) for row in rows if self.topics(row[0])]
+        if not every:
+            raise UserError(f"{self.lake} has no segment of a topic that is requested")
+        check_partitions({(log.topic, log.partition) for log in every}, self.request)
+        logs, self.passed_over = home_first(every, self.request)
         return logs
 
     def _by_log(self) -> Iterator[tuple[LakeLog, Iterator[pa.RecordBatch]]]:
@@ -272,6 +286,9 @@ class LakeSearch(Searching):
     def _note_unsearched(self, log: LakeLog) -> None:
         self._note_damages(log, self._damages(log))
         self._note_unseen(log, self._missing[log.partition_dir])
+        for tail, size, end, batches in self._rows_of(_TAILS, log):
+            if one := of_tail(tail, size, None, end, batches > 0):
+                self._note_unseen(log, [one])
         if log.left_out:
             segments = counted_noun(log.left_out, "segment")
             why = f"records of {segments} were left out when it was decoded"
@@ -286,13 +303,16 @@ class LakeSearch(Searching):
         """The missing offsets that count, by the folders of logs."""
         found: dict[str, list[Unseen]] = defaultdict(list)
         logs = self._database.execute(_SUSPECTS).fetchall()
+        if CHECKPOINTS.name in self._tables:  # of logs whose start or end is missing
+            with open_database(self.lake, CHECKPOINTS.name, tables=self._tables) as other:
+                logs += other.execute("SELECT DISTINCT topic, partition_dir FROM checkpoints").fetchall()
         if folders := [folder for topic, folder in logs if self.topics(topic)]:
             statement = "SELECT partition_dir, first_lost, last_lost, cause FROM lost_offsets "
             statement += "WHERE list_contains(?, cause) AND list_contains(?, partition_dir) ORDER BY ALL"
-            values = [list(self.request.causes), folders]
+            values = [[*self.request.causes, START, END], folders]
             with open_database(self.lake, "lost_offsets", self.threads, tables=self._tables) as other:
                 for folder, first, last, cause in other.execute(statement, values).fetchall():
-                    found[folder].append(Unseen(first, last, cause=cause))
+                    found[folder].append(Unseen(first, last, cause=cause, detail=_WHY.get(cause, "")))
         return found
 
 

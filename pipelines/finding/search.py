@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from pipelines.finding.context import Context
 from pipelines.finding.logs import (
-    LakeLog,
     Log,
     Workers,
     begin_with,
@@ -24,6 +23,7 @@ from pipelines.finding.logs import (
     workers,
 )
 from pipelines.finding.request import Request
+from pipelines.finding.searching import SAMPLE, Searching
 from pipelines.finding.slice_search import (
     DECIDING,
     NO_TRANSACTIONS,
@@ -43,7 +43,6 @@ from pipelines.finding.unsearched import (
     held_text,
     not_listed,
     not_selected,
-    offsets_of,
     unsearched_asides,
     unseen_at_edges,
     zeros_within,
@@ -51,91 +50,20 @@ from pipelines.finding.unsearched import (
 from pipelines.plan.slices import Segment, Slice
 from pipelines.scanning.findings import missing_of
 from pipelines.scanning.pool import ALONE_BYTES
-from pipelines.scanning.slice_scan import DamagedRange, SliceScan
+from pipelines.scanning.slice_scan import SliceScan
 from pipelines.source.listing import Listing, TopicFilter
 from pipelines.source.naming import left_state
 from pipelines.source.witnesses import ListedLog
 from udfs.committed import OPEN, Outcomes
-from udfs.files import SCHEMA as SEGMENT_SCHEMA
 from udfs.rules.account import NO_WITNESSES, WRONG_BASE, Unseen, Witnesses
+from udfs.rules.log_start import LogStart
 from udfs.rules.transactions import of_one_log
 from udfs.search.conditions import OneOf
-from udfs.search.segment_search import COLUMNS
 
 if TYPE_CHECKING:
     from udfs.values.registry import Registry
 
 _NO_MARKER = "a transaction has no marker in this file, so that its outcome is not known"
-SAMPLE = 200  # records of a topic that say what payloads without a schema are
-SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        *((name, SEGMENT_SCHEMA.field(name).type) for name in COLUMNS),
-        ("segment", pa.string()),
-        ("outcome", pa.string()),
-    ]
-)
-
-
-@dataclass(kw_only=True)
-class Searching:
-    """One search. Iterate once; then ``unsearched`` and the counts tell what was read.
-
-    registry: the schemas of values, where conditions look into them. passed_over: logs that were left out
-    because the partitioner is trusted.
-    """
-
-    request: Request
-    registry: Registry | None = None
-    found: int = 0
-    passed_over: int = 0
-    segments: int = 0
-    unsearched: list[Unsearched] = field(default_factory=list)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """SCHEMA, with superseded and is_match where they are wanted."""
-        more = {"superseded": self.request.superseded, "is_match": bool(self.request.context)}
-        return pa.schema([*SCHEMA, *(pa.field(name, pa.bool_()) for name, wanted in more.items() if wanted)])
-
-    @property
-    def _is_enough(self) -> bool:
-        request = self.request
-        return request.only is None and request.limit is not None and self.found >= request.limit
-
-    def _request_of(self, topic: str) -> Request:
-        """The request, looking into what the schemas of a topic describe."""
-        if self.registry is None:
-            return self.request
-        from udfs.values.topic_payloads import TopicPayloads  # decoders, which other searches do not need
-
-        return self.request.with_payloads(TopicPayloads(self.registry, topic))
-
-    def _whole(
-        self, log: Log | LakeLog, records: pa.RecordBatch, outcomes: Outcomes, last: LastOffsets | None
-    ) -> pa.RecordBatch:
-        """Records of COLUMNS and segment, and is_match with context, with what the log around them tells."""
-        rows = records.num_rows
-        columns = {
-            **dict(zip(records.schema.names, records.columns, strict=True)),
-            "topic": pa.repeat(pa.scalar(log.topic), rows),
-            "partition": pa.repeat(pa.scalar(log.partition, pa.int32()), rows),
-            "outcome": outcomes.of(records.select(DECIDING)),
-        }
-        if last is not None:
-            columns["superseded"] = last.of(records)
-        return pa.RecordBatch.from_pydict(columns, self.schema)
-
-    def _note_damages(self, log: Log | LakeLog, damages: Iterable[DamagedRange]) -> None:
-        for damage in damages:
-            if self.request.may_hide(damage.first_lost, damage.last_lost):
-                self.unsearched.append(Unsearched(log.name, damage.detail, damage))
-
-    def _note_unseen(self, log: Log | LakeLog, missing: Iterable[Unseen]) -> None:
-        for one in missing:
-            if self.request.may_hide(one.first, one.last):
-                self.unsearched.append(offsets_of(log.name, one))
 
 
 @dataclass(kw_only=True)
@@ -193,6 +121,10 @@ class Search(Searching):
     @cached_property
     def _noted(self) -> dict[str, ListedLog]:
         return self.listing.noted_logs()
+
+    @cached_property
+    def _log_starts(self) -> dict[str, LogStart]:
+        return self.listing.log_starts() if self.request.committed else {}
 
     def schemas(self) -> Registry:
         """The schemas among the segments, or next to their folders."""
@@ -348,7 +280,8 @@ class Search(Searching):
                 scans[one.slice_.segment].append(one.scan)
             # what a .log.deleted file has no marker of may have it in another file
             open_as = OPEN if left_state(log.partition_dir) != "deleted" else None
-            self._headers[log.partition_dir] = Transactions.of(found, open_as), scans
+            start = self._log_starts.get(log.partition_dir)
+            self._headers[log.partition_dir] = Transactions.of(found, open_as, start), scans
         return self._headers[log.partition_dir]
 
     def _note_damage(self, log: Log, scans: dict[Segment, list[SliceScan]]) -> None:

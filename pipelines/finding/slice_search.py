@@ -22,6 +22,7 @@ from udfs.compute import pc
 from udfs.decoded import Group, Range
 from udfs.format import layout as f
 from udfs.recovery.resync import Resynchronizer
+from udfs.rules.log_start import LogStart
 from udfs.rules.offsets import NO_LIMIT
 from udfs.rules.transactions import TRANSACTION
 from udfs.search.segment_search import COLUMNS, SegmentSearch
@@ -41,9 +42,11 @@ class Transactions(NamedTuple):
     outcomes: Outcomes
 
     @classmethod
-    def of(cls, transactions: np.ndarray, without_marker: str | None = OPEN) -> Transactions:
-        """transactions: TRANSACTION[n] of the log. without_marker: see ``Outcomes``."""
-        return cls(delivery(transactions), Outcomes(transactions, without_marker))
+    def of(
+        cls, transactions: np.ndarray, without_marker: str | None = OPEN, start: LogStart | None = None
+    ) -> Transactions:
+        """transactions: TRANSACTION[n] of the log. without_marker: see ``Outcomes``. start: of the log."""
+        return cls(delivery(transactions, start), Outcomes(transactions, without_marker))
 
 
 NO_TRANSACTIONS = Transactions.of(np.zeros(0, dtype=TRANSACTION))
