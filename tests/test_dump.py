@@ -256,6 +256,22 @@ def test_an_index_that_a_broker_would_build_again(tmp_path: Path, capsysbinary: 
     assert "entry 0 points to position 1048576, where no batch begins" in err[0]
 
 
+def test_a_time_index_whose_index_leads_behind_the_log_fails_as_the_tool_does(
+    tmp_path: Path, capsysbinary: Any
+) -> None:
+    """At the end of the log nothing is found; behind it, and before its begin, the tool fails."""
+    times = str(index_folder(tmp_path) / f"{0:020d}.timeindex")
+    size = (tmp_path / SEGMENT).stat().st_size
+    for position, expected in ((size, 0), (size + 1, 1), (-1, 1)):
+        put(tmp_path, struct.pack(">ii", 1, position), f"{0:020d}.index")
+        code, out, err = lines(capsysbinary, times)
+        assert (code, len(out)) == (expected, 3 if expected == 0 else 2)
+        words = f"leads to position {position} for offset 3, and the segment has {size} bytes"
+        assert (
+            words in err[0] if code else err[0] == "The following indexed offsets are not found in the log."
+        )
+
+
 def test_a_producer_snapshot_that_the_broker_refuses(tmp_path: Path, capsysbinary: Any) -> None:
     path = put(tmp_path, struct.pack(">hIi", 1, 5, 0), f"{7:020d}.snapshot")
     code, out, err = lines(capsysbinary, path)

@@ -6,6 +6,7 @@ The jars are those of the broker (``tests.kafka.broker``).
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 from pathlib import Path
 from random import Random
@@ -71,7 +72,7 @@ def _records(topic: str) -> list[Record]:
     return [*records, Record(b"\x7f\xff", b"\0\0")]
 
 
-def _ask_kafka(path: Path, flag: str) -> bytes:
+def _ask_kafka(path: Path, flag: str, code: int = 0) -> bytes:
     command = [
         *quick_java(),
         "-Dfile.encoding=UTF-8",
@@ -85,7 +86,7 @@ def _ask_kafka(path: Path, flag: str) -> bytes:
         capture_output=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    assert done.returncode == code, done.stderr.decode()[-2000:]
     return done.stdout
 
 
@@ -117,3 +118,16 @@ def test_control_records(tmp_path: Path, capsysbinary: Any) -> None:
     path.write_bytes(Batch(records, flags=CONTROL).encode())
     assert dump_log.main([str(path), "--print-data-log"]) == 0
     assert capsysbinary.readouterr().out == _ask_kafka(path, "--print-data-log")
+
+
+@pytest.mark.parametrize("behind", [-1_000_000, 0, 1])
+def test_a_time_index_whose_index_leads_to_the_end_of_the_log(
+    behind: int, tmp_path: Path, capsysbinary: Any
+) -> None:
+    log, index, times = (tmp_path / f"{0:020d}{kind}" for kind in (".log", ".index", ".timeindex"))
+    log.write_bytes(Batch([Record(value=b"v"), Record(value=b"w")]).encode())
+    index.write_bytes(struct.pack(">ii", 1, log.stat().st_size + behind))
+    times.write_bytes(struct.pack(">qi", 1_700_000_000_000, 1))
+    code = dump_log.main([str(times)])
+    assert code == (behind != 0)
+    assert capsysbinary.readouterr().out == _ask_kafka(times, "--print-data-log", code)

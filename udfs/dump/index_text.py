@@ -139,7 +139,13 @@ class IndexText:
     ) -> None:
         """Notes where an entry of a time index and the batch that it names disagree."""
         offset, where = base + relative, os.path.abspath(path)
-        batch = log.first_reaching(offset, _lookup(index, relative))
+        position = _lookup(index, relative)
+        if not 0 <= position <= log.length:  # where the tool fails, it reads a part of the log from there on
+            raise Refused(
+                f"the index leads to position {position} for offset {offset}, and the segment has "
+                f"{log.length} bytes"
+            )
+        batch = log.first_reaching(offset, position)
         if batch is None or batch.last_offset != offset:
             found = -1 if batch is None else batch.last_offset
             self.found.missing.setdefault(where, []).append((offset, found))
@@ -247,18 +253,18 @@ class _Log:
 
     def __init__(self, path: str) -> None:
         self._source = FileSource(path)
-        self._length = self._source.size()
+        self.length = self._source.size()
 
     def close(self) -> None:
         self._source.close()
 
     def batch_at(self, position: int, most: int) -> _Batch | None:
         """The batch at a position, of ``most`` bytes at most; None where the tool finds none."""
-        end = min(self._length, position + most)
+        end = min(self.length, position + most)
         if position < 0 or position >= end - f.HEADER_UP_TO_MAGIC:
             return None
         head = np.zeros(f.V2_HEADER_SIZE, dtype=np.uint8)
-        self._source.read_into(position, head[: min(len(head), self._length - position)])
+        self._source.read_into(position, head[: min(len(head), self.length - position)])
         raw = head.tobytes()
         length = int.from_bytes(raw[f.LENGTH_POS : f.LOG_OVERHEAD], "big", signed=True)
         if length < LEAST_LENGTH:
@@ -273,9 +279,9 @@ class _Log:
 
     def first_reaching(self, offset: int, position: int) -> _Batch | None:
         """The first batch from a position on whose last offset is not below ``offset``."""
-        batch = self.batch_at(position, self._length)
+        batch = self.batch_at(position, self.length)
         while batch is not None and batch.last_offset < offset:
-            batch = self.batch_at(batch.position + batch.size, self._length)
+            batch = self.batch_at(batch.position + batch.size, self.length)
         return batch
 
     def newest_timestamp(self, batch: _Batch, limit: int) -> int:
