@@ -1,9 +1,9 @@
 """``recover --write``: a log directory of the healed log from which one broker starts, as its own controller.
 
-A KRaft broker deletes a log as stray unless its metadata has the log's topic id and names the broker as a
-replica. So ``bootstrap.checkpoint`` holds the topics with their ids, partitions, settings and feature levels:
-a controller with an empty metadata log begins with these records, in one transaction, so that the broker
-never sees a state without them.
+A KRaft broker renames a log's folder to ``-stray``, and does not serve it (KAFKA-15605), unless its metadata
+has the log's topic id and names the broker as a replica. So ``bootstrap.checkpoint`` holds the topics with
+their ids, partitions, settings and feature levels: a controller with an empty metadata log begins with these
+records, in one transaction, so that the broker never sees a state without them.
 """
 
 from __future__ import annotations

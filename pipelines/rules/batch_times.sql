@@ -1,7 +1,7 @@
 -- The record times of each batch that counts, whose clock gave them, and whether they are credible. With log append time the
 -- max timestamp is the time of every record (KIP-32); with create time the base timestamp is the time of the first one,
 -- but a delete horizon lies in its place where one is set (KIP-534). A time is credible in milliseconds, at most an
--- hour (message.timestamp.after.max.ms) after the modification of its file, and a broker's not before 2011
+-- hour (message.timestamp.after.max.ms of Kafka 4) after the modification of its file, and a broker's not before 2011
 -- Columns: those of a segment, then
 --   file_base_offset, position, base_offset, producer_id, is_control: as in counted_batches
 --   is_marker boolean: A marker that ends a transaction

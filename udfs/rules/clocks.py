@@ -20,7 +20,7 @@ WRONG_UNITS = (
     ("microseconds", 10**14, 10**17 - 1),
     ("nanoseconds", 10**17, 2**63 - 1),
 )
-MAX_AHEAD_MS = 3_600_000  # message.timestamp.after.max.ms of Kafka
+MAX_AHEAD_MS = 3_600_000  # message.timestamp.after.max.ms from Kafka 4.0 on (KIP-1030)
 FIRST_KAFKA_MS = 1_293_840_000_000  # 2011: no broker's clock, and no file that a broker wrote, is before it
 # Kafka's default of transaction.max.timeout.ms: a broker aborts a transaction that is open for longer
 TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
