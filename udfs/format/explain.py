@@ -144,7 +144,7 @@ def _control_value_version(x: _Fault) -> Numbers:
 
 def _inner_crc(x: _Fault) -> Numbers:
     stored = x.int_at(x.at + f.LEGACY_CRC_POS, 4) & 0xFFFFFFFF
-    return Numbers(x.at, stored, x.crc32(x.at + f.MAGIC_POS, x.message_end()))
+    return Numbers(x.at, x.crc32(x.at + f.MAGIC_POS, x.message_end()), stored)
 
 
 def _inner_cut(x: _Fault) -> Numbers:
@@ -191,7 +191,7 @@ def _of_batch(e: np.void, data: np.ndarray, limit: int) -> Numbers:
     last_codec = f.CODEC_ZSTD if e["magic"] == f.MAGIC_V2 else f.CODEC_LZ4
     match int(e["fault"]):
         case faults.CRC_MISMATCH:
-            return Numbers(0, int(e["crc_stored"]), int(e["crc_computed"]))
+            return Numbers(0, int(e["crc_computed"]), int(e["crc_stored"]))
         case faults.UNKNOWN_CODEC:
             return Numbers(payload, last_codec, int(e["codec"]))
         case faults.DECOMPRESSION_FAILED | faults.DECOMPRESSED_TOO_LARGE:

@@ -58,9 +58,11 @@ COUNT_TOO_SMALL = 27
 
 _RECORD = "invalid_record"
 FAULTS: dict[int, Fault] = {
-    CRC_MISMATCH: Fault(CORRUPT, "crc_mismatch", "checksum: expected {0:#010x} as stored, found {1:#010x}"),
+    CRC_MISMATCH: Fault(CORRUPT, "crc_mismatch", "checksum: expected {0:#010x} as computed, found {1:#010x}"),
     INNER_CRC_MISMATCH: Fault(
-        CORRUPT, "crc_mismatch", "checksum of an inner message: expected {0:#010x} as stored, found {1:#010x}"
+        CORRUPT,
+        "crc_mismatch",
+        "checksum of an inner message: expected {0:#010x} as computed, found {1:#010x}",
     ),
     UNKNOWN_CODEC: Fault(UNSUPPORTED, "unknown_codec", "codec: expected 0 to {0} for this magic, found {1}"),
     DECOMPRESSION_FAILED: Fault(INVALID, "decompression_failed", "payload does not decompress"),
@@ -129,12 +131,13 @@ def text_of(code: int, expected: int, found: int | str = 0) -> str:
 
 
 def cut_text(size: int, room: int) -> str:
-    """What is wrong where a segment ends. size: of the batch that is cut, below 0 where its header is;
-    room: the bytes that are there.
+    """What is wrong where a segment ends: the length of the last batch, or bytes are missing.
+
+    size: of that batch, below 0 where its header is cut; room: the bytes that are there.
     """
     if size < 0:
         return f"the segment ends inside a header: found {count_of(room, 'byte')}"
-    return f"the segment ends inside a batch: expected {count_of(size, 'byte')}, found {room}"
+    return f"the segment ends inside a batch: {count_of(size, 'byte')} by its length, {room} are there"
 
 
 def describe(code: int, expected: int, found: int, at: int) -> str:

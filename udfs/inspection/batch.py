@@ -137,7 +137,7 @@ def _of_whole(found: Inspection, content: np.ndarray, computed: int | None, show
     if not found.checksum.is_right:
         found.status = "corrupt"
         found.problem = faults.describe(
-            faults.CRC_MISMATCH, found.checksum.stored, computed or 0, found.position
+            faults.CRC_MISMATCH, computed or 0, found.checksum.stored, found.position
         )
         return records.count
     found.records, found.status, found.problem = readable(content.tobytes(), limit, found.position)
@@ -175,7 +175,8 @@ def _expanded(found: Inspection, e: np.void, at: int, payload: bytes, limit: int
     name = f.CODEC_NAMES[codec]
     problem, words = "", f"compressed by {name}: {count_of(len(payload), 'byte')}"
     if made < 0:
-        problem = faults.text_of(-made, limit, codec)
+        last = f.CODEC_ZSTD if found.magic == f.MAGIC_V2 else f.CODEC_LZ4
+        problem = faults.text_of(-made, last if -made == faults.UNKNOWN_CODEC else limit, codec)
     else:
         found.payload = scratch.data[:made].tobytes()
         words += f", expanded {made}"

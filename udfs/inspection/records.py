@@ -126,7 +126,8 @@ def _read_headers(reader: Reader, end: int) -> None:
     for i in range(count):
         begin = reader.at
         if _sized(reader, f"header {i} key", end, 3) is None:
-            problem = "header key length: expected 0 or more, found less"
+            size = int(reader.fields[-2].value)  # the length, before the null
+            problem = faults.text_of(faults.HEADER_KEY_NULL, 0, size)
             raise reader.broken(begin, reader.at - begin, problem)
         _sized(reader, f"header {i} value", end, 3)
 
