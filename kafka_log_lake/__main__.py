@@ -16,7 +16,7 @@ from pipelines.command.commands import COMMANDS
 from pipelines.command.declaration import Command
 from pipelines.command.errors import UserError
 from pipelines.command.options import exit_code_of, parser_of, program_parser
-from pipelines.command.settings import nearest
+from pipelines.command.values import nearest
 
 # The packages of the wheel's extras
 _OF_EXTRAS = (*("pyspark", "py4j", "delta", "deltalake", "duckdb", "jinja2", "markupsafe", "vl_convert"),)

@@ -76,6 +76,9 @@ def register(
     ``--with-copies`` decoded it; None or healed: the lake's own tables, which hold the healed log. at: the id
     of a run or a time, for an earlier state; None for now.
     """
+    from pipelines.command.session import check_session
+
+    check_session(spark)
     if lake is None:
         from pipelines.functions.register import register_functions
 

@@ -23,6 +23,7 @@ from pipelines.command.commands import DECODE
 from pipelines.command.errors import DamageFound, UserError
 from pipelines.command.on_demand import SparkOnDemand, spark_on_demand
 from pipelines.command.options import run_command
+from pipelines.command.session import check_session
 from pipelines.command.settings import CATALOG, Settings, Typing, make_settings
 from pipelines.command.values import option
 from pipelines.execute import job
@@ -130,6 +131,7 @@ def decode_segments(spark: SparkSession, source: str | Sequence[str], **settings
 
     settings: fields of ``Settings`` (topics, max_batch_uncompressed, ...). Every segment is one slice.
     """
+    check_session(spark)
     checked = make_settings({**settings, "source": source})
     on_demand = SparkOnDemand(checked, given=spark)
     plan = job.plan_afresh(on_demand, checked)

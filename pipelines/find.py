@@ -29,7 +29,7 @@ from pipelines.command.errors import NotAllSearched, NotFound, UserError
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.streams import replaced_file
-from pipelines.command.terminal import counted_noun, first_names, room_of_lines
+from pipelines.command.terminal import counted_noun, first_names, room_of_lines, wants_colour
 from pipelines.command.values import check_times, option
 from pipelines.finding.output import MoreFields, Table, Write, write_lines, writer_of
 from pipelines.finding.request import Request, make_request
@@ -233,7 +233,7 @@ def _writer(kind: str, output: str | None, schema: pa.Schema, more: MoreFields |
     if kind != "table":
         return writer_of(kind, schema, more)
     is_terminal = output is None and sys.stdout.isatty()
-    table = Table(room_of_lines() if output is None else 0, is_terminal)
+    table = Table(room_of_lines() if output is None else 0, is_terminal and wants_colour())
     return partial(write_lines, lines=table.lines)
 
 

@@ -172,6 +172,10 @@ def test_help_names_every_command() -> None:
         (["query", "--lake", "x", "--format", "xml", "SELECT 1"], "argument --format: invalid choice: 'xml'"),
         (["decode", "logs", "--lake", "x"], "unknown argument 'logs': --source goes before its PATH"),
         (["query", "x", "SELECT 1"], "unknown argument 'SELECT 1': --lake goes before its PATH"),
+        (
+            ["query", "--lake", "x", "SELECT", "README.md", "FROM", "t"],
+            "goes on with 'README.md': put it in quotes",
+        ),
         (["scan"], "PATH is missing: name a log directory"),
         (["scan", ""], "PATH is empty"),
         (["quality-report", "--lake", "x", "--output", ""], "--output is empty"),

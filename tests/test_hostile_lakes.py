@@ -164,3 +164,23 @@ def test_a_lake_that_lost_a_table_or_can_not_read_one_is_no_sound_lake(
     assert (
         printed.count("has no table batches any more: restore the folder") == len(printed.splitlines()) == 5
     )
+
+
+@pytest.mark.parametrize("name", ["quarantine", "segments"])
+def test_another_table_in_a_folder_of_the_lake_is_named(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(tmp_path / "logs" / "t-0", 0, batch(0))
+    assert decode(tmp_path) == 0
+    folder = tmp_path / "lake" / name
+    shutil.rmtree(folder)
+    shutil.copytree(tmp_path / "lake" / "records", folder)
+    put(tmp_path / "logs" / "t-0", 3, batch(3))
+    capsys.readouterr()
+    codes = [decode(tmp_path), query.main(["--lake", str(tmp_path / "lake"), "SELECT * FROM crc_report"])]
+    assert codes == [2, 2]
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        assert line.startswith(f"error: {folder} is not the table {name} of this lake, it has no column ")
+        assert line.endswith("put the lake's own folder back there, or decode into a new --lake")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -239,3 +242,26 @@ def test_ctrl_c_in_a_query_is_no_failure(capsys: pytest.CaptureFixture[str]) -> 
 
     assert exit_code_of(job) == 130
     assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_mistakes_in_python_are_one_line_with_the_cure() -> None:
+    from kafka_log_lake import decode, decode_segments, register
+
+    made: Any = Settings  # mypy would see these mistakes
+    settings, session = made(source="logs", lake="lake"), SimpleNamespace(createDataFrame=None)
+    job: Any = decode
+    lazily: Any = decode_segments
+    views: Any = register
+    calls: list[tuple[Callable[[], object], str]] = [
+        (lambda: made(sources="logs"), "unknown setting 'sources'; did you mean source?"),
+        (lambda: made("logs", "lake"), "Settings takes values by name"),
+        (lambda: job(settings, session), "the session goes first, then the settings"),
+        (lambda: job(session, {"source": "logs"}), "not dict as the second"),
+        (lambda: lazily("logs", session), "the first argument is Spark's session"),
+        (lambda: views("lake", session), "the first argument is Spark's session"),
+    ]
+    for call, message in calls:
+        with pytest.raises(UserError) as raised:
+            call()
+        assert message in str(raised.value)
+        assert "\n" not in str(raised.value)

@@ -13,12 +13,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from kafka_log_lake import __main__ as console
 from pipelines.command.errors import DamageFound, UserError
 from pipelines.command.options import exit_code_of, set_up_logging
 from pipelines.command.tables import Section, print_table
 from pipelines.command.terminal import invocation
 from pipelines.execute.summary import Summary, TopicTotals
 from pipelines.sql.rows import UNCUT, Column, csv_lines, plain_number, table_lines
+from tests.support.segment_maker import Batch, Record
 
 # ESC and a colour, BEL, CR, a C1 character (CSI in one byte), right-to-left override, line separator
 HOSTILE = "a\x1b[31mb\x07c\rd\x9b2Je\u202ef\u2028g\nh"
@@ -184,3 +186,25 @@ def test_a_box_breaks_no_number_and_no_name_but_a_long_one(topic: str, room: int
     assert all(one in shown for one in (*numbers, "records", "damaged", "none", "zstd"))
     assert (topic in shown) or len(topic) > 20
     assert "\u2503" not in shown or max(map(len, shown.splitlines())) <= room
+
+
+def test_no_color_leaves_no_escape_sequence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segment = tmp_path / "t-0" / f"{0:020d}.log"
+    segment.parent.mkdir()
+    segment.write_bytes(Batch([Record(b"k", b"v")]).encode()[:-1] + b"x")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    for argv in (
+        ["inspect", str(segment)],
+        ["scan", str(tmp_path)],
+        ["find", str(tmp_path), "--offset", "0"],
+    ):
+        printed = {}
+        for setting in ("", "1"):
+            monkeypatch.setenv("NO_COLOR", setting)
+            console.main(argv)
+            printed[setting] = capsys.readouterr().out
+        assert "\x1b" not in printed["1"], argv
+        assert argv[0] == "find" or "\x1b" in printed[""]

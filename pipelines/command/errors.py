@@ -28,6 +28,10 @@ class UserError(JobError):
     exit_code = 2
 
 
+class CallError(UserError, TypeError):
+    """A call in Python has wrong arguments."""
+
+
 class LakeBusy(UserError):
     """Another job holds the lock of a lake. owner: which process it is, where that is known."""
 

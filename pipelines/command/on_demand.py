@@ -17,9 +17,16 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from pipelines.command.driver import driver_of
+from pipelines.command.errors import CallError
 from pipelines.command.executors import check_executors, is_local
 from pipelines.command.processes import Processes
-from pipelines.command.session import get_session, is_elsewhere, is_submitted, stop_session
+from pipelines.command.session import (
+    check_session,
+    get_session,
+    is_elsewhere,
+    is_submitted,
+    stop_session,
+)
 from pipelines.command.settings import Running
 from udfs.worker import MakeStage
 
@@ -31,12 +38,18 @@ _TASKS_PER_CORE = 4  # so that a long one does not keep the others waiting
 class SparkOnDemand:
     """The Spark of one job. given: the user's session; None to start one, or to take the active one.
 
-    only_plans: see ``get_session``.
+    only_plans: see ``get_session``. Raises a CallError for a session and settings in the wrong order.
     """
 
     def __init__(
         self, settings: Running, *, only_plans: bool = False, given: SparkSession | None = None
     ) -> None:
+        if not isinstance(settings, Running):
+            raise CallError(
+                "the session goes first, then the settings: decode(spark, Settings(source=..., lake=...)), "
+                f"not {type(settings).__name__} as the second"
+            )
+        check_session(given)
         self.settings, self._only_plans = settings, only_plans
         self._given = given or SparkSession.getActiveSession()
         if self._given is not None:  # before the sources are listed

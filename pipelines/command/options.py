@@ -29,13 +29,12 @@ from pipelines.command.settings import (
     help_of,
     make_settings,
     metavar_of,
-    nearest,
     shown,
 )
 from pipelines.command.status import say
 from pipelines.command.streams import drop_output, set_up_streams
 from pipelines.command.terminal import COMMAND, invocation, printable
-from pipelines.command.values import flag, option, texts
+from pipelines.command.values import flag, nearest, option, texts
 
 DEBUG = "KAFKA_LAKE_DEBUG"
 _MOST_SETTINGS = 1 << 20  # bytes of a file of settings; a device may have no end
@@ -77,6 +76,9 @@ class Parser(argparse.ArgumentParser):
             behind = unknown[0].replace("--not", "-", 1) if unknown[0].startswith("--not") else ""
             if behind == "-" or (behind[:2] == "--" and (behind in options or "--not-" not in hint)):
                 raise UserError("--not goes before a condition of find, as in --not --key user-17")
+            if {"statement", "lake"} <= vars(given).keys():
+                hint = "put it in quotes, or the shell splits it and takes * for names of files"
+                raise UserError(f"the statement goes on with {unknown[0]!r}: {hint}")
             if not unknown[0].startswith("-"):  # a place, as scan takes it
                 needed = [
                     name for name in ("--source", "--lake") if name in options and name[2:] not in given

@@ -22,7 +22,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from pipelines.command.driver import driver_of, spark_errors
-from pipelines.command.errors import UserError
+from pipelines.command.errors import CallError, UserError
 from pipelines.command.java import java_problem
 from pipelines.command.settings import Running
 
@@ -86,6 +86,14 @@ ONLY_PLANS = {
 
 # Every JVM that Spark starts prints this line, at any log level
 _NOISE = b"Using incubator modules: jdk.incubator.vector"
+
+
+def check_session(spark: object) -> None:
+    """Raises a CallError for what is no session of Spark, where one or None is meant."""
+    if spark is not None and not hasattr(spark, "createDataFrame"):
+        raise CallError(
+            f"the first argument is Spark's session, which get_session() gives, not {type(spark).__name__}"
+        )
 
 
 def get_session(settings: Running | None = None, *, only_plans: bool = False) -> SparkSession:

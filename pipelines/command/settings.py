@@ -8,7 +8,6 @@ Each is in the class of its concern; a command's settings are made of these: ``S
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from pipelines.command.values import (
     amount,
     byte_count,
     byte_text,
+    check_names,
     check_times,
     codec_levels,
     core_count,
@@ -356,12 +356,6 @@ def metavar_of(field: dataclasses.Field[Any]) -> str:
     return field.metadata["metavar"] or field.name.rpartition("_")[2].upper()
 
 
-def nearest(word: str, words: Iterable[str]) -> str:
-    """``; did you mean x?``, to end a message about an unknown name; empty if no word is similar."""
-    similar = difflib.get_close_matches(word, list(words), n=1)
-    return f"; did you mean {similar[0]}?" if similar else ""
-
-
 @overload
 def make_settings(values: Mapping[str, Any]) -> Settings: ...
 @overload
@@ -370,9 +364,5 @@ def make_settings(
     values: Mapping[str, Any], allowed: Iterable[str] = SETTING_NAMES, kind: type[Any] = Settings
 ) -> Any:
     """Settings from names and values of a notebook or a YAML file. Raises a UserError for an unknown name."""
-    allowed = tuple(allowed)
-    for name in values:
-        if name not in allowed:
-            hint = nearest(str(name).replace("-", "_"), allowed) or f"; known settings: {', '.join(allowed)}"
-            raise UserError(f"unknown setting {name!r}{hint}")
+    check_names(values, tuple(allowed))
     return kind(**values)

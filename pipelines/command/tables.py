@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pipelines.command.terminal import aligned, width_of
+from pipelines.command.terminal import aligned, wants_colour, width_of
 
 if TYPE_CHECKING:
     from rich.console import Console, JustifyMethod
@@ -50,14 +50,17 @@ def text_lines(section: Section, rest: str = "") -> Iterator[str]:
 
 
 def open_console() -> Console:
-    """A terminal as ``rich`` sees it. Its reader going away is a BrokenPipeError, as of ``print``."""
+    """A terminal as ``rich`` sees it. Its reader going away is a BrokenPipeError, as of ``print``.
+
+    With NO_COLOR it gets no style either: bold text is an escape sequence too.
+    """
     from rich import console
 
     class Console(console.Console):
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 
-    return Console()
+    return Console(color_system="auto" if wants_colour() else None)
 
 
 def print_table(console: Console, section: Section, rest: str = "") -> None:

@@ -59,6 +59,11 @@ def room_of_lines(is_full: bool = False) -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
+def wants_colour() -> bool:
+    """Whether the user wants escape sequences for colours: not with NO_COLOR (https://no-color.org)."""
+    return not os.environ.get("NO_COLOR")
+
+
 def first_names(names: Sequence[str], shown: int = 10) -> str:
     """``a, b and 2,000 more``: the first names, escaped."""
     more = f" and {len(names) - shown:,} more" if len(names) > shown else ""

@@ -6,15 +6,16 @@ A ValueError holds the rule that a wrong value breaks, to follow the setting's n
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from pipelines.command.errors import UserError
+from pipelines.command.errors import CallError, UserError
 from udfs.format.levels import parse_levels
 
 if TYPE_CHECKING:
@@ -29,7 +30,14 @@ def setting(default: Any, parse: Callable[[object], Any], help_text: str, metava
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """Options that are checked when they are made: a wrong value raises a UserError of one line."""
+    """Options that are checked when they are made: a wrong name or value raises a UserError of one line."""
+
+    def __new__(cls, *places: object, **values: object) -> Self:
+        names = [field.name for field in dataclasses.fields(cls)]
+        if places:
+            raise CallError(f"{cls.__name__} takes values by name: {cls.__name__}({names[0]}=...)")
+        check_names(values, names)
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -41,6 +49,20 @@ class Checked:
             except ValueError as error:
                 raise UserError(f"{option(field.name)} {error}") from None
             object.__setattr__(self, field.name, parsed)
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """``; did you mean x?``, to end a message about an unknown name; empty if no word is similar."""
+    similar = difflib.get_close_matches(word, list(words), n=1)
+    return f"; did you mean {similar[0]}?" if similar else ""
+
+
+def check_names(given: Iterable[str], known: Sequence[str]) -> None:
+    """Raises a CallError for the name of a setting that is not known, with the most similar one."""
+    for name in given:
+        if name not in known:
+            hint = nearest(str(name).replace("-", "_"), known) or f"; known settings: {', '.join(known)}"
+            raise CallError(f"unknown setting {name!r}{hint}")
 
 
 def option(name: str) -> str:

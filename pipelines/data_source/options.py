@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pipelines.command.errors import UserError
-from pipelines.command.settings import nearest
-from pipelines.command.values import MIB, byte_count, pattern, texts, whole_number
+from pipelines.command.values import MIB, byte_count, nearest, pattern, texts, whole_number
 from udfs.decoded import Bounds, Scope
 from udfs.format.schema import BATCHES, QUARANTINE, RECORDS, Column
 

@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from pipelines.command.commands import NOT
 from pipelines.command.errors import UserError
-from pipelines.command.settings import nearest
-from pipelines.command.values import is_utf8, moment, one_of, option, partition_number
+from pipelines.command.values import is_utf8, moment, nearest, one_of, option, partition_number
 from udfs.committed import ABORTED, COMMITTED, OPEN
 from udfs.decoded import Bounds
 from udfs.rules.account import SEGMENT, WRONG_BASE

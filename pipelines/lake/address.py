@@ -79,23 +79,44 @@ def table_version(address: str, table: str) -> int | None:
     path = table_path(address, table)
     try:
         with reading(f"the table {path}"):
-            configuration = open_table(path).metadata().configuration
+            opened = open_table(path)
+            configuration = opened.metadata().configuration
     except TableNotFoundError:
         return None
-    return int(configuration[VERSION_PROPERTY]) if VERSION_PROPERTY in configuration else None
+    version = int(configuration[VERSION_PROPERTY]) if VERSION_PROPERTY in configuration else None
+    if version == SCHEMA_VERSION:
+        _check_columns(path, table, opened)
+    return version
+
+
+def _check_columns(path: str, name: str, table: DeltaTable) -> None:
+    """Raises a UserError for a folder with another table than the lake has there."""
+    declared = next((one for one in (*TABLES, *REPORT_TABLES) if one.name == name), None)
+    held = {field.name for field in table.schema().fields}
+    missing = [] if declared is None else [one.name for one in declared.columns if one.name not in held]
+    if missing:
+        raise UserError(
+            f"{path} is not the table {name} of this lake, it has no column {missing[0]}: put the lake's own "
+            "folder back there, or decode into a new --lake"
+        )
 
 
 def lake_table(address: str, table: str) -> DeltaTable:
-    """A table that every complete lake has. Raises a MissingTable where somebody removed it."""
+    """A table that every complete lake has. Raises a MissingTable where somebody removed it.
+
+    Raises a UserError where another table is in its folder.
+    """
     path = table_path(address, table)
     try:
         with reading(f"the table {path}"):
-            return open_table(path)
+            opened = open_table(path)
     except TableNotFoundError:
         raise MissingTable(
             f"the lake {address} has no table {table} any more: restore the folder {path}, or decode into a "
             "new --lake"
         ) from None
+    _check_columns(path, table, opened)
+    return opened
 
 
 def tables_of(address: str) -> tuple[Table, ...]:

@@ -19,8 +19,8 @@ from pyspark.sql.types import BinaryType, NumericType
 from pipelines.command.driver import driver_of, spark_errors
 from pipelines.command.errors import UserError, one_line
 from pipelines.command.session import configured
-from pipelines.command.settings import nearest
 from pipelines.command.terminal import printable
+from pipelines.command.values import nearest
 from pipelines.sql.gate import changes
 from pipelines.sql.rows import Column, Number, as_text, parse, printed, to_json
 from pipelines.views.declared import SESSION_VIEWS

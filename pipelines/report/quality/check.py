@@ -13,7 +13,7 @@ from importlib import resources
 
 from pipelines.command.errors import UserError
 from pipelines.command.options import read_yaml
-from pipelines.command.settings import nearest
+from pipelines.command.values import nearest
 
 ERROR, WARNING, NONE = "error", "warning", "none"
 SEVERITIES = (ERROR, WARNING, NONE)
