@@ -15,19 +15,19 @@ import tempfile
 import time
 from contextlib import ExitStack, nullcontext
 from functools import partial
-from pathlib import Path
 
 if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the imports need its parent
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from pipelines.command.commands import RECOVER
-from pipelines.command.errors import UserError, writing
+from pipelines.command.errors import UserError
 from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
 from pipelines.command.terminal import printable
 from pipelines.decode_batches import decode_into
 from pipelines.recovery import job, text
+from pipelines.recovery.report_folder import check_report_folder, report_folder
 from pipelines.recovery.sources import find_copies
 from pipelines.scanning.pool import task_map
 from udfs.indexes.kraft_snapshot import METADATA_TOPIC
@@ -54,8 +54,7 @@ def run(
         raise UserError("--source is missing: name the disks, such as --source broker1=/mnt/broker1")
     if report is not None:
         job.refuse_in_source("--report", report, settings.source)
-        if os.path.lexists(report) and not os.path.isdir(report):
-            raise UserError(f"--report {report} is not a folder")
+        check_report_folder(report)
     if node_id is not None and write is None:
         raise UserError("--node-id needs --write DIR")
     number = 1 if node_id is None else node_id
@@ -74,7 +73,9 @@ def run(
         decode = partial(decode_into, on_demand, drops_missing=True)
         done = job.recover(own, decode, task_map(on_demand))
         if report is not None:
-            text.write_report(done, report, settings.lake)
+            from pipelines.recovery.page import write_report  # for those that write
+
+            write_report(done, report, settings.lake)
         if made is not None:
             from pipelines.recovery.broker_disk import write_recovered  # for those that write
 
@@ -85,12 +86,13 @@ def run(
     if settings.json:
         print(json.dumps({**text.to_json(done, settings.lake), "seconds": round(seconds, 3)}))
         return
-    *lines, verdict = map(printable, text.lines(done, seconds, settings.lake))
+    lines = [*map(printable, text.lines(done, settings.lake, has_report=report is not None))]
     if report is not None:
         lines.append(f"report       {printable(report)}: recovery.html, lost_records.csv, restore.sh")
+    lines.append(f"{printable(text.verdict(done))} ({seconds:.1f} s)")
     if write is not None:
-        verdict += f"\nlog directory for broker {number}: {printable(write)}"
-    print("\n".join([*lines, verdict]))
+        lines.append(f"log directory for broker {number}: {printable(write)}")
+    print("\n".join(lines))
 
 
 def _recover_metadata(
@@ -106,16 +108,22 @@ def _recover_metadata(
     state = quorum.state_at(found, at)
     with job.folder_to_write(write, settings.source) if write else nullcontext() as made:
         if report is not None:
-            with writing(f"--report {report}"):
-                Path(report).mkdir(parents=True, exist_ok=True)
-                state_files.write_state(state, Path(report))
+            with report_folder(report) as folder:
+                state_files.write_state(state, folder)
         if settings.lake is not None:
             job.write_tables(settings.lake, state_files.tables(state))
         if made is not None:
             quorum.write_controller(found, made, inventory, node_id)
     lines = quorum.quorum_lines(found, state)
     if settings.json:
-        print(json.dumps({"end": found.end, "committed": found.committed, "ends": found.ends, "text": lines}))
+        own: dict[str, object] = {
+            "end": found.end,
+            "committed": found.committed,
+            "ends": found.ends,
+            "certainty": found.sure,
+        }
+        own |= {"doubts": found.doubts, "unread": dict(+state.unread)}
+        print(json.dumps({**own, "text": lines}))
     else:
         print("\n".join(map(printable, lines)))
 

@@ -23,11 +23,12 @@ import pytest
 
 from kafka_log_lake import connect
 from pipelines import decode_batches, maintain, query, recover, scan
-from pipelines.recovery.bill import write_restore
+from pipelines.recovery.restore import Policy, count_losses, register_topics, write_restore
 from pipelines.sql.types import duckdb_type
 from tests.support.answers import asked
 from tests.support.docs import ROOT
 from tests.support.logs import batch, data, marker, put
+from tests.support.metadata_disks import metadata_log, policy, topic
 from tests.support.replica_disks import write
 from tests.support.replica_sets import replica_set
 from tests.support.replicas import fingerprint
@@ -37,8 +38,8 @@ from udfs.format.recovery_tables import LOST_RECORDS
 
 def disk(folder: Path, **logs: list[bytes]) -> str:
     """A broker's disk: topic -> batches of its partition 0, which begin with the first one's offset."""
-    for topic, made in logs.items():
-        put(folder / f"{topic}-0", int.from_bytes(made[0][:8], "big"), *made)
+    for name, made in logs.items():
+        put(folder / f"{name}-0", int.from_bytes(made[0][:8], "big"), *made)
     return f"--source={folder.name}={folder}"
 
 
@@ -295,6 +296,7 @@ def test_lost_records_are_restored_as_kafkas_console_producer_reads_lines(
     one = disk(tmp_path / "one", t=lost, __consumer_offsets=lost)
     truth = [batch(0), Batch([Record(b"old", b"new")], base_offset=3, leader_epoch=1).encode()]
     two = disk(tmp_path / "two", t=truth, __consumer_offsets=truth)
+    metadata_log(tmp_path / "two", [*topic("t", 1, [1]), policy("t", "compact")])
     bill = tmp_path / "bill"
     assert recover.main([one, two, "--cores", "1", "--report", str(bill)]) == 0
     assert f"report       {bill}: recovery.html, lost_records.csv, restore.sh\n" in capsys.readouterr().out
@@ -304,7 +306,7 @@ def test_lost_records_are_restored_as_kafkas_console_producer_reads_lines(
         (None, b"no key", []),
         (b"n2", None, []),
     ]
-    assert read_lines(bill / "restore" / "t-0.older.txt") == [(b"old", b"older than the truth", [])]
+    assert read_lines(bill / "restore" / "t-0.held.txt") == [(b"old", b"older than the truth", [])]
     listed = [json.loads(line) for line in (bill / "restore" / "t-0.jsonl").read_text().splitlines()]
     assert [base64.b64decode(row["value"]) for row in listed] == [b"two\nlines", b"\xff"]
     script = (bill / "restore.sh").read_text()
@@ -346,9 +348,10 @@ def test_what_both_histories_have_neither_replaces_nor_is_a_lost_record(tmp_path
     one = disk(tmp_path / "one", t=[shared, Batch(lost, base_offset=2).encode()])
     two = disk(tmp_path / "two", t=[shared, Batch(true, base_offset=2, leader_epoch=1).encode()])
     bill, lake = tmp_path / "bill", tmp_path / "lake"
+    metadata_log(tmp_path / "two", [*topic("t", 1, [1]), policy("t", "delete, compact")])
     assert recover.main([one, two, "--cores", "1", "--report", str(bill), "--lake", str(lake)]) == 0
     assert read_lines(bill / "restore" / "t-0.txt") == [(b"state", b"on", [])]
-    assert read_lines(bill / "restore" / "t-0.older.txt") == [(b"new", b"lost", [])]
+    assert read_lines(bill / "restore" / "t-0.held.txt") == [(b"new", b"lost", [])]
     also = asked(lake, 'SELECT also_in_truth FROM lost_records ORDER BY "offset"')
     assert also == [(None,), (2,), (None,)]
 
@@ -374,7 +377,9 @@ def test_more_partitions_have_lost_records_than_files_may_be_open(tmp_path: Path
     opened = max(map(int, os.listdir("/proc/self/fd")))  # a run of many tests has many
     resource.setrlimit(resource.RLIMIT_NOFILE, (opened + 100, limits[1]))
     try:
-        write_restore(database, tmp_path)
+        topics = {"t": Policy(False, "")}
+        register_topics(database, topics)
+        write_restore(database, tmp_path, count_losses(database), topics)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert len(list((tmp_path / "restore").iterdir())) == 300

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -15,9 +17,12 @@ from pipelines import recover
 from pipelines.recovery.broker_disk import bootstrap
 from pipelines.recovery.placement import placements
 from pipelines.recovery.sources import find_copies
+from pipelines.recovery.state_files import commands, strimzi
 from tests.support import replicas
+from tests.support.logs import batch
+from tests.support.metadata_disks import IDS, identify, metadata_log, partition, topic
 from udfs.format.encode import PlainRecord
-from udfs.replicas.cluster_state import ClusterState, metadata_records
+from udfs.replicas.cluster_state import ClusterState, Partition, metadata_records
 from udfs.values.encode import metadata_record, new_uuid, record_batch
 
 SCENARIO = "s11-controllers"
@@ -103,6 +108,94 @@ def test_records_behind_a_snapshot_count_though_it_has_more_records_than_the_log
     state = placements(find_copies([f"c1={tmp_path}"], lambda topic: True)).state
     assert state is not None
     assert sorted(state.topics.values()) == ["a", "b", "c"]
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "RegisterBrokerRecord": {"brokerId": 1, "endPoints": [], "features": []},
+    "TopicRecord": {"name": "t", "topicId": IDS["t"]},
+    "PartitionRecord": {
+        "partitionId": 0,
+        "topicId": IDS["t"],
+        "replicas": [1],
+        "leader": 1,
+        "leaderEpoch": 0,
+    },
+    "PartitionChangeRecord": {"partitionId": 0, "topicId": IDS["t"], "isr": [1]},
+    "ConfigRecord": {"resourceType": 2, "resourceName": "t", "name": "a", "value": "b"},
+    "NoOpRecord": {},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("is_version", [True, False])
+def test_a_record_that_no_definition_knows_is_a_doubt(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, is_version: bool
+) -> None:
+    """Of an unknown version, as RegisterBrokerRecord has one in Kafka 4.4, or of an unknown type."""
+    made = {name: bytearray(metadata_record(name, 0, fields)) for name, fields in KINDS.items()}
+    made[kind][2 if is_version else 1] = 99
+    unread = f"{kind} version 99" if is_version else "record type 99 version 0"
+    disk = tmp_path / "c1"
+    identify(disk, 1)
+    metadata_log(disk, [bytes(record) for record in made.values()])
+    (disk / "__cluster_metadata-0" / "quorum-state").write_text('{"currentVoters": [{"voterId": 1}]}')
+    state = tmp_path / "state"
+    words = [f"--source=c1={disk}", "--cores", "1", "--metadata"]
+    assert recover.main([*words, "--report", str(state)]) == 0
+    printed = capsys.readouterr().out
+    assert f"1 x {unread}" in printed.splitlines()[-1]
+    assert "may not be whole" in printed.splitlines()[-1]
+    for name in ("commands.sh", "topics.yaml"):
+        assert f"1 x {unread}" in (state / name).read_text()
+    assert recover.main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["unread"][unread] == 1
+    partition(disk, "t", batch(0))  # and as what other logs are judged by
+    assert recover.main([*words[:-1], "--lake", str(tmp_path / "lake"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert any(f"1 x {unread}" in doubt for doubt in found["doubts"])
+    is_about_partitions = not is_version or kind in (
+        "TopicRecord",
+        "PartitionRecord",
+        "PartitionChangeRecord",
+    )
+    assert found["certainty"] == {"likely" if is_about_partitions else "certain": 1}
+    assert not found["is_whole"]
+
+
+def test_metadata_that_is_damaged_or_begins_late_is_a_doubt(tmp_path: Path) -> None:
+    records = [*topic("t", 1, [1]), *topic("u", 1, [1])]
+    metadata_log(tmp_path, records)
+    identify(tmp_path, 1)
+    path = tmp_path / "__cluster_metadata-0" / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    found = placements(find_copies([f"c1={tmp_path}"], lambda name: True))
+    assert found.state is not None
+    assert found.state.unread_text.endswith("1 x damaged range")
+    rows = [PlainRecord(offset, 1, None, value) for offset, value in enumerate(records[2:], 7)]
+    path.with_name(f"{7:020d}.log").write_bytes(record_batch(rows, 1, 0, crc32c))
+    path.unlink()
+    found = placements(find_copies([f"c1={tmp_path}"], lambda name: True))
+    assert found.state is not None
+    assert found.state.unread_text.endswith("7 x missing record")
+
+
+def test_topics_keep_different_names_and_only_kafkas_own_are_left_out() -> None:
+    names = ["Orders-2026-eu", "orders-2026-EU", "orders_2026_eu", "a..b", "a.-b", "__debezium-heartbeat.x"]
+    names += ["_schemas", "plain", "x" * 249, "x" * 248 + "Y", f"orders.{'0' * 24}"]
+    state = ClusterState()
+    for at, name in enumerate([*names, "__consumer_offsets", "__transaction_state"]):
+        state.topics[str(at)] = name
+        state.partitions[str(at), 0] = Partition(str(at), 0, [1])
+    found = list(yaml.safe_load_all(strimzi(state)))
+    assert sorted(one["spec"]["topicName"] for one in found) == sorted(names)
+    resources = [one["metadata"]["name"] for one in found]
+    assert len(set(resources)) == len(names)
+    label = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+    assert all(re.fullmatch(rf"{label}(\.{label})*", one) and len(one) <= 253 for one in resources)
+    assert "plain" in resources
+    assert sum("--topic __debezium" in line for line in commands(state)) == 1
 
 
 def test_an_aborted_transaction_changes_nothing_and_a_mad_record_is_counted() -> None:

@@ -358,7 +358,7 @@ RECOVER = Command(
     "recover",
     "Merge the copies on the disks of brokers into one log, and list what is lost. Needs no Java.",
     (
-        *("source", "lake", "topics", "exclude_topics", "with_copies", "cores", "json"),
+        *("source", "lake", "topics", "exclude_topics", "with_copies", "include_deleted", "cores", "json"),
         *("slice_bytes", "max_batch_uncompressed"),
     ),
     (
@@ -384,7 +384,9 @@ Needs no Java.
                       by the node.id in meta.properties
 --lake LAKE           folder of the lake; created if missing
 --report DIR          write recovery.html, lost_records.csv, and restore.sh,
-                      which writes these records to a cluster again
+                      which writes these records to a cluster again; a new or
+                      empty folder, or one of an earlier run
+--include-deleted    also read .log.deleted files, each as a copy by itself
 --with-copies         also decode each copy by itself, for query --log NAME
 --write DIR           write a log directory from which one broker starts;
                       --node-id N: its id (default 1)

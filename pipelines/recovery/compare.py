@@ -19,7 +19,7 @@ from pipelines.scanning.pool import Map, scan_segments
 from pipelines.source.naming import PartitionFolder
 from udfs.indexes.kraft_snapshot import METADATA_TOPIC
 from udfs.replicas import audit
-from udfs.replicas.entries import ENTRY, Copy, Hurt, concatenated
+from udfs.replicas.entries import DELETED, ENTRY, Copy, Hurt, concatenated
 from udfs.replicas.healing import Healed, heal, is_compacted
 from udfs.replicas.history import History, Leader, Sure, true_history
 from udfs.spark.protocol import SliceReport
@@ -229,7 +229,7 @@ def compare_copies(place: PartitionFolder, copies: Sequence[Copy], known: Known)
     topic_id, rule = _topic_id(copies, known)
     own = [copy for copy in copies if copy.topic_id in (topic_id, None)]
     others = [copy for copy in copies if copy.topic_id not in (topic_id, None)]
-    if all(copy.state == DELETE for copy in own):
+    if all(copy.state in (DELETE, DELETED) for copy in own):
         own, others, rule = [], list(copies), "every folder of it is one that a broker was about to delete"
     compacted = is_compacted(own)
     doubts = audit.mend(own, compacted)

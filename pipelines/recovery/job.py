@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -38,6 +37,7 @@ from pipelines.recovery.bill import bill
 from pipelines.recovery.compare import tasks
 from pipelines.recovery.partition import HealedLog, Partition, heal_partition
 from pipelines.recovery.placement import Placements, placements
+from pipelines.recovery.restore import Loss, Policy, count_losses, policy_of, register_topics
 from pipelines.recovery.sources import Inventory, find_copies, original
 from pipelines.scanning.pool import Map
 from pipelines.source.delta import open_table, read_rows
@@ -58,8 +58,8 @@ _LOSING = "_losing"  # files of one run, below HEALED
 class Recovered:
     """What a run found.
 
-    placements: what the metadata logs of the sources say.
-    summary: of decoding the healed log. lost_records: rows of the bill; bill: its sums, of different records.
+    placements: what the metadata logs of the sources say. summary: of decoding the healed log. lost_records:
+    rows of the bill; losses: its records, each counted once.
     """
 
     lake: str
@@ -68,12 +68,26 @@ class Recovered:
     summary: Summary = field(default_factory=lambda: Summary("", ""))
     partitions: list[Partition] = field(default_factory=list)
     lost_records: int = 0
-    bill: dict[str, Any] = field(default_factory=dict)
+    losses: list[Loss] = field(default_factory=list)
 
     @property
     def logs(self) -> dict[tuple[str, int], HealedLog]:
         """The healed logs, by topic and partition."""
         return {(one.topic, one.partition): one.log for one in self.partitions if one.log is not None}
+
+    @property
+    def policies(self) -> dict[str, Policy]:
+        """The cleanup policy of each topic, by its setting or by its logs."""
+        cleaned: dict[str, bool] = {}
+        for one in self.partitions:
+            cleaned[one.topic] = cleaned.get(one.topic, False) or one.is_compacted
+        state = self.placements.state
+        return {topic: policy_of(topic, state, was_cleaned) for topic, was_cleaned in cleaned.items()}
+
+    @property
+    def losing(self) -> int:
+        """Records that losing histories alone have."""
+        return sum(one.records for one in self.losses)
 
     @property
     def doubts(self) -> list[str]:
@@ -82,7 +96,11 @@ class Recovered:
         for one in self.partitions:
             for doubt in dict.fromkeys(one.doubts):
                 places[doubt].append(f"{one.topic}-{one.partition}")
-        return [f"{_some(found)}: {doubt}" for doubt, found in places.items()]
+        found = [f"{_some(of)}: {doubt}" for doubt, of in places.items()]
+        state = self.placements.state
+        if state is not None and state.unread_text and not state.may_lack_partitions:
+            found.append(f"__cluster_metadata of {self.placements.disk} has {state.unread_text}")
+        return found
 
     @property
     def certainty(self) -> Counter[str]:
@@ -109,7 +127,7 @@ class Recovered:
             (self.total("damaged"), "damaged range", "in copies", "replica_report.damage"),
             (self.total("unreadable"), "segment", "that can't be read", "replica_report.contradicted"),
             (len(self.rows(LOST_RANGES)), "range of offsets", "that no copy has", "lost_ranges"),
-            (self.bill.get("distinct", 0), "record", "that losing histories alone have", "lost_records"),
+            (self.losing, "record", "that losing histories alone have", "lost_records"),
         ):
             if count:
                 found.append(f"{counted_noun(count, noun)} {rest}: {table}")
@@ -136,7 +154,8 @@ def recover(settings: Settings, decode: Decode, run: Map) -> Recovered:
         raise UserError(f"--lake {address}: recover writes a log too, so its lake is a local folder")
     refuse_lake_in_source(address, [parse_source(one).path for one in settings.source])
     with phase("listing"):
-        inventory = find_copies(settings.source, TopicFilter(settings.topics, settings.exclude_topics))
+        chosen = TopicFilter(settings.topics, settings.exclude_topics)
+        inventory = find_copies(settings.source, chosen, settings.include_deleted)
     if not any(place.topic != METADATA_TOPIC for place in inventory.copies):
         reasons = ", ".join(f"{count} x {why}" for why, count in sorted(inventory.skipped.items()))
         raise UserError(f"no copy of a partition in {', '.join(settings.source)}: {reasons}")
@@ -151,7 +170,7 @@ def recover(settings: Settings, decode: Decode, run: Map) -> Recovered:
         _decode_copies(done, settings, decode)
     with Intents(address).lock(), phase("listing what is lost"):
         _write_tables(done)
-        done.bill = _sums(address, done.lost_records > 0)
+        done.losses = _losses(address, done.policies, done.lost_records > 0)
         shutil.rmtree(f"{folder}/{_LOSING}", ignore_errors=True)
     return done
 
@@ -237,24 +256,13 @@ def _write_tables(done: Recovered) -> None:
     replace_table(done.lake, LOST_RECORDS, pa.RecordBatchReader.from_batches(reader.schema, counted()))
 
 
-def _sums(lake: str, has_any: bool) -> dict[str, Any]:
-    """Records of losing histories alone, by why and by whether they were acknowledged.
-
-    also: how many of them the truth has too.
-    """
-    statement = (
-        "SELECT why, acknowledged, count(*), count(*) FILTER (WHERE also_in_truth IS NOT NULL) FROM ("
-        'SELECT DISTINCT topic, partition, "offset", leader_epoch, why, acknowledged, also_in_truth '
-        "FROM lost_records WHERE control_type IS NULL) GROUP BY ALL"
-    )
-    rows = open_database(lake, "FROM lost_records").execute(statement).fetchall() if has_any else []
-    why: Counter[str] = Counter()
-    acknowledged: Counter[str] = Counter()
-    for reason, word, count, _ in rows:
-        why[reason] += count
-        acknowledged[word] += count
-    also = sum(row[3] for row in rows)
-    return {"distinct": why.total(), "why": dict(why), "acknowledged": dict(acknowledged), "also": also}
+def _losses(lake: str, policies: Mapping[str, Policy], has_any: bool) -> list[Loss]:
+    """The records of losing histories alone, counted."""
+    if not has_any:
+        return []
+    database = open_database(lake, "FROM lost_records")
+    register_topics(database, policies)
+    return count_losses(database)
 
 
 def write_tables(lake: str, tables: Iterable[tuple[Table, pa.Table]]) -> None:

@@ -57,6 +57,7 @@ class Partition:
 
     rows: by table of ``rows.REPORTED``. damaged: ranges in all copies without torn and zero tails;
     unreadable: segments of copies. batches, bytes: of the healed log; from_others, mended: of these batches.
+    is_compacted: whether the log cleaner ran over a copy.
     log: None where all that is left is of a deleted topic. healed: the file with rows of ``healed_batches``;
     losing: those with records of losing histories (LOST).
     """
@@ -72,6 +73,7 @@ class Partition:
     bytes: int
     from_others: int
     mended: int
+    is_compacted: bool
     log: HealedLog | None = None
     healed: str | None = None
     losing: list[str] = field(default_factory=list)
@@ -93,6 +95,7 @@ def heal_partition(task: Task, folder: str, losing: str) -> Partition:
         bytes=int(batches["size"].sum()),
         from_others=int((batches["copy"] != one.history.primary).sum()),
         mended=int((batches["mended"] != 0).sum()),
+        is_compacted=one.is_compacted,
     )
     if one.copies:
         history = one.history

@@ -19,8 +19,6 @@ from udfs.indexes.kraft_snapshot import METADATA_TOPIC
 from udfs.replicas.cluster_state import NO_LEADER, ClusterState, Partition, state_of_files
 from udfs.replicas.entries import Copy
 
-_SHOWN = 12  # partitions of the block
-
 
 class Placement(NamedTuple):
     """One partition by the metadata log.
@@ -106,8 +104,11 @@ class Placements:
         nodes = [f"node {node} of {counted_noun(count, 'partition')}" for node, count in counts]
         return f"copies missing: {', '.join(nodes)}" if nodes else ""
 
-    def lines(self) -> Iterator[str]:
-        """Who led last and which copies are missing, in lines; partitions with a copy missing come first."""
+    def lines(self, most: int = 12) -> Iterator[str]:
+        """Who led last and which copies are missing, in lines; partitions with a copy missing come first.
+
+        most: of partitions.
+        """
         if self.state is None:
             yield "no __cluster_metadata is on these disks: nothing says which nodes have a copy, and who led"
             return
@@ -116,10 +117,10 @@ class Placements:
             yield f"it has {self.state.unread_text}"
         if self.missing_text:
             yield self.missing_text
-        shown = sorted(self.rows.values(), key=lambda one: (not one.missing, one.has_leader))[:_SHOWN]
+        shown = sorted(self.rows.values(), key=lambda one: (not one.missing, one.has_leader))[:most]
         yield from (one.text for one in shown)
-        if len(self.rows) > _SHOWN:
-            yield f"and {counted_noun(len(self.rows) - _SHOWN, 'partition')} more"
+        if len(self.rows) > most:
+            yield f"and {counted_noun(len(self.rows) - most, 'partition')} more"
 
 
 def placements(inventory: Inventory) -> Placements:

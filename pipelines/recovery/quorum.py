@@ -23,17 +23,18 @@ from pipelines.recovery.sources import Inventory
 from pipelines.source.naming import PartitionFolder
 from pipelines.source.uris import local_path
 from udfs.indexes.kraft_snapshot import BOOTSTRAP, METADATA_TOPIC, snapshot_id
+from udfs.replicas.bounds import END, epochs_of_batches
 from udfs.replicas.cluster_state import (
     COLUMNS,
     ClusterState,
     decoded_records,
-    metadata_records,
+    is_whole,
     snapshot_end,
     snapshots,
     state_of,
 )
 from udfs.replicas.entries import Copy
-from udfs.replicas.history import END, epochs_of_batches
+from udfs.replicas.history import Sure
 
 _PLACE = PartitionFolder(METADATA_TOPIC, 0)
 _QUORUM_STATE = "quorum-state"
@@ -53,6 +54,27 @@ class Quorum:
     committed: int | None
     ends: dict[str, int]
     snapshot: str | None
+
+    @property
+    def missing(self) -> list[int]:
+        """The voters whose disks are not here."""
+        return sorted(set(self.voters) - {copy.broker_id for copy in self.one.copies})
+
+    @property
+    def doubts(self) -> list[str]:
+        """Why the history, or what of it is committed, is not certain."""
+        found = list(self.one.history.doubts)
+        if self.missing:
+            found.append(f"copies missing: controller {', '.join(map(str, self.missing))}")
+        if not self.voters:
+            found.append("no quorum-state names the voters, so a controller's copy may be missing")
+        return found
+
+    @property
+    def sure(self) -> Sure:
+        """How sure the history is: certain with the disks of all voters alone."""
+        sure = self.one.history.sure
+        return Sure.LIKELY if sure == Sure.CERTAIN and self.doubts else sure
 
     @property
     def end(self) -> int:
@@ -114,12 +136,7 @@ def _newest_snapshot(copies: Sequence[Copy], end: int = END) -> str | None:
     A controller makes it of committed records alone.
     """
     known = (path for path in reversed(_snapshots(copies)) if snapshot_end(path) <= end)
-    return next(filter(_is_whole, known), None)
-
-
-def _is_whole(path: str) -> bool:
-    kinds = [record.name is None for record in metadata_records(path)]
-    return len(kinds) >= 2 and kinds[0] and kinds[-1]
+    return next(filter(is_whole, known), None)
 
 
 def state_at(quorum: Quorum, offset: int | None) -> ClusterState:
@@ -172,13 +189,14 @@ def quorum_lines(quorum: Quorum, state: ClusterState) -> list[str]:
     held: dict[str, Sized] = {"topic": state.topics, "partition": state.partitions, "broker": state.brokers}
     held |= {"ACL": state.acls, "SCRAM user": state.users}
     counts = ", ".join(counted_noun(len(some), noun) for noun, some in held.items())
+    counts += f"; {state.unread_text}" if state.unread_text else ""
     lines += [
         f"voters       {voters}",
-        f"most complete  {best.name}: it reaches offset {quorum.end}; history {one.history.sure}",
+        f"most complete  {best.name}: it reaches offset {quorum.end}; history {quorum.sure}",
         f"committed    {_committed_text(quorum)}",
         f"state        at {state.reached}: {counts}",
     ]
-    lines += [f"doubt        {doubt}" for doubt in one.history.doubts]
+    lines += [f"doubt        {doubt}" for doubt in quorum.doubts]
     for gap in one.healed.lost:
         last = "an unknown one" if gap.last is None else gap.last
         lines.append(f"lost         offsets {gap.first} to {last}: {gap.detail}")
@@ -186,7 +204,21 @@ def quorum_lines(quorum: Quorum, state: ClusterState) -> list[str]:
         lines.append(
             f"uncommitted  offsets {quorum.committed} to {quorum.end - 1} are on too few of these disks"
         )
-    return lines
+    return [*lines, _verdict(quorum, state)]
+
+
+def _verdict(quorum: Quorum, state: ClusterState) -> str:
+    """The last line: whether this is all that the cluster knew."""
+    lost = len(quorum.one.healed.lost)
+    reasons = [
+        state.unread_text,
+        f"no copy has {counted_noun(lost, 'range')} of the log" if lost else "",
+        "it is not known which records a majority has" if quorum.committed is None else "",
+        f"the history is {quorum.sure}" if quorum.sure != Sure.CERTAIN else "",
+    ]
+    found = "; ".join(filter(None, reasons))
+    at = f"the state at offset {state.reached}"
+    return f"{at} may not be whole: {found}" if found else f"{at} is whole: each of its records was read"
 
 
 def _committed_text(quorum: Quorum) -> str:

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from pipelines.recovery.compare import Compared
 from udfs.format.recovery_tables import DIVERGENCE, HEALED_BATCHES, LOST_RANGES, REPLICA_REPORT
-from udfs.replicas.entries import MENDED_WORDS, Copy, are_among
+from udfs.replicas.bounds import believed_epochs, epochs_of_batches, log_end, log_start
+from udfs.replicas.entries import DELETED, MENDED_WORDS, Copy, are_among
 from udfs.replicas.healing import joined, missing
-from udfs.replicas.history import believed_epochs, epochs_of_batches, log_end, log_start
 
 Row = dict[str, Any]
 _ALL_MENDED = sum(MENDED_WORDS)
@@ -60,7 +60,7 @@ def replica_rows(one: Compared) -> Iterator[Row]:
             ],
             "mended": int(np.count_nonzero(copy.entries["mended"])),
             "diverged_from": _diverged_from(one, copy) if is_own else None,
-            "behind": _behind(one, copy) if is_own else None,
+            "behind": _behind(one, copy) if is_own and copy.state != DELETED else None,
             "last_written": max((file.modified for file in copy.files), default=None),
             "contradicted": list(dict.fromkeys([*copy.unbelieved, *copy.unreadable])),
         }

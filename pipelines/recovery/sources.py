@@ -27,11 +27,13 @@ from pipelines.source.identity import Identity, read_identity
 from pipelines.source.local import topic_id_of
 from pipelines.source.naming import (
     CLEANED_SUFFIX,
+    DELETED_SUFFIX,
     SEGMENT_SUFFIX,
     SWAP_SUFFIX,
     File,
     Folder,
     PartitionFolder,
+    offset_left,
     parse_file,
     parse_folder,
     parse_left_folder,
@@ -49,7 +51,7 @@ from udfs.indexes.files import OFFSET_INDEX, PRODUCER_SNAPSHOT, TIME_INDEX, TRAN
 from udfs.indexes.kraft_snapshot import METADATA_TOPIC
 from udfs.indexes.producer_snapshot import ENTRY as PRODUCER
 from udfs.indexes.producer_snapshot import Snapshot, read_producer_snapshot
-from udfs.replicas.entries import Copy, SegmentFile
+from udfs.replicas.entries import DELETED, Copy, SegmentFile
 from udfs.source.store import canonical as canonical_uri
 from udfs.source.store import open_store, reason_of
 
@@ -63,15 +65,18 @@ class Inventory:
     """The copies of all partitions in the sources.
 
     is_meant: whether a topic is asked for; ``__cluster_metadata`` is read all the same.
+    include_deleted: whether ``.log.deleted`` files are copies; passed_over: those that are not.
     copies: by topic and partition. log_dirs: the folders with partitions, each with its source's name and
     identity. skipped: why folders were left out. warnings: of files that can't be read. offsets: the entries
     of each checkpoint file, by its path.
     """
 
     is_meant: TopicTest
+    include_deleted: bool = False
     copies: dict[PartitionFolder, list[Copy]] = field(default_factory=lambda: defaultdict(list))
     log_dirs: dict[str, tuple[str, Identity]] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
+    passed_over: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     offsets: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
 
@@ -81,12 +86,14 @@ class Inventory:
         return next((one.cluster_id for _, one in self.log_dirs.values() if one.cluster_id), None)
 
 
-def find_copies(sources: Sequence[str], is_meant: TopicTest) -> Inventory:
+def find_copies(sources: Sequence[str], is_meant: TopicTest, include_deleted: bool = False) -> Inventory:
     """Every copy of every partition in the sources.
+
+    include_deleted: whether each ``.log.deleted`` file is a copy by itself, else they are passed over.
 
     Raises a UserError for a source that can't be opened, for sources of two clusters, and for none.
     """
-    inventory = Inventory(is_meant)
+    inventory = Inventory(is_meant, include_deleted)
     seen: set[str] = set()
     for source in map(parse_source, sources):
         if source.name == HEALED_LOG:
@@ -149,8 +156,11 @@ def _add(folder: str, source: Source, inventory: Inventory) -> None:
         inventory.skipped["topic not chosen"] += 1
         return
     state = left[1] if left else LIVE
-    copy = _read_copy(folder, f"{name}/{os.path.basename(folder)}" if left else name, state, inventory)
+    copy, deleted = _read_copy(
+        folder, f"{name}/{os.path.basename(folder)}" if left else name, state, inventory
+    )
     copy.broker_id = identity.node_id
+    _add_deleted(copy, deleted, f"{name}/{os.path.basename(folder)}", inventory.copies[place], inventory)
     if copy.files or copy.epochs or copy.topic_id:
         inventory.copies[place].append(copy)
     else:
@@ -158,7 +168,22 @@ def _add(folder: str, source: Source, inventory: Inventory) -> None:
     _add_offsets(copy, place, log_dir, inventory)
 
 
-def _read_copy(folder: str, name: str, state: str, inventory: Inventory) -> Copy:
+def _add_deleted(
+    of: Copy, files: Sequence[SegmentFile], name: str, copies: list[Copy], inventory: Inventory
+) -> None:
+    """Adds the ``.log.deleted`` files of a folder as copies: their offsets may be in other files too."""
+    if not inventory.include_deleted or METADATA_TOPIC in name:
+        inventory.passed_over += [local_path(one.uri) or one.uri for one in files]
+        return
+    for one in files:
+        copy = Copy(0, f"{name}/{one.uri.rpartition('/')[2]}", of.broker_id, of.folder, DELETED, of.topic_id)
+        copy.files.append(one)
+        copies.append(copy)
+
+
+def _read_copy(folder: str, name: str, state: str, inventory: Inventory) -> tuple[Copy, list[SegmentFile]]:
+    """The copy in a folder, and the ``.log.deleted`` files there that hold a byte."""
+    deleted: list[SegmentFile] = []
     copy = Copy(0, name, None, canonical(folder), state, None)
     files, indexes = [], set()
     try:
@@ -173,9 +198,15 @@ def _read_copy(folder: str, name: str, state: str, inventory: Inventory) -> Copy
             if entry.name.endswith((SEGMENT_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX)) and entry.is_file():
                 status = entry.stat()
                 files.append(File(entry.name, status.st_size, status.st_mtime_ns // 1000, True))
+            left = offset_left(entry.name, DELETED_SUFFIX)
+            if left is not None and entry.is_file():
+                status = entry.stat()
+                if status.st_size:
+                    uri = f"{copy.folder}/{entry.name}"
+                    deleted.append(SegmentFile(uri, left, status.st_size, status.st_mtime_ns // 1000))
     except OSError as error:
         inventory.warnings.append(f"{folder} can't be read: {error.strerror}")
-        return copy
+        return copy, []
     done = complete_swaps(Folder(copy.folder, files, None), end_of_batches)
     inventory.warnings += [f"{uri} can't be read: {why}" for uri, why in done.unreadable.items()]
     for file in done.files:
@@ -187,7 +218,7 @@ def _read_copy(folder: str, name: str, state: str, inventory: Inventory) -> Copy
     copy.orphans = sorted(indexes - {one.base for one in copy.files})
     copy.topic_id = topic_id_of(folder, entries)
     copy.epochs = _epochs(copy, folder)
-    return copy
+    return copy, sorted(deleted)
 
 
 def _read_snapshot(path: str, base: int, copy: Copy) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +26,11 @@ from udfs.format.cluster_tables import (
 )
 from udfs.format.schema import Table
 from udfs.replicas.cluster_state import ClusterState
+from udfs.values.internal_topics import TOPICS
 
+_KUBERNETES_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_DIGITS, _LONGEST_NAME = 24, 200  # of a hash; of the rest of a name, which has 253 characters at most
+_HASHED = re.compile(rf"\.[0-9a-f]{{{_DIGITS}}}$")
 _SERVER = "--bootstrap-server localhost:9092"
 _OPTIONS = {"topic": "--topic", "group": "--group", "transactional-id": "--transactional-id"}
 
@@ -84,8 +89,10 @@ def _addresses(broker: dict[str, Any]) -> str:
 
 def commands(state: ClusterState) -> Iterator[str]:
     """Commands that make the topics, settings and ACLs in another cluster. Topics get new ids there."""
+    if state.unread_text:
+        yield comment(f"not all of the state: {state.unread_text}")
     for name, (count, factor) in sorted(_topics(state).items()):
-        if name.startswith("__"):
+        if name in TOPICS:  # brokers make them
             continue
         if not is_topic_name(name):
             yield _refused(name)
@@ -143,7 +150,7 @@ def strimzi(state: ClusterState) -> str:
     """A KafkaTopic of Strimzi for each topic, as YAML."""
     found, refused = [], []
     for name, (count, factor) in sorted(_topics(state).items()):
-        if name.startswith("__"):
+        if name in TOPICS:
             continue
         if not is_topic_name(name):
             refused.append(f"{_refused(name)}\n")
@@ -161,10 +168,17 @@ def strimzi(state: ClusterState) -> str:
                 "spec": spec,
             }
         )
+    if state.unread_text:
+        refused.append(f"{comment(f'not all of the state: {state.unread_text}')}\n")
     return "".join(refused) + yaml.safe_dump_all(found, sort_keys=False)
 
 
 def _resource_name(topic: str) -> str:
-    """A name that Kubernetes takes; different topics keep different names."""
-    name = re.sub(r"[^a-z0-9.-]", "-", topic.lower()).strip("-.") or "topic"
-    return name if name == topic else f"{name}.{topic.encode().hex()[:16]}"
+    """A name that Kubernetes takes (RFC 1123 subdomain); different topics keep different names.
+
+    One that is not the topic's own ends in a part of the SHA-256 of that, as no name does that is kept.
+    """
+    if _KUBERNETES_NAME.fullmatch(topic) and not _HASHED.search(topic):
+        return topic
+    plain = re.sub(r"[^a-z0-9]+", "-", topic.lower())[:_LONGEST_NAME].strip("-") or "topic"
+    return f"{plain}.{hashlib.sha256(topic.encode()).hexdigest()[:_DIGITS]}"

@@ -1,27 +1,27 @@
-"""The bill of ``recover`` in ten lines, as JSON, as CSV and as one page."""
+"""What ``recover`` found, in lines and as JSON. The last line says what is lost, and what is not known."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
-from pipelines.command.errors import writing
-from pipelines.command.generated import PAGE_POLICY, csv_cell, html_text
 from pipelines.command.tables import size_text
 from pipelines.command.terminal import counted_noun, printable
-from pipelines.recovery.bill import write_restore
 from pipelines.recovery.job import Recovered
-from pipelines.recovery.rows import REPORTED
-from pipelines.sql.database import open_database
-from udfs.format.recovery_tables import DIVERGENCE, LOST_RANGES, LOST_RECORDS, REPLICA_REPORT
+from pipelines.recovery.restore import FATES, by_fate, restore_texts
+from udfs.format.recovery_tables import LOST_RANGES, REPLICA_REPORT
+from udfs.replicas.entries import DELETED
+from udfs.replicas.history import Sure
 
-_SHOWN = 500  # rows of a table on the page
+_SHOWN = 4  # partitions whose leaders are printed
+_BLANK = " " * 13
 
 
 def to_json(done: Recovered, lake: str | None) -> dict[str, Any]:
     """What a run came to. lake: the one that is kept; None for none."""
-    bill, lost_ranges = done.bill, done.rows(LOST_RANGES)
+    lost_ranges = done.rows(LOST_RANGES)
+    named = done.placements
     return {
         "lake": done.lake if lake else None,
         "cluster_id": done.inventory.cluster_id,
@@ -35,145 +35,155 @@ def to_json(done: Recovered, lake: str | None) -> dict[str, Any]:
         "lost_ranges": len(lost_ranges),
         "lost_offsets": sum(row["possible_records"] or 0 for row in lost_ranges),
         "lost_records": done.lost_records,
-        "distinct_lost_records": bill["distinct"],
-        "acknowledged": bill["acknowledged"],
-        "also_in_truth": bill["also"],
+        "distinct_lost_records": done.losing,
+        "acknowledged": _counted(done, "acknowledged"),
+        "also_in_truth": sum(one.also for one in done.losses),
+        "restore": {FATES[fate][0]: count for fate, count in by_fate(done.losses).items()},
+        "missing_copies": {str(node): count for node, count in sorted(named.missing.items())},
+        "missing_partitions": named.absent,
+        "leaders": [one._asdict() for one in named.rows.values()],
+        "metadata_unread": dict(+named.state.unread) if named.state is not None else None,
+        "passed_over": done.inventory.passed_over,
+        "is_whole": not any(not_known(done)),
         "doubts": done.doubts,
         "warnings": done.inventory.warnings,
     }
 
 
-def lines(done: Recovered, seconds: float, lake: str | None) -> list[str]:
-    """The bill in ten lines."""
-    bill, doubts = done.bill, done.doubts
-    replicas, lost_ranges = done.rows(REPLICA_REPORT), done.rows(LOST_RANGES)
+def _counted(done: Recovered, name: str) -> dict[str, int]:
+    """The records of losing histories, by a field of ``Loss``."""
+    counts: Counter[str] = Counter()
+    for one in done.losses:
+        counts[getattr(one, name)] += one.records
+    return dict(counts)
+
+
+def lines(done: Recovered, lake: str | None, has_report: bool = False) -> list[str]:
+    """What was found. has_report: whether ``restore.sh`` is written."""
+    replicas, lost_ranges, doubts = done.rows(REPLICA_REPORT), done.rows(LOST_RANGES), done.doubts
     damaged = sum(row["damaged_ranges"] for row in replicas)
-    certain = sum(row["certain_records"] for row in lost_ranges)
-    possible = sum(row["possible_records"] or 0 for row in lost_ranges)
-    unknown = sum(row["possible_records"] is None for row in lost_ranges)
+    certain, possible, unknown = lost_counts(lost_ranges)
     more = f", and more behind {counted_noun(unknown, 'log')}" if unknown else ""
-    why = ", ".join(f"{count:,} {name}" for name, count in sorted(bill["why"].items())) or "none"
-    answers = ", ".join(f"{name} {count:,}" for name, count in sorted(bill["acknowledged"].items()))
+    why, answers = (_counts_text(_counted(done, name)) for name in ("why", "acknowledged"))
+    also = sum(one.also for one in done.losses)
     sure = ", ".join(f"{count:,} {name}" for name, count in sorted(done.certainty.items()))
-    cluster = done.inventory.cluster_id or "(no id)"
+    missing = done.placements.missing_text
     batches, from_others, mended = (
         counted_noun(done.total(name), "batch") for name in ("batches", "from_others", "mended")
     )
     return [
-        f"copies       {len(replicas):,} of {counted_noun(len(done.partitions), 'partition')}, on "
-        f"{counted_noun(len(done.inventory.log_dirs), 'disk')} of cluster {cluster}",
-        f"true log     {batches}, {size_text(done.total('bytes'))}; history: {sure}",
+        f"copies       {_copies_text(done)}",
+        *_leader_lines(done),
+        f"true log     {batches}, {size_text(done.total('bytes'))}; history: {sure}"
+        + (f"; {missing}" if missing else ""),
         f"damage       {counted_noun(damaged, 'range')} in all copies; "
         f"{from_others} taken from another copy than the first one",
         f"corrected    base offset, leader epoch or length of {mended}",
         f"lost         {counted_noun(certain, 'record')} for sure, {possible:,} at most{more}, in "
         f"{counted_noun(len(lost_ranges), 'range')} that no copy has (lost_ranges)",
-        f"losing side  {counted_noun(bill['distinct'], 'record')} on losing histories alone: "
-        f"{why} (lost_records)",
-        f"             acknowledged: {answers or 'none'}; {bill['also']:,} of them are in the true "
-        "log too, at another offset",
+        f"losing side  {counted_noun(done.losing, 'record')} on losing histories alone: "
+        f"{why or 'none'} (lost_records)",
+        f"{_BLANK}acknowledged: {answers or 'none'}; {also:,} of them are in the true log too, at another "
+        "offset",
+        *(_restore_lines(done) if has_report else ()),
         f"doubts       {printable(doubts[0]) if doubts else 'none'}"
         + (f" (and {len(doubts) - 1} more)" if len(doubts) > 1 else ""),
         f"tables       {lake or 'not kept: no --lake'}: healed_records, healed_batches, replica_report, "
         "divergence, lost_ranges, lost_records",
-        verdict(certain, possible, unknown, bill, seconds),
     ]
 
 
-def verdict(certain: int, possible: int, unknown: int, bill: dict[str, Any], seconds: float) -> str:
-    """The last line: whether anything is lost. unknown: logs with damaged bytes behind them."""
-    parts = []
+def lost_counts(lost_ranges: Iterable[dict[str, Any]]) -> tuple[int, int, int]:
+    """Records that no copy has: those for sure, at most, and the logs behind which there may be more."""
+    found = list(lost_ranges)
+    return (
+        sum(row["certain_records"] for row in found),
+        sum(row["possible_records"] or 0 for row in found),
+        sum(row["possible_records"] is None for row in found),
+    )
+
+
+def _counts_text(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items()))
+
+
+def _copies_text(done: Recovered) -> str:
+    replicas, cluster = done.rows(REPLICA_REPORT), done.inventory.cluster_id or "(no id)"
+    deleted = sum(row["state"] == DELETED for row in replicas)
+    found = (
+        f"{len(replicas) - deleted:,} of {counted_noun(len(done.partitions), 'partition')}, on "
+        f"{counted_noun(len(done.inventory.log_dirs), 'disk')} of cluster {cluster}"
+    )
+    found += f"; {counted_noun(deleted, '.log.deleted file')}" if deleted else ""
+    passed = len(done.inventory.passed_over)
+    return found + (
+        f"; {counted_noun(passed, '.log.deleted file')} not read (--include-deleted reads them)"
+        if passed
+        else ""
+    )
+
+
+def _leader_lines(done: Recovered) -> list[str]:
+    head, *rest = map(printable, done.placements.lines(_SHOWN))
+    return [f"led last     {head}", *(f"{_BLANK}{one}" for one in rest)]
+
+
+def _restore_lines(done: Recovered) -> list[str]:
+    head, *rest = restore_texts(done.losses)
+    return [f"restore.sh   {head}", *(f"{_BLANK}{one}" for one in rest)]
+
+
+def verdict(done: Recovered) -> str:
+    """The last line: what is lost, and what can't be known from these sources."""
+    certain, possible, unknown = lost_counts(done.rows(LOST_RANGES))
+    lost = []
     if possible:
-        parts.append(
+        lost.append(
             f"{certain:,} to {counted_noun(possible, 'record')} in no copy"
             if certain != possible
             else f"{counted_noun(possible, 'record')} in no copy"
         )
     if unknown:
-        parts.append(f"damaged bytes behind {counted_noun(unknown, 'log')} may have been records")
-    if bill["distinct"]:
-        parts.append(f"{counted_noun(bill['distinct'], 'record')} on losing histories alone")
-    words = "; ".join(parts) or "nothing is lost: the copies hold the whole true log"
-    return f"{words} ({seconds:.1f} s)"
+        lost.append(f"damaged bytes behind {counted_noun(unknown, 'log')} may have been records")
+    if done.losing:
+        lost.append(f"{counted_noun(done.losing, 'record')} on losing histories alone")
+    reasons = [*filter(None, not_known(done))]
+    if not lost and not reasons:
+        return "nothing is lost: the copies hold the whole true log"
+    words = "; ".join(lost) or "no loss was found in what was read"
+    return f"{words}; more may be lost: {'; '.join(reasons)}" if reasons else words
 
 
-def write_report(done: Recovered, folder: str, lake: str | None) -> None:
-    """Writes ``recovery.html``, ``lost_records.csv`` and what writes these records again.
-
-    lake: the one that is kept; None for none. Raises a UserError where that fails.
-    """
-    place = Path(folder)
-    with writing(f"--report {folder}"):
-        place.mkdir(parents=True, exist_ok=True)
-        database = open_database(done.lake, "FROM lost_records")
-        rows = database.execute('SELECT * FROM lost_records ORDER BY topic, partition, "offset", copy')
-        names = [one[0] for one in rows.description or []]
-        with (place / "lost_records.csv").open("w", encoding="utf-8", newline="") as file:
-            file.write(",".join(map(csv_cell, names)) + "\n")
-            while some := rows.fetchmany(1000):
-                file.writelines(",".join(map(_csv_cell, row)) + "\n" for row in some)
-        write_restore(database, place)
-        (place / "recovery.html").write_text(_page(done, database, lake), encoding="utf-8")
-
-
-def _csv_cell(value: Any) -> str:
-    return csv_cell(None if value is None else _cell(value), is_data=isinstance(value, int | float))
-
-
-def _cell(value: Any) -> str:
-    """A value as text; bytes that are not UTF-8, or hold controls other than tab and line breaks, as 0x."""
-    if isinstance(value, bytes):
-        try:
-            text = value.decode()
-        except UnicodeDecodeError:
-            return "0x" + value.hex()
-        return "0x" + value.hex() if any(c < " " and c not in "\t\r\n" for c in text) else text
-    if isinstance(value, list):
-        return ", ".join(
-            f"{one['key']}={_cell(one['value'])}" if isinstance(one, dict) else str(one) for one in value
-        )
-    return "" if value is None else str(value)
-
-
-_HEAD = f"""<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{PAGE_POLICY}">
-<meta name="referrer" content="no-referrer"><title>Recovery</title><style>
-body{{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:1200px;padding:0 1em;color:#1b1b1f}}
-table{{border-collapse:collapse;font-size:13px;display:block;overflow-x:auto}}
-td,th{{border:1px solid #ccd;padding:.25em .5em;text-align:left;vertical-align:top;max-width:24em}}
-td{{overflow-wrap:anywhere}}
-th{{background:#f2f3f8}}pre{{background:#f6f6fa;padding:1em;overflow-x:auto}}h2{{margin-top:2em}}
-</style></head><body><h1>Recovery</h1>
-"""
-_EXPLAINED = {
-    REPLICA_REPORT.name: "What each copy holds, and what is wrong with it.",
-    DIVERGENCE.name: "Ranges of copies that are not of the true history, and the rule by which they lost.",
-    LOST_RANGES.name: "Offsets of the true history that no copy has.",
-    LOST_RECORDS.name: "Records that only a losing history has. lost_records.csv has all of them.",
-}
-
-
-def _page(done: Recovered, database: Any, lake: str | None) -> str:
-    parts = [_HEAD, "<pre>", "\n".join(map(html_text, lines(done, 0.0, lake and done.lake)[:-1])), "</pre>"]
-    if done.doubts:
-        parts += ["<h2>Doubts</h2><ul>", *(f"<li>{html_text(one)}</li>" for one in done.doubts), "</ul>"]
-    for table in REPORTED:
-        found = done.rows(table)
-        columns = list(found[0]) if found else []
-        parts += _table(table.name, columns, ([row[one] for one in columns] for row in found), len(found))
-    rows = database.execute(f"SELECT * FROM lost_records LIMIT {_SHOWN}")
-    names = [one[0] for one in rows.description or []]
-    parts += _table(LOST_RECORDS.name, names, rows.fetchall(), done.lost_records)
-    return "\n".join([*parts, "</body></html>"])
-
-
-def _table(name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], count: int) -> list[str]:
-    shown = [
-        "<tr>" + "".join(f"<td>{html_text(_cell(one))}</td>" for one in row) + "</tr>"
-        for row, _ in zip(rows, range(_SHOWN), strict=False)
+def not_known(done: Recovered) -> list[str]:
+    """Why there may be losses that nothing shows, each in words; "" is left out."""
+    named, replicas = done.placements, done.rows(REPLICA_REPORT)
+    absent = named.absent
+    unsure = [sure for sure in (Sure.UNCERTAIN, Sure.LIKELY) if done.certainty[sure]]
+    histories = ", ".join(f"{sure} in {counted_noun(done.certainty[sure], 'partition')}" for sure in unsure)
+    unread = named.state.unread_text if named.state is not None else ""
+    hurt = sum(bool(row["damaged_ranges"]) and row["diverged_from"] is not None for row in replicas)
+    unreadable = done.total("unreadable")
+    passed = len(done.inventory.passed_over)
+    return [
+        named.missing_text,
+        f"no source has a copy of {printable(absent[0])}"
+        + (f" and {counted_noun(len(absent) - 1, 'other partition')}" if len(absent) > 1 else "")
+        if absent
+        else "",
+        f"the history is {histories}" if histories else "",
+        f"__cluster_metadata has {unread}" if unread else "",
+        f"{counted_noun(hurt, 'copy')} with a losing history {'is' if hurt == 1 else 'are'} damaged"
+        if hurt
+        else "",
+        f"{counted_noun(unreadable, 'segment')} can't be read" if unreadable else "",
+        f"{counted_noun(passed, '.log.deleted file')} not read (--include-deleted)" if passed else "",
     ]
-    more = f" The first {_SHOWN} of {count:,} rows." if count > _SHOWN else ""
-    head = "".join(f"<th>{html_text(one)}</th>" for one in columns)
-    table = ["<table><tr>", head, "</tr>", *shown, "</table>"] if shown else ["<p>None.</p>"]
-    return [f"<h2>{name}</h2><p>{_EXPLAINED[name]}{more}</p>", *table]
+
+
+def sure_lines(done: Recovered) -> list[str]:
+    """How sure the history is, and what is missing or was not read."""
+    sure = [
+        f"the history is {name} in {counted_noun(count, 'partition')}"
+        for name, count in done.certainty.items()
+    ]
+    return [*sure, *(one for one in not_known(done) if one and not one.startswith("the history is"))]

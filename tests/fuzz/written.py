@@ -27,11 +27,12 @@ import yaml
 
 from pipelines.command.generated import command_line, comment, csv_cell, html_text, shell_word
 from pipelines.command.values import is_topic_name
-from pipelines.recovery import state_files, text
-from pipelines.recovery.bill import write_restore
+from pipelines.recovery import page, state_files
+from pipelines.recovery.restore import Policy, count_losses, register_topics, write_restore
 from pipelines.sql.rows import Column, csv_lines
 from udfs.format.recovery_tables import LOST_RECORDS
 from udfs.replicas.cluster_state import ClusterState, Partition
+from udfs.values.internal_topics import TOPICS
 
 CANARY = "ran"
 _PARTS = (
@@ -161,7 +162,7 @@ def check_state(pick: random.Random, box: Sandbox) -> None:
     written = state_files.strimzi(state)
     check_lines(written.split("\n"))
     documents = [one for one in yaml.safe_load_all(written) if one]
-    legal = [one for one in topics if is_topic_name(one) and not one.startswith("__")]
+    legal = [one for one in topics if is_topic_name(one) and one not in TOPICS]
     assert sorted(one["spec"]["topicName"] for one in documents) == legal
     for one in documents:
         assert one["spec"]["config"] == state.configs["topic", one["spec"]["topicName"]]
@@ -186,7 +187,10 @@ def check_restore(pick: random.Random, box: Sandbox) -> None:
     database = duckdb.connect()
     table = lost(pick)
     database.register("lost_records", table)
-    write_restore(database, box.folder)
+    names = sorted(set(table["topic"].to_pylist()))
+    policies = {one: Policy(pick.random() < 0.5, name(pick)) for one in names}
+    register_topics(database, policies)
+    write_restore(database, box.folder, count_losses(database), policies)
     script = (box.folder / "restore.sh").read_text(encoding="utf-8")
     check_lines(script.splitlines())
     shell = pick.choice(("sh", "bash"))
@@ -203,10 +207,10 @@ def check_restore(pick: random.Random, box: Sandbox) -> None:
         if path.suffix == ".jsonl":
             assert all(json.loads(line)["topic"] in legal for line in path.read_text().splitlines())
     rows = [[*one.values()] for one in table.to_pylist()]
-    written = "".join(",".join(map(text._csv_cell, row)) + "\n" for row in rows)
-    expected = [[text._cell(value) for value in row] for row in rows]
+    written = "".join(",".join(map(page._csv_cell, row)) + "\n" for row in rows)
+    expected = [[page._cell(value) for value in row] for row in rows]
     check_csv(written, expected)
-    check_page("".join(text._table("lost_records", table.column_names, rows, len(rows))))
+    check_page("".join(page._table(table.to_pylist(), page._LOST)))
 
 
 _GUARDED = re.compile("(?s)'('*[=+\\-@\t\r\uff1d\uff0b\uff0d\uff20].*)")
@@ -242,7 +246,7 @@ def check_page(written: str) -> None:
     parser = _Tags()
     parser.feed(written)
     parser.close()
-    assert parser.found <= {"h2", "p", "table", "tr", "td", "th", "p.title"}, parser.found
+    assert parser.found <= {"h2", "p", "table", "tr", "td", "td.class", "th", "p.title"}, parser.found
     assert not re.search("[\0\x1b\u202e]", written)
 
 

@@ -25,6 +25,12 @@ def topic(name: str, partitions: int, replicas: Sequence[int], **fields: Any) ->
     ]
 
 
+def policy(name: str, value: str) -> bytes:
+    """The record of a topic's cleanup.policy."""
+    fields = {"resourceType": 2, "resourceName": name, "name": "cleanup.policy", "value": value}
+    return metadata_record("ConfigRecord", 0, fields)
+
+
 def metadata_log(disk: Path, records: Sequence[bytes]) -> None:
     """The metadata log of a disk: a record at each offset from 0 on, in epoch 1."""
     rows = [PlainRecord(offset, 1, None, value) for offset, value in enumerate(records)]

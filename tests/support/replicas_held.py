@@ -23,7 +23,8 @@ from pipelines.recovery.sources import find_copies
 from tests.support.replica_disks import FUTURE, write
 from tests.support.replica_sets import Made, ReplicaSet, replica_set
 from udfs.files import decode_segment
-from udfs.replicas.history import END, Sure
+from udfs.replicas.bounds import END
+from udfs.replicas.history import Sure
 
 
 class Variant(NamedTuple):

@@ -32,7 +32,12 @@ REPLICA_REPORT = Table(
         _COPY,
         ("broker_id", "int", "node.id of the log directory's meta.properties; null without one"),
         ("partition_dir", "string", "Canonical URI of the partition folder"),
-        ("state", "string", "live; or future, delete, stray: the ending of a folder that a broker left"),
+        (
+            "state",
+            "string",
+            "live; or future, delete, stray: the ending of a folder that a broker left; deleted: a "
+            ".log.deleted file by itself (--include-deleted)",
+        ),
         (
             "role",
             "string",

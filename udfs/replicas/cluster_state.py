@@ -281,7 +281,8 @@ _WITHOUT_STATE = {
 _WITHOUT_PARTITIONS = {*_HANDLERS, *_WITHOUT_STATE} - {
     *("TopicRecord", "RemoveTopicRecord", "PartitionRecord", "PartitionChangeRecord"),
 }
-DAMAGED = "damaged range"  # of a metadata log: of the kinds that ``ClusterState.unread`` counts
+# Of a metadata log, among the kinds that ``ClusterState.unread`` counts
+DAMAGED, MISSING = "damaged range", "missing record"
 
 
 # The records of a ``__cluster_metadata`` log or of a ``.checkpoint`` snapshot
@@ -343,6 +344,7 @@ def state_of(snapshot: str | None, records: Iterable[MetadataRecord], end: int |
     state.reached = snapshot_end(snapshot)
     for record in records:
         if state.reached <= record.offset and (end is None or record.offset < end):
+            state.unread[MISSING] += record.offset - state.reached  # the log has each offset
             _apply(state, record)
             state.reached = record.offset + 1
     state.unread[DAMAGED] += len(damages)
@@ -357,12 +359,19 @@ def _apply(state: ClusterState, record: MetadataRecord) -> None:
 
 def state_of_files(folder: str, paths: Iterable[str]) -> ClusterState:
     """The state that one copy of the metadata log holds: its newest snapshot, and its segments by offset."""
-    newest = next(reversed(snapshots(folder)), None)
+    newest = next(filter(is_whole, reversed(snapshots(folder))), None)
     damages: list[Damage] = []
     records = (record for path in paths for record in metadata_records(path, damages.append))
     state = state_of(newest, records)
     state.unread[DAMAGED] += len(damages)
     return state
+
+
+def is_whole(snapshot: str) -> bool:
+    """Whether a snapshot can be read from its header to its footer."""
+    damages: list[Damage] = []
+    kinds = [record.name is None for record in metadata_records(snapshot, damages.append)]
+    return len(kinds) >= 2 and kinds[0] and kinds[-1] and not damages
 
 
 def snapshots(folder: str) -> list[str]:

@@ -54,6 +54,8 @@ ENTRY = np.dtype(
 
 _IDENTITY = np.dtype([(name, "i8") for name in ("base", "crc", "size")])
 
+DELETED = "deleted"  # state of a copy that is a .log.deleted file: it says nothing of which history is true
+
 # Reasons of a Hurt that is no damage: a broker cuts off what was not written to the end
 TAILS = TORN, ZEROS = "torn", "zeros"
 
@@ -88,8 +90,8 @@ class Copy:
     """One copy of a partition: its batches and what the broker wrote next to them.
 
     name: of the source, with the folder's suffix where it is not a live log. state: live, future, delete,
-    stray. epochs: entries of leader-epoch-checkpoint (epoch, start offset), None without a readable file;
-    has_whole_epochs: whether each of its lines is one.
+    stray; deleted: a ``.log.deleted`` file by itself. epochs: entries of leader-epoch-checkpoint (epoch,
+    start offset), None without a readable file; has_whole_epochs: whether each of its lines is one.
     log_start, high_watermark, recovery_point, cleaned_before: entries of the checkpoint files, None without
     one. orphans: offsets of indexes whose segment is not there. snapshots: producer snapshots (ENTRY of
     ``producer_snapshot``) by the offset behind the log that they were made of. unbelieved: what files say and

@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from udfs.replicas.bounds import END, log_end
 from udfs.replicas.doubts import unconfirmed
-from udfs.replicas.entries import TAILS, Copy, Hurt, by_offset, concatenated, rows_where
-from udfs.replicas.history import END, History, log_end
+from udfs.replicas.entries import DELETED, TAILS, Copy, Hurt, by_offset, concatenated, rows_where
+from udfs.replicas.history import History
 
 Interval = tuple[int, int]  # first and last offset
 Offer = tuple[int, Sequence[Interval]]  # number of a copy, where batches are taken from it
@@ -60,8 +61,13 @@ def is_compacted(copies: Sequence[Copy]) -> bool:
 
 
 def heal(copies: Sequence[Copy], history: History, compacted: bool) -> Healed:
-    """The batches of the true history from ``history.start`` on, each from one copy."""
+    """The batches of the true history from ``history.start`` on, each from one copy.
+
+    Of a compacted log none is from a ``.log.deleted`` file: a cleaner replaced that.
+    """
     known, true, cleaned, fit = {}, {}, {}, list[int]()
+    everything = copies
+    copies = [copy for copy in copies if not (compacted and copy.state == DELETED)]
     for copy in copies:
         kept = rows_where(copy.entries, history.is_true[copy.number] & copy.entries["is_sound"])
         own = true[copy.number] = by_offset(kept)
@@ -91,7 +97,7 @@ def heal(copies: Sequence[Copy], history: History, compacted: bool) -> Healed:
     gaps = missing(covered, history.start, history.end)
     lost = [_lost(copies, history, gap, compacted) for gap in gaps]
     lost += _lost_at_the_end(copies, history, batches, compacted)
-    return Healed(batches, lost, known, doubts)
+    return Healed(batches, lost, {copy.number: [] for copy in everything} | known, doubts)
 
 
 def _taken(
@@ -205,7 +211,7 @@ def _by_preference(copies: Sequence[Copy], history: History, fit: Sequence[int])
 
     Last those that are not fit: they may lack records that all others have.
     """
-    states = ("live", "future", "stray", "delete")
+    states = ("live", "future", "stray", "delete", DELETED)
 
     def rank(copy: Copy) -> tuple[bool, bool, bool, int, int, int]:
         number, state = copy.number, states.index(copy.state)
@@ -306,6 +312,8 @@ def _lost(copies: Sequence[Copy], history: History, gap: Interval, compacted: bo
         is_damaged |= bool(reasons)
         if reasons:
             why.append(f"{copy.name}: {', '.join(reasons)}")
+        elif copy.state == DELETED:
+            continue
         elif log_end(copy) <= first:
             why.append(f"{copy.name}: ends before, at {log_end(copy)}")
         else:

@@ -14,10 +14,16 @@ from enum import StrEnum
 import numpy as np
 
 from udfs.format import layout as f
-from udfs.replicas.entries import Copy, are_among, identities, rows_where
-
-END = np.iinfo(np.int64).max
-Epochs = list[tuple[int, int]]  # (leader epoch, start offset), both rising
+from udfs.replicas.bounds import (
+    END,
+    Epochs,
+    believed_epochs,
+    check_snapshots,
+    epochs_of_batches,
+    log_end,
+    log_start,
+)
+from udfs.replicas.entries import DELETED, Copy, are_among, identities
 
 
 class Sure(StrEnum):
@@ -57,93 +63,6 @@ class Leader:
     epoch: int
 
 
-def epochs_of_batches(copy: Copy) -> Epochs:
-    """The epochs of a copy's batches with the first offset of each.
-
-    Headers of damaged batches count where they fit between their neighbours: an epoch may begin with one.
-    """
-    entries = rows_where(copy.entries, copy.entries["epoch"] >= 0)
-    entries = np.take(entries, np.lexsort((entries["position"], entries["file"])))
-    found: dict[int, int] = {}
-    reached, epoch = -1, 0
-    is_hurt = ~entries["is_sound"]
-    begins = np.append(True, np.diff(entries["epoch"]) != 0) | is_hurt
-    begins[1:] |= is_hurt[:-1]
-    for at in np.flatnonzero(begins[: len(entries)]):
-        entry = entries[at]
-        base, own = int(entry["base"]), int(entry["epoch"])
-        if not entry["is_sound"]:
-            reached = int(entries[at - 1]["last"]) if at and entries[at - 1]["is_sound"] else reached
-            behind = entries[at + 1 :][entries["is_sound"][at + 1 :]][:1]
-            fits = (
-                len(behind) and own <= int(behind["epoch"][0]) and int(entry["last"]) < int(behind["base"][0])
-            )
-            if not (fits and own >= epoch and base == reached + 1):
-                continue
-        epoch, reached = max(epoch, own), int(entry["last"])
-        found[own] = min(found.get(own, END), base)
-    return sorted(found.items())
-
-
-def believed_epochs(copy: Copy) -> Epochs:
-    """The entries of a copy's ``leader-epoch-checkpoint`` that its batches do not contradict."""
-    sound = copy.sound
-    sound = rows_where(sound, sound["epoch"] >= 0)
-    kept: Epochs = []
-    for at, (epoch, start) in enumerate(copy.epochs or []):
-        older = sound["epoch"] < epoch
-        # the first entry begins with the log's start, which may lie in a batch, or behind some that are left
-        newer = sound["epoch"] >= epoch + (at == 0)
-        contradicts = ((sound["last"] >= start) & older | (sound["base"] < start) & newer).any()
-        if contradicts or epoch < 0 or start < 0:
-            copy.unbelieved.append(f"leader-epoch-checkpoint: epoch {epoch} from offset {start}")
-        else:
-            kept.append((epoch, start))
-    return kept
-
-
-def check_snapshots(copy: Copy) -> None:
-    """Removes the producer snapshots of a copy that its batches contradict.
-
-    A producer's last offset belongs to a batch; where the copy has it, the batch is of the same producer.
-    """
-    sound = copy.sound
-    for base, producers in list(copy.snapshots.items()):
-        kept = producers[producers["last_offset"] >= 0]
-        at = np.searchsorted(sound["base"], kept["last_offset"], side="right") - 1
-        batches = sound[np.maximum(at, 0)] if len(sound) else sound
-        if not len(batches):
-            continue
-        inside = (at >= 0) & (batches["last"] >= kept["last_offset"]) & (batches["magic"] == 2)
-        other = batches["producer_id"] != kept["producer_id"]
-        for row in kept[inside & other][:1]:
-            del copy.snapshots[base]
-            words = f"producer {row['producer_id']} wrote offset {row['last_offset']} last"
-            copy.unbelieved.append(f"{base:020d}.snapshot: {words}")
-
-
-def log_end(copy: Copy) -> int:
-    """The offset behind the copy's last sound batch; its first segment's base offset without one."""
-    sound = copy.sound
-    return int(sound["last"].max()) + 1 if len(sound) else copy.first_file or 0
-
-
-def log_start(copy: Copy, noted: Epochs) -> int:
-    """The first offset of a copy: where retention or a deletion of records left it.
-
-    A broker that moves the start moves the first entry of the epochs too: an epoch that begins before the
-    first segment shows that a segment is missing, not deleted.
-    """
-    first = copy.first_file
-    if first is None:
-        first = noted[0][1] if noted else 0
-    elif noted and noted[0][1] < first:
-        first = noted[0][1]
-    elif copy.orphans and copy.orphans[0] < first and (not noted or noted[0][1] <= copy.orphans[0]):
-        first = copy.orphans[0]
-    return max(first, copy.log_start or 0)
-
-
 def true_history(copies: Sequence[Copy], leaders: Sequence[Leader]) -> History:
     """The true history of a log of which these are the copies; ``audit.mend`` corrected their batches."""
     if not copies:
@@ -155,8 +74,9 @@ def true_history(copies: Sequence[Copy], leaders: Sequence[Leader]) -> History:
     for leader in leaders:
         _add_leader(copies, noted, leader, doubts)
     known = {copy.number: _joined(noted[copy.number], epochs_of_batches(copy)) for copy in copies}
-    highest = max((epochs[-1][0] for epochs in known.values() if epochs), default=-1)
-    holders = [n for n, epochs in known.items() if (epochs[-1][0] if epochs else -1) == highest]
+    whole = {copy.number: known[copy.number] for copy in copies if copy.state != DELETED}
+    highest = max((epochs[-1][0] for epochs in whole.values() if epochs), default=-1)
+    holders = [n for n, epochs in whole.items() if (epochs[-1][0] if epochs else -1) == highest]
     by_number = {copy.number: copy for copy in copies}
     epochs = _lineage([known[n] for n in holders])
     live = [n for n in holders if by_number[n].state == "live"] or holders
@@ -168,7 +88,10 @@ def true_history(copies: Sequence[Copy], leaders: Sequence[Leader]) -> History:
     ends = {n: _end(by_number[n], is_true[n]) for n in holders}
     primary = max(live, key=lambda n: (ends[n], -len(by_number[n].hurts), -n))
     doubts += _diverged_without_epochs(copies, by_number[primary], is_true)
-    end = max([*ends.values(), *(_end(copy, is_true[copy.number]) for copy in copies)])
+    end = max([*ends.values(), *(_end(by_number[n], is_true[n]) for n in whole)])
+    for copy in copies:  # a broker cut off what it deleted behind the end
+        if copy.state == DELETED:
+            is_true[copy.number] &= copy.entries["last"] < end
     history = History(
         epochs, max(starts, default=0), end, holders, primary, is_true, Sure.CERTAIN, "", doubts
     )
@@ -320,7 +243,8 @@ def _judge(
         f"the history of leader epoch {highest}, the highest that any copy knows ({', '.join(names)}); an "
         "epoch ends where the next one begins (KIP-101, KIP-279)"
     )
-    loses = any((~history.is_true[copy.number] & copy.entries["is_sound"]).any() for copy in copies)
+    whole = [copy for copy in copies if copy.state != DELETED]
+    loses = any((~history.is_true[copy.number] & copy.entries["is_sound"]).any() for copy in whole)
     if missing and not history.doubts:
         history.sure = Sure.UNCERTAIN if not loses and len(missing) < len(live) else Sure.LIKELY
         history.doubts.append(
