@@ -31,18 +31,19 @@ from pipelines.command.settings import Settings
 from pipelines.command.streams import replaced_file
 from pipelines.command.terminal import counted_noun, first_names, room_of_lines, wants_colour
 from pipelines.command.values import check_times, option
+from pipelines.finding.copies import Copies
 from pipelines.finding.output import MoreFields, Table, Write, write_lines, writer_of
 from pipelines.finding.request import Request, make_request
 from pipelines.finding.search import Search
 from pipelines.finding.unsearched import Unsearched, check_partitions, known_partitions
 from pipelines.plan.listed import list_sources
 from pipelines.source.listing import TopicFilter, no_segments_error
-from pipelines.source.uris import resolve
+from pipelines.source.uris import is_named, parse_source, resolve
 from udfs.files import DamageWarning
 
 log = logging.getLogger("pipelines.find")  # also where Python runs it as a script
 _SHOWN = 20
-_OF_SEGMENTS = ("follow_symlinks", "include_swap", "max_batch_uncompressed")
+_OF_SEGMENTS = ("follow_symlinks", "include_swap", "include_deleted", "max_batch_uncompressed")
 
 
 def search(settings: Settings, request: Request, topic: str | None = None) -> Search | LakeSearch:
@@ -69,6 +70,12 @@ def search(settings: Settings, request: Request, topic: str | None = None) -> Se
         return of_lake
     if not settings.source:
         raise UserError("name what to search: find PATH, or find --lake LAKE")
+    copies: Copies | None = None
+    if is_named(settings.source):
+        from pipelines.recovery.sides import SidesOfCopies  # few searches need it
+
+        copies = SidesOfCopies(settings)
+    settings = dataclasses.replace(settings, source=tuple(parse_source(one).path for one in settings.source))
     partition = _named_partition(request) if topic is not None else None
     listing = list_sources(settings, topic=topic, partition=partition, may_be_empty=True)
     roots = tuple(resolve(settings.source).folders)
@@ -82,6 +89,7 @@ def search(settings: Settings, request: Request, topic: str | None = None) -> Se
         listing=listing,
         topics=topics,
         roots=roots,
+        copies=copies,
         processes=settings.processes,
         max_batch_uncompressed=settings.max_batch_uncompressed,
     )
@@ -120,6 +128,7 @@ def find(
     trust_partitioner: bool = False,
     context: int = 0,
     superseded: bool = False,
+    include_deleted: bool | None = None,
     cores: int | None = None,
     max_batch_uncompressed: int | None = None,
     on_unsearched: Callable[[Unsearched], None] | None = None,
@@ -127,7 +136,8 @@ def find(
 ) -> Iterator[pa.RecordBatch]:
     """The records that match, as Arrow record batches, in the order of the log within a partition.
 
-    path: log directory, partition folder, ``.log`` file or glob, or several. lake: searched in place of path;
+    path: log directory, partition folder, ``.log`` file or glob, or several; of brokers' disks with names,
+    "NAME=PATH", the columns of ``finding.copies`` say whose record it is. lake: searched in place of path;
     it needs the wheel's extra. topics, exclude_topics: regular expressions for the whole name. topic: of the
     segments, where the name of their folder does not tell it; with ``partition=``. committed: only what a
     READ_COMMITTED consumer gets. conditions: the options of the command by their names: ``key=``,
@@ -135,13 +145,14 @@ def find(
     matches. only: the "first" or "last" match of each partition, or ``limit`` of them. context: records
     before and after each match; the column ``is_match`` marks the matches. superseded: adds a column of this
     name: whether a later record of the key follows in the log; null where that is not known.
-    trust_partitioner, cores, max_batch_uncompressed (bytes): as in the command. on_unsearched: called at the
-    end with each range that could not be searched; None: a DamageWarning. Raises a UserError for a wrong
-    value, and if the path has no segment.
+    trust_partitioner, include_deleted, cores, max_batch_uncompressed (bytes): as in the command.
+    on_unsearched: called at the end with each range that could not be searched; None: a DamageWarning. Raises
+    a UserError for a wrong value, and if the path has no segment.
     """
     sources = (os.fspath(path),) if isinstance(path, str | os.PathLike) else tuple(path)
     named: dict[str, Any] = {"topics": topics, "exclude_topics": exclude_topics, "cores": cores}
     named |= {"max_batch_uncompressed": max_batch_uncompressed, "lake": lake}
+    named["include_deleted"] = include_deleted
     settings = Settings(source=sources, **{name: one for name, one in named.items() if one is not None})
     others = {"committed": committed, "limit": limit, "only": only, "trust_partitioner": trust_partitioner}
     others |= {"context": context, "superseded": superseded}
@@ -203,7 +214,7 @@ def run(
     check_times(request.since, request.until)
     if (settings.schemas or settings.registry) and not (typed or request.looks_into_values):
         raise UserError("--schemas and --registry are for --typed and --json PATH=VALUE: add one of them")
-    looked = search(dataclasses.replace(settings, source=tuple(path)), request, topic)
+    looked = search(dataclasses.replace(settings, source=(*path, *settings.source)), request, topic)
     if output is not None and isinstance(looked, Search):
         _check_output(output, looked)
     with replaced_file(output, "--output") if output else nullcontext(sys.stdout.buffer) as file:
@@ -213,7 +224,7 @@ def run(
             file.write(f"{looked.found}\n".encode())
         else:
             more = _typed_fields(looked, settings) if typed else None
-            _writer(format, output, looked.schema, more)(file, looked)
+            _writer(format, output, looked, more)(file, looked)
     _report(looked)
 
 
@@ -229,11 +240,12 @@ def _typed_fields(looked: Search | LakeSearch, settings: Settings) -> MoreFields
     return TypedValues(looked.sample, looked.registry or _registry(looked, settings)).fields
 
 
-def _writer(kind: str, output: str | None, schema: pa.Schema, more: MoreFields | None) -> Write:
+def _writer(kind: str, output: str | None, looked: Search | LakeSearch, more: MoreFields | None) -> Write:
     if kind != "table":
-        return writer_of(kind, schema, more)
+        return writer_of(kind, looked.schema, more)
     is_terminal = output is None and sys.stdout.isatty()
-    table = Table(room_of_lines() if output is None else 0, is_terminal and wants_colour())
+    width = room_of_lines() if output is None else 0
+    table = Table(width, is_terminal and wants_colour(), keys_first=looked.request.looks_at_keys)
     return partial(write_lines, lines=table.lines)
 
 

@@ -70,6 +70,9 @@ def test_json_has_a_line_a_record(tmp_path: Path, capsysbinary: pytest.CaptureFi
         "producer_epoch": -1,
         "outcome": None,
         "control_type": None,
+        "leader_epoch": 0,
+        "key_text": None,
+        "value_text": None,
     }
     assert (second["key"], second["value"], second["headers"]) == (None, "", [])
     assert (third["producer_id"], third["producer_epoch"], third["outcome"]) == (5, 2, "aborted")

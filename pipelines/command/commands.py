@@ -75,6 +75,7 @@ _CONDITIONS = (
     Argument("key_regex", "a regular expression of RE2 is found in the key", True, (), "REGEX"),
     Argument("value_contains", "the value contains a text", True, (), "TEXT"),
     Argument("value_regex", "a regular expression of RE2 is found in the value", True, (), "REGEX"),
+    Argument("text", "the key, the value or a header contains a text", True, (), "TEXT"),
     Argument("json", "a JSONPath leads to a value in a value that is JSON", True, (), "PATH=VALUE"),
     Argument("header", "a header has the name, and the value", True, (), "NAME[=VALUE]"),
     Argument("tombstones", "the value is null", is_switch=True),
@@ -90,8 +91,8 @@ FIND = Command(
     "find",
     "Find records in log segments. Needs no Java and no lake.",
     (
-        *("lake", "topics", "exclude_topics", "follow_symlinks", "include_swap", "include_deleted"),
-        *("max_batch_uncompressed", "cores", "schemas", "registry"),
+        *("source", "lake", "topics", "exclude_topics", "follow_symlinks", "include_swap"),
+        *("include_deleted", "max_batch_uncompressed", "cores", "schemas", "registry"),
     ),
     (
         Argument("path", "log directory, partition folder, .log file or glob", many=True, is_optional=True),
@@ -119,7 +120,10 @@ FIND = Command(
 Usage: kafka-log-lake find PATH... | --lake LAKE [CONDITIONS] [OPTIONS]
 
 Find the records that meet all conditions, in segments or a lake, without Java.
+--source NAME=PATH, for each broker's disk: whose record it is, and whether it
+is in the history that was committed.
 
+Text     --text TEXT: in the key, the value or a header
 Key      --key TEXT|0xHEX|@FILE   --key-prefix TEXT   --key-regex REGEX
 Value    --value-contains TEXT   --value-regex REGEX   --json PATH=VALUE
 Others   --header NAME[=VALUE]   --since TIME   --until TIME   --tombstones

@@ -17,6 +17,7 @@ from udfs.committed import ABORTED, COMMITTED, OPEN
 from udfs.decoded import Bounds
 from udfs.rules.account import SEGMENT, WRONG_BASE
 from udfs.search.conditions import (
+    Anywhere,
     Condition,
     Contains,
     Header,
@@ -82,6 +83,11 @@ class Request:
     def causes(self) -> tuple[str, ...]:
         """Causes of missing offsets that may hide a match: a wrong base offset only where offsets decide."""
         return (SEGMENT, WRONG_BASE) if self.offsets else (SEGMENT,)
+
+    @property
+    def looks_at_keys(self) -> bool:
+        """Whether keys are searched."""
+        return any("key" in one.columns for one in self.conditions)
 
     @property
     def looks_into_values(self) -> bool:
@@ -295,6 +301,7 @@ _ADD: dict[str, Add] = {
     "key_prefix": _each(lambda text: Prefix(_bytes(text, is_hex=True))),
     "key_regex": _each(partial(_regex, "key")),
     "value_contains": _each(lambda text: Contains(_bytes(text))),
+    "text": _each(lambda text: Anywhere(_bytes(text))),
     "value_regex": _each(partial(_regex, "value")),
     "json": _each(_json_field),
     "header": _each(_header),

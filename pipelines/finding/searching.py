@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from pipelines.finding.copies import COPY_COLUMNS, Copies, copy_columns
 from pipelines.finding.logs import LakeLog, Log
 from pipelines.finding.request import Request
 from pipelines.finding.slice_search import DECIDING, LastOffsets
@@ -37,12 +38,13 @@ SCHEMA = pa.schema(
 class Searching:
     """One search. Iterate once; then ``unsearched`` and the counts tell what was read.
 
-    registry: the schemas of values, where conditions look into them. passed_over: logs that were left out
-    because the partitioner is trusted.
+    registry: the schemas of values, where conditions look into them. copies: of disks with names.
+    passed_over: logs that were left out because the partitioner is trusted.
     """
 
     request: Request
     registry: Registry | None = None
+    copies: Copies | None = None
     found: int = 0
     passed_over: int = 0
     segments: int = 0
@@ -50,9 +52,11 @@ class Searching:
 
     @property
     def schema(self) -> pa.Schema:
-        """SCHEMA, with superseded and is_match where they are wanted."""
+        """SCHEMA, with COPY_COLUMNS of disks with names, superseded and is_match where they are wanted."""
+        of_copies = COPY_COLUMNS if self.copies is not None else ()
         more = {"superseded": self.request.superseded, "is_match": bool(self.request.context)}
-        return pa.schema([*SCHEMA, *(pa.field(name, pa.bool_()) for name, wanted in more.items() if wanted)])
+        flags = (pa.field(name, pa.bool_()) for name, wanted in more.items() if wanted)
+        return pa.schema([*SCHEMA, *of_copies, *flags])
 
     @property
     def _is_enough(self) -> bool:
@@ -78,6 +82,8 @@ class Searching:
             "partition": pa.repeat(pa.scalar(log.partition, pa.int32()), rows),
             "outcome": outcomes.of(records.select(DECIDING)),
         }
+        if self.copies is not None:
+            columns |= copy_columns(self.copies, log.topic, log.partition, records)
         if last is not None:
             columns["superseded"] = last.of(records)
         return pa.RecordBatch.from_pydict(columns, self.schema)

@@ -125,6 +125,30 @@ class Contains(_Text):
         return _mask(pc.match_substring(records.column(self.column), pattern=self.text))
 
 
+class Anywhere(_Text):
+    """The key, the value, or the name or the value of a header contains a text."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return ("key", "value", "headers")
+
+    @property
+    def literals(self) -> tuple[bytes, ...]:
+        """A header's name with U+FFFD may be stored as other bytes, which are no UTF-8."""
+        return () if "\ufffd".encode() in self.text else (self.text,)
+
+    def matches(self, records: pa.RecordBatch) -> np.ndarray:
+        found = self._holds(records.column("key")) | self._holds(records.column("value"))
+        lists = records.column("headers")
+        pairs, parents = lists.flatten(), pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
+        of_header = self._holds(pairs.field(0).cast(pa.binary())) | self._holds(pairs.field(1))
+        found[parents[of_header]] = True
+        return found
+
+    def _holds(self, column: pa.Array) -> np.ndarray:
+        return _mask(pc.match_substring(column, pattern=self.text)).copy()
+
+
 @dataclass(frozen=True)
 class Matches(Condition):
     """A regular expression of RE2, whose time is linear in the text, is found in a column.

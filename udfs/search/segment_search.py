@@ -26,7 +26,7 @@ from udfs.source.byte_source import ByteSource
 # The columns of a match: of ``records`` those that a file alone knows
 COLUMNS = (
     *("offset", "timestamp_ms", "timestamp", "key", "value", "headers", "batch_position"),
-    *("producer_id", "producer_epoch", "is_transactional", "is_control", "control_type"),
+    *("producer_id", "producer_epoch", "is_transactional", "is_control", "control_type", "leader_epoch"),
 )
 _LARGE = ("value", "headers")  # columns that are not built to look at keys
 

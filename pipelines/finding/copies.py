@@ -1,0 +1,41 @@
+"""Whose record a match is, where the sources are the disks of several brokers: further columns of matches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+# copy: the name of the disk. side: true for a record of the history that was committed, else losing; null
+# where that is not known. why: of the losing side, as in lost_records: diverged, before-log-start,
+# other-topic-id. certainty: of the side. replaced_by, replaced_by_epoch: the copy and the leader epoch of the
+# batch that has its offset in the true history; null for none
+COPY_COLUMNS = pa.schema(
+    [
+        ("copy", pa.string()),
+        ("topic_id", pa.string()),
+        ("side", pa.string()),
+        ("why", pa.string()),
+        ("certainty", pa.string()),
+        ("replaced_by", pa.string()),
+        ("replaced_by_epoch", pa.int32()),
+    ]
+)
+
+
+class Copies(Protocol):
+    """Tells of which copy of a partition records are, and whether they are of its true history."""
+
+    def rows_of(
+        self, topic: str, partition: int, places: Sequence[tuple[str, int, int]]
+    ) -> list[dict[str, Any]]:
+        """COPY_COLUMNS of records, by the segment, the batch position and the offset of each."""
+
+
+def copy_columns(copies: Copies, topic: str, partition: int, records: pa.RecordBatch) -> dict[str, pa.Array]:
+    """COPY_COLUMNS of matches, which have segment, batch_position and offset."""
+    names = ("segment", "batch_position", "offset")
+    places = list(zip(*(records.column(name).to_pylist() for name in names), strict=True))
+    rows = copies.rows_of(topic, partition, places)
+    return {one.name: pa.array([row[one.name] for row in rows], one.type) for one in COPY_COLUMNS}
