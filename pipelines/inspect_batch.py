@@ -21,6 +21,7 @@ from pipelines.command.settings import Settings
 from pipelines.command.status import say
 from pipelines.command.streams import replaced_file
 from pipelines.command.tables import open_console
+from pipelines.command.terminal import printable
 
 
 def run(settings: Settings, file: str, **options: Any) -> None:
@@ -52,13 +53,18 @@ def _browse(settings: Settings, path: str) -> None:
 
 def _inspect(settings: Settings, file: str, options: dict[str, Any]) -> None:
     from pipelines.inspection.locate import Locator, segment_of
+    from udfs.indexes.files import LEADER_EPOCH_FILE, OFFSET_INDEX, TIME_INDEX
     from udfs.inspection.batch import inspect
+    from udfs.source.regular_file import refused_beside
 
     position, offset, html = options["position"], options["offset"], options["html"]
     if os.path.isdir(file):
         file = segment_of(file, offset, settings.include_deleted)
     if html is not None and os.path.exists(html) and os.path.samefile(html, file):
         raise UserError(f"--html: {html} is the file that is inspected, and is not overwritten")
+    stem, _ = os.path.splitext(os.path.basename(file))
+    for refused in refused_beside(file, (LEADER_EPOCH_FILE, stem + OFFSET_INDEX, stem + TIME_INDEX)):
+        say(printable(refused))
     locator = Locator(file)
     try:
         if position is not None:

@@ -79,7 +79,7 @@ def test_a_pipe_is_not_a_segment_and_is_not_waited_for(
     thread.start()
     thread.join(60)
     assert found == [2]
-    assert f"error: {pipe}: it is not a regular file" in capsys.readouterr().err
+    assert f"error: {pipe}: it is a pipe" in capsys.readouterr().err
 
 
 def test_an_output_that_is_a_folder_or_has_no_name_is_refused(

@@ -20,6 +20,7 @@ from udfs.format.schema import HEADER_TYPE, RECORDS
 from udfs.kernels.record_columns import NAMES
 from udfs.segment_decoder import MAX_BATCH_UNCOMPRESSED, WINDOW_BYTES, SegmentDecoder
 from udfs.source.byte_source import FileSource
+from udfs.source.regular_file import opened_regular
 
 _SEGMENT = re.compile(r"\d{20}\.log")
 _OURS = ("udfs", "pipelines", "kafka_log_lake")
@@ -79,8 +80,8 @@ def decode_segment(
             else delivery_of(os.path.dirname(os.path.abspath(path)))
         )
         schema = selected({*schema.names, *DECISIVE})
-    with open(path, "rb") as file:
-        length = os.fstat(file.fileno()).st_size
+    with opened_regular(path) as file:
+        length = os.fstat(file).st_size
     _check_number("start", start, 0, length)
     _check_number("window_bytes", window_bytes, 1)
     _check_number("max_batch_uncompressed", max_batch_uncompressed, 1)

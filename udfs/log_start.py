@@ -12,6 +12,7 @@ from udfs.format import layout as f
 from udfs.format.checkpoint_text import LEADER_EPOCH_FILE, MOST_BYTES, epoch_entries, offset_entries
 from udfs.rules.log_start import FirstEpoch, LogStart, Noted, log_start
 from udfs.source.byte_source import FileSource, SourceError
+from udfs.source.regular_file import read_regular
 
 LOG_START_FILE = "log-start-offset-checkpoint"
 _SEGMENT = re.compile(r"[0-9]{20}\.log")
@@ -37,7 +38,7 @@ def log_start_of(folder: str, noted: Noted | object | None = _READ_YET) -> LogSt
 def log_start_from(first_segment: str, noted: Noted | None) -> LogStart:
     """Returns what ``log_start_of`` does, by the path of the log's first segment."""
     folder, name = os.path.split(first_segment)
-    base, first = int(name[:20]), _first_epoch(folder)
+    base, first = int(name[:20]), _first_epoch(folder, os.path.islink(first_segment))
     is_above = first is not None and first.offset > base  # else the batch tells nothing
     return log_start(base, noted, first, _first_batch_epoch(first_segment) if is_above else -1)
 
@@ -57,9 +58,9 @@ def noted_start(folder: str) -> Noted | None:
     return Noted(offset if offset >= 0 else None)  # Kafka reads negative ones too, which say nothing
 
 
-def _first_epoch(folder: str) -> FirstEpoch | None:
-    """The first entry of a folder's ``leader-epoch-checkpoint``."""
-    data = _small_file(os.path.join(folder, LEADER_EPOCH_FILE))
+def _first_epoch(folder: str, follow: bool) -> FirstEpoch | None:
+    """The first entry of a folder's ``leader-epoch-checkpoint``. follow: whether it may be a link."""
+    data = _small_file(os.path.join(folder, LEADER_EPOCH_FILE), follow)
     rows = epoch_entries(data).rows[:1] if data is not None else []
     found = [FirstEpoch(int(epoch), int(offset)) for epoch, offset in rows]
     return found[0] if found and min(found[0]) >= 0 else None
@@ -79,14 +80,9 @@ def _first_batch_epoch(path: str) -> int:
     return int.from_bytes(head[at : at + 4].tobytes(), "big", signed=True)
 
 
-def _small_file(path: str) -> bytes | None:
-    """The bytes of a file; None where there is none, or it can't be read."""
+def _small_file(path: str, follow: bool = False) -> bytes | None:
+    """The bytes of a file; None where it can't be read. follow: whether it may be a link."""
     try:
-        with closing(FileSource(path)) as source:
-            size = source.size()
-            if size > MOST_BYTES:
-                return None
-            data = np.zeros(size, dtype=np.uint8)
-            return data[: source.read_into(0, data)].tobytes()
-    except SourceError:
+        return read_regular(path, MOST_BYTES, follow)
+    except OSError:
         return None

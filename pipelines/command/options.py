@@ -35,9 +35,10 @@ from pipelines.command.status import say
 from pipelines.command.streams import drop_output, set_up_streams
 from pipelines.command.terminal import COMMAND, invocation, printable
 from pipelines.command.values import flag, nearest, option, texts
+from udfs.source.regular_file import read_regular
 
 DEBUG = "KAFKA_LAKE_DEBUG"
-_MOST_SETTINGS = 1 << 20  # bytes of a file of settings; a device may have no end
+_MOST_SETTINGS = 1 << 20  # bytes of a file of settings
 
 
 class _Help(argparse.HelpFormatter):
@@ -319,11 +320,7 @@ def read_yaml(path: str, named_by: str = "--config") -> dict[str, Any]:
     if not path:
         raise UserError(f"{named_by} is empty")
     try:
-        with open(path, "rb") as file:
-            content = file.read(_MOST_SETTINGS + 1)
-        if len(content) > _MOST_SETTINGS:
-            raise UserError(f"{named_by}: {path} is larger than 1 MiB: it is not a file of settings")
-        loaded = yaml.safe_load(content.decode())
+        loaded = yaml.safe_load(read_regular(path, _MOST_SETTINGS).decode())
     except OSError as error:
         raise UserError(f"{named_by}: cannot read {path}: {error.strerror or error}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

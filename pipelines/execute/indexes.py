@@ -27,8 +27,9 @@ from udfs.format.index_tables import (
 )
 from udfs.format.schema import Table
 from udfs.indexes import files
-from udfs.indexes.checkpoint_files import LEADER_EPOCH_FILE
-from udfs.indexes.files import broker_file, decode_content
+from udfs.indexes.files import LEADER_EPOCH_FILE, broker_file, decode_content
+from udfs.source.byte_source import local_path
+from udfs.source.regular_file import MOST_INDEX_BYTES, read_regular
 from udfs.source.store import open_store, reason_of
 
 _BY_KIND = {
@@ -70,7 +71,7 @@ def _folders(segments: pa.Table) -> list[tuple[Log, set[str]]]:
 def _rows(log: Log, stems: set[str]) -> Iterator[tuple[Table, Row]]:
     place, partition_dir = dict(zip(_LOG, log, strict=True)), log[2]
     seen = set()
-    for name, content, problem in _contents(partition_dir):
+    for name, content, problem in _contents(partition_dir, stems):
         found = broker_file(name)
         table = _BY_KIND[found.kind] if found else None
         if found is None or table is None:
@@ -92,8 +93,12 @@ def _rows(log: Log, stems: set[str]) -> Iterator[tuple[Table, Row]]:
                 yield _BY_KIND[kind], {**of_file, "segment": segment, "error": _MISSING}
 
 
-def _contents(partition_dir: str) -> Iterator[tuple[str, bytes, str | None]]:
+def _contents(partition_dir: str, stems: set[str]) -> Iterator[tuple[str, bytes, str | None]]:
     """(name, content, None), or (name, nothing, why it can't be read), of the files of a folder; sorted."""
+    folder = local_path(partition_dir)
+    if folder is not None:
+        yield from _local_contents(folder, stems)
+        return
     try:
         system, path = open_store(partition_dir)
         listed = system.get_file_info(fs.FileSelector(path))
@@ -104,12 +109,31 @@ def _contents(partition_dir: str) -> Iterator[tuple[str, bytes, str | None]]:
         if one.type != fs.FileType.File or known is None or known.kind not in _BY_KIND:
             continue
         try:
+            if one.size > MOST_INDEX_BYTES:
+                raise OSError(f"it is larger than {MOST_INDEX_BYTES >> 20} MiB")
             with system.open_input_file(one.path) as file:
                 content = bytes(file.read())
         except (OSError, ValueError) as error:
             yield one.base_name, b"", reason_of(error)
             continue
         yield one.base_name, content, None
+
+
+def _local_contents(folder: str, stems: set[str]) -> Iterator[tuple[str, bytes, str | None]]:
+    """``_contents`` of a local folder. Links are followed where one of its segments is one."""
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return
+    follow = any(os.path.islink(os.path.join(folder, f"{stem}.log")) for stem in stems)
+    for name in names:
+        known = broker_file(name)
+        if known is None or known.kind not in _BY_KIND:
+            continue
+        try:
+            yield name, read_regular(os.path.join(folder, name), MOST_INDEX_BYTES, follow), None
+        except OSError as error:
+            yield name, b"", error.strerror or str(error)
 
 
 def _replace(lake: LakeWriter, table: Table, rows: list[Row], folders: Iterable[str], run_id: str) -> None:

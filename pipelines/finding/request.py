@@ -34,11 +34,13 @@ from udfs.search.conditions import (
     with_payloads,
 )
 from udfs.search.segment_search import Search
+from udfs.source.regular_file import read_regular
 
 if TYPE_CHECKING:
     from udfs.values.topic_payloads import TopicPayloads
 
 _MOST = 1 << 63
+_MOST_KEYS = 256 << 20  # bytes of a file of keys
 _INT64 = re.compile(r"-?[0-9]{1,19}")
 
 
@@ -170,8 +172,7 @@ def _keys(text: Any) -> Iterator[bytes]:
         yield _bytes(text, is_hex=True)
         return
     try:
-        with open(text[1:], "rb") as file:
-            content = file.read()
+        content = read_regular(text[1:], _MOST_KEYS)
     except OSError as error:
         raise ValueError(f"{text}: cannot read the file: {error.strerror}") from None
     lines = content.split(b"\0")

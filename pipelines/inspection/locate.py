@@ -21,11 +21,12 @@ from pipelines.source.naming import (
     segment_name,
 )
 from udfs.format import layout as f
-from udfs.indexes.checkpoint_files import LEADER_EPOCH_FILE, leader_epochs
+from udfs.indexes.checkpoint_files import LEADER_EPOCH_FILE, MOST_BYTES, leader_epochs
 from udfs.inspection.place import Neighbour, Place, read
 from udfs.kernels.framing import is_sound
 from udfs.recovery.resync import LastOffset, Resynchronizer
 from udfs.source.byte_source import FileSource
+from udfs.source.regular_file import read_beside
 
 _OF_BATCHES = (SEGMENT_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX, DELETED_SUFFIX, ".checkpoint")
 
@@ -49,7 +50,7 @@ class Locator:
         stem = os.path.basename(path).split(".")[0]
         self.base = int(stem) if stem.isascii() and stem.isdigit() else -1
         self._resync = Resynchronizer(self.source, 0, self.length)
-        self._epochs = _epochs(os.path.join(os.path.dirname(path), LEADER_EPOCH_FILE))
+        self._epochs = _epochs(path)
 
     def close(self) -> None:
         self.source.close()
@@ -185,11 +186,10 @@ def _has(path: str, offset: int) -> bool:
     return True
 
 
-def _epochs(path: str) -> list[tuple[int, int]]:
+def _epochs(segment: str) -> list[tuple[int, int]]:
     """(epoch, start offset) of the epoch file next to a segment; none where it is not as it should be."""
     try:
-        with open(path, "rb") as file:
-            rows = leader_epochs(file.read()).to_pylist()
+        rows = leader_epochs(read_beside(segment, LEADER_EPOCH_FILE, MOST_BYTES)).to_pylist()
     except OSError:
         return []
     if any(row["error"] for row in rows):

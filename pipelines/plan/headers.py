@@ -18,6 +18,7 @@ from pipelines.source.swaps import End
 from udfs.format import layout as f
 from udfs.indexes.entries import OFFSET_ENTRY, TIME_ENTRY, rising_entries
 from udfs.source.byte_source import ByteSource, FileSource, SourceError, local_path, open_source
+from udfs.source.regular_file import MOST_INDEX_BYTES, read_beside
 from udfs.source.store import is_object_store, open_store
 
 _HEADER = struct.Struct(">qi4xb")  # offset, length, leader epoch or checksum, magic
@@ -25,7 +26,6 @@ _LEAST = {f.MAGIC_V0: f.V0_MIN_SIZE, f.MAGIC_V1: f.V1_MIN_SIZE, f.MAGIC_V2: f.V2
 _INT64, _INT32 = struct.Struct(">q"), struct.Struct(">i")
 _BLOCK = 4096  # a page: small batches share a read, a larger one costs no more than its header does
 _OBJECT_BLOCK = 1 << 17  # of an object all of whose headers are followed: it is fetched ahead in large reads
-_MOST_INDEX_BYTES = 1 << 27
 NO_INDEX = np.zeros((0, 2), dtype=np.int64)
 
 
@@ -198,21 +198,20 @@ def read_index(segment: str, suffix: str = ".index") -> np.ndarray:
     Of the ``.timeindex`` they are timestamp, ms, and relative offset. Without a readable one n is 0.
     """
     entry = OFFSET_ENTRY if suffix == ".index" else TIME_ENTRY
-    return rising_entries(_content(segment.removesuffix(".log") + suffix), entry)
+    return rising_entries(_content(segment, suffix), entry)
 
 
-def _content(uri: str) -> bytes:
-    """The content of a small file or object; empty where it can't be read."""
+def _content(segment: str, suffix: str) -> bytes:
+    """The content of an index next to a segment; empty where it can't be read."""
+    uri = segment.removesuffix(".log") + suffix
     try:
-        path = local_path(uri)
+        path = local_path(segment)
         if path is not None:
-            if os.path.getsize(path) <= _MOST_INDEX_BYTES:
-                with open(path, "rb") as file:
-                    return file.read()
-        elif is_object_store(uri):
+            return read_beside(path, os.path.basename(uri), MOST_INDEX_BYTES)
+        if is_object_store(uri):
             system, path = open_store(uri)
             with system.open_input_file(path) as found:
-                if found.size() <= _MOST_INDEX_BYTES:
+                if found.size() <= MOST_INDEX_BYTES:
                     return bytes(found.read())
     except (OSError, ValueError):
         pass

@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Sequence, Sized
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from pipelines.recovery.broker_disk import write_identity
 from pipelines.recovery.compare import Compared, Known, Task, compare_task, store_entries
 from pipelines.recovery.log_writer import copy_log, healed_log, records_of, write_log
 from pipelines.recovery.sources import Inventory
+from pipelines.source.identity import QUORUM_STATE
 from pipelines.source.naming import PartitionFolder
 from pipelines.source.uris import local_path
 from udfs.indexes.kraft_snapshot import BOOTSTRAP, METADATA_TOPIC, snapshot_id
@@ -35,9 +37,9 @@ from udfs.replicas.cluster_state import (
 )
 from udfs.replicas.entries import Copy
 from udfs.replicas.history import Sure
+from udfs.source.regular_file import MOST_INDEX_BYTES, MOST_SMALL_BYTES, read_regular
 
 _PLACE = PartitionFolder(METADATA_TOPIC, 0)
-_QUORUM_STATE = "quorum-state"
 
 
 @dataclass
@@ -100,10 +102,9 @@ def compare_quorum(inventory: Inventory, settings: Settings) -> Quorum:
 
 def _voters(copy: Copy) -> list[int]:
     """The node ids of the controllers by ``quorum-state``; of a quorum that changes its voters none."""
-    path = os.path.join(local_path(copy.folder) or "", _QUORUM_STATE)
+    path = os.path.join(local_path(copy.folder) or "", QUORUM_STATE)
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            said = json.loads(file.read(1 << 20))
+        said = json.loads(read_regular(path, MOST_SMALL_BYTES))
         return [int(one["voterId"]) for one in said.get("currentVoters", ())]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
@@ -166,8 +167,8 @@ def write_controller(quorum: Quorum, folder: Path, inventory: Inventory, node_id
     if quorum.snapshot:
         shutil.copyfile(quorum.snapshot, own / os.path.basename(quorum.snapshot))
     for log_dir in inventory.log_dirs:
-        if os.path.exists(f"{log_dir}/{BOOTSTRAP}"):
-            shutil.copyfile(f"{log_dir}/{BOOTSTRAP}", folder / BOOTSTRAP)
+        with suppress(OSError):
+            (folder / BOOTSTRAP).write_bytes(read_regular(f"{log_dir}/{BOOTSTRAP}", MOST_INDEX_BYTES))
             break
     write_identity(folder, inventory, node_id)
 

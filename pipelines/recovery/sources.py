@@ -52,6 +52,7 @@ from udfs.indexes.kraft_snapshot import METADATA_TOPIC
 from udfs.indexes.producer_snapshot import ENTRY as PRODUCER
 from udfs.indexes.producer_snapshot import Snapshot, read_producer_snapshot
 from udfs.replicas.entries import DELETED, Copy, SegmentFile
+from udfs.source.regular_file import RefusedFile, read_regular, what_it_is
 from udfs.source.store import canonical as canonical_uri
 from udfs.source.store import open_store, reason_of
 
@@ -145,7 +146,7 @@ def _partition_folders(root: str, inventory: Inventory) -> Iterator[str]:
 def _add(folder: str, source: Source, inventory: Inventory) -> None:
     log_dir = os.path.dirname(folder)
     if log_dir not in inventory.log_dirs:
-        identity = read_identity(log_dir)
+        identity = read_identity(log_dir, inventory.warnings)
         own = f"broker-{identity.node_id}" if identity.node_id is not None else os.path.basename(log_dir)
         inventory.log_dirs[log_dir] = (source.name or own, identity)
     name, identity = inventory.log_dirs[log_dir]
@@ -195,6 +196,8 @@ def _read_copy(folder: str, name: str, state: str, inventory: Inventory) -> tupl
                 indexes.add(found.base)
             if found is not None and found.kind == PRODUCER_SNAPSHOT:
                 _read_snapshot(entry.path, found.base, copy)
+            if not (entry.is_file() or entry.is_dir()) and _is_read(entry.name):
+                _refuse(entry, copy, inventory)
             if entry.name.endswith((SEGMENT_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX)) and entry.is_file():
                 status = entry.stat()
                 files.append(File(entry.name, status.st_size, status.st_mtime_ns // 1000, True))
@@ -216,15 +219,36 @@ def _read_copy(folder: str, name: str, state: str, inventory: Inventory) -> tupl
             copy.files.append(SegmentFile(uri, base, file.length, file.modified))
     copy.files.sort(key=lambda one: one.base)
     copy.orphans = sorted(indexes - {one.base for one in copy.files})
-    copy.topic_id = topic_id_of(folder, entries)
+
+    def refused(path: str, why: str) -> None:
+        warning = f"{path}: not read: {why}"
+        if warning not in inventory.warnings:
+            inventory.warnings.append(warning)
+
+    copy.topic_id = topic_id_of(folder, entries, refused, follow=True)
     copy.epochs = _epochs(copy, folder)
     return copy, sorted(deleted)
 
 
+def _is_read(name: str) -> bool:
+    """Whether a file of this name in a partition's folder would be read."""
+    is_log = name.endswith((SEGMENT_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX))
+    return is_log or name in _OWN or broker_file(name) is not None
+
+
+def _refuse(entry: os.DirEntry[str], copy: Copy, inventory: Inventory) -> None:
+    """Notes a file that is neither a regular one nor a folder."""
+    try:
+        kind = what_it_is(entry.stat().st_mode)
+    except OSError:
+        kind = "a link that leads nowhere"
+    copy.unreadable.append(f"{entry.path}: not read: it is {kind}")
+    inventory.warnings.append(copy.unreadable[-1])
+
+
 def _read_snapshot(path: str, base: int, copy: Copy) -> None:
     try:
-        with open(path, "rb") as file:
-            found = read_producer_snapshot(file.read(MOST_BYTES))
+        found = read_producer_snapshot(read_regular(path, MOST_BYTES))
     except OSError as error:
         found = Snapshot(np.zeros(0, dtype=PRODUCER), str(error.strerror))
     if found.problem is None:
@@ -236,8 +260,10 @@ def _read_snapshot(path: str, base: int, copy: Copy) -> None:
 def _epochs(copy: Copy, folder: str) -> list[tuple[int, int]] | None:
     """The entries of ``leader-epoch-checkpoint``; None without the file, and where it can't be read."""
     try:
-        with open(os.path.join(folder, LEADER_EPOCH_FILE), "rb") as file:
-            data = file.read(MOST_BYTES)
+        data = read_regular(os.path.join(folder, LEADER_EPOCH_FILE), MOST_BYTES)
+    except RefusedFile as error:
+        copy.unbelieved.append(f"{LEADER_EPOCH_FILE}: not read: {error.strerror}")
+        return None
     except OSError:
         return None
     rows = leader_epochs(data).to_pylist()
@@ -266,6 +292,8 @@ def _offsets(path: str, inventory: Inventory) -> dict[tuple[str, int], int]:
         inventory.offsets[path] = {}
         try:
             inventory.offsets[path] = read_offsets(path)
+        except RefusedFile as error:
+            inventory.warnings.append(f"{path}: not read: {error.strerror}")
         except ValueError as error:
             inventory.warnings.append(f"{path}: {error}: what it says is not used")
         except OSError:

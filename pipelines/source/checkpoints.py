@@ -16,6 +16,7 @@ from udfs.format.checkpoint_text import MOST_BYTES, OFFSET_FILES, offset_entries
 from udfs.log_start import LOG_START_FILE
 from udfs.rules.log_start import Noted
 from udfs.source.byte_source import local_path
+from udfs.source.regular_file import RefusedFile, read_regular
 
 
 class Checkpoint(NamedTuple):
@@ -40,9 +41,15 @@ CHECKPOINT_FILES = frozenset(_FIELDS)
 
 @dataclass
 class Checkpoints:
-    """The checkpoint files of several log directories. warnings: of those that can't be read."""
+    """The checkpoint files of several log directories.
+
+    warnings: of those that can't be read. refused: path -> why, of those that are no regular files, or too
+    large. follows: whether a file may be a link.
+    """
 
     warnings: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    follows: bool = False
     _by_folder: dict[str, dict[tuple[str, int], Checkpoint]] = field(default_factory=dict)
     _with_starts: set[str] = field(default_factory=set)  # log directories whose log starts were read
 
@@ -62,8 +69,11 @@ class Checkpoints:
         for name in sorted(CHECKPOINT_FILES.intersection(names)):
             path = os.path.join(log_dir, name)
             try:
-                entries = read_offsets(path)
+                entries = read_offsets(path, self.follows)
             except FileNotFoundError:
+                continue
+            except RefusedFile as error:
+                self.refused[path] = str(error.strerror)
                 continue
             except (OSError, ValueError) as error:
                 why = getattr(error, "strerror", None) or error
@@ -97,10 +107,12 @@ class Checkpoints:
         return entries.get((topic, partition)) if entries else None
 
 
-def read_offsets(path: str) -> dict[tuple[str, int], int]:
-    """The offset of each topic and partition. Raises an OSError, and a ValueError for another format."""
-    with open(path, "rb") as file:
-        found = offset_entries(file.read(MOST_BYTES))
+def read_offsets(path: str, follow: bool = True) -> dict[tuple[str, int], int]:
+    """The offset of each topic and partition. Raises an OSError, and a ValueError for another format.
+
+    follow: whether the file may be a link.
+    """
+    found = offset_entries(read_regular(path, MOST_BYTES, follow))
     if found.problem is not None:
         raise ValueError(found.problem)
     return {(topic, int(partition)): int(offset) for topic, partition, offset in found.rows}

@@ -8,7 +8,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-META = "meta.properties"
+from udfs.source.regular_file import MOST_SMALL_BYTES, RefusedFile, read_regular
+
+META, QUORUM_STATE = "meta.properties", "quorum-state"
+_ID = re.compile(r"[!-\[\]-~]+")  # it is written to properties again, where a backslash escapes
 
 
 class Identity(NamedTuple):
@@ -19,17 +22,23 @@ class Identity(NamedTuple):
     directory_id: str | None = None
 
 
-def read_identity(log_dir: str) -> Identity:
-    """What ``meta.properties`` of a log directory says."""
+def read_identity(log_dir: str, refused: list[str] | None = None) -> Identity:
+    """What ``meta.properties`` of a log directory says. refused: takes why a file is not read."""
+    path = os.path.join(log_dir, META)
     try:
-        with open(os.path.join(log_dir, META), encoding="utf-8", errors="replace") as file:
-            text = file.read(1 << 16)
+        text = read_regular(path, MOST_SMALL_BYTES).decode(errors="replace")
+    except RefusedFile as error:
+        if refused is not None:
+            refused.append(f"{path}: not read: {error.strerror}")
+        return Identity()
     except OSError:
         return Identity()
     said = dict(re.findall(r"^\s*([\w.]+)\s*[=:]\s*(\S*)\s*$", text, re.MULTILINE))
     node = str(said.get("node.id", said.get("broker.id", "")))
     node_id = int(node) if re.fullmatch(r"[0-9]{1,9}", node) else None
-    return Identity(said.get("cluster.id") or None, node_id, said.get("directory.id") or None)
+    ids = (said.get(name, "") for name in ("cluster.id", "directory.id"))
+    cluster, directory = (one if _ID.fullmatch(one) else None for one in ids)
+    return Identity(cluster, node_id, directory)
 
 
 def clusters_of(log_dirs: Iterable[str]) -> dict[str, list[str]]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pipelines.source.checkpoints import CHECKPOINT_FILES
+from pipelines.source.identity import META, QUORUM_STATE
 from pipelines.source.naming import (
     BROKEN_LINK,
     CLEANED_SUFFIX,
@@ -22,16 +25,23 @@ from pipelines.source.naming import (
     Folder,
     is_log,
     left_behind,
-    parse_file,
     parse_folder,
     parse_topic_id,
 )
 from pipelines.source.uris import canonical
+from udfs.source.regular_file import MOST_SMALL_BYTES, RefusedFile, read_regular, what_it_is
 
 if TYPE_CHECKING:
     from pipelines.source.listing import Listing
 
 _METADATA = "partition.metadata"
+
+
+def is_read_beside(name: str) -> bool:
+    """Whether a file of this name next to segments, or above their folders, is read."""
+    from udfs.indexes.files import broker_file  # only odd files are asked about
+
+    return name in (_METADATA, META, QUORUM_STATE) or broker_file(name) is not None
 
 
 def local_folders(
@@ -49,6 +59,7 @@ def local_folders(
     """
     seen: set[str] = set()
     links: list[str] = []
+    listing.checkpoints.follows = listing.witnesses.follows = follow_symlinks
     for root in roots:
         yield from _walk(root, seen, links, suffixes, listing)
     while follow_symlinks and links:
@@ -66,18 +77,24 @@ def local_folders(
         elif link.endswith(SEGMENT_SUFFIX) and os.path.dirname(real) not in seen and real not in seen:
             seen.add(real)
             yield from _named_file(link, suffixes, listing)
-    left = [] if follow_symlinks else [link for link in links if is_log(os.path.basename(link))]
-    if left:
-        listing.skipped[LINK] += len(left)
+        elif is_read_beside(os.path.basename(link)):
+            _refuse(link, os.stat(real).st_mode, listing)
+    for link in links:  # that were not followed
+        if is_log(os.path.basename(link)):
+            listing.skipped[LINK] += 1
+        elif is_read_beside(os.path.basename(link)):
+            _refuse(link, stat.S_IFLNK, listing)
     for path in files:
         yield from _named_file(path, suffixes, listing)
+    for path, why in listing.checkpoints.refused.items():
+        _note_refused(path, why, listing)
 
 
 def _walk(
     root: str, seen: set[str], links: list[str], suffixes: tuple[str, ...], listing: Listing
 ) -> Iterator[Folder]:
     """Folders with segments at or below ``root`` that are not in ``seen``. Adds links to ``links``."""
-    not_requested = tuple(set(LEFT_BEHIND) - set(suffixes))
+    not_requested, follows = tuple(set(LEFT_BEHIND) - set(suffixes)), listing.witnesses.follows
     listing.checkpoints.read(os.path.dirname(root))
     todo = [root]
     while todo:
@@ -105,11 +122,14 @@ def _walk(
             elif entry.name.endswith(suffixes):
                 is_wanted = not entry.name.endswith((CLEANED_SUFFIX, DELETED_SUFFIX))
                 logs += _stat(entry.path, entry.name, is_wanted, listing)
+            elif not entry.is_file(follow_symlinks=False) and is_read_beside(entry.name):
+                _refuse(entry.path, entry.stat(follow_symlinks=False).st_mode, listing)
         left = [entry.name for entry in entries if entry.name.endswith(not_requested)]
         if left and not isinstance(parse_folder(canonical(path)), str):
             listing.skipped.update(filter(None, map(left_behind, left)))
         if logs:
-            yield Folder(canonical(path), logs, topic_id_of(path, entries), is_named=path == root)
+            topic_id = topic_id_of(path, entries, partial(_note_refused, listing=listing), follows)
+            yield Folder(canonical(path), logs, topic_id, is_named=path == root)
 
 
 def _stat(path: str, name: str, wanted: bool, listing: Listing) -> list[File]:
@@ -125,26 +145,48 @@ def _stat(path: str, name: str, wanted: bool, listing: Listing) -> list[File]:
             listing.unreadable[canonical(os.path.dirname(path))] = error.strerror or str(error)
         return []
     if not stat.S_ISREG(status.st_mode):
-        if wanted and isinstance(parse_file(name), int):
+        if wanted:
             listing.skipped[SPECIAL] += 1
         return []
     return [File(name, status.st_size, status.st_mtime_ns // 1000, wanted)]
 
 
-def topic_id_of(folder: str, entries: Iterable[os.DirEntry[str]]) -> str | None:
-    """The topic id in a folder's ``partition.metadata``; None without one."""
+def _refuse(path: str, mode: int, listing: Listing) -> None:
+    """Notes a file that would be read if it were a regular one. mode: its ``st_mode``."""
+    kind = what_it_is(mode)
+    if kind is not None:
+        _note_refused(path, f"it is {kind}", listing)
+
+
+def _note_refused(path: str, why: str, listing: Listing) -> None:
+    if canonical(path) not in listing.unreadable:
+        listing.skipped[UNREADABLE] += 1
+        listing.unreadable[canonical(path)] = why
+
+
+def topic_id_of(
+    folder: str, entries: Iterable[os.DirEntry[str]], refused: Callable[[str, str], None], follow: bool
+) -> str | None:
+    """The topic id in a folder's ``partition.metadata``; None without one.
+
+    refused: is told of a file that is too large, or no regular one, and why. follow: links are read too.
+    """
     if not any(entry.name == _METADATA for entry in entries):
         return None
+    path = os.path.join(folder, _METADATA)
     try:
-        with open(os.path.join(folder, _METADATA), encoding="utf-8", errors="replace") as file:
-            return parse_topic_id(file.read(4096))
+        return parse_topic_id(read_regular(path, MOST_SMALL_BYTES, follow).decode(errors="replace"))
+    except RefusedFile as error:
+        refused(path, str(error.strerror))
     except OSError:
-        return None
+        pass
+    return None
 
 
 def _named_file(path: str, suffixes: tuple[str, ...], listing: Listing) -> Iterator[Folder]:
     """The folder of one file. Its other files are not wanted: they show whether the file has a successor."""
     folder, name = os.path.split(path)
+    follows = listing.witnesses.follows
     listing.checkpoints.read(os.path.dirname(folder))
     try:
         with os.scandir(folder) as listed:
@@ -157,4 +199,10 @@ def _named_file(path: str, suffixes: tuple[str, ...], listing: Listing) -> Itera
     for entry in entries:
         if entry.name != name and entry.name.endswith(suffixes) and entry.is_file(follow_symlinks=False):
             logs += _stat(entry.path, entry.name, False, listing)
-    yield Folder(canonical(folder), logs, topic_id_of(folder, entries), is_named=True, is_whole=False)
+    for entry in entries:
+        is_odd = not (entry.is_file(follow_symlinks=follows) or entry.is_dir())
+        if is_odd and is_read_beside(entry.name):
+            with suppress(OSError):  # it went away
+                _refuse(entry.path, entry.stat(follow_symlinks=follows).st_mode, listing)
+    topic_id = topic_id_of(folder, entries, partial(_note_refused, listing=listing), follows)
+    yield Folder(canonical(folder), logs, topic_id, is_named=True, is_whole=False)

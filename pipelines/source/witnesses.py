@@ -6,14 +6,11 @@ never ahead of its log, so a log that grows reaches all that they name.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
-import stat
 import struct
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from pipelines.source.checkpoints import Checkpoint, Checkpoints
@@ -30,9 +27,9 @@ from udfs.format.checkpoint_text import LEADER_EPOCH_FILE, epoch_entries
 from udfs.format.layout import MAX_OFFSET
 from udfs.rules.account import NO_WITNESSES, Aside, Witnesses
 from udfs.source.byte_source import local_path
+from udfs.source.regular_file import MOST_SMALL_BYTES, opened_regular, read_regular
 
 _METADATA = "partition.metadata"
-_MOST_BYTES = 1 << 20  # of a leader-epoch-checkpoint: 30,000 epochs
 _ENTRY = struct.Struct(">iI")  # of an .index: offset, less the base offset; position in the segment
 _NAME = re.compile(r"([0-9]{20})\.(?:(log|index|timeindex|snapshot)|log\.(deleted|swap|cleaned))")
 
@@ -54,10 +51,12 @@ class WitnessFiles:
     """What files next to segments say, of the partition folders that a listing came across.
 
     log_dirs: the folders above them. walked: local folders of which all files and folders were listed.
+    follows: whether a file may be a link.
     """
 
     walked: set[str] = field(default_factory=set)
     log_dirs: set[str] = field(default_factory=set)
+    follows: bool = False
     _by_folder: dict[str, Witnesses] = field(default_factory=dict)
     _left: dict[tuple[str, int], list[Aside]] = field(default_factory=lambda: defaultdict(list))
     _remote: dict[str, RemoteRanges | None] = field(default_factory=dict)
@@ -85,7 +84,7 @@ class WitnessFiles:
         if LEADER_EPOCH_FILE not in names and not any(name[:1].isdigit() for name in names):
             return
         self.log_dirs.add(os.path.dirname(folder))
-        found = _witnesses(folder, names)
+        found = _witnesses(folder, names, self.follows)
         if found != NO_WITNESSES:
             self._by_folder[canonical(folder)] = found
 
@@ -101,7 +100,11 @@ class WitnessFiles:
         except OSError:
             length = 0
         try:
-            topic_id = parse_topic_id(_read_small(os.path.join(folder, _METADATA)).decode(errors="replace"))
+            topic_id = parse_topic_id(
+                read_regular(os.path.join(folder, _METADATA), MOST_SMALL_BYTES, self.follows).decode(
+                    errors="replace"
+                )
+            )
         except OSError:
             topic_id = None
         self._left[place].append(Aside(folder, kind, min(base for base, _ in logs), length, topic_id))
@@ -186,7 +189,7 @@ def with_checkpoint(witnesses: Witnesses, noted: Checkpoint) -> Witnesses:
     )
 
 
-def _witnesses(folder: str, names: Sequence[str]) -> Witnesses:
+def _witnesses(folder: str, names: Sequence[str], follow: bool) -> Witnesses:
     """What the names and the small files in a partition folder say."""
     logs, indexes, snapshots, aside = set[int](), set[int](), list[int](), list[Aside]()
     for name in names:
@@ -204,23 +207,24 @@ def _witnesses(folder: str, names: Sequence[str]) -> Witnesses:
             indexes.add(base)
     swaps = {one.base for one in aside if one.kind == "swap"}
     epochs, problems = (
-        _epochs(os.path.join(folder, LEADER_EPOCH_FILE)) if LEADER_EPOCH_FILE in names else (None, ())
+        _epochs(os.path.join(folder, LEADER_EPOCH_FILE), follow) if LEADER_EPOCH_FILE in names else (None, ())
     )
     last = max(logs, default=None)
+    index = None if last not in indexes else os.path.join(folder, f"{last:020d}.index")
     return Witnesses(
         epochs,
         snapshots=tuple(sorted(snapshots)),
         orphans=tuple(sorted(indexes - logs - swaps)),
-        indexed=None if last not in indexes else _indexed(os.path.join(folder, f"{last:020d}.index"), last),
+        indexed=None if index is None or last is None else _indexed(index, last, follow),
         aside=tuple(sorted(aside)),
         problems=problems,
     )
 
 
-def _epochs(path: str) -> tuple[tuple[tuple[int, int], ...] | None, tuple[str, ...]]:
+def _epochs(path: str, follow: bool) -> tuple[tuple[tuple[int, int], ...] | None, tuple[str, ...]]:
     """The entries of a ``leader-epoch-checkpoint``, and what is wrong with it."""
     try:
-        data = _read_small(path)
+        data = read_regular(path, MOST_SMALL_BYTES, follow)
     except OSError as error:
         return None, (f"{path} can't be read: {error.strerror or error}",)
     found = epoch_entries(data)
@@ -236,13 +240,13 @@ def _length(folder: str, name: str) -> int:
         return 0
 
 
-def _indexed(path: str, base: int) -> int | None:
+def _indexed(path: str, base: int, follow: bool) -> int | None:
     """The offset behind the last entry of an ``.index``; None without one, and where the entries do not rise.
 
     Zeros follow the last entry of an active segment; no entry is of position 0.
     """
     try:
-        with _opened(path) as file:
+        with opened_regular(path, follow) as file:
             low, high = (
                 0,
                 os.fstat(file).st_size // _ENTRY.size,
@@ -258,20 +262,3 @@ def _indexed(path: str, base: int) -> int | None:
     (offset, position), *before = entries[::-1] or [(-1, 0)]
     rises = offset >= 0 and all(one[0] < offset and one[1] < position for one in before)
     return base + offset + 1 if rises else None
-
-
-def _read_small(path: str) -> bytes:
-    """The first bytes of a file. Raises an OSError, also for what is no regular file."""
-    with _opened(path) as file:
-        return os.read(file, _MOST_BYTES)
-
-
-@contextmanager
-def _opened(path: str) -> Iterator[int]:
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would be waited for
-    try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file")
-        yield file
-    finally:
-        os.close(file)

@@ -11,11 +11,13 @@ from typing import Any
 from urllib import parse, request
 
 from pipelines.command.errors import UserError
+from udfs.source.regular_file import read_regular
 from udfs.values.registry import AVRO, JSON_SCHEMA, PROTOBUF, UNKNOWN_ID, Registry, Schema, guid_of, schema_of
 
 _TYPES = {".avsc": AVRO, ".proto": PROTOBUF, ".json": JSON_SCHEMA}
 _PAGE = 1000  # as many as Confluent's registry gives at most
 _SECONDS = 30
+_MOST_BYTES = 256 << 20  # of a file with schemas, and of all that a registry answers
 
 
 def read_sources(paths: Sequence[str], url: str | None = None) -> list[Registry]:
@@ -32,7 +34,8 @@ def _read_path(path: Path) -> Registry:
         return Registry([one for file in files for one in _read_file(file, path)])
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise UserError(f"--schemas: cannot read {path}: {reason}") from None
+        place = getattr(error, "filename", None) or path
+        raise UserError(f"--schemas: cannot read {place}: {reason}") from None
 
 
 def _read_file(file: Path, root: Path) -> Iterator[Schema]:
@@ -41,7 +44,7 @@ def _read_file(file: Path, root: Path) -> Iterator[Schema]:
     Names: ``<subject>.avsc``; ``<subject>@<id>.avsc``; ``<id>.avsc``. A topic's name means its values. .proto
     files import each other by their paths below the folder.
     """
-    text = file.read_text(encoding="utf-8")
+    text = read_regular(file, _MOST_BYTES).decode()
     if file.suffix == ".json" or file == root:
         try:
             held = json.loads(text)

@@ -26,6 +26,7 @@ from udfs.indexes.files import DELETED, OFFSET_INDEX, PRODUCER_SNAPSHOT, TIME_IN
 from udfs.indexes.producer_snapshot import read_producer_snapshot
 from udfs.segment_decoder import MAX_BATCH_UNCOMPRESSED
 from udfs.source.byte_source import FileSource
+from udfs.source.regular_file import MOST_INDEX_BYTES, read_beside, read_regular
 
 MAX_MESSAGE_SIZE = 5 * 1024 * 1024  # what the tool takes an entry's batch to have at most
 _MOST = 0x7FFFFFFF
@@ -79,8 +80,7 @@ class IndexText:
     def lines(self, path: str) -> Iterator[str]:
         """The lines of a file, by the end of its name. Raises Refused where the tool fails, and OSError."""
         name = os.path.basename(path).removesuffix(DELETED)
-        with open(path, "rb") as file:
-            data = file.read()
+        data = read_regular(path, MOST_INDEX_BYTES)
         if name.endswith(TIME_INDEX):
             yield from self._time_index(path, data)
         elif name.endswith(TRANSACTION_INDEX):
@@ -119,8 +119,8 @@ class IndexText:
         base = base_of(path)
         entries = whole_entries(data, TIME_ENTRY)
         with closing(_Log(log_of(path))) as log:
-            with open(os.path.join(os.path.dirname(path), f"{_stem(path)}.index"), "rb") as file:
-                index = whole_entries(file.read(), OFFSET_ENTRY)
+            name = f"{_stem(path)}{OFFSET_INDEX}"
+            index = whole_entries(read_beside(path, name, MOST_INDEX_BYTES), OFFSET_ENTRY)
             if self.sanity_only:
                 _check_time_index(data, entries)
                 yield f"{path} passed sanity check."

@@ -11,7 +11,9 @@ import pyarrow as pa
 
 from udfs.format.layout import MAX_OFFSET
 from udfs.indexes import checkpoint_files, entries, kraft_snapshot, producer_snapshot
+from udfs.source.regular_file import MOST_INDEX_BYTES, read_regular
 
+LEADER_EPOCH_FILE = checkpoint_files.LEADER_EPOCH_FILE
 OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX = ".index", ".timeindex", ".txnindex"
 PRODUCER_SNAPSHOT = ".snapshot"
 DELETED = ".deleted"  # behind the name of a file that the broker is about to delete
@@ -40,7 +42,7 @@ def broker_file(name: str) -> BrokerFile | None:
     match = _NAME.fullmatch(name)
     if match and int(match[1]) <= MAX_OFFSET:
         return BrokerFile(match[2], int(match[1]))
-    if name == checkpoint_files.LEADER_EPOCH_FILE or name in checkpoint_files.OFFSET_FILES:
+    if name == LEADER_EPOCH_FILE or name in checkpoint_files.OFFSET_FILES:
         return BrokerFile(name, -1)
     if name == kraft_snapshot.BOOTSTRAP:
         return BrokerFile(kraft_snapshot.SUFFIX, -1)
@@ -62,14 +64,13 @@ def decode_broker_file(path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]
     if found.kind == kraft_snapshot.SUFFIX:
         yield from kraft_snapshot.kraft_snapshot(path)
         return
-    with open(path, "rb") as file:
-        yield decode_content(found, file.read())
+    yield decode_content(found, read_regular(path, MOST_INDEX_BYTES))
 
 
 def decode_content(found: BrokerFile, data: bytes) -> pa.RecordBatch:
     """The rows of a file that is not a snapshot of KRaft, by its content."""
     if found.kind in _BY_OFFSET:
         return _BY_OFFSET[found.kind](data, found.base)
-    if found.kind == checkpoint_files.LEADER_EPOCH_FILE:
+    if found.kind == LEADER_EPOCH_FILE:
         return checkpoint_files.leader_epochs(data)
     return checkpoint_files.offset_checkpoint(data)

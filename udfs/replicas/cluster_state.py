@@ -381,7 +381,8 @@ def snapshots(folder: str) -> list[str]:
     except OSError:
         return []
     found = [(one.end_offset, one.epoch, name) for name in names if (one := snapshot_id(name)) is not None]
-    return [os.path.join(folder, name) for _, _, name in sorted(found)]
+    paths = (os.path.join(folder, name) for _, _, name in sorted(found))
+    return [path for path in paths if os.path.isfile(path)]
 
 
 def snapshot_end(path: str | None) -> int:

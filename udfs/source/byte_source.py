@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from udfs.source.regular_file import RefusedFile, open_regular
 from udfs.words import counted_noun
 
 if TYPE_CHECKING:
@@ -105,13 +105,12 @@ class FileSource:
     """A local file, read in place. What its disk can't read is zeros here, and reported by ``unreadable``."""
 
     def __init__(self, path: str) -> None:
-        try:  # without O_NONBLOCK a pipe with a name would be waited for
-            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            self._file = open_regular(path)
+        except RefusedFile as error:
+            raise SourceUnreadable(str(error.strerror)) from error
         except OSError as error:
             raise _cannot("opened", error) from error
-        if not stat.S_ISREG(os.fstat(self._file).st_mode):
-            os.close(self._file)
-            raise SourceUnreadable("it is not a regular file")
         self._unreadable: dict[int, Unreadable] = {}
         self._last = 0, 0  # the range of the last read
         self._requested = 0  # the end of what the system was to read ahead
