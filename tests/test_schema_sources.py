@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from pipelines.command.errors import UserError
+from pipelines.typed import sources
 from pipelines.typed.sources import read_registry, read_sources
 from tests.support import typed_corpus as corpus
 from tests.test_payloads import same
@@ -109,6 +111,93 @@ def test_a_registry_that_runs_is_read_whole(has_pages: bool) -> None:
 def test_a_registry_that_does_not_answer_is_one_line(url: str) -> None:
     with registry_server([], True) as own, pytest.raises(UserError, match=r"^--registry: [^\n]*$"):
         read_registry(url.replace("{port}", own.rpartition(":")[2]))
+
+
+@contextmanager
+def raw_server(answer: Callable[[socket.socket, list[bytes]], None]) -> Iterator[tuple[str, list[bytes]]]:
+    """A server that answers each connection by itself: its place, and the requests that came."""
+    requests: list[bytes] = []
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listening.accept()
+                with connection, suppress(OSError):
+                    requests.append(connection.recv(1 << 16))
+                    answer(connection, requests)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{listening.getsockname()[1]}", requests
+    finally:
+        listening.shutdown(socket.SHUT_RDWR)  # wakes accept
+        thread.join(5)
+        listening.close()
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+def test_a_name_and_a_password_go_to_no_other_server(code: int) -> None:
+    moved = b"HTTP/1.1 %d Moved\r\nLocation: http://%%s/x\r\nContent-Length: 0\r\n\r\n" % code
+    with (
+        raw_server(lambda to, _: to.sendall(OK + b"\r\n[]")) as (other, stolen),
+        raw_server(lambda to, _: to.sendall(moved % other.encode())) as (place, _),
+        pytest.raises(UserError, match=f"it redirects to another server, http://{other}") as raised,
+    ):
+        read_registry(f"http://user:secret@{place}")
+    assert stolen == []
+    assert "secret" not in str(raised.value)
+
+
+def test_a_redirect_within_a_server_is_followed() -> None:
+    def answer(to: socket.socket, requests: list[bytes]) -> None:
+        if b"/moved/" in requests[-1]:
+            to.sendall(OK + b"Content-Length: 2\r\n\r\n[]")
+        else:
+            to.sendall(b"HTTP/1.1 307 Moved\r\nLocation: /moved/schemas\r\nContent-Length: 0\r\n\r\n")
+
+    with raw_server(answer) as (place, requests):
+        assert read_registry(f"http://user:secret@{place}").schemas == []
+    assert all(b"Authorization: Basic " in one for one in requests)
+
+
+@pytest.mark.parametrize(
+    ("head", "drop", "words"),
+    [
+        (OK + b"\r\n", b" ", "it took more than 0.3 seconds"),
+        (OK, b"a", "it took more than 0.3 seconds"),
+        (b"", b"H", "it took more than 0.3 seconds"),
+        (OK + b"\r\n", b"[" * 100_000, "its schemas have more than 0 MiB"),
+        (OK + b"\r\n", b"[" * 50_000, "does not answer"),
+    ],
+    ids=["body", "headers", "status", "large", "deep"],
+)
+def test_an_answer_without_an_end_ends(
+    head: bytes, drop: bytes, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "_MOST_SECONDS", 0.3 if len(drop) == 1 else 60)
+    monkeypatch.setattr(sources, "_MOST_BYTES", 90_000)
+
+    def answer(to: socket.socket, _: list[bytes]) -> None:
+        to.sendall(head)
+        while True:
+            to.sendall(drop)
+            if len(drop) == 50_000:
+                return
+            threading.Event().wait(0.02)
+
+    with raw_server(answer) as (place, _), pytest.raises(UserError, match=words):
+        read_registry(f"http://{place}")
+
+
+def test_a_password_is_in_no_message() -> None:
+    with pytest.raises(UserError) as raised:
+        read_registry("ftp://user:secret@host/")
+    assert "secret" not in str(raised.value)
 
 
 def test_a_folder_without_schemas_is_one_line(tmp_path: Path) -> None:

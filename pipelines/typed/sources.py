@@ -5,10 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import re
+import threading
+import time
 from collections.abc import Iterator, Sequence
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib import parse, request
+from urllib.error import HTTPError
 
 from pipelines.command.errors import UserError
 from udfs.source.regular_file import read_regular
@@ -16,7 +20,9 @@ from udfs.values.registry import AVRO, JSON_SCHEMA, PROTOBUF, UNKNOWN_ID, Regist
 
 _TYPES = {".avsc": AVRO, ".proto": PROTOBUF, ".json": JSON_SCHEMA}
 _PAGE = 1000  # as many as Confluent's registry gives at most
-_SECONDS = 30
+_SECONDS = 30  # without a byte
+_MOST_SECONDS = 300  # of all that a registry answers
+_BLOCK = 1 << 16
 _MOST_BYTES = 256 << 20  # of a file with schemas, and of all that a registry answers
 
 
@@ -83,35 +89,103 @@ def _no_export(place: str, why: object) -> UserError:
 
 def read_registry(url: str) -> Registry:
     """All schemas of a registry that runs, page by page. Raises a UserError where it does not answer."""
-    found: dict[tuple[str, int], Any] = {}
-    while True:
-        query = f"deleted=true&subjectPrefix=:*:&offset={len(found)}&limit={_PAGE}"
-        page = _get(url, f"/schemas?{query}")
-        new = {(str(one.get("subject")), int(one.get("version", 0))): one for one in page}
-        if not new.keys() - found.keys():  # a registry without pages answers all again
-            break
-        found |= new
-    try:
-        return Registry(_export(list(found.values()), url))
-    except UserError as error:
-        raise UserError(str(error).replace("--schemas: ", "--registry: ", 1)) from None
+    return Registry(_RegistryServer(url).schemas())
 
 
-def _get(url: str, path: str) -> list[dict[str, Any]]:
+class _SameOrigin(request.HTTPRedirectHandler):
+    """Follows a redirect to the same server alone: the request carries the user's name and password."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        if _origin(newurl) != _origin(req.full_url):
+            fp.close()
+            place = parse.urlsplit(newurl)
+            raise OSError(
+                f"it redirects to another server, {place.scheme}://{place.netloc.rpartition('@')[2]}: "
+                "name that one if it is the registry"
+            )
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    """Scheme, host and port; the scheme's own port where none is named."""
     parts = parse.urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UserError(f"--registry: {url!r} is not a URL such as http://registry:8081")
-    place = parts.netloc.rpartition("@")[2]
-    page = request.Request(f"{parts.scheme}://{place}{parts.path.rstrip('/')}{path}")
-    if parts.username is not None:
-        secret = f"{parse.unquote(parts.username)}:{parse.unquote(parts.password or '')}"
-        page.add_header("Authorization", "Basic " + base64.b64encode(secret.encode()).decode())
-    shown = f"{parts.scheme}://{place}{parts.path}"
-    try:
-        with request.urlopen(page, timeout=_SECONDS) as answer:
-            held = json.loads(answer.read())
-    except (OSError, ValueError) as error:
-        raise UserError(f"--registry: {shown} does not answer: {' '.join(str(error).split())}") from None
-    if not isinstance(held, list) or not all(isinstance(one, dict) for one in held):
-        raise UserError(f"--registry: {shown} does not answer with a list of schemas")
-    return held
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+class _RegistryServer:
+    """A registry that runs. All its answers together take _MOST_SECONDS and have _MOST_BYTES at most."""
+
+    def __init__(self, url: str) -> None:
+        parts = parse.urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            shown = re.sub(r"//[^/@]*@", "//", url)
+            raise UserError(f"--registry: {shown!r} is not a URL such as http://registry:8081")
+        place = parts.netloc.rpartition("@")[2]
+        self._shown = f"{parts.scheme}://{place}{parts.path}"
+        self._base = f"{parts.scheme}://{place}{parts.path.rstrip('/')}"
+        self._headers: dict[str, str] = {}
+        if parts.username is not None:
+            secret = f"{parse.unquote(parts.username)}:{parse.unquote(parts.password or '')}"
+            self._headers["Authorization"] = "Basic " + base64.b64encode(secret.encode()).decode()
+        self._open = request.build_opener(_SameOrigin).open
+        self._left, self._end = _MOST_BYTES, time.monotonic() + _MOST_SECONDS
+
+    def schemas(self) -> list[Schema]:
+        """All schemas. Raises a UserError."""
+        found: dict[tuple[str, int], Any] = {}
+        while True:
+            page = self._page(f"/schemas?deleted=true&subjectPrefix=:*:&offset={len(found)}&limit={_PAGE}")
+            try:
+                new = {(str(one.get("subject")), int(one.get("version", 0))): one for one in page}
+            except (TypeError, ValueError) as error:
+                raise self._error(f"does not answer with schemas: {error}") from None
+            if not new.keys() - found.keys():  # a registry without pages answers all again
+                break
+            found |= new
+        try:
+            return _export(list(found.values()), self._shown)
+        except UserError as error:
+            raise UserError(str(error).replace("--schemas: ", "--registry: ", 1)) from None
+
+    def _error(self, words: str) -> UserError:
+        return UserError(f"--registry: {self._shown} {words}")
+
+    def _page(self, path: str) -> list[dict[str, Any]]:
+        try:
+            held = json.loads(self._answer(request.Request(self._base + path, headers=self._headers)))
+        except (OSError, ValueError, RecursionError, HTTPException) as error:
+            raise self._error(f"does not answer: {' '.join(str(error).split())}") from None
+        if not isinstance(held, list) or not all(isinstance(one, dict) for one in held):
+            raise self._error("does not answer with a list of schemas")
+        return held
+
+    def _answer(self, asked: request.Request) -> bytes:
+        """The body of an answer. Raises an OSError once it is too large, or takes too long.
+
+        A thread reads it: no timeout of a socket ends headers of which a byte comes now and then.
+        """
+        parts: list[bytes] = []
+        failed: list[Exception] = []
+
+        def read() -> None:
+            try:
+                with self._open(asked, timeout=_SECONDS) as answer:
+                    while (part := answer.read1(_BLOCK)) and self._left >= 0:
+                        parts.append(part)
+                        self._left -= len(part)
+            except Exception as error:  # what it is, the caller says
+                if isinstance(error, HTTPError):
+                    error.close()
+                failed.append(error)
+
+        thread = threading.Thread(target=read, daemon=True)
+        thread.start()
+        thread.join(max(0.0, self._end - time.monotonic()))
+        if failed:
+            raise failed[0]
+        if thread.is_alive():
+            self._left = -1  # it ends with the next bytes
+            raise OSError(f"it took more than {_MOST_SECONDS} seconds")
+        if self._left < 0:
+            raise OSError(f"its schemas have more than {_MOST_BYTES >> 20} MiB")
+        return b"".join(parts)
