@@ -97,6 +97,19 @@ def test_a_disk_that_does_not_say_whose_it_is_may_be_any_replica(tmp_path: Path)
     ]
 
 
+@pytest.mark.parametrize(("is_there", "expected"), [(True, "likely"), (False, "certain")])
+def test_a_folder_to_be_deleted_counts_while_the_metadata_has_its_topic(
+    tmp_path: Path, is_there: bool, expected: str
+) -> None:
+    """Its log was moved to another disk, which is not here; or the topic is gone."""
+    one = disk(tmp_path / "b1", 1, topic("t" if is_there else "u", 1, [1, 2]))
+    (tmp_path / "b1" / "t-0").rename(tmp_path / "b1" / f"t-0.{'ab' * 16}-delete")
+    inventory = find_copies([one], {"t"}.__contains__)
+    (found,) = compare(inventory, Settings(cores=1))
+    assert len(found.healed.batches) == is_there
+    assert found.history.sure == expected
+
+
 def test_a_leader_that_the_metadata_alone_knows_is_a_doubt(tmp_path: Path) -> None:
     elected = metadata_record(
         "PartitionChangeRecord", 0, {"partitionId": 0, "topicId": IDS["t"], "leader": 2, "isr": [2]}

@@ -92,8 +92,11 @@ def test_nothing_is_lost_is_said_with_every_copy_alone(
         partition(tmp_path / f"b{node}", "t", SHARED)
         metadata_log(tmp_path / f"b{node}", topic("t", 1, [1, 2]))
     sources = [f"--source=b{node}={tmp_path / f'b{node}'}" for node in (1, 2)]
-    lake = ("--lake", str(tmp_path / "lake"))
+    lake = ("--lake", str(tmp_path / "lake"), "--report", str(tmp_path / "bill"))
     assert run(sources, *lake) == 0
+    assert sorted(path.name for path in (tmp_path / "bill").iterdir()) == [
+        *("MANIFEST.sha256", "lost_records.csv", "recovery.html", "restore.py", "restore.sh")
+    ]
     assert "nothing is lost: the copies hold the whole true log" in capsys.readouterr().out
     assert run(sources[:1], *lake) == 0
     printed = capsys.readouterr().out

@@ -176,13 +176,15 @@ class Known(NamedTuple):
 
     topic_id: of the topic that is there at the end. led: node -> topic id -> the epoch that it led the
     partition in last, by its own log. named: node -> the topic's id by its own log. placement: None where the
-    metadata does not name the partition; doubts: what it can't say.
+    metadata does not name the partition; unnamed: a sentence then, which is a doubt of a log that is not of a
+    deleted topic. doubts: what else the metadata can't say.
     """
 
     topic_id: str | None = None
     led: Mapping[int, Mapping[str, int]] = {}
     named: Mapping[int, str | None] = {}
     placement: Placement | None = None
+    unnamed: Sequence[str] = ()
     doubts: Sequence[str] = ()
 
 
@@ -202,17 +204,20 @@ def known_of(place: PartitionFolder, copies: Sequence[Copy], found: Placements) 
     if found.state is None:
         return Known(None, led, named, doubts=[_NO_METADATA])
     placement = found.rows.get(place)
-    return Known(found.state.topic_id(place.topic), led, named, placement, list(_doubts(found, placement)))
+    unnamed = [
+        f"__cluster_metadata of {found.disk} does not name it, so nothing says which nodes have a copy"
+    ]
+    unnamed = unnamed if placement is None else []
+    doubts = list(_doubts(found, placement))
+    return Known(found.state.topic_id(place.topic), led, named, placement, unnamed, doubts)
 
 
 def _doubts(found: Placements, placement: Placement | None) -> Iterator[str]:
     """Why copies may be missing, or an election not be known, by the metadata logs of the sources."""
     assert found.state is not None
-    log = f"__cluster_metadata of {found.disk}"
     if found.state.may_lack_partitions:
-        yield f"{log} has {found.state.unread_text}"
+        yield f"__cluster_metadata of {found.disk} has {found.state.unread_text}"
     if placement is None:
-        yield f"{log} does not name the partition, so nothing says which nodes have a copy"
         return
     if len(placement.missing) > len(placement.unnamed):
         nodes = ", ".join(map(str, placement.missing))
@@ -229,7 +234,9 @@ def compare_copies(place: PartitionFolder, copies: Sequence[Copy], known: Known)
     topic_id, rule = _topic_id(copies, known)
     own = [copy for copy in copies if copy.topic_id in (topic_id, None)]
     others = [copy for copy in copies if copy.topic_id not in (topic_id, None)]
-    if all(copy.state in (DELETE, DELETED) for copy in own):
+    is_there = known.placement is not None and known.placement.topic_id == topic_id
+    gone = (DELETED,) if is_there else (DELETE, DELETED)
+    if all(copy.state in gone for copy in own):
         own, others, rule = [], list(copies), "every folder of it is one that a broker was about to delete"
     compacted = is_compacted(own)
     doubts = audit.mend(own, compacted)
@@ -239,7 +246,9 @@ def compare_copies(place: PartitionFolder, copies: Sequence[Copy], known: Known)
     healed.doubts += doubts
     if rule == _BY_TIME:
         healed.doubts.append(f"more than one topic has had this name: {topic_id} is {rule}")
-    healed.doubts += [*known.doubts, *_unknown_leader(history, known)] if own else []
+    healed.doubts += known.doubts
+    if own:
+        healed.doubts += [*known.unnamed, *_unknown_leader(history, known)]
     if healed.doubts:
         history.doubts += healed.doubts
         history.sure = Sure.LIKELY if history.sure == Sure.CERTAIN else history.sure

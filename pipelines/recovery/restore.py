@@ -217,7 +217,6 @@ def write_restore(
 
     database: with the table lost_records, and its topics. losses: what ``count_losses`` gave. Raises OSError.
     """
-    (folder / "restore").mkdir(exist_ok=True)
     counts: Counter[_File] = Counter()
     batches = database.sql(_FILED).to_arrow_reader(1000)
     rows = (row for batch in batches for row in batch.to_pylist())
@@ -230,6 +229,7 @@ def write_restore(
                 own = own._replace(is_json=line is None)
                 if own not in files:
                     path = folder / own.path
+                    path.parent.mkdir(exist_ok=True)
                     files[own] = stack.enter_context(path.open("w", encoding="utf-8", newline=""))
                 files[own].write(f"{_json(row) if line is None else line}\n")
                 counts[own] += 1
