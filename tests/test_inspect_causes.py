@@ -9,11 +9,23 @@ import pytest
 
 from pipelines.inspection.locate import Locator, Stretch
 from pipelines.inspection.text import title
-from tests.support import corpus
+from tests.support import corpus, double_faults
 from tests.support.causes_named import NOT_KNOWN, RIGHT, WRONG, look, tried
 from tests.support.segment_maker import GZIP, LZ4, Batch, Message, Record
 from udfs.inspection.batch import Inspection, inspect
-from udfs.inspection.causes import BYTE, CERTAIN, CUT, LIKELY, ORDER, OTHER, UNKNOWN, ZEROS, Cause
+from udfs.inspection.causes import (
+    BIT,
+    BYTE,
+    CERTAIN,
+    CUT,
+    LIKELY,
+    ORDER,
+    OTHER,
+    POSSIBLE,
+    UNKNOWN,
+    ZEROS,
+    Cause,
+)
 
 SEGMENT = f"{0:020d}.log"
 DAMAGES = 600
@@ -53,6 +65,28 @@ def test_no_random_damage_is_named_wrongly(tmp_path: Path) -> None:
         assert answer != WRONG, f"seed {seed}: {said}"
         answers.append(answer)
     assert answers.count(RIGHT) > answers.count(NOT_KNOWN)
+
+
+def test_two_faults_in_a_batch_are_named_rightly_or_as_uncertain(tmp_path: Path) -> None:
+    answers = []
+    for seed in range(1, 151):
+        answer, said = double_faults.tried(seed, tmp_path)
+        assert answer != WRONG, f"seed {seed}: {said}"
+        answers.append(answer)
+    assert answers.count(RIGHT) > 40
+
+
+@pytest.mark.parametrize("flipped", [0, 100])
+def test_a_length_that_leads_past_the_file_is_no_cut_where_one_bit_explains_it(
+    tmp_path: Path, flipped: int
+) -> None:
+    """flipped: another byte of the batch; 0: none."""
+    first, second, *_ = batches()
+    damaged = over(second, 9, bytes((second[9] ^ 1,)))
+    damaged = over(damaged, flipped, bytes((damaged[flipped] ^ 1,))) if flipped else damaged
+    found = cause(tmp_path, first + damaged)
+    assert (found.kind, found.certainty) == ((UNKNOWN, POSSIBLE) if flipped else (BIT, CERTAIN))
+    assert "cut" not in found.text or "one flipped bit in it would explain" in found.text
 
 
 @pytest.mark.parametrize("codec", [0, GZIP, LZ4])

@@ -7,7 +7,7 @@ import struct
 
 from udfs.format import layout as f
 from udfs.inspection import causes
-from udfs.inspection.breaks import Break, break_of_message, break_of_records, ends_inside
+from udfs.inspection.breaks import Break, break_of_message, break_of_records, ends_inside, record_at
 from udfs.inspection.causes import LIKELY, POSSIBLE, Cause
 from udfs.inspection.place import MOST_FOLLOWED, Damage, SoundBatch
 from udfs.words import count_of
@@ -15,6 +15,7 @@ from udfs.words import count_of
 _HEADER_V2 = struct.Struct(">qiibIhiqqqhii")
 _MOST_BYTES = 1 << 30  # of a batch that is taken for one though no checksum says so
 _MOST_OFFSET = 1 << 40  # that is taken for one though no checksum says so
+_ALIKE = 3.0  # how many times larger or smaller than others records may be on average
 _MOST_MISSING = 1 << 20  # offsets that a log may leave out before a batch that is cut, or a batch has
 
 
@@ -42,11 +43,11 @@ def inner_batch(damage: Damage) -> Cause | None:
         if _ends_at(damage, at):
             if inside.first > last + 1:  # of two batches, perhaps, each has a part
                 return None
-            text = f"{words}, where the records end: the length is wrong, and more of the header"
+            text = f"{words}, where the records end: the length is wrong, and more is"
             return Cause(causes.OTHER, LIKELY, text, position + f.LENGTH_POS, 4)
         missing = end - inside.begin
         text = f"{words}: the batch lacks {count_of(missing, 'byte')}, it was cut"
-        return Cause(causes.CUT, LIKELY, text, inside.begin, missing)
+        return _cut(damage, text, inside.begin, missing)
     elif inside.first < 0 or any(one.first > before for one in damage.sound[:2]):
         return None
     text = f"{words}, whose offsets do not belong here: bytes of another log, or an older state of this one"
@@ -155,11 +156,69 @@ def end_of_segment(damage: Damage) -> Cause | None:
         first, last = damage.position + broken.at, damage.position + broken.behind
         text = f"the batch lacks {count_of(missing, 'byte')} between position {first} and {last}: "
         text += "the records behind end with the segment"
-        return Cause(causes.CUT, LIKELY, text, first, missing)
+        return _cut(damage, text, first, missing)
     if not _begins_right(damage, broken):
         return None
     text = f"the segment ends {count_of(missing, 'byte')} before the batch does: a write that was cut"
-    return Cause(causes.CUT, LIKELY, text, damage.length, missing)
+    return _cut(damage, text, damage.length, missing)
+
+
+def _cut(damage: Damage, text: str, place: int, missing: int) -> Cause:
+    """A batch that ends before its length says, as far as the length can be trusted.
+
+    A cut and a wrong length next to another fault look alike to the checksum, so the length needs another
+    witness. text: of the cut. place: where the missing bytes were.
+    """
+    size, present = damage.size, damage.size - missing
+    changed = (size - f.LOG_OVERHEAD) ^ (present - f.LOG_OVERHEAD)
+    if changed & (changed - 1) == 0:
+        at = damage.position + f.LENGTH_POS
+        words = (
+            f"the length leads {count_of(missing, 'byte')} too far, which one flipped bit in it would explain"
+        )
+        text = f"{words}; more is changed then, as the checksum is wrong without it too. Or {text}"
+        return Cause(causes.UNKNOWN, POSSIBLE, text, at, 4)
+    if not _is_size_plausible(damage, size, present):
+        text += ", or its length is wrong and more is: nothing else says how long it was"
+        return Cause(causes.CUT, POSSIBLE, text, place, missing)
+    return Cause(causes.CUT, LIKELY, text, place, missing)
+
+
+def _is_size_plausible(damage: Damage, size: int, present: int) -> bool:
+    """Whether the bytes that are missing are as many as the records that are missing would take."""
+    e, data = damage.header, damage.data[:present].tobytes()
+    if e["magic"] != f.MAGIC_V2:
+        return True
+    near = [
+        (one.size - f.V2_HEADER_SIZE) / (one.last_offset - one.base_offset + 1)
+        for one in (damage.place.before, damage.place.after)
+        if one is not None and one.is_sound and one.magic == f.MAGIC_V2 and one.last_offset >= one.base_offset
+    ]
+    count = max(1, int(e["count"]))
+    if e["codec"] != f.CODEC_NONE or present <= f.V2_HEADER_SIZE:
+        if present < damage.room:  # and not the end of a write
+            return False
+        own = (size - f.V2_HEADER_SIZE) / count
+        return bool(near) and min(near) / _ALIKE <= own <= _ALIKE * max(near)
+    broken = break_of_records(data, count, int(e["last_offset_delta"]))
+    if broken is None:
+        return False
+    behind = broken.behind if broken.behind >= 0 else present
+    if broken.behind >= 0 and broken.lost == 1 and broken.next >= 0:
+        return broken.next == behind + size - present
+    lost = broken.lost if broken.behind >= 0 else count - _records_before(data, broken.at)
+    if lost < count:
+        near.append((broken.at - f.V2_HEADER_SIZE + present - behind) / (count - lost))
+    own = (behind - broken.at + size - present) / max(1, lost)
+    return bool(near) and min(near) / _ALIKE <= own <= _ALIKE * max(near)
+
+
+def _records_before(data: bytes, end: int) -> int:
+    """How many records lead up to a place."""
+    at, count = f.V2_HEADER_SIZE, 0
+    while at < end and (one := record_at(data, at, len(data))) is not None:
+        at, count = one[0], count + 1
+    return count
 
 
 def _break_at_end(damage: Damage) -> Break | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 
 from udfs.format import layout as f
 from udfs.inspection import causes
@@ -16,8 +17,9 @@ _LEAST_TEXT = 12
 _IN_FIELDS = 3  # bytes of a record, from its begin on, that are no part of its key or value
 _IN_HEADER = 64  # zeros: a sound header has fewer in a row
 _HEADS = {f.MAGIC_V0: f.V0_KEY_LENGTH_POS, f.MAGIC_V1: f.V1_KEY_LENGTH_POS, f.MAGIC_V2: f.V2_HEADER_SIZE}
-_TEXT_IN_GZIP = 32
+_TEXT_IN_GZIP, _TEXT_IN_STORED = 32, 80  # in a block that was stored as it was a value may be text
 _MOST_COMPARED = 1 << 20
+_STORED = struct.Struct("<HH")
 _GZIP = b"\x1f\x8b\x08"
 _CODECS = (_GZIP, b"\x82SNAPPY", b"\x04\x22\x4d\x18", b"\x28\xb5\x2f\xfd")  # what payloads begin with
 _SIGNATURES = {
@@ -86,7 +88,7 @@ def over_records(damage: Damage) -> Cause | None:
             over = at >= 0 and begin <= at + _IN_FIELDS and end >= at + _LEAST_TEXT
             if over and _is_all(damage, broken, end) and end - begin >= 2 * _most(_ZEROS, damage, begin):
                 return _zeros(damage, begin, end, LIKELY)
-    if broken.lost < 2:
+    if broken.lost < 2 or broken.end == broken.at:  # the count is wrong
         return None
     first, last = damage.position + broken.at, damage.position + broken.end
     text = f"{broken.lost} records from position {first} to {last} can't be read"
@@ -111,12 +113,22 @@ def in_payload(damage: Damage) -> Cause | None:
     """
     if damage.ends_right and damage.wrong.startswith(_GZIP, f.V2_HEADER_SIZE):
         begin, end = _longest(_TEXT, damage.wrong)
-        if end - begin >= max(_TEXT_IN_GZIP, 2 * _most(_TEXT, damage, begin)):
+        least = _TEXT_IN_STORED if _is_stored(damage.wrong, begin, end) else _TEXT_IN_GZIP
+        if end - begin >= max(least, 2 * _most(_TEXT, damage, begin)):
             return _text(damage, begin, end, "in a payload that is compressed by gzip")
     begin, end = _longest(_ZEROS, damage.wrong)
     cause = _zeros(damage, begin, end, POSSIBLE)
     is_long = end - begin >= 2 * _most(_ZEROS, damage, begin)
     return cause if is_long and cause.certainty == LIKELY else None
+
+
+def _is_stored(content: bytes, begin: int, end: int) -> bool:
+    """Whether a run is in a block that deflate stored as it was: after a length and its complement."""
+    for at in range(max(0, begin - 0xFFFF), begin - 3):
+        size, complement = _STORED.unpack_from(content, at)
+        if size ^ complement == 0xFFFF and at + 4 + size >= end:
+            return True
+    return False
 
 
 def _longest(kind: re.Pattern[bytes], data: bytes) -> tuple[int, int]:
@@ -136,7 +148,10 @@ def _most(kind: re.Pattern[bytes], damage: Damage, besides: int) -> int:
 def file_of_another_kind(damage: Damage) -> Cause | None:
     """The begin of a file of another kind, at the begin of a page of the disk."""
     content, position = damage.wrong, damage.position
-    is_gzip = damage.header["codec"] == f.CODEC_GZIP  # whose payload may begin at a page
+    near = [one.position for one in (damage.place.before, damage.place.after) if one is not None]
+    heads = [read(damage.source, at, f.V2_HEADER_SIZE + len(_GZIP)).tobytes() for at in near]
+    # payloads of gzip may begin at a page, of a batch too whose header moved or can't be read
+    is_gzip = damage.header["codec"] == f.CODEC_GZIP or any(one.endswith(_GZIP) for one in heads)
     for page in _PAGES[1:]:
         for place in range(-(-position // page) * page, position + len(content), page):
             at = place - position
