@@ -138,21 +138,28 @@ def test_a_worker_process_that_is_killed_costs_a_task_and_no_row(world: World, l
     assert scenario.orphans(lake) > 0
 
 
-def test_ctrl_c_while_tasks_write_is_answered_in_one_line(
-    spark: SparkSession, world: World, lake: Path
+@pytest.mark.parametrize("presses", [1, 2])
+def test_ctrl_c_while_tasks_write_keeps_what_is_whole_and_a_second_one_ends_at_once(
+    spark: SparkSession, world: World, lake: Path, presses: int
 ) -> None:
     """A terminal sends the signal to every process of the command."""
     before = versions(str(lake))
     job = world.start(lake)
     writer = job.stop_a_writer()
     below = [job.process.pid, *descendants(job.process.pid)]
-    send(below, signal.SIGINT)
+    for _ in range(presses):
+        send(below, signal.SIGINT)
+        wait_for(lambda: "Ctrl-C again stops at once" in job.said(), lambda: job.is_alive)
     send([writer], signal.SIGCONT)
     assert job.wait() == 130
-    printed = [line for line in job.said().splitlines() if not PROGRESS.match(line)]
-    assert printed == ["interrupted; start the same command again to continue"]
+    last = [line for line in job.said().splitlines() if not PROGRESS.match(line)][-1]
+    kept = re.fullmatch(
+        r"interrupted(: \d+ of \d+ segments are in the lake)?; start the same command again to continue", last
+    )
+    assert kept
+    assert (kept.group(1) is None) == (presses == 2)
     assert not any(Path(f"/proc/{pid}").exists() for pid in below[1:])
-    assert versions(str(lake)) == before
+    assert (versions(str(lake)) == before) == (presses == 2)
     world.decode(spark, lake)
     world.is_reached(lake)
 
