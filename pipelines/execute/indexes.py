@@ -91,6 +91,13 @@ def _rows(log: Log, stems: set[str]) -> Iterator[tuple[Table, Row]]:
                 of_file = {**place, "file": f"{partition_dir}/{name}"}
                 segment = f"{partition_dir}/{stem}.log"
                 yield _BY_KIND[kind], {**of_file, "segment": segment, "error": _MISSING}
+    for stem in sorted(stems)[1:]:  # a broker takes one where each segment begins, but the first of a log
+        name = stem + files.PRODUCER_SNAPSHOT
+        if name not in seen and broker_file(name) is not None:
+            yield (
+                PRODUCER_SNAPSHOTS,
+                {**place, "file": f"{partition_dir}/{name}", "snapshot_offset": int(stem), "error": _MISSING},
+            )
 
 
 def _contents(partition_dir: str, stems: set[str]) -> Iterator[tuple[str, bytes, str | None]]:

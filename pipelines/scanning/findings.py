@@ -56,7 +56,8 @@ class Log:
     """The log in one partition folder. Offsets and timestamps (ms since 1970 UTC) of batches, or None.
 
     torn: see ``SliceScan``. zeroed: bytes of each segment of zeros alone that others follow, in a log with
-    batches. is_growing: its last batch is incomplete, and bytes were added since. account: of its offsets.
+    batches. foreign: URIs of files that are another program's -> which, and what to do; their bytes are no
+    damage. is_growing: its last batch is incomplete, and bytes were added since. account: of its offsets.
     unconfirmed: first offset in front of a last batch that no batch has, though nothing shows that
     the log cleaner ran, and the base offset of that batch. looks: of the payloads of the first records of
     each segment.
@@ -77,6 +78,8 @@ class Log:
     tail: str = "none"
     tail_bytes: int = 0
     torn: tuple[int, int] | None = None
+    foreign: dict[str, str] = field(default_factory=dict)
+    foreign_bytes: int = 0
     is_growing: bool = False
     zeroed: list[int] = field(default_factory=list)
     offset_regressions: int = 0
@@ -217,7 +220,10 @@ def _account(log: Log, scanned: list[_Scanned], unread: list[int], witnesses: Wi
     """witnesses: of a log whose segments were all selected, and whose last one can be read."""
     files = _files(scanned, unread)
     within = [*log.missing, *filter(None, map(of_damage, log.damages))]
-    within += of_unread(dict.fromkeys(unread, "not read: see the unreadable files"), dict(pairwise(files)))
+    limits = dict(pairwise(files))
+    within += of_unread(dict.fromkeys(unread, "not read: see the unreadable files"), limits)
+    foreign = {one.file_base_offset: log.foreign.get(one.uri) for one, _ in scanned}
+    within += of_unread({base: kind for base, kind in foreign.items() if kind is not None}, limits)
     last, slices = scanned[-1]
     is_last = last.file_base_offset == files[-1]
     size = sum(scan.report.totals.tail_bytes for scan in slices if is_last)
@@ -235,6 +241,13 @@ def _log(scanned: list[_Scanned], unread: list[int]) -> Log:
     log.first_offset, log.last_offset = found.first, found.last
     log.missing = _missing(scanned, unread, found)
     last = _files(scanned, unread)[-1]
+    log.foreign = {
+        segment.uri: kind
+        for segment, slices in scanned
+        if (kind := slices[0].foreign) and not any(scan.report.totals.batches for scan in slices)
+    }
+    log.foreign_bytes = sum(segment.length for segment, _ in scanned if segment.uri in log.foreign)
+    log.damages = [one for one in log.damages if one.segment not in log.foreign]
     log.zeroed = [
         s.length
         for s, slices in scanned

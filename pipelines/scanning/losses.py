@@ -55,11 +55,12 @@ def verdict(findings: Findings) -> Verdict:
     return Verdict(
         segments_text(segments, size),
         size,
-        damaged + tails.bytes,
+        damaged + tails.bytes + sum(log.foreign_bytes for log in logs),
         faults,
         _lost(findings, tails),
         [
             unread if unreadable else "",
+            *_foreign(logs),
             *tails.unchecked,
             *elsewhere_texts(one for _, one in findings.missing),
             *unlooked_texts(findings.skipped),
@@ -67,6 +68,14 @@ def verdict(findings: Findings) -> Verdict:
         ],
         [*tails.notes, *_notes(findings, expired)],
     )
+
+
+def _foreign(logs: Sequence[Log]) -> list[str]:
+    """What is another program's, in words."""
+    kinds = Counter(kind.partition(":")[0] for log in logs for kind in log.foreign.values())
+    return [
+        f"{counted_noun(number, 'file')} of another kind ({kind})" for kind, number in sorted(kinds.items())
+    ]
 
 
 def _passed_over(findings: Findings) -> tuple[list[PassedOver], list[PassedOver]]:

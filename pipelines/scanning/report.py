@@ -58,6 +58,15 @@ def sections(findings: Findings) -> Iterator[Section]:
             (2, 3, 6),
         ),
         Section(
+            "not Kafka's",
+            ("log", "file", "what it is"),
+            [
+                (names[log.partition_dir], _file(uri), kind)
+                for log in findings.logs
+                for uri, kind in log.foreign.items()
+            ],
+        ),
+        Section(
             "contradictions",
             ("log", "segment", "position", "what"),
             [

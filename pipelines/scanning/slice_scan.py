@@ -21,6 +21,7 @@ from udfs.rules.offsets import RUN
 from udfs.rules.transactions import EVENT, events_of, of_transactions
 from udfs.segment_decoder import SegmentDecoder
 from udfs.source.byte_source import ByteSource, SourceError, open_source
+from udfs.source.foreign import HEAD_BYTES, content_kind
 from udfs.spark.protocol import SliceReport
 from udfs.spark.task_input import problem_of
 
@@ -95,7 +96,7 @@ class SliceScan:
     runs: RUN[n], its sound batches, and transactional: rows of TRANSACTIONAL; what the rest of the log tells
     is not set. epochs: EPOCHS, of its sound batches of magic 2. torn: first and last offset that the header
     of a torn last batch claims; None without one, or where its header is cut. clock: its own. looks: what the
-    payloads of its first records are.
+    payloads of its first records are. foreign: of a file that begins as another program's does, what it is.
     """
 
     report: SliceReport
@@ -110,6 +111,7 @@ class SliceScan:
     clock: clocks.Clock = field(default_factory=clocks.Clock)
     torn: tuple[int, int] | None = None
     looks: Counter[Look] = field(default_factory=Counter)
+    foreign: str | None = None
 
 
 def read_slice(
@@ -148,6 +150,9 @@ def scan_slice(slice_: Slice, max_batch_uncompressed: int, schemas: SchemaSegmen
         from pipelines.scanning.payloads import first_looks  # decoders, which find does not need
 
         scan.looks = first_looks(source, slice_, schemas)
+        if not totals.batches and scan.damages and scan.damages[0].position == 0:
+            head = np.zeros(min(HEAD_BYTES, length), dtype=np.uint8)
+            scan.foreign = content_kind(head[: source.read_into(0, head)].tobytes())
         return scan
 
     return read_slice(slice_, read, SliceScan)

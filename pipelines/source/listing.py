@@ -40,6 +40,7 @@ from pipelines.source.naming import (
     parse_folder,
     parse_left_folder,
 )
+from pipelines.source.other_files import renamed_segments, why_skipped
 from pipelines.source.remote import remote_folders
 from pipelines.source.swaps import Completed, ReadEnd, complete_swaps, segments_alone
 from pipelines.source.uris import canonical, resolve
@@ -348,20 +349,27 @@ def _add_folder(
     if not isinstance(place, str) and place.topic == NULL_TOPIC and not null_topic:
         place = NULL_TO_SPARK
     if isinstance(place, str):
-        number = 1 if counts_folders(place) else sum(file.wanted for file in done.files)
-        listing.skipped.update(+Counter({place: number}))
+        reasons = Counter(why_skipped(folder.uri, one.name, place) for one in done.files if one.wanted)
+        if counts_folders(place) and reasons[place]:
+            reasons[place] = 1
+        listing.skipped.update(reasons or Counter({place: int(counts_folders(place))}))
         return
     is_requested = topic_filter(place.topic)
     if read_end is not None and is_requested:
         done = complete_swaps(folder, read_end)
         listing.note(folder.uri, done)
     segments: list[tuple[int, File]] = []
+    unnamed: list[tuple[str, File]] = []
     for file in done.files:
         offset = parse_file(file.name)
         if isinstance(offset, int):
             segments.append((offset, file))
         elif file.wanted:
-            listing.skipped[offset] += 1
+            unnamed.append((offset, file))
+    renamed = renamed_segments(folder, segments) if unnamed and is_requested else []
+    segments = sorted([*segments, *renamed], key=itemgetter(0)) if renamed else segments
+    skipped = [(why, one.name) for why, one in unnamed if not any(one is file for _, file in renamed)]
+    listing.skipped.update(why_skipped(folder.uri, name, why) for why, name in skipped)
     if not is_requested:
         if any(file.wanted for _, file in segments):
             listing.not_requested.add(place.topic)

@@ -28,6 +28,7 @@ from pipelines.source.naming import (
     parse_folder,
     parse_topic_id,
 )
+from pipelines.source.other_files import other_files
 from pipelines.source.uris import canonical
 from udfs.source.regular_file import MOST_SMALL_BYTES, RefusedFile, read_regular, what_it_is
 
@@ -124,6 +125,7 @@ def _walk(
                 logs += _stat(entry.path, entry.name, is_wanted, listing)
             elif not entry.is_file(follow_symlinks=False) and is_read_beside(entry.name):
                 _refuse(entry.path, entry.stat(follow_symlinks=False).st_mode, listing)
+        listing.skipped.update(other_files(path, [entry.name for entry in entries]))
         left = [entry.name for entry in entries if entry.name.endswith(not_requested)]
         if left and not isinstance(parse_folder(canonical(path)), str):
             listing.skipped.update(filter(None, map(left_behind, left)))

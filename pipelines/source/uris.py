@@ -15,6 +15,7 @@ from typing import NamedTuple
 from pipelines.command.errors import UserError
 from pipelines.source.naming import DELETED_SUFFIX, SEGMENT_SUFFIX
 from udfs.source import store
+from udfs.source.foreign import name_kind
 
 GLOB_CHARACTERS = "{}[]*?\\"
 _NO_GLOB_NEEDED = str.maketrans({c: "\\" + c for c in GLOB_CHARACTERS + ","})
@@ -130,7 +131,8 @@ def _add_local(path: str, resolved: Sources) -> None:
         raise UserError(f"{path} {problem}") from None
     if os.path.isfile(root):
         if not root.endswith((SEGMENT_SUFFIX, DELETED_SUFFIX)):
-            raise UserError(f"{path} is not a segment: the name of a segment is 20 digits and .log")
+            kind = name_kind(*os.path.split(root)) or "the name of a segment is 20 digits and .log"
+            raise UserError(f"{path} is not a segment: {kind}")
         resolved.files.append(root)
         return
     if not os.path.isdir(root):
