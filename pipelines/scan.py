@@ -19,6 +19,7 @@ if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the i
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from pipelines.command.commands import SCAN
+from pipelines.command.declaration import SORTS
 from pipelines.command.errors import DamageFound, UserError
 from pipelines.command.options import run_command
 from pipelines.command.settings import Settings
@@ -88,13 +89,17 @@ def _compared(settings: Settings) -> list[dict[str, Any]]:
     return [row for one in compare(inventory, settings) for row in replica_rows(one)]
 
 
-def run(settings: Settings, path: Sequence[str] = ()) -> None:
-    """Scans and prints the findings. Raises DamageFound if there is damage and ``fail_on_damage`` is set."""
+def run(settings: Settings, path: Sequence[str] = (), sort: str = SORTS[0]) -> None:
+    """Scans and prints the findings. Raises DamageFound if there is damage and ``fail_on_damage`` is set.
+
+    sort: one of SORTS, the order of topics.
+    """
     sources = (*path, *settings.source)
     if not sources:
         raise UserError("PATH is missing: name a log directory, partition folder, .log file or glob")
     places = tuple(parse_source(one).path for one in sources)
     findings = scan(dataclasses.replace(settings, source=places))
+    findings.sort = sort
     if is_named(sources):
         findings.sources = sources
         findings.replicas = _compared(dataclasses.replace(settings, source=sources))

@@ -76,7 +76,7 @@ def test_a_file_with_a_segment_s_name_is_named_by_its_content(
 
 
 def test_random_bytes_and_damaged_segments_stay_damage(tmp_path: Path) -> None:
-    put(tmp_path / "a-0", 0, b"\x1f\x8b" + batch(0)[2:], batch(3))
+    put(tmp_path / "a-0", 0, b"\x1f\x8b" + bytes(20) + batch(0)[22:], batch(3))
     put(tmp_path / "b-0", 0, random.Random(1).randbytes(5000))
     findings = scan(Settings(source=(str(tmp_path),), cores=1))
     assert [log.topic for log, _ in findings.damages] == ["a", "b"]

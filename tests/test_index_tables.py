@@ -247,6 +247,7 @@ def test_files_of_a_live_broker_without_an_entry_yet_are_compared_too(tmp_path: 
     assert report_of(root, str(tmp_path / "lake")) == [
         (f"connect.log-0/{log.stem}.timeindex", "missing"),
         (f"connect.log-0/{log.stem}.txnindex", "missing"),
+        (f"connect.log-0/{later.stem}.snapshot", "missing"),
     ]
 
 
@@ -317,7 +318,20 @@ def put_with_indexes(folder: Path, base: int, *batches: bytes, stamp: int = NOW,
     log = put(folder, base, *batches)
     log.with_suffix(".index").touch()
     log.with_suffix(".timeindex").write_bytes(struct.pack(">qi", stamp, last))
+    if base:  # of no producer
+        crc = int(crc32c(np.zeros(4, dtype=np.uint8), 0, 4, 0))
+        log.with_suffix(".snapshot").write_bytes(struct.pack(">hIi", 1, crc, 0))
     return log
+
+
+def test_a_missing_snapshot_of_a_segment_is_listed(tmp_path: Path) -> None:
+    root, lake = tmp_path / "logs", str(tmp_path / "lake")
+    for base in (0, 3, 6):
+        put_with_indexes(root / "a-0", base, batch(base))
+    (root / "a-0" / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    assert report_of(root, lake) == []
+    (root / "a-0" / "00000000000000000003.snapshot").unlink()
+    assert report_of(root, lake) == [("a-0/00000000000000000003.snapshot", "missing")]
 
 
 def test_no_entry_is_missing_of_what_retention_or_deleterecords_deleted(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import math
 from dataclasses import replace
 from functools import partial
 
-from pipelines.command.declaration import Argument, Command
+from pipelines.command.declaration import SORTS, Argument, Command
 from pipelines.command.settings import (
     COST_NAMES,
     SETTING_NAMES,
@@ -39,7 +39,10 @@ SCAN = Command(
         *("source", "topic", "partition", "topics", "exclude_topics", "follow_symlinks", "include_swap"),
         *("include_deleted", "max_batch_uncompressed", "slice_bytes", "cores", "fail_on_damage", "json"),
     ),
-    (Argument("path", "log directory, partition folder, .log file or glob", many=True, is_optional=True),),
+    (
+        Argument("path", "log directory, partition folder, .log file or glob", many=True, is_optional=True),
+        Argument("sort", "order of the topics", choices=SORTS),
+    ),
     extra="",
     screen="""\
 Usage: kafka-log-lake scan PATH... [OPTIONS]
@@ -51,7 +54,9 @@ PATH                 log directory, partition folder, .log file or glob
 --source NAME=PATH   a broker's disk; copies of partitions are compared
 --topics REGEX       only these topics (whole name); or --exclude-topics REGEX
 --topic NAME         with --partition N, if the folder is not named TOPIC-N
---fail-on-damage     exit with code 3 if damage was found
+--sort WORD          topics by bytes (default), name, records, segments,
+                     partitions, damage or last (timestamp)
+--fail-on-damage     exit with code 3 unless what was read is sound
 --json               print one JSON object
 --include-swap       use .log.swap files in place of the segments they replace
 --include-deleted    also read .log.deleted files, and folders ending -delete,

@@ -8,6 +8,8 @@ from typing import Any
 
 from pipelines.command.settings import Running, Settings
 
+SORTS = ("bytes", "name", "records", "segments", "partitions", "damage", "last")  # of scan --sort
+
 
 @dataclass(frozen=True)
 class Argument:

@@ -26,6 +26,7 @@ from udfs.format import layout as f
 from udfs.rules.account import MISSING_CAUSES, NO_WITNESSES, ZEROS, Account, Unseen, Witnesses, account_of
 from udfs.rules.clocks import Age, Clock, age
 from udfs.rules.offsets import NO_LIMIT, Order, order
+from udfs.rules.retention import SegmentTime
 from udfs.rules.transactions import of_one_log
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ class Log:
 
     torn: see ``SliceScan``. zeroed: bytes of each segment of zeros alone that others follow, in a log with
     batches. foreign: URIs of files that are another program's -> which, and what to do; their bytes are no
-    damage. is_growing: its last batch is incomplete, and bytes were added since. account: of its offsets.
+    damage. segment_times: of each segment. is_growing: its last batch is incomplete, and bytes were added
+    since. is_compacted: it shows that the log cleaner ran. account: of its offsets.
     unconfirmed: first offset in front of a last batch that no batch has, though nothing shows that
     the log cleaner ran, and the base offset of that batch. looks: of the payloads of the first records of
     each segment.
@@ -80,7 +82,9 @@ class Log:
     torn: tuple[int, int] | None = None
     foreign: dict[str, str] = field(default_factory=dict)
     foreign_bytes: int = 0
+    segment_times: list[SegmentTime] = field(default_factory=list)
     is_growing: bool = False
+    is_compacted: bool = False
     zeroed: list[int] = field(default_factory=list)
     offset_regressions: int = 0
     formats: dict[Format, FormatCount] = field(default_factory=dict)
@@ -138,6 +142,7 @@ class Findings:
     replicas: list[dict[str, Any]] = field(default_factory=list)
     placements: dict[str | None, Any] = field(default_factory=dict)
     clusters: dict[str, list[str]] = field(default_factory=dict)
+    sort: str = "bytes"
     seconds: float = 0.0
 
     @property
@@ -220,15 +225,20 @@ def _account(log: Log, scanned: list[_Scanned], unread: list[int], witnesses: Wi
     """witnesses: of a log whose segments were all selected, and whose last one can be read."""
     files = _files(scanned, unread)
     within = [*log.missing, *filter(None, map(of_damage, log.damages))]
+    reached = log.end if log.batches else files[0]
+    is_open = any(one.last_lost is None for one in log.damages if one.first_lost is not None)
+    # the last segment has no batch; its name is an offset that the log had reached
+    if reached < files[-1] and not (log.is_compacted or is_open or unread or log.foreign):
+        within.append(Unseen(reached, files[-1] - 1))
     limits = dict(pairwise(files))
     within += of_unread(dict.fromkeys(unread, "not read: see the unreadable files"), limits)
     foreign = {one.file_base_offset: log.foreign.get(one.uri) for one, _ in scanned}
     within += of_unread({base: kind for base, kind in foreign.items() if kind is not None}, limits)
     last, slices = scanned[-1]
-    is_last = last.file_base_offset == files[-1]
+    is_last, end = last.file_base_offset == files[-1], max(files[-1], log.end)
     size = sum(scan.report.totals.tail_bytes for scan in slices if is_last)
-    tail = of_tail(log.tail, size, log.torn, log.end, log.batches > 0) if size else None
-    return account_of(files[0], max(files[-1], log.end), witnesses, within, tail)
+    tail = of_tail(log.tail, size, log.torn, end, log.batches > 0) if size else None
+    return account_of(files[0], end, witnesses, within, tail)
 
 
 def _log(scanned: list[_Scanned], unread: list[int]) -> Log:
@@ -239,7 +249,7 @@ def _log(scanned: list[_Scanned], unread: list[int]) -> Log:
         _add_segment(log, segment, slices)
     found, log.damages = _placed(scanned, unread)
     log.first_offset, log.last_offset = found.first, found.last
-    log.missing = _missing(scanned, unread, found)
+    log.missing, log.is_compacted = _missing(scanned, unread, found), found.is_compacted
     last = _files(scanned, unread)[-1]
     log.foreign = {
         segment.uri: kind
@@ -336,6 +346,9 @@ def _joined(scanned: Sequence[_Scanned], name: str) -> np.ndarray:
 
 
 def _add_segment(log: Log, segment: Segment, slices: list[SliceScan]) -> None:
+    newest = max((scan.last_timestamp for scan in slices if scan.last_timestamp is not None), default=-1)
+    largest = newest if newest > 0 else segment.modified // 1000
+    log.segment_times.append(SegmentTime(segment.file_base_offset, segment.length, largest))
     log.segments += 1
     log.bytes += segment.length
     for scan in slices:

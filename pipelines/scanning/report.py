@@ -11,10 +11,11 @@ from typing import Any, TypeVar
 
 from pipelines.command.tables import Section, open_console, print_table, shortened, size_text, text_lines
 from pipelines.command.terminal import counted_noun, printable, time_text
-from pipelines.scanning import losses
+from pipelines.scanning import disks, losses
 from pipelines.scanning.findings import Findings, Log, OpenTransaction
 from pipelines.scanning.losses import next_steps
-from pipelines.scanning.slice_scan import DamagedRange, Format, FormatCount
+from pipelines.scanning.slice_scan import DamagedRange
+from pipelines.scanning.topics import by_topic, first_time, formats_of, last_time, topic_object
 from udfs.rules.account import Account
 from udfs.values.payloads import KEY, VALUE
 from udfs.values.profile import PayloadFormat
@@ -42,7 +43,7 @@ def sections(findings: Findings) -> Iterator[Section]:
         Section(
             "topics",
             ("topic", "partitions", "segments", "bytes", "records", "first", "last", "formats"),
-            [_topic(topic, logs) for topic, logs in _by_topic(findings.logs).items()],
+            [_topic(topic, logs) for topic, logs in by_topic(findings)],
             (1, 2, 3, 4),
         ),
         Section(
@@ -107,17 +108,11 @@ def sections(findings: Findings) -> Iterator[Section]:
         Section(
             "copies compared",
             ("topic-partition", "copy", "role", "first", "end", "behind", "diverged from", "damage"),
-            [_replica(row) for row in findings.replicas],
+            [_replica(row) for row in sorted(findings.replicas, key=_differs_last)],
             (3, 4, 5, 6, 7),
         ),
-        *_leaders(findings),
-        Section(
-            "clusters: topics of two clusters are not copies of each other",
-            ("cluster id", "log directory"),
-            [(one, printable(path)) for one, paths in findings.clusters.items() for path in paths]
-            if len(findings.clusters) > 1
-            else [],
-        ),
+        *disks.leaders(findings),
+        disks.clusters(findings),
         Section(
             "several copies",
             ("topic-partition", "last offset", "folder"),
@@ -125,11 +120,12 @@ def sections(findings: Findings) -> Iterator[Section]:
             if findings.replicas
             else [
                 (printable(f"{topic}-{partition}"), _number(log.last_offset), printable(log.partition_dir))
-                for (topic, partition), logs in findings.copies.items()
+                for (topic, partition), logs in sorted(findings.copies.items(), key=_are_equal)
                 for log in logs
             ],
             (1,),
         ),
+        disks.room(findings),
         Section("swap files", ("in place of segments",), [(printable(one),) for one in findings.swap_files]),
         Section(
             "unreadable",
@@ -151,31 +147,6 @@ def _skipped(findings: Findings) -> list[tuple[str, ...]]:
     ]
 
 
-def _leaders(findings: Findings) -> Iterator[Section]:
-    """Who led last, by the metadata log of each cluster; partitions of which a copy is missing come first."""
-    for found in findings.placements.values():
-        rows = sorted(found.rows.values(), key=lambda one: (not one.missing, one.has_leader))
-        said = f"by __cluster_metadata of {found.disk}, up to offset {found.state.reached:,}"
-        notes = [said, found.missing_text, found.state.unread_text]
-        yield Section(
-            f"leaders ({printable('; '.join(filter(None, notes)))})",
-            ("topic-partition", "last leader", "epoch", "now", "ISR", "replicas", "copies missing"),
-            [_leader(one) for one in rows],
-            (1, 2),
-        )
-
-
-def _leader(one: Any) -> tuple[str, ...]:
-    """one: a ``Placement``."""
-    return (
-        printable(f"{one.topic}-{one.partition}"),
-        str(one.leader),
-        str(one.leader_epoch),
-        "leads" if one.has_leader else "no leader",
-        *(", ".join(map(str, nodes)) or "-" for nodes in (one.isr, one.replicas, one.missing)),
-    )
-
-
 def _by_topic(some: Iterable[OfTopic]) -> dict[str, list[OfTopic]]:
     by_topic: dict[str, list[OfTopic]] = defaultdict(list)
     for one in some:
@@ -194,22 +165,15 @@ def _payloads(topic: str, formats: Sequence[PayloadFormat]) -> tuple[str, ...]:
 
 
 def _topic(topic: str, logs: Sequence[Log]) -> tuple[str, ...]:
-    formats: dict[Format, FormatCount] = {}
-    for log in logs:
-        for key, count in log.formats.items():
-            formats.setdefault(key, FormatCount()).add(count)
-    largest = sorted(formats, key=lambda key: -formats[key].bytes)
-    first = [log.first_timestamp for log in logs if log.first_timestamp is not None]
-    last = [log.last_timestamp for log in logs if log.last_timestamp is not None]
     return (
         printable(topic),
         f"{len({log.partition for log in logs}):,}",
         f"{sum(log.segments for log in logs):,}",
         size_text(sum(log.bytes for log in logs)),
         f"{sum(log.records for log in logs):,}",
-        _time(min(first, default=None)),
-        _time(max(last, default=None)),
-        ", ".join(f"v{magic} {codec}" for magic, codec in largest),
+        _time(first_time(logs)),
+        _time(last_time(logs)),
+        ", ".join(f"v{magic} {codec}" for magic, codec in formats_of(logs)),
     )
 
 
@@ -241,6 +205,16 @@ def _transaction(transaction: OpenTransaction) -> tuple[str, ...]:
         if transaction.is_uncertain and not opened.is_hanging
         else state,
     )
+
+
+def _differs_last(row: dict[str, Any]) -> bool:
+    """False, which is first, for copies that differ from the true history."""
+    return row["diverged_from"] is None and not row["behind"] and not row["damaged_ranges"]
+
+
+def _are_equal(copies: tuple[tuple[str, int], list[Log]]) -> bool:
+    """False, which is first, for copies that differ in what they hold."""
+    return len({(log.first_offset, log.last_offset, log.records) for log in copies[1]}) == 1
 
 
 def _replica(row: dict[str, Any]) -> tuple[str, ...]:
@@ -300,7 +274,7 @@ def to_json(findings: Findings) -> dict[str, Any]:
             **{
                 name: value
                 for name, value in asdict(log).items()
-                if name not in ("formats", "looks", "account", "missing")
+                if name not in ("formats", "looks", "account", "missing", "segment_times")
             },
             "account": _account(log.account),
             "missing": [one.to_json() for one in log.missing],
@@ -329,20 +303,11 @@ def to_json(findings: Findings) -> dict[str, Any]:
         "records": sum(log.records for log in findings.logs),
         "damaged": len(findings.damages),
         "seconds": round(findings.seconds, 3),
+        "topics": [topic_object(topic, logs_of) for topic, logs_of in by_topic(findings)],
         "logs": logs,
         "payloads": [asdict(one) for one in findings.payloads],
         **({"replicas": [_plain(row) for row in findings.replicas]} if findings.replicas else {}),
-        "clusters": findings.clusters,
-        "leaders": [
-            {
-                "cluster_id": cluster_id,
-                "disk": found.disk,
-                "reached": found.state.reached,
-                "unread": dict(found.state.unread),
-                "partitions": [one._asdict() for one in found.rows.values()],
-            }
-            for cluster_id, found in findings.placements.items()
-        ],
+        **disks.objects(findings),
         "swap_files": findings.swap_files,
         "skipped": dict(sorted(findings.skipped.items())),
         "passed_over": [one._asdict() for one in findings.passed_over],

@@ -1,6 +1,6 @@
 -- What is wrong with the files next to segments, as decode --with-indexes read them: files that are missing or can't be
 -- read, entries that point nowhere, entries that disagree with the batches, and entries that are missing. Segments of which
--- no batch is in the lake are not compared. An entry that no lookup is led astray by is right, whatever its offset is
+-- no batch is in the lake are not compared. Each segment but the first of a log has a .snapshot of its first offset. An entry that no lookup is led astray by is right, whatever its offset is
 -- Columns: those of a log, then
 --   file string: Canonical URI of the file
 --   entry int: Number of the entry in the file, from 0; null where the problem is of the file, or an entry is missing
