@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pipelines.command.settings import CostSettings, Settings
     from pipelines.decode_batches import decode_segments
     from pipelines.decode_batches import run as decode
+    from pipelines.decode_frame import decode_frame
     from pipelines.find import find
     from pipelines.folders import decode_folder, read_segment
     from pipelines.ingest_raw import run as ingest
@@ -42,6 +43,7 @@ __all__ = [
     "connect",
     "decode",
     "decode_folder",
+    "decode_frame",
     "decode_segment",
     "decode_segments",
     "find",
@@ -61,6 +63,7 @@ _EXPORTS = {
     "connect": ("pipelines.sql.database", "connect"),
     "decode": ("pipelines.decode_batches", "run"),
     "decode_folder": ("pipelines.folders", "decode_folder"),
+    "decode_frame": ("pipelines.decode_frame", "decode_frame"),
     "decode_segment": ("udfs.files", "decode_segment"),
     "decode_segments": ("pipelines.decode_batches", "decode_segments"),
     "find": ("pipelines.find", "find"),

@@ -67,3 +67,34 @@ ledger = spark.sql("""
     FROM segments ORDER BY topic, partition, file_base_offset
 """)
 ledger.show(20, truncate=False)
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Files that Spark reads itself, as a stream
+# MAGIC
+# MAGIC Spark lists complete segments and brings their bytes; `decode_frame` gives the records, and damage as
+# MAGIC rows with `error`.
+# MAGIC With Auto Loader the format is `cloudFiles`, with the option `cloudFiles.format` set to `binaryFile`.
+
+# COMMAND ----------
+
+from kafka_log_lake import decode_frame
+
+streamed = f"{lake}-streamed"
+files = (
+    spark.readStream.format("binaryFile")
+    .schema("path string, modificationTime timestamp, length bigint, content binary")
+    .option("recursiveFileLookup", "true")
+    .option("pathGlobFilter", "*.log")
+    .load(source)
+)
+records = decode_frame(files, columns=["topic", "partition", "offset", "timestamp", "key", "value", "error"])
+query = (
+    records.writeStream.format("delta")
+    .option("checkpointLocation", f"{streamed}/_checkpoint")
+    .trigger(availableNow=True)
+    .start(streamed)
+)
+query.awaitTermination()
+spark.read.format("delta").load(streamed).groupBy("topic", "error").count().show(20, truncate=False)

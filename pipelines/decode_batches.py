@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 if __package__ in (None, ""):  # spark-submit puts pipelines/ on sys.path; the imports need its parent
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.command.commands import DECODE
@@ -26,10 +27,12 @@ from pipelines.command.options import run_command
 from pipelines.command.session import check_session
 from pipelines.command.settings import CATALOG, Settings, Typing, make_settings
 from pipelines.command.values import option
+from pipelines.data_source.options import requested_names
+from pipelines.data_source.slices import Span, make_tasks
 from pipelines.execute import job
 from pipelines.execute.decode import Decoded, Decoder
 from pipelines.execute.metrics import Metrics
-from pipelines.execute.slice_rows import Reader, choose_mode
+from pipelines.execute.slice_rows import DIRECT, Reader, choose_mode
 from pipelines.execute.summary import Summary, TopicTotals, print_round, print_summary
 from pipelines.execute.watch import Batching, check_settings, watch
 from pipelines.lake.address import open_lake
@@ -45,6 +48,7 @@ from pipelines.source.listing import Listing, TopicFilter
 from pipelines.source.uris import is_named
 from udfs.format import schema
 from udfs.spark import protocol
+from udfs.spark.protocol import TableRead
 
 
 def run(spark: SparkSession, settings: Settings) -> Summary:
@@ -126,21 +130,42 @@ def _count(summary: Summary, decoded: Decoded, lake: LakeWriter) -> None:
     summary.unknown_outcomes += decoded.outcome.unknown
 
 
-def decode_segments(spark: SparkSession, source: str | Sequence[str], **settings: Any) -> DataFrame:
-    """The rows of ``records`` of all segments of a source, as a lazy DataFrame. Needs and writes no lake.
+def decode_segments(
+    spark: SparkSession,
+    source: str | Sequence[str],
+    columns: Collection[str] | None = None,
+    **settings: Any,
+) -> DataFrame:
+    """Returns the rows of ``records`` of all segments of a source, lazily. Needs and writes no lake.
 
-    settings: fields of ``Settings`` (topics, max_batch_uncompressed, ...). Every segment is one slice.
+    columns: names of columns, in the order that is wanted; the others are not decoded. None: all. settings:
+    fields of ``Settings`` (topics, max_batch_uncompressed, slice_bytes, ...). A segment above slice_bytes is
+    read by several tasks where the workers open files themselves. Raises a UserError, for a DataFrame too.
     """
     check_session(spark)
+    if hasattr(source, "mapInArrow"):
+        raise UserError("source is a DataFrame: decode_frame(df) decodes the bytes that it has")
+    names, declared = requested_names(schema.RECORDS.name, columns)
+    ddl = ", ".join(f"`{column.name}` {column.sql_type}" for column in declared)
     checked = make_settings({**settings, "source": source})
     on_demand = SparkOnDemand(checked, given=spark)
     plan = job.plan_afresh(on_demand, checked)
     segments = [segment for bounded_run in plan.runs(plan.found, lambda: 1 << 62) for segment in bounded_run]
-    slices = make_slices(segments, checked.slice_bytes, split=False)
     mode = choose_mode(checked.read, False, [s.segment for s in segments])
-    rows = Reader(on_demand, mode, checked.slice_bytes).rows(slices)
     options = stage_options(checked, "", uuid.uuid4().hex)
-    return rows.mapInArrow(protocol.stage("read_records", options), schema.RECORDS.ddl())
+    if mode != DIRECT or not segments:
+        slices = make_slices(segments, checked.slice_bytes, split=False)
+        rows = Reader(on_demand, mode, checked.slice_bytes).rows(slices)
+        whole = rows.mapInArrow(protocol.stage("read_records", options), schema.RECORDS.ddl())
+        return whole.select(*names)
+    tasks = make_tasks([Span(one, 0, one.length) for one in segments], checked.slice_bytes)
+    numbers = pa.array([number for number, task in enumerate(tasks) for _ in range(len(task))], pa.int32())
+    frame = on_demand.spark.createDataFrame(pa.Table.from_batches(tasks).append_column("task", numbers))
+    rows = frame.repartitionById(len(tasks), "task").sortWithinPartitions("group_id").drop("task")
+    types = pa.schema([(column.name, column.arrow_type) for column in declared])
+    return rows.mapInArrow(
+        protocol.table_stage(TableRead(schema.RECORDS.name, names, types, False, options)), ddl
+    )
 
 
 def _healed(on_demand: SparkOnDemand, settings: Settings) -> None:

@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 import pyspark_kafka_log
+from kafka_log_lake import decode_frame
 from pipelines import decode_batches, ingest_raw, register
 from pipelines.command.errors import UserError
 from pipelines.command.settings import Settings
@@ -205,18 +206,47 @@ def test_the_job_for_databricks(remote: SparkSession, url: str, tmp_path: Path) 
     assert remote.table("spark_catalog.kafka.committed_records").count() == 12
 
 
-def test_a_declarative_pipeline(remote: SparkSession, url: str, tmp_path: Path) -> None:
+def test_frames_of_bytes(remote: SparkSession, tmp_path: Path) -> None:
     put(tmp_path / "logs" / "a-0", 0, *batches(0, 3))
-    put(tmp_path / "logs" / "b-3", 0, *batches(0, 2, records=1))
+    put(tmp_path / "logs" / "b-3", 0, batch(0), batch(3)[:-1])
+    files = remote.read.format("binaryFile").load(f"{tmp_path}/logs/*/*.log")
+    found = decode_frame(files, columns=["topic", "partition", "offset"]).collect()
+    assert sorted(found) == [*(("a", 0, n) for n in range(9)), *(("b", 3, n) for n in range(3))]
+    assert [row.reason for row in decode_frame(files, table="quarantine").collect()] == ["truncated"]
+
+
+def test_a_declarative_pipeline(remote: SparkSession, url: str, tmp_path: Path) -> None:
+    """Two runs: the second one appends. Damage is kept, left out, or stops the run."""
+    put(tmp_path / "logs" / "a-0", 0, *batches(0, 3))
+    hurt = batch(1, records=1)[:-1] + b"\xff"
+    put(tmp_path / "logs" / "b-3", 0, batch(0, records=1), hurt, batch(2, records=1))
     shutil.copytree(ROOT / "databricks" / "pipeline", tmp_path / "pipeline")
     path = tmp_path / "pipeline" / "spark-pipeline.yml"
     spec = yaml.safe_load(path.read_text())
-    spec["configuration"]["kafka_log.source"] = str(tmp_path / "logs")
-    path.write_text(yaml.safe_dump({**spec, "storage": (tmp_path / "storage").as_uri()}))
-    done = run(url, "-m", "pyspark.pipelines.cli", "run", "--spec", str(path))
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = [tuple(row) for row in remote.table("kafka_partitions").orderBy("topic").collect()]
-    assert found == [("a", 0, 3, 9, 0), ("b", 3, 2, 2, 0)]
+
+    def update(on_damage: str, storage: str) -> subprocess.CompletedProcess[str]:
+        spec["configuration"] = {
+            "kafka_log.source": str(tmp_path / "logs"),
+            "kafka_log.on_damage": on_damage,
+        }
+        path.write_text(yaml.safe_dump({**spec, "storage": (tmp_path / storage).as_uri()}))
+        return run(url, "-m", "pyspark.pipelines.cli", "run", "--spec", str(path))
+
+    def partitions() -> list[tuple[object, ...]]:
+        return [tuple(row) for row in remote.table("kafka_partitions").orderBy("topic").collect()]
+
+    assert (done := update("warn", "kept")).returncode == 0, done.stdout + done.stderr
+    assert partitions() == [("a", 0, 3, 9, 0), ("b", 3, 3, 2, 1)]
+    assert remote.table("kafka_quarantine").count() == 1
+    put(tmp_path / "logs" / "a-0", 9, batch(9))
+    assert (done := update("warn", "kept")).returncode == 0, done.stdout + done.stderr
+    assert partitions() == [("a", 0, 4, 12, 0), ("b", 3, 3, 2, 1)]
+    assert sorted(row.offset for row in remote.table("kafka_records").where("topic = 'a'").collect()) == list(
+        range(12)
+    )
+    failed = update("fail", "failed")
+    assert failed.returncode != 0
+    assert "damaged: " in failed.stdout + failed.stderr
 
 
 A_CLIENT = """

@@ -40,6 +40,21 @@ def batches(base: int, count: int) -> list[bytes]:
     return [batch(base + 3 * i) for i in range(count)]
 
 
+def test_the_progress_says_how_far_a_stream_is_behind(logs: Path) -> None:
+    from pipelines.data_source.source import requested
+    from pipelines.data_source.stream import KafkaLogStreamReader
+
+    size = len(batch(0))
+    reader = KafkaLogStreamReader(*requested({"path": str(logs), "maxBytesPerTrigger": str(12 * size)}, None))
+    place: dict[str, Any] = reader.initialOffset()
+    behind = []
+    for _ in range(5):
+        place = reader.latestOffset(place, reader.getDefaultReadLimit())
+        latest = reader.reportLatestOffset() or {}
+        behind.append(sum(one["backlog_bytes"] for one in latest.values()) // size)
+    assert behind == [14, 2, 0, 0, 0]
+
+
 class Stream:
     """A stream into Parquet files, with a checkpoint: each ``run`` reads what there is, then stops."""
 

@@ -160,7 +160,10 @@ def test_the_extras_of_the_notebooks_have_what_they_need() -> None:
     assert names["notebooks"] >= names["report"] | names["typed"]  # they run the quality report and --typed
     lines = "\n".join(path.read_text() for path in (ROOT / "notebooks").glob("*.py"))
     imported = set(re.findall(r"^(?:import|from) (\w+)", lines, re.MULTILINE))
-    assert imported - sys.stdlib_module_names - {"pipelines"} <= names["notebooks"] | names["spark"]
+    assert (
+        imported - sys.stdlib_module_names - {"kafka_log_lake", "pipelines"}
+        <= names["notebooks"] | names["spark"]
+    )
 
 
 def test_readme_lists_all_tables_and_views() -> None:

@@ -22,7 +22,7 @@ from udfs.segment_decoder import MAX_BATCH_UNCOMPRESSED, WINDOW_BYTES, SegmentDe
 from udfs.source.byte_source import FileSource
 from udfs.source.regular_file import opened_regular
 
-_SEGMENT = re.compile(r"\d{20}\.log")
+_SEGMENT = re.compile(r"[0-9]{20}\.log")
 _OURS = ("udfs", "pipelines", "kafka_log_lake")
 _WAYS = ("warn", "raise", "ignore")
 OnDamage = Callable[[Damage], None] | Literal["warn", "raise", "ignore"]
@@ -86,15 +86,13 @@ def decode_segment(
     _check_number("window_bytes", window_bytes, 1)
     _check_number("max_batch_uncompressed", max_batch_uncompressed, 1)
     source = FileSource(os.fspath(path))
-    name = os.path.basename(os.fspath(path))
-    base = int(name.removesuffix(".log")) if _SEGMENT.fullmatch(name) else None
     segment = pa.array(["file://" + os.path.realpath(path)])
     limits = (window_bytes, max_batch_uncompressed)
     rows = batches = 0
     try:
         decoder = SegmentDecoder(
             source,
-            Range(length, start, file_base_offset=base),
+            Range(length, start, file_base_offset=base_offset_of(os.fspath(path))),
             *limits,
             columns=schema.names,
             content_crc=False,
@@ -120,6 +118,12 @@ def decode_segment(
         yield pa.RecordBatch.from_arrays([pa.array([], each.type) for each in wanted], schema=wanted)
 
 
+def base_offset_of(path: str) -> int | None:
+    """The base offset in the name of a segment, a path or URI; None for another name."""
+    name = path.rpartition("/")[2]
+    return int(name.removesuffix(".log")) if _SEGMENT.fullmatch(name) else None
+
+
 def check_path(path: object) -> None:
     """Raises a TypeError for a path that is not a str or PathLike."""
     if not isinstance(path, str | os.PathLike):
@@ -138,7 +142,7 @@ def _check_number(name: str, value: object, low: int, high: int | None = None) -
 
 def _refuse_other_file(path: str, length: int) -> None:
     """Raises a ValueError where a file that holds no batch does not even have a segment's name."""
-    if not _SEGMENT.fullmatch(os.path.basename(path)):
+    if base_offset_of(path) is None:
         raise ValueError(
             f"{path} is not a Kafka log segment: no record batch in its {length:,} bytes; "
             'on_damage="ignore" reads it all the same'
@@ -160,7 +164,7 @@ def _tell(path: str, damage: Damage, is_whole: bool, on_damage: OnDamage) -> Non
     elif on_damage != "ignore":
         what = f"{damage.reason} at byte {damage.position:,}, {damage.size:,} bytes: {damage.detail}"
         message = f"{path} is not a Kafka log segment ({what})" if is_whole else f"{path}: {what}"
-        if on_damage == "raise" or (is_whole and not _SEGMENT.fullmatch(os.path.basename(path))):
+        if on_damage == "raise" or (is_whole and base_offset_of(path) is None):
             raise DamageError(message, damage)
         warnings.warn(DamageWarning(message), stacklevel=_outside())
 

@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,14 @@ def partition_ranges(value: object) -> tuple[tuple[int, int], ...]:
     return ranges
 
 
+def names(value: object) -> tuple[str, ...]:
+    """``offset, value`` as ("offset", "value")."""
+    found = tuple(name.strip() for name in str(value).split(","))
+    if not all(found):
+        raise ValueError(f"must be names with commas between them, such as offset,value, not {value!r}")
+    return found
+
+
 def one_of(*choices: str) -> Callable[[object], str]:
     def parse(value: object) -> str:
         if str(value).lower() not in choices:
@@ -77,6 +85,9 @@ class Options:
         RECORDS.name,
         one_of(*TABLE_COLUMNS),
         "the table whose rows are returned: `records`, `batches` or `quarantine`",
+    )
+    columns: tuple[str, ...] | None = _option(
+        None, names, "the columns to decode, such as `offset,value`, in this order; else all"
     )
     mode: str = _option(
         PERMISSIVE,
@@ -137,6 +148,8 @@ def parse_options(given: Mapping[str, str]) -> Options:
     options = Options(**values)
     if options.typed and options.table != RECORDS.name:
         raise UserError(f"typed is for records; option table is {options.table}")
+    if options.typed and options.columns:
+        raise UserError("columns is not for typed, whose columns are the topic's: select from its rows")
     if options.table != RECORDS.name and options.scope.bounds:
         bounds = ", ".join(map(option_name, ROW_BOUNDS))
         raise UserError(f"{bounds} are for records; option table is {options.table}")
@@ -150,9 +163,10 @@ def _known(name: str, names: list[str]) -> str:
     return f"; did you mean {spelled[similar[0]]}?" if similar else f"; known options: {', '.join(names)}"
 
 
-def ddl(table: str) -> str:
-    """All columns of a table that need no lake, as Spark writes a schema."""
-    return ", ".join(f"`{column.name}` {column.sql_type}" for column in TABLE_COLUMNS[table])
+def ddl(table: str, columns: Collection[str] | None = None) -> str:
+    """The requested columns of a table, or all that need no lake, as Spark writes a schema."""
+    _, declared = requested_names(table, columns)
+    return ", ".join(f"`{column.name}` {column.sql_type}" for column in declared)
 
 
 def requested_columns(table: str, schema: StructType) -> tuple[tuple[str, ...], pa.Schema]:
@@ -181,6 +195,30 @@ def requested_columns(table: str, schema: StructType) -> tuple[tuple[str, ...], 
         requested.append(column)
     types = [(field.name, column.arrow_type) for field, column in zip(schema.fields, requested, strict=True)]
     return tuple(column.name for column in requested), pa.schema(types)
+
+
+def requested_names(
+    table: str, names: Collection[str] | None, *more: Column
+) -> tuple[tuple[str, ...], list[Column]]:
+    """Names and declarations of the requested columns of a table, in the order in which they are named.
+
+    names: None for all that need no lake. more: columns of records that may be named besides. Raises a
+    UserError for a table or a column that there is not.
+    """
+    if table not in TABLE_COLUMNS:
+        raise UserError(f"table must be one of {', '.join(TABLE_COLUMNS)}, not {table!r}")
+    known = {column.name: column for column in TABLE_COLUMNS[table]}
+    if names is None:
+        return tuple(known), list(known.values())
+    known |= {column.name: column for column in more if table == RECORDS.name}
+    if isinstance(names, str) or not isinstance(names, Collection) or not names:
+        raise UserError(f"columns must be a list of one or more of {', '.join(known)}, not {names!r}")
+    wanted = tuple(dict.fromkeys(names))
+    for name in wanted:
+        if name not in known:
+            hint = nearest(name, list(known)) or f"; it has {', '.join(known)}"
+            raise UserError(f"{table} has no column {name}{hint}")
+    return wanted, [known[name] for name in wanted]
 
 
 def _holds_nulls(kind: DataType) -> bool:

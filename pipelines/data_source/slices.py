@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +39,6 @@ log = logging.getLogger(__name__)
 
 # Planning has no session, so it does not know the cores: enough tasks for small segments, not too many
 _CORES = 16
-_WIDE = 1 << 30  # bytes, from which a read of everything is worth a warning
 _THREADS = 8  # that read headers: a store takes some 20 ms a request
 
 # Where slices start and the last one stops; of each slice the fingerprint that its file has to have
@@ -87,20 +87,30 @@ def plan_read(options: Options) -> list[pa.RecordBatch]:
     if not segments:
         raise UserError(f"no segment in {', '.join(options.path)} is of the topics and partitions requested")
     spans = [Span(segment, 0, segment.length) for segment in _pruned(segments, options)]
-    _warn_if_wide(spans, options)
+    _tell_if_nothing_is_left_out(spans, options)
     return make_tasks(spans, options.slice_bytes)
 
 
-def _warn_if_wide(spans: Sequence[Span], options: Options) -> None:
-    """Spark hands no filter to this source: a query with a WHERE of one topic reads all of them, silently."""
-    size = sum(span.stop for span in spans)
-    if size >= _WIDE and not any(getattr(options, name) is not None for name in PRUNING):
-        log.warning(
-            "kafka_log reads all %s of %s: WHERE skips no files; the options %s do",
-            size_text(size),
-            counted_noun(len(spans), "segment"),
-            ", ".join(map(option_name, PRUNING)),
-        )
+def _tell_if_nothing_is_left_out(spans: Sequence[Span], options: Options) -> None:
+    """Spark hands no filter to this source: a query with a WHERE of one topic reads all of them, silently.
+
+    A single segment is as little as a path can name.
+    """
+    if len(spans) > 1 and not any(getattr(options, name) is not None for name in PRUNING):
+        _tell_once(options.path, size_text(sum(span.stop for span in spans)), len(spans))
+
+
+@lru_cache(maxsize=1 << 10)
+def _tell_once(path: tuple[str, ...], size: str, segments: int) -> None:
+    """Writes once a process and path to the log that a read takes all, and what would make it take less."""
+    log.warning(
+        "kafka_log reads all %s of %s in %s: a WHERE skips no file, and columns that a query does not use "
+        "are decoded; the options %s and columns read less",
+        size,
+        counted_noun(segments, "segment"),
+        ", ".join(path),
+        ", ".join(map(option_name, PRUNING)),
+    )
 
 
 def make_tasks(spans: Sequence[Span], slice_bytes: int) -> list[pa.RecordBatch]:
@@ -144,8 +154,8 @@ def _edges(span: Span, cuts: list[int]) -> Edges:
     them all would read all of it.
     """
     segment, start, stop = span
-    index = read_index(segment.segment) if cuts else NO_INDEX
-    walks = not is_object_store(segment.segment)
+    index = read_index(segment.uri) if cuts else NO_INDEX
+    walks = not is_object_store(segment.uri)
     if not (start or walks or len(index)):
         return [start, stop], [None]
     with opened(segment) as source:
@@ -224,7 +234,7 @@ def _pruned(segments: Sequence[Segment], options: Options) -> Iterator[Segment]:
 def opened(segment: Segment) -> Iterator[ByteSource]:
     """The file or object of a segment. Raises a UserError if it can't be opened, or read in the block."""
     try:
-        source = open_source(segment.segment)
+        source = open_source(segment.uri)
         try:
             yield source
         finally:

@@ -56,7 +56,7 @@ class KafkaLogSource(DataSource):
         options = self._parsed()
         resolve(options.path)
         if not options.typed:
-            return ddl(options.table)
+            return ddl(options.table, options.columns)
         from pyspark.sql.pandas.types import from_arrow_schema
 
         return from_arrow_schema(self._planned(options).schema)
@@ -100,6 +100,8 @@ def requested(given: Mapping[str, str], schema: StructType | None) -> tuple[Opti
 
     options, defaults = parse_options(given), Settings()
     columns = requested_columns(options.table, schema) if schema is not None else ((), pa.schema([]))
+    if schema is not None and options.columns and set(columns[0]) != set(options.columns):
+        raise UserError("option columns and .schema(...) name other columns: give one of them")
     stage = StageOptions(
         run_id="",
         began_us=0,

@@ -57,6 +57,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options, self._read = options, read
         self._failfast = options.mode == FAILFAST
         self._folders: Folders | None = None  # as the last offset saw them
+        self._latest: dict[str, Any] | None = None  # of the last offset: see ``reportLatestOffset``
         self._target: dict[str, tuple[int, int]] | None = None  # folder -> last segment, its length
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -84,7 +85,22 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         share = limit.max_bytes // max(1, len(pending)) if isinstance(limit, ReadMaxBytes) else None
         for name, segments in pending.items():
             places[name] = advance(segments, places.get(name), share and max(1, share), self._failfast)
+        self._latest = {
+            name: {
+                "segment": segments[-1].file_base_offset,
+                "position": segments[-1].length,
+                "backlog_bytes": bytes_behind(segments, places.get(name)),
+            }
+            for name, segments in sorted(self._folders.items())
+        }
         return {name: asdict(places[name]) for name in sorted(places)}
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """Where each log ended when the last micro-batch was planned, and the bytes that it leaves unread.
+
+        The query's progress has it as ``latestOffset``.
+        """
+        return self._latest
 
     @one_line
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -189,6 +205,15 @@ def may_have_more(folder: Sequence[Segment], before: Place | None) -> bool:
     """Whether a folder holds bytes that the stream did not read, by names and lengths alone."""
     last = folder[-1]
     return before is None or (last.file_base_offset, last.length) != (before.segment, before.position)
+
+
+def bytes_behind(folder: Sequence[Segment], place: Place | None) -> int:
+    """The bytes of a folder that lie behind a place, a tail that is not read yet among them."""
+    if place is None:
+        return sum(segment.length for segment in folder)
+    later = sum(segment.length for segment in folder if segment.file_base_offset > place.segment)
+    own = _own(folder, place)
+    return later + (max(0, own.length - place.position) if own is not None else 0)
 
 
 def _begin(folder: Sequence[Segment], before: Place | None, failfast: bool) -> Place:

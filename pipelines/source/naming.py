@@ -52,8 +52,8 @@ NOT_LOOKED_AT = {
     SPECIAL: "special file",
 }
 
-_PARTITION_FOLDER = re.compile(r"(?s)(.+)-([0-9]+)")
-_LEFT_BEHIND = re.compile(r"(?s)(.*)\.[0-9a-fA-F]+-(delete|stray|future)")
+PARTITION_FOLDER = re.compile(r"(?s)(.+)-([0-9]+)")
+LEFT_FOLDER = re.compile(r"(?s)(.*)\.[0-9a-fA-F]+-(delete|stray|future)")
 _SEGMENT_NAME = re.compile(r"[0-9]{20}\.log")
 _FILE_LEFT_BEHIND = re.compile(r"[0-9]{20}(\.log\.(?:swap|cleaned|deleted))")
 _MAX_PARTITION = 2**31 - 1
@@ -96,10 +96,10 @@ class Folder(NamedTuple):
 def parse_folder(path: str) -> PartitionFolder | str:
     """The topic-partition in the name of a folder, or the reason to skip the folder."""
     name = path.rpartition("/")[2]
-    left_behind = _LEFT_BEHIND.fullmatch(name)
+    left_behind = LEFT_FOLDER.fullmatch(name)
     if left_behind:
         return f"folder -{left_behind.group(2)}"
-    match = _PARTITION_FOLDER.fullmatch(name)
+    match = PARTITION_FOLDER.fullmatch(name)
     if not match:
         return NO_PARTITION
     if not is_utf8(path):
@@ -114,7 +114,7 @@ def parse_folder(path: str) -> PartitionFolder | str:
 
 def parse_left_folder(path: str) -> tuple[PartitionFolder, str] | None:
     """The topic-partition of a folder that a broker left behind, and delete, stray or future; else None."""
-    match = _LEFT_BEHIND.fullmatch(path.rpartition("/")[2])
+    match = LEFT_FOLDER.fullmatch(path.rpartition("/")[2])
     place = parse_folder(match.group(1)) if match else NO_PARTITION
     return None if match is None or isinstance(place, str) else (place, match.group(2))
 

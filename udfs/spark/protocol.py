@@ -125,6 +125,57 @@ class TableRead:
         return {"offset", *self.names, *self.scope.bounds}
 
 
+# The rows that ``decode_frame`` takes; position is null where each row stands by itself
+FRAME_SCHEMA = schema_of("topic string, partition int, segment string, position bigint, content binary")
+
+
+@dataclass(frozen=True)
+class FrameRead(TableRead):
+    """What to read of the rows of a DataFrame: see ``TableRead``; of records a column ``error`` too.
+
+    content, position, segment: what the user calls these columns. warns: whether the log tells of damage.
+    is_chunked: whether a row is a chunk, at its position, of the segment that it names.
+    """
+
+    content: str = "content"
+    position: str = "position"
+    segment: str = "segment"
+    warns: bool = True
+    is_chunked: bool = False
+
+    @property
+    def places(self) -> pa.Schema:
+        """The columns that say which log the bytes are of."""
+        return pa.schema([FRAME_SCHEMA.field(name) for name in ("topic", "partition", "segment")])
+
+
+def table_stage(read: TableRead) -> Stage:
+    """The mapInArrow callable of ``udfs.spark.table_rows``: rows of slices in, rows of a table out."""
+
+    def run(batches: ArrowBatches) -> ArrowBatches:
+        from udfs.spark import tasks
+        from udfs.spark.table_rows import read_table
+
+        tasks.keep_modules()
+        for batch in batches:
+            yield from read_table(read, batch)
+
+    return run
+
+
+def frame_stage(read: FrameRead) -> Stage:
+    """The mapInArrow callable of ``udfs.spark.frame_rows``."""
+
+    def run(batches: ArrowBatches) -> ArrowBatches:
+        from udfs.spark import tasks
+        from udfs.spark.frame_rows import decode_rows
+
+        tasks.keep_modules()
+        yield from decode_rows(read)(batches)
+
+    return run
+
+
 StageName = Literal[
     "write_tables",
     "stage_rows",

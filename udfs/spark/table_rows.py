@@ -66,7 +66,7 @@ def read_table(read: TableRead, slices: pa.RecordBatch) -> ArrowBatches:
             for group in _groups(read, slice_):
                 damages += group.damages
                 if read.failfast and damages:
-                    raise ReadFailed(f"{segment} is damaged: {damages[0].reason}: {_place(damages[0])}")
+                    raise ReadFailed(f"{segment} is damaged: {damages[0].reason}: {place_text(damages[0])}")
                 yield from _table_rows(read, slice_.row, group)
         except SourceError as error:
             raise ReadFailed(f"{segment} can't be read as it was planned: {error}") from None
@@ -77,11 +77,12 @@ def read_table(read: TableRead, slices: pa.RecordBatch) -> ArrowBatches:
                 counted_noun(len(damages), "damaged range"),
                 segment,
                 damages[0].reason,
-                _place(damages[0]),
+                place_text(damages[0]),
             )
 
 
-def _place(damage: Damage) -> str:
+def place_text(damage: Damage) -> str:
+    """Where a damaged range lies, and what is wrong there, in words."""
     return f"{counted_noun(damage.size, 'byte')} at position {damage.position}: {damage.detail}"
 
 

@@ -1,0 +1,314 @@
+"""Bytes that a DataFrame brings -> rows of a table: what ``decode_frame`` runs in a task.
+
+A row is a value of its own, whole; or a chunk of a segment, whose chunks are all in this task. Values side by
+side that consist of sound batches are decoded as one range of bytes, at a fraction of the cost.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from udfs.arrow.batch_columns import batch_columns, damage_columns
+from udfs.decoded import Damage, Group, Range, Totals
+from udfs.files import base_offset_of
+from udfs.format import faults, layout
+from udfs.format.schema import BATCHES, QUARANTINE, RECORDS
+from udfs.functions.columns import binary_column
+from udfs.kernels import framing
+from udfs.kernels.column_functions import are_framed
+from udfs.segment_decoder import SegmentDecoder
+from udfs.source.byte_source import ByteSource, ChunkSource, SourceError
+from udfs.source.spool import ChunkSpool, Contradiction
+from udfs.spark.protocol import ArrowBatches, FrameRead, Stage
+from udfs.spark.table_rows import ReadFailed, cut_for_spark, place_text
+from udfs.words import counted_noun
+
+log = logging.getLogger(__name__)
+
+_PLACE = ("topic", "partition", "segment")
+_RUN_BYTES = 1 << 20
+_RUN_EXPANDED = 64 << 20
+_NO_BATCHES = np.zeros(0)
+
+
+def decode_rows(read: FrameRead) -> Stage:
+    """A callable: rows of FRAME_SCHEMA in, rows of a table out. Raises ReadFailed in one line."""
+
+    def stage(batches: ArrowBatches) -> ArrowBatches:
+        task = _Task(read)
+        yield from task.chunks(batches) if read.is_chunked else task.values(batches)
+        task.tell()
+
+    return stage
+
+
+@dataclass
+class _Task:
+    """One task. damages, damaged_bytes: how much damage it met; first: what and where the first one was."""
+
+    read: FrameRead
+    damages: int = 0
+    damaged_bytes: int = 0
+    first: str = ""
+    _wants_errors: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._wants_errors = self.read.table == RECORDS.name and "error" in self.read.names
+
+    # Whole values
+
+    def values(self, batches: ArrowBatches) -> ArrowBatches:
+        """Rows of values that stand by themselves, in their order but for null, which is last of a batch."""
+        for batch in batches:
+            column = binary_column("decode_frame", batch.column("content"))
+            places = batch.select(_PLACE)
+            framed = np.zeros(len(column), dtype=np.bool_)
+            are_framed(column.data, column.offsets, framed)
+            stops = np.append(np.flatnonzero(~framed), len(column))  # a run ends before a value that is not
+            begin = 0
+            while begin < len(column):
+                end = int(np.searchsorted(column.offsets, column.offsets[begin] + _RUN_BYTES, "right")) - 1
+                end = max(begin + 1, min(end, int(stops[np.searchsorted(stops, begin)])))
+                yield from self._run(places, column.data, column.offsets, begin, end)
+                begin = end
+            for i in np.flatnonzero(~column.valid).tolist():
+                yield from self._group(places, i, _damaged(_null(self.read.content, 0)))
+
+    def _run(
+        self, places: pa.RecordBatch, data: np.ndarray, offsets: np.ndarray, begin: int, end: int
+    ) -> ArrowBatches:
+        """Rows of the values ``begin`` to ``end``; halves are decoded where not all of it is sound."""
+        start, stop = int(offsets[begin]), int(offsets[end])
+        source = ChunkSource(iter([(0, data[start:stop])]))
+        if end == begin + 1:
+            if start < stop:
+                yield from self._decoded(places, begin, source, 0, stop - start, None)
+            return
+        most = min(_RUN_EXPANDED, self.read.options.max_batch_uncompressed)
+        groups: list[Group] = []
+        size = 0
+        for group in self._decoder(source, Range(stop - start, has_successor=True), most):
+            size += group.records.nbytes if group.records is not None else 0
+            if group.damages or size > _RUN_EXPANDED:
+                middle = (begin + end) // 2
+                yield from self._run(places, data, offsets, begin, middle)
+                yield from self._run(places, data, offsets, middle, end)
+                return
+            groups.append(Group(group.batches.copy(), group.records, []))
+        begins = offsets[begin : end + 1] - start
+        for group in groups:
+            yield from self._group_of_several(places, begin, begins, group)
+
+    def _group_of_several(
+        self, places: pa.RecordBatch, first: int, begins: np.ndarray, group: Group
+    ) -> ArrowBatches:
+        """Rows of a group of several values. begins: int64[n], where each does; first: its number."""
+
+        def owners_of(positions: np.ndarray) -> np.ndarray:
+            found: np.ndarray = np.searchsorted(begins, positions, side="right") - 1
+            return found
+
+        if self.read.table == BATCHES.name and len(group.batches):
+            owners = owners_of(group.batches["position"])
+            group.batches["position"] -= begins[owners]
+            yield from self._rows(places, first + owners, batch_columns(group.batches))
+        elif self.read.table == RECORDS.name and group.records is not None:
+            columns = dict(zip(group.records.schema.names, group.records.columns, strict=True))
+            positions = columns["batch_position"].to_numpy()
+            owners = owners_of(positions)
+            columns["batch_position"] = pa.array(positions - begins[owners])
+            yield from self._rows(places, first + owners, columns)
+
+    # Chunks
+
+    def chunks(self, batches: ArrowBatches) -> ArrowBatches:
+        """Rows of the segments whose chunks the task has, one segment after the other."""
+        try:
+            spool = ChunkSpool()
+        except OSError as error:
+            raise ReadFailed(f"no temporary file for the chunks of segments: {error}") from None
+        with closing(spool):
+            nulls = self._keep(spool, batches)
+            for place in {**dict.fromkeys(spool.segments()), **nulls}:
+                yield from self._segment(spool, place, nulls.get(place, []))
+
+    def _keep(self, spool: ChunkSpool, batches: ArrowBatches) -> dict[tuple[Any, ...], list[int]]:
+        """Brings all chunks to the spool; gives the positions of those that are null, by segment."""
+        nulls: dict[tuple[Any, ...], list[int]] = {}
+        for batch in batches:
+            content = batch.column("content")
+            for i, row in enumerate(batch.drop_columns(["content"]).to_pylist()):
+                place = tuple(row[name] for name in _PLACE)
+                if row["segment"] is None:
+                    raise ReadFailed(
+                        f"column {self.read.segment} is null in a row of topic {row['topic']}, partition "
+                        f"{row['partition']}: chunks are put together by the segment that it names"
+                    )
+                if row["position"] is None or row["position"] < 0:
+                    raise ReadFailed(
+                        f"column {self.read.position} is {row['position']} in a row of {row['segment']}: it "
+                        "has to say at which byte of the segment the chunk begins"
+                    )
+                if not content[i].is_valid:
+                    nulls.setdefault(place, []).append(row["position"])
+                    continue
+                try:
+                    spool.add(place, row["position"], content[i].as_buffer())
+                except OSError as error:
+                    raise ReadFailed(f"the chunks of segments can't be kept: {error}") from None
+        return nulls
+
+    def _segment(self, spool: ChunkSpool, place: tuple[Any, ...], nulls: list[int]) -> ArrowBatches:
+        """Rows of one segment: of each range without a gap, and of the gaps."""
+        row = {name: [value] for name, value in zip(_PLACE, place, strict=True)}
+        places = pa.RecordBatch.from_pydict(row, self.read.places)
+        before, end = Totals(), -1
+        try:
+            for stretch in spool.stretches(place):
+                if end >= 0:
+                    yield from self._group(
+                        places, 0, _damaged(self._gap(before.end, end, stretch.begin, nulls))
+                    )
+                decoded = self._decoded(places, 0, stretch, stretch.begin, stretch.end, before.end_offset)
+                before, end = (yield from decoded), stretch.end
+        except Contradiction as error:
+            raise ReadFailed(
+                f"{place[2]}: two rows hold different bytes for positions {error.begin} to {error.end}: "
+                f"column {self.read.segment} must name one file with its folder, and {self.read.position} "
+                "the byte of it at which the row's bytes begin"
+            ) from None
+        for position in sorted(nulls):
+            if position >= end:
+                yield from self._group(places, 0, _damaged(_null(self.read.content, position)))
+
+    def _gap(self, reached: int, begin: int, end: int, nulls: list[int]) -> Damage:
+        """The bytes ``begin`` to ``end``, which no row has; and the zeros from ``reached`` on."""
+        detail = f"no row holds the bytes {begin} to {end} of the segment"
+        if begin in nulls:
+            detail = f"column {self.read.content} is null at position {begin}: {detail}"
+        return Damage(reached, end - reached, None, "unreadable", detail, end, b"")
+
+    # Both
+
+    def _decoder(self, source: ByteSource, range_: Range, most: int) -> SegmentDecoder:
+        options = self.read.options
+        return SegmentDecoder(
+            source,
+            range_,
+            max(1, min(options.window_bytes, range_.length - range_.start)),
+            most,
+            options.quarantine_content_bytes,
+            {*self.read.decoded, "batch_position"} if self.read.decoded else (),
+            content_crc=False,
+        )
+
+    def _decoded(
+        self,
+        places: pa.RecordBatch,
+        owner: int,
+        source: ByteSource,
+        begin: int,
+        end: int,
+        last_offset: int | None,
+    ) -> Generator[pa.RecordBatch, None, Totals]:
+        """Rows of a range of bytes of one place; returns its totals.
+
+        A batch that its end cuts is damage: nobody says whether it is the tail of a log. So are a few zeros:
+        no file grows by so little beforehand.
+        """
+        segment = places.column("segment")[owner].as_py()
+        range_ = Range(
+            end,
+            begin,
+            has_successor=True,
+            previous_last_offset=last_offset,
+            file_base_offset=base_offset_of(segment or ""),
+        )
+        decoder = self._decoder(source, range_, self.read.options.max_batch_uncompressed)
+        try:
+            for group in decoder:
+                yield from self._group(places, owner, group)
+        except (SourceError, OSError) as error:
+            raise ReadFailed(f"{segment}: its bytes can't be read: {error}") from None
+        totals = decoder.totals
+        if 0 < totals.tail_bytes < layout.HEADER_UP_TO_MAGIC:
+            text = f"{faults.cut_text(framing.TOO_SHORT, totals.tail_bytes)}, at {totals.end}"
+            content = bytes(totals.tail_bytes)
+            damage = Damage(totals.end, totals.tail_bytes, None, "truncated", text, end, content)
+            yield from self._group(places, owner, _damaged(damage))
+            totals.end = end
+        return totals
+
+    def _group(self, places: pa.RecordBatch, owner: int, group: Group) -> ArrowBatches:
+        """The rows of a group whose bytes are all of one place."""
+        table, columns = self.read.table, None
+        for damage in group.damages:
+            self._note(places.column("segment")[owner].as_py(), damage)
+        if table == RECORDS.name and group.records is not None:
+            columns = dict(zip(group.records.schema.names, group.records.columns, strict=True))
+        elif table == BATCHES.name and len(group.batches):
+            columns = batch_columns(group.batches)
+        elif table == QUARANTINE.name and group.damages:
+            columns = damage_columns(group.damages, self.read.options.run_id)
+        if columns:
+            yield from self._rows(places, owner, columns)
+        if self._wants_errors and group.damages:
+            yield from self._rows(places, owner, _error_columns(group.damages))
+
+    def _rows(
+        self, places: pa.RecordBatch, owners: int | np.ndarray, columns: Mapping[str, pa.Array]
+    ) -> ArrowBatches:
+        """Rows of the table: ``columns``, what is not in them null, and the place of each, by its number."""
+        n = len(next(iter(columns.values())))
+        arrays = []
+        for name, each in zip(self.read.names, self.read.schema, strict=True):
+            if name in _PLACE:
+                place = places.column(name)
+                of_all = isinstance(owners, int)
+                arrays.append(pa.repeat(place[owners], n) if of_all else place.take(pa.array(owners)))
+            else:
+                arrays.append(columns[name] if name in columns else pa.nulls(n, each.type))
+        yield from cut_for_spark(pa.RecordBatch.from_arrays(arrays, schema=self.read.schema))
+
+    def _note(self, segment: str | None, damage: Damage) -> None:
+        text = f"{segment or 'a row'}: {damage.reason}: {place_text(damage)}"
+        if self.read.failfast:
+            raise ReadFailed(f"damage in {text}")
+        self.first = self.first or text
+        self.damages += 1
+        self.damaged_bytes += damage.size
+
+    def tell(self) -> None:
+        """Writes one line to the log of the executor if records were left out and no row says so."""
+        is_told = self.read.table == QUARANTINE.name or self._wants_errors
+        if self.damages and self.read.warns and not is_told:
+            log.warning(
+                "decode_frame skipped %s in %s, the first: %s (table='quarantine' gives them)",
+                counted_noun(self.damaged_bytes, "byte"),
+                counted_noun(self.damages, "damaged range"),
+                self.first,
+            )
+
+
+def _null(column: str, position: int) -> Damage:
+    text = f"column {column} is null: the row brings no bytes"
+    return Damage(position, 0, None, "unreadable", text, position, b"")
+
+
+def _damaged(damage: Damage) -> Group:
+    return Group(_NO_BATCHES, None, [damage])
+
+
+def _error_columns(damages: list[Damage]) -> dict[str, pa.Array]:
+    """The columns of a row of ``records`` that stands for a damaged range."""
+    return {
+        "batch_position": pa.array([damage.position for damage in damages], pa.int64()),
+        "error": pa.array([f"{damage.reason}: {place_text(damage)}" for damage in damages]),
+    }
