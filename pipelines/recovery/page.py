@@ -25,6 +25,7 @@ from udfs.format.recovery_tables import DIVERGENCE, LOST_RANGES, REPLICA_REPORT
 
 _SHOWN = 500  # rows of a table on the page
 _MOST_TEXT = 300  # characters of a cell
+_SHORT_WORD = 10  # characters of a word that is not broken: columns of such words fit beside each other
 Row = dict[str, Any]
 Columns = dict[str, Callable[[Row], object]]
 
@@ -67,7 +68,7 @@ def _cell(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-# No table is wider than the page: a word without a blank is broken
+# No table is wider than the page: long words are broken, on a narrow page all that have to be
 _HEAD = f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{PAGE_POLICY}">
@@ -76,7 +77,9 @@ body{{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:1200px;paddin
 table{{border-collapse:collapse;font-size:13px;width:100%}}
 td,th{{border:1px solid #ccd;padding:.25em .5em;text-align:left;vertical-align:top}}
 td,th,pre,li,p{{overflow-wrap:anywhere}}
-td.n{{text-align:right}}th{{background:#f2f3f8}}h2{{margin-top:2em}}
+td.n,td.s,th{{overflow-wrap:normal}}td.n{{text-align:right}}
+@media(max-width:1000px){{td.n,td.s,th{{overflow-wrap:anywhere}}}}
+th{{background:#f2f3f8}}h2{{margin-top:2em}}
 pre{{background:#f6f6fa;padding:1em;white-space:pre-wrap}}.verdict{{font-size:18px;font-weight:600}}
 </style></head><body><h1>Recovery</h1>
 """
@@ -234,4 +237,6 @@ def _table(rows: Sequence[Row], columns: Columns) -> list[str]:
 def _data(value: object) -> str:
     found = _cell(value)
     found = f"{found[:_MOST_TEXT]}…" if len(found) > _MOST_TEXT else found
-    return f"<td{' class=n' if isinstance(value, int) else ''}>{html_text(found)}</td>"
+    is_short = max(map(len, found.split()), default=0) <= _SHORT_WORD
+    kind = " class=n" if isinstance(value, int) else " class=s" if is_short else ""
+    return f"<td{kind}>{html_text(found)}</td>"
