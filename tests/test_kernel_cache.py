@@ -17,6 +17,7 @@ from pathlib import Path
 
 import crc32c
 import pytest
+from llvmlite import binding as llvm
 
 from tests.support.processes import as_anybody
 from udfs.kernels import machine_code
@@ -95,6 +96,31 @@ def test_out_of_a_zip_as_spark_ships_it(code: Path, tmp_path: Path) -> None:
     other = package.rename(tmp_path / "code of the next job.zip")
     assert Path(run(other, HOME=str(tmp_path / "home"))) == folder
     assert {path: path.stat().st_mtime_ns for path in folder.glob("*.nbi")} == before
+
+
+def test_what_a_wheel_brings_is_used_and_nothing_is_compiled(code: Path, tmp_path: Path) -> None:
+    level = machine_code.level_of(llvm.get_host_cpu_features())
+    assert level is not None, "this machine is older than what the wheel brings kernels for"
+    target = {"NUMBA_CPU_NAME": level, "NUMBA_CPU_FEATURES": f"+{machine_code.PRODUCT}"}
+    cache = Path(run(code, HOME=str(tmp_path), **target))
+    shutil.copytree(cache, code / "udfs" / machine_code.COMPILED / cache.name / level)
+    shutil.rmtree(cache)
+    again = Path(run(code, HOME=str(tmp_path)))
+    assert (again, files(again)) == (cache, [])
+    package = tmp_path / "code.zip"
+    with zipfile.ZipFile(package, "w") as made:
+        for path in (code / "udfs").rglob("*.*"):
+            made.write(path, path.relative_to(code))
+    assert files(Path(run(package, HOME=str(tmp_path / "home")))) == []
+
+
+def test_the_level_of_a_processor() -> None:
+    v2 = dict.fromkeys(machine_code.LEVELS["x86-64-v2"], True)
+    v3 = dict.fromkeys(machine_code.LEVELS["x86-64-v3"], True)
+    assert (machine_code.level_of(v2), machine_code.level_of(v3)) == ("x86-64-v2", "x86-64-v3")
+    assert machine_code.level_of({**v3, "avx2": False}) == "x86-64-v2"
+    assert machine_code.level_of({**v3, "pclmul": False}) is None
+    assert machine_code.level_of({}) is None
 
 
 def test_what_was_compiled_moves_with_its_environment(code: Path, tmp_path: Path) -> None:

@@ -11,16 +11,21 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from llvmlite import binding as llvm
 
 from tests.support import corpus
 from tests.support.java import QUICK_ENVIRONMENT
 from tests.support.logs import batch
 from tests.support.quality import add_log
+from tools import package
+from udfs.kernels import machine_code
 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.full("pyproject.toml", "requirements.lock", "kafka_log_lake/"),
+    pytest.mark.full(
+        "pyproject.toml", "requirements.lock", "kafka_log_lake/", "udfs/kernels/", "tools/package.py"
+    ),
 ]
 
 ROOT = Path(__file__).parent.parent
@@ -40,10 +45,9 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", folder, ROOT, cwd=folder)
-    (made,) = folder.glob("*.whl")
-    return made
+    """With the kernels of this machine's level: the others take another minute."""
+    level = machine_code.level_of(llvm.get_host_cpu_features())
+    return package.make_wheel(tmp_path_factory.mktemp("wheel"), [level] if level else [])
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +81,13 @@ def test_it_holds_the_packages_and_nothing_else(wheel: Path) -> None:
         for path in (ROOT / package).rglob("*")
         if path.suffix in (".py", ".sql", ".json", ".html", ".css") or path.name in ("py.typed", "NOTICE")
     }
-    assert sources == {name for name in names if name.split("/")[0] in tops}
+    compiled = {name for name in names if name.endswith(".o")}
+    assert sources == {name for name in names if name.split("/")[0] in tops} - compiled
+    assert compiled
+    assert wheel.stat().st_size < 15_000_000
+    with zipfile.ZipFile(wheel) as archive:
+        listed = archive.read(next(name for name in names if name.endswith("/RECORD"))).decode()
+    assert {line.split(",")[0] for line in listed.splitlines()} == set(names)
 
 
 def test_scan_and_decode_segment_need_no_spark_and_decode_and_query_fetch_what_they_need(
@@ -87,9 +97,14 @@ def test_scan_and_decode_segment_need_no_spark_and_decode_and_query_fetch_what_t
     bin_folder = install(tmp_path / "env", wheel, "", constraints)
     command = bin_folder / "kafka-log-lake"
     assert "spark" not in packages(bin_folder)
-    one_process = ("--cores", "1")  # each compiles the kernels, which a new environment has none of
-    records = json.loads(run(command, "scan", SOURCE, *one_process, "--json", cwd=tmp_path).stdout)["records"]
+    scanned = run(command, "scan", SOURCE, "--json", cwd=tmp_path)
+    assert "compiling" not in scanned.stderr  # the wheel brings the kernels
+    records = json.loads(scanned.stdout)["records"]
     assert records > 0
+    found = run(command, "find", SOURCE, "--limit", "1", "--format", "json", cwd=tmp_path)
+    assert json.loads(found.stdout)["offset"] >= 0
+    installed = next((tmp_path / "env").glob("lib/*/site-packages/udfs"))
+    assert list(installed.rglob("*.nbi")) == []  # no kernel was compiled
     code = (
         "import glob, sys; from kafka_log_lake import decode_segment\n"
         "print(sum(b.num_rows for p in glob.glob(sys.argv[1] + '/*/*.log') for b in decode_segment(p)))"

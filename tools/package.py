@@ -1,13 +1,16 @@
-"""What a cluster needs of this project, in ``dist/``: called by ``make package``.
+"""What users and clusters install of this project, in ``dist/``: called by ``make package``.
 
-The wheel; the same as a zip for ``--py-files``; and ``environment.tar.gz`` for ``--archives``, with what an
-executor needs: this Python, the packages that decoding imports (as .venv has them), the wheel's code, and the
-kernels, compiled for this CPU. It runs in whatever folder it is unpacked.
+The wheel, with the kernels compiled for levels of x86-64; the same as a zip for ``--py-files``; and
+``environment.tar.gz`` for ``--archives``, with what an executor needs: this Python, the packages that
+decoding imports (as .venv has them), and what the wheel holds. It runs in whatever folder it is unpacked.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -16,13 +19,15 @@ import sysconfig
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from udfs import compile_kernels
 from udfs.kernels import machine_code
+from udfs.kernels.machine_code import LEVELS
 
 ROOT = Path(__file__).resolve().parent.parent
 ZIP, ARCHIVE = "kafka_log_lake.zip", "environment.tar.gz"
@@ -50,14 +55,49 @@ def main() -> None:
         print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1e6:.1f} MB")
 
 
-def make_wheel(folder: Path) -> Path:
-    """The wheel of this checkout, in a folder that is made where it is missing."""
+def make_wheel(folder: Path, levels: Iterable[str] = LEVELS) -> Path:
+    """The wheel of this checkout, in a folder that is made where it is missing.
+
+    levels: of x86-64, for which it brings the kernels compiled; on other processors it brings none.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
         subprocess.run([*pip, "--wheel-dir", scratch, str(ROOT)], check=True)
         (made,) = Path(scratch).iterdir()
+        if (sys.platform, platform.machine()) == ("linux", "x86_64"):
+            _add_files(made, {name: content for level in levels for name, content in _kernels(level)})
         folder.mkdir(parents=True, exist_ok=True)
         return Path(shutil.move(made, folder / made.name))
+
+
+def _kernels(level: str) -> Iterator[tuple[str, bytes]]:
+    """(path in the wheel, bytes) of the machine code of all kernels for a level. Raises where one fails."""
+    with tempfile.TemporaryDirectory() as cache:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA")}
+        # Of Numba itself: features are what the level does not name
+        target = {"NUMBA_CPU_NAME": level, "NUMBA_CPU_FEATURES": f"+{machine_code.PRODUCT}"}
+        environment = kept | target | {"NUMBA_CACHE_DIR": cache}
+        subprocess.run([sys.executable, "-m", "udfs.compile_kernels"], env=environment, cwd=ROOT, check=True)
+        (folder,) = Path(cache).iterdir()
+        if not (folder / compile_kernels.MARK).exists():
+            raise RuntimeError(f"the kernels could not be compiled for {level}")
+        for file in sorted(folder.glob("*.o")):
+            yield f"udfs/{machine_code.COMPILED}/{folder.name}/{level}/{file.name}", file.read_bytes()
+
+
+def _add_files(wheel: Path, files: dict[str, bytes]) -> None:
+    """Adds files to a wheel, and to its RECORD, which lists them with their hashes."""
+    with zipfile.ZipFile(wheel) as old:
+        content = {name: old.read(name) for name in old.namelist()}
+    record = next(name for name in content if name.endswith(".dist-info/RECORD"))
+    lines = [
+        f"{name},sha256={base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip('=')},{len(data)}\n"
+        for name, data in files.items()
+    ]
+    listed = "".join(lines).encode() + content.pop(record)
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as new:
+        for name, data in {**content, **files, record: listed}.items():
+            new.writestr(name, data)
 
 
 def make_zip(wheel: Path) -> Path:
@@ -75,7 +115,6 @@ def make_archive(wheel: Path) -> Path:
             unpacked.extractall(packages)
         for needed in _needed_by(next(packages.glob("*.dist-info"))):
             _copy_package(needed, packages)
-        _compile_kernels(python, packages)
         return _packed(environment, wheel.with_name(ARCHIVE))
 
 
@@ -134,14 +173,6 @@ def _copy_package(package: metadata.Distribution, folder: Path) -> None:
             to = folder / file
             to.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(file.locate(), to)
-
-
-def _compile_kernels(python: Path, packages: Path) -> None:
-    """Compiles the kernels that this checkout has not compiled yet, by decoding with the environment."""
-    name = Path(machine_code.CACHE).name
-    if name:
-        shutil.copytree(machine_code.CACHE, packages / "udfs" / "kernels" / "__pycache__" / name)
-    _run(python, "-m", "udfs.compile_kernels")
 
 
 def _packed(environment: Path, archive: Path) -> Path:

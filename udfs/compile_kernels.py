@@ -3,8 +3,8 @@
 Numba compiles a kernel at its first call, one at a time in a process: half a minute of one core for all, in
 each of the processes that start together. ``ensure_compiled`` does it in two processes instead, while the
 others wait, and says so on standard error. ``make setup`` does the same beforehand
-(``python -m udfs.compile_kernels``). Where no folder can keep them (``udfs.kernels.machine_code``), each
-process compiles what it calls.
+(``python -m udfs.compile_kernels``), and the wheel brings them for most processors. Where no folder can keep
+them (``udfs.kernels.machine_code``), each process compiles what it calls.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from udfs.kernels import machine_code
 from udfs.source.byte_source import FileSource
 
 _IN_EACH = "compiling the decoder, about half a minute in each process"
-_MARK, _LOCK = "complete", "lock"
+MARK, _LOCK = "complete", "lock"
 _EVERY = 10.0  # seconds between two lines of progress; on a terminal one line is rewritten
 # One V2 batch of one record: null key, value "x"
 _BATCH = bytes.fromhex(
@@ -38,7 +38,7 @@ _done = False
 
 
 def ensure_compiled() -> None:
-    """Returns once all kernels are in their folder; at once in all but the first process.
+    """Returns once all kernels are in their folder; at once in all but the first process, and with a wheel's.
 
     Kernels that check bounds are for tests: each is compiled where a test calls it.
     """
@@ -46,18 +46,20 @@ def ensure_compiled() -> None:
     if _done or not machine_code.COMPILES or machine_code.CHECKS_BOUNDS:
         return
     _done = True
+    if machine_code.is_brought():
+        return
     if not machine_code.CACHE:
         _say(f"{_IN_EACH}: no folder can keep it; NUMBA_CACHE_DIR names one")
         return
     folder = Path(machine_code.CACHE)
-    if (folder / _MARK).exists():
+    if (folder / MARK).exists():
         return
     try:
         with (folder / _LOCK).open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be at it
-            if not (folder / _MARK).exists():
+            if not (folder / MARK).exists():
                 _compile(folder)
-                (folder / _MARK).touch()
+                (folder / MARK).touch()
     except (OSError, subprocess.SubprocessError) as error:
         _say(f"{_IN_EACH}: {error}")
 

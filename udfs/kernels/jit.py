@@ -93,10 +93,10 @@ class Kernel(Generic[Takes, Gives]):
         """The function for these arguments: kept from another process, else compiled here."""
         file = None
         if self.__module__.startswith("udfs."):  # others have no part in the folder's name
+            found = machine_code.find(self.__module__, self.__name__, kinds)
+            if found is not None:
+                return found
             file = machine_code.code_file(self.__module__, self.__name__, kinds)
-        found = file and machine_code.load(file)
-        if found:
-            return found
         from udfs.kernels import compiling  # loads Numba
 
         return compiling.compiled(self, args, file)

@@ -9,6 +9,9 @@ folder named after the bytes of all of them, after the C functions they can call
 are checked. The folder belongs to this user alone; where there is none that can, kernels are compiled anew in
 each process and nothing is kept. What lies in the folder can be moved with the environment: it is found by
 the names of modules, and used by the same CPU with the same Numba.
+
+The wheel brings machine code too (``tools.package``), for levels of x86-64 instead of one CPU: it is used
+where Python, Numba and the C functions are those that it was made with. Elsewhere kernels are compiled.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import builtins
 import ctypes
 import hashlib
 import os
+import platform
 import stat
 import sys
 import threading
@@ -40,6 +44,16 @@ CHECKS_BOUNDS = os.environ.get("NUMBA_BOUNDSCHECK", "0") not in ("", "0")
 # Where kernels lie, and what they are compiled from
 KERNEL_ROOMS = ("format", "kernels", "recovery", "vectorized_varint.py")
 _PACKAGE = "kafka-log-lake"
+
+# What the wheel brings: level -> the features of a CPU that it takes, as LLVM names them. Checksums multiply
+# without carry, which is of no level
+PRODUCT = "pclmul"
+_V2 = ("cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3", PRODUCT)
+LEVELS = {
+    "x86-64-v3": (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"),
+    "x86-64-v2": _V2,
+}
+COMPILED = "compiled"  # its folder in ``udfs``: <cache name>/<level>/<file>
 _LOCK = threading.Lock()
 
 
@@ -51,6 +65,7 @@ def _numba() -> Path:
     return Path(package.origin).parent
 
 
+@cache
 def _cache_name() -> str:
     """A folder name made of everything that compiled kernels depend on."""
     digest = hashlib.sha256((_numba() / "_version.py").read_bytes())
@@ -105,7 +120,37 @@ CACHE = _cache_folder()
 
 @cache
 def _cpu() -> str:
+    """The CPU that kernels are compiled for: Numba's settings name another one."""
+    if "NUMBA_CPU_NAME" in os.environ:
+        return os.environ["NUMBA_CPU_NAME"]
     return f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
+
+
+def level_of(features: dict[str, bool]) -> str | None:
+    """The best of LEVELS that a CPU with these features has; None: none of them."""
+    return next((level for level, needed in LEVELS.items() if all(map(features.get, needed))), None)
+
+
+@cache
+def _brought() -> tuple[str, Any] | None:
+    """The level of the machine code that the wheel brings for this process, and its folder; None: none."""
+    if CHECKS_BOUNDS or (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        return None
+    level = level_of(llvm.get_host_cpu_features())
+    if level is None or "NUMBA_CPU_NAME" in os.environ:
+        return None
+    folder = resources.files("udfs").joinpath(COMPILED, _cache_name(), level)
+    return (level, folder) if folder.is_dir() else None
+
+
+def is_brought() -> bool:
+    """Whether this process takes kernels from the wheel."""
+    return _brought() is not None
+
+
+def _file_name(module: str, name: str, kinds: Any, cpu: str) -> str:
+    digest = hashlib.sha256(f"{kinds!r} {cpu}".encode()).hexdigest()
+    return f"{module}.{name}-{digest[:24]}.o"
 
 
 def code_file(module: str, name: str, kinds: Any) -> Path | None:
@@ -115,8 +160,17 @@ def code_file(module: str, name: str, kinds: Any) -> Path | None:
     """
     if not CACHE or CHECKS_BOUNDS:
         return None
-    digest = hashlib.sha256(f"{kinds!r} {_cpu()}".encode()).hexdigest()
-    return Path(CACHE) / f"{module}.{name}-{digest[:24]}.o"
+    return Path(CACHE) / _file_name(module, name, kinds, _cpu())
+
+
+def find(module: str, name: str, kinds: Any) -> Callable[..., Any] | None:
+    """The function of a kernel for arguments of these kinds, by what is kept or what the wheel brings."""
+    brought, file = _brought(), code_file(module, name, kinds)
+    found = None
+    if brought is not None:
+        level, folder = brought
+        found = load(folder.joinpath(_file_name(module, name, kinds, level)))
+    return found or (load(file) if file is not None else None)
 
 
 def keep(file: Path, wrapper: str, environment: str, code: bytes) -> None:
@@ -134,8 +188,8 @@ def keep(file: Path, wrapper: str, environment: str, code: bytes) -> None:
             written.unlink(missing_ok=True)
 
 
-def load(file: Path) -> Callable[..., Any] | None:
-    """The function that the file holds; None if there is none, or one whose bytes a crash has lost."""
+def load(file: Any) -> Callable[..., Any] | None:
+    """The function that a file or resource holds; None without one, or if a crash lost its bytes."""
     try:
         checksum, _, content = file.read_bytes().partition(b"\n")
     except OSError:
@@ -144,7 +198,7 @@ def load(file: Path) -> Callable[..., Any] | None:
         return None
     wrapper, environment, code = content.split(b"\n", 2)
     with _LOCK:
-        return _linker().function(file.stem, wrapper.decode(), environment.decode(), code)
+        return _linker().function(file.name, wrapper.decode(), environment.decode(), code)
 
 
 class _Linker:
