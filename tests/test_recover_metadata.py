@@ -162,6 +162,16 @@ def test_a_record_that_no_definition_knows_is_a_doubt(
     assert not found["is_whole"]
 
 
+def test_the_end_of_a_transaction_that_no_definition_knows_is_a_doubt() -> None:
+    state = ClusterState()
+    state.apply("BeginTransactionRecord", "{}")
+    state.apply("TopicRecord", '{"name": "a", "topicId": "x"}')
+    state.apply("EndTransactionRecord version 9", None)
+    assert not state.topics
+    assert state.unread_text.endswith("1 x EndTransactionRecord version 9")
+    assert state.may_lack_partitions
+
+
 def test_metadata_that_is_damaged_or_begins_late_is_a_doubt(tmp_path: Path) -> None:
     records = [*topic("t", 1, [1]), *topic("u", 1, [1])]
     metadata_log(tmp_path, records)

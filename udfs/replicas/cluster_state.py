@@ -102,7 +102,7 @@ class ClusterState:
     def apply(self, name: str, value: str | None) -> None:
         """Applies a record: its name, and its value as JSON, None where it can't be read.
 
-        One that can't be applied is counted in ``unread``.
+        One that can't be applied is counted in ``unread``, in an open transaction at once: it may be its end.
         """
         if name == "BeginTransactionRecord":
             self._open = []
@@ -112,7 +112,7 @@ class ClusterState:
             done, self._open = self._open or [], None
             for one in done:
                 self._apply(*one)
-        elif self._open is not None:
+        elif self._open is not None and value is not None:
             self._open.append((name, value))
         else:
             self._apply(name, value)
