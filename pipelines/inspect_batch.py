@@ -77,7 +77,8 @@ def _inspect(settings: Settings, file: str, options: dict[str, Any]) -> None:
         def shown(number: int, at: int) -> bool:
             return number < options["records"] or at == offset
 
-        found = inspect(locator.source, locator.length, place, shown, settings.max_batch_uncompressed)
+        limit, most = settings.max_batch_uncompressed, options["records"]
+        found = inspect(locator.source, locator.length, place, shown, limit, most)
     finally:
         locator.close()
     if html is not None:

@@ -328,7 +328,9 @@ INSPECT = Command(
         Argument("file", "a .log file, with --offset a partition folder, with --browse any folder of logs"),
         _number("position", "byte of the file where the batch begins", metavar="BYTE", parse=_PLACE),
         _number("offset", "an offset that the batch has", parse=_PLACE),
-        _number("records", "records that are shown field by field", default="20", parse=_PLACE),
+        _number(
+            "records", "records that are shown, of damage those that are mended", default="20", parse=_PLACE
+        ),
         Argument("html", "write an HTML page instead of printing", metavar="FILE"),
         Argument("json", "print one JSON object", is_switch=True),
         Argument("browse", "interactive: topics, segments, batches and fields", is_switch=True),
@@ -346,7 +348,9 @@ FILE               .log file; also a partition folder with --offset, any folder
                    of logs with --browse
 --position BYTE    first byte of the batch
 --offset N         an offset in the batch
---records N        records that are shown field by field (default 20)
+--records N        records that are shown field by field, and of a damaged batch
+                   those that can be read once its cause is undone, marked as
+                   mended (default 20)
 --html FILE        write an HTML page instead of printing
 --json             print one JSON object
 --browse           interactive; needs the extra browse

@@ -11,9 +11,10 @@ from importlib import resources
 
 from pipelines.command.generated import html_text
 from pipelines.command.terminal import counted_noun
-from pipelines.inspection.text import facts, raw_bytes, title, words_of
+from pipelines.inspection.text import facts, mended_title, raw_bytes, title, words_of
 from udfs.inspection.batch import Inspection
 from udfs.inspection.fields import FILE, PAYLOAD, Field
+from udfs.inspection.mended import as_text
 
 _ROW = 16
 _SHOWN = 8  # bytes of a field in the table
@@ -64,7 +65,15 @@ def _causes(found: Inspection) -> str:
     )
     if not words and found.status not in ("ok", "tail"):
         words = "The batch can't be read by mending that."
-    return f"<h2>What most likely happened</h2><ol>{''.join(items)}</ol><p>{words}</p>"
+    return f"<h2>What most likely happened</h2><ol>{''.join(items)}</ol><p>{words}</p>{_mended(found)}"
+
+
+def _mended(found: Inspection) -> str:
+    """The records once the first cause is undone, apart from those that are stored."""
+    if not found.mended_records:
+        return ""
+    items = "".join(f"<li>{html_text(as_text(one))}</li>" for one in found.mended_records)
+    return f"<details><summary>{html_text(mended_title(found))}</summary><ul>{items}</ul></details>"
 
 
 def _spans(fields: list[Field]) -> list[tuple[int, int]]:

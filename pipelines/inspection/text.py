@@ -13,6 +13,7 @@ from pipelines.command.terminal import aligned, counted_noun, printable, width_o
 from udfs.format import layout as f
 from udfs.inspection.batch import Inspection
 from udfs.inspection.fields import FILE, Field
+from udfs.inspection.mended import as_json, as_text
 from udfs.inspection.place import Neighbour
 from udfs.words import count_of
 
@@ -44,6 +45,19 @@ def lines(path: str, found: Inspection) -> Iterator[Text]:
         yield _line(found, one)
     if found.left_out:
         yield Text(f"{counted_noun(found.left_out, 'more record')} not shown (--records N shows N)", "dim")
+    if found.mended_records:
+        yield Text("")
+        yield Text(mended_title(found), "bold")
+        yield from (Text(printable(as_text(one))) for one in found.mended_records)
+
+
+def mended_title(found: Inspection) -> str:
+    """What the mended records are, and how many of them are given."""
+    words = f"with the first cause corrected ({found.causes[0].certainty}), and not as they are stored"
+    given = len(found.mended_records)
+    return f"mended records, {words}: {given} of {found.mended}" + (
+        " (--records N gives N)" if given < found.mended else ""
+    )
 
 
 def summary(found: Inspection) -> Iterator[Text]:
@@ -159,6 +173,7 @@ def to_json(path: str, found: Inspection) -> dict[str, Any]:
             for cause in found.causes
         ],
         "records_once_mended": found.mended if found.mended >= 0 else None,
+        "mended_records": [as_json(one) for one in found.mended_records],
         "before": found.before._asdict() if found.before else None,
         "after": found.after._asdict() if found.after else None,
         "fields": [

@@ -8,5 +8,6 @@ causes          of damage, proved by the checksum: a flipped bit, a changed byte
 other_batches   what the batches behind it tell: a cut, bytes of another log
 written_over    what the bytes tell: zeros, text, a file of another kind
 contradictions  what no checksum covers, by what is next to a sound batch
+mended          the records of a damaged batch once the cause is undone
 batch           all of this for the batch at a position, the surest cause first
 """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from udfs.inspection import causes
 from udfs.inspection.causes import CERTAIN, LIKELY, POSSIBLE, Cause
 from udfs.inspection.contradictions import contradictions
 from udfs.inspection.fields import FILE, PAYLOAD, Broken, Checksum, Field, read_fields
+from udfs.inspection.mended import mended_records
 from udfs.inspection.other_batches import between_batches, end_of_segment, header_inside, inner_batch
 from udfs.inspection.place import Damage, Neighbour, Place, header_of, read
 from udfs.inspection.records import Batch, Records, Shown, read_inner, read_message_body, read_records
@@ -47,7 +49,8 @@ class Inspection:
     damage in the last segment of a log. problem: in words, "" for none. payload: the expanded records, None
     where they are not compressed or can't be expanded. records: how many can be read; left_out: of them,
     those that are not shown. causes: of damage, the most likely first. mended: records that can be read once
-    the first is undone, -1 where it can't be.
+    the first is undone, -1 where it can't be; mended_records: the first of these (``mended_records``), of a
+    batch that can't be read as it is stored.
     """
 
     position: int
@@ -63,6 +66,7 @@ class Inspection:
     left_out: int = 0
     causes: list[Cause] = field(default_factory=list)
     mended: int = -1
+    mended_records: list[dict[str, Any]] = field(default_factory=list)
     before: Neighbour | None = None
     after: Neighbour | None = None
 
@@ -72,11 +76,17 @@ class Inspection:
 
 
 def inspect(
-    source: ByteSource, length: int, place: Place, shown: Shown, limit: int = MAX_BATCH_UNCOMPRESSED
+    source: ByteSource,
+    length: int,
+    place: Place,
+    shown: Shown,
+    limit: int = MAX_BATCH_UNCOMPRESSED,
+    most_mended: int = 0,
 ) -> Inspection:
     """Inspects the batch, or the damage, at a place of a segment of ``length`` bytes.
 
-    shown: which records are given field by field. limit: bytes that the batch may expand to.
+    shown: which records are given field by field. limit: bytes that the batch may expand to. most_mended:
+    records that are read once the most likely cause is undone.
     """
     position, room = place.position, length - place.position
     head = read(source, position, min(f.V2_HEADER_SIZE, room))
@@ -106,6 +116,8 @@ def inspect(
     first = found.causes[0] if found.causes else None
     if first is not None and first.mended is not None:
         found.mended = readable(first.mended, limit)[0]
+        if found.status in ("corrupt", "damaged", "tail"):
+            found.mended_records = mended_records(first.mended, limit, most_mended)
     return found
 
 
