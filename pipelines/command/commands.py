@@ -298,11 +298,9 @@ Print the lines of kafka-dump-log.sh (Kafka 4.1) for the same flags. No Java.
 
 Files    FILE... or --files LIST, separated by commas: .log   .index
          .timeindex   .txnindex   .snapshot   .checkpoint   *-checkpoint,
-         the same with .deleted behind it; with --include-deleted also a
-         folder, for its .log and .log.deleted files
+         also with .deleted behind; a folder of logs with --include-deleted
 Records  --print-data-log   --deep-iteration   --skip-record-metadata
-Decoders --key-decoder-class NAME   --value-decoder-class NAME
-         (string, long, integer, bytes)
+Decoders --key-decoder-class, --value-decoder-class string, long, integer, bytes
          --offsets-decoder   --transaction-log-decoder
          --cluster-metadata-decoder   --remote-log-metadata-decoder
          --share-group-state-decoder
@@ -340,24 +338,19 @@ INSPECT = Command(
 Usage: kafka-log-lake inspect FILE [--position BYTE | --offset N] [OPTIONS]
 
 Show one batch byte by byte: each field with its position, bytes, value and
-meaning; its checksum; what is damaged, and the most likely cause (a flipped
-bit, zeros, a cut, bytes of another file). Without --position and --offset:
-the first damage of the file, or its first batch. Needs no Java and no lake.
+meaning; its checksum; what is damaged, and the most likely cause. Without
+--position and --offset: the first damage, or the first batch. Needs no Java.
 
-FILE               .log file; also a partition folder with --offset, any folder
-                   of logs with --browse
+FILE               .log file; a partition folder (--offset), of logs (--browse)
 --position BYTE    first byte of the batch
 --offset N         an offset in the batch
---records N        records that are shown field by field, and of a damaged batch
-                   those that can be read once its cause is undone, marked as
-                   mended (default 20)
+--records N        records that are shown; of damage those that are mended (20)
 --html FILE        write an HTML page instead of printing
 --json             print one JSON object
 --browse           interactive; needs the extra browse
 --max-batch-uncompressed BYTES   larger batches are not expanded (256MiB)
 --include-deleted  with a folder: also look into .log.deleted files, with
                    --browse into folders ending -delete, -stray or -future
-
 Examples:
   {command} orders-0/00000000000000000000.log
   {command} /var/lib/kafka/data/orders-0 --offset 4711
