@@ -54,16 +54,13 @@ PATH                 log directory, partition folder, .log file or glob
 --source NAME=PATH   a broker's disk; copies of partitions are compared
 --topics REGEX       only these topics (whole name); or --exclude-topics REGEX
 --topic NAME         with --partition N, if the folder is not named TOPIC-N
---sort WORD          topics by bytes (default), name, records, segments,
-                     partitions, damage or last (timestamp)
+--sort WORD          bytes, name, records, segments, partitions, damage, last
 --fail-on-damage     exit with code 3 unless what was read is sound
 --json               print one JSON object
 --include-swap       use .log.swap files in place of the segments they replace
---include-deleted    also read .log.deleted files, and folders ending -delete,
-                     -stray or -future
+--include-deleted    also .log.deleted files, -delete, -stray, -future folders
 --follow-symlinks    follow links inside a source
---cores N            processes (default: all cores)
---help-all           also show the options for tuning
+--cores N            processes (default: all cores);   --help-all  for tuning
 
 Examples:
   {command} /var/lib/kafka/data
@@ -125,15 +122,13 @@ FIND = Command(
 Usage: kafka-log-lake find PATH... | --lake LAKE [CONDITIONS] [OPTIONS]
 
 Find the records that meet all conditions, in segments or a lake, without Java.
---source NAME=PATH, for each broker's disk: whose record it is, and whether it
-is in the history that was committed.
+--source NAME=PATH for each broker's disk: whose record, committed or not.
 
 Text     --text TEXT: in the key, the value or a header
 Key      --key TEXT|0xHEX|@FILE   --key-prefix TEXT   --key-regex REGEX
 Value    --value-contains TEXT   --value-regex REGEX   --json PATH=VALUE
 Others   --header NAME[=VALUE]   --since TIME   --until TIME   --tombstones
-Place    --topics REGEX   --exclude-topics REGEX   --partition N
-         --offset N|FROM:TO
+Place    --topics, --exclude-topics REGEX   --partition N   --offset N|FROM:TO
 Producer --producer ID   --transaction open|aborted|committed   --committed
 Not      --not CONDITION: records that do not meet it: --not --key user-17
 Number   --first   --last   --limit N   --context N   --count
@@ -141,14 +136,11 @@ Output   --format table|json|csv|arrow|raw   --output FILE   --superseded
 Schemas  --typed (with --format json)   --schemas PATH   --registry URL
 Search   --trust-partitioner   --cores N   --max-batch-uncompressed BYTES
          --topic NAME   --follow-symlinks   --include-swap
-         --include-deleted: also .log.deleted files, and folders ending
-         -delete, -stray or -future
-
+         --include-deleted: .log.deleted files, -delete, -stray, -future folders
 Examples:
   {command} /var/lib/kafka/data --key user-17
   {command} backup/orders-3 --json state=FAILED --since 2026-01-31
   {command} data --topics payments --not --transaction aborted
-
 Exit code: 0 found, 4 not found, 5 not found, but not all could be searched.
 More: docs/commands.md""",
 )
