@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from pipelines.finding.context import Context
 from pipelines.finding.logs import (
+    LakeLog,
     Log,
     Workers,
     begin_with,
@@ -37,10 +38,12 @@ from pipelines.finding.slice_search import (
 from pipelines.finding.unsearched import (
     Scans,
     Unsearched,
+    covered_by,
     damages_in,
     has_gap,
     has_wrong_base,
     held_text,
+    not_covered,
     not_listed,
     not_selected,
     unsearched_asides,
@@ -84,10 +87,14 @@ class Search(Searching):
         self._headers: dict[str, tuple[Transactions, dict[Segment, list[SliceScan]]]] = {}
         self._last_offsets: dict[str, LastOffsets] = {}
         self._done: set[str] = set()
+        # folder -> the offsets that were searched in its .log.deleted files; and what else of it was not
+        self._covered: dict[str, list[tuple[int, int]]] = {}
+        self._held: list[tuple[Log | LakeLog, Unseen]] = []
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Matches, with the columns of ``schema``; none where they are only counted."""
         every = logs_of(self.listing, self.request)
+        self._covered = {_folder_of(log): [] for log in every if left_state(log.partition_dir) == "deleted"}
         logs, self.passed_over = home_first(every, self.request)
         self.unsearched += not_listed(self.listing, self.request, self.roots, self.topics)
         for log in every:
@@ -99,7 +106,16 @@ class Search(Searching):
             for log, results in self._by_log(pool, logs):
                 yield from self._of_log(pool, log, results)
                 if self._is_enough:
-                    return
+                    break
+        for of_log, one in self._held:
+            super()._note_unseen(of_log, not_covered(one, self._covered[of_log.partition_dir]))
+
+    def _note_unseen(self, log: Log | LakeLog, missing: Iterable[Unseen]) -> None:
+        """Notes offsets; of a log with ``.log.deleted`` files once it is known which of them these hold."""
+        if log.partition_dir in self._covered:
+            self._held += [(log, one) for one in missing]
+        else:
+            super()._note_unseen(log, missing)
 
     def _others(
         self,
@@ -224,6 +240,8 @@ class Search(Searching):
                 scans, is_past = {**scans, **self._headers[log.partition_dir][1]}, False
             self._note_unseen(log, missing)
             self._note_unseen(log, self._others(log, scans, passed, is_past, missing))
+            if left_state(log.partition_dir) == "deleted":
+                self._covered[_folder_of(log)] += covered_by(scans, passed)
             self.unsearched += unsearched_asides(log.name, self._witnesses(log), request)
         if request.count:
             self.found += count if left is None else min(count, left)
@@ -322,6 +340,11 @@ class Search(Searching):
         read = [(one, scans[one]) for one in log.all_segments if one not in unread]
         found = missing_of(read, [one.file_base_offset for one in unread]) if read else []
         return [one for one in found if one.cause in request.causes]
+
+
+def _folder_of(log: Log) -> str:
+    """The folder of a ``.log.deleted`` file that is a log of its own."""
+    return log.partition_dir.rpartition("/")[0]
 
 
 def _last(held: Sequence[tuple[Segment, pa.RecordBatch]], most: int) -> list[tuple[Segment, pa.RecordBatch]]:

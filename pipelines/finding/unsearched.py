@@ -23,12 +23,11 @@ from pipelines.scanning.findings import damages_of, end_of
 from pipelines.scanning.slice_scan import DamagedRange, SliceScan
 from pipelines.source.leftovers import passed_over_texts
 from pipelines.source.listing import Listing, TopicFilter
-from pipelines.source.naming import NOT_LOOKED_AT, parse_folder
+from pipelines.source.naming import NOT_LOOKED_AT, left_state, parse_folder
 from pipelines.source.witnesses import logs_without_segments
 from udfs.rules.account import (
     NO_WITNESSES,
     NOT_READ,
-    ZERO_TAIL,
     ZEROS,
     Unseen,
     Witnesses,
@@ -163,10 +162,12 @@ def unseen_at_edges(
         tail = _tail(last, slices, end, request)
         account = account_of(start, end, witnesses, (), tail)
         unseen = list(account.unseen)
-        # zeros behind batches may be room that was never written, or pages that a crash lost
-        if tail is not None and tail.cause == ZERO_TAIL and not any(one.first >= end for one in unseen):
-            unseen.append(tail)
-    if account.unexplained is not None and request.offsets:
+        # zeros behind batches may be room that was never written, or pages that a crash lost; and what is cut
+        # may have held more than files name
+        if tail is not None and tail.last is None and not any(one.last is None for one in unseen):
+            unseen.append(replace(tail, first=max(tail.first, account.end)))
+    is_left = left_state(segments[0].partition_dir) is not None  # nobody keeps on writing it
+    if account.unexplained is not None and request.offsets and not is_left:
         first, last_offset = account.unexplained
         why = "no file says whether they were deleted or are lost"
         unseen.insert(0, Unseen(first, last_offset, is_certain=False, detail=why))
@@ -223,6 +224,24 @@ def held_text(uri: str, position: int, size: int, request: Request) -> str:
     name = local_path(uri) or uri
     place = position + data.index(found[0] or b"")
     return f"; its bytes hold what is looked for, at byte {place} of {os.path.basename(name)}"
+
+
+def not_covered(one: Unseen, covered: Sequence[tuple[int, int]]) -> Iterator[Unseen]:
+    """What is left of offsets without ranges of others, first and last of each."""
+    at, end = one.first, NO_LIMIT if one.last is None else one.last
+    for first, last in sorted(covered):
+        if at < first <= end:
+            yield replace(one, first=at, last=first - 1)
+        at = max(at, last + 1) if first <= end else at
+    if at <= end:
+        yield replace(one, first=at, last=one.last)
+
+
+def covered_by(scans: Scans, passed: Mapping[Segment, int]) -> list[tuple[int, int]]:
+    """The offsets of sound batches that were searched, first and last of each range."""
+    runs = [scan.runs for of_segment in scans.values() for scan in of_segment]
+    found = [(one.file_base_offset, last) for one, last in passed.items()]
+    return found + [(int(run["first"]), int(run["last"])) for some in runs for run in some]
 
 
 def not_selected(segments: Sequence[Segment], request: Request) -> Iterator[Unseen]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -132,11 +132,10 @@ class Listing:
         noted = {}
         for row in logs.filter(logs.column("wanted_all")).to_pylist():
             folder = row["partition_dir"]
-            state, place = left_state(folder), (row["topic_last"], row["partition_last"])
-            if state == "deleted" or folder in self.partial:
+            place = row["topic_last"], row["partition_last"]
+            if left_state(folder) == "deleted" or folder in self.partial:
                 continue
-            # the checkpoint files do not know a log that is deleted or stray
-            checkpoints = self.checkpoints if state in (None, "future") else Checkpoints()
+            checkpoints = self.checkpoints if _is_noted(folder, read) else Checkpoints()
             start, topic_id = row["file_base_offset_min"], row["topic_id_last"]
             witnesses = self.witnesses.of(folder, *place, start, checkpoints, topic_id)
             aside = tuple(one for one in witnesses.aside if canonical(one.name) not in read)
@@ -150,14 +149,13 @@ class Listing:
         first = self.segments.group_by("partition_dir", use_threads=False).aggregate(
             [(name, "first") for name in ("topic", "partition", "segment")]
         )
-        found = {}
+        found, listed = {}, set(first.column("partition_dir").to_pylist())
         for row in first.to_pylist():
             folder = row["partition_dir"]
             path = local_path(row["segment_first"])
             if path is not None and folder not in self.partial:
                 place = row["topic_first"], row["partition_first"]
-                is_noted = left_state(folder) in (None, "future")  # a deleted or stray log is no more
-                noted = self.checkpoints.noted_start(folder, *place) if is_noted else None
+                noted = self.checkpoints.noted_start(folder, *place) if _is_noted(folder, listed) else None
                 found[folder] = log_start_from(path, noted)
         return found
 
@@ -166,6 +164,15 @@ class Listing:
         self.replaced |= {f"{folder}/{name}" for name in done.replaced}
         self.skipped.update(+done.skipped)
         self.unreadable |= done.unreadable
+
+
+def _is_noted(partition_dir: str, listed: Container[str]) -> bool:
+    """Whether what the checkpoint files say of a partition is about this log.
+
+    They do not know a log that is deleted or stray; and one that moves here only while no live one is here.
+    """
+    state = left_state(partition_dir)
+    return state is None or (state == "future" and partition_dir.rpartition(".")[0] not in listed)
 
 
 class TopicFilter:
