@@ -48,7 +48,7 @@ from pipelines.finding.unsearched import (
     not_selected,
     unsearched_asides,
     unseen_at_edges,
-    zeros_within,
+    unseen_within,
 )
 from pipelines.plan.slices import Segment, Slice
 from pipelines.scanning.findings import missing_of
@@ -100,6 +100,7 @@ class Search(Searching):
         for log in every:
             if not log.segments and self.request.takes(log.partition):
                 self._note_unseen(log, self._others(log, {}, {}, is_past=True))
+                self.unsearched += unsearched_asides(log.name, self._witnesses(log), self.request)
                 self.without.append(f"{log.name} begins at offset {log.all_segments[0].file_base_offset}")
         size = sum(segment.length for log in logs for segment in log.segments)
         with workers(1 if size < ALONE_BYTES else self.processes) as pool:
@@ -127,7 +128,7 @@ class Search(Searching):
     ) -> list[Unseen]:
         """What else of a log was not searched: at its edges, in zeros, in segments that no source names."""
         edges = unseen_at_edges(log.all_segments, self._witnesses(log), scans, passed, self.request, is_past)
-        return [*edges, *zeros_within(scans, missing), *not_selected(log.others, self.request)]
+        return [*edges, *unseen_within(scans, passed, missing), *not_selected(log.others, self.request)]
 
     def _witnesses(self, log: Log) -> Witnesses:
         """What the files next to a log's segments say of it, if all of it is searched."""

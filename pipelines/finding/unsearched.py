@@ -18,6 +18,7 @@ from pipelines.command.terminal import counted_noun, first_names
 from pipelines.finding.request import Request
 from pipelines.plan.headers import claimed_offsets
 from pipelines.plan.slices import Segment
+from pipelines.rules.offsets import COMPACTED_TOPICS
 from pipelines.scanning.accounts import of_tail
 from pipelines.scanning.findings import damages_of, end_of
 from pipelines.scanning.slice_scan import DamagedRange, SliceScan
@@ -26,6 +27,7 @@ from pipelines.source.listing import Listing, TopicFilter
 from pipelines.source.naming import NOT_LOOKED_AT, left_state, parse_folder
 from pipelines.source.witnesses import logs_without_segments
 from udfs.rules.account import (
+    MISSING,
     NO_WITNESSES,
     NOT_READ,
     ZEROS,
@@ -257,20 +259,30 @@ def not_selected(segments: Sequence[Segment], request: Request) -> Iterator[Unse
             yield Unseen(segment.file_base_offset, last, state=NOT_READ, detail=why)
 
 
-def zeros_within(scans: Scans, missing: Sequence[Unseen]) -> Iterator[Unseen]:
-    """The offsets that zeros take the place of at the end of segments that others follow.
+def unseen_within(scans: Scans, passed: Mapping[Segment, int], missing: Sequence[Unseen]) -> Iterator[Unseen]:
+    """The offsets behind the last batch of segments that others follow: in zeros or a cut batch, or where
+    those that follow have no byte.
 
-    missing: offsets that are known to be missing; these are left out.
+    passed: last offsets of the segments that were passed over. missing: offsets that are known to be missing;
+    these are left out.
     """
+    is_cleaned = any(
+        segment.topic in COMPACTED_TOPICS or any(scan.runs["is_cleaned"].any() for scan in slices)
+        for segment, slices in scans.items()
+    )
     for segment, slices in scans.items():
-        totals = slices[-1].report.totals
-        if segment.has_successor and totals.tail == "zeros" and totals.tail_bytes:
-            ends = [int(scan.runs["last"].max()) for scan in slices if len(scan.runs)]
-            first = max([segment.file_base_offset, *(end + 1 for end in ends)])
-            is_known = any(one.first <= first and (one.last or first) >= first for one in missing)
-            if first < segment.file_limit and not is_known:
-                detail = f"zeros ({counted_noun(totals.tail_bytes, 'byte')}) at the end of a segment"
-                yield Unseen(first, segment.file_limit - 1, state=ZEROS, detail=detail)
+        totals, is_end = slices[-1].report.totals, not segment.has_successor and not is_cleaned
+        ends = [int(scan.runs["last"].max()) for scan in slices if len(scan.runs)]
+        first = max([segment.file_base_offset, passed.get(segment, -1) + 1, *(end + 1 for end in ends)])
+        is_known = any(one.first <= first and (one.last or first) >= first for one in missing)
+        if is_known or not first < segment.file_limit < NO_LIMIT or not (totals.tail_bytes or is_end):
+            continue
+        detail = "" if segment.length else "a segment without a byte"
+        if totals.tail_bytes:
+            what = "an incomplete batch" if totals.tail == "torn" else "zeros"
+            detail = f"{what} ({counted_noun(totals.tail_bytes, 'byte')}) at the end of a segment"
+        state = ZEROS if totals.tail == "zeros" else MISSING
+        yield Unseen(first, segment.file_limit - 1, state=state, detail=detail)
 
 
 def has_gap(scans: Scans, request: Request, passed: Mapping[Segment, int]) -> bool:
