@@ -344,3 +344,23 @@ def test_topics_may_be_named_as_java_and_perl_do(root: Path, topics: str) -> Non
 def test_a_bad_regular_expression_is_reported_before_anything_is_listed(root: Path) -> None:
     with pytest.raises(UserError, match="--topics"):
         list_segments(str(root), topics="(")
+
+
+def test_nested_folders_are_resolved_once_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Resolving every path from its root looks at each folder as often as there are folders in it."""
+    deep = tmp_path
+    for _ in range(150):
+        deep /= "d"
+    (deep / "t-0").mkdir(parents=True)
+    (deep / "t-0" / f"{0:020d}.log").write_bytes(b"")
+    looked: list[object] = []
+    lstat = os.lstat
+
+    def counted(*args: Any, **names: Any) -> os.stat_result:
+        looked.append(args)
+        return lstat(*args, **names)
+
+    monkeypatch.setattr(os, "lstat", counted)
+    listing = list_segments(str(tmp_path))
+    assert listing.segments.num_rows == 1
+    assert len(looked) < 1000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 import json
 import uuid
 from dataclasses import replace
@@ -11,10 +12,11 @@ import pytest
 
 from tests.support import typed_corpus as corpus
 from udfs.format.schema import HEADER_TYPE
+from udfs.values import avro_schema
 from udfs.values.merged_types import conformed, merged, storable
 from udfs.values.payloads import KEY, VALUE, PayloadReader
 from udfs.values.registry import AVRO, PROTOBUF, Registry, Schema
-from udfs.values.typed_columns import SideDecoder
+from udfs.values.typed_columns import SideDecoder, TextDecoder
 
 SIDES = [(topic, side) for topic in corpus.TOPICS for side in (KEY, VALUE)]
 
@@ -176,3 +178,48 @@ def test_a_field_that_a_later_version_renamed_has_the_later_name() -> None:
     column.validate(full=True)
     assert column.to_pylist() == [{"place": "Oslo", "list": [{"new": 5}], "maybe": {"new": 6}}] * 3
     assert found.ids().to_pylist() == [1, 2, 1]
+
+
+def test_many_versions_are_merged_with_work_for_each_of_their_fields_once() -> None:
+    """Work is counted as calls: for twice the fields it is twice as much."""
+
+    def calls(versions: int) -> float:
+        structs = [
+            pa.struct([pa.field(f"f{i}", pa.int32()) for i in range(1 + count)]) for count in range(versions)
+        ]
+        both: pa.DataType = structs[0]
+        profile = cProfile.Profile()
+        profile.enable()
+        for one in structs[1:]:
+            both = merged(both, one) or both
+        profile.disable()
+        assert both.equals(structs[-1])
+        fields = sum(one.num_fields for one in structs)
+        return sum(entry.callcount for entry in profile.getstats()) / fields
+
+    assert calls(120) < 1.3 * calls(40)
+
+
+@pytest.mark.parametrize(
+    ("declared", "words"),
+    [
+        (["null", "string", "string"], "a union with string twice"),
+        (["int", {"type": "int", "logicalType": "date"}], "a union with int twice"),
+        ({"type": "array", "items": [{"type": "map", "values": "int"}] * 2}, "a union with map twice"),
+        ({"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", "null"]}]}, "null twice"),
+        (["null"] + [{"type": "fixed", "name": f"F{i}", "size": 1} for i in range(60)], "more than 50 types"),
+    ],
+)
+def test_a_schema_that_can_t_be_read_gives_an_error_and_no_null(
+    declared: object, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(avro_schema, "MOST_TYPES", 50)
+    schema = Schema("t-value", 1, 1, "g", AVRO, json.dumps(declared))
+    payloads = pa.array([b"\0\0\0\0\1\2\2a", None, b"\0\0\0\0\1\0"], pa.binary())
+    for kind in (SideDecoder, TextDecoder):
+        found = kind(PayloadReader(Registry([schema])), "t", VALUE).decode(payloads)
+        assert [(row, one.reason) for row, one in found.wrong] == [
+            (0, "unreadable_schema"),
+            (2, "unreadable_schema"),
+        ]
+        assert words in str(found.wrong[0].decoded.detail)

@@ -97,10 +97,9 @@ def _walk(
     """Folders with segments at or below ``root`` that are not in ``seen``. Adds links to ``links``."""
     not_requested, follows = tuple(set(LEFT_BEHIND) - set(suffixes)), listing.witnesses.follows
     listing.checkpoints.read(os.path.dirname(root))
-    todo = [root]
+    todo = [(root, os.path.realpath(root))]
     while todo:
-        path = todo.pop()
-        real = os.path.realpath(path)
+        path, real = todo.pop()
         if real in seen:
             continue
         seen.add(real)
@@ -119,7 +118,7 @@ def _walk(
             if entry.is_symlink():
                 links.append(entry.path)
             elif entry.is_dir(follow_symlinks=False):
-                todo.append(entry.path)
+                todo.append((entry.path, os.path.join(real, entry.name)))
             elif entry.name.endswith(suffixes):
                 is_wanted = not entry.name.endswith((CLEANED_SUFFIX, DELETED_SUFFIX))
                 logs += _stat(entry.path, entry.name, is_wanted, listing)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -97,6 +98,8 @@ def parse(text: str, references: Iterable[str] = ()) -> AvroType:
         found = _type(_loaded(text), "", names)
         check_size(found, MOST_TYPES)
         return found
+    except PayloadError:
+        raise
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise PayloadError("unreadable_schema", f"not an Avro schema: {reason}"[:300]) from None
@@ -130,7 +133,7 @@ def _loaded(text: str) -> Any:
 
 def _type(declared: Any, space: str, names: dict[str, AvroType]) -> AvroType:
     if isinstance(declared, list):
-        return AvroType("union", branches=[_type(one, space, names) for one in declared])
+        return _union(declared, space, names)
     if isinstance(declared, str):
         if declared in PRIMITIVES:
             return AvroType(declared)
@@ -144,6 +147,16 @@ def _type(declared: Any, space: str, names: dict[str, AvroType]) -> AvroType:
     found = AvroType(kind) if kind in PRIMITIVES else _COMPLEX[kind](declared, space, names)
     _set_logical(found, declared)
     return found
+
+
+def _union(declared: list[Any], space: str, names: dict[str, AvroType]) -> AvroType:
+    """A union, in which a type stands once (``Schema.UnionSchema``): nothing tells two of them apart."""
+    branches = [_type(one, space, names) for one in declared]
+    counted = Counter(one.branch_name for one in branches)
+    twice = [name for name, count in counted.items() if count > 1]
+    if twice:
+        raise ValueError(f"a union with {twice[0]} twice")
+    return AvroType("union", branches=branches)
 
 
 def _named(

@@ -88,9 +88,15 @@ def _promoted(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def merged_structs(structs: Iterable[pa.StructType]) -> pa.StructType:
-    """A struct with the fields of all, in the order in which they come first."""
-    found: list[pa.Field] = []
-    for struct in structs:
+    """A struct with the fields of all, in the order in which they come first.
+
+    A field is looked at once, so that many versions take as long as their fields are many.
+    """
+    first, *others = structs
+    found = list(first)
+    taken = {one.name.casefold() for one in found}
+    for struct in others:
+        own = Counter(one.name.casefold() for one in struct)
         for field, (exact, alike) in zip(struct, _places(struct, found), strict=True):
             for at in exact or alike:
                 both = merged(found[at].type, field.type)
@@ -98,7 +104,8 @@ def merged_structs(structs: Iterable[pa.StructType]) -> pa.StructType:
                     found[at] = found[at].with_type(both)
                     break
             else:
-                found.append(_named(field, struct, found))
+                found.append(_named(field, own, taken))
+                taken.add(found[-1].name.casefold())
     return pa.struct(found)
 
 
@@ -117,17 +124,19 @@ def _places(struct: pa.StructType, target: Sequence[pa.Field]) -> list[tuple[lis
     return [(exact[one], alike[_folded(one)] if count_of[_folded(one)] == 1 else []) for one in own]
 
 
-def _named(field: pa.Field, struct: pa.StructType, found: Sequence[pa.Field]) -> pa.Field:
+def _named(field: pa.Field, own: Counter[str], taken: set[str]) -> pa.Field:
     """A struct's field with a name that none in a merged type has: its own, with its type, then with numbers.
 
-    The name of another field of the same struct is that one's.
+    own: the struct's names without case; that of another of its fields is that one's. taken: those of the
+    merged type.
     """
-    taken = {one.name.casefold() for one in found}
-    others = {one.name.casefold() for one in struct if one.name != field.name}
-    own = own_name(field.name, field.type)
-    names = chain([field.name, own], (f"{own}_{number}" for number in count(2)))
-    name = next(one for one in names if one.casefold() not in taken and one.casefold() not in others)
-    return _field(name, field.type, _spelling(field))
+    typed, plain = own_name(field.name, field.type), field.name.casefold()
+    names = chain([field.name, typed], (f"{typed}_{number}" for number in count(2)))
+
+    def is_free(name: str) -> bool:
+        return name not in taken and own[name] == (1 if name == plain else 0)
+
+    return _field(next(one for one in names if is_free(one.casefold())), field.type, _spelling(field))
 
 
 def own_name(name: str, type_: pa.DataType) -> str:
