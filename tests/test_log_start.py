@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
-from kafka_log_lake import decode_folder
+from kafka_log_lake import connect, decode_folder
+from pipelines import decode_batches, ingest_raw
 from pipelines.command.settings import Settings
 from pipelines.plan.listed import list_sources
 from tests.support.logs import batch, data, marker, put
 from udfs import read_segment
+from udfs.format.report_tables import CHECKPOINTS
 from udfs.log_start import LOG_START_FILE, log_start_of
 
 CHECKPOINT, EPOCHS, SEGMENTS = "checkpoint", "epochs", "segments"
@@ -107,3 +110,94 @@ def test_a_pipe_in_place_of_a_checkpoint_says_nothing(tmp_path: Path) -> None:
     folder = log(tmp_path)
     os.mkfifo(folder / "leader-epoch-checkpoint")
     assert log_start_of(str(folder)) == (40, SEGMENTS, "unknown")
+
+
+class Lake:
+    """A lake of one log directory, read by DuckDB."""
+
+    def __init__(self, root: Path) -> None:
+        self.logs, self.address = root / "logs", str(root / "lake")
+
+    def decode(self) -> None:
+        assert decode_batches.main(["--source", str(self.logs), "--lake", self.address]) == 0
+
+    def ask(self, query: str) -> list[tuple[object, ...]]:
+        return connect(self.address).sql(query).fetchall()
+
+    def offsets(self, view: str = "committed_records") -> list[object]:
+        return [row[0] for row in self.ask(f'SELECT "offset" FROM {view} ORDER BY 1')]
+
+    def rows(self) -> list[tuple[object, ...]]:
+        names = "log_start_offset, log_start_witness, log_start_certainty, high_watermark"
+        return self.ask(f"SELECT {names} FROM checkpoints ORDER BY read_at")
+
+
+def test_the_lake_keeps_the_log_start_and_what_it_cuts_off_is_in_no_view_of_consumers(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    log(lake.logs)
+    lake.decode()
+    assert lake.offsets() == [*range(40, 70)]
+    columns = "log_start_offset, log_start_witness, log_start_certainty, committed_records, records"
+    starts = f"SELECT {columns} FROM logs"
+    assert lake.ask(starts) == [(40, "segments", "unknown", 30, 30)]
+
+    checkpoint(lake.logs, "a 1 45")  # DeleteRecords: not a byte of a segment changes
+    lake.decode()
+    assert lake.rows() == [(45, "checkpoint", "certain", None)]
+    assert lake.offsets() == lake.offsets("messages") == [*range(45, 70)]
+    assert lake.offsets("records") == [*range(40, 70)]
+    assert lake.ask(starts) == [(45, "checkpoint", "certain", 25, 30)]
+    lake.decode()
+    assert len(lake.rows()) == 1  # nothing is new
+
+    checkpoint(lake.logs, "a 1 61")
+    (lake.logs / "a-1" / f"{40:020d}.log").unlink()  # within minutes the broker deletes what lies below it
+    lake.decode()
+    assert lake.offsets() == [*range(61, 70)]
+    assert lake.ask("SELECT committed_records, records, first_segment_offset FROM logs") == [(9, 30, 40)]
+    # of ten keys the latest lies below the log start
+    assert lake.ask('SELECT count(*), min("offset") FROM latest_by_key') == [(9, 61)]
+
+    checkpoint(lake.logs)  # the log start is that of the first segment, as retention leaves it
+    (lake.logs / "a-1" / f"{60:020d}.log").unlink()
+    put(lake.logs / "a-1", 70, batch(70, 10, leader_epoch=3))
+    lake.decode()
+    assert lake.offsets() == [*range(61, 80)]  # what was deleted stays away, what retention deleted stays
+    assert len(lake.rows()) == 2
+
+
+def test_a_log_start_that_moved_back_cuts_nothing_any_more(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    folder = log(lake.logs)
+    epochs(folder, "3 52")
+    lake.decode()
+    assert lake.rows() == [(52, "epochs", "likely", None)]
+    assert lake.offsets() == [*range(52, 70)]
+    epochs(folder, "3 40")
+    lake.decode()
+    assert lake.offsets() == [*range(40, 70)]
+    epochs(folder, "x")  # tells nothing
+    lake.decode()
+    assert len(lake.rows()) == 2
+
+
+def test_landed_bytes_have_the_log_start_of_their_folder(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    log(lake.logs)
+    checkpoint(lake.logs, "a 1 45")
+    assert ingest_raw.main(["--source", str(lake.logs), "--lake", lake.address]) == 0
+    assert decode_batches.main(["--from-raw", "--lake", lake.address]) == 0
+    assert lake.offsets() == [*range(45, 70)]
+
+
+def test_lakes_of_an_earlier_release_have_checkpoints_alone(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    log(lake.logs)
+    lake.decode()
+    row = {"topic": "a", "partition": 1, "partition_dir": f"file://{lake.logs}/a-1", "log_start_offset": 45}
+    schema = pa.schema([*CHECKPOINTS.arrow_schema()][:-2])
+    assert schema.names[-1] == "run_id"
+    write_deltalake(f"{lake.address}/checkpoints", pa.Table.from_pylist([row], schema))
+    found = lake.ask("SELECT log_start_offset, witness, certainty FROM log_starts")
+    assert found == [(45, "checkpoint", "certain")]
+    assert lake.offsets() == [*range(45, 70)]

@@ -29,6 +29,7 @@ from pipelines.execute import file_checks
 from pipelines.execute.decode import ARROW, Decoded, Runner
 from pipelines.execute.indexes import write_indexes
 from pipelines.execute.lineage import Lineage
+from pipelines.execute.log_starts import store_log_starts
 from pipelines.execute.missing_offsets import find_missing, ledger_of_logs, tails_of
 from pipelines.execute.progress import Pace, Progress
 from pipelines.execute.slice_rows import BINARY, DIRECT, Reader, choose_mode
@@ -220,6 +221,8 @@ def _run_all(
     unreadable, changed = {**listing.unreadable, **plan.unreadable}, dict[str, str]()
     progress.planned, progress.planned_bytes = plan.planned, plan.new_bytes
     _note_left_out(lake, plan, options, settings.max_files_per_run)
+    if work.landed is None:  # landed bytes: their ingest stored them
+        store_log_starts(lake, listing, options)
     pace = Pace(settings.max_bytes_per_run)
     for segments in plan.runs(settings.max_files_per_run, lambda: pace.limit):
         began = time.monotonic()

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.command.verdict import Tails, claimed_by
+from pipelines.execute.log_starts import with_log_starts
 from pipelines.lake.commit import LakeWriter
 from pipelines.lake.transactions import OF_ROWS, Read, known_rows, rows_of
 from pipelines.plan.headers import claimed_offsets
@@ -141,7 +142,8 @@ def _compare_with_checkpoints(
             place = {"topic": log.topic, "partition": log.partition, "partition_dir": log.partition_dir}
             new.append({**place, **known, "read_at": options.began_us, "run_id": options.run_id})
     if new:
-        lake.add_rows(CHECKPOINTS, rows_to_arrow(CHECKPOINTS, new))
+        rows_ = with_log_starts(lake, listing, new)
+        lake.add_rows(CHECKPOINTS, rows_to_arrow(CHECKPOINTS, rows_))
     return missing
 
 

@@ -212,7 +212,8 @@ class CatalogLake(LakeWriter):
 
     def add_rows(self, table: Table, rows: pa.Table) -> None:
         create_table(self._spark, self.address, table)
-        self._spark.createDataFrame(rows).writeTo(self.path(table.name)).append()
+        writer = self._spark.createDataFrame(rows).writeTo(self.path(table.name))
+        writer.option("mergeSchema", "true").append()
 
     def replace_report_rows(self, table: Table, rows: pa.Table, where: str) -> None:
         create_table(self._spark, self.address, table)

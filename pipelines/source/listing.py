@@ -97,6 +97,7 @@ class Listing:
     passed_over: what a broker left behind, of topics that are requested; without what holds no byte.
     checkpoints, witnesses: what the broker noted of the logs, above their folders and in them; of local
     folders alone.
+    starts: folder -> where its log begins for consumers, of logs that no broker wrote as they are here.
     """
 
     segments: pa.Table = field(default_factory=LISTING_SCHEMA.empty_table)
@@ -108,6 +109,7 @@ class Listing:
     passed_over: list[PassedOver] = field(default_factory=list)
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     witnesses: WitnessFiles = field(default_factory=WitnessFiles)
+    starts: dict[str, LogStart] = field(default_factory=dict)
 
     @property
     def has_wanted(self) -> bool:
@@ -149,11 +151,11 @@ class Listing:
         first = self.segments.group_by("partition_dir", use_threads=False).aggregate(
             [(name, "first") for name in ("topic", "partition", "segment")]
         )
-        found, listed = {}, set(first.column("partition_dir").to_pylist())
+        found, listed = dict(self.starts), set(first.column("partition_dir").to_pylist())
         for row in first.to_pylist():
             folder = row["partition_dir"]
             path = local_path(row["segment_first"])
-            if path is not None and folder not in self.partial:
+            if path is not None and folder not in self.partial and folder not in found:
                 place = row["topic_first"], row["partition_first"]
                 noted = self.checkpoints.noted_start(folder, *place) if _is_noted(folder, listed) else None
                 found[folder] = log_start_from(path, noted)

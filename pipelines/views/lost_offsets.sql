@@ -1,5 +1,5 @@
 -- Offsets that are lost: their bytes are damaged, a base offset is wrong, a segment is missing in the middle of a log, or
--- the log begins later or ends before than the broker's checkpoint files say. A consumer that stops there goes on at
+-- the log begins later or ends before than the broker's files say (`current_checkpoints`). A consumer that stops there goes on at
 -- the next sound offset. One that follows a wrong base offset, which no checksum covers, gets its records with wrong
 -- offsets, and skips those behind it: seek to next_offset. Segments that are left out count as sound. A file that could
 -- not be read, or that no source named, is not in the lake: its offsets are a missing_segment here, and none in the
@@ -8,7 +8,7 @@
 --   first_lost bigint: First lost offset
 --   last_lost bigint: Last lost offset; null for damage after the last sound batch
 --   max_records decimal(20,0): Upper bound of lost records; null where last_lost is. Decimal, so that no sum of it overflows
---   cause string: damage; wrong_base_offset: the records are there, under other offsets; missing_segment; missing_end, missing_start: the checkpoint files say that the log reached further, or began earlier (or they were copied later than the segments)
+--   cause string: damage; wrong_base_offset: the records are there, under other offsets; missing_segment; missing_end, missing_start: the broker's files say that the log reached further, or began earlier (or they were copied later than the segments)
 --   is_certain boolean: Records were there; false where the log cleaner may have removed some or all, for a missing_start, which the broker may have deleted or moved to remote storage, and for a missing_end at or past the high watermark, which a new leader may have truncated
 --   damaged_ranges bigint: Damaged ranges there; 0 where something is missing
 --   damaged_bytes bigint: Their bytes
@@ -19,15 +19,11 @@ WITH edges AS (
     max(file_base_offset) AS last_file,
     max(file_base_offset) > coalesce(max(CASE WHEN left_out < 0 THEN file_base_offset END), -1) AS has_end
   FROM segments GROUP BY topic, partition, partition_dir
-), newest AS (
-  SELECT partition_dir, log_start_offset, recovery_point, high_watermark,
-    row_number() OVER (PARTITION BY partition_dir ORDER BY read_at DESC) AS number
-  FROM checkpoints
 ), noted AS (
   SELECT e.topic, e.partition, e.partition_dir, e.log_start, e.has_end, n.log_start_offset, n.recovery_point,
     n.high_watermark, greatest(e.last_file, o.first_offset) AS log_end,
     greatest(e.last_file, o.first_offset, n.high_watermark) AS known_end
-  FROM edges e JOIN newest n ON n.partition_dir = e.partition_dir AND n.number = 1
+  FROM edges e JOIN current_checkpoints n ON n.partition_dir = e.partition_dir
   JOIN ordered_batches o ON o.topic = e.topic AND o.partition = e.partition AND o.partition_dir = e.partition_dir AND o.is_end
 ), lost AS (
   SELECT topic, partition, partition_dir, first_offset AS first_lost, next_offset AS end_offset,

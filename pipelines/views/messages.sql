@@ -1,5 +1,5 @@
 -- Committed records with key, value and headers as text where their bytes are UTF-8, in addition to the exact bytes. Records of
--- aborted transactions, and from the first open one on, are not here: topics.uncommitted_records counts those of transactions
+-- aborted transactions, from the first open one on, and below the log start are not here: topics.records less committed_records
 -- Columns:
 --   topic, partition, offset, timestamp: as in committed_records
 --   key_text string: The key as text; null where there is none, or its bytes are not UTF-8

@@ -25,7 +25,7 @@ from pipelines.source.delta import few_rows
 from pipelines.source.hadoop import default_scheme, open_to_spark
 from pipelines.views.declared import SESSION_VIEWS, VIEWS, View, needed_names
 from udfs.format.index_tables import INDEX_TABLES
-from udfs.format.report_tables import READ_BY_VIEWS, REPORT_TABLES
+from udfs.format.report_tables import CHECKPOINTS, READ_BY_VIEWS, REPORT_TABLES
 from udfs.format.schema import QUARANTINE, SEGMENTS, TABLES, TRANSACTIONS, Column
 from udfs.functions.typed import PAYLOAD
 
@@ -54,12 +54,24 @@ def make_views(spark: SparkSession, schema: str) -> None:
     """
     digest = hashlib.sha256("\n".join(permanent_views(schema)).encode()).hexdigest()
     there: set[str] = set()
-    if digest in str(spark.sql(f"DESCRIBE SCHEMA EXTENDED {schema}").collect()):
+    if digest not in str(spark.sql(f"DESCRIBE SCHEMA EXTENDED {schema}").collect()):
+        _add_columns(spark, schema)
+    else:
         found = spark.sql(f"SHOW VIEWS IN {schema}").where("NOT isTemporary")
         there = {row["viewName"] for row in found.collect()}
     for statement in permanent_views(schema, there):
         spark.sql(statement)
     spark.sql(f"ALTER SCHEMA {schema} SET DBPROPERTIES ('kafka_log_lake.views' = '{digest}')")
+
+
+def _add_columns(spark: SparkSession, schema: str) -> None:
+    """Adds the columns that views read and that tables of an earlier release do not have."""
+    for table in READ_BY_VIEWS:
+        there = {name.lower() for name in spark.table(f"{schema}.{table.name}").columns}
+        new = [c for c in table.columns if c.name.lower() not in there]
+        if new:
+            added = ", ".join(f"{sql_name(c.name)} {c.sql_type} COMMENT {sql_string(c.comment)}" for c in new)
+            spark.sql(f"ALTER TABLE {schema}.{table.name} ADD COLUMNS ({added})")
 
 
 def _without_python(select: str) -> str:
@@ -69,8 +81,12 @@ def _without_python(select: str) -> str:
 
 def _no_rows(columns: Iterable[Column]) -> str:
     """A SELECT of these columns without a row."""
-    nulls = ", ".join(f"CAST(NULL AS {c.sql_type}) AS {sql_name(c.name)}" for c in columns)
+    nulls = ", ".join(map(_null_column, columns))
     return f"SELECT {nulls} WHERE false"
+
+
+def _null_column(column: Column) -> str:
+    return f"CAST(NULL AS {column.sql_type}) AS {sql_name(column.name)}"
 
 
 # A view then keeps the plan that it was created with: else Spark parses and analyzes every view below it
@@ -87,18 +103,27 @@ _VIEWS_AT_ONCE = 4
 # These are read by nearly every view, and Spark takes 0.1 s to plan each read of a Delta table: where one has
 # at most this many rows, its view holds them. What joins no rows then costs nothing, as committed_records of
 # plain topics. A row of quarantine may hold many bytes
-_HELD = {QUARANTINE.name: 0, SEGMENTS.name: 10_000, TRANSACTIONS.name: 10_000}
+_HELD = {QUARANTINE.name: 0, SEGMENTS.name: 10_000, TRANSACTIONS.name: 10_000, CHECKPOINTS.name: 10_000}
+_READ_BY_VIEWS = {table.name: table for table in READ_BY_VIEWS}
 
 
 def _create_table_view(spark: SparkSession, address: str, name: str, table: DeltaTable, live: bool) -> None:
-    """Creates the view of a table: at its version, or of what it has at each query."""
-    rows = few_rows(table, _HELD[name]) if name in _HELD and not live else None
+    """Creates the view of a table: at its version, or of what it has at each query.
+
+    A column that views read, and that is not there yet, because an earlier release made the table, is null.
+    """
+    there = {field.name for field in table.schema().fields}
+    declared = _READ_BY_VIEWS[name].columns if name in _READ_BY_VIEWS else ()
+    added = "".join(f", {_null_column(column)}" for column in declared if column.name not in there)
+    rows = few_rows(table, _HELD[name]) if name in _HELD and not live and not added else None
     if rows is not None:
         schema = StructType.fromJson(json.loads(table.schema().to_json()))
         spark.createDataFrame(rows, schema).createOrReplaceTempView(name)
         return
     version = "" if live else f" VERSION AS OF {table.version()}"
-    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM {sql_table(address, name)}{version}")
+    spark.sql(
+        f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT *{added} FROM {sql_table(address, name)}{version}"
+    )
 
 
 def register(

@@ -1,5 +1,6 @@
 -- How a topic is written: batching, codecs, sizes of keys, values and headers, formats, and how evenly its partitions
--- are filled. Data records alone, of all folders. Of segments that were decoded in part, all batches count
+-- are filled. Data records alone, of all folders, as they lie on the disk: those of transactions that did not commit and
+-- those below the log start too. Of segments that were decoded in part, all batches count
 -- Columns:
 --   topic string: Topic
 --   partitions bigint: Partitions with data

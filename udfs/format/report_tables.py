@@ -98,18 +98,30 @@ RUNS = Table(
 
 CHECKPOINTS = Table(
     "checkpoints",
-    "What the broker's checkpoint files said of logs that begin later or end before; the last row of a "
-    "folder counts",
+    "What the broker's files said of logs: where they begin for consumers, and where they begin later or end "
+    "before; the last row of a folder counts",
     (),
     columns(
         ("topic", "string", "Topic", BOUNDS),
         ("partition", "int", "Partition"),
         ("partition_dir", "string", "Canonical URI of the partition folder", BOUNDS),
-        ("log_start_offset", "bigint", "log-start-offset-checkpoint; null without an entry"),
+        (
+            "log_start_offset",
+            "bigint",
+            "Where the log begins for consumers; null where the broker notes no other offset than the base "
+            "offset of its first segment",
+        ),
         ("recovery_point", "bigint", "recovery-point-offset-checkpoint; null without an entry"),
         ("high_watermark", "bigint", "replication-offset-checkpoint; null without an entry"),
-        ("read_at", "timestamp", "When the run began that read them"),
-        ("run_id", "string", "That run"),
+        ("read_at", "timestamp", "When the row was written"),
+        ("run_id", "string", "Run that wrote it"),
+        (
+            "log_start_witness",
+            "string",
+            "checkpoint: log-start-offset-checkpoint; epochs: the first entry of leader-epoch-checkpoint; "
+            "null without a log_start_offset, and in rows of an earlier release, which knew the first alone",
+        ),
+        ("log_start_certainty", "string", "certain or likely; null where log_start_witness is"),
     ),
 )
 

@@ -20,12 +20,13 @@ WITH found AS (
     r.leader_epoch, r.is_transactional, r.segment, r.file_base_offset, r.batch_position, t.first_offset, t.marker_offset,
     t.outcome_uncertain, CASE WHEN NOT r.is_transactional THEN NULL
       WHEN t.outcome = 'open' AND NOT t.holds_last_stable_offset THEN 'unknown' ELSE coalesce(t.outcome, 'unknown') END AS outcome,
-    coalesce(r.offset >= h.last_stable_offset, false) AS is_held
+    coalesce(r.offset >= h.last_stable_offset, false) OR (b.is_cut AND r.offset < b.log_start_offset) AS is_held
   FROM published_records r
   LEFT JOIN current_transactions t ON t.topic = r.topic AND t.partition = r.partition AND t.partition_dir = r.partition_dir
     AND t.producer_id = r.producer_id AND t.producer_epoch = r.producer_epoch AND r.is_transactional
     AND r.offset BETWEEN t.first_offset AND t.last_offset
   LEFT JOIN last_stable_offsets h ON h.topic = r.topic AND h.partition = r.partition AND h.partition_dir = r.partition_dir
+  JOIN log_starts b ON b.topic = r.topic AND b.partition = r.partition AND b.partition_dir = r.partition_dir
   WHERE r.topic = wanted_topic AND r.key = wanted_key AND NOT r.is_control
 ), judged AS (
   SELECT *, NOT is_held AND coalesce(outcome, 'committed') = 'committed' AS is_visible FROM found
