@@ -48,6 +48,8 @@ from pipelines.sql.database import open_database
 from udfs.format.recovery_tables import HEALED_BATCHES, LOST_RANGES, LOST_RECORDS
 from udfs.format.schema import SEGMENTS, Table
 from udfs.indexes.kraft_snapshot import METADATA_TOPIC
+from udfs.rules.clocks import LIKELY
+from udfs.rules.log_start import BY_COPIES, LogStart
 from udfs.source.byte_source import PIECES
 
 HEALED = "_healed"
@@ -236,7 +238,8 @@ def _listing(logs: Mapping[tuple[str, int], HealedLog]) -> Listing:
         ]
         lists = {segment_name(one.base): f"{one.uri}{PIECES}" for one in log.segments if one.length}
         listed.add(PartitionFolder(*place), canonical(log.folder), log.topic_id, segments, lists)
-    return Listing(listed.sorted_table())
+    starts = {canonical(log.folder): LogStart(log.start, BY_COPIES, LIKELY) for log in logs.values()}
+    return Listing(listed.sorted_table(), starts=starts)
 
 
 def _write_tables(done: Recovered) -> None:

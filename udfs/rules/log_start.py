@@ -18,14 +18,15 @@ from typing import NamedTuple
 from udfs.rules.clocks import CERTAIN, LIKELY, UNKNOWN
 
 BY_CHECKPOINT, BY_EPOCHS, BY_SEGMENTS = "checkpoint", "epochs", "segments"
+BY_COPIES = "copies"  # of a healed log: what its copies say together
 
 
 class LogStart(NamedTuple):
     """The first offset of a log that consumers may read.
 
     witness: what tells it: checkpoint (``log-start-offset-checkpoint``), epochs (the first entry of
-    ``leader-epoch-checkpoint``), or segments (the base offset of the first one alone). certainty: certain,
-    likely or unknown.
+    ``leader-epoch-checkpoint``), segments (the base offset of the first one alone), or copies (of a healed
+    log). certainty: certain, likely or unknown.
     """
 
     offset: int
