@@ -171,7 +171,8 @@ def test_the_clock_of_every_log(ask: Ask, logs: list[Log]) -> None:
 
 @pytest.mark.parametrize("timeout", first(3, [900_000, 0, FAR, -1, 5 * HOUR, -FAR]))
 def test_which_transactions_hang(ask: Ask, opened: list[Open], timeout: int) -> None:
-    rows = ask(f"SELECT * FROM hanging_transactions(timeout_ms => {timeout})")
+    call = f"hanging_transactions(timeout_ms => {timeout})"
+    rows = ask(f"SELECT * FROM {call} WHERE hangs_as_of_last_write")
     found = {(r["topic"], r["partition_dir"], r["producer_id"]): r for r in rows}
     assert len(found) == len(rows)
     for log, one, lost in opened:

@@ -1,25 +1,35 @@
 -- Transactions that hold the last stable offset of their log for longer than a broker allows: no READ_COMMITTED consumer
--- gets past them, and the log cleaner stops there. A transaction's age is the time of its log (`log_clocks`) less that of
--- its first batch (`transaction_ages`). Producers' clocks may be wrong, so each row has how certain it is, and why. Where
--- `__transaction_state` is in the lake, what the transaction's coordinator noted there decides
+-- gets past them, and the log cleaner stops there. Judged by two clocks: as of the last write, the time of the log
+-- (`log_clocks`) less that of the transaction's first batch (`transaction_ages`); and now, by the wall clock, which counts
+-- where no broker has written to the log since, as on the disk of a dead one. Producers' clocks may be wrong, so each row has
+-- how certain it is, and why. Where `__transaction_state` is in the lake, what the coordinator noted there decides
 -- Parameters:
 --   timeout_ms bigint DEFAULT 900000: transaction.max.timeout.ms of the brokers
+--   at_ms bigint DEFAULT NULL: the time in ms since 1970 that counts as now; the clock of this machine if it is not given
 -- Columns: those of a log, then
 --   producer_id, producer_epoch, first_offset, last_offset, records: as in transaction_ages
+--   state string: ongoing: the coordinator has it open; prepared: the coordinator decided it, and this log has no marker yet; markers written: the coordinator has it prepared though the logs have the markers (KAFKA-19999): it holds back no consumer, and its producer can't go on; ended: the coordinator ended it, and this log has no marker; open: the coordinator's records say nothing of it
+--   hangs_as_of_last_write boolean: It is open for too long in the time of the log, or the coordinator had ended it by then
+--   hangs_now boolean: It is open for too long by the wall clock, if no broker has written to the log since
 --   began timestamp: The coordinator's start, where it has the transaction open; else the time of its first batch, between the markers around it; null where that is not credible
---   open_ms bigint: For how long it is open, in the time of the log; null where it is not known when it began
+--   open_ms bigint: For how long it is open as of the last write; null where it is not known when it began
+--   open_now_ms bigint: For how long by the wall clock; null likewise
 --   now_ms, witness: as in transaction_ages
---   certainty string: That it hangs: certain: by the brokers' clock alone, or by the coordinator; likely: by a producer's clock that nothing contradicts; unknown
+--   certainty string: That nothing but an abort ends it: certain: by the brokers' clock alone, or by the coordinator; likely: by a producer's clock that nothing contradicts, or younger than the timeout and ended by the coordinator; unknown
 --   why string: Why it is as certain as that
+--   remedy string: What ends it, and what that costs
 --   transactional_id string: Transactional id that the coordinator has for the producer id; null where it is not known
 --   coordinator_state string: State of the transactional id, as in `transaction_states`
 --   coordinator_start timestamp: When its last transaction began, by the coordinator's clock
---   last_stable_offset bigint: Where READ_COMMITTED consumers of the log stop: the first offset of the first open transaction
+--   coordinator_timeout_ms int: The producer's transaction timeout, as the coordinator has it; 2147483647 of a client that commits in two phases (KIP-939), which no coordinator aborts
+--   commits_in_two_phases boolean: Its timeout, or the form of its id, which is Flink's (prefix-subtask-number), says that its client may have counted it as committed already: an abort loses that
+--   unread_states bigint: Records of the cluster's `__transaction_state` that can't be read (`unread_internal`): one may be of this transaction
+--   last_stable_offset bigint: Where READ_COMMITTED consumers of the log stop: the first offset of the first open transaction; null where none is held back
 --   held_records bigint: Data records at or after that offset, of all producers
 --   held_bytes bigint: Bytes of the batches from there on, which the log cleaner can't clean
 --   outcome_uncertain boolean: The marker may lie in damaged bytes: look there before you abort
---   check_command string: The command that queries the brokers: run it before an abort; null for a name with control characters
---   abort_command string: The command that aborts the transaction; null unless it is certain, and as check_command is
+--   check_command string: The command that queries the brokers: run it before an abort
+--   abort_command string: The command that aborts the transaction; null unless it is certain, and where an abort may lose what was committed
 WITH totals AS (
   SELECT b.topic, b.partition, b.partition_dir, h.last_stable_offset,
     sum(CASE WHEN b.last_offset >= h.last_stable_offset AND NOT b.is_control THEN b.record_count ELSE 0 END) AS held_records,
@@ -27,54 +37,128 @@ WITH totals AS (
   FROM counted_batches b JOIN last_stable_offsets h ON h.topic = b.topic AND h.partition = b.partition
     AND h.partition_dir = b.partition_dir
   GROUP BY b.topic, b.partition, b.partition_dir, h.last_stable_offset
+), clusters AS (
+  SELECT l.topic, l.partition, l.partition_dir, l.cluster, coalesce(u.unread_records + u.damaged_ranges, 0) AS unread_states
+  FROM log_clusters l LEFT JOIN unread_internal u ON u.internal_topic = l.internal_topic AND u.cluster = l.cluster
+  WHERE l.internal_topic = '__transaction_state'
 ), noted AS (
-  SELECT a.*, k.transactional_id, k.state AS coordinator_state, k.start_timestamp AS coordinator_start, k.own_timeout_ms,
-    k.updated_ms, k.noted_until_ms,
+  SELECT a.*, l.cluster, coalesce(l.unread_states, 0) AS unread_states, k.transactional_id, k.state AS coordinator_state,
+    k.start_timestamp AS coordinator_start, k.own_timeout_ms, k.updated_ms, k.noted_until_ms,
     -- the epoch may rise when a transaction ends, so an Ongoing one of another epoch is a later one
     coalesce((k.state IN ('PrepareCommit', 'PrepareAbort', 'PrepareEpochFence')
       OR (k.state = 'Ongoing' AND k.producer_epoch = a.producer_epoch)) AND try_element_at(
       filter(k.partitions, p -> p.topic = a.topic AND array_contains(p.partitions, a.partition)), 1) IS NOT NULL, false) AS is_pending
   FROM transaction_ages a
-  LEFT JOIN log_clusters l ON l.topic = a.topic AND l.partition = a.partition AND l.partition_dir = a.partition_dir
-    AND l.internal_topic = '__transaction_state'
+  LEFT JOIN clusters l ON l.topic = a.topic AND l.partition = a.partition AND l.partition_dir = a.partition_dir
   LEFT JOIN producer_states k ON k.cluster = l.cluster AND k.producer_id = a.producer_id
 ), compared AS (
   SELECT *, CASE WHEN is_pending THEN unix_millis(coordinator_start) ELSE began_ms END AS start_ms,
     -- it was ended before the log's end, and what the coordinator noted is newer than its start
-    coalesce(updated_ms <= broker_ms AND noted_until_ms >= broker_ms - proven_open_ms, false) AS is_ended,
-    coalesce(updated_ms <= now_ms AND noted_until_ms >= began_ms, false) AS is_likely_ended,
-    coalesce(updated_ms > now_ms, false) AS is_ended_later
+    NOT is_pending AND unread_states = 0
+      AND coalesce(updated_ms <= broker_ms AND noted_until_ms >= broker_ms - proven_open_ms, false) AS is_ended,
+    NOT is_pending AND coalesce(updated_ms <= now_ms AND noted_until_ms >= began_ms, false) AS is_likely_ended,
+    NOT is_pending AND coalesce(updated_ms > now_ms, false) AS is_ended_later,
+    is_pending AND coordinator_state <> 'Ongoing' AS is_prepared
   FROM noted
-), judged AS (
+), aged AS (
   SELECT *, now_ms - start_ms AS age_ms,
+    CAST(least(greatest(CAST(coalesce(at_ms, unix_millis(current_timestamp)) AS DECIMAL(38, 0)) - start_ms,
+      -9223372036854775808), 9223372036854775807) AS BIGINT) AS wall_age_ms,
+    -- of a prepared one the decision is made, and of one in two phases no coordinator makes it
+    CASE WHEN is_pending AND NOT is_prepared AND own_timeout_ms < 2147483647 THEN own_timeout_ms ELSE timeout_ms END AS allowed_ms
+  FROM compared
+), timed AS (
+  SELECT *, age_ms IS NULL OR is_ended OR (age_ms > timeout_ms AND age_ms > allowed_ms) AS hangs_as_of_last_write,
+    wall_age_ms IS NULL OR is_ended OR (wall_age_ms > timeout_ms AND wall_age_ms > allowed_ms) AS hangs_now
+  FROM aged
+), judged AS (
+  SELECT *, CASE WHEN is_prepared THEN 'prepared' WHEN is_pending THEN 'ongoing'
+      WHEN is_ended OR is_likely_ended OR is_ended_later THEN 'ended' ELSE 'open' END AS state,
     CASE WHEN outcome_uncertain THEN 'its marker may lie in damaged bytes'
-      WHEN is_pending THEN 'the coordinator has it open, for longer than its own timeout, and has to end it'
+      WHEN is_prepared THEN 'the coordinator has decided it, and has to write its marker'
+      WHEN is_pending AND own_timeout_ms = 2147483647 THEN 'the coordinator has it open, and waits for its client'
+      WHEN is_pending AND hangs_as_of_last_write THEN 'the coordinator has it open, for longer than its own timeout, and has to end it'
+      WHEN is_pending THEN 'the coordinator had it open at the last write, and has to end it'
+      WHEN is_ended AND age_ms <= timeout_ms THEN 'the coordinator ended it, and its marker has not come yet'
       WHEN is_ended THEN 'the coordinator ended it, and its marker did not come'
       WHEN is_ended_later THEN 'the coordinator ended it after the end of this copy: its marker may have come since'
       WHEN proven_open_ms > timeout_ms THEN 'by the brokers'' clock'
       WHEN is_likely_ended THEN 'the coordinator ended it, if it began when its producer says'
       WHEN open_ms IS NULL THEN 'its first batch has no credible timestamp'
+      WHEN NOT hangs_as_of_last_write THEN 'it was open at the last write of its log, and is too old by the wall clock if that was the last one'
       WHEN clock_certainty = 'unknown' THEN 'the newest timestamp is a producer''s, and the file''s modification time does not confirm it'
       WHEN open_ms > 604800000 THEN 'open for more than 7 days by a producer''s clock, which may be wrong'
-      ELSE 'by a producer''s clock' END AS why
-  FROM compared
+      ELSE 'by a producer''s clock' END AS why,
+    coalesce(own_timeout_ms = 2147483647 OR regexp_replace(transactional_id, '^.+-[0-9]+-[0-9]+$', '') = ''
+      OR regexp_replace(transactional_id, '^.+-[0-9a-f]{32}-[0-9]+$', '') = '', false) AS commits_in_two_phases
+  FROM timed WHERE hangs_as_of_last_write OR hangs_now
 ), ranked AS (
-  SELECT *, CASE WHEN why IN ('by the brokers'' clock', 'the coordinator ended it, and its marker did not come') THEN 'certain'
-      WHEN why IN ('by a producer''s clock', 'the coordinator ended it, if it began when its producer says') THEN 'likely'
-      ELSE 'unknown' END AS certainty,
-    -- pasted into a terminal, control characters act in spite of quotes
-    CASE WHEN regexp_replace(topic, '[' || chr(92) || 'p{C}' || chr(92) || 'p{Zl}' || chr(92) || 'p{Zp}]', '') = topic
-      THEN replace(topic, '''', '''' || chr(92) || '''''') END AS quoted_topic,
-    CASE WHEN regexp_replace(transactional_id, '[' || chr(92) || 'p{C}' || chr(92) || 'p{Zl}' || chr(92) || 'p{Zp}]', '') = transactional_id
-      THEN replace(transactional_id, '''', '''' || chr(92) || '''''') END AS quoted_id
-  FROM judged WHERE age_ms IS NULL OR (age_ms > timeout_ms AND (NOT is_pending OR age_ms > own_timeout_ms))
+  SELECT topic, partition, partition_dir, producer_id, producer_epoch, first_offset, last_offset, records, state,
+    hangs_as_of_last_write, hangs_now, start_ms, age_ms, wall_age_ms, now_ms, witness,
+    CASE WHEN why IN ('by the brokers'' clock', 'the coordinator ended it, and its marker did not come') THEN 'certain'
+      WHEN why IN ('by a producer''s clock', 'the coordinator ended it, if it began when its producer says',
+        'the coordinator ended it, and its marker has not come yet') THEN 'likely'
+      ELSE 'unknown' END AS certainty, why, transactional_id, coordinator_state, coordinator_start, own_timeout_ms,
+    commits_in_two_phases, unread_states, outcome_uncertain
+  FROM judged
+), prepared AS (
+  -- a row a partition of what coordinators have prepared
+  SELECT cluster, producer_id, transactional_id, state, start_timestamp, own_timeout_ms, updated_ms, noted_until_ms, topic,
+    explode(numbers) AS partition
+  FROM (
+    SELECT cluster, producer_id, transactional_id, state, start_timestamp, own_timeout_ms, updated_ms, noted_until_ms,
+      part.topic AS topic, part.partitions AS numbers
+    FROM (SELECT *, explode(partitions) AS part FROM producer_states
+      WHERE state IN ('PrepareCommit', 'PrepareAbort', 'PrepareEpochFence'))
+  )
+), written AS (
+  SELECT t.topic, t.partition, t.partition_dir, t.producer_id, t.producer_epoch, t.first_offset, t.last_offset, t.records,
+    p.transactional_id, p.state AS coordinator_state, p.start_timestamp AS coordinator_start, p.own_timeout_ms, l.unread_states,
+    unix_millis(p.start_timestamp) AS start_ms, p.noted_until_ms - p.updated_ms AS age_ms, p.noted_until_ms AS now_ms,
+    CAST(least(greatest(CAST(coalesce(at_ms, unix_millis(current_timestamp)) AS DECIMAL(38, 0)) - p.updated_ms,
+      -9223372036854775808), 9223372036854775807) AS BIGINT) AS wall_age_ms
+  FROM prepared p
+  JOIN clusters l ON l.cluster = p.cluster AND l.topic = p.topic AND l.partition = p.partition
+  JOIN current_transactions t ON t.topic = l.topic AND t.partition = l.partition AND t.partition_dir = l.partition_dir
+    AND t.producer_id = p.producer_id
+  JOIN batch_times m ON m.topic = t.topic AND m.partition = t.partition AND m.partition_dir = t.partition_dir
+    AND m.base_offset = t.marker_offset AND m.is_marker AND m.credible_newest_ms >= p.updated_ms
+  ANTI JOIN compared c ON c.cluster = p.cluster AND c.producer_id = p.producer_id AND c.is_pending
+), found AS (
+  SELECT * FROM ranked
+  UNION ALL
+  SELECT topic, partition, partition_dir, producer_id, producer_epoch, first_offset, last_offset, records, 'markers written',
+    age_ms > timeout_ms, wall_age_ms > timeout_ms, start_ms, age_ms, wall_age_ms, now_ms, 'broker',
+    CASE WHEN age_ms > timeout_ms THEN 'likely' ELSE 'unknown' END,
+    'the coordinator has it prepared, and this log has its marker', transactional_id, coordinator_state, coordinator_start,
+    own_timeout_ms, false, unread_states, false
+  FROM written WHERE age_ms > timeout_ms OR wall_age_ms > timeout_ms
+), quoted AS (
+  SELECT *, replace(topic, '''', '''' || chr(92) || '''''') AS quoted_topic,
+    replace(transactional_id, '''', '''' || chr(92) || '''''') AS quoted_id
+  FROM found
 )
-SELECT t.topic, t.partition, t.partition_dir, t.producer_id, t.producer_epoch, t.first_offset, t.last_offset, t.records,
-  timestamp_millis(t.start_ms) AS began, t.age_ms AS open_ms, t.now_ms, t.witness, t.certainty, t.why, t.transactional_id,
-  t.coordinator_state, t.coordinator_start, l.last_stable_offset, l.held_records, l.held_bytes, t.outcome_uncertain,
-  'kafka-transactions.sh --bootstrap-server HOST:9092 ' || CASE WHEN t.quoted_id IS NOT NULL
+SELECT t.topic, t.partition, t.partition_dir, t.producer_id, t.producer_epoch, t.first_offset, t.last_offset, t.records, t.state,
+  t.hangs_as_of_last_write, t.hangs_now, timestamp_millis(t.start_ms) AS began, t.age_ms AS open_ms, t.wall_age_ms AS open_now_ms,
+  t.now_ms, t.witness, t.certainty, t.why,
+  CASE WHEN t.outcome_uncertain THEN 'look for its marker in the damaged bytes first'
+    WHEN t.state = 'markers written' THEN 'nothing holds back consumers. Update the brokers: with the mend of KAFKA-19999 the coordinator completes it; until then its producer gets CONCURRENT_TRANSACTIONS'
+    WHEN t.coordinator_state = 'PrepareCommit' AND t.state = 'prepared' THEN 'start the brokers: its coordinator writes the COMMIT marker. Do not abort it: that loses what is committed'
+    WHEN t.state = 'prepared' THEN 'start the brokers: its coordinator writes the ABORT marker'
+    WHEN t.commits_in_two_phases THEN 'let its client commit or abort it, as the job restores its checkpoint: an abort from outside loses what the client has counted as committed'
+    WHEN t.state = 'ongoing' THEN 'start the brokers: its coordinator aborts it, once it is open for longer than its timeout'
+    WHEN t.certainty <> 'unknown' AND t.coordinator_state = 'CompleteCommit' THEN 'abort it: nothing else ends it. If it is what the coordinator committed, that loses its records: copy them first'
+    WHEN t.certainty = 'certain' THEN 'abort it: nothing else ends it'
+    ELSE 'start the brokers: if its coordinator has it open, it aborts it. Else run check_command, and abort what it lists' END AS remedy,
+  t.transactional_id, t.coordinator_state, t.coordinator_start, t.own_timeout_ms AS coordinator_timeout_ms,
+  t.commits_in_two_phases, t.unread_states,
+  CASE WHEN t.state <> 'markers written' THEN l.last_stable_offset END AS last_stable_offset,
+  CASE WHEN t.state <> 'markers written' THEN l.held_records ELSE 0 END AS held_records,
+  CASE WHEN t.state <> 'markers written' THEN l.held_bytes ELSE 0 END AS held_bytes, t.outcome_uncertain,
+  'kafka-transactions.sh --bootstrap-server HOST:9092 ' || CASE WHEN t.transactional_id IS NOT NULL
     THEN 'describe --transactional-id ''' || t.quoted_id || ''''
     ELSE 'find-hanging --topic ''' || t.quoted_topic || ''' --partition ' || t.partition END AS check_command,
-  CASE WHEN t.certainty = 'certain' THEN 'kafka-transactions.sh --bootstrap-server HOST:9092 abort --topic ''' || t.quoted_topic
+  CASE WHEN t.certainty = 'certain' AND NOT t.commits_in_two_phases
+    THEN 'kafka-transactions.sh --bootstrap-server HOST:9092 abort --topic ''' || t.quoted_topic
     || ''' --partition ' || t.partition || ' --start-offset ' || t.first_offset END AS abort_command
-FROM ranked t JOIN totals l ON l.topic = t.topic AND l.partition = t.partition AND l.partition_dir = t.partition_dir
+FROM quoted t LEFT JOIN totals l ON l.topic = t.topic AND l.partition = t.partition AND l.partition_dir = t.partition_dir
