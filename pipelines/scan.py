@@ -27,6 +27,7 @@ from pipelines.command.status import phase
 from pipelines.command.tables import size_text
 from pipelines.plan.listed import list_sources, listed_segments
 from pipelines.scanning import report
+from pipelines.scanning.coordinators import add_endings
 from pipelines.scanning.findings import Findings, collect
 from pipelines.scanning.payloads import SchemaSegments
 from pipelines.scanning.pool import scan_segments
@@ -63,6 +64,7 @@ def scan(settings: Settings | str | os.PathLike[str]) -> Findings:
     if settings.topic is not None and settings.partition is not None:
         findings.named = settings.topic, settings.partition
     _add_placements(findings, listing, settings)
+    add_endings(findings, listing)
     findings.seconds = time.monotonic() - began
     return findings
 

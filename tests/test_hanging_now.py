@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,12 @@ import pytest
 
 from kafka_log_lake import connect
 from pipelines import decode_batches
+from pipelines.scanning import report
+from pipelines.scanning.losses import next_steps
 from tests.support.logs import data, put
+from tests.support.scanned import found
 from tests.test_clusters_in_views import COMPLETE_COMMIT, HOUR, MINUTE, NOW, ONGOING, marker, noted, state
+from udfs.rules.endings import Ending
 
 PREPARE_COMMIT, PREPARE_ABORT = 2, 3
 NEVER = 2**31 - 1
@@ -128,3 +132,22 @@ def test_what_cannot_be_read_of_the_coordinator_makes_nothing_certain(tmp_path: 
     columns = "internal_topic, unread_records, first_error"
     rows = connect(lake).sql(f"SELECT {columns} FROM unread_internal").fetchall()
     assert rows == [("__transaction_state", 1, "value: version 9 of TransactionLogValue is not known")]
+
+
+def test_a_scan_joins_the_coordinator_and_says_the_same_as_the_view(
+    tmp_path: Path, ask: Callable[[str], Rows]
+) -> None:
+    write_dead_broker(tmp_path)
+    findings = found(tmp_path)
+    names = [field.name for field in fields(Ending) if not field.name.endswith("_ms")]
+    rows = ask(f"SELECT topic, {', '.join(names)} FROM hanging_transactions WHERE state <> 'markers written'")
+    endings = {log.topic: one.ending for log in findings.logs for one in log.hanging}
+    assert {row.pop("topic"): tuple(row.values()) for row in rows} == {
+        topic: tuple(getattr(ending, name) for name in names) for topic, ending in endings.items()
+    }
+    assert [(one.transactional_id, one.state) for one in findings.prepared] == [("id-8", "PrepareCommit")]
+    text = "\n".join(report.to_text(findings))
+    assert "orders-sink-3-17: Ongoing, timeout 3,600,000 ms" in text
+    assert "KAFKA-19999" in text
+    assert " abort " not in "\n".join(line for line in next_steps(findings) if not line.startswith("#"))
+    assert report.to_json(findings)["prepared_transactions"][0]["partitions"] == [("written", 0)]

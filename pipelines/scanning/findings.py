@@ -25,6 +25,7 @@ from pipelines.source.witnesses import has_grown
 from udfs.format import layout as f
 from udfs.rules.account import MISSING_CAUSES, NO_WITNESSES, ZEROS, Account, Unseen, Witnesses, account_of
 from udfs.rules.clocks import Age, Clock, age
+from udfs.rules.endings import Ending, Noted
 from udfs.rules.offsets import NO_LIMIT, Order, order
 from udfs.rules.retention import SegmentTime
 from udfs.rules.transactions import of_one_log
@@ -41,6 +42,7 @@ class OpenTransaction:
 
     first_timestamp: of its first record, ms since 1970 UTC, -1 for none. is_uncertain: damage follows its
     start, and its marker may be in the damaged bytes. age: for how long it is open, in the time of its log.
+    ending: what ends it, by its coordinator and by the wall clock too.
     """
 
     producer_id: int
@@ -50,6 +52,12 @@ class OpenTransaction:
     first_timestamp: int
     is_uncertain: bool
     age: Age
+    ending: Ending | None = None
+
+    @property
+    def is_hanging(self) -> bool:
+        """Whether it is open for longer than a broker allows, as of the last write or now."""
+        return self.age.is_hanging if self.ending is None else self.ending.is_hanging
 
 
 @dataclass
@@ -115,7 +123,7 @@ class Log:
     @property
     def hanging(self) -> list[OpenTransaction]:
         """Transactions that are open for longer than a broker allows, or for an unknown time."""
-        return [one for one in self.open_transactions if one.age.is_hanging]
+        return [one for one in self.open_transactions if one.is_hanging]
 
 
 @dataclass
@@ -143,6 +151,7 @@ class Findings:
     placements: dict[str | None, Any] = field(default_factory=dict)
     clusters: dict[str, list[str]] = field(default_factory=dict)
     sort: str = "bytes"
+    prepared: list[Noted] = field(default_factory=list)
     seconds: float = 0.0
 
     @property

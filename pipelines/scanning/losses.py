@@ -15,6 +15,7 @@ from pipelines.scanning.slice_scan import DamagedRange
 from pipelines.source.leftovers import PassedOver, passed_over_texts
 from pipelines.source.naming import DELETED, FUTURE, SWAP, TO_DELETE, left_state, unlooked_texts
 from udfs.rules.clocks import CERTAIN
+from udfs.rules.endings import ONGOING, PREPARED
 
 
 def tail_text(log: Log) -> str:
@@ -269,13 +270,21 @@ def _moving(log: Log, one: DamagedRange) -> Step:
 
 def _hanging(findings: Findings) -> list[tuple[Log, OpenTransaction]]:
     found = [(log, one) for log in findings.logs for one in log.hanging]
-    return sorted(found, key=lambda each: each[1].age.certainty != CERTAIN)
+    return sorted(found, key=lambda each: (each[1].ending or each[1].age).certainty != CERTAIN)
 
 
 def _ending(log: Log, transaction: OpenTransaction) -> Step:
     """The command that aborts a transaction, if it is certain that it hangs, else the one that finds out."""
-    opened, name = transaction.age, _name(log)
+    opened, name, ending = transaction.ending or transaction.age, _name(log), transaction.ending
     place = ("--topic", log.topic), ("--partition", str(log.partition))
+    may_lose = ending is not None and ending.commits_in_two_phases
+    if ending is not None and (ending.state in (ONGOING, PREPARED) or may_lose):
+        of_id = ("--transactional-id", ending.transactional_id or "")
+        return (
+            f"# the transaction at offset {transaction.first_offset} of {name} holds back consumers: "
+            f"{ending.remedy}",
+            command_line(f"kafka-transactions.sh {_BROKER} describe", of_id),
+        )
     if opened.certainty == CERTAIN:
         return (
             f"# abort a transaction that holds the last stable offset of {name} ({opened.why})",

@@ -17,6 +17,7 @@ from pipelines.scanning.losses import next_steps
 from pipelines.scanning.slice_scan import DamagedRange
 from pipelines.scanning.topics import by_topic, first_time, formats_of, last_time, topic_object
 from udfs.rules.account import Account
+from udfs.rules.endings import MARKERS_WRITTEN
 from udfs.values.payloads import KEY, VALUE
 from udfs.values.profile import PayloadFormat
 
@@ -87,13 +88,21 @@ def sections(findings: Findings) -> Iterator[Section]:
         ),
         Section(
             "open transactions",
-            ("log", "producer id", "epoch", "first offset", "began", "state"),
+            ("log", "producer id", "epoch", "first offset", "began", "state", "coordinator", "remedy"),
             [
                 (names[log.partition_dir], *_transaction(transaction))
                 for log in findings.logs
                 for transaction in log.open_transactions
             ],
             (1, 2, 3),
+        ),
+        Section(
+            "prepared transactions",
+            ("transactional id", "state", "since", "what"),
+            [
+                (printable(one.transactional_id), one.state, _time(one.updated_ms), MARKERS_WRITTEN)
+                for one in findings.prepared
+            ],
         ),
         Section(
             "tails",
@@ -194,16 +203,17 @@ def _damage(damage: DamagedRange) -> tuple[str, ...]:
 
 
 def _transaction(transaction: OpenTransaction) -> tuple[str, ...]:
-    opened = transaction.age
-    state = f"hanging: {opened.certainty}, {opened.why}" if opened.is_hanging else "open"
+    opened = transaction.ending or transaction.age
+    state = f"hanging: {opened.certainty}, {opened.why}" if transaction.is_hanging else "open"
     return (
         str(transaction.producer_id),
         str(transaction.producer_epoch),
         f"{transaction.first_offset:,}",
         _time(transaction.first_timestamp if transaction.first_timestamp >= 0 else None),
         f"{state}, its marker may be in damaged bytes"
-        if transaction.is_uncertain and not opened.is_hanging
+        if transaction.is_uncertain and not transaction.is_hanging
         else state,
+        *_coordinator(transaction),
     )
 
 
@@ -215,6 +225,18 @@ def _differs_last(row: dict[str, Any]) -> bool:
 def _are_equal(copies: tuple[tuple[str, int], list[Log]]) -> bool:
     """False, which is first, for copies that differ in what they hold."""
     return len({(log.first_offset, log.last_offset, log.records) for log in copies[1]}) == 1
+
+
+def _coordinator(transaction: OpenTransaction) -> tuple[str, str]:
+    """What its coordinator noted, and what ends the transaction."""
+    found = transaction.ending
+    if found is None:
+        return "-", "-"
+    noted = "-"
+    if found.transactional_id is not None:
+        timeout = f"timeout {found.coordinator_timeout_ms:,} ms"
+        noted = f"{found.transactional_id}: {found.coordinator_state}, {timeout}"
+    return printable(noted), found.remedy if transaction.is_hanging else "-"
 
 
 def _replica(row: dict[str, Any]) -> tuple[str, ...]:
@@ -308,6 +330,9 @@ def to_json(findings: Findings) -> dict[str, Any]:
         "payloads": [asdict(one) for one in findings.payloads],
         **({"replicas": [_plain(row) for row in findings.replicas]} if findings.replicas else {}),
         **disks.objects(findings),
+        "prepared_transactions": [
+            {**asdict(one), "partitions": sorted(one.partitions)} for one in findings.prepared
+        ],
         "swap_files": findings.swap_files,
         "skipped": dict(sorted(findings.skipped.items())),
         "passed_over": [one._asdict() for one in findings.passed_over],

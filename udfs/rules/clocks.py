@@ -111,12 +111,14 @@ class Clock:
 class Age:
     """For how long a transaction is open. open_ms: None where it is not known when it began.
 
-    certainty: certain, likely or unknown: whether that is so; why: in words.
+    certainty: certain, likely or unknown: whether that is so; why: in words. proven_open_ms: for how long at
+    least by the brokers' clocks alone; None where they stamped nothing, or disagree.
     """
 
     open_ms: int | None
     certainty: str
     why: str
+    proven_open_ms: int | None = None
 
     @property
     def is_hanging(self) -> bool:
@@ -143,20 +145,22 @@ def age(
     if first_ms is not None and clock.now_ms is not None:
         began = max(first_ms, first_ms if before_ms is None else before_ms)
         open_ms = clock.now_ms - min(began, clock.now_ms if behind_ms is None else behind_ms)
-    certain = (
+    proven = None
+    if (
         behind_ms is not None
         and clock.broker_ms is not None
-        and clock.broker_ms - behind_ms > TRANSACTION_TIMEOUT_MS
         and (before_ms is None or behind_ms >= before_ms)
-    )
+    ):
+        proven = clock.broker_ms - behind_ms
+    certainty, why = LIKELY, BY_PRODUCER
     if lost:
-        return Age(open_ms, UNKNOWN, IN_DAMAGE)
-    if certain:
-        return Age(open_ms, CERTAIN, BY_BROKERS)
-    if open_ms is None:
-        return Age(open_ms, UNKNOWN, NO_START)
-    if clock.certainty == UNKNOWN:
-        return Age(open_ms, UNKNOWN, NOT_CONFIRMED)
-    if open_ms > LONGEST_LIKELY_MS:
-        return Age(open_ms, UNKNOWN, TOO_LONG)
-    return Age(open_ms, LIKELY, BY_PRODUCER)
+        certainty, why = UNKNOWN, IN_DAMAGE
+    elif proven is not None and proven > TRANSACTION_TIMEOUT_MS:
+        certainty, why = CERTAIN, BY_BROKERS
+    elif open_ms is None:
+        certainty, why = UNKNOWN, NO_START
+    elif clock.certainty == UNKNOWN:
+        certainty, why = UNKNOWN, NOT_CONFIRMED
+    elif open_ms > LONGEST_LIKELY_MS:
+        certainty, why = UNKNOWN, TOO_LONG
+    return Age(open_ms, certainty, why, proven)
