@@ -141,7 +141,7 @@ def test_a_scan_joins_the_coordinator_and_says_the_same_as_the_view(
     findings = found(tmp_path)
     names = [field.name for field in fields(Ending) if not field.name.endswith("_ms")]
     rows = ask(f"SELECT topic, {', '.join(names)} FROM hanging_transactions WHERE state <> 'markers written'")
-    endings = {log.topic: one.ending for log in findings.logs for one in log.hanging}
+    endings = {log.topic: one.ending for log in findings.logs for one in log.open_transactions}
     assert {row.pop("topic"): tuple(row.values()) for row in rows} == {
         topic: tuple(getattr(ending, name) for name in names) for topic, ending in endings.items()
     }

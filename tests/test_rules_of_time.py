@@ -315,7 +315,7 @@ def test_a_scan_has_the_same_clocks_and_ages(tmp_path: Path, logs: list[Log]) ->
             expected = model.age(
                 log, one.producer_id, one.first_offset, one.is_uncertain, clocks.TRANSACTION_TIMEOUT_MS
             )
-            printed = (one.age.open_ms, one.age.certainty) if one.age.is_hanging else None
+            printed = (one.age.open_ms, one.age.certainty) if one.age.hangs_as_of_last_write else None
             assert printed == expected, log
             ages += 1
     assert ages > 3

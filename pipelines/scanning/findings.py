@@ -57,7 +57,7 @@ class OpenTransaction:
     @property
     def is_hanging(self) -> bool:
         """Whether it is open for longer than a broker allows, as of the last write or now."""
-        return self.age.is_hanging if self.ending is None else self.ending.is_hanging
+        return self.age.hangs_as_of_last_write if self.ending is None else self.ending.is_hanging
 
 
 @dataclass
@@ -122,8 +122,8 @@ class Log:
 
     @property
     def hanging(self) -> list[OpenTransaction]:
-        """Transactions that are open for longer than a broker allows, or for an unknown time."""
-        return [one for one in self.open_transactions if one.is_hanging]
+        """Transactions that at the last write were open for longer than a broker allows, or since unknown."""
+        return [one for one in self.open_transactions if (one.ending or one.age).hangs_as_of_last_write]
 
 
 @dataclass

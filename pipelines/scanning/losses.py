@@ -269,7 +269,7 @@ def _moving(log: Log, one: DamagedRange) -> Step:
 
 
 def _hanging(findings: Findings) -> list[tuple[Log, OpenTransaction]]:
-    found = [(log, one) for log in findings.logs for one in log.hanging]
+    found = [(log, one) for log in findings.logs for one in log.open_transactions if one.is_hanging]
     return sorted(found, key=lambda each: (each[1].ending or each[1].age).certainty != CERTAIN)
 
 

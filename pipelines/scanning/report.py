@@ -315,7 +315,7 @@ def to_json(findings: Findings) -> dict[str, Any]:
                 "witness": log.clock.witness,
                 "certainty": log.clock.certainty,
             },
-            "hanging_transactions": [asdict(one) for one in log.hanging],
+            "hanging_transactions": [asdict(one) for one in log.open_transactions if one.is_hanging],
         }
         for log in findings.logs
     ]

@@ -121,7 +121,7 @@ class Age:
     proven_open_ms: int | None = None
 
     @property
-    def is_hanging(self) -> bool:
+    def hangs_as_of_last_write(self) -> bool:
         return self.open_ms is None or self.open_ms > TRANSACTION_TIMEOUT_MS
 
 
