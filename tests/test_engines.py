@@ -64,8 +64,8 @@ def test_every_view(both: Both, view: View) -> None:
 @pytest.mark.parametrize(
     "statement",
     [
-        "SELECT * FROM hanging_transactions(timeout_ms => 9000000000000)",
-        "SELECT * FROM hanging_transactions(60000)",
+        "SELECT * FROM hanging_transactions(timeout_ms => 9000000000000, at_ms => 1800000000000)",
+        "SELECT * FROM hanging_transactions(60000, 1800000000000)",
         "SELECT * FROM retention_report(retention_ms => -1, retention_bytes => 4000, at_ms => 1800000000000)",
         "SELECT * FROM retention_report(86400000, 1000000000, 1700000000000)",
         "SELECT * FROM timestamp_anomalies(max_disorder_ms => 0)",

@@ -24,10 +24,18 @@ from udfs.values import columns
 from udfs.values.registry import Registry
 
 
+# DuckDB makes no text of the number of a codec by itself, as Spark does
+_DECOMPRESS, _BY_NUMBER = "kafka_decompress", "kafka_decompress_of_text"
+
+
 def create_functions(database: duckdb.DuckDBPyConnection) -> None:
     """Creates all functions. Their code is loaded when one is called."""
     for function in FUNCTIONS:
-        _create(database, function.name, _code(function), function.takes, duckdb_type(function.returns))
+        name = _BY_NUMBER if function.name == _DECOMPRESS else function.name
+        _create(database, name, _code(function), function.takes, duckdb_type(function.returns))
+    database.execute(
+        f"CREATE MACRO {_DECOMPRESS}(codec, content) AS {_BY_NUMBER}(CAST(codec AS VARCHAR), content)"
+    )
     _create(database, "crc32", _crc32, ("binary",), "BIGINT")
     for name, (takes, code, gives) in columns.FUNCTIONS.items():
         (returns,) = database.from_arrow(pa.table({"x": pa.array([], gives)})).types
