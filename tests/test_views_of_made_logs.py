@@ -74,7 +74,7 @@ def ask(made_lake: str) -> Ask:
         f"compaction_report(at_ms => {NOW + 1}, min_compaction_lag_ms => 60000)",
         "offset_gaps",
         "lost_offsets",
-        "hanging_transactions(timeout_ms => -1)",
+        f"hanging_transactions(timeout_ms => -1, at_ms => {NOW})",
     ],
 )
 def test_spark_gives_the_same_rows(spark: SparkSession, in_memory: str, relation: str) -> None:
