@@ -8,14 +8,13 @@ from typing import Any
 
 from pipelines.lake.commit import LakeWriter
 from pipelines.plan.ledger import rows_to_arrow
-from pipelines.source.checkpoints import Checkpoint
 from pipelines.source.listing import Listing
 from udfs.format.report_tables import CHECKPOINTS
 from udfs.rules.log_start import BY_SEGMENTS, LogStart
 from udfs.spark.protocol import StageOptions
 
 _START = ("log_start_offset", "log_start_witness", "log_start_certainty")
-_NAMES = (*Checkpoint._fields, *_START[1:])
+_NAMES = (*_START, "recovery_point", "high_watermark")
 _NOTHING: Mapping[str, Any] = dict.fromkeys(_NAMES)
 
 

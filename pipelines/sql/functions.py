@@ -23,7 +23,6 @@ from udfs.functions.typed import FUNCTIONS as TYPED_FUNCTIONS
 from udfs.values import columns
 from udfs.values.registry import Registry
 
-
 # DuckDB makes no text of the number of a codec by itself, as Spark does
 _DECOMPRESS, _BY_NUMBER = "kafka_decompress", "kafka_decompress_of_text"
 
