@@ -331,9 +331,11 @@ def test_values_with_surplus_bytes_count_as_they_do_for_a_broker_and_damaged_one
     ask = asking(logs, str(tmp_path / "lake"))
     reads = "SELECT is_read, error IS NULL AS is_sound FROM consumer_offsets ORDER BY record_offset"
     assert [tuple(row.values()) for row in ask(reads)] == [(True, True), (True, False), (False, False)]
-    assert ask("SELECT committed_offset, seek_to FROM group_seeks") == [{"committed_offset": 9, "seek_to": 3}]
-    lag = "SELECT committed_offset, lag FROM group_lag_at('g', TIMESTAMP '2030-01-01 00:00:00Z')"
-    assert ask(lag) == [{"committed_offset": 9, "lag": 0}]
+    seeks = "SELECT committed_offset, seek_to, unread_commits FROM group_seeks"
+    assert ask(seeks) == [{"committed_offset": 9, "seek_to": 3, "unread_commits": 1}]
+    columns = "committed_offset, lag, unread_commits"
+    lag = f"SELECT {columns} FROM group_lag_at('g', TIMESTAMP '2030-01-01 00:00:00Z')"
+    assert ask(lag) == [{"committed_offset": 9, "lag": 0, "unread_commits": 1}]
     assert ask("SELECT state, noted_until_ms - updated_ms AS since FROM producer_states") == [
         {"state": "Ongoing", "since": 1}
     ]

@@ -178,10 +178,20 @@ def test_lag_after_all_is_up_to_the_high_watermark(ask: Any, group: str) -> None
         assert (row["end_offset"], row["lag"]) == (end, end - row["committed_offset"])
 
 
-def test_lag_of_a_group_that_is_gone_or_was_not_there_is_no_row(ask: Any) -> None:
-    assert ask("SELECT * FROM group_lag_at('no such group', timestamp'2027-01-01')") == []
-    assert ask("SELECT * FROM group_lag_at('group-classic-0', timestamp'2027-01-01')") == []
-    assert ask("SELECT * FROM group_lag_at('grp-ctp', timestamp'2020-01-01')") == []
+@pytest.mark.parametrize(
+    ("group", "year", "note"),
+    [
+        ("no such group", 2027, "no group of this name has a record in the partitions"),
+        ("group-classic-0", 2027, "the commits of the group had been deleted, or had expired, by then"),
+        ("grp-ctp", 2020, "the group committed nothing by then, but later"),
+    ],
+)
+def test_a_group_without_a_commit_has_one_row_that_says_why(
+    ask: Any, group: str, year: int, note: str
+) -> None:
+    (row,) = ask(f"SELECT * FROM group_lag_at('{group}', timestamp'{year}-01-01')")
+    assert row.pop("note").startswith(note)
+    assert set(row.values()) == {None}
 
 
 # --- The page ---

@@ -14,6 +14,7 @@ from pipelines import decode_batches, ingest_raw
 from pipelines.command.settings import Settings
 from pipelines.plan.listed import list_sources
 from tests.support.logs import batch, data, marker, put
+from tests.test_clusters_in_views import NOW, commit, noted
 from udfs import read_segment
 from udfs.format.report_tables import CHECKPOINTS
 from udfs.log_start import LOG_START_FILE, log_start_of
@@ -201,3 +202,19 @@ def test_lakes_of_an_earlier_release_have_checkpoints_alone(tmp_path: Path) -> N
     found = lake.ask("SELECT log_start_offset, witness, certainty FROM log_starts")
     assert found == [(45, "checkpoint", "certain")]
     assert lake.offsets() == [*range(45, 70)]
+
+
+def test_a_group_goes_on_at_the_log_start_and_lags_behind_from_there(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    put(lake.logs / "t-0", 0, batch(0, 10), batch(10, 10))
+    put(lake.logs / "__consumer_offsets-3", 0, *noted((NOW, commit(4))))
+    checkpoint(lake.logs, "t 0 7")
+    lake.decode()
+    question = (
+        "SELECT committed_offset, end_offset, lag, log_start_offset FROM group_lag_at('g', TIMESTAMPTZ {})"
+    )
+    assert lake.ask(question.format("'2030-01-01 00:00:00Z'")) == [(4, 20, 13, 7)]
+    seeks = 'SELECT "group", cause, committed_offset, records_lost, seek_to FROM group_seeks'
+    assert lake.ask(seeks) == [("g", "before_the_start", 4, 3, 7)]
+    ((note,),) = lake.ask("SELECT note FROM group_lag_at('h', TIMESTAMPTZ '2030-01-01 00:00:00Z')")
+    assert str(note).startswith("no group of this name")

@@ -134,8 +134,11 @@ WITH totals AS (
     own_timeout_ms, false, unread_states, false
   FROM written WHERE age_ms > timeout_ms OR wall_age_ms > timeout_ms
 ), quoted AS (
-  SELECT *, replace(topic, '''', '''' || chr(92) || '''''') AS quoted_topic,
-    replace(transactional_id, '''', '''' || chr(92) || '''''') AS quoted_id
+  -- pasted into a terminal, control characters act in spite of quotes
+  SELECT *, CASE WHEN regexp_replace(topic, '[' || chr(92) || 'p{C}' || chr(92) || 'p{Zl}' || chr(92) || 'p{Zp}]', '') = topic
+      THEN replace(topic, '''', '''' || chr(92) || '''''') END AS quoted_topic,
+    CASE WHEN regexp_replace(transactional_id, '[' || chr(92) || 'p{C}' || chr(92) || 'p{Zl}' || chr(92) || 'p{Zp}]', '') = transactional_id
+      THEN replace(transactional_id, '''', '''' || chr(92) || '''''') END AS quoted_id
   FROM found
 )
 SELECT t.topic, t.partition, t.partition_dir, t.producer_id, t.producer_epoch, t.first_offset, t.last_offset, t.records, t.state,
@@ -155,7 +158,7 @@ SELECT t.topic, t.partition, t.partition_dir, t.producer_id, t.producer_epoch, t
   CASE WHEN t.state <> 'markers written' THEN l.last_stable_offset END AS last_stable_offset,
   CASE WHEN t.state <> 'markers written' THEN l.held_records ELSE 0 END AS held_records,
   CASE WHEN t.state <> 'markers written' THEN l.held_bytes ELSE 0 END AS held_bytes, t.outcome_uncertain,
-  'kafka-transactions.sh --bootstrap-server HOST:9092 ' || CASE WHEN t.transactional_id IS NOT NULL
+  'kafka-transactions.sh --bootstrap-server HOST:9092 ' || CASE WHEN t.quoted_id IS NOT NULL
     THEN 'describe --transactional-id ''' || t.quoted_id || ''''
     ELSE 'find-hanging --topic ''' || t.quoted_topic || ''' --partition ' || t.partition END AS check_command,
   CASE WHEN t.certainty = 'certain' AND NOT t.commits_in_two_phases
