@@ -209,7 +209,7 @@ def test_queries_of_the_page_print_what_it_shows(internal: str) -> None:
 
 def test_columns_of_the_page_are_those_of_the_views(ask: Any, spark: SparkSession) -> None:
     sections = re.findall(r"^## `(\w+)`\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(sections) == 10
+    assert len(sections) == 11
     for name, text in sections:
         rows = re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", text, re.MULTILINE)
         fields = spark.table(name).schema.fields
