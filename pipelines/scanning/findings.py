@@ -17,47 +17,22 @@ from pipelines.plan.slices import Segment
 from pipelines.rules.offsets import COMPACTED_TOPICS, ranges_before, with_undecoded
 from pipelines.scanning.accounts import of_damage, of_tail, of_unread
 from pipelines.scanning.contradictions import Contradiction, contradictions
+from pipelines.scanning.open_transactions import OpenTransaction, open_transactions
 from pipelines.scanning.slice_scan import DamagedRange, Format, FormatCount, SliceScan
 from pipelines.source.leftovers import PassedOver
 from pipelines.source.listing import Listing
 from pipelines.source.naming import left_state
 from pipelines.source.witnesses import has_grown
-from udfs.format import layout as f
 from udfs.rules.account import MISSING_CAUSES, NO_WITNESSES, ZEROS, Account, Unseen, Witnesses, account_of
-from udfs.rules.clocks import Age, Clock, age
-from udfs.rules.endings import Ending, Noted
+from udfs.rules.clocks import Clock
+from udfs.rules.endings import Noted
 from udfs.rules.offsets import NO_LIMIT, Order, order
 from udfs.rules.retention import SegmentTime
-from udfs.rules.transactions import of_one_log
 
 if TYPE_CHECKING:
     from udfs.values.profile import Look, PayloadFormat
 
 _Scanned = tuple[Segment, list[SliceScan]]  # a segment with its slices in order
-
-
-@dataclass(frozen=True)
-class OpenTransaction:
-    """A transaction without a marker.
-
-    first_timestamp: of its first record, ms since 1970 UTC, -1 for none. is_uncertain: damage follows its
-    start, and its marker may be in the damaged bytes. age: for how long it is open, in the time of its log.
-    ending: what ends it, by its coordinator and by the wall clock too.
-    """
-
-    producer_id: int
-    producer_epoch: int
-    first_offset: int
-    last_offset: int
-    first_timestamp: int
-    is_uncertain: bool
-    age: Age
-    ending: Ending | None = None
-
-    @property
-    def is_hanging(self) -> bool:
-        """Whether it is open for longer than a broker allows, as of the last write or now."""
-        return self.age.hangs_as_of_last_write if self.ending is None else self.ending.is_hanging
 
 
 @dataclass
@@ -280,7 +255,7 @@ def _log(scanned: list[_Scanned], unread: list[int]) -> Log:
     )
     rows = _joined(scanned, "transactional")
     if left_state(log.partition_dir) is None:  # else no consumer waits for it
-        log.open_transactions = _open_transactions(rows, _places(scanned), log.clock)
+        log.open_transactions = open_transactions(rows, _places(scanned), log.clock)
     return log
 
 
@@ -381,39 +356,3 @@ def _is_zeros(segment: Segment, slices: list[SliceScan]) -> bool:
     """Whether a segment has bytes, all of them zero."""
     zeros = sum(scan.report.totals.tail_bytes for scan in slices if scan.report.totals.tail == "zeros")
     return 0 < zeros == segment.length
-
-
-def _open_transactions(rows: np.ndarray, places: np.ndarray, clock: Clock) -> list[OpenTransaction]:
-    """The transactions that hold back the last stable offset.
-
-    rows: TRANSACTIONAL. places: int64[m, 2], file and position of each damaged range.
-    """
-    rows["damages"] = ranges_before(rows, places)
-    found = of_one_log(rows, len(places))
-    markers = rows[(rows["control_type"] != f.NO_CONTROL) & rows["credible"]]
-    held = np.sort(found[~found["is_over"]], order="first_offset")
-    return [_open_transaction(one, rows[one["begins"]], clock, markers) for one in held]
-
-
-def _open_transaction(one: np.void, first: np.void, clock: Clock, markers: np.ndarray) -> OpenTransaction:
-    """one: TRANSACTION. first: its first row of TRANSACTIONAL. markers: the log's, with credible times."""
-    offset = int(one["first_offset"])
-    before = markers["timestamp"][markers["first_offset"] <= offset]
-    behind = markers["timestamp"][markers["first_offset"] > offset]
-    opened = age(
-        clock,
-        int(first["timestamp"]) if first["credible"] else None,
-        by_broker=bool(first["by_broker"]),
-        before_ms=int(before.max()) if len(before) else None,
-        behind_ms=int(behind.min()) if len(behind) else None,
-        lost=bool(one["is_uncertain"]),
-    )
-    return OpenTransaction(
-        int(one["producer_id"]),
-        int(one["producer_epoch"]),
-        offset,
-        int(one["last_offset"]),
-        int(first["timestamp"]),
-        bool(one["is_uncertain"]),
-        opened,
-    )

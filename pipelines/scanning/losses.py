@@ -10,7 +10,8 @@ from pipelines.command.terminal import counted_noun, first_names, invocation
 from pipelines.command.verdict import Tails, Verdict, claimed_by, segments_text
 from pipelines.plan.missing import elsewhere_texts, lost_texts
 from pipelines.scanning.contradictions import Contradiction
-from pipelines.scanning.findings import Findings, Log, OpenTransaction
+from pipelines.scanning.findings import Findings, Log
+from pipelines.scanning.open_transactions import OpenTransaction
 from pipelines.scanning.slice_scan import DamagedRange
 from pipelines.source.leftovers import PassedOver, passed_over_texts
 from pipelines.source.naming import DELETED, FUTURE, SWAP, TO_DELETE, left_state, unlooked_texts

@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 from pipelines.command.tables import Section, open_console, print_table, shortened, size_text, text_lines
 from pipelines.command.terminal import counted_noun, printable, time_text
 from pipelines.scanning import disks, losses
-from pipelines.scanning.findings import Findings, Log, OpenTransaction
+from pipelines.scanning.findings import Findings, Log
 from pipelines.scanning.losses import next_steps
+from pipelines.scanning.open_transactions import OpenTransaction
 from pipelines.scanning.slice_scan import DamagedRange
 from pipelines.scanning.topics import by_topic, first_time, formats_of, last_time, topic_object
 from udfs.rules.account import Account
