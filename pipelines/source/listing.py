@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -35,6 +35,7 @@ from pipelines.source.naming import (
     Folder,
     PartitionFolder,
     counts_folders,
+    is_noted,
     left_state,
     parse_file,
     parse_folder,
@@ -137,7 +138,7 @@ class Listing:
             place = row["topic_last"], row["partition_last"]
             if left_state(folder) == "deleted" or folder in self.partial:
                 continue
-            checkpoints = self.checkpoints if _is_noted(folder, read) else Checkpoints()
+            checkpoints = self.checkpoints if is_noted(folder, read) else Checkpoints()
             start, topic_id = row["file_base_offset_min"], row["topic_id_last"]
             witnesses = self.witnesses.of(folder, *place, start, checkpoints, topic_id)
             aside = tuple(one for one in witnesses.aside if canonical(one.name) not in read)
@@ -157,7 +158,7 @@ class Listing:
             path = local_path(row["segment_first"])
             if path is not None and folder not in self.partial and folder not in found:
                 place = row["topic_first"], row["partition_first"]
-                noted = self.checkpoints.noted_start(folder, *place) if _is_noted(folder, listed) else None
+                noted = self.checkpoints.noted_start(folder, *place) if is_noted(folder, listed) else None
                 found[folder] = log_start_from(path, noted)
         return found
 
@@ -166,15 +167,6 @@ class Listing:
         self.replaced |= {f"{folder}/{name}" for name in done.replaced}
         self.skipped.update(+done.skipped)
         self.unreadable |= done.unreadable
-
-
-def _is_noted(partition_dir: str, listed: Container[str]) -> bool:
-    """Whether what the checkpoint files say of a partition is about this log.
-
-    They do not know a log that is deleted or stray; and one that moves here only while no live one is here.
-    """
-    state = left_state(partition_dir)
-    return state is None or (state == "future" and partition_dir.rpartition(".")[0] not in listed)
 
 
 class TopicFilter:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Container
 from typing import NamedTuple
 
 from pipelines.command.terminal import counted_noun
@@ -186,3 +187,12 @@ def unlooked_texts(skipped: Counter[str]) -> list[str]:
         for noun, number in numbers.items()
         if number
     ]
+
+
+def is_noted(partition_dir: str, listed: Container[str]) -> bool:
+    """Whether what the checkpoint files say of a partition is about this log.
+
+    They do not know a log that is deleted or stray; and one that moves here only while no live one is here.
+    """
+    state = left_state(partition_dir)
+    return state is None or (state == "future" and partition_dir.rpartition(".")[0] not in listed)
