@@ -44,8 +44,8 @@ WITH said AS (
   GROUP BY l.cluster, r.topic, r.partition
 ), known AS (
   SELECT count(*) AS commits, count(CASE WHEN is_read AND committed_offset IS NOT NULL THEN 1 END) AS offsets,
-    count(CASE WHEN record_timestamp <= at_time THEN 1 END) AS commits_by_then
-  FROM consumer_offsets WHERE `group` = wanted_group
+    count(CASE WHEN is_by_then THEN 1 END) AS commits_by_then
+  FROM (SELECT *, record_timestamp <= at_time AS is_by_then FROM consumer_offsets WHERE `group` = wanted_group)
 ), members AS (
   SELECT count(*) AS records FROM consumer_groups WHERE `group` = wanted_group
 ), copies AS (
