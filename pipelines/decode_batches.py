@@ -41,7 +41,6 @@ from pipelines.lake.committed import stage_options
 from pipelines.lake.published import DECODE_APP
 from pipelines.plan.landed import Landed
 from pipelines.plan.runs import Plan
-from pipelines.plan.slices import make_slices
 from pipelines.scanning.pool import task_map
 from pipelines.source.hadoop import job_scheme
 from pipelines.source.listing import Listing, TopicFilter
@@ -151,11 +150,11 @@ def decode_segments(
     on_demand = SparkOnDemand(checked, given=spark)
     plan = job.plan_afresh(on_demand, checked)
     segments = [segment for bounded_run in plan.runs(plan.found, lambda: 1 << 62) for segment in bounded_run]
-    mode = choose_mode(checked.read, False, [s.segment for s in segments])
+    mode = choose_mode(checked, [s.segment for s in segments])
     options = stage_options(checked, "", uuid.uuid4().hex)
     if mode != DIRECT or not segments:
-        slices = make_slices(segments, checked.slice_bytes, split=False)
-        rows = Reader(on_demand, mode, checked.slice_bytes).rows(slices)
+        reader = Reader(on_demand, mode, checked.slice_bytes, checked.max_content)
+        rows = reader.rows(reader.slices(segments, split=False))
         whole = rows.mapInArrow(protocol.stage("read_records", options), schema.RECORDS.ddl())
         return whole.select(*names)
     tasks = make_tasks([Span(one, 0, one.length) for one in segments], checked.slice_bytes)

@@ -15,7 +15,6 @@ import pytest
 
 from pipelines.command.settings import Settings
 from pipelines.execute import job
-from pipelines.execute.decode import Decoder
 from tests.support import as_command
 from tests.support.logs import batch, batches, contents, put, rows
 
@@ -191,34 +190,16 @@ def test_of_many_segments_that_changed_the_first_are_named_and_the_others_counte
     assert last == f"and 3 more {what}"
 
 
-def test_what_changes_between_the_two_reads_of_the_spark_sink_is_read_again(
-    spark: SparkSession, knowing: Path, expected: dict[str, Any], logs: Path, tmp_path: Path
-) -> None:
-    lake = tmp_path / "lake"
-    shutil.copytree(knowing, lake)
-    planned(logs)
-    with pytest.MonkeyPatch.context() as patch:
-        change_once(patch, Decoder, "_records", logs)
-        summary = decode(spark, lake, logs, sink="spark")
-    assert offsets(lake) == {topic: list(numbers) for topic, numbers in GIVEN.items()}
-    assert values(lake, "same-length") == {b"w%d" % i for i in range(6)}
-    assert sum("left for the next run" in w for w in summary.warnings) == len(LEFT)
-    decode(spark, lake, logs, sink="spark")
-    assert contents(str(lake)) == expected
-
-
-@pytest.mark.parametrize("sink", ["arrow", "spark"])
 def test_what_changes_before_it_is_landed_is_landed_by_the_next_run(
     spark: SparkSession,
     lake_template: str,
     expected: dict[str, Any],
     logs: Path,
     tmp_path: Path,
-    sink: str,
 ) -> None:
     lake = tmp_path / "lake"
     shutil.copytree(lake_template, lake)
-    settings = Settings(lake=str(lake), source=(str(logs),), sink=sink)
+    settings = Settings(lake=str(lake), source=(str(logs),))
     before(logs)
     as_command.ingest(spark, settings)
     planned(logs)

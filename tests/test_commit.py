@@ -15,7 +15,8 @@ from deltalake import DeltaTable
 
 from pipelines.command.errors import UserError, unwritable
 from pipelines.command.settings import Settings
-from pipelines.lake import commit
+from pipelines.execute.land import Lander
+from pipelines.lake.commit import LakeWriter
 from pipelines.lake.intents import Intent, Intents, Place
 from pipelines.lake.published import DECODE_APP
 from pipelines.lake.superseded import delete_predicate
@@ -26,8 +27,7 @@ from tests.soak.scenario import change as after
 from tests.soak.scenario import first_state as before
 from tests.support import as_command
 from tests.support.answers import answer
-from tests.support.dying import POINTS as ARROW_POINTS
-from tests.support.dying import SPARK_POINTS, DiedError, arrange
+from tests.support.dying import POINTS, DiedError, arrange
 from tests.support.logs import TABLES, batch, batches, contents, put, rows, versions
 from udfs.arrow.parquet_sink import DataFile
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).parent.parent
-POINTS = [("arrow", p) for p in ARROW_POINTS] + [("spark", p) for p in SPARK_POINTS]
 
 
 def decode(spark: SparkSession, lake: str, source: Path, **settings: Any) -> None:
@@ -96,31 +95,30 @@ def expected(
     return Undisturbed(first, logs, contents(str(second)), seen(str(first)), seen(str(second)))
 
 
-@pytest.mark.parametrize(("sink", "point"), POINTS)
+@pytest.mark.parametrize("point", POINTS)
 def test_a_run_that_dies_is_not_seen_and_is_finished_by_the_next(
     spark: SparkSession,
     expected: Undisturbed,
     tmp_path: Path,
-    sink: str,
     point: str,
 ) -> None:
     first, logs, tables = expected.first, expected.logs, expected.tables
     lake = str(tmp_path / "lake")
     shutil.copytree(first, lake)
-    die_at((ARROW_POINTS if sink == "arrow" else SPARK_POINTS)[point], spark, lake, logs, sink=sink)
+    die_at(POINTS[point], spark, lake, logs)
     published = point in (
         "after the ledger",
         "before the intent goes",
     )
     wanted = expected.seen_after if published else expected.seen_before
     assert seen(lake) == wanted
-    if sink == "arrow" and point in ("before the ledger", "after the ledger"):
+    if point in ("before the ledger", "after the ledger"):
         assert seen(lake, spark) == wanted
-    decode(spark, lake, logs, sink=sink)
+    decode(spark, lake, logs)
     assert contents(lake) == tables
     assert sorted(os.listdir(f"{lake}/_runs")) == ["lock"]
     finished = versions(lake)
-    decode(spark, lake, logs, sink=sink)
+    decode(spark, lake, logs)
     assert versions(lake) == finished
 
 
@@ -140,7 +138,7 @@ def test_a_run_whose_files_a_vacuum_took_is_decoded_again(
     first, logs, tables = expected.first, expected.logs, expected.tables
     lake = str(tmp_path / "lake")
     shutil.copytree(first, lake)
-    die_at(ARROW_POINTS[point], spark, lake, logs)
+    die_at(POINTS[point], spark, lake, logs)
     before = scenario.orphans(Path(lake))
     vacuum(lake)
     assert (scenario.orphans(Path(lake)) < before) is (point in ("after the intent", "records added"))
@@ -161,7 +159,7 @@ def test_rows_that_are_to_be_replaced_outlive_a_death_and_a_vacuum(
     before_ = contents(lake)
     if "verify_content" in how:
         put(logs / "rewritten-0", 0, batch(0), batch(3, text="w"), *batches(6, 3))
-    die_at(ARROW_POINTS[point], spark, lake, logs, **how)
+    die_at(POINTS[point], spark, lake, logs, **how)
     vacuum(lake)
     path.unlink()  # the source is gone for good
     put(logs / "other-0", 0, batch(0))
@@ -173,35 +171,66 @@ def test_rows_that_are_to_be_replaced_outlive_a_death_and_a_vacuum(
         assert kept == before_["records"]
 
 
-@pytest.mark.parametrize(("sink", "point"), [("arrow", "records added"), ("spark", "batches added")])
+@pytest.mark.parametrize("point", ["records added", "batches added"])
 def test_a_driver_that_is_killed_is_succeeded_by_the_next(
-    spark: SparkSession, expected: Undisturbed, tmp_path: Path, sink: str, point: str
+    spark: SparkSession, expected: Undisturbed, tmp_path: Path, point: str
 ) -> None:
     first, logs, tables = expected.first, expected.logs, expected.tables
     lake = str(tmp_path / "lake")
     shutil.copytree(first, lake)
-    arguments = ["--source", str(logs), "--lake", lake, "--sink", sink]
+    arguments = ["--source", str(logs), "--lake", lake]
     job = [sys.executable, "-m", "tests.support.dying", point, *arguments]
     assert subprocess.run(job, cwd=ROOT, check=False, timeout=300).returncode == -9
-    decode(spark, lake, logs, sink=sink)
+    decode(spark, lake, logs)
     assert contents(lake) == tables
 
 
-def test_a_write_that_fails_takes_the_intent_back(
-    spark: SparkSession, lake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+RAW_POINTS = {
+    "before the stage": (Lander, "run", 1, "before"),
+    "before the intent": (Intents, "write", 1, "before"),
+    "after the intent": (Intents, "write", 1, "after"),
+    "rows added": (LakeWriter, "replace_rows", 1, "after"),
+    "before the intent goes": (Intents, "remove", 1, "before"),
+}
+
+
+@pytest.mark.parametrize("point", RAW_POINTS)
+def test_a_landing_that_dies_loses_and_doubles_nothing(
+    expected: Undisturbed, tmp_path: Path, point: str
 ) -> None:
-    put(tmp_path / "logs" / "a-0", 0, *batches(0, 2))
+    lake, logs = str(tmp_path / "lake"), tmp_path / "logs"
+    shutil.copytree(expected.logs, logs)
 
-    def full(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
+    def die() -> None:
+        raise DiedError
 
-    with monkeypatch.context() as patch:
-        patch.setattr(commit, "write_by_spark", full)
-        with pytest.raises(OSError, match="No space left"):
-            decode(spark, lake, tmp_path / "logs", sink="spark")
-    assert Intents(lake).pending() == []
-    decode(spark, lake, tmp_path / "logs", sink="spark")
-    assert len(rows(lake, "records")) == 6
+    with pytest.MonkeyPatch.context() as patch:
+        arrange(RAW_POINTS[point], die, patch.setattr)
+        with pytest.raises(DiedError):
+            as_command.ingest(None, Settings(lake=lake, source=(str(logs),)))
+    as_command.ingest(None, Settings(lake=lake, source=(str(logs),)))
+    landed: dict[str, bytes] = {}
+    for row in sorted(rows(lake, "raw_segments"), key=lambda row: (row["segment"], row["chunk_position"])):
+        landed[row["segment"]] = landed.get(row["segment"], b"") + row["content"]
+    assert landed == {f"file://{path}": path.read_bytes() for path in logs.rglob("*.log")}
+
+
+@pytest.mark.parametrize("point", ["after the stage", "records added", "before the ledger"])
+def test_decoding_landed_bytes_that_dies_is_finished_by_the_next(tmp_path: Path, point: str) -> None:
+    lake, logs = str(tmp_path / "lake"), tmp_path / "logs"
+    put(logs / "a-0", 0, *batches(0, 5))
+    as_command.ingest(None, Settings(lake=lake, source=(str(logs),)))
+    settings = Settings(lake=lake, from_raw=True, slice_bytes=100)
+
+    def die() -> None:
+        raise DiedError
+
+    with pytest.MonkeyPatch.context() as patch:
+        arrange(POINTS[point], die, patch.setattr)
+        with pytest.raises(DiedError):
+            as_command.decode(None, settings)
+    as_command.decode(None, settings)
+    assert [row["offset"] for row in rows(lake, "records")] == list(range(15))
 
 
 def test_an_intent_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -267,6 +296,6 @@ def test_versions_of_a_run_are_the_same_in_every_table(
     before(tmp_path / "logs")
     decode(spark, lake, tmp_path / "logs")
     after(tmp_path / "logs")
-    decode(spark, lake, tmp_path / "logs", sink="spark")
+    decode(spark, lake, tmp_path / "logs")
     for table in ("records", "batches", "quarantine", "segments"):
         assert DeltaTable(f"{lake}/{table}").transaction_version(DECODE_APP) == 2

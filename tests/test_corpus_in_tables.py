@@ -1,4 +1,4 @@
-"""The bundled segments through the whole job: every way in, both sinks, and what a consumer gets of them.
+"""The bundled segments through the whole job: every way in, and what a consumer gets of them.
 
 Field by field against Kafka's own reading: what the README says of exactness is what these tests hold.
 """
@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Every segment by these three ways, a mixed sample by the others
-WHOLE = ("arrow processes", "arrow direct", "arrow landed")
-WAYS = (*WHOLE, "arrow binary", "arrow raw", "spark direct", "spark binary", "spark raw")
+WHOLE = ("processes", "direct", "landed")
+WAYS = (*WHOLE, "binary", "in parts", "raw")
 SAMPLE = {
     *("v0-codec-gzip", "v1-codec-snappy", "v2-codec-zstd", "mixed-magic", "v2-txn-abort", "v2-txn-open"),
     *("v2-compacted", "v2-headers", "v2-nulls", "v2-timestamps"),
@@ -63,8 +63,7 @@ def made(
     return Made(lake, paths)
 
 
-def _decode(spark: SparkSession, made: str, sources: list[str], how: str) -> None:
-    sink, way = how.split()
+def _decode(spark: SparkSession, made: str, sources: list[str], way: str) -> None:
     if way == "processes":
         printed = command("decode_batches", made, sources)
         assert (printed["damaged"], "starting Spark" in printed["phases"]) == (0, False)
@@ -73,10 +72,13 @@ def _decode(spark: SparkSession, made: str, sources: list[str], how: str) -> Non
         if way == "landed":
             command("ingest_raw", made, sources)
         else:
-            ingest_raw.run(spark, Settings(lake=made, source=tuple(sources), sink=sink))
-        summary = decode_batches.run(spark, Settings(lake=made, from_raw=True, sink=sink))
+            ingest_raw.run(spark, Settings(lake=made, source=tuple(sources)))
+        summary = decode_batches.run(spark, Settings(lake=made, from_raw=True))
     else:
-        summary = decode_batches.run(spark, Settings(lake=made, source=tuple(sources), sink=sink, read=way))
+        settings = Settings(lake=made, source=tuple(sources), read="direct" if way == "direct" else "binary")
+        if way == "in parts":
+            settings = replace(settings, max_content=1000, slice_bytes=4000)
+        summary = decode_batches.run(spark, settings)
     assert summary.damaged == 0
 
 

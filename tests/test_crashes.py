@@ -237,19 +237,17 @@ def error_line(capsys: pytest.CaptureFixture[str]) -> str:
     return lines[0]
 
 
-@pytest.mark.parametrize("sink", ["arrow", "spark"])
 def test_a_disk_that_is_full_while_tasks_write_is_reported_in_one_line(
-    spark: SparkSession, world: World, lake: Path, capsys: pytest.CaptureFixture[str], sink: str
+    spark: SparkSession, world: World, lake: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = versions(str(lake))
-    world.decode(spark, scenario.copy(lake, lake.parent / "room"), sink=sink)  # Java unpacks its codecs
     with full_disk(descendants(os.getpid()), room=1024):
-        assert world.main(lake, "--sink", sink) == 1
+        assert world.main(lake) == 1
     said = error_line(capsys)
     assert "File too large" in said
     assert versions(str(lake)) == before
     assert Intents(str(lake)).pending() == []
-    world.decode(spark, lake, sink=sink)
+    world.decode(spark, lake)
     world.is_reached(lake)
 
 

@@ -21,7 +21,6 @@ from tests.support.logs import batch, batches, contents, put, rows, versions
 from udfs.format.schema import RECORDS
 
 pytestmark = pytest.mark.flow
-SINKS = ["arrow", pytest.param("spark", marks=pytest.mark.slow)]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,17 +111,16 @@ def test_a_tail_that_goes_away_leaves_the_ledger(lake_template: str, lake: str, 
     assert contents(lake) == fresh(lake_template, logs)
 
 
-@pytest.mark.parametrize("sink", SINKS)
 def test_a_rewritten_segment_replaces_its_rows(
-    spark: SparkSession, lake_template: str, lake: str, logs: Path, sink: str
+    spark: SparkSession, lake_template: str, lake: str, logs: Path
 ) -> None:
     written = batches(0, 4)
     put(logs / "a-0", 0, *written)
     put(logs / "a-1", 0, *written)
-    decode(spark, lake, logs, sink=sink)
+    decode(spark, lake, logs)
     put(logs / "a-0", 0, written[0], written[3], batch(12))
     put(logs / "a-2", 0, batch(0))
-    summary = decode(spark, lake, logs, sink=sink)
+    summary = decode(spark, lake, logs)
     assert summary.segments == 2
     assert contents(lake) == fresh(lake_template, logs)
 
@@ -145,30 +143,28 @@ def test_a_file_without_bytes_has_a_row_and_ends_no_other(lake: str, logs: Path)
     assert versions(lake) == before
 
 
-@pytest.mark.parametrize("sink", SINKS)
 def test_a_segment_cut_to_nothing_loses_its_rows(
-    spark: SparkSession, lake_template: str, lake: str, logs: Path, sink: str
+    spark: SparkSession, lake_template: str, lake: str, logs: Path
 ) -> None:
     put(logs / "a-0", 0, *batches(0, 2))
-    decode(spark, lake, logs, sink=sink)
+    decode(spark, lake, logs)
     put(logs / "a-0", 0)
-    decode(spark, lake, logs, sink=sink)
+    decode(spark, lake, logs)
     assert rows(lake, "records") == []
     assert contents(lake) == fresh(lake_template, logs)
 
 
-@pytest.mark.parametrize("sink", SINKS)
 def test_a_segment_merged_into_the_one_before_loses_its_rows(
-    spark: SparkSession, lake: str, logs: Path, sink: str
+    spark: SparkSession, lake: str, logs: Path
 ) -> None:
     first, second, third = batches(0, 2), batches(6, 2), batches(12, 2)
     put(logs / "a-0", 0, *first)
     merged = put(logs / "a-0", 6, *second)
     put(logs / "a-0", 12, *third)
-    decode(spark, lake, logs, sink=sink)
+    decode(spark, lake, logs)
     merged.unlink()
     put(logs / "a-0", 0, first[1], second[1])
-    decode(spark, lake, logs, sink=sink)
+    decode(spark, lake, logs)
     assert offsets(lake) == [*range(3, 6), *range(9, 18)]
     assert [r["file_base_offset"] for r in rows(lake, "segments")] == [0, 12]
     assert len(rows(lake, "batches")) == 4
@@ -221,29 +217,20 @@ def mixed_logs(logs: Path) -> None:
     put(logs / "garbage-0", 0, b"no batch at all, " * 9)
 
 
-@pytest.mark.parametrize(
-    ("sink", "read"),
-    [
-        ("arrow", "binary"),
-        ("spark", "direct"),
-        pytest.param("spark", "binary", marks=pytest.mark.slow),
-        ("arrow", "raw"),
-        pytest.param("spark", "raw", marks=pytest.mark.slow),
-    ],
-)
-def test_every_read_and_sink_gives_the_same_tables(
-    spark: SparkSession, lake_template: str, lake: str, logs: Path, sink: str, read: str
+@pytest.mark.parametrize("read", ["binary", "in parts", "raw"])
+def test_every_read_gives_the_same_tables(
+    spark: SparkSession, lake_template: str, lake: str, logs: Path, read: str
 ) -> None:
     mixed_logs(logs)
     if read == "raw":
-        ingest_raw.run(spark, Settings(lake=lake, source=(str(logs),), sink=sink))
-        decode(spark, lake, None, sink=sink)
+        ingest_raw.run(spark, Settings(lake=lake, source=(str(logs),)))
+        decode(spark, lake, None)
     else:
-        decode(spark, lake, logs, sink=sink, read=read)
+        decode(spark, lake, logs, read="binary", max_content=100 if read == "in parts" else 1 << 20)
     assert contents(lake) == fresh(lake_template, logs)
     before = versions(lake)
     decode(spark, lake, logs)
-    decode(spark, lake, None if read == "raw" else logs, sink=sink)
+    decode(spark, lake, None if read == "raw" else logs)
     assert versions(lake) == before
 
 
@@ -281,13 +268,12 @@ def test_a_query_for_a_range_reads_only_the_files_that_hold_it(
     assert (found.count(), len(found.inputFiles())) == (1, 1)
 
 
-@pytest.mark.parametrize("sink", SINKS)
 def test_values_that_hold_kafka_batches_are_not_taken_for_the_log(
-    spark: SparkSession, lake: str, logs: Path, sink: str
+    spark: SparkSession, lake: str, logs: Path
 ) -> None:
     inner = b"".join(batches(1000, 40, text="inner"))
     put(logs / "a-0", 0, batch(0), batch(3, text="x" + inner.decode("latin-1")), batch(6))
-    decode(spark, lake, logs, slice_bytes=200, sink=sink)
+    decode(spark, lake, logs, slice_bytes=200)
     assert offsets(lake) == list(range(9))
     assert rows(lake, "quarantine") == []
 
@@ -338,15 +324,12 @@ def test_the_last_line_is_one_json_object(
     assert decode_batches.main(sound) == 0
 
 
-@pytest.mark.parametrize("sink", SINKS)
-def test_each_run_that_changes_the_lake_has_a_row(
-    spark: SparkSession, lake: str, logs: Path, sink: str
-) -> None:
+def test_each_run_that_changes_the_lake_has_a_row(spark: SparkSession, lake: str, logs: Path) -> None:
     mixed_logs(logs)
     began = datetime.now(UTC)
-    first = decode(spark, lake, logs, sink=sink)
-    decode(spark, lake, logs, sink=sink)
-    landed = ingest_raw.run(spark, Settings(source=(str(logs),), lake=lake, sink=sink))
+    first = decode(spark, lake, logs)
+    decode(spark, lake, logs)
+    landed = ingest_raw.run(spark, Settings(source=(str(logs),), lake=lake))
     found = sorted(DeltaTable(f"{lake}/runs").to_pyarrow_table().to_pylist(), key=lambda row: row["began_at"])
     assert [(row["job"], row["run_id"]) for row in found] == [
         ("decode", first.run_id),

@@ -10,12 +10,10 @@ import crc32c
 import pytest
 
 from pipelines.command.settings import Settings
-from pipelines.source.naming import NULL_TO_SPARK
 from tests.support import as_command
 from tests.support.logs import batch, batches, contents, put, rows, versions
 
 pytestmark = pytest.mark.flow
-SINKS = ["arrow", pytest.param("spark", marks=pytest.mark.slow)]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,56 +49,52 @@ def on_disk(logs: Path) -> dict[str, bytes]:
     return {f"file://{path}": path.read_bytes() for path in logs.rglob("*.log")}
 
 
-@pytest.mark.parametrize("sink", SINKS)
-def test_files_land_byte_for_byte_once(spark: SparkSession, lake: str, logs: Path, sink: str) -> None:
+def test_files_land_byte_for_byte_once(spark: SparkSession, lake: str, logs: Path) -> None:
     put(logs / "a-0", 0, *batches(0, 3), batch(9)[:40])
     put(logs / "a-1", 5, b"no batch at all")
-    summary = ingest(spark, lake, logs, sink=sink)
+    summary = ingest(spark, lake, logs)
     assert (summary.segments, summary.chunks) == (2, len(rows(lake, "raw_segments")))
     assert landed(lake) == on_disk(logs)
     before = versions(lake)
-    assert ingest(spark, lake, logs, sink=sink).segments == 0
+    assert ingest(spark, lake, logs).segments == 0
     assert versions(lake) == before
 
 
-@pytest.mark.parametrize("sink", SINKS)
-def test_only_new_bytes_land(spark: SparkSession, lake: str, logs: Path, sink: str) -> None:
+def test_only_new_bytes_land(spark: SparkSession, lake: str, logs: Path) -> None:
     put(logs / "a-0", 0, *batches(0, 3))
     put(logs / "b-0", 0, *batches(0, 3), batch(9)[:40])
-    ingest(spark, lake, logs, sink=sink)
+    ingest(spark, lake, logs)
     first = {(r["segment"], r["chunk_position"]): r["modified"] for r in rows(lake, "raw_segments")}
     put(logs / "a-0", 0, *batches(0, 5))
     put(logs / "b-0", 0, *batches(0, 4))
-    ingest(spark, lake, logs, sink=sink)
+    ingest(spark, lake, logs)
     assert landed(lake) == on_disk(logs)
     kept = {(r["segment"], r["chunk_position"]): r["modified"] for r in rows(lake, "raw_segments")}
     assert [key for key in first if kept.get(key) == first[key]] == [k for k in first if k[1] == 0]
 
 
-@pytest.mark.parametrize("sink", SINKS)
-def test_a_rewritten_file_replaces_its_chunks(spark: SparkSession, lake: str, logs: Path, sink: str) -> None:
+def test_a_rewritten_file_replaces_its_chunks(spark: SparkSession, lake: str, logs: Path) -> None:
     put(logs / "a-0", 0, *batches(0, 3))
     put(logs / "b-0", 0, *batches(0, 3))
-    ingest(spark, lake, logs, sink=sink)
+    ingest(spark, lake, logs)
     put(logs / "a-0", 0, *batches(3, 2))
-    assert ingest(spark, lake, logs, sink=sink).segments == 1
+    assert ingest(spark, lake, logs).segments == 1
     assert landed(lake) == on_disk(logs)
 
 
-@pytest.mark.parametrize("sink", SINKS)
 def test_a_file_merged_into_the_one_before_loses_its_chunks(
-    spark: SparkSession, lake: str, logs: Path, sink: str
+    spark: SparkSession, lake: str, logs: Path
 ) -> None:
     first, second, third = batches(0, 2), batches(6, 2), batches(12, 2)
     put(logs / "a-0", 0, *first)
     merged = put(logs / "a-0", 6, *second)
     last = put(logs / "a-0", 12, *third)
-    ingest(spark, lake, logs, sink=sink)
+    ingest(spark, lake, logs)
     kept = {f"file://{last}": last.read_bytes()}
     merged.unlink()
     last.unlink()
     put(logs / "a-0", 0, first[1], second[1])
-    ingest(spark, lake, logs, sink=sink)
+    ingest(spark, lake, logs)
     assert landed(lake) == on_disk(logs) | kept
 
 
@@ -155,18 +149,3 @@ def test_files_and_raw_share_the_ledger(spark: SparkSession, lake: str, logs: Pa
     ingest(spark, lake, logs)
     assert decode_raw(spark, lake).batches == 2
     assert as_command.decode(spark, Settings(lake=lake, source=(str(logs),))).segments == 0
-
-
-@pytest.mark.slow
-def test_a_topic_that_spark_would_write_as_null_is_skipped_for_its_sink(
-    spark: SparkSession, lake: str, logs: Path
-) -> None:
-    put(logs / "__HIVE_DEFAULT_PARTITION__-0", 0, *batches(0, 3))
-    put(logs / "a-0", 0, *batches(0, 3))
-    ingest(spark, lake, logs)
-    settings = Settings(lake=lake, from_raw=True, sink="spark")
-    summary = as_command.decode(spark, settings)
-    assert summary.skipped == {NULL_TO_SPARK: 1}
-    assert {row["topic"] for row in rows(lake, "records")} == {"a"}
-    assert decode_raw(spark, lake).records == 9
-    assert {row["topic"] for row in rows(lake, "records")} == {"a", "__HIVE_DEFAULT_PARTITION__"}

@@ -15,8 +15,8 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pipelines import decode_batches, ingest_raw
 from pipelines.command.settings import Settings
 from pipelines.execute.metrics import Metrics
+from pipelines.execute.slice_rows import Reader
 from pipelines.execute.watch import Batching
-from pipelines.lake.commit import LakeWriter
 from tests.support import as_command
 from tests.support.dying import POINTS, DiedError, arrange
 from tests.support.logs import batches, data, marker, put
@@ -209,13 +209,12 @@ def test_spark_shows_jobs_by_run_and_phase(
         seen.append(tuple(context.getLocalProperty(name) for name in names))
 
     context.setLocalProperty(names[1], "mine")
-    arrange((LakeWriter, "stage", 1, "before"), note, monkeypatch.setattr)
-    arrange(POINTS["before the intent"], note, monkeypatch.setattr)
-    settings = Settings(source=(str(logs),), lake=str(tmp_path / "lake"), sink="spark")
+    arrange((Reader, "rows", 1, "before"), note, monkeypatch.setattr)
+    settings = Settings(source=(str(logs),), lake=str(tmp_path / "lake"))
     group = f"kafka-log-lake run {decode_batches.run(spark, settings).run_id}"
     size = sum(path.stat().st_size for path in logs.rglob("*.log"))
     assert 0 < size < 1000
-    assert seen == [(group, f"{phase}: 2 segments, {size} B") for phase in ("decoding", "writing rows")]
+    assert seen == [(group, f"decoding: 2 segments, {size} B")]
     assert [context.getLocalProperty(name) for name in names] == [None, "mine"]
     context.setLocalProperty(names[1], None)  # type: ignore[arg-type]
 
@@ -240,16 +239,13 @@ class _Listener:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("sink", ["arrow", "spark"])
-def test_a_listener_of_queries_gets_what_was_decoded(
-    spark: SparkSession, tmp_path: Path, logs: Path, sink: str
-) -> None:
+def test_a_listener_of_queries_gets_what_was_decoded(spark: SparkSession, tmp_path: Path, logs: Path) -> None:
     ensure_callback_server_started(spark.sparkContext._gateway)
     session: Any = spark
     manager, listener = session._jsparkSession.listenerManager(), _Listener()
     manager.register(listener)
     try:
-        settings = Settings(source=(str(logs),), lake=str(tmp_path / "lake"), sink=sink)
+        settings = Settings(source=(str(logs),), lake=str(tmp_path / "lake"))
         run = decode_batches.run(spark, settings)
         session._jsc.sc().listenerBus().waitUntilEmpty()
     finally:

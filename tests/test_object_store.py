@@ -187,11 +187,10 @@ def test_a_listing_that_breaks_off_is_reported_in_one_line(
     assert said.startswith("error: ")
 
 
-@pytest.mark.parametrize("sink", ["arrow", "spark"])
 def test_an_object_that_was_written_again_is_left_for_the_next_landing(
-    spark: SparkSession, store: Store, lake: str, monkeypatch: pytest.MonkeyPatch, sink: str
+    spark: SparkSession, store: Store, lake: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = f"landed-{sink}"
+    folder = "landed"
     put(store.folder / folder / "kept-0", 0, *batches(0, 2))
     again = put(store.folder / folder / "again-0", 0, *batches(0, 2))
 
@@ -202,7 +201,7 @@ def test_an_object_that_was_written_again_is_left_for_the_next_landing(
         return made
 
     monkeypatch.setattr("pipelines.execute.job.make_plan", plan)
-    summary = ingest_raw.run(spark, Settings(source=(uri(folder),), lake=lake, sink=sink))
+    summary = ingest_raw.run(spark, Settings(source=(uri(folder),), lake=lake))
     (said,) = summary.warnings
     assert f"{uri(folder)}/again-0/" in said
     assert "changed while it was read, left for the next run" in said
@@ -265,25 +264,20 @@ def test_values_of_partitions_may_be_null(store: Store, lake: str) -> None:
     assert list(answer(uri("nulls"), statement)) == ['{"offset":1}']
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--sink", "spark", "--source", uri("kafka")], "use --sink arrow"),
-        (
-            ["--read", "binary", "--source", uri("kafka/v2-codec-zstd")],
-            "--packages org.apache.hadoop:hadoop-aws:",
-        ),
-        (["--from-raw"], "--packages org.apache.hadoop:hadoop-aws:"),
-    ],
-)
 def test_what_needs_spark_on_s3_is_reported_in_one_line(
-    spark: SparkSession, local: Rows, capsys: pytest.CaptureFixture[str], options: list[str], said: str
+    spark: SparkSession, local: Rows, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ingest_raw.run(spark, Settings(source=(uri("kafka/v2-headers"),), lake=uri("raw")))
-    capsys.readouterr()
-    assert decode_batches.main(["--lake", uri("raw"), *options]) == 2
+    options = ["--read", "binary", "--source", uri("kafka/v2-codec-zstd")]
+    assert decode_batches.main(["--lake", uri("read by spark"), *options]) == 2
     (line,) = [one for one in capsys.readouterr().err.splitlines() if one.startswith("error: ")]
-    assert said in line
+    assert "--packages org.apache.hadoop:hadoop-aws:" in line
+
+
+def test_landed_bytes_in_a_store_are_decoded_without_spark(store: Store, local: Rows) -> None:
+    lake = uri("raw")
+    assert ingest_raw.main(["--source", uri("kafka"), "--lake", lake]) == 0
+    assert decode_batches.main(["--from-raw", "--lake", lake, "--slice-bytes", "1KiB"]) == 0
+    assert len(contents(lake, "records")["records"]) == len(local["records"])
 
 
 def test_of_many_jobs_one_gets_the_lease(store: Store) -> None:

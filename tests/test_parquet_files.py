@@ -47,16 +47,15 @@ def codecs(lake: Path) -> set[str]:
     return {codec for (codec,) in duckdb.execute(requested, [data_files(lake)]).fetchall()}
 
 
-@pytest.mark.parametrize("sink", ["arrow", "spark"])
 @pytest.mark.parametrize(
     ("codec", "name"),
     [("lz4", "LZ4_RAW"), ("zstd", "ZSTD"), ("snappy", "SNAPPY"), ("gzip", "GZIP"), ("none", "UNCOMPRESSED")],
 )
 def test_every_reader_reads_every_codec(
-    spark: SparkSession, logs: Path, tmp_path: Path, sink: str, codec: str, name: str
+    spark: SparkSession, logs: Path, tmp_path: Path, codec: str, name: str
 ) -> None:
     lake = tmp_path / "lake"
-    settings = Settings(lake=str(lake), source=(str(logs),), sink=sink, parquet_compression=codec)
+    settings = Settings(lake=str(lake), source=(str(logs),), parquet_compression=codec)
     as_command.decode(spark, settings)
     assert codecs(lake) == {name}
     columns = ["segment", "offset", "key", "value"]
@@ -69,10 +68,9 @@ def test_every_reader_reads_every_codec(
     assert sorted(tuple(map(row.get, columns)) for row in by_spark) == by_duckdb
 
 
-@pytest.mark.parametrize("sink", ["arrow", "spark"])
 @pytest.mark.parametrize(("codec", "fast", "small"), [("zstd", -7, 19), ("gzip", 1, 9)])
 def test_a_higher_level_gives_smaller_files(
-    spark: SparkSession, logs: Path, tmp_path: Path, sink: str, codec: str, fast: int, small: int
+    spark: SparkSession, logs: Path, tmp_path: Path, codec: str, fast: int, small: int
 ) -> None:
     sizes = []
     for level in (fast, small):
@@ -80,7 +78,6 @@ def test_a_higher_level_gives_smaller_files(
         settings = Settings(
             lake=str(lake),
             source=(str(logs),),
-            sink=sink,
             parquet_compression=codec,
             parquet_compression_level=level,
         )
@@ -165,13 +162,12 @@ def test_data_files_are_on_the_disk_before_the_intent_names_them(
                 assert written < last(order[:intent], folder)
 
 
-@pytest.mark.parametrize("sink", ["arrow", pytest.param("spark", marks=pytest.mark.spark)])
 def test_commits_are_on_the_disk_before_the_ledger_and_the_end_rely_on_them(
-    tmp_path: Path, logs: Path, sink: str
+    tmp_path: Path, logs: Path
 ) -> None:
     lake = tmp_path / "lake"
     put(logs / "a-1", 192, b"garbage" * 10)  # quarantine too
-    order = flushed(tmp_path, "decode_batches", "--source", str(logs), "--lake", str(lake), "--sink", sink)
+    order = flushed(tmp_path, "decode_batches", "--source", str(logs), "--lake", str(lake))
     entry = "_delta_log/00000000000000000001.json"
     ledger = last(order, lake / "segments" / entry)
     assert ledger < last(order, lake / "segments" / "_delta_log")

@@ -216,8 +216,8 @@ def in_time(low: int, high: int) -> Callable[[dict[str, Any]], bool]:
 SINCE, UNTIL = NOW + 12_000, NOW + 60_000
 WAYS: dict[str, tuple[dict[str, Any], dict[str, Any], Callable[[dict[str, Any]], bool]]] = {
     "time": ({}, {"since": SINCE, "until": UNTIL}, in_time(SINCE, UNTIL)),
-    "spark sink": ({"sink": "spark"}, {"since": SINCE}, in_time(SINCE, 1 << 62)),
     "binary": ({"read": "binary"}, {"offsets": "40:110"}, lambda row: 40 <= row["offset"] < 110),
+    "large": ({"read": "binary", "max_content": 500}, {"since": SINCE}, in_time(SINCE, 1 << 62)),
     "slices": ({"slice_bytes": 2000, "window_bytes": 4096}, {"until": UNTIL}, in_time(-1, UNTIL)),
     "raw": (
         {"from_raw": True},

@@ -195,7 +195,7 @@ def test_what_needs_no_spark_is_answered_without_java(spark: SparkSession, lake:
         done = without_java(tmp_path, job, *arguments)
         assert (done.returncode, said in done.stdout + done.stderr) == (code, True), done.stderr
     put(logs / "a-0", 1, batch(1))
-    for arguments in (["--sink", "spark"], ["--read", "binary"], ["--catalog-schema", "kafka"]):
+    for arguments in (["--read", "binary"], ["--catalog-schema", "kafka"]):
         done = without_java(tmp_path, "decode_batches", "--source", str(logs), "--lake", lake, *arguments)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith("error: JAVA_HOME has no bin/java")

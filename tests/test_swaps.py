@@ -194,7 +194,7 @@ def test_no_run_loses_or_doubles_a_record(
     assert summary.skipped == {naming.CLEANED: 1, naming.REPLACED: 3, naming.SWAP_UNFINISHED: 1}
     assert "in place of segments: 4 swap files" in summary.to_text()
     held = contents(lake)
-    assert held == fresh(True, read="binary", sink="spark")
+    assert held == fresh(True, read="binary")
     assert run(True).segments == 0
     run(False)  # the segments are as before the crash, and what no segment has stays
     assert offsets(lake) == {**WITHOUT, "only": WITH["only"]}

@@ -75,11 +75,10 @@ print(*duckdb.sql("SELECT count(*), sum(\\"offset\\") FROM frame").fetchall()[0]
 @pytest.fixture(scope="module")
 def decoded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("read")
-    put(folder / "logs" / "a-0", 0, *batches(0, 3))
     lake = str(folder / "lake")
-    for sink in ("arrow", "spark"):  # a file of each writer
-        put(folder / "logs" / f"{sink}-0", 0, *batches(0, 3))
-        as_command.decode(spark, Settings(source=(str(folder / "logs"),), lake=lake, sink=sink))
+    for topic in ("a", "b", "c"):
+        put(folder / "logs" / f"{topic}-0", 0, *batches(0, 3))
+        as_command.decode(spark, Settings(source=(str(folder / "logs"),), lake=lake))
     return lake
 
 

@@ -46,14 +46,13 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
         yield started
 
 
-@pytest.mark.parametrize("sink", ["arrow", "spark"])
 def test_a_sector_that_cannot_be_read_is_damage_of_its_own_kind(
-    served: Jobs, lake: str, tmp_path: Path, sink: str
+    served: Jobs, lake: str, tmp_path: Path
 ) -> None:
     logs = tmp_path / "logs"
     path = put(logs / f"{TOPIC}-0", 0, *[batch(offset, 1, text="x" * 1000) for offset in range(40)])
     put(logs / "b-0", 0, *batches(0, 3))
-    options = ("--fail-on-damage", "--sink", sink, "--read", "direct")
+    options = ("--fail-on-damage", "--read", "direct")
     done = served.run(DECODE, "--lake", lake, "--source", str(logs), *options)
     assert done.returncode == 3, done.stderr
     verdict = done.stdout.splitlines()[-1]

@@ -97,6 +97,14 @@ class Driver:
         """Tasks that run at the same time."""
         return int(self._context.defaultParallelism)
 
+    def heap_of_tasks(self) -> int | None:
+        """Bytes of Java's heap where tasks run; None where it is not known."""
+        jvm = self._context._jvm
+        if is_local(self.spark):
+            return int(jvm.java.lang.Runtime.getRuntime().maxMemory())
+        given = self._context.getConf().get("spark.executor.memory", "1g")
+        return int(jvm.org.apache.spark.network.util.JavaUtils.byteStringAsBytes(given))
+
     @contextmanager
     def finished_share(self) -> Iterator[Callable[[], float]]:
         """Gives a function for the share of finished tasks of the stage that runs in the block, 0 to 1."""
@@ -150,6 +158,10 @@ class Connect(Driver):
 
     def parallelism(self) -> int:
         return self._ready()
+
+    def heap_of_tasks(self) -> int | None:
+        """None: a client does not see the server's."""
+        return None
 
     def _ready(self) -> int:
         """Sees to it that the workers have our code; returns how many tasks run at the same time."""

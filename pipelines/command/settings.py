@@ -119,6 +119,9 @@ class Reading(Selection):
     read: str = setting(
         "auto", one_of("auto", "direct", "binary"), "how bytes reach the workers: auto, direct or binary"
     )
+    max_content: int = setting(
+        32 * MIB, byte_count, "with --read binary: Spark loads a file up to this size whole", "BYTES"
+    )
     slice_bytes: int = setting(128 * MIB, byte_count, "a larger segment is decoded by several tasks", "BYTES")
     window_bytes: int = setting(2 * MIB, byte_count, "bytes that a worker reads at a time", "BYTES")
     max_files_per_run: int = setting(4096, count, "segments that are decoded and committed together", "N")
@@ -161,8 +164,8 @@ class Writing(Checked):
 
     sink: str = setting(
         "arrow",
-        one_of("arrow", "spark", CATALOG),
-        "what writes the tables: arrow (the workers), spark (Spark, by path), catalog (Spark, by name)",
+        one_of("arrow", CATALOG),
+        "what writes the tables: arrow (the workers, by path), catalog (Spark, by name)",
     )
     catalog_schema: str | None = setting(
         None, identifier, "also register tables and views under this schema of the catalog", "NAME"

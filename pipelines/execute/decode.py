@@ -19,14 +19,15 @@ from pyspark.sql import functions as F
 
 from pipelines.command.errors import RunFailed
 from pipelines.execute.progress import Progress
-from pipelines.execute.slice_rows import DIRECT, Reader, ReportRow
+from pipelines.execute.slice_rows import Reader, ReportRow
 from pipelines.execute.verdicts import Verdict, first_byte, judge, shortened, with_batches
+from pipelines.lake.catalog_lake import CatalogLake
 from pipelines.lake.commit import LakeWriter
-from pipelines.lake.intents import STAGED, Intent
+from pipelines.lake.intents import Intent
 from pipelines.lake.transactions import Outcome
 from pipelines.plan.obsolete import Obsolete
 from pipelines.plan.segment_actions import Action
-from pipelines.plan.slices import Segment, Slice, make_slices, whole
+from pipelines.plan.slices import Segment, Slice, whole
 from udfs.arrow.parquet_sink import DataFile
 from udfs.format import schema
 from udfs.spark import protocol
@@ -45,7 +46,7 @@ class Decoded:
     """The results of one bounded run.
 
     files: data files of groups without a problem (arrow sink).
-    dropped_groups: groups with a problem, whose staged rows must not be committed (spark sink).
+    dropped_groups: groups with a problem, whose staged rows must not be committed (lake in a catalog).
     changed, unreadable: URI of a segment that this run left -> how it changed, or why it can't be read.
     was_stopped: whether Ctrl-C ended the stage early: the results are of segments that are decoded whole, the
     first ones of each log.
@@ -104,11 +105,7 @@ class StageLoop:
         return decoded
 
     def _slices(self, segments: Iterable[Segment], first: int) -> list[Slice]:
-        if self.reader.reads_files:
-            return whole(segments, first)
-        return make_slices(
-            segments, self.reader.slice_bytes, first, split=self.split and self.reader.mode == DIRECT
-        )
+        return self.reader.slices(segments, first, self.split)
 
     def _add_results(
         self, slices: Sequence[Slice], output: Iterable[ReportRow], decoded: Decoded
@@ -182,7 +179,7 @@ def _not_first(by_segment: Mapping[str, Sequence[Slice]], final: set[str]) -> se
 class Runner(ABC):
     """Executes the bounded runs of one job.
 
-    sink: ARROW, or another if Spark writes. obsolete: ledger rows to drop when a run replaces them.
+    sink: ARROW, or CATALOG where Spark writes. obsolete: ledger rows to drop when a run replaces them.
     """
 
     lake: LakeWriter
@@ -192,14 +189,20 @@ class Runner(ABC):
     progress: Progress
     obsolete: Obsolete
 
+    @property
+    def catalog(self) -> CatalogLake:
+        """The lake, where Spark writes."""
+        assert isinstance(self.lake, CatalogLake)
+        return self.lake
+
     @abstractmethod
     def run(self, segments: Sequence[Segment]) -> Decoded:
         """Reads these segments and commits their new rows."""
 
 
-def staging_folder(lake: LakeWriter, version: int) -> str:
-    """The name of a folder for what Spark writes of a run before it is committed."""
-    return f"{lake.app_id}-{version:010d}{STAGED}"
+def staging_name(lake: LakeWriter, version: int) -> str:
+    """The name of what Spark writes of a run before it is committed."""
+    return f"{lake.app_id}-{version:010d}.staged"
 
 
 class Decoder(Runner):
@@ -212,7 +215,7 @@ class Decoder(Runner):
             decoded, staged = self._decode(segments, version)
             if not decoded.changes:
                 if staged:
-                    self.lake.intents.remove_folder(staged)
+                    self.catalog.intents.remove_staged(staged)
                 return decoded
             intent = self._intent(decoded, version, staged)
             try:
@@ -220,25 +223,25 @@ class Decoder(Runner):
                 self.obsolete.done(intent.put, shortened(decoded.changes), intent.drop)
                 return decoded
             except Exception:
-                # The spark sink reads each file twice: has one changed in between?
+                # Where Spark writes, each file is read twice: has one changed in between?
                 if not (intent.rows_by_spark and self._changed(decoded)) or attempt == _ATTEMPTS:
                     raise
                 log.info("a segment changed between its two reads; this run starts again")
         raise AssertionError("unreachable")
 
     def _decode(self, segments: Sequence[Segment], version: int) -> tuple[Decoded, str]:
-        """Runs the stage. Returns its results, and the folder of staged rows ("" for the arrow sink)."""
-        staged = "" if self.sink == ARROW else staging_folder(self.lake, version)
+        """Runs the stage. Returns its results, and the name of staged rows ("" for the arrow sink)."""
+        staged = "" if self.sink == ARROW else staging_name(self.lake, version)
         if staged:
-            self.lake.intents.remove_folder(staged)
+            self.catalog.intents.remove_staged(staged)
 
         def execute(slices: Sequence[Slice]) -> list[ReportRow]:
             if not staged:
                 return self.reader.reports("write_tables", self.options, slices)
             stage = protocol.stage("stage_rows", self.options)
-            self.lake.stage(self.reader.observed(slices, stage, protocol.STAGED_DDL), staged)
+            self.catalog.stage(self.reader.observed(slices, stage, protocol.STAGED_DDL), staged)
             is_new = F.col("group_id") >= min(s.group_id for s in slices)
-            reports = self.lake.staged(staged).where(is_new & (F.col("kind") == SLICE))
+            reports = self.catalog.staged(staged).where(is_new & (F.col("kind") == SLICE))
             return [tuple(row) for row in reports.select("group_id", "kind", "payload").collect()]
 
         verdict = partial(judge, run=self.options)
@@ -273,9 +276,9 @@ class Decoder(Runner):
                 return self.lake.commit(intent)
         with self.progress.stage("writing rows", segments, self.reader.finished_share()):
             records = {schema.RECORDS: self._records(decoded.changes)} if intent.rows_by_spark else {}
-            return self.lake.commit_frames(intent, records)
+            return self.catalog.commit_frames(intent, records)
 
-    # The spark sink's second pass
+    # The second pass, where Spark writes
 
     def _second_pass(self, changes: Sequence[Verdict]) -> list[Slice]:
         """The slices with records, to be read again."""

@@ -32,11 +32,11 @@ from pipelines.execute.lineage import Lineage
 from pipelines.execute.log_starts import store_log_starts
 from pipelines.execute.missing_offsets import find_missing, ledger_of_logs, tails_of
 from pipelines.execute.progress import Pace, Progress
-from pipelines.execute.slice_rows import BINARY, DIRECT, Reader, choose_mode
+from pipelines.execute.slice_rows import BINARY, DIRECT, RAW, Reader, choose_mode
 from pipelines.execute.summary import Summary, counted
 from pipelines.lake import catalog_lake
-from pipelines.lake.address import lake_address, refuse_commits_by_spark
-from pipelines.lake.commit import LakeWriter, writing_conf
+from pipelines.lake.address import lake_address
+from pipelines.lake.commit import LakeWriter
 from pipelines.lake.committed import stage_options
 from pipelines.lake.create import check_place, create_tables
 from pipelines.lake.intents import Intent, Intents
@@ -44,7 +44,7 @@ from pipelines.lake.upkeep import drop
 from pipelines.plan import ledger
 from pipelines.plan.listed import list_sources
 from pipelines.plan.runs import Plan, Rules, make_plan
-from pipelines.plan.slices import Segment
+from pipelines.plan.slices import SEGMENT_COST, Segment
 from pipelines.source import hadoop
 from pipelines.source.listing import Listing, no_segments_error
 from pipelines.source.naming import NO_TABLE_HOLDS, UNREADABLE
@@ -146,8 +146,6 @@ def _address(on_demand: SparkOnDemand, settings: Settings) -> str:
     if settings.sink != CATALOG:
         address = lake_address(lake, hadoop.job_scheme(on_demand))
         refuse_lake_in_source(address, settings.source)
-        if settings.sink == "spark":
-            refuse_commits_by_spark(address, "--sink spark", "use --sink arrow")
         return address
     if on_demand.is_plain:
         raise UserError(
@@ -226,6 +224,8 @@ def _run_all(
     pace = Pace(settings.max_bytes_per_run)
     for segments in plan.runs(settings.max_files_per_run, lambda: pace.limit):
         began = time.monotonic()
+        if settings.from_raw:
+            segments = lake.located(segments)
         with _reader(on_demand, settings, segments, lake, progress) as reader:
             runner = work.runner(lake, reader, settings.sink, options, progress, plan.obsolete)
             decoded = runner.run(segments)
@@ -299,15 +299,15 @@ def _reader(
     progress: Progress,
 ) -> Iterator[Reader]:
     """The Reader for these segments, with the Spark that it needs."""
-    mode = choose_mode(settings.read, settings.from_raw, [s.segment for s in segments])
+    mode = choose_mode(settings, [s.segment for s in segments])
     if mode == DIRECT and settings.sink == ARROW and on_demand.is_plain:
-        yield Reader(on_demand, mode, settings.slice_bytes, in_processes=True)
+        yield Reader(on_demand, mode, settings.slice_bytes, settings.max_content, in_processes=True)
         return
     with progress.phase("starting Spark"):
         spark = on_demand.checked_spark
-    raw = lake.table(schema.RAW_SEGMENTS.name) if settings.from_raw else None
-    with configured(spark, _stage_conf(settings, mode, segments)):
-        yield Reader(on_demand, mode, settings.slice_bytes, raw)
+    raw = lake.table(schema.RAW_SEGMENTS.name) if mode == RAW else None
+    with configured(spark, _stage_conf(settings, mode)):
+        yield Reader(on_demand, mode, settings.slice_bytes, settings.max_content, raw)
 
 
 def _list(
@@ -359,11 +359,12 @@ def _rules(on_demand: SparkOnDemand, settings: Settings, listing: Listing, check
     )
 
 
-def _stage_conf(settings: Settings, mode: str, segments: Sequence[Segment]) -> dict[str, str]:
+def _stage_conf(settings: Settings, mode: str) -> dict[str, str]:
     """Spark's settings for the stage, so that an Arrow batch of its input holds at most one large file."""
-    conf = {**writing_conf(settings), "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true"}
+    conf = {"spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true"}
     if mode != DIRECT:
-        big = mode == BINARY and any(s.length > _BIG_CONTENT for s in segments)
-        conf["spark.sql.execution.arrow.maxRecordsPerBatch"] = "1" if big else "1000"
+        big = mode == BINARY and settings.max_content > _BIG_CONTENT
+        conf["spark.sql.execution.arrow.maxRecordsPerBatch"] = "1" if big else "10000"
+        conf["spark.sql.files.openCostInBytes"] = str(SEGMENT_COST)  # many small files a task, not 32
         conf["spark.sql.execution.arrow.maxBytesPerBatch"] = str(_BIG_CONTENT)
     return conf

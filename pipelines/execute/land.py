@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pipelines.execute.decode import ARROW, Decoded, Runner, StageLoop, staging_folder
+from pipelines.execute.decode import ARROW, Decoded, Runner, StageLoop, staging_name
 from pipelines.execute.slice_rows import ReportRow
 from pipelines.execute.verdicts import Verdict, shortened
 from pipelines.lake.intents import Intent, Place
 from pipelines.plan import ledger
 from pipelines.plan.landed import Landed
-from pipelines.plan.slices import Segment, Slice, make_slices
+from pipelines.plan.slices import Segment, Slice
 from pipelines.source.delta import sql_in
 from udfs.format import schema
 from udfs.spark import protocol
@@ -58,10 +58,10 @@ class Lander(Runner):
                 return landed
             rows = self.reader.rows(self._slices(segments))
             chunks = rows.mapInArrow(protocol.stage("read_raw", self.options), schema.RAW_SEGMENTS.ddl())
-            intent = replace(self._intent(segments, version), staged=staging_folder(self.lake, version))
+            intent = replace(self._intent(segments, version), staged=staging_name(self.lake, version))
             try:
                 with self.progress.stage("landing", segments, self.reader.finished_share()):
-                    self.lake.commit_frames(intent, {schema.RAW_SEGMENTS: chunks})
+                    self.catalog.commit_frames(intent, {schema.RAW_SEGMENTS: chunks})
                 landed.verdicts = self._read_back(segments)
                 put = [v.row for v in landed.verdicts if v.row is not None]
                 self.obsolete.done(put, shortened(landed.verdicts), [])
@@ -81,7 +81,7 @@ class Lander(Runner):
         return [Verdict(s, (), row=rows[s.segment], changes_ledger=True) for s in segments]
 
     def _slices(self, segments: Sequence[Segment]) -> list[Slice]:
-        return make_slices(segments, self.reader.slice_bytes, split=False)
+        return self.reader.slices(segments, split=False)
 
     def _unchanged(self, segments: Sequence[Segment], landed: Decoded) -> list[Segment]:
         """The segments whose files did not change since they were listed. ``landed`` notes the others."""

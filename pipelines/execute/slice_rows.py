@@ -1,34 +1,31 @@
 """Turns slices into the input rows of the stage that runs on the workers (``udfs.spark.tasks``).
 
-The bytes reach a worker in one of three ways: it opens the URI itself (``direct``), Spark reads the file into
-the column ``content`` (``binary``), or ``content`` holds chunks that ``ingest_raw`` landed (``raw``). The
-rows differ in nothing else. Workers are Spark's; or processes of this machine, where they open the files
-themselves and write the tables, and the Spark would be one that the command starts for itself alone.
+The bytes reach a worker in one of three ways: it opens the file itself, or the Parquet files of landed bytes
+(``direct``), Spark's readers bring them (``binary``), or Spark reads the table of landed bytes that a catalog
+manages (``raw``). The rows differ in nothing else. Workers are Spark's; or processes of this machine, where
+they read files themselves and write the tables, and the Spark would be one that the command starts for
+itself alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
-import pyarrow as pa
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipelines.command.driver import driver_of
-from pipelines.command.errors import UserError
 from pipelines.command.on_demand import SparkOnDemand
-from pipelines.plan.slices import LITTLE, Slice, pack, to_arrow
-from pipelines.source.hadoop import exists, open_to_spark
-from pipelines.source.uris import escape
+from pipelines.command.settings import CATALOG, Settings
+from pipelines.execute.file_rows import FileRows, distributed, planned
+from pipelines.plan.slices import LITTLE, Segment, Slice, make_slices, pack, to_arrow, whole
 from udfs.source.store import worker_opens
-from udfs.spark.protocol import REPORT_DDL, SLICE_SCHEMA, Stage, StageName, StageOptions, stage
+from udfs.spark.protocol import REPORT_DDL, Stage, StageName, StageOptions, stage
 
 DIRECT, BINARY, RAW = "direct", "binary", "raw"
-_MAX_CONTENT = 2**31 - 1
 # Metrics that a listener of Spark's queries gets -> the field of Totals that they are the sum of
 OBSERVED = {
     "records": "records",
@@ -37,9 +34,6 @@ OBSERVED = {
     "damaged_ranges": "damaged",
     "damaged_bytes": "quarantined_bytes",
 }
-_ROW_ORDER = ("group_id", "partition_dir", "file_base_offset", "segment", "start", "chunk_position")
-
-
 ReportRow = tuple[int, str, str]  # group_id, kind, payload: a data file, or the report of a slice
 
 
@@ -49,11 +43,13 @@ class Reader:
 
     mode: DIRECT, BINARY or RAW. raw: the table raw_segments if mode is RAW. in_processes: whether the workers
     are processes of this machine; else they are Spark's. slice_bytes: see ``pipelines.plan.slices``.
+    max_content: see ``FileRows``.
     """
 
     on_demand: SparkOnDemand
     mode: str
     slice_bytes: int
+    max_content: int
     raw: DataFrame | None = None
     in_processes: bool = False
 
@@ -63,7 +59,7 @@ class Reader:
 
     @property
     def reads_files(self) -> bool:
-        """Whether Spark reads files whole: a segment is a group, and a file that is gone has no row."""
+        """Whether Spark reads files: a file that is gone has no row."""
         return self.mode == BINARY
 
     def reports(self, name: StageName, options: StageOptions, slices: Sequence[Slice]) -> list[ReportRow]:
@@ -100,55 +96,27 @@ class Reader:
             return nullcontext(self.on_demand.processes.finished_share)
         return driver_of(self.spark).finished_share()
 
+    def slices(self, segments: Iterable[Segment], first_group: int = 0, split: bool = True) -> list[Slice]:
+        """Slices of segments, as tasks can read them. split: see ``make_slices``."""
+        if self.mode != BINARY:
+            split = split and self.mode == DIRECT
+            return make_slices(segments, self.slice_bytes, first_group, split)
+        segments = list(segments)
+        large = [s for s in segments if s.length > self.max_content]
+        slices = make_slices(filter(_is_opened, large), self.slice_bytes, first_group, split)
+        slices += whole((s for s in large if not _is_opened(s)), first_group + len(slices))
+        small = (s for s in segments if s.length <= self.max_content)
+        return slices + make_slices(small, self.slice_bytes, first_group + len(slices), split=False)
+
     def rows(self, slices: Sequence[Slice]) -> DataFrame:
         """The input of a stage of Spark, columns of SLICE_SCHEMA; a group's rows are in one task, in order.
 
-        Raises a UserError for a file that is too large for BINARY, or that Spark can't open.
+        Raises a UserError as ``FileRows.rows`` does.
         """
         if self.mode == BINARY:
-            return self._with_content(slices)
-        tasks = pack(slices, driver_of(self.spark).parallelism(), self.slice_bytes)
-        table = to_arrow([slice_ for task in tasks for slice_ in task])
-        ids = pa.array([number for number, task in enumerate(tasks) for _ in task], pa.int32())
-        frame = self.spark.createDataFrame(table.append_column("task", ids))
-        if self.mode == RAW:
-            frame = self._with_chunks(frame)
-        distributed = frame.repartitionById(len(tasks), "task").drop("task")
-        return distributed.sortWithinPartitions(*_ROW_ORDER).select(*SLICE_SCHEMA.names)
-
-    def _with_content(self, slices: Sequence[Slice]) -> DataFrame:
-        """The input for BINARY: one row per segment, with the content of its file."""
-        for slice_ in slices:
-            if slice_.segment.length > _MAX_CONTENT:
-                raise UserError(
-                    "--read binary loads a file whole and can't read more than 2 GiB: "
-                    f"{slice_.segment.uri} has {slice_.segment.length} bytes; use --read direct"
-                )
-        for bucket in {"/".join(s.segment.uri.split("/")[:3]) for s in slices}:
-            open_to_spark(self.spark, bucket)
-        plan = self.spark.createDataFrame(to_arrow(slices)).drop("content")
-        contents = self._files([s.segment.uri for s in slices]).select(
-            F.regexp_replace("path", r"\Afile:/+", "file:///").alias("read_file"), "content"
-        )
-        joined = contents.join(F.broadcast(plan), F.col("read_file") == F.coalesce("file", "segment"))
-        # Spark gives no row for an empty file
-        empty = plan.where("length = 0").withColumn("content", F.lit(b""))
-        return joined.where("length > 0").select(*SLICE_SCHEMA.names).union(empty.select(*SLICE_SCHEMA.names))
-
-    def _files(self, uris: Sequence[str]) -> DataFrame:
-        """Spark's binaryFile rows of these files. A file that no longer exists gives no row."""
-        reader = self.spark.read.format("binaryFile").option("ignoreMissingFiles", "true")
-        try:
-            files = reader.load([escape(uri) for uri in uris])
-            _ = files.schema  # Spark Connect says now, and not later, what is wrong
-            return files
-        except AnalysisException as error:
-            existing = [uri for uri in uris if exists(self.spark, uri)]
-            if error.getCondition() != "PATH_NOT_FOUND" or len(existing) == len(uris):
-                raise
-            if existing:
-                return self._files(existing)
-            return self.spark.createDataFrame([], "path string, content binary")
+            return FileRows(self.spark, self.slice_bytes, self.max_content).rows(slices)
+        frame, tasks = planned(self.spark, slices, self.slice_bytes)
+        return distributed(self._with_chunks(frame) if self.mode == RAW else frame, tasks)
 
     def _with_chunks(self, plan: DataFrame) -> DataFrame:
         """The input for RAW: one row for each chunk that overlaps a slice."""
@@ -168,10 +136,17 @@ class Reader:
         )
 
 
-def choose_mode(read: str, from_raw: bool, uris: Sequence[str]) -> str:
-    """DIRECT, BINARY or RAW for a run over these segments. read: the setting ``--read``."""
-    if from_raw:
-        return RAW
-    if read != "auto":
-        return read
+def _is_opened(segment: Segment) -> bool:
+    return worker_opens(segment.uri)
+
+
+def choose_mode(settings: Settings, uris: Sequence[str]) -> str:
+    """DIRECT, BINARY or RAW for a run over these segments.
+
+    Landed bytes are in files that workers can read, but for those of a table that a catalog manages.
+    """
+    if settings.from_raw:
+        return RAW if settings.sink == CATALOG else DIRECT
+    if settings.read != "auto":
+        return settings.read
     return DIRECT if all(map(worker_opens, uris)) else BINARY

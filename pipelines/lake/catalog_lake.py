@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from pipelines.command.errors import UserError
 from pipelines.command.on_demand import SparkOnDemand
 from pipelines.command.session import configured
+from pipelines.command.settings import Settings
 from pipelines.lake.address import (
     SCHEMA_VERSION,
     VERSION_PROPERTY,
@@ -38,9 +39,20 @@ from pipelines.lake.superseded import delete_predicate
 from pipelines.lake.transactions import Outcome
 from pipelines.plan import ledger
 from pipelines.plan.ledger import Partition
+from pipelines.plan.slices import Segment
 from udfs.format.report_tables import READ_BY_VIEWS
-from udfs.format.schema import RAW_SEGMENTS, RECORDS, SEGMENTS, TRANSACTIONS, Table, columns
+from udfs.format.schema import (
+    BATCHES,
+    QUARANTINE,
+    RAW_SEGMENTS,
+    RECORDS,
+    SEGMENTS,
+    TRANSACTIONS,
+    Table,
+    columns,
+)
 from udfs.source.store import scheme_of
+from udfs.spark.protocol import BATCH_ROW, DAMAGE_ROW
 
 UNFINISHED = Table(
     "unfinished_runs",
@@ -53,6 +65,9 @@ UNFINISHED = Table(
     ),
 )
 _STAGED = "staged_rows_"
+_STAGED_ROWS = ((BATCHES, BATCH_ROW), (QUARANTINE, DAMAGE_ROW))
+# Hadoop's names of the levels 1 to 9 of gzip
+_GZIP_LEVELS = "BEST_SPEED TWO THREE FOUR FIVE SIX SEVEN EIGHT BEST_COMPRESSION"
 _CHANGES = "kafka_log_lake_ledger_changes"
 _SAID = "spark.databricks.delta.commitInfo.userMetadata"
 # The catalog of Delta for Spark as it is published; that of Databricks is another one
@@ -125,6 +140,22 @@ def create_table(spark: SparkSession, schema: str, table: Table) -> None:
     )
 
 
+def writing_conf(settings: Settings) -> dict[str, str]:
+    """Spark's settings for its Parquet writer."""
+    codec, level = settings.parquet_compression, settings.parquet_compression_level
+    conf = {
+        # deltalake reads Spark's default type, INT96, as nanoseconds, which cannot hold years past 2262
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # Parquet's codec LZ4 is Hadoop's own framing of lz4, which few readers know
+        "spark.sql.parquet.compression.codec": "lz4_raw" if codec == "lz4" else codec,
+    }
+    if level is not None and codec == "zstd":
+        conf["parquet.compression.codec.zstd.level"] = str(level)
+    elif level is not None:
+        conf["zlib.compress.level"] = _GZIP_LEVELS.split()[level - 1]
+    return conf
+
+
 class CatalogIntents(Intents):
     """Intents as rows of the table ``unfinished_runs``, staged rows as tables of the schema."""
 
@@ -154,20 +185,22 @@ class CatalogIntents(Intents):
 
     def remove(self, intent: Intent) -> None:
         if intent.staged:
-            self.remove_folder(intent.staged)
+            self.remove_staged(intent.staged)
         self._spark.sql(
             f"DELETE FROM {self._table} WHERE app_id = {sql_string(intent.app_id)} "
             f"AND version = {int(intent.version)}"
         )
 
     def staged_table(self, name: str) -> str:
-        """The table of a folder of staged rows."""
+        """The table of staged rows."""
         return f"{quoted(self._schema)}.{sql_name(_STAGED + re.sub(r'[^a-z0-9]', '_', name))}"
 
-    def remove_folder(self, name: str) -> None:
+    def remove_staged(self, name: str) -> None:
+        """Drops the table of staged rows, if it is there."""
         self._spark.sql(f"DROP TABLE IF EXISTS {self.staged_table(name)}")
 
-    def staged_folders(self) -> list[str]:
+    def staged_names(self) -> list[str]:
+        """The names of the tables of staged rows that are there."""
         found = self._spark.sql(f"SHOW TABLES IN {quoted(self._schema)} LIKE '{_STAGED}*'").collect()
         return [row["tableName"].removeprefix(_STAGED) for row in found]
 
@@ -206,6 +239,10 @@ class CatalogLake(LakeWriter):
         schema = table.arrow_schema()
         return rows.select(*map(sql_name, names)).toArrow().cast(pa.schema([schema.field(n) for n in names]))
 
+    def located(self, segments: Sequence[Segment]) -> list[Segment]:
+        """The segments as they are: only Spark can read the files of a catalog's table."""
+        return list(segments)
+
     def with_transactions(self) -> set[Partition]:
         rows = self.table(TRANSACTIONS.name).select("topic", "partition").distinct().collect()
         return {(row["topic"], row["partition"]) for row in rows}
@@ -224,10 +261,19 @@ class CatalogLake(LakeWriter):
         return self._spark.catalog.tableExists(self.path(table.name))
 
     def stage(self, rows: DataFrame, name: str) -> None:
+        """Adds rows of STAGED_DDL to a table of staged rows."""
         rows.write.format("delta").mode("append").saveAsTable(self.intents.staged_table(name))
 
     def staged(self, name: str) -> DataFrame:
+        """Staged rows, columns of STAGED_DDL."""
         return self._spark.table(self.intents.staged_table(name))
+
+    def _staged_frames(self, intent: Intent) -> dict[Table, DataFrame]:
+        """The staged rows that an intent commits."""
+        if not intent.staged or intent.app_id == INGEST_APP:
+            return {}
+        rows = self.staged(intent.staged).where(~F.col("group_id").isin(intent.dropped_groups))
+        return {table: rows.where(F.col("kind") == kind).select(f"{kind}.*") for table, kind in _STAGED_ROWS}
 
     def catch_up(self, table: Table) -> None:
         """Nothing: Spark reads the newest version."""
@@ -250,6 +296,11 @@ class CatalogLake(LakeWriter):
 
     # Runs that were killed
 
+    def recover(self) -> None:
+        super().recover()
+        for name in self.intents.staged_names():
+            self.intents.remove_staged(name)
+
     def _recover(self, intent: Intent) -> None:
         self._is_recovering = True
         first = RAW_SEGMENTS if intent.app_id == INGEST_APP else RECORDS
@@ -267,16 +318,18 @@ class CatalogLake(LakeWriter):
     # A run
 
     def commit_frames(self, intent: Intent, frames: Mapping[Table, DataFrame]) -> Outcome:
+        """Carries out an intent, with rows of tables that Spark makes while it writes them."""
         self._frames = frames
         try:
-            return self.commit(intent)
+            with configured(self._spark, writing_conf(self._settings)):
+                return self.commit(intent)
         except Exception:
             with suppress(Exception):  # the next job tries again
                 self._recover(intent)
             raise
 
     def replace_rows(self, table: Table, intent: Intent) -> None:
-        frames = {**self._frames, **(self.staged_frames(intent) if intent.staged else {})}
+        frames = {**self._frames, **self._staged_frames(intent)}
         self._overwrite(table, frames.get(table), intent.places, intent)
 
     def replace_logs(self, rows: pa.Table, logs: list[Place], intent: Intent) -> None:

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -40,32 +40,26 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from pipelines.command.errors import JobError, one_line
-from pipelines.command.session import configured
-from pipelines.command.settings import Settings
 from pipelines.lake import transactions
 from pipelines.lake.committed import DECODED, CommittedTables, marked
-from pipelines.lake.intents import FOLDER, Intent, Place
+from pipelines.lake.features import apply_deletion_vectors
+from pipelines.lake.intents import Intent, Place
 from pipelines.lake.published import INGEST_APP, Commit
-from pipelines.lake.spark_files import write_by_spark
 from pipelines.lake.transactions import Outcome
 from pipelines.plan import ledger
+from pipelines.plan.landed import located
 from pipelines.plan.ledger import Partition
+from pipelines.plan.slices import Segment
 from pipelines.source.delta import data_files, read_rows, sql_in, sql_literal
 from pipelines.source.hadoop import open_to_spark
-from pipelines.source.uris import escape
 from udfs.format import schema
 from udfs.format.report_tables import RUNS
 from udfs.format.schema import Table
-from udfs.spark.protocol import BATCH_ROW, DAMAGE_ROW, STAGED_DDL
 
 log = logging.getLogger(__name__)
 _NOWHERE = (1 << 63) - 1  # a byte behind every segment
-_STAGED = ((schema.BATCHES, BATCH_ROW), (schema.QUARANTINE, DAMAGE_ROW))
-# Hadoop's names of the levels 1 to 9 of gzip
-_GZIP_LEVELS = "BEST_SPEED TWO THREE FOUR FIVE SIX SEVEN EIGHT BEST_COMPRESSION"
 
 
 class LakeWriter(CommittedTables):
@@ -94,33 +88,12 @@ class LakeWriter(CommittedTables):
         columns = ["segment", "chunk_position", "chunk_bytes", "crc32c"]
         return self.read(schema.RAW_SEGMENTS, columns, f"run_id = {sql_literal(run_id)}")
 
-    # Rows that Spark writes
-
-    def stage(self, rows: DataFrame, name: str) -> None:
-        """Adds rows of STAGED_DDL to a folder of staged rows."""
-        rows.write.mode("append").parquet(f"{self.path(FOLDER)}/{name}/rows")
-
-    def staged(self, name: str) -> DataFrame:
-        """The rows of a folder of staged rows, columns of STAGED_DDL."""
-        path = escape(f"{self.path(FOLDER)}/{name}/rows")  # Spark reads a path as a glob
-        return self._on_demand.spark.read.schema(STAGED_DDL).parquet(path)
-
-    def staged_frames(self, intent: Intent) -> dict[Table, DataFrame]:
-        """The staged rows that an intent commits."""
-        if intent.app_id == INGEST_APP:
-            return {}
-        rows = self.staged(intent.staged).where(~F.col("group_id").isin(intent.dropped_groups))
-        return {table: rows.where(F.col("kind") == kind).select(f"{kind}.*") for table, kind in _STAGED}
-
-    def commit_frames(self, intent: Intent, frames: Mapping[Table, DataFrame]) -> Outcome:
-        """Has Spark write rows of tables to files, then carries out the intent with them."""
-        open_to_spark(self._on_demand.spark, self.address)
-        frames = {**frames, **self.staged_frames(intent)}
-        with configured(self._on_demand.spark, writing_conf(self._settings)):
-            files = write_by_spark(self.address, intent.staged, frames)
-        outcome = self.commit(replace(intent, files=files, staged="", dropped_groups=[]))
-        self.intents.remove_folder(intent.staged)
-        return outcome
+    def located(self, segments: Sequence[Segment]) -> list[Segment]:
+        """Landed segments with the files of ``raw_segments`` that hold their bytes, for tasks to read."""
+        table = schema.RAW_SEGMENTS
+        places = [Place(one.topic, one.partition, one.segment) for one in segments]
+        apply_deletion_vectors(self._open(table.name), table, places)  # tasks read whole files
+        return located(segments, data_files(self._open(table.name)), self.path(table.name))
 
     # Runs that were killed
 
@@ -128,8 +101,6 @@ class LakeWriter(CommittedTables):
         """Finishes every run that was killed, or takes it back."""
         for intent in self.intents.pending():
             type(self)(self._on_demand, self.address, self.intents, intent.app_id)._recover(intent)
-        for folder in self.intents.staged_folders():
-            self.intents.remove_folder(folder)
         self.pin()
 
     def _recover(self, intent: Intent) -> None:
@@ -335,19 +306,3 @@ class LakeWriter(CommittedTables):
 
 def _sum(commits: Iterable[Commit], name: str) -> int:
     return sum(commit.said.get("metrics", {}).get(name, 0) for commit in commits)
-
-
-def writing_conf(settings: Settings) -> dict[str, str]:
-    """Spark's settings for its Parquet writer."""
-    codec, level = settings.parquet_compression, settings.parquet_compression_level
-    conf = {
-        # deltalake reads Spark's default type, INT96, as nanoseconds, which cannot hold years past 2262
-        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        # Parquet's codec LZ4 is Hadoop's own framing of lz4, which few readers know
-        "spark.sql.parquet.compression.codec": "lz4_raw" if codec == "lz4" else codec,
-    }
-    if level is not None and codec == "zstd":
-        conf["parquet.compression.codec.zstd.level"] = str(level)
-    elif level is not None:
-        conf["zlib.compress.level"] = _GZIP_LEVELS.split()[level - 1]
-    return conf

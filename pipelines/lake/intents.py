@@ -24,7 +24,6 @@ from udfs.format.schema import TABLES
 from udfs.source.store import is_object_store, open_store
 
 FOLDER = "_runs"
-STAGED = ".staged"
 
 
 @dataclass(frozen=True)
@@ -48,9 +47,9 @@ class Intent:
     goes_on: segment of ``put`` -> the byte from which on its rows are new; others are new as a whole.
     cut: rows that go in addition to those of ``put`` and ``drop``; of landed bytes all that go.
     transactional: topic-partitions that got transactional batches.
-    staged: where Spark keeps rows of batches and quarantine, "" for none; dropped_groups: groups of which
-    none is committed. rows_by_spark: whether Spark makes the rows of the first table. A lake of files has
-    them as files before the intent is written; one in a catalog does not.
+    staged: of a lake in a catalog, where Spark keeps rows of batches and quarantine, "" for none;
+    dropped_groups: groups of which none is committed. rows_by_spark: whether Spark makes the rows of the
+    first table.
     after: version of the log of the table that publishes the run, when the run was planned; -1: not known.
     taken_back: whether what was committed of it is being undone.
     source: what ``--source`` of the run names.
@@ -167,11 +166,8 @@ class Intents:
 
     def paths(self) -> list[str]:
         """The files of the intents that are there."""
-        return [path for path in self._listed(fs.FileType.File) if path.endswith(".json")]
-
-    def _listed(self, kind: fs.FileType) -> list[str]:
         found = self._files.get_file_info(fs.FileSelector(self._folder, allow_not_found=True))
-        return [info.path for info in found if info.type == kind]
+        return [info.path for info in found if info.is_file and info.path.endswith(".json")]
 
     def write(self, intent: Intent) -> None:
         """Writes the intent atomically. One that is taken back takes the place of what it was."""
@@ -214,17 +210,6 @@ class Intents:
         """Removes the intent: after the last commit, or if nothing was committed."""
         if self._files.get_file_info(self._path(intent)).type != fs.FileType.NotFound:
             self._files.delete_file(self._path(intent))
-
-    def remove_folder(self, name: str) -> None:
-        """Removes a folder of files that Spark wrote, by its name in ``_runs``, if it exists."""
-        path = f"{self._folder}/{name}"
-        if self._files.get_file_info(path).type == fs.FileType.Directory:
-            self._files.delete_dir(path)
-
-    def staged_folders(self) -> list[str]:
-        """Folders of files that Spark wrote for a run that was killed before its intent."""
-        listed = self._listed(fs.FileType.Directory)
-        return [path.rpartition("/")[2] for path in listed if path.endswith(STAGED)]
 
     def holds(self, paths: Sequence[str]) -> bool:
         """Whether all of these files exist. paths: relative to the lake."""

@@ -5,17 +5,21 @@ Without the column ``content``: the bytes of a lake's worth of segments are neve
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.plan import ledger
-from pipelines.plan.ledger import NAMES
+from pipelines.plan.ledger import NAMES, Partition
+from pipelines.plan.slices import Segment
 from pipelines.source.delta import sql_in
 from pipelines.source.listing import LISTING_SCHEMA, Listing
 from pipelines.source.naming import NULL_TO_SPARK, NULL_TOPIC
@@ -25,6 +29,7 @@ from udfs.source.fingerprint import Marks
 _KEY = ("topic", "partition", "partition_dir", "segment", "file_base_offset")
 _CHUNK = ("chunk_position", "chunk_bytes")
 # Of bytes behind the last whole batch it is not known here whether they are torn, zeros or damage
+LAST = chr(sys.maxunicode)  # no name is behind it
 UNKNOWN_TAIL = "unknown"
 
 
@@ -37,8 +42,11 @@ class Landed:
     def _read(self, columns: Iterable[str], where: str = "") -> pa.Table:
         return self._of_lake(RAW_SEGMENTS, columns, where)
 
-    def _segments(self, where: str = "") -> pa.Table:
-        """One row a segment: how long it is, and what its last chunk says. Timestamps as int64."""
+    def _segments(self, where: str = "") -> tuple[pa.Table, dict[str, str]]:
+        """One row a segment: how long it is, and what its last chunk says. Timestamps as int64.
+
+        And the segments whose chunks do not follow each other, with the reason: they have no row.
+        """
         names = [*_KEY, *_CHUNK, "modified", "fingerprint", "whole_bytes", "last_offset"]
         chunks = self._read([*names, "log_start_offset", "topic_id", "landed_at"], where)
         for name in ("modified", "landed_at"):
@@ -48,30 +56,32 @@ class Landed:
             "length", pc.add(chunks.column("chunk_position"), chunks.column("chunk_bytes"))
         )
         last = ("modified", "fingerprint", "whole_bytes", "last_offset", "topic_id", "length")
-        found = (
-            chunks.sort_by([("segment", "ascending"), ("chunk_position", "ascending")])
-            .group_by(list(_KEY), use_threads=False)
-            .aggregate(
-                [
-                    *((name, "last", pc.ScalarAggregateOptions(skip_nulls=False)) for name in last),
-                    ("log_start_offset", "min"),
-                    ("landed_at", "max"),
-                ]
+        chunks = chunks.sort_by([("segment", "ascending"), ("chunk_position", "ascending")])
+        broken = _broken(chunks)
+        if broken:
+            chunks = chunks.filter(
+                pc.invert(pc.is_in(chunks.column("segment"), pa.array(broken, pa.string())))
             )
+        found = chunks.group_by(list(_KEY), use_threads=False).aggregate(
+            [
+                *((name, "last", pc.ScalarAggregateOptions(skip_nulls=False)) for name in last),
+                ("log_start_offset", "min"),
+                ("landed_at", "max"),
+            ]
         )
         names_now = {f"{name}_last": name for name in last}
         names_now |= {"log_start_offset_min": "log_start_offset", "landed_at_max": "landed_at"}
-        return found.rename_columns([names_now.get(name, name) for name in found.column_names])
+        return found.rename_columns([names_now.get(name, name) for name in found.column_names]), broken
 
     def listing(self, is_requested: Callable[[str], bool], null_topic: bool = True) -> Listing:
         """The segments whose bytes were landed, as a listing of files gives them.
 
         null_topic: whether a topic with the name that Spark's writer reads as null may be decoded.
         """
-        found = self._segments()
+        found, broken = self._segments()
         topics = found.column("topic").unique().to_pylist()
         requested = {topic for topic in topics if is_requested(topic)}
-        listing = Listing(not_requested=set(topics) - requested)
+        listing = Listing(not_requested=set(topics) - requested, unreadable=broken)
         found = found.filter(pc.is_in(found.column("topic"), pa.array(sorted(requested), pa.string())))
         if not null_topic:
             named = pc.equal(found.column("topic"), NULL_TOPIC)
@@ -97,9 +107,10 @@ class Landed:
         """How far each file was landed, in the columns of the ledger, so that a plan can go on from it.
 
         where: a condition on chunks, "" for all. decoded_bytes: the end of the last whole batch; what follows
-        it is landed again once the file changes.
+        it is landed again once the file changes. A segment whose chunks do not follow each other is landed
+        anew.
         """
-        found = self._segments(where)
+        found, _ = self._segments(where)
         tail = pc.subtract(found.column("length"), found.column("whole_bytes"))
         columns: dict[str, Any] = {name: found.column(name) for name in found.column_names}
         columns |= {
@@ -142,13 +153,61 @@ class Landed:
 
     def _begin_crc32c(self, segment: str, position: int, size: int) -> int:
         """CRC-32C of the first bytes of one chunk."""
-        import numpy as np
-
         from udfs.kernels.checksums import crc32c
 
         one = f"{sql_in('segment', [segment])} AND chunk_position = {int(position)}"
         content = self._read(["content"], one).column("content")
         return int(crc32c(np.frombuffer(content[0].as_buffer(), dtype=np.uint8), 0, size, 0))
+
+
+def _broken(chunks: pa.Table) -> dict[str, str]:
+    """Segments whose chunks do not follow each other from byte 0 on, each with the first place.
+
+    chunks: by segment and position.
+    """
+    names = chunks.column("segment").to_numpy()
+    position, size = (chunks.column(name).to_numpy() for name in _CHUNK)
+    expected = np.zeros(len(names), dtype=np.int64)
+    follows = names[1:] == names[:-1]
+    expected[1:][follows] = (position + size)[:-1][follows]
+    found: dict[str, str] = {}
+    for at in np.flatnonzero(position != expected).tolist():
+        what = "no chunk" if position[at] > expected[at] else "more than one chunk"
+        found.setdefault(
+            names[at],
+            f"raw_segments has {what} with byte {min(position[at], expected[at])} of it: run ingest "
+            "again, which lands the whole file, or restore an earlier version of the table",
+        )
+    return found
+
+
+def located(segments: Iterable[Segment], files: pa.Table, folder: str) -> list[Segment]:
+    """Landed segments with the files that hold their bytes, as far as the table's log knows.
+
+    files: ``pipelines.source.delta.data_files`` of raw_segments. folder: the table's path or URI.
+    """
+    of_one: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    of_several: dict[Partition, list[dict[str, Any]]] = defaultdict(list)
+    for file in files.to_pylist():
+        low, high = file.get("min.segment"), file.get("max.segment")
+        if low is not None and low == high:
+            of_one[low].append(file)
+        else:
+            of_several[file["partition.topic"], file["partition.partition"]].append(file)
+
+    def first(file: dict[str, Any]) -> int:
+        return file.get("min.chunk_position") or 0
+
+    def of(segment: Segment) -> tuple[str, ...]:
+        own = sorted(of_one[segment.segment], key=first, reverse=True)
+        own += [
+            file
+            for file in of_several[segment.topic, segment.partition]
+            if (file.get("min.segment") or "") <= segment.segment <= (file.get("max.segment") or LAST)
+        ]
+        return tuple(f"{folder}/{file['path']}" for file in own)
+
+    return [replace(segment, landed=of(segment)) for segment in segments]
 
 
 def outlived(landed: pa.Table, known: pa.Table) -> pa.Array:

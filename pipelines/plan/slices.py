@@ -38,6 +38,8 @@ class Segment:
 
     segment: canonical URI. partition_dir: URI of its folder.
     file: URI of the swap file that holds its bytes, or of the list of its pieces; None: the segment does.
+    landed: URIs of the Parquet files of ``raw_segments`` that may hold its bytes, those with its last chunks
+    first; None: the file does.
     length: bytes when it was listed; this run ignores bytes that were appended later.
     modified: modification time, microseconds since 1970 UTC.
     log_start_offset, topic_id: of its folder when it was listed; topic_id None if unknown.
@@ -61,6 +63,7 @@ class Segment:
     topic_id: str | None = None
     landed_at: int | None = None
     file: str | None = None
+    landed: tuple[str, ...] | None = None
     action: Action = Action.NEW
     was: LedgerRow | None = field(default=None, compare=False)
     scope: Scope = ALL
@@ -194,7 +197,16 @@ def slice_row(slice_: Slice) -> dict[str, Any]:
     segment = slice_.segment
     continued = segment.was if segment.start > 0 else None
     previous = continued if slice_.start == segment.start else None
-    of_segment = (*_PLACE, "file", "length", "modified", "log_start_offset", "topic_id", "has_successor")
+    of_segment = (
+        *_PLACE,
+        "file",
+        "landed",
+        "length",
+        "modified",
+        "log_start_offset",
+        "topic_id",
+        "has_successor",
+    )
     of_slice = ("group_id", "start", "stop", "exact_start", "expected_crc32c")
     return {
         **{name: getattr(segment, name) for name in of_segment},

@@ -61,14 +61,13 @@ class Soak:
         Two of three are new: their jobs append, where those of the others also replace and merge.
         """
         where = self.draw.choices([PROCESSES, EMBEDDED, STANDALONE], [4, 3, 1])[0]
-        sink = self.draw.choices(["arrow", "spark"], [4, 1])[0]
         start = self.draw.choices([NEW, KNOWING], [2, 1])[0]
         lake = self.place / f"lake-{self.lakes}"
         if start == KNOWING:
             scenario.copy(self.place / KNOWING, lake)
         self.lakes += 1
         several = self.draw.choices([scenario.SEVERAL_RUNS, ()], [1, 3])[0]
-        options = [*scenario.ARGUMENTS, "--sink", sink, *several]
+        options = [*scenario.ARGUMENTS, *several]
         before, code = len(self.wrong), -1
         for _ in range(self.draw.randint(1, _KILLS_A_LAKE)):
             if self.done < self.kills and code:

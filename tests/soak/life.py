@@ -32,7 +32,7 @@ from tests.soak import look
 from tests.soak.changes import DISKS, KINDS, Changes
 from tests.soak.policy import How, Tables
 from tests.soak.world import Listed, World
-from tests.support.dying import POINTS, SPARK_POINTS, DiedError, arrange
+from tests.support.dying import POINTS, DiedError, arrange
 from tests.support.logs import TABLES
 
 if TYPE_CHECKING:
@@ -138,8 +138,7 @@ class Life:
         job = self.draw.choice(["decode"] * 4 + ["ingest"] + ["from raw"] * bool(self.raw.known))
         more: dict[str, Any] = self.draw.choice([{}, {}, {"redecode": "/disk-1/"}, {"verify_content": True}])
         settings = self._settings(job, **(more if job == "decode" else {}))
-        points = SPARK_POINTS if settings.get("sink") == "spark" else POINTS
-        point = self.draw.choice(sorted(points))
+        point = self.draw.choice(sorted(POINTS))
         self._note(f"{job} {_shown(settings)} dies {point}")
         before, raw_before = self.decoded, self.raw
         self._expect(job, settings)
@@ -152,7 +151,7 @@ class Life:
             patched.append((owner, name, getattr(owner, name)))
             setattr(owner, name, value)
 
-        arrange(points[point], die, patch)
+        arrange(POINTS[point], die, patch)
         try:
             self._start(job, settings)
         except DiedError:
@@ -177,8 +176,8 @@ class Life:
             settings["follow_symlinks"] = True
         if self.draw.random() < 0.4:
             settings["read"] = self.draw.choice(["direct", "binary"])
-        if self.draw.random() < 0.05:
-            settings["sink"] = "spark"
+        if self.draw.random() < 0.2:
+            settings["max_content"] = 100
         if self.draw.random() < 0.2:
             settings["max_files_per_run"] = self.draw.randint(1, 2)
         if self.draw.random() < 0.1:

@@ -106,8 +106,8 @@ def _is_spark(pid: int) -> bool:
 
 
 def data_files(lake: Path) -> frozenset[str]:
-    """Data files of records, and of what the spark sink writes first."""
-    found = [*(lake / "records").rglob("*.parquet"), *(lake / "_runs").glob("*.facts/**/*.parquet")]
+    """Data files of records."""
+    found = (lake / "records").rglob("*.parquet")
     return frozenset(str(p) for p in found if "_delta_log" not in p.parts)
 
 

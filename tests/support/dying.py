@@ -30,7 +30,6 @@ POINTS: dict[str, tuple[Any, str, int, str]] = {
     "after the ledger": (LakeWriter, "replace_ledger", 1, "after"),
     "before the intent goes": (Intents, "remove", 1, "before"),
 }
-SPARK_POINTS = POINTS | {"files written": (LakeWriter, "commit", 1, "before")}
 
 
 class DiedError(BaseException):
@@ -59,7 +58,7 @@ def arrange(point: tuple[Any, str, int, str], die: Callable[[], Any], setattr_: 
 def main() -> int:
     from pipelines import decode_batches
 
-    arrange(SPARK_POINTS[sys.argv[1]], lambda: os.kill(os.getpid(), signal.SIGKILL), setattr)
+    arrange(POINTS[sys.argv[1]], lambda: os.kill(os.getpid(), signal.SIGKILL), setattr)
     return decode_batches.main(sys.argv[2:])
 
 

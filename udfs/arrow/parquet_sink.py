@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from udfs.format.hive import partition_folder
-from udfs.format.schema import Table
+from udfs.format.schema import RAW_SEGMENTS, Table
 from udfs.source.store import is_object_store, open_store
 
 _DICTIONARY = (
@@ -41,7 +41,8 @@ _DICTIONARY = (
     "partition_dir",
     "run_id",
 )
-_FLUSH_BYTES = 32 << 20
+_FLUSH_BYTES = 32 << 20  # of a row group
+_RAW_FLUSH_BYTES = 8 << 20  # of landed bytes: a large chunk has a row group of its own, and is read alone
 _SMALL_BYTES = 256 << 10  # a file below has no indexes, and numbers in it are not compressed: both cost time
 _KEY = "key"  # looked for by value, and without bounds in Delta's log
 _FALSE_POSITIVES = 0.1  # of its Bloom filter: a byte a key, more or less
@@ -113,7 +114,7 @@ class _File:
         for segment, rows in origins:
             code = self.segments.setdefault(segment, len(self.segments))
             self.codes.append(np.full(rows, code, np.int32))
-        if self.pending_bytes >= _FLUSH_BYTES:
+        if self.pending_bytes >= (_RAW_FLUSH_BYTES if self.table is RAW_SEGMENTS else _FLUSH_BYTES):
             self.flush()
 
     def flush(self) -> None:

@@ -193,8 +193,10 @@ class ChunkSource:
         self._more = chunks
         self._held: list[tuple[int, np.ndarray]] = []
         self._end = -1
+        self._keep = 0
 
     def keep_from(self, position: int) -> None:
+        self._keep = position
         while self._held and self._held[0][0] + len(self._held[0][1]) <= position:
             self._held.pop(0)
 
@@ -207,7 +209,8 @@ class ChunkSource:
             raise SourceChanged(f"a chunk is missing at byte {self._end}")
         block = np.frombuffer(data, dtype=np.uint8)
         self._end = position + len(block)
-        self._held.append((position, block))
+        if self._end > self._keep:
+            self._held.append((position, block))
         return True
 
     def read_into(self, position: int, view: np.ndarray) -> int:

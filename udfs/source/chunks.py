@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from udfs.kernels.checksums import crc32c
 from udfs.kernels.framing import BATCH, batch_size, last_whole, read_header
-from udfs.source.byte_source import ByteSource, SourceChanged
+from udfs.source.byte_source import ByteSource, ChunkSource, SourceChanged
 from udfs.source.fingerprint import fingerprint
 
 CHUNK_BYTES = 16 << 20
@@ -24,13 +25,18 @@ def cut_chunks(
     a chunk and can be replaced when the file changes. An empty segment is one empty chunk. stored,
     last_offset: the fingerprint and the last offset so far, where landing goes on.
     """
-    buf = np.empty(min(CHUNK_BYTES, max(length - start, 0)), dtype=np.uint8)
     head = np.zeros(1, dtype=BATCH)
-    last_batch, whole = 0, start  # where the last whole batch begins, and where it ends
+    last_batch: int | None = None  # where the last whole batch begins
+    whole = start  # and where it ends
     large_end = 0  # of a batch larger than a chunk
     while start < length or length == 0:
-        wanted = min(len(buf), (large_end if large_end > start else length) - start)
-        size = source.read_into(start, buf[:wanted])
+        if isinstance(source, ChunkSource):
+            # the header of the last whole batch makes the fingerprint's last mark
+            source.keep_from(start if last_batch is None else min(last_batch, start))
+        wanted = min(CHUNK_BYTES, (large_end if large_end > start else length) - start)
+        content = pa.allocate_buffer(wanted)  # of Arrow's pool, which keeps its pages
+        buf = np.frombuffer(content, dtype=np.uint8) if wanted else np.empty(0, dtype=np.uint8)
+        size = source.read_into(start, buf)
         if size < wanted:
             raise SourceChanged(f"ends at byte {start + size}, planned with {length}")
         if start == whole:
@@ -51,7 +57,7 @@ def cut_chunks(
         yield {
             "chunk_position": start,
             "chunk_bytes": size,
-            "content": buf[:size].tobytes(),
+            "content": content.slice(0, size),
             "crc32c": None if source.unreadable(start, start + size) else int(crc32c(buf, 0, size, 0)),
             "fingerprint": stored,
             "whole_bytes": whole,

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from udfs.format.layout import V2_HEADER_SIZE
-from udfs.source.byte_source import ByteSource, SourceChanged, SourceError, open_source
+from udfs.source.byte_source import ByteSource, ChunkSource, SourceChanged, SourceError, open_source
 
 _TAIL_BYTES = 1 << 16
 _BLOCK = 1 << 20
@@ -73,6 +73,8 @@ def compare(source: ByteSource, stored: str) -> Marks:
     """What the bytes of a source say of a fingerprint."""
     for number, one in enumerate(stored.split("/")):
         position, size, _ = one.split(":")
+        if isinstance(source, ChunkSource):  # the marks are in the order of their places
+            source.keep_from(int(position))
         if mark(source, int(position), int(position) + int(size), int(size)) != one:
             return Marks.CHANGED if number < 2 else Marks.TAIL_CHANGED
     return Marks.SAME

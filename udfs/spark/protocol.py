@@ -27,12 +27,14 @@ def schema_of(ddl: str) -> pa.Schema:
     return pa.schema([(name, Column(name, kind, "").arrow_type) for name, kind in columns])
 
 
-SLICE_SCHEMA = schema_of(
+SLICE_DDL = (
     "group_id int, topic string, partition int, partition_dir string, segment string, file string, "
     "file_base_offset bigint, length bigint, modified bigint, log_start_offset bigint, topic_id string, "
     "start bigint, stop bigint, exact_start boolean, has_successor boolean, previous_last_offset bigint, "
-    "fingerprint string, expected_crc32c bigint, scope string, content binary, chunk_position bigint"
+    "fingerprint string, expected_crc32c bigint, scope string, landed array<string>, content binary, "
+    "chunk_position bigint"
 )
+SLICE_SCHEMA = schema_of(SLICE_DDL)
 
 # What the stage gives: a report of a slice, or a data file, as JSON
 REPORT_DDL = "group_id int, kind string, payload string"

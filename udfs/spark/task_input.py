@@ -1,6 +1,7 @@
 """A task's input: rows of slices -> slices with the source of their bytes, one after the other.
 
-A slice that brings no content is read from its URI; content may come in several rows, chunk by chunk.
+A slice that brings no content is read from its URI, or from the Parquet files where its bytes were landed;
+content may come in several rows, chunk by chunk.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from udfs.segment_decoder import SegmentDecoder
 from udfs.source.byte_source import (
     ByteSource,
     ChunkSource,
+    FileSource,
     SourceChanged,
     SourceError,
     SourceUnreadable,
@@ -25,7 +27,9 @@ from udfs.source.byte_source import (
     open_source,
 )
 from udfs.source.fingerprint import Marks, compare
+from udfs.source.landed_source import LandedFiles, LandedSource
 from udfs.source.object_source import ObjectSource
+from udfs.source.pieces import PiecesSource
 from udfs.spark.protocol import SLICE_SCHEMA, ArrowBatches, Problem, SliceReport, StageOptions
 
 
@@ -92,30 +96,41 @@ def slices_of(batches: ArrowBatches) -> Iterator[TaskSlice]:
     def key(item: tuple[dict[str, Any], Any]) -> tuple[int, str, int]:
         return item[0]["group_id"], item[0]["segment"], item[0]["start"]
 
+    opened = LandedFiles()
     for _, items in itertools.groupby(_rows(batches), key):
-        slice_ = _with_source(items)
+        slice_ = _with_source(items, opened)
         yield slice_
         slice_.source.close()
+    opened.close()
 
 
-def _with_source(items: Iterator[tuple[dict[str, Any], Any]]) -> TaskSlice:
+def _with_source(items: Iterator[tuple[dict[str, Any], Any]], opened: LandedFiles) -> TaskSlice:
     row, content = next(items)
     try:
         if content is None:
-            source = open_source(row["file"] or row["segment"], row["stop"])
+            source = _open(row, opened)
             try:
                 _check_as_planned(row, source, source.size())
             except SourceError:
                 source.close()
                 raise
             return TaskSlice(row, source)
-        size = row["chunk_position"] + len(content)
-        if row["chunk_position"] == 0 and size >= row["start"]:  # else the marks are in no chunk that came
-            _check_as_planned(row, ChunkSource(iter([(0, content)])), max(size, row["length"]))
+        rest = itertools.chain([(row, content)], items)
+        chunks = ChunkSource((r["chunk_position"], _cut(r, c)) for r, c in rest)
+        if row["chunk_position"] == 0:  # else the marks are in no chunk that came
+            _check_as_planned(row, chunks, max(len(content), row["length"]))
     except SourceError as error:
         return TaskSlice(row, FailedSource(error))
-    rest = itertools.chain([(row, content)], items)
-    return TaskSlice(row, ChunkSource((r["chunk_position"], _cut(r, c)) for r, c in rest))
+    return TaskSlice(row, chunks)
+
+
+def _open(
+    row: dict[str, Any], opened: LandedFiles
+) -> FileSource | ObjectSource | PiecesSource | LandedSource:
+    """The source of a slice whose input row has no bytes."""
+    if row["landed"] is not None:
+        return LandedSource(row["segment"], row["landed"], row["length"], opened)
+    return open_source(row["file"] or row["segment"], row["stop"])
 
 
 def _check_as_planned(row: dict[str, Any], source: ByteSource, size: int) -> None:
@@ -131,7 +146,15 @@ def _check_as_planned(row: dict[str, Any], source: ByteSource, size: int) -> Non
 
 
 def _cut(row: dict[str, Any], content: Any) -> Any:
-    """Content up to the planned length: a segment that is being written may have brought more."""
+    """Content up to the planned length: a segment that is being written may have brought more.
+
+    Raises SourceUnreadable for content that is null.
+    """
+    if content is None:
+        raise SourceUnreadable(
+            f"Spark did not bring its bytes from {row['chunk_position']} on: it changed, or so many of "
+            "them have no three zeros in a row that --max-content must be larger"
+        )
     return content[: max(0, row["length"] - row["chunk_position"])]
 
 
@@ -156,11 +179,17 @@ def problem_of(error: SourceError) -> Problem:
 
 
 def groups_of(batches: ArrowBatches) -> Iterator[tuple[int, ArrowBatches]]:
-    """The task's rows a group at a time; a batch that holds several groups is cut."""
+    """The task's rows a group at a time; a batch that holds several groups is cut.
+
+    Spark brings files in an order of its own: the groups of a batch are put together.
+    """
 
     def parts() -> Iterator[tuple[int, pa.RecordBatch]]:
         for batch in batches:
             ids = batch.column(0).to_pylist()
+            if any(after < before for before, after in itertools.pairwise(ids)):
+                batch = batch.take(pa.array(sorted(range(len(ids)), key=ids.__getitem__)))
+                ids.sort()
             begin = 0
             for end in range(1, len(ids) + 1):
                 if end == len(ids) or ids[end] != ids[begin]:

@@ -312,14 +312,19 @@ _RAW_FROM_SLICE = (
 
 def _raw_rows(slice_: TaskSlice, options: StageOptions) -> Iterator[pa.RecordBatch]:
     """One row of raw_segments a chunk."""
-    row = slice_.row
+    row, schema = slice_.row, RAW_SEGMENTS.arrow_schema()
     constant = {name: row[name] for name in _RAW_FROM_SLICE}
     constant |= {"run_id": options.run_id, "landed_at": options.began_us}
     chunks = cut_chunks(
         slice_.source, row["start"], row["length"], row["fingerprint"], row["previous_last_offset"]
     )
     for chunk in chunks:
-        yield pa.RecordBatch.from_pylist([{**constant, **chunk}], schema=RAW_SEGMENTS.arrow_schema())
+        content, ends = chunk.pop("content"), np.array([0, chunk["chunk_bytes"]], dtype=np.int32)
+        values = {**constant, **chunk}
+        columns = [pa.array([values.get(field.name)], field.type) for field in schema]
+        column = pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(ends), content])
+        columns[schema.get_field_index("content")] = column  # without a copy of the bytes
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def land_raw(options: StageOptions) -> Stage:
